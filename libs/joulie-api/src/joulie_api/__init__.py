@@ -1,0 +1,1 @@
+"""How Joulie reaches Kubernetes: client, reflector, apply, election, settings, metrics."""

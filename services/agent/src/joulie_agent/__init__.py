@@ -1,0 +1,1 @@
+"""Discovers node hardware, enforces power targets and reports what happened."""

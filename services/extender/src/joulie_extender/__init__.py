@@ -1,0 +1,1 @@
+"""Scheduler extender: filters and scores nodes for kube-scheduler from watched twins."""

@@ -1,0 +1,1 @@
+"""Decides which nodes supply full performance and publishes targets, labels and twins."""
