@@ -1,0 +1,30 @@
+"""Models of Joulie's custom resources, one module per kind. Source: contracts, section 1."""
+
+from joulie_core.kinds.base import API_VERSION, GROUP, VERSION, Condition, ConditionStatus, Kind, Model, Profile
+from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
+from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
+from joulie_core.kinds.node_twin import NodeTwin, NodeTwinStatus
+from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileStatus
+
+#: Every kind, in the order in which the manifests are written.
+KINDS: tuple[Kind, ...] = (NodeHardware.info, NodePowerProfile.info, TelemetryProfile.info, NodeTwin.info)
+
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "KINDS",
+    "VERSION",
+    "Condition",
+    "ConditionStatus",
+    "Kind",
+    "Model",
+    "NodeHardware",
+    "NodeHardwareStatus",
+    "NodePowerProfile",
+    "NodePowerProfileSpec",
+    "NodeTwin",
+    "NodeTwinStatus",
+    "Profile",
+    "TelemetryProfile",
+    "TelemetryProfileStatus",
+]

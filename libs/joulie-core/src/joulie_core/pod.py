@@ -1,0 +1,84 @@
+"""What Joulie reads of a Kubernetes Pod.
+
+A view made of values: the Kubernetes client and the extender decode into it, the demand classifier and the power
+estimator take it. Quantities stay as they are written; `joulie_core.quantity` reads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from joulie_core.names import NodeName
+
+
+class Operator(StrEnum):
+    """Operators of a node selector requirement."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a node selector term, over a label key."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One node selector term: all expressions must hold.
+
+    `has_fields` says that the term also has matchFields, which never speak of labels.
+    """
+
+    expressions: tuple[Requirement, ...] = ()
+    has_fields: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Resource requests and limits of one container, quantities as written."""
+
+    requests: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+    #: True for an init container that keeps running (a sidecar, `restartPolicy: Always`).
+    sidecar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One Kubernetes Pod."""
+
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    resource_version: str = ""
+    node_name: NodeName | None = None
+    #: Pending, Running, Succeeded, Failed or Unknown.
+    phase: str = "Pending"
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    #: Terms of the required node affinity, ORed; None where the pod has no required node affinity.
+    required_terms: tuple[Term, ...] | None = None
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, the key of a pod in a watch store."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def active(self) -> bool:
+        """Whether the pod may still run or is running (neither Succeeded nor Failed)."""
+        return self.phase not in ("Succeeded", "Failed")
