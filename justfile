@@ -29,3 +29,26 @@ lint:
     ruff check .
     mypy
     lint-imports --no-cache
+
+# unit and integration tests on in-process fakes
+test *ARGS:
+    pytest -n 2 -m "not e2e and not docker" {{ARGS}}
+
+# the end-to-end suite on a real control plane
+e2e *ARGS:
+    pytest -m e2e --timeout 300 {{ARGS}}
+
+# everything that must pass before a change lands
+ci: sync lint test e2e
+
+# a control plane, 40 simulated nodes and a few hundred pods, with a live table
+demo *ARGS: sync
+    joulie-demo {{ARGS}}
+
+# custom resource definitions, from the models
+crds:
+    python -m joulie_api.crds helm/joulie/crds
+
+# the figures of the services, against named limits
+bench WHAT *ARGS:
+    python bench/{{WHAT}}/run.py {{ARGS}}
