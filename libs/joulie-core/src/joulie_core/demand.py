@@ -1,0 +1,97 @@
+"""Which supply a pod demands: the one classifier of all services.
+
+A pod demands performance if its annotation says so, or if its required scheduling constraints cannot be met by an eco
+node; it demands eco if they cannot be met by a performance node. Everything else is general, including a pod that
+neither kind of node can serve (it will never run on a managed node, so no supply may be held for it).
+
+Only `joulie.io/power-profile` and `joulie.io/draining` are evaluated: constraints on other keys, and matchFields, are
+taken to be satisfiable on either kind of node. Preferred affinity and tolerations are no demand.
+Source: contracts, decision 1; policy algorithms document, Classification Input.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from joulie_core.kinds.base import Profile
+from joulie_core.labels import DRAINING, POWER_PROFILE, WORKLOAD_CLASS
+from joulie_core.pod import Operator, Pod, Requirement, Term
+
+
+class Demand(StrEnum):
+    """Supply that a pod can use."""
+
+    PERFORMANCE = "performance"
+    ECO = "eco"
+    GENERAL = "general"
+
+
+class WorkloadClass(StrEnum):
+    """How the scheduler treats a pod; also the values of the `joulie.io/workload-class` annotation."""
+
+    PERFORMANCE = "performance"
+    STANDARD = "standard"
+
+
+#: Label values of a managed node's draining label; None is a node that does not carry it (yet).
+_DRAINING_VALUES: Final = (None, "false", "true")
+
+
+def classify(pod: Pod) -> Demand:
+    """Return the pod's demand class.
+
+    The annotation can only raise the demand: `standard` does not overrule constraints that demand performance, and
+    `performance` wins over constraints that only eco nodes meet (such a pod cannot be placed, and says so by pending).
+    """
+    if pod.annotations.get(WORKLOAD_CLASS) == WorkloadClass.PERFORMANCE:
+        return Demand.PERFORMANCE
+    if not pod.node_selector and pod.required_terms is None:
+        return Demand.GENERAL
+    on_eco, on_performance = _admits(pod, Profile.ECO), _admits(pod, Profile.PERFORMANCE)
+    if on_eco == on_performance:
+        return Demand.GENERAL
+    return Demand.ECO if on_eco else Demand.PERFORMANCE
+
+
+def workload_class(pod: Pod) -> WorkloadClass:
+    """Return how the scheduler treats the pod: performance if it demands performance, else standard."""
+    return WorkloadClass.PERFORMANCE if classify(pod) is Demand.PERFORMANCE else WorkloadClass.STANDARD
+
+
+def unknown_annotation(pod: Pod) -> str | None:
+    """Return a workload-class annotation that is neither performance nor standard; it deserves one warning."""
+    value = pod.annotations.get(WORKLOAD_CLASS)
+    return None if value is None or value in tuple(WorkloadClass) else value
+
+
+def _admits(pod: Pod, profile: Profile) -> bool:
+    """Say whether some node of that profile, draining or not, can meet the pod's required constraints."""
+    return any(_meets(pod, {POWER_PROFILE: profile, DRAINING: draining}) for draining in _DRAINING_VALUES)
+
+
+def _meets(pod: Pod, labels: Mapping[str, str | None]) -> bool:
+    selected = all(labels[key] == value for key, value in pod.node_selector.items() if key in labels)
+    return selected and (pod.required_terms is None or any(_term_holds(term, labels) for term in pod.required_terms))
+
+
+def _term_holds(term: Term, labels: Mapping[str, str | None]) -> bool:
+    # Kubernetes: a term without any expression or field matches no node.
+    if not term.expressions and not term.has_fields:
+        return False
+    return all(_holds(each, labels[each.key]) for each in term.expressions if each.key in labels)
+
+
+def _holds(requirement: Requirement, value: str | None) -> bool:
+    match requirement.operator:
+        case Operator.IN:
+            return value is not None and value in requirement.values
+        case Operator.NOT_IN:
+            # Kubernetes: a missing label satisfies NotIn.
+            return value not in requirement.values
+        case Operator.EXISTS:
+            return value is not None
+        case Operator.DOES_NOT_EXIST:
+            return value is None
+        case Operator.GT | Operator.LT:
+            # Both keys hold words, and Kubernetes compares integers only.
+            return False
