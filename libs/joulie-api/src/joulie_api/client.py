@@ -1,0 +1,327 @@
+"""One process's way to the API server: requests in, raw JSON out.
+
+Promises: every call has a time limit, sends the content type its verb needs, and returns a 2xx body or raises one of
+:mod:`joulie_api.errors`. A 401 reads the credentials again and tries once more, since a request refused for who sent
+it was not carried out. Nothing else is retried here: whoever calls knows whether repeating is safe. Objects are not
+decoded here; see :mod:`joulie_api.wire`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import orjson
+import structlog
+
+from joulie_api._kubernetes import Session, describe, load_library
+from joulie_api.errors import ConfigError, IdleTimeoutError, StreamBrokenError, TransportError, api_error
+from joulie_api.resources import Resource
+from joulie_api.wire import decode_page
+
+Query = tuple[tuple[str, str], ...]
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+#: Longer than an API server takes over one object or one page, shorter than its own 60 s limit for a request.
+REQUEST_TIMEOUT_S: Final = 30.0
+CONNECT_TIMEOUT_S: Final = 5.0
+#: API servers send a bookmark about once a minute and remember 75 s of events: silence in between means a dead stream.
+WATCH_IDLE_TIMEOUT_S: Final = 70.0
+#: How much longer than its own ``timeoutSeconds`` a watch is waited for.
+_WATCH_GRACE_S: Final = 30.0
+#: Objects in one page of a list; 500 is what client-go asks for.
+PAGE_LIMIT: Final = 500
+#: Credentials are not read again more often than this, however many requests are refused.
+_RELOAD_INTERVAL_S: Final = 5.0
+
+_log = structlog.get_logger()
+
+
+class KubeClient:
+    """One per process; an async context manager that closes its connections.
+
+    ``reload_count`` is how often credentials were read again after a 401.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._reloading = asyncio.Lock()
+        self._reloaded_at = float("-inf")
+        self.reload_count = 0
+
+    @classmethod
+    async def connect(cls, *, kubeconfig: str | None = None, context: str | None = None, user_agent: str) -> Self:
+        """Read ``kubeconfig`` (None or empty: the pod's service account) and prepare a session; nothing is sent yet.
+
+        Raises ConfigError. The environment is not looked at, except for the service address inside a pod.
+        """
+        session = Session(load_library(), kubeconfig=kubeconfig or None, context=context)
+        await session.open(user_agent)
+        return cls(session)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections, those of watches included."""
+        await self._session.close()
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return self._session.server
+
+    async def get(
+        self, res: Resource, name: str, namespace: str | None = None, *, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> bytes:
+        """The object as raw JSON. Raises NotFound."""
+        return await self.request("GET", res.object_path(name, namespace), timeout_s=timeout_s)
+
+    async def list_pages(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = PAGE_LIMIT,
+        resource_version: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        """The pages of one list, raw. Raises Gone when the list took so long that the server forgot its snapshot.
+
+        ``resource_version`` None reads the most recent state; "0" whatever the server has at hand.
+        """
+        token = ""
+        while True:
+            raw = await self.list_page(
+                res,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                limit=limit,
+                resource_version=resource_version,
+                continue_token=token,
+            )
+            yield raw
+            token = decode_page(raw).metadata.continue_
+            if not token:
+                return
+
+    async def list_page(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = PAGE_LIMIT,
+        resource_version: str | None = None,
+        continue_token: str = "",
+    ) -> bytes:
+        """One page of a list, raw; its ``metadata.continue`` is the next page's ``continue_token``, "" at the end."""
+        query = [*_selectors(label_selector, field_selector), ("limit", str(limit))]
+        if continue_token:
+            query.append(("continue", continue_token))  # the token carries the resourceVersion; sending both is refused
+        elif resource_version is not None:
+            query.append(("resourceVersion", resource_version))
+        return await self.request("GET", res.collection_path(namespace), query=tuple(query))
+
+    async def list(
+        self, res: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
+    ) -> list[dict[str, Any]]:
+        """All objects as dictionaries, for tests and tools; services watch instead."""
+        pages = self.list_pages(res, namespace, label_selector=label_selector, field_selector=field_selector)
+        return [orjson.loads(item) for raw in [page async for page in pages] for item in decode_page(raw).items or ()]
+
+    async def create(
+        self,
+        res: Resource,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
+        """Create an object. Raises AlreadyExists, Invalid."""
+        return await self.request("POST", res.collection_path(namespace), body=body, timeout_s=timeout_s)
+
+    async def replace(
+        self,
+        res: Resource,
+        name: str,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
+        """Replace an object; with ``metadata.resourceVersion`` in ``body`` only if unchanged, else raises Conflict."""
+        path = res.object_path(name, namespace, subresource)
+        return await self.request("PUT", path, body=body, timeout_s=timeout_s)
+
+    async def merge_patch(
+        self,
+        res: Resource,
+        name: str,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        subresource: str | None = None,
+        *,
+        field_manager: str = "",
+    ) -> bytes:
+        """JSON merge patch (RFC 7386): None deletes a key, a list replaces the list. Raises NotFound."""
+        path = res.object_path(name, namespace, subresource)
+        query = (("fieldManager", field_manager),) if field_manager else ()
+        return await self.request("PATCH", path, query=query, body=body, content_type=MERGE_PATCH)
+
+    async def apply(
+        self,
+        res: Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        field_manager: str,
+        force: bool = True,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> bytes:
+        """Server-side apply: ``body`` is every field ``field_manager`` owns, with apiVersion, kind and name.
+
+        Creates the object if there is none (not through a subresource: NotFound). Without ``force`` another owner of a
+        field is a Conflict that names it.
+        """
+        query = (("fieldManager", field_manager), ("force", "true" if force else "false"))
+        path = res.object_path(name, namespace, subresource)
+        return await self.request("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
+
+    async def delete(self, res: Resource, name: str, namespace: str | None = None) -> None:
+        """Delete an object in the background way. Raises NotFound."""
+        await self.request("DELETE", res.object_path(name, namespace))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: Mapping[str, Any] | None = None,
+        content_type: str = JSON,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
+        """Send one request and return the body of its 2xx answer. Raises ApiError and TransportError."""
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_TIMEOUT_S, timeout_s))
+        response = await self._answer(method, path, query, body=body, content_type=content_type, timeout=timeout)
+        return await _read(response, f"{method} {path}")
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_s: int,
+        idle_timeout_s: float = WATCH_IDLE_TIMEOUT_S,
+    ) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """The lines of one watch after ``resource_version``, bookmarks included, until the server ends it.
+
+        The server is asked to end it after ``timeout_s``. Entering raises ApiError when it refuses; reading raises
+        IdleTimeoutError after ``idle_timeout_s`` of silence, StreamBrokenError when the stream breaks.
+        """
+        query = (
+            *_selectors(label_selector, field_selector),
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", resource_version),
+            ("timeoutSeconds", str(timeout_s)),
+        )
+        path = res.collection_path(namespace)
+        timeout = aiohttp.ClientTimeout(
+            total=timeout_s + _WATCH_GRACE_S, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s
+        )
+        response = await self._answer("GET", path, query, body=None, content_type=JSON, timeout=timeout)
+        try:
+            yield _lines(response, path)
+        finally:
+            response.close()
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        *,
+        body: Mapping[str, Any] | None,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the session's own limit, not a scope of this function
+    ) -> aiohttp.ClientResponse:
+        """The 2xx answer, unread. Raises the ApiError of any other, its body read and its connection given back."""
+        headers = {"Accept": JSON, "Content-Type": content_type}
+        for attempt in (1, 2):
+            response = await self._session.send(method, path, query=query, headers=headers, body=body, timeout=timeout)
+            if response.status < HTTPStatus.MULTIPLE_CHOICES:
+                return response
+            refused = response.status == HTTPStatus.UNAUTHORIZED
+            if refused and attempt == 1 and await self._reload_credentials():
+                response.close()
+                continue
+            answer = await _read(response, f"{method} {path}")
+            raise api_error(response.status, answer, retry_after_header=response.headers.get("Retry-After"))
+        raise AssertionError("the second attempt returns or raises")
+
+    async def _reload_credentials(self) -> bool:
+        """Read the credentials again, unless that was just done; False when they cannot be read."""
+        now = asyncio.get_running_loop().time()
+        async with self._reloading:  # requests refused together share one reload
+            if now - self._reloaded_at < _RELOAD_INTERVAL_S:
+                return self._reloaded_at >= now
+            self._reloaded_at = asyncio.get_running_loop().time()
+            self.reload_count += 1
+            try:
+                await self._session.reload_credentials()
+            except ConfigError as error:
+                _log.warning("cannot read the credentials again", error=str(error))
+                return False
+            return True
+
+
+def _selectors(label_selector: str, field_selector: str) -> list[tuple[str, str]]:
+    given = (("labelSelector", label_selector), ("fieldSelector", field_selector))
+    return [(key, value) for key, value in given if value]
+
+
+async def _read(response: aiohttp.ClientResponse, what: str) -> bytes:
+    try:
+        return await response.read()
+    except (aiohttp.ClientError, OSError) as error:
+        raise TransportError(f"{what}: {describe(error)}") from error
+
+
+async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
+    """Complete lines as they arrive. What follows the last newline of a broken stream is no event and is dropped."""
+    rest = b""
+    while True:
+        try:
+            chunk = await response.content.readany()
+        except aiohttp.ServerTimeoutError as error:  # sock_read ran out: aiohttp's SocketTimeoutError
+            raise IdleTimeoutError(f"watch of {path}: no data") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise StreamBrokenError(f"watch of {path}: {describe(error)}") from error
+        if not chunk:
+            return
+        *complete, rest = (rest + chunk).split(b"\n")
+        for line in complete:
+            if line:
+                yield line

@@ -1,0 +1,195 @@
+"""The asyncio side of a reflector: perform what the machine asks for, feed it what comes back, tell the subscribers.
+
+Promises: the store is complete once ``synced`` is set and follows the server from then on; a subscriber that raises
+ends ``run`` with its exception, since a service that no longer understands its world must not go on. Handlers are called on
+the event loop between two lines of the watch: they put a key into a queue or a set and return.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import MappingProxyType
+from typing import Generic, NoReturn, Protocol, TypeVar
+
+import structlog
+
+from joulie_api.errors import KubeError
+from joulie_api.reflector.machine import Change, Counters, Listing, ReflectorMachine, Request, Watching
+from joulie_api.resources import Resource
+
+T = TypeVar("T")
+Handler = Callable[[str, T | None, T | None], None]
+
+_log = structlog.get_logger()
+
+
+class ListWatch(Protocol):
+    """What a reflector needs of :class:`joulie_api.client.KubeClient`."""
+
+    async def list_page(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        continue_token: str = "",
+    ) -> bytes:
+        """One page of the collection, raw."""
+
+    def watch(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_s: int,
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The lines of one watch."""
+
+
+class Reflector(Generic[T]):
+    """A local copy of one collection, kept up to date by :meth:`run`.
+
+    ``store`` maps "name" (or "namespace/name" of a namespaced resource) to the decoded object.
+    """
+
+    def __init__(
+        self,
+        client: ListWatch,
+        resource: Resource,
+        decode: Callable[[bytes], T],
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        name: str | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.name = name or resource.full_name
+        self.synced = asyncio.Event()
+        self._client = client
+        self._resource = resource
+        self._namespace = namespace
+        self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
+        self._machine = ReflectorMachine(decode, name=self.name, chance=chance)
+        self._handlers: list[Handler[T]] = []
+        self._store = MappingProxyType(self._machine.objects)
+        self._reported: str | None = None
+        self._log = _log.bind(reflector=self.name)
+
+    @property
+    def store(self) -> Mapping[str, T]:
+        """A live, read-only view of all objects."""
+        return self._store
+
+    @property
+    def counters(self) -> Counters:
+        """Totals for metrics: relists, reconnects, events, bookmarks, back-offs, decode errors."""
+        return self._machine.counters
+
+    @property
+    def problem(self) -> str | None:
+        """Why the server cannot be read just now, in its words (a 403 names the missing verb); None when it can."""
+        error = self._machine.problem
+        return None if error is None else str(error)
+
+    def age_s(self) -> float:
+        """Seconds since the server last sent a list page, an event or a bookmark; infinite before the first.
+
+        A healthy watch of a quiet resource reaches about 60 s, the distance of two bookmarks.
+        """
+        progress_at = self._machine.progress_at
+        return float("inf") if progress_at is None else asyncio.get_running_loop().time() - progress_at
+
+    def subscribe(self, handler: Handler[T]) -> None:
+        """Call ``handler(key, old, new)`` for every change from now on, and at once for every object already here.
+
+        ``old`` None: added; ``new`` None: deleted. It must not block; what it raises ends :meth:`run`.
+        """
+        self._handlers.append(handler)
+        for key, new in list(self._store.items()):
+            handler(key, None, new)
+
+    async def wait_synced(self) -> None:
+        """Return when the first list is complete."""
+        await self.synced.wait()
+
+    async def run(self) -> NoReturn:
+        """Follow the server until cancelled. Raises only what a handler raises."""
+        request = self._machine.start()
+        while True:
+            if request.delay_s > 0:
+                await asyncio.sleep(request.delay_s)
+            match request:
+                case Listing():
+                    request = await self._list(request)
+                case Watching():
+                    request = await self._watch(request)
+            self._report()
+
+    async def _list(self, request: Listing) -> Request:
+        try:
+            raw = await self._client.list_page(
+                self._resource, self._namespace, continue_token=request.continue_token, **self._selectors
+            )
+        except KubeError as error:
+            return self._machine.on_failure(error, self._now())
+        step = self._machine.on_list_page(raw, self._now())
+        assert step.request is not None
+        self._deliver(step.changes)
+        if self._machine.synced and not self.synced.is_set():
+            self._log.info("synced", objects=len(self._store))
+            self.synced.set()
+        return step.request
+
+    async def _watch(self, request: Watching) -> Request:
+        watch = self._client.watch(
+            self._resource,
+            self._namespace,
+            resource_version=request.resource_version,
+            timeout_s=request.timeout_s,
+            **self._selectors,
+        )
+        async with AsyncExitStack() as stack:
+            # Only opening and reading are guarded: a handler's KubeError is not the server's and must get through.
+            try:
+                lines = await stack.enter_async_context(watch)
+            except KubeError as error:
+                return self._machine.on_failure(error, self._now())
+            self._machine.on_watch_open(self._now())
+            while True:
+                self._report()
+                try:
+                    line = await anext(lines)
+                except StopAsyncIteration:
+                    return self._machine.on_end(self._now())
+                except KubeError as error:
+                    return self._machine.on_failure(error, self._now())
+                step = self._machine.on_line(line, self._now())
+                self._deliver(step.changes)
+                if step.request is not None:
+                    return step.request
+
+    def _deliver(self, changes: tuple[Change[T], ...]) -> None:
+        for change in changes:
+            for handler in self._handlers:
+                handler(change.key, change.old, change.new)
+
+    def _report(self) -> None:
+        """Log the beginning and the end of a trouble, not each of its retries."""
+        error = self._machine.problem
+        kind = None if error is None else type(error).__name__
+        if kind == self._reported:
+            return
+        self._reported = kind
+        if error is None:
+            self._log.info("following again")
+        else:
+            self._log.warning("cannot follow", problem=kind, error=str(error))
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

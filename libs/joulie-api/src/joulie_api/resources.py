@@ -1,0 +1,72 @@
+"""The API resources Joulie touches and where they live. Pure: paths are computed, nothing is asked.
+
+Source: Kubernetes API conventions (core group under /api/v1, every other under /apis/GROUP/VERSION).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+_JOULIE_GROUP: Final = "joulie.io"
+_JOULIE_VERSION: Final = "v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of the API: ``plural`` is its name in paths, ``kind`` its name in objects."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or ``version`` alone in the core group: the ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def full_name(self) -> str:
+        """``plural.group``, or ``plural`` in the core group: as RBAC rules and log lines name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def collection_path(self, namespace: str | None = None) -> str:
+        """Path of the collection; without ``namespace`` a namespaced resource is meant in all namespaces.
+
+        Raises ValueError when a namespace is given for a cluster-scoped resource.
+        """
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if namespace is None:
+            return f"{root}/{self.plural}"
+        if not self.namespaced:
+            raise ValueError(f"{self.full_name} is cluster-scoped; namespace {namespace!r} makes no sense")
+        return f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}"
+
+    def object_path(self, name: str, namespace: str | None = None, subresource: str | None = None) -> str:
+        """Path of one object or its ``subresource``. Raises ValueError when a namespaced one lacks a namespace."""
+        if self.namespaced and namespace is None:
+            raise ValueError(f"{self.full_name} {name!r} needs a namespace")
+        path = f"{self.collection_path(namespace)}/{quote(name, safe='')}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
+BINDINGS: Final = Resource("", "v1", "bindings", "Binding", namespaced=True)
+EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
+SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+CRDS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+
+NODE_HARDWARES: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "nodehardwares", "NodeHardware", namespaced=False)
+NODE_POWER_PROFILES: Final = Resource(
+    _JOULIE_GROUP, _JOULIE_VERSION, "nodepowerprofiles", "NodePowerProfile", namespaced=False
+)
+TELEMETRY_PROFILES: Final = Resource(
+    _JOULIE_GROUP, _JOULIE_VERSION, "telemetryprofiles", "TelemetryProfile", namespaced=False
+)
+NODE_TWINS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "nodetwins", "NodeTwin", namespaced=False)

@@ -1,0 +1,297 @@
+"""From the API server's JSON to values: list pages, Nodes, Pods, and the custom resources.
+
+Promises: only what Joulie reads is decoded, the rest is skipped at the speed of a scan; an absent or null field is its
+default, as in Go. Quantities stay as written. Raises DecodeError for what cannot be the object asked for.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+import msgspec
+import pydantic
+
+from joulie_api.errors import DecodeError
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+from joulie_core.pod import Container, Operator, Pod, Requirement, Term
+
+M = TypeVar("M", bound=pydantic.BaseModel)
+W = TypeVar("W")
+
+_Strings = dict[str, str] | None
+#: Quantities are strings on the wire, but a hand-written request may say ``1``.
+_Quantities = dict[str, str | int | float] | None
+
+#: The whole object once more, written by kubectl: nothing reads it here, and it would double an object's memory.
+_UNREAD_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class ListMeta(msgspec.Struct, rename="camel"):
+    """``metadata`` of a list."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class ListPage(msgspec.Struct):
+    """One page of a list, its items still raw JSON."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class WireMeta(msgspec.Struct, rename="camel"):
+    """``metadata``, as far as anybody reads it."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: _Strings = None
+    annotations: _Strings = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class _WireObject(msgspec.Struct):
+    metadata: WireMeta
+
+
+class _WireNodeSpec(msgspec.Struct):
+    unschedulable: bool = False
+
+
+class _WireNodeStatus(msgspec.Struct):
+    allocatable: _Quantities = None
+
+
+class WireNode(msgspec.Struct):
+    """A Node on the wire."""
+
+    metadata: WireMeta
+    spec: _WireNodeSpec | None = None
+    status: _WireNodeStatus | None = None
+
+
+class _WireResources(msgspec.Struct):
+    requests: _Quantities = None
+    limits: _Quantities = None
+
+
+class _WireContainer(msgspec.Struct, rename="camel"):
+    resources: _WireResources | None = None
+    restart_policy: str | None = None
+
+
+class _WireRequirement(msgspec.Struct):
+    key: str
+    operator: Operator
+    values: list[str] | None = None
+
+
+class _WireTerm(msgspec.Struct, rename="camel"):
+    match_expressions: list[_WireRequirement] | None = None
+    match_fields: list[msgspec.Raw] | None = None
+
+
+class _WireRequired(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[_WireTerm] | None = None
+
+
+class _WireNodeAffinity(msgspec.Struct):
+    required: _WireRequired | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class _WireAffinity(msgspec.Struct, rename="camel"):
+    node_affinity: _WireNodeAffinity | None = None
+
+
+class _WirePodSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+    node_selector: _Strings = None
+    affinity: _WireAffinity | None = None
+    containers: list[_WireContainer] | None = None
+    init_containers: list[_WireContainer] | None = None
+    overhead: _Quantities = None
+
+
+class _WirePodStatus(msgspec.Struct):
+    phase: str | None = None
+
+
+class WirePod(msgspec.Struct):
+    """A Pod on the wire, as the API server and kube-scheduler send it."""
+
+    metadata: WireMeta
+    spec: _WirePodSpec | None = None
+    status: _WirePodStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """``metadata`` of a custom resource; times are RFC 3339 as written."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    created_at: str | None = None
+    deleted_at: str | None = None
+
+    @property
+    def deleting(self) -> bool:
+        """Whether deletion was asked for and waits for a finalizer."""
+        return self.deleted_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(Generic[M]):
+    """A custom resource as read: its metadata, and spec and status as its model has them."""
+
+    metadata: Metadata
+    model: M
+
+    @property
+    def name(self) -> str:
+        """``metadata.name``."""
+        return self.metadata.name
+
+
+_PAGES: Final = msgspec.json.Decoder(ListPage)
+_NODES: Final = msgspec.json.Decoder(WireNode)
+_PODS: Final = msgspec.json.Decoder(WirePod)
+_OBJECTS: Final = msgspec.json.Decoder(_WireObject)
+
+
+def decode_page(raw: bytes) -> ListPage:
+    """Split a list page into its items. Raises DecodeError when it is not a list."""
+    return _decode(_PAGES, raw, "list")
+
+
+def decode_metadata(raw: bytes) -> WireMeta:
+    """The ``metadata`` of any object. Raises DecodeError."""
+    return _decode(_OBJECTS, raw, "object").metadata
+
+
+def decode_node(raw: bytes) -> Node:
+    """A Node. Raises DecodeError."""
+    return node_from_wire(_decode(_NODES, raw, "Node"))
+
+
+def decode_pod(raw: bytes) -> Pod:
+    """A Pod. Raises DecodeError."""
+    return pod_from_wire(_decode(_PODS, raw, "Pod"))
+
+
+def decode_kind(model: type[M]) -> Callable[[bytes], Versioned[M]]:
+    """A decoder for one custom resource; the decoder raises DecodeError naming the field that does not fit."""
+
+    def decode(raw: bytes) -> Versioned[M]:
+        meta = _decode(_OBJECTS, raw, model.__name__).metadata
+        try:
+            return Versioned(metadata_from_wire(meta), model.model_validate_json(raw))
+        except pydantic.ValidationError as error:
+            faults = "; ".join(
+                f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()
+            )
+            raise DecodeError(f"{model.__name__} {meta.name}: {faults}") from error
+
+    return decode
+
+
+def node_from_wire(wire: WireNode) -> Node:
+    """The Node that decisions take."""
+    meta = wire.metadata
+    return Node(
+        name=NodeName(meta.name),
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        labels=meta.labels or {},
+        annotations=_annotations(meta),
+        unschedulable=wire.spec.unschedulable if wire.spec else False,
+        allocatable=_quantities(wire.status.allocatable if wire.status else None),
+        deleting=meta.deletion_timestamp is not None,
+    )
+
+
+def pod_from_wire(wire: WirePod) -> Pod:
+    """The Pod that decisions take."""
+    meta, spec = wire.metadata, wire.spec or _WirePodSpec()
+    return Pod(
+        name=meta.name,
+        namespace=meta.namespace or "default",
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        node_name=NodeName(spec.node_name) if spec.node_name else None,
+        phase=(wire.status.phase if wire.status else None) or "Pending",
+        deleting=meta.deletion_timestamp is not None,
+        labels=meta.labels or {},
+        annotations=_annotations(meta),
+        node_selector=spec.node_selector or {},
+        required_terms=_required_terms(spec.affinity),
+        containers=_containers(spec.containers),
+        init_containers=_containers(spec.init_containers),
+        overhead=_quantities(spec.overhead),
+    )
+
+
+def metadata_from_wire(meta: WireMeta) -> Metadata:
+    """The metadata that services take."""
+    return Metadata(
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        labels=meta.labels or {},
+        annotations=_annotations(meta),
+        created_at=meta.creation_timestamp,
+        deleted_at=meta.deletion_timestamp,
+    )
+
+
+def _decode(decoder: msgspec.json.Decoder[W], raw: bytes, what: str) -> W:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DecodeError(f"not a {what}: {error}") from error
+
+
+def _annotations(meta: WireMeta) -> Mapping[str, str]:
+    annotations = meta.annotations or {}
+    annotations.pop(_UNREAD_ANNOTATION, None)
+    return annotations
+
+
+def _quantities(wire: _Quantities) -> Mapping[str, str]:
+    return {name: str(value) for name, value in wire.items()} if wire else {}
+
+
+def _containers(wire: list[_WireContainer] | None) -> tuple[Container, ...]:
+    return tuple(
+        Container(
+            requests=_quantities(container.resources.requests if container.resources else None),
+            limits=_quantities(container.resources.limits if container.resources else None),
+            sidecar=container.restart_policy == "Always",
+        )
+        for container in wire or ()
+    )
+
+
+def _required_terms(affinity: _WireAffinity | None) -> tuple[Term, ...] | None:
+    required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+    if required is None:
+        return None
+    return tuple(
+        Term(
+            expressions=tuple(
+                Requirement(expression.key, expression.operator, tuple(expression.values or ()))
+                for expression in term.match_expressions or ()
+            ),
+            has_fields=bool(term.match_fields),
+        )
+        for term in required.node_selector_terms or ()
+    )
