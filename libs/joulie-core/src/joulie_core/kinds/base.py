@@ -5,12 +5,15 @@ are checked. `Kind` ties a model to its names at the API server and to its print
 turns it into a CustomResourceDefinition.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 GROUP: Final = "joulie.io"
 VERSION: Final = "v1alpha1"
@@ -53,6 +56,38 @@ class Model(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Invariant:
+    """One relation between the fields of a model, said twice: to the API server in CEL, and here.
+
+    `holds` takes the model; a CEL rule must ask has() before it reads an optional field.
+    """
+
+    rule: str
+    message: str
+    holds: Callable[[Any], bool]
+
+
+class CheckedModel(Model):
+    """A part whose fields depend on each other."""
+
+    invariants: ClassVar[tuple[Invariant, ...]] = ()
+
+    @model_validator(mode="after")
+    def _check_invariants(self) -> Self:
+        broken = [each.message for each in self.invariants if not each.holds(self)]
+        if broken:
+            raise ValueError("; ".join(broken))
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        rules = [{"rule": each.rule, "message": each.message} for each in cls.invariants]
+        handler.resolve_ref_schema(schema)["x-kubernetes-validations"] = rules
+        return schema
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """One additional printer column of `kubectl get`."""
 
@@ -71,6 +106,8 @@ class Kind:
     spec: type[Model]
     status: type[Model]
     columns: tuple[Column, ...]
+    #: Whether an object must bear the name of the node that its spec names.
+    named_after_node: bool = True
 
 
 class Resource(Model):

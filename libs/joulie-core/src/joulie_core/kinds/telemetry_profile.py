@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from joulie_core.kinds.base import Column, Kind, Model, Resource, Text, Timestamp, Watts
+from joulie_core.kinds.base import CheckedModel, Column, Invariant, Kind, Model, Resource, Text, Timestamp, Watts
 
-Endpoint = Annotated[str, Field(min_length=1, max_length=2048)]
+Endpoint = Annotated[str, Field(min_length=1, max_length=2048, pattern="^https?://")]
 Name = Annotated[str, Field(max_length=253)]
 
 
@@ -83,40 +83,51 @@ class PrometheusQuery(Model):
     query: Annotated[str, Field(min_length=1, max_length=4096)]
 
 
-class TelemetryTarget(Model):
+_HTTP_GIVEN = Invariant(
+    "!has(self.type) || self.type != 'http' || has(self.http)",
+    "http is required when type is http",
+    lambda part: part.type != "http" or part.http is not None,
+)
+
+
+class TelemetryTarget(CheckedModel):
     """Which nodes the profile applies to."""
 
-    model_config = Model.model_config | {
-        "json_schema_extra": {
-            "x-kubernetes-validations": [
-                {
-                    "rule": "self.scope != 'node' || has(self.nodeName)",
-                    "message": "nodeName is required when scope is node",
-                }
-            ]
-        }
-    }
+    invariants = (
+        Invariant(
+            "self.scope != 'node' || has(self.nodeName)",
+            "nodeName is required when scope is node",
+            lambda target: target.scope is not TargetScope.NODE or target.node_name is not None,
+        ),
+        Invariant(
+            "self.scope == 'node' || !has(self.nodeName)",
+            "nodeName needs scope node",
+            lambda target: target.scope is TargetScope.NODE or target.node_name is None,
+        ),
+        Invariant(
+            "self.scope == 'cluster' || !has(self.nodeSelector)",
+            "nodeSelector needs scope cluster",
+            lambda target: target.scope is TargetScope.CLUSTER or target.node_selector is None,
+        ),
+    )
 
     scope: TargetScope
     node_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)] | None = None
-    """Labels that a node must carry; an empty selector matches every node."""
+    """Labels that a node must carry; without any, every node matches."""
 
 
-class TelemetrySource(Model):
+class TelemetrySource(CheckedModel):
     """Where one kind of reading comes from."""
 
-    model_config = Model.model_config | {
-        "json_schema_extra": {
-            "x-kubernetes-validations": [
-                {"rule": "self.type != 'http' || has(self.http)", "message": "http is required when type is http"},
-                {
-                    "rule": "self.type != 'prometheus' || has(self.prometheus)",
-                    "message": "prometheus is required when type is prometheus",
-                },
-            ]
-        }
-    }
+    invariants = (
+        _HTTP_GIVEN,
+        Invariant(
+            "!has(self.type) || self.type != 'prometheus' || has(self.prometheus)",
+            "prometheus is required when type is prometheus",
+            lambda source: source.type != "prometheus" or source.prometheus is not None,
+        ),
+    )
 
     type: SourceType = SourceType.HOST
     http: HttpEndpoint | None = None
@@ -130,32 +141,20 @@ class TelemetrySources(Model):
     gpu: TelemetrySource | None = None
 
 
-class CpuControl(Model):
+class CpuControl(CheckedModel):
     """Where CPU controls go."""
 
-    model_config = Model.model_config | {
-        "json_schema_extra": {
-            "x-kubernetes-validations": [
-                {"rule": "self.type != 'http' || has(self.http)", "message": "http is required when type is http"}
-            ]
-        }
-    }
+    invariants = (_HTTP_GIVEN,)
 
     type: ControlType = ControlType.HOST
     mode: CpuControlMode = CpuControlMode.AUTO
     http: HttpEndpoint | None = None
 
 
-class GpuControl(Model):
+class GpuControl(CheckedModel):
     """Where GPU controls go."""
 
-    model_config = Model.model_config | {
-        "json_schema_extra": {
-            "x-kubernetes-validations": [
-                {"rule": "self.type != 'http' || has(self.http)", "message": "http is required when type is http"}
-            ]
-        }
-    }
+    invariants = (_HTTP_GIVEN,)
 
     type: ControlType = ControlType.HOST
     mode: GpuControlMode = GpuControlMode.AUTO
@@ -223,6 +222,7 @@ class TelemetryProfile(Resource):
         kind="TelemetryProfile",
         plural="telemetryprofiles",
         short_name="tp",
+        named_after_node=False,
         spec=TelemetryProfileSpec,
         status=TelemetryProfileStatus,
         columns=(

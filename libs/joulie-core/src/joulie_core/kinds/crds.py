@@ -1,0 +1,213 @@
+"""CustomResourceDefinition manifests, generated from the models.
+
+Promises structural schemas: references inlined, a type at every level, no construct that the API server would refuse or
+ignore. A model that has no structural form fails here, at generation, with the path of the offending field.
+
+The manifests carry no server-side defaults. What is stored is what was written; the models fill in defaults when they
+read. So an absent stanza stays absent ("leave alone"), a server-side apply never finds fields that nobody applied, and
+a default can change with a release without two truths in one cluster. CEL rules therefore guard optional fields by
+has().
+"""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from inspect import cleandoc
+from typing import Any, Final
+
+from joulie_core.kinds.base import GROUP, VERSION, Column, Model, Resource
+from joulie_core.kinds.node_hardware import NodeHardware
+from joulie_core.kinds.node_power_profile import NodePowerProfile
+from joulie_core.kinds.node_twin import NodeTwin
+from joulie_core.kinds.telemetry_profile import TelemetryProfile
+
+Schema = dict[str, Any]
+
+RESOURCES: Final[tuple[type[Resource], ...]] = (NodeHardware, NodePowerProfile, TelemetryProfile, NodeTwin)
+
+#: One name for an object and its node: every service finds a node's objects without an index.
+_NAME_RULE: Final = {
+    "rule": "self.metadata.name == self.spec.nodeName",
+    "message": "nodeName must equal metadata.name",
+    "fieldPath": ".spec.nodeName",
+}
+_FORMATS: Final = {"number": "double", "integer": "int64"}
+#: Keywords that mean the same in a CRD.
+_PLAIN: Final = frozenset(
+    {
+        "type",
+        "format",
+        "description",
+        "enum",
+        "required",
+        "pattern",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+    }
+)
+#: Keywords that a reader wants to see first.
+_FIRST: Final = ("description", "type", "format")
+#: Keywords that are left out: titles repeat the names; defaults, see the module's docstring.
+_DROPPED: Final = frozenset({"title", "default", "$defs"})
+
+
+class CrdError(TypeError):
+    """A model has no structural schema; the message says where and why."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    """Return the manifest of every kind by file name, such as `joulie.io_nodetwins.yaml`.
+
+    Raises:
+        CrdError: a model cannot be expressed.
+    """
+    return {f"{GROUP}_{each.info.plural}.yaml": manifest(each) for each in RESOURCES}
+
+
+def manifest(resource: type[Resource]) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of one kind."""
+    info = resource.info
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _root(resource)},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_column(each) for each in info.columns],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{info.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {
+                "kind": info.kind,
+                "listKind": f"{info.kind}List",
+                "plural": info.plural,
+                "singular": info.kind.lower(),
+                "shortNames": [info.short_name],
+                "categories": ["joulie"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+def _column(column: Column) -> dict[str, str]:
+    return {"name": column.name, "type": column.type, "jsonPath": column.path}
+
+
+def _root(resource: type[Resource]) -> Schema:
+    schema: Schema = {
+        "type": "object",
+        "description": cleandoc(resource.__doc__ or ""),
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": structural_schema(resource.info.spec),
+            "status": structural_schema(resource.info.status),
+        },
+    }
+    if resource.info.named_after_node:
+        schema["x-kubernetes-validations"] = [dict(_NAME_RULE)]
+    return schema
+
+
+def structural_schema(model: type[Model]) -> Schema:
+    """Return the structural OpenAPI v3 schema of one model.
+
+    Raises:
+        CrdError: the model uses a construct without structural form.
+    """
+    source = model.model_json_schema(by_alias=True, mode="validation")
+    return _Converter(source.get("$defs", {})).convert(source, model.__name__, ())
+
+
+class _Converter:
+    """Turns the JSON Schema that pydantic writes into its structural form.
+
+    `path` names the place in errors; `trail` holds the references that are being inlined.
+    """
+
+    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+        self._definitions = definitions
+
+    def convert(self, source: Schema, path: str, trail: tuple[str, ...]) -> Schema:
+        source, trail = self._inlined(_without_null(source, path), path, trail)
+        target: Schema = {}
+        for keyword, value in source.items():
+            if keyword in _PLAIN or keyword.startswith("x-kubernetes-"):
+                target[keyword] = deepcopy(value)  # shared parts would become aliases in YAML
+            elif keyword not in _DROPPED:
+                target |= self._keyword(keyword, value, path, trail)
+        _check_type(target, path)
+        if target["type"] in _FORMATS:
+            target.setdefault("format", _FORMATS[target["type"]])
+        return {keyword: target[keyword] for keyword in _FIRST if keyword in target} | target
+
+    def _inlined(self, source: Schema, path: str, trail: tuple[str, ...]) -> tuple[Schema, tuple[str, ...]]:
+        if "$ref" not in source:
+            return source, trail
+        name = source["$ref"].rpartition("/")[2]
+        if name in trail:
+            raise CrdError(path, f"{name} contains itself")
+        # What stands beside the reference speaks of this use, so it wins.
+        siblings = {keyword: value for keyword, value in source.items() if keyword != "$ref"}
+        return self._inlined(self._definitions[name] | siblings, path, (*trail, name))
+
+    def _keyword(self, keyword: str, value: Any, path: str, trail: tuple[str, ...]) -> Schema:
+        match keyword:
+            case "properties":
+                return {keyword: {name: self.convert(each, f"{path}.{name}", trail) for name, each in value.items()}}
+            case "items":
+                return {keyword: self.convert(value, f"{path}[]", trail)}
+            case "additionalProperties" if isinstance(value, dict):
+                return {keyword: self.convert(value, f"{path}{{}}", trail)}
+            case "const":
+                return {"enum": [value]}
+            case "exclusiveMinimum":
+                return {"minimum": value, keyword: True}
+            case "exclusiveMaximum":
+                return {"maximum": value, keyword: True}
+            case _:
+                raise CrdError(path, f"{keyword} has no structural form")
+
+
+def _without_null(source: Schema, path: str) -> Schema:
+    """Turn `X or None` into X: absence is how a custom resource says None."""
+    if "anyOf" not in source:
+        return source
+    options = [each for each in source["anyOf"] if each.get("type") != "null"]
+    if len(options) != 1:
+        raise CrdError(path, "a union has no structural form")
+    rest = {keyword: value for keyword, value in source.items() if keyword != "anyOf"}
+    return _without_null({**options[0], **rest}, path)
+
+
+def _check_type(target: Schema, path: str) -> None:
+    required: Mapping[str, Callable[[Schema], bool]] = {
+        "object": lambda schema: ("properties" in schema) != ("additionalProperties" in schema),
+        "array": lambda schema: "items" in schema and "maxItems" in schema,
+        "string": lambda schema: "enum" in schema or "maxLength" in schema,
+        "number": lambda _: True,
+        "integer": lambda _: True,
+        "boolean": lambda _: True,
+    }
+    kind = str(target.get("type"))
+    if kind not in required:
+        raise CrdError(path, f"type {kind} has no structural form")
+    # Bounds are demanded because the cost of CEL rules is estimated from them, and an object must fit into etcd.
+    if not required[kind](target):
+        raise CrdError(path, f"a {kind} needs properties or values, items and bounds")

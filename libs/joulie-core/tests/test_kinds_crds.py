@@ -1,0 +1,321 @@
+import json
+from typing import Annotated, Any
+
+import celpy
+import jsonschema
+import pytest
+from pydantic import Field, ValidationError
+
+from joulie_core.kinds import NodeHardware, NodePowerProfile, NodeTwin, TelemetryProfile
+from joulie_core.kinds.base import Column, Model
+from joulie_core.kinds.crds import RESOURCES, CrdError, manifest, manifests, structural_schema
+
+#: What the API server understands in a structural schema, as far as it is used here.
+KEYWORDS = {
+    "description",
+    "type",
+    "format",
+    "enum",
+    "required",
+    "properties",
+    "additionalProperties",
+    "items",
+    "pattern",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "minLength",
+    "maxLength",
+    "maxItems",
+    "maxProperties",
+    "x-kubernetes-validations",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+}
+TYPES = {"object", "array", "string", "number", "integer", "boolean"}
+
+
+def schema_of(resource):
+    (version,) = manifest(resource)["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]
+
+
+def walk(schema, path=""):
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from walk(child, f"{path}.{name}")
+    for keyword in ("items", "additionalProperties"):
+        if keyword in schema:
+            yield from walk(schema[keyword], f"{path}[]")
+
+
+def leaf(schema, path):
+    for part in path.split(".")[1:]:
+        schema = schema["properties"][part]
+    return schema
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.info.kind)
+def test_schemas_are_structural(resource):
+    for path, schema in walk(schema_of(resource)):
+        assert set(schema) <= KEYWORDS, path
+        assert schema["type"] in TYPES, path
+        assert set(schema.get("required", ())) <= set(schema.get("properties", {})), path
+        assert isinstance(schema.get("exclusiveMinimum", True), bool), path
+        if schema["type"] == "object" and path != ".metadata":
+            assert ("properties" in schema) != ("additionalProperties" in schema), path
+        if schema["type"] == "array":
+            assert schema["maxItems"] > 0, path
+        if schema["type"] == "number":
+            assert schema["format"] == "double", path
+        if schema["type"] == "integer":
+            assert schema["format"] == "int64", path
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.info.kind)
+def test_printer_columns_point_at_fields_of_their_type(resource):
+    schema = schema_of(resource)
+    for column in resource.info.columns:
+        if column.path.startswith(".metadata"):
+            continue
+        field = leaf(schema, column.path)
+        assert field["type"] == {"date": "string"}.get(column.type, column.type), column
+
+
+def test_conditions_are_a_map_by_type():
+    conditions = leaf(schema_of(NodePowerProfile), ".status.conditions")
+    assert conditions["x-kubernetes-list-type"] == "map"
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+    assert "type" in conditions["items"]["required"]
+
+
+def test_manifests_are_plain_json_and_the_same_every_time():
+    assert json.dumps(manifests()) == json.dumps(manifests())
+    assert sorted(manifests()) == [
+        "joulie.io_nodehardwares.yaml",
+        "joulie.io_nodepowerprofiles.yaml",
+        "joulie.io_nodetwins.yaml",
+        "joulie.io_telemetryprofiles.yaml",
+    ]
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.info.kind)
+def test_kinds_are_cluster_scoped_with_status_and_names(resource):
+    spec = manifest(resource)["spec"]
+    assert spec["scope"] == "Cluster"
+    assert spec["names"]["shortNames"] == [resource.info.short_name]
+    assert spec["names"]["categories"] == ["joulie"]
+    assert spec["versions"][0]["subresources"] == {"status": {}}
+
+
+def test_every_description_is_written():
+    for resource in RESOURCES:
+        for path, schema in walk(schema_of(resource)):
+            if schema["type"] == "object" and path != ".metadata" and "properties" in schema:
+                assert schema["description"], path
+
+
+class Tree(Model):
+    children: Annotated[tuple["Tree", ...], Field(max_length=2)] = ()
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [int | str, tuple[Annotated[str, Field(max_length=3)], int], Any, list[int], str, dict[str, Any], Tree],
+    ids=str,
+)
+def test_what_has_no_structural_form_is_refused_with_its_path(annotation):
+    class Bad(Model):
+        some_field: annotation
+
+    with pytest.raises(CrdError, match=r"Bad\.someField"):
+        structural_schema(Bad)
+
+
+# --- the same invariants at the API server and in the models ----------------------------------------------------------
+
+HTTP = {"endpoint": "http://localhost:18080/control/{node}"}
+PROMETHEUS = {"endpoint": "https://prometheus:9090", "query": "sum(power{node='{node}'})"}
+
+
+def npp(**spec):
+    return NodePowerProfile, {"spec": {"nodeName": "n1", "profile": "eco"} | spec}
+
+
+def tp(target=None, **spec):
+    return TelemetryProfile, {"spec": {"target": target or {"scope": "node", "nodeName": "n1"}} | spec}
+
+
+def nt(**status):
+    return NodeTwin, {"spec": {"nodeName": "n1"}, "status": status}
+
+
+def nhw(**status):
+    return NodeHardware, {"spec": {"nodeName": "n1"}, "status": status}
+
+
+def measurement(**fields):
+    return nt(powerMeasurement={"source": "agent", "quality": "measured"} | fields)
+
+
+def condition(**fields):
+    kind, document = npp()
+    return kind, document | {"status": {"conditions": [{"type": "Planned", "status": "True"} | fields]}}
+
+
+GOOD = {
+    "eco": npp(),
+    "performance": npp(profile="performance", draining=False),
+    "integer watts": npp(cpu={"packagePowerCapWatts": 120}),
+    "float watts": npp(cpu={"packagePowerCapWatts": 120.0}),
+    "fractional watts": npp(cpu={"packagePowerCapWatts": 120.5}),
+    "full percent": npp(cpu={"packagePowerCapPctOfMax": 100}),
+    "small percent": npp(cpu={"packagePowerCapPctOfMax": 0.5}),
+    "watts and percent": npp(gpu={"powerCap": {"scope": "perGpu", "capWattsPerGpu": 300, "capPctOfMax": 60}}),
+    "empty stanza": npp(cpu={}, gpu={}),
+    "policy": npp(policy={"name": "static_partition", "reason": "rank 3 of 12"}),
+    "condition": condition(lastTransitionTime="2025-01-02T03:04:05Z", observedGeneration=3),
+    "node scope": tp(),
+    "cluster scope": tp({"scope": "cluster", "nodeSelector": {"joulie.io/rack": "r1"}}),
+    "cluster scope for all": tp({"scope": "cluster"}),
+    "http source": tp(sources={"cpu": {"type": "http", "http": HTTP}}),
+    "http timeout at its bounds": tp(
+        sources={
+            "cpu": {"type": "http", "http": HTTP | {"timeoutSeconds": 1}},
+            "gpu": {"type": "http", "http": HTTP | {"timeoutSeconds": 300}},
+        },
+    ),
+    "prometheus source": tp(sources={"cpu": {"type": "prometheus", "prometheus": PROMETHEUS}}),
+    "control without type": tp(controls={"cpu": {"mode": "dvfs"}}),
+    "source without type": tp(sources={"cpu": {}}),
+    "http control": tp(controls={"gpu": {"type": "http", "mode": "powercap", "http": HTTP}}),
+    "negative headroom": nt(predictedPowerHeadroomScore=-250),
+    "class": nt(schedulableClass="draining", lastUpdated="2025-01-02T03:04:05.123456Z"),
+    "measurement": measurement(measuredNodePowerW=450, powerTrendWPerMin=-5.2, nodeTdpW=2000.0),
+    "hardware": nhw(cpu={"totalCores": 128, "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 350}}),
+}
+BAD = {
+    "unknown profile": npp(profile="turbo"),
+    "profile missing": (NodePowerProfile, {"spec": {"nodeName": "n1"}}),
+    "nodeName missing": (NodePowerProfile, {"spec": {"profile": "eco"}}),
+    "nodeName empty": npp(nodeName=""),
+    "spec missing": (NodePowerProfile, {}),
+    "cpu percent 0": npp(cpu={"packagePowerCapPctOfMax": 0}),
+    "cpu percent 101": npp(cpu={"packagePowerCapPctOfMax": 101}),
+    "cpu watts 0": npp(cpu={"packagePowerCapWatts": 0}),
+    "cpu watts as text": npp(cpu={"packagePowerCapWatts": "many"}),
+    "gpu percent 0": npp(gpu={"powerCap": {"capPctOfMax": 0}}),
+    "gpu percent 101": npp(gpu={"powerCap": {"capPctOfMax": 101}}),
+    "gpu scope": npp(gpu={"powerCap": {"scope": "perNode"}}),
+    "condition status": condition(status="Maybe"),
+    "scope missing": tp({"nodeName": "n1"}),
+    "scope node without nodeName": tp({"scope": "node"}),
+    "scope node with selector": tp({"scope": "node", "nodeName": "n1", "nodeSelector": {"a": "b"}}),
+    "scope cluster with nodeName": tp({"scope": "cluster", "nodeName": "n1"}),
+    "http source without endpoint": tp(sources={"cpu": {"type": "http"}}),
+    "endpoint without scheme": tp(sources={"cpu": {"type": "http", "http": {"endpoint": "localhost:18080"}}}),
+    "timeout 0": tp(sources={"cpu": {"type": "http", "http": HTTP | {"timeoutSeconds": 0}}}),
+    "timeout 301": tp(sources={"cpu": {"type": "http", "http": HTTP | {"timeoutSeconds": 301}}}),
+    "prometheus without query": tp(sources={"gpu": {"type": "prometheus", "prometheus": {"endpoint": "http://p"}}}),
+    "prometheus without stanza": tp(sources={"gpu": {"type": "prometheus", "http": HTTP}}),
+    "http cpu control without endpoint": tp(controls={"cpu": {"type": "http"}}),
+    "http gpu control without endpoint": tp(controls={"gpu": {"type": "http"}}),
+    "unknown control mode": tp(controls={"cpu": {"type": "host", "mode": "magic"}}),
+    "unknown source": tp(sources={"cpu": {"type": "ipmi"}}),
+    "unknown class": nt(schedulableClass="fast"),
+    "cooling above 100": nt(predictedCoolingStressScore=100.1),
+    "headroom above 100": nt(predictedPowerHeadroomScore=101),
+    "PUE below 1": nt(estimatedPUE=0.9),
+    "negative power": measurement(measuredNodePowerW=-1),
+    "unknown quality": measurement(quality="guessed"),
+    "negative cores": nhw(cpu={"totalCores": -1}),
+    "half a GPU": nhw(gpu={"count": 0.5}),
+}
+
+
+def boolean_bounds_as_numbers(schema):
+    """JSON Schema's later drafts want exclusiveMinimum as a number; draft 4 and OpenAPI as a boolean."""
+    return jsonschema.Draft4Validator(schema)
+
+
+def rules_broken(schema, document, old=None):
+    """Evaluate every CEL rule whose part of the document is present; transition rules need the old document."""
+    for rule in schema.get("x-kubernetes-validations", ()):
+        if "oldSelf" in rule["rule"] and old is None:
+            continue
+        environment = celpy.Environment()
+        program = environment.program(environment.compile(rule["rule"]))
+        activation = {"self": celpy.json_to_cel(document)}
+        if old is not None:
+            activation["oldSelf"] = celpy.json_to_cel(old)
+        if not program.evaluate(activation):
+            yield rule["message"]
+    if isinstance(document, dict):
+        for name, child in schema.get("properties", {}).items():
+            if name in document:
+                yield from rules_broken(child, document[name], None if old is None else old.get(name))
+
+
+def accepted_by_schema(resource, document):
+    schema = schema_of(resource)
+    whole = {"apiVersion": "joulie.io/v1alpha1", "kind": resource.info.kind, "metadata": {"name": "n1"}} | document
+    return boolean_bounds_as_numbers(schema).is_valid(whole) and not list(rules_broken(schema, whole))
+
+
+def accepted_by_model(resource, document):
+    try:
+        resource.model_validate(document)
+    except ValidationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("resource", "document"), GOOD.values(), ids=GOOD)
+def test_good_documents_pass_schema_and_model(resource, document):
+    assert accepted_by_schema(resource, document)
+    assert accepted_by_model(resource, document)
+
+
+@pytest.mark.parametrize(("resource", "document"), BAD.values(), ids=BAD)
+def test_bad_documents_fail_schema_and_model(resource, document):
+    assert not accepted_by_schema(resource, document)
+    assert not accepted_by_model(resource, document)
+
+
+@pytest.mark.parametrize(("resource", "document"), GOOD.values(), ids=GOOD)
+def test_what_a_model_writes_passes_the_schema_and_reads_back(resource, document):
+    model = resource.model_validate(document)
+    written = model.dump()
+    assert accepted_by_schema(resource, written)
+    assert resource.model_validate_json(json.dumps(written)) == model
+
+
+@pytest.mark.parametrize("resource", [NodeHardware, NodePowerProfile, NodeTwin], ids=lambda each: each.info.kind)
+def test_an_object_bears_the_name_of_its_node_for_ever(resource):
+    schema = schema_of(resource)
+    spec = {"nodeName": "n1", "profile": "eco"}
+    before = {"metadata": {"name": "n1"}, "spec": spec}
+    assert list(rules_broken(schema, before, before)) == []
+    misnamed = {"metadata": {"name": "n1"}, "spec": spec | {"nodeName": "n2"}}
+    assert list(rules_broken(schema, misnamed)) == ["nodeName must equal metadata.name"]
+    assert "nodeName is immutable" in list(rules_broken(schema, misnamed, before))
+
+
+def test_a_routing_profile_may_bear_any_name():
+    assert "x-kubernetes-validations" not in schema_of(TelemetryProfile)
+
+
+def test_whole_numbers_and_floats_mean_the_same():
+    kind, whole = measurement(measuredNodePowerW=72, nodeTdpW=72)
+    _, decimal = measurement(measuredNodePowerW=72.0, nodeTdpW=72.0)
+    assert kind.model_validate(whole) == kind.model_validate(decimal)
+
+
+def test_an_unknown_field_of_a_newer_release_is_ignored():
+    kind, document = npp(futureField={"x": 1})
+    assert kind.model_validate(document) == kind.model_validate(npp()[1])
+
+
+def test_a_column_defaults_to_text():
+    assert Column("Node", ".spec.nodeName").type == "string"
