@@ -1,0 +1,121 @@
+"""What a node does with a load under its controls: one operating point, a pure function of the three.
+
+Promises that watts and speeds hold until load or controls change, so that energy over a stretch is a product.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from joulie_sim.physics.draw import draw_under
+from joulie_sim.physics.parts import Controls, CpuPart, GpuPart, Hardware
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one job asks of a node while it runs."""
+
+    #: Cores it holds, and the busy share of them in [0, 1].
+    cores: float = 0.0
+    cpu_utilization: float = 0.0
+    #: Indices of the GPUs it holds, and their busy share in [0, 1].
+    gpus: tuple[int, ...] = ()
+    gpu_utilization: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatingPoint:
+    """Draw and speeds of a node. Speeds are work per second over work per second unhindered, in [0, 1]."""
+
+    package_watts: float = 0.0
+    packages: int = 0
+    cpu_utilization: float = 0.0
+    #: Cap and throttle only; what relative performance means.
+    cpu_speed: float = 1.0
+    #: Share of the cores asked for that exist: below 1 where jobs want more cores than the node has.
+    cpu_share: float = 1.0
+    gpu_watts: tuple[float, ...] = ()
+    gpu_utilizations: tuple[float, ...] = ()
+    gpu_speeds: tuple[float, ...] = ()
+
+    @property
+    def cpu_watts(self) -> float:
+        """Watts of all packages."""
+        return self.package_watts * self.packages
+
+    @property
+    def total_gpu_watts(self) -> float:
+        """Watts of all GPUs."""
+        return sum(self.gpu_watts)
+
+    @property
+    def watts(self) -> float:
+        """Watts of all packages and GPUs; nothing else of a node is simulated."""
+        return self.cpu_watts + self.total_gpu_watts
+
+    @property
+    def gpu_speed(self) -> float:
+        """Mean speed of the GPUs at work, 1 where none works."""
+        busy = [speed for speed, used in zip(self.gpu_speeds, self.gpu_utilizations, strict=True) if used > 0.0]
+        return sum(busy) / len(busy) if busy else 1.0
+
+
+def operate(hardware: Hardware, controls: Controls, loads: Sequence[Load]) -> OperatingPoint:
+    """The operating point of a node with these jobs running."""
+    package_watts, packages, cpu_utilization, cpu_speed, cpu_share = 0.0, 0, 0.0, 1.0, 1.0
+    if hardware.cpu is not None:
+        packages = hardware.cpu.sockets
+        busy_cores = sum(load.cores * load.cpu_utilization for load in loads)
+        cpu_share = min(1.0, hardware.cpu.cores / busy_cores) if busy_cores > 0.0 else 1.0
+        cpu_utilization = min(1.0, busy_cores / hardware.cpu.cores)
+        draw = draw_under(
+            hardware.cpu.curve,
+            cpu_utilization,
+            cap_watts=effective_cpu_cap(hardware.cpu, controls),
+            throttled_share=controls.throttle_pct / 100.0,
+        )
+        package_watts, cpu_speed = draw.watts, draw.speed
+    utilizations = _gpu_utilizations(hardware.gpu, loads)
+    draws = [
+        draw_under(hardware.gpu.curve, used, cap_watts=effective_gpu_cap(hardware.gpu, controls))
+        for used in utilizations
+        if hardware.gpu is not None
+    ]
+    return OperatingPoint(
+        package_watts=package_watts,
+        packages=packages,
+        cpu_utilization=cpu_utilization,
+        cpu_speed=cpu_speed,
+        cpu_share=cpu_share,
+        gpu_watts=tuple(draw.watts for draw in draws),
+        gpu_utilizations=utilizations,
+        gpu_speeds=tuple(draw.speed for draw in draws),
+    )
+
+
+def job_speed(point: OperatingPoint, load: Load) -> float:
+    """Work per second of one job, in [0, 1]: that of the slowest part it uses."""
+    speeds = [point.gpu_speeds[index] for index in load.gpus if index < len(point.gpu_speeds)]
+    if load.cpu_utilization > 0.0 and load.cores > 0.0:
+        speeds.append(point.cpu_speed * point.cpu_share)
+    return min(speeds, default=1.0)
+
+
+def effective_cpu_cap(cpu: CpuPart, controls: Controls) -> float:
+    """Cap of one package: what was set, else the highest, which is how packages come."""
+    return cpu.max_cap_watts if controls.cpu_cap_watts is None else controls.cpu_cap_watts
+
+
+def effective_gpu_cap(gpu: GpuPart, controls: Controls) -> float:
+    """Cap of one GPU: what was set, else the default."""
+    return gpu.default_cap_watts if controls.gpu_cap_watts is None else controls.gpu_cap_watts
+
+
+def _gpu_utilizations(gpu: GpuPart | None, loads: Sequence[Load]) -> tuple[float, ...]:
+    if gpu is None:
+        return ()
+    used = [0.0] * gpu.count
+    for load in loads:
+        for index in load.gpus:
+            if index < gpu.count:
+                used[index] = min(1.0, used[index] + load.gpu_utilization)
+    return tuple(used)

@@ -1,0 +1,65 @@
+"""The parts a simulated node is made of, and what may be set on them.
+
+Promises values only. Where the figures come from is `joulie_sim.hardware`'s business.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Curve(Protocol):
+    """Draw of one part over its utilization, at full clock speed."""
+
+    def watts(self, utilization: float) -> float:
+        """Watts of one part at `utilization` in [0, 1]; never falls as utilization grows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPart:
+    """All CPU packages of a node; they are alike and share the load evenly."""
+
+    model: str
+    vendor: str
+    sockets: int
+    cores: float
+    #: Draw of one package.
+    curve: Curve
+    #: Range of the power cap of one package.
+    min_cap_watts: float
+    max_cap_watts: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPart:
+    """All GPUs of a node; they are alike."""
+
+    model: str
+    vendor: str
+    count: int
+    #: Draw of one GPU.
+    curve: Curve
+    #: Range of the power cap of one GPU.
+    min_cap_watts: float
+    max_cap_watts: float
+    default_cap_watts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What a node is made of; a part is None where the node has none or it is not known."""
+
+    cpu: CpuPart | None
+    gpu: GpuPart | None
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What is set on a node; None leaves the part at the value it has from the factory."""
+
+    #: Power cap of one package.
+    cpu_cap_watts: float | None = None
+    #: Share of the cores held at their lowest frequency, 0 to 100.
+    throttle_pct: float = 0.0
+    #: Power cap of one GPU.
+    gpu_cap_watts: float | None = None
