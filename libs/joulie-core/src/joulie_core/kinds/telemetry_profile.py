@@ -188,6 +188,8 @@ class ControlReport(Model):
     """Watts per CPU package, or per GPU."""
     enforced_watts: Watts | None = None
     """Watts that were read back, per CPU package or per GPU."""
+    throttle_pct: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Throttle in force, CPU only; absent where it is not known. A restarted agent continues from it."""
     updated_at: Timestamp | None = None
 
 
