@@ -1,0 +1,69 @@
+"""What a policy is given and what it answers.
+
+A policy decides how many of the eligible nodes supply performance and which; it knows nothing of transitions, caps or
+Kubernetes. It promises to be deterministic, independent of the order of the candidates, and to assign every candidate
+exactly once. Source: policy algorithms, "Shared Reconcile Flow".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from joulie_core.kinds.base import Profile
+from joulie_core.names import NodeName
+
+
+class Choice(StrEnum):
+    """Why a node got its profile; one value per node, free of counts, so that it changes only with the profile."""
+
+    FAMILY_FLOOR = "densest node of its hardware family"
+    DENSITY = "among the densest nodes"
+    SURPLUS = "beyond the performance count"
+    ROTATION = "its turn in the rotation"
+    REST = "not its turn in the rotation"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One eligible node."""
+
+    name: NodeName
+    #: Normalised compute density, CPU + GPU; higher is preferred for performance.
+    density: float
+    #: GPU model of a GPU node, CPU model of any other.
+    family: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContext:
+    """Everything that a policy may look at."""
+
+    candidates: Sequence[Candidate]
+    #: Active performance pods of the whole cluster, pending ones included.
+    performance_pods: int
+    #: Wall-clock time in seconds since the epoch.
+    now: float
+    reconcile_interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A profile for every candidate."""
+
+    profiles: Mapping[NodeName, Profile]
+    choices: Mapping[NodeName, Choice]
+    hp_count: int
+    #: One sentence for the log: how the count came about.
+    reason: str
+
+
+class Policy(Protocol):
+    """A planning algorithm with its settings bound."""
+
+    @property
+    def name(self) -> str:
+        """Name under which the policy is selected and reported."""
+
+    def plan(self, context: PolicyContext) -> Plan:
+        """Assign a profile to every candidate."""

@@ -1,0 +1,41 @@
+"""Every policy by name; adding one touches its own module and this one.
+
+The settings models have disjoint field names, so that a service can read all of them from one environment.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from joulie_core.policy import queue_aware_v1, rule_swap_v1, static_partition
+from joulie_core.policy.model import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One policy: its settings model and what makes the policy of them."""
+
+    settings: type[BaseModel]
+    factory: Callable[[Any], Policy]
+
+
+POLICIES: Final[Mapping[str, Entry]] = {
+    static_partition.NAME: Entry(static_partition.StaticPartitionSettings, static_partition.StaticPartition),
+    queue_aware_v1.NAME: Entry(queue_aware_v1.QueueAwareSettings, queue_aware_v1.QueueAware),
+    rule_swap_v1.NAME: Entry(rule_swap_v1.RuleSwapSettings, rule_swap_v1.RuleSwap),
+}
+
+
+def build_policy(name: str, values: Mapping[str, Any]) -> Policy:
+    """Return the policy `name` with its settings taken from `values` (field name to value, others ignored).
+
+    Raises:
+        KeyError: no such policy.
+        pydantic.ValidationError: a value is out of range.
+
+    """
+    entry = POLICIES[name]
+    chosen = {field: values[field] for field in entry.settings.model_fields if field in values}
+    return entry.factory(entry.settings.model_validate(chosen))
