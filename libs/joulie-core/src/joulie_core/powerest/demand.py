@@ -1,0 +1,75 @@
+"""What a pod demands of a node, by Kubernetes' own rule.
+
+Promises the effective request that kube-scheduler itself reserves: per resource the sum over containers and sidecars,
+or the largest moment of the start-up phase if that is more, plus the pod's overhead. A container's limit stands in for
+a request it does not make, as the API server defaults it. A pod that asks for no CPU at all will still burn some, so it
+counts as a small fixed share. Does not judge whether the pod fits.
+Source: contracts, decision 11; KEP-753 for sidecars.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.labels import GPU_RESOURCES
+from joulie_core.pod import Container, Pod
+from joulie_core.quantity import parse_quantity
+
+#: Cores that a pod without any CPU request is taken to use.
+DEFAULT_CPU_CORES: Final[Mapping[WorkloadClass, Decimal]] = {
+    WorkloadClass.STANDARD: Decimal("0.25"),
+    WorkloadClass.PERFORMANCE: Decimal("0.5"),
+}
+_ZERO: Final = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class PodDemand:
+    """Effective demand of one pod: cores, whole GPUs of any vendor, bytes; and how hard it will drive them."""
+
+    cpu_cores: float
+    gpus: float = 0.0
+    memory_bytes: float = 0.0
+    workload_class: WorkloadClass = WorkloadClass.STANDARD
+
+
+def pod_demand(pod: Pod, workload_class: WorkloadClass) -> PodDemand:
+    """Return the demand of a pod; negative quantities, which Kubernetes refuses, count as none.
+
+    Raises:
+        QuantityError: a quantity of CPU, memory or GPUs cannot be read.
+    """
+    requested = _effective(pod, "cpu")
+    overhead = _quantity(pod.overhead, "cpu")
+    cpu = (requested or DEFAULT_CPU_CORES[workload_class]) + overhead
+    gpus = sum((_effective(pod, name) + _quantity(pod.overhead, name) for name in GPU_RESOURCES), _ZERO)
+    memory = _effective(pod, "memory") + _quantity(pod.overhead, "memory")
+    return PodDemand(float(cpu), float(gpus), float(memory), workload_class)
+
+
+def _effective(pod: Pod, resource: str) -> Decimal:
+    """Sum over containers and sidecars, or the largest moment of the start-up phase if that is more."""
+    running = sum((_request(container, resource) for container in pod.containers), _ZERO)
+    sidecars = _ZERO
+    starting = _ZERO
+    # Init containers run one after another, each beside the sidecars that were started before it.
+    for container in pod.init_containers:
+        request = _request(container, resource)
+        if container.sidecar:
+            sidecars += request
+            starting = max(starting, sidecars)
+        else:
+            starting = max(starting, sidecars + request)
+    return max(running + sidecars, starting)
+
+
+def _request(container: Container, resource: str) -> Decimal:
+    source = container.requests if resource in container.requests else container.limits
+    return _quantity(source, resource)
+
+
+def _quantity(quantities: Mapping[str, str], resource: str) -> Decimal:
+    written = quantities.get(resource)
+    return _ZERO if written is None else max(parse_quantity(written), _ZERO)

@@ -1,0 +1,87 @@
+"""Watts that a pod will add to a node.
+
+Promises `coefficient * share of the node's cores (or GPUs) * their maximum power`, per subsystem, weighted by the
+facility's PUE where one above 1 is given. Hardware that is not known is taken to be generic and hungry, never free: a
+missing inventory must not attract pods.
+Source: scheduler-extender document, Marginal power estimation and PUE-weighted marginal power estimation; contracts,
+decision 10 for the default coefficients.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.powerest.demand import PodDemand
+
+#: Watts of one core of a node whose CPU is not known; current server CPUs are between 2.5 and 8.
+GENERIC_WATTS_PER_CORE: Final = 8.0
+#: Watts of one GPU of a node whose GPU is not known; current accelerators are between 70 and 1,000.
+GENERIC_WATTS_PER_GPU: Final = 700.0
+#: What lies outside is no figure of a machine.
+_MAX_PLAUSIBLE: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """Share of the maximum power that a fully used core or GPU really draws."""
+
+    cpu_util: float = 0.8
+    gpu_util_standard: float = 0.6
+    gpu_util_performance: float = 0.9
+
+    def gpu_util(self, workload_class: WorkloadClass) -> float:
+        """Return the GPU coefficient of a workload class; performance workloads drive GPUs harder."""
+        return self.gpu_util_performance if workload_class is WorkloadClass.PERFORMANCE else self.gpu_util_standard
+
+
+@dataclass(frozen=True, slots=True)
+class NodePower:
+    """Cores, GPUs and their maximum power, each of the whole node; zero where not known."""
+
+    cpu_cores: float = 0.0
+    cpu_max_watts: float = 0.0
+    gpu_count: float = 0.0
+    gpu_max_watts: float = 0.0
+
+    @property
+    def watts_per_core(self) -> float:
+        """Maximum watts of one core; the generic figure where cores or watts are not known."""
+        return _share(self.cpu_max_watts, self.cpu_cores, GENERIC_WATTS_PER_CORE)
+
+    @property
+    def watts_per_gpu(self) -> float:
+        """Maximum watts of one GPU; the generic figure where GPUs or watts are not known."""
+        return _share(self.gpu_max_watts, self.gpu_count, GENERIC_WATTS_PER_GPU)
+
+
+@dataclass(frozen=True, slots=True)
+class Marginal:
+    """Watts that one pod adds."""
+
+    cpu_watts: float = 0.0
+    gpu_watts: float = 0.0
+
+    @property
+    def total_watts(self) -> float:
+        """CPU and GPU together."""
+        return self.cpu_watts + self.gpu_watts
+
+
+def marginal_watts(
+    demand: PodDemand, power: NodePower, coefficients: Coefficients, pue: float | None = None
+) -> Marginal:
+    """Return the watts that a pod adds to a node, multiplied by the PUE if that is above 1."""
+    weight = pue_weight(pue)
+    cpu = coefficients.cpu_util * demand.cpu_cores * power.watts_per_core
+    gpu = coefficients.gpu_util(demand.workload_class) * demand.gpus * power.watts_per_gpu
+    return Marginal(cpu * weight, gpu * weight)
+
+
+def pue_weight(pue: float | None) -> float:
+    """Return the factor by which a watt in the node costs the facility; 1 where the PUE is unknown or not above 1."""
+    return pue if pue is not None and pue > 1 else 1.0
+
+
+def _share(watts: float, parts: float, generic: float) -> float:
+    known = 0 < watts <= _MAX_PLAUSIBLE and 1 <= parts <= _MAX_PLAUSIBLE
+    return watts / parts if known else generic

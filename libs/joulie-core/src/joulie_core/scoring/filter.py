@@ -1,0 +1,81 @@
+"""Whether a pod may run on a node: the one hard rule of the scheduler extender.
+
+Performance pods stay off eco and draining nodes; everything else is allowed, with a reason either way. Messages never
+name the node: kube-scheduler counts equal texts in its event.
+
+A stale twin still counts here, though its numbers no longer count in scores: silence of the operator is no evidence
+that a capped node was freed, so a node is refused if either the last known class or the label says so. A missing
+reading never makes a node freer.
+Source: scheduler-extender document, Filter logic.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.base import Profile
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.labels import POWER_PROFILE
+
+
+class FilterReason(StrEnum):
+    """Why a node is allowed or refused."""
+
+    STANDARD_POD = "StandardPod"
+    PERFORMANCE_NODE = "PerformanceNode"
+    UNKNOWN_NODE = "UnknownNode"
+    ECO_NODE = "EcoNode"
+    DRAINING_NODE = "DrainingNode"
+    ECO_LABEL = "EcoLabel"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the node may be used, why, and a sentence for people."""
+
+    ok: bool
+    reason: FilterReason
+    message: str
+
+
+_STANDARD_POD: Final = Verdict(True, FilterReason.STANDARD_POD, "standard pods run on every node")
+_PERFORMANCE: Final = Verdict(True, FilterReason.PERFORMANCE_NODE, "node supplies performance")
+_UNKNOWN: Final = Verdict(True, FilterReason.UNKNOWN_NODE, "nothing is known of the node's power profile")
+_REFUSED: Final = {
+    SchedulableClass.ECO: Verdict(
+        False, FilterReason.ECO_NODE, "joulie: node is eco, performance pods are kept off it"
+    ),
+    SchedulableClass.DRAINING: Verdict(
+        False, FilterReason.DRAINING_NODE, "joulie: node is draining towards eco, performance pods are kept off it"
+    ),
+}
+_ECO_LABEL: Final = Verdict(
+    False, FilterReason.ECO_LABEL, "joulie: node is labelled eco, performance pods are kept off it"
+)
+
+
+def verdict(
+    workload_class: WorkloadClass,
+    *,
+    schedulable_class: SchedulableClass | None,
+    stale: bool,
+    labels: Mapping[str, str],
+) -> Verdict:
+    """Judge one node for one pod.
+
+    Args:
+        workload_class: how the pod is to be treated.
+        schedulable_class: what the node's twin says, however old; None where the node has no twin.
+        stale: whether the twin is too old to be believed when it says that the node is free.
+        labels: the node's labels; they decide where no twin does.
+    """
+    if workload_class is not WorkloadClass.PERFORMANCE:
+        return _STANDARD_POD
+    if schedulable_class in _REFUSED:
+        return _REFUSED[schedulable_class]
+    supplies_performance = schedulable_class is SchedulableClass.PERFORMANCE
+    if labels.get(POWER_PROFILE) == Profile.ECO and (stale or not supplies_performance):
+        return _ECO_LABEL
+    return _PERFORMANCE if supplies_performance else _UNKNOWN

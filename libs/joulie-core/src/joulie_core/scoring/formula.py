@@ -1,0 +1,112 @@
+"""How well a node suits a pod: the score formula, written to be read.
+
+Promises a score in 0..100 and every term behind it. It depends on nothing but its arguments: not on the order of nodes,
+nor on which other nodes are candidates. `joulie_core.scoring.prepared` computes the same number faster.
+Source: scheduler-extender document, Scoring formula.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.powerest.marginal import Marginal
+from joulie_core.scoring.state import ClusterTerms, NodeState
+
+MAX_SCORE: Final = 100.0
+NEUTRAL_SCORE: Final = 50.0
+HEADROOM_WEIGHT: Final = 0.7
+COOLING_WEIGHT: Final = 0.15
+MAX_TREND_POINTS: Final = 25.0
+ECO_BONUS: Final = 10.0
+PRESSURE_WEIGHT: Final = 0.3
+
+
+class NeutralReason(StrEnum):
+    """Why a node is scored without looking at it."""
+
+    NO_TWIN = "NoTwin"
+    STALE_TWIN = "StaleTwin"
+    NO_HEADROOM = "NoHeadroom"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTerms:
+    """Points of one node for one pod."""
+
+    #: Percent of the cap that is left with the pod in place; None where it is not known.
+    headroom_pct: float | None = None
+    headroom_points: float = 0.0
+    cooling_points: float = 0.0
+    trend_points: float = 0.0
+    profile_points: float = 0.0
+    #: Never positive.
+    pressure_points: float = 0.0
+    #: Set where the terms do not apply.
+    neutral: NeutralReason | None = None
+
+    @property
+    def score(self) -> float:
+        """The sum of all terms within 0..100, or the neutral score."""
+        if self.neutral is not None:
+            return NEUTRAL_SCORE
+        points = self.headroom_points + self.cooling_points + self.trend_points
+        return min(MAX_SCORE, max(0.0, points + self.profile_points + self.pressure_points))
+
+
+def score(
+    node: NodeState | None,
+    *,
+    stale: bool,
+    marginal: Marginal,
+    workload_class: WorkloadClass,
+    cluster: ClusterTerms,
+) -> ScoreTerms:
+    """Score one node for one pod.
+
+    Args:
+        node: the twin; None where the node has none.
+        stale: whether the twin is too old, or the whole view of the cluster is.
+        marginal: watts that the pod adds to this node.
+        workload_class: how the pod is to be treated.
+        cluster: what the cluster contributes.
+    """
+    if node is None:
+        return ScoreTerms(neutral=NeutralReason.NO_TWIN)
+    if stale:
+        return ScoreTerms(neutral=NeutralReason.STALE_TWIN)
+    headroom_pct = node.headroom_pct(marginal.total_watts)
+    if headroom_pct is None:
+        return ScoreTerms(neutral=NeutralReason.NO_HEADROOM)
+    return ScoreTerms(
+        headroom_pct=headroom_pct,
+        headroom_points=headroom_pct * HEADROOM_WEIGHT,
+        cooling_points=cooling_points(node),
+        trend_points=trend_points(node, cluster.trend_scale),
+        profile_points=profile_points(node, workload_class),
+        pressure_points=-pressure_weight(node, workload_class) * cluster.perf_pressure,
+    )
+
+
+def cooling_points(node: NodeState) -> float:
+    """Return up to 15 points for a cool node; where nothing is known of the cooling there are none."""
+    stress_pct = 100.0 if node.cooling_stress_pct is None else min(100.0, node.cooling_stress_pct)
+    return (100 - stress_pct) * COOLING_WEIGHT
+
+
+def trend_points(node: NodeState, trend_scale: float) -> float:
+    """Return up to 25 points for falling power, as many against rising power."""
+    return -min(MAX_TREND_POINTS, max(-MAX_TREND_POINTS, node.trend_w_per_min / trend_scale))
+
+
+def profile_points(node: NodeState, workload_class: WorkloadClass) -> float:
+    """Return the bonus that steers standard pods to eco nodes."""
+    wanted = workload_class is WorkloadClass.STANDARD and node.schedulable_class is SchedulableClass.ECO
+    return ECO_BONUS if wanted else 0.0
+
+
+def pressure_weight(node: NodeState, workload_class: WorkloadClass) -> float:
+    """Return the points that a standard pod loses on a performance node per percent of congestion there."""
+    competing = workload_class is WorkloadClass.STANDARD and node.schedulable_class is SchedulableClass.PERFORMANCE
+    return PRESSURE_WEIGHT if competing else 0.0

@@ -1,0 +1,125 @@
+"""What the scheduler's decisions read of a node's twin.
+
+Promises plausible numbers: a reading that is not finite, or beyond what any machine draws, is no reading. Whatever is
+missing stays missing (None) and is decided by who uses it; nothing becomes zero here.
+Source: scheduler-extender document, Scoring inputs per node and Stale twin fallback.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from math import fsum
+from typing import Final
+
+from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
+
+#: Beyond this many watts, watts a minute or percent, a figure is no reading of a node.
+_MAX_PLAUSIBLE: Final = 1e9
+#: Below this a cap is none: no node runs on less, and headroom relative to it would mean nothing.
+_MIN_CAP_WATTS: Final = 1.0
+
+BURST_W_PER_MIN: Final = 500.0
+STEADY_TREND_SCALE: Final = 6.0
+BURST_TREND_SCALE: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One node as its twin describes it."""
+
+    schedulable_class: SchedulableClass = SchedulableClass.UNKNOWN
+    measured_watts: float | None = None
+    #: What the published caps allow; None where there is no usable figure.
+    capped_watts: float | None = None
+    tdp_watts: float | None = None
+    predicted_headroom_pct: float | None = None
+    #: 0 is cool, 100 is at the limit.
+    cooling_stress_pct: float | None = None
+    trend_w_per_min: float = 0.0
+    pue: float | None = None
+    #: Seconds since the epoch.
+    last_updated_s: float | None = None
+    #: Watts of pods that are placed but not in the measurement yet.
+    assumed_watts: float = 0.0
+
+    def stale(self, now_s: float, threshold_s: float) -> bool:
+        """Say whether the twin must not be believed: undated, too old, or dated as far in the future."""
+        return self.last_updated_s is None or abs(now_s - self.last_updated_s) > threshold_s
+
+    def headroom_pct(self, added_watts: float = 0.0) -> float | None:
+        """Return the percent of the capped power that is left with the pods in flight and `added_watts` on top.
+
+        Negative above the cap. Without a measurement the twin's own prediction stands in for it; None without either.
+        """
+        if self.capped_watts is None:
+            return self.predicted_headroom_pct
+        pending_pct = (self.assumed_watts + added_watts) / self.capped_watts * 100
+        if self.measured_watts is not None:
+            return (self.capped_watts - self.measured_watts) / self.capped_watts * 100 - pending_pct
+        if self.predicted_headroom_pct is not None:
+            return self.predicted_headroom_pct - pending_pct
+        return None
+
+
+def node_state(status: NodeTwinStatus) -> NodeState:
+    """Return what a twin's status says."""
+    power = status.power_measurement
+    stress = _plausible(status.predicted_cooling_stress_score)
+    return NodeState(
+        schedulable_class=status.schedulable_class,
+        measured_watts=_plausible(power.measured_node_power_w) if power else None,
+        capped_watts=_plausible(power.node_capped_power_w, at_least=_MIN_CAP_WATTS) if power else None,
+        tdp_watts=_plausible(power.node_tdp_w, at_least=_MIN_CAP_WATTS) if power else None,
+        predicted_headroom_pct=_plausible(status.predicted_power_headroom_score, at_least=-_MAX_PLAUSIBLE),
+        cooling_stress_pct=stress,
+        trend_w_per_min=(_plausible(power.power_trend_w_per_min, at_least=-_MAX_PLAUSIBLE) or 0.0) if power else 0.0,
+        pue=_plausible(status.estimated_pue),
+        last_updated_s=_epoch_s(status.last_updated),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTerms:
+    """What the whole cluster contributes to every score."""
+
+    trend_w_per_min: float = 0.0
+    #: Congestion of the performance nodes, 0..100.
+    perf_pressure: float = 0.0
+
+    @property
+    def trend_scale(self) -> float:
+        """Watts a minute that are worth one point."""
+        return BURST_TREND_SCALE if abs(self.trend_w_per_min) > BURST_W_PER_MIN else STEADY_TREND_SCALE
+
+
+def cluster_terms(fresh: Iterable[NodeState]) -> ClusterTerms:
+    """Return the terms that the twins which are not stale contribute, in any order.
+
+    The congestion is that of the performance nodes before the pod in question is placed.
+    """
+    states = tuple(fresh)
+    headrooms = [
+        headroom
+        for state in states
+        if state.schedulable_class is SchedulableClass.PERFORMANCE and (headroom := state.headroom_pct()) is not None
+    ]
+    congestion = fsum(100 - headroom for headroom in headrooms) / len(headrooms) if headrooms else 0.0
+    return ClusterTerms(
+        trend_w_per_min=fsum(state.trend_w_per_min for state in states),
+        perf_pressure=min(100.0, max(0.0, congestion)),
+    )
+
+
+def _plausible(value: float | None, *, at_least: float = 0.0) -> float | None:
+    return value if value is not None and at_least <= value <= _MAX_PLAUSIBLE else None
+
+
+def _epoch_s(timestamp: str | None) -> float | None:
+    if timestamp is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return None
+    # A time without a zone says nothing about its age.
+    return moment.timestamp() if moment.tzinfo is not None else None

@@ -1,0 +1,120 @@
+"""Prepared rows say what the formula says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.powerest.demand import PodDemand
+from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
+from joulie_core.scoring.formula import score
+from joulie_core.scoring.prepared import NEUTRAL_ROW, ClusterSums, prepare_row
+from joulie_core.scoring.state import ClusterTerms, NodeState, cluster_terms
+
+COUNTS = st.sampled_from([0.0, 1.0, 8.0, 64.0, 256.0])
+STATES = st.builds(
+    NodeState,
+    schedulable_class=st.sampled_from(SchedulableClass),
+    measured_watts=st.none() | st.floats(0, 12_000),
+    capped_watts=st.none() | st.floats(1, 12_000),
+    predicted_headroom_pct=st.none() | st.floats(-200, 100),
+    cooling_stress_pct=st.none() | st.floats(0, 100),
+    trend_w_per_min=st.floats(-400, 400),
+    pue=st.none() | st.floats(1, 3),
+    last_updated_s=st.none() | st.floats(0, 1_000),
+    assumed_watts=st.floats(0, 2_000),
+)
+POWERS = st.builds(NodePower, COUNTS, st.floats(0, 2_000), COUNTS, st.floats(0, 8_000))
+DEMANDS = st.builds(
+    PodDemand,
+    cpu_cores=st.floats(0, 300),
+    gpus=st.sampled_from([0.0, 1.0, 8.0]),
+    workload_class=st.sampled_from(WorkloadClass),
+)
+COEFFICIENTS = st.builds(Coefficients, st.floats(0, 2), st.floats(0, 2), st.floats(0, 2))
+NOW_S, THRESHOLD_S = 1_000.0, 300.0
+
+
+def row_score(state, *, stale, power, demand, coefficients, pue, cluster):
+    row = prepare_row(
+        state,
+        stale=stale,
+        power=power,
+        coefficients=coefficients,
+        pue=pue,
+        workload_class=demand.workload_class,
+        trend_scale=cluster.trend_scale,
+    )
+    return row.score(demand, cluster.perf_pressure)
+
+
+def formula_score(state, *, stale, power, demand, coefficients, pue, cluster):
+    marginal = marginal_watts(demand, power, coefficients, pue)
+    terms = score(state, stale=stale, marginal=marginal, workload_class=demand.workload_class, cluster=cluster)
+    return terms.score
+
+
+@given(
+    st.lists(st.tuples(STATES, POWERS), min_size=1, max_size=12),
+    DEMANDS,
+    COEFFICIENTS,
+    st.booleans(),
+)
+def test_rows_and_formula_agree_on_random_clusters(cluster, demand, coefficients, weigh_pue):
+    fresh = [state for state, _ in cluster if not state.stale(NOW_S, THRESHOLD_S)]
+    sums = ClusterSums()
+    for state in fresh:
+        sums.add(state)
+    reference = cluster_terms(fresh)
+    assert sums.terms.perf_pressure == pytest.approx(reference.perf_pressure, abs=1e-5)
+    assert sums.terms.trend_w_per_min == pytest.approx(reference.trend_w_per_min, abs=1e-4)
+    for state, power in cluster:
+        pue = state.pue if weigh_pue else None
+        arguments = {
+            "stale": state.stale(NOW_S, THRESHOLD_S),
+            "power": power,
+            "demand": demand,
+            "coefficients": coefficients,
+            "pue": pue,
+            "cluster": reference,
+        }
+        assert row_score(state, **arguments) == pytest.approx(formula_score(state, **arguments), abs=1e-6)
+
+
+@given(st.lists(STATES, max_size=10), st.data())
+def test_cluster_sums_forget_what_is_removed_whatever_the_order(states, data):
+    kept = data.draw(st.lists(st.sampled_from(states), unique_by=id)) if states else []
+    direct, changed = ClusterSums(), ClusterSums()
+    for state in kept:
+        direct.add(state)
+    for state in data.draw(st.permutations(states)):
+        changed.add(state)
+    gone = list(states)
+    for state in kept:
+        gone.remove(state)
+    for state in gone:
+        changed.remove(state)
+    assert changed.terms == direct.terms
+
+
+@pytest.mark.parametrize("state", [None, NodeState(), NodeState(capped_watts=500)])
+def test_a_node_that_cannot_be_judged_gets_the_neutral_row(state):
+    row = prepare_row(
+        state,
+        stale=False,
+        power=NodePower(),
+        coefficients=Coefficients(),
+        pue=None,
+        workload_class=WorkloadClass.STANDARD,
+        trend_scale=6.0,
+    )
+    assert row is NEUTRAL_ROW
+    assert row.score(PodDemand(1e9, 1e9), 100.0) == 50
+
+
+def test_pressure_uses_the_terms_of_the_whole_cluster():
+    busy = NodeState(schedulable_class=SchedulableClass.PERFORMANCE, measured_watts=900, capped_watts=1_000)
+    sums = ClusterSums()
+    sums.add(busy)
+    assert sums.terms == ClusterTerms(0.0, 90.0)
