@@ -1,0 +1,36 @@
+"""What tests of Joulie's services need: an API server in the process, its faults, and builders of nodes and pods.
+
+Shipped with the library, so that every service is tested against the same behaviour. pytest fixtures are in
+`joulie_api.testing.fixtures`, which is the only module here that needs pytest.
+"""
+
+from joulie_api.testing.builders import make_node, make_pod
+from joulie_api.testing.faults import (
+    CutMidLine,
+    Delay,
+    Disconnect,
+    EndStream,
+    HalfOpen,
+    Inject,
+    Respond,
+    conflicting_apply,
+    expired_event,
+)
+from joulie_api.testing.journal import Request
+from joulie_api.testing.server import FakeApiServer
+
+__all__ = [
+    "CutMidLine",
+    "Delay",
+    "Disconnect",
+    "EndStream",
+    "FakeApiServer",
+    "HalfOpen",
+    "Inject",
+    "Request",
+    "Respond",
+    "conflicting_apply",
+    "expired_event",
+    "make_node",
+    "make_pod",
+]

@@ -1,0 +1,196 @@
+"""The HTTP side of the in-process API server: from a request to a journal entry, a fault or an answer."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+from aiohttp import hdrs, web
+
+from joulie_api.testing import writes
+from joulie_api.testing.faults import (
+    Action,
+    CutMidLine,
+    Delay,
+    Disconnect,
+    EndStream,
+    FaultBook,
+    HalfOpen,
+    Inject,
+    Respond,
+)
+from joulie_api.testing.journal import Journal, Request
+from joulie_api.testing.kinds import ServedKind
+from joulie_api.testing.listing import Lister
+from joulie_api.testing.routing import Route, resolve, verb_of, watch_options
+from joulie_api.testing.status import StatusError
+from joulie_api.testing.storage import Store, Stored
+from joulie_api.testing.watching import WatchStream
+
+_JSON = "application/json"
+_PLAIN: dict[str, object] = {
+    "/readyz": "ok",
+    "/livez": "ok",
+    "/healthz": "ok",
+    "/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.0-joulie-testing"},
+}
+_WRITERS: dict[str, Callable[[Store, writes.Target, Mapping[str, Any], str], Stored]] = {
+    "create": writes.create,
+    "bind": writes.bind,
+    "replace": writes.replace,
+    "patch": writes.merge,
+}
+
+
+class Handler:
+    """Serves one store over HTTP."""
+
+    def __init__(
+        self, store: Store, lister: Lister, faults: FaultBook, journal: Journal, *, bookmark_interval_s: float
+    ) -> None:
+        self._store = store
+        self._lister = lister
+        self._faults = faults
+        self._journal = journal
+        self.bookmark_interval_s = bookmark_interval_s
+        self.streams: set[WatchStream] = set()
+        self.on_request: Callable[[], None] = lambda: None
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request; every way out leaves its status in the journal."""
+        entry = Request(
+            verb="other",
+            method=request.method,
+            path=request.path,
+            query=dict(request.query),
+            user_agent=request.headers.get(hdrs.USER_AGENT, ""),
+            content_type=request.content_type,
+            body=await request.read(),
+        )
+        self._journal.append(entry)
+        self.on_request()
+        try:
+            response = await self._answer(request, entry)
+        except StatusError as refusal:
+            response = web.json_response(refusal.body, status=refusal.code)
+        if request.transport is not None and not request.transport.is_closing():
+            entry.status = response.status
+        self.on_request()
+        return response
+
+    async def _answer(self, request: web.Request, entry: Request) -> web.StreamResponse:
+        if request.path in _PLAIN:
+            return web.json_response(_PLAIN[request.path])
+        route = resolve(self._store, request.path)
+        entry.kind, entry.name = route.collection.kind.kind, route.name
+        entry.namespace, entry.subresource = route.namespace, route.subresource
+        entry.verb = verb_of(request.method, route, request.query, request.content_type)
+        action = self._faults.take(entry.verb, request.path)
+        if isinstance(action, Respond):
+            return _scripted(action)
+        if isinstance(action, Disconnect) and not action.after_effect:
+            return _break(request)
+        if isinstance(action, Delay):
+            await asyncio.sleep(action.delay_s)
+        return await self._serve(request, route, entry, action)
+
+    async def _serve(
+        self, request: web.Request, route: Route, entry: Request, action: Action | None
+    ) -> web.StreamResponse:
+        if entry.verb == "watch":
+            return await self._watch(request, route, entry, action)
+        if isinstance(action, HalfOpen):
+            await asyncio.Event().wait()
+        response = self._perform(route, entry)
+        if isinstance(action, Disconnect):
+            return _break(request)
+        return await _cut(request, response) if isinstance(action, CutMidLine) else response
+
+    async def _watch(
+        self, request: web.Request, route: Route, entry: Request, action: Action | None
+    ) -> web.StreamResponse:
+        options = watch_options(route, request.query)
+        stream = WatchStream(self._store, route.collection, options, self.bookmark_interval_s)
+        if isinstance(action, HalfOpen | CutMidLine | EndStream | Inject):
+            stream.disturb(action)
+        response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _JSON})
+        await response.prepare(request)
+        entry.status = response.status
+        self.streams.add(stream)
+        self.on_request()
+        try:
+            if await stream.run(response):
+                await response.write_eof()
+            else:
+                _break(request)
+        finally:
+            self.streams.discard(stream)
+            self.on_request()
+        return response
+
+    def _perform(self, route: Route, entry: Request) -> web.Response:
+        """Everything that is answered at once."""
+        if entry.verb == "list":
+            return web.Response(body=self._lister.page(route, entry.query), content_type=_JSON)
+        target = writes.Target(route.collection, route.name, route.namespace, route.subresource)
+        if target.subresource not in _subresources(target.kind):
+            raise StatusError(404, f"{target.kind.plural} have no subresource {target.subresource}")
+        if entry.verb == "get":
+            return _object(target, target.current())
+        made_new = entry.verb in {"create", "bind"} or (
+            entry.verb == "apply" and target.key not in target.collection.objects
+        )
+        return _object(target, self._write(target, entry), status=201 if made_new else 200)
+
+    def _write(self, target: writes.Target, entry: Request) -> Stored:
+        manager = entry.field_manager or entry.user_agent.partition("/")[0]
+        body = _body(entry)
+        match entry.verb:
+            case "apply":
+                force = entry.query.get("force") in {"1", "true"}
+                return writes.apply(self._store, target, body, entry.field_manager, force=force)
+            case "delete":
+                return writes.delete(self._store, target, body)
+            case verb:
+                return _WRITERS[verb](self._store, target, body, manager)
+
+
+def _subresources(kind: ServedKind) -> set[str]:
+    return {""} | ({"status"} if kind.has_status else set()) | ({"binding"} if kind.kind == "Pod" else set())
+
+
+def _body(entry: Request) -> dict[str, object]:
+    if not entry.body and entry.verb == "delete":
+        return {}
+    try:
+        body = orjson.loads(entry.body)
+    except orjson.JSONDecodeError as error:
+        raise StatusError(400, f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise StatusError(400, "the body is not an object")
+    return body
+
+
+def _object(target: writes.Target, stored: Stored, *, status: int = 200) -> web.Response:
+    return web.Response(body=target.kind.prefix + stored.tail, content_type=_JSON, status=status)
+
+
+def _scripted(action: Respond) -> web.Response:
+    headers = {} if action.retry_after_s is None else {hdrs.RETRY_AFTER: str(action.retry_after_s)}
+    return web.Response(body=action.payload(), status=action.status, content_type=action.content_type, headers=headers)
+
+
+def _break(request: web.Request) -> web.StreamResponse:
+    """Reset the connection under the answer; the response returned is never seen."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=200)
+
+
+async def _cut(request: web.Request, whole: web.Response) -> web.StreamResponse:
+    body = bytes(whole.body) if isinstance(whole.body, bytes) else b""
+    response = web.StreamResponse(status=whole.status, headers={hdrs.CONTENT_TYPE: _JSON})
+    response.content_length = len(body)
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    return _break(request)

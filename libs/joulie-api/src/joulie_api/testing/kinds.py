@@ -1,0 +1,112 @@
+"""Which resources the in-process API server stores, and how each differs from the others.
+
+A kind is served when it is in `SERVED` or when a CustomResourceDefinition naming it was written to the server. Only the
+differences that a client can notice are here: whether status is a subresource, whether a write without a
+resourceVersion is allowed, which fields a fieldSelector may name.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+JOULIE_GROUP = "joulie.io"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedKind:
+    """One resource type and the rules the API server applies to it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = False
+    has_status: bool = False
+    """Status is a subresource: spec writes ignore it and `/status` writes touch nothing else."""
+    custom: bool = False
+    """A custom resource: generation counts, no strategic merge, list items carry apiVersion and kind."""
+    unconditional_update: bool = False
+    """A PUT without metadata.resourceVersion is accepted."""
+    selectable: tuple[tuple[str, ...], ...] = ()
+    """Paths a fieldSelector may name besides metadata.name and metadata.namespace."""
+
+    @property
+    def api_version(self) -> str:
+        """`v1` for the core group, else `group/version`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def prefix(self) -> bytes:
+        """The first bytes of every serialized object of this kind, up to the first field of its own."""
+        return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
+
+    def key(self, name: str, namespace: str | None) -> str:
+        """How the store names an object: `namespace/name`, or the name of a cluster-scoped one."""
+        return f"{namespace}/{name}" if self.namespaced else name
+
+
+def _joulie(plural: str, kind: str) -> ServedKind:
+    return ServedKind(JOULIE_GROUP, "v1alpha1", plural, kind, has_status=True, custom=True)
+
+
+SERVED: tuple[ServedKind, ...] = (
+    ServedKind("", "v1", "namespaces", "Namespace", has_status=True, unconditional_update=True),
+    ServedKind(
+        "",
+        "v1",
+        "nodes",
+        "Node",
+        has_status=True,
+        unconditional_update=True,
+        selectable=(("spec", "unschedulable"),),
+    ),
+    ServedKind(
+        "",
+        "v1",
+        "pods",
+        "Pod",
+        namespaced=True,
+        has_status=True,
+        unconditional_update=True,
+        selectable=(("spec", "nodeName"), ("status", "phase"), ("spec", "schedulerName")),
+    ),
+    ServedKind(
+        "",
+        "v1",
+        "events",
+        "Event",
+        namespaced=True,
+        unconditional_update=True,
+        selectable=(("involvedObject", "kind"), ("involvedObject", "name"), ("reason",), ("type",)),
+    ),
+    ServedKind("", "v1", "configmaps", "ConfigMap", namespaced=True, unconditional_update=True),
+    ServedKind("", "v1", "secrets", "Secret", namespaced=True, unconditional_update=True),
+    ServedKind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
+    ServedKind(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        has_status=True,
+    ),
+    _joulie("nodehardwares", "NodeHardware"),
+    _joulie("nodepowerprofiles", "NodePowerProfile"),
+    _joulie("telemetryprofiles", "TelemetryProfile"),
+    _joulie("nodetwins", "NodeTwin"),
+)
+
+
+def kinds_of_definition(definition: Mapping[str, Any]) -> Iterator[ServedKind]:
+    """The kinds that a CustomResourceDefinition adds, one for each served version."""
+    spec = definition["spec"]
+    for version in spec["versions"]:
+        if version.get("served", True):
+            yield ServedKind(
+                spec["group"],
+                version["name"],
+                spec["names"]["plural"],
+                spec["names"]["kind"],
+                namespaced=spec.get("scope") == "Namespaced",
+                has_status="status" in version.get("subresources", {}),
+                custom=True,
+            )

@@ -1,0 +1,129 @@
+"""Paths and queries of the Kubernetes API, taken apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from joulie_api.testing.kinds import ServedKind
+from joulie_api.testing.selectors import Match, selector
+from joulie_api.testing.status import StatusError
+from joulie_api.testing.storage import Collection, Store
+from joulie_api.testing.watching import WatchOptions
+
+MERGE_TYPES = frozenset({"application/merge-patch+json", "application/strategic-merge-patch+json"})
+APPLY_TYPE = "application/apply-patch+yaml"
+#: By method, and whether one object is named.
+_VERBS = {
+    ("GET", True): "get",
+    ("GET", False): "list",
+    ("POST", False): "create",
+    ("PUT", True): "replace",
+    ("DELETE", True): "delete",
+}
+_CORE = ("api",)
+_GROUPED = ("apis",)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a path points at: a collection, an object of it, or a subresource."""
+
+    collection: Collection
+    namespace: str | None = None
+    name: str = ""
+    subresource: str = ""
+
+
+def resolve(store: Store, path: str) -> Route:
+    """The resource behind a path.
+
+    Raises:
+        StatusError: 404, for a path that names nothing served.
+    """
+    parts = tuple(part for part in path.split("/") if part)
+    if parts[:1] == _CORE and len(parts) > 2:  # noqa: PLR2004 - api, version, plural
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[:1] == _GROUPED and len(parts) > 3:  # noqa: PLR2004 - apis, group, version, plural
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        raise StatusError(404, f"no resource at {path}")
+    namespace: str | None = None
+    if rest[0] == "namespaces" and len(rest) > 2:  # noqa: PLR2004 - namespaces, its name, plural
+        if rest[2] == "status":
+            return Route(_served(store, group, version, "namespaces", path), None, rest[1], "status")
+        namespace, rest = rest[1], rest[2:]
+    if (group, rest) == ("", ("bindings",)):
+        # The older way to bind: the pod's name is in the body.
+        return Route(_served(store, group, version, "pods", path), namespace, "", "binding")
+    collection = _served(store, group, version, rest[0], path)
+    if collection.kind.namespaced and namespace is None and len(rest) > 1:
+        raise StatusError(404, f"{rest[0]} are namespaced: no object at {path}")
+    return Route(collection, namespace, *rest[1:3])
+
+
+def _served(store: Store, group: str, version: str, plural: str, path: str) -> Collection:
+    found = store.find(group, version, plural)
+    if found is None:
+        raise StatusError(404, f"the server could not find the requested resource ({path})")
+    return found
+
+
+def verb_of(method: str, route: Route, query: Mapping[str, str], content_type: str) -> str:
+    """The verb of a request as RBAC and this package's journal call it, apply told apart from patch.
+
+    Raises:
+        StatusError: 405 or 415.
+    """
+    if method == "POST" and route.subresource == "binding":
+        return "bind"
+    if method == "PATCH" and route.name:
+        return _patch_verb(route.collection.kind, content_type)
+    verb = _VERBS.get((method, bool(route.name)))
+    if verb is None:
+        raise StatusError(405, f"{method} is not supported here")
+    return "watch" if verb == "list" and query.get("watch", "") in {"1", "true"} else verb
+
+
+def _patch_verb(kind: ServedKind, content_type: str) -> str:
+    if content_type == APPLY_TYPE:
+        return "apply"
+    strategic_on_custom = kind.custom and "strategic" in content_type
+    if content_type not in MERGE_TYPES or strategic_on_custom:
+        raise StatusError(415, f"the body of the request was in an unsupported format: {content_type}")
+    return "patch"
+
+
+def match_of(route: Route, query: Mapping[str, str]) -> Match | None:
+    """The selectors of a list or watch, joined with the path's namespace."""
+    return selector(
+        query.get("labelSelector", ""), query.get("fieldSelector", ""), route.collection.kind, route.namespace
+    )
+
+
+def watch_options(route: Route, query: Mapping[str, str]) -> WatchOptions:
+    """The query of a watch.
+
+    Raises:
+        StatusError: 400 for a resourceVersion that is no number, or for selectors that do not parse.
+    """
+    announce_initial = query.get("sendInitialEvents") == "true"
+    revision = revision_of(query)
+    timeout = query.get("timeoutSeconds")
+    return WatchOptions(
+        revision=None if announce_initial or not revision else revision,
+        match=match_of(route, query),
+        bookmarks=query.get("allowWatchBookmarks") in {"1", "true"},
+        timeout_s=float(timeout) if timeout else None,
+        announce_initial=announce_initial,
+    )
+
+
+def revision_of(query: Mapping[str, str]) -> int | None:
+    """The query's resourceVersion; None when unset.
+
+    Raises:
+        StatusError: 400 for a resourceVersion that is no number.
+    """
+    text = query.get("resourceVersion", "")
+    if text and not text.isdecimal():
+        raise StatusError(400, f"resourceVersion: Invalid value: {text!r}")
+    return int(text) if text else None
