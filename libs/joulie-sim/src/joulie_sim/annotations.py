@@ -1,0 +1,10 @@
+"""Annotations by which a pod tells the simulator what it does."""
+
+from typing import Final
+
+#: Seconds of work at full speed; a pod without it runs until it is deleted.
+DURATION: Final = "sim.joulie.io/duration-seconds"
+#: Busy share of the requested cores, in [0, 1].
+CPU_UTILIZATION: Final = "sim.joulie.io/cpu-utilization"
+#: Busy share of the requested GPUs, in [0, 1].
+GPU_UTILIZATION: Final = "sim.joulie.io/gpu-utilization"

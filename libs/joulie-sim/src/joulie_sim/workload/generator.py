@@ -1,0 +1,91 @@
+"""A made-up workload: seeded, so that the same numbers give the same pods.
+
+Promises the numbers of pods asked for, performance and standard, with and without GPUs, arriving at random over a
+window. The shapes are those of a mixed batch cluster (small CPU pods, mostly single GPUs); they imitate no published trace.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from joulie_core.demand import WorkloadClass
+from joulie_sim.workload.item import WorkItem
+from joulie_sim.workload.load import Capacity, DurationBounds, fit_durations
+
+_CORES: Final = (1, 2, 4, 8, 16)
+_CORE_WEIGHTS: Final = (2, 4, 5, 4, 2)
+_GPUS: Final = (1, 2, 4)
+_GPU_WEIGHTS: Final = (7, 2, 1)
+#: Spread of work: a log-normal sigma of 0.8 puts a tenth of the pods beyond 2.8 times the median.
+_WORK_SIGMA: Final = 0.8
+_MEMORY_MIB_PER_CORE: Final = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """What to generate.
+
+    `performance_share` of the pods are performance pods. `gpu_resources` says how many GPUs the cluster has by
+    resource name; `gpu_share` of the pods ask for GPUs, vendors by their share of the cluster. `load` is the share of the scarcer
+    resource of the whole cluster that the pods would occupy over the window if nothing slowed them.
+    """
+
+    pods: int
+    window_s: float
+    cpu_milli: int
+    gpu_resources: Mapping[str, int]
+    performance_share: float = 0.35
+    gpu_share: float = 0.4
+    load: float = 0.55
+
+
+def generate(mix: Mix, *, seed: int) -> tuple[WorkItem, ...]:
+    """The workload, in order of arrival."""
+    # A workload must repeat, not withstand an adversary.
+    random_source = random.Random(seed)  # noqa: S311
+    arrivals = sorted(random_source.uniform(0.0, mix.window_s) for _ in range(mix.pods))
+    classes = _shuffled(random_source, mix.pods, mix.performance_share)
+    with_gpus = _shuffled(random_source, mix.pods, mix.gpu_share if mix.gpu_resources else 0.0)
+    items = [
+        _item(random_source, mix, index=index, arrives_s=arrives_s, performance=classes[index], gpu=with_gpus[index])
+        for index, arrives_s in enumerate(arrivals)
+    ]
+    return fit_durations(
+        items,
+        capacity=Capacity(mix.cpu_milli, sum(mix.gpu_resources.values())),
+        window_s=mix.window_s,
+        load=mix.load,
+        bounds=DurationBounds(longest_s=max(10.0, mix.window_s / 2)),
+    )
+
+
+def _shuffled(random_source: random.Random, count: int, share: float) -> list[bool]:
+    """`share` of `count` True, in random order: exact where a coin per pod would only be so on average."""
+    chosen = [index < round(count * share) for index in range(count)]
+    random_source.shuffle(chosen)
+    return chosen
+
+
+def _item(
+    random_source: random.Random, mix: Mix, *, index: int, arrives_s: float, performance: bool, gpu: bool
+) -> WorkItem:
+    cores = random_source.choices(_CORES, _CORE_WEIGHTS)[0]
+    gpus, resource = 0, ""
+    if gpu:
+        resources = sorted(mix.gpu_resources)
+        resource = random_source.choices(resources, [mix.gpu_resources[name] for name in resources])[0]
+        gpus = random_source.choices(_GPUS, _GPU_WEIGHTS)[0]
+        cores = 4 * gpus
+    return WorkItem(
+        name=f"work-{index:04d}",
+        arrives_s=arrives_s,
+        workload_class=WorkloadClass.PERFORMANCE if performance else WorkloadClass.STANDARD,
+        cpu_milli=1000 * cores,
+        memory_mib=_MEMORY_MIB_PER_CORE * cores,
+        gpus=gpus,
+        gpu_resource=resource,
+        work_s=random_source.lognormvariate(0.0, _WORK_SIGMA),
+        cpu_utilization=random_source.uniform(0.3, 0.6) if gpu else random_source.uniform(0.6, 1.0),
+        gpu_utilization=random_source.uniform(0.6, 1.0) if gpu else 0.0,
+    )

@@ -1,0 +1,99 @@
+"""The openb-2023 trace, scaled down and compressed in time.
+
+How a trace becomes a workload:
+
+- Nodes that are alike form a class; a class of n nodes becomes `max(1, round(n * scale))`, so that none is lost.
+- Pods: the densest run of consecutive pods of the length asked for (the shortest time between first and last arrival),
+  among those that were ever scheduled. Arrivals keep their order and spacing, compressed to the window.
+- Work: the time from scheduling to deletion. It spans seconds to months, so it has a factor of its own: all work is
+  multiplied by the one number with which the pods offer the load asked for, within bounds.
+- LS and Guaranteed pods are performance pods, BE and Burstable ones standard.
+- A share of a GPU is rounded up to a whole one, since Kubernetes counts whole GPUs; the share becomes its utilization.
+  Whole GPUs and cores are given a constant utilization: the trace has none.
+
+Pure. Reading the files is `joulie_sim.workload.openb_csv`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from joulie_core.demand import WorkloadClass
+from joulie_sim.workload.item import WorkItem
+from joulie_sim.workload.load import Capacity, DurationBounds, fit_durations
+from joulie_sim.workload.openb_csv import Qos, TraceNode, TracePod
+
+_CPU_UTILIZATION: Final = 0.6
+_GPU_UTILIZATION: Final = 0.9
+_MILLI: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes of a trace that are alike; `cpu_milli` counts hardware threads."""
+
+    gpu_model: str
+    gpus: int
+    cpu_milli: int
+    memory_mib: int
+    count: int
+
+
+def scaled_groups(nodes: Sequence[TraceNode], scale: float) -> tuple[NodeGroup, ...]:
+    """The classes of nodes at `scale` in (0, 1], largest first; every class keeps a node."""
+    counts = Counter((node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes)
+    return tuple(
+        NodeGroup(*shape, count=max(1, round(count * scale)))
+        for shape, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    )
+
+
+def capacity_of(groups: Sequence[NodeGroup]) -> Capacity:
+    """What the groups can give to pods."""
+    return Capacity(
+        cpu_milli=sum(group.cpu_milli * group.count for group in groups),
+        gpus=sum(group.gpus * group.count for group in groups),
+    )
+
+
+def densest(pods: Sequence[TracePod], count: int) -> tuple[TracePod, ...]:
+    """The `count` consecutive scheduled pods that arrived in the shortest time; all there are if they are fewer."""
+    arrivals = sorted((pod for pod in pods if pod.scheduled_s is not None), key=lambda pod: (pod.created_s, pod.name))
+    if len(arrivals) <= count:
+        return tuple(arrivals)
+    first = min(
+        range(len(arrivals) - count + 1),
+        key=lambda index: arrivals[index + count - 1].created_s - arrivals[index].created_s,
+    )
+    return tuple(arrivals[first : first + count])
+
+
+def replay(
+    pods: Sequence[TracePod], *, capacity: Capacity, window_s: float, load: float, longest_s: float
+) -> tuple[WorkItem, ...]:
+    """The pods as a workload that arrives within `window_s` and offers `load` of the capacity over it."""
+    if not pods:
+        return ()
+    start_s = min(pod.created_s for pod in pods)
+    span_s = max(1, max(pod.created_s for pod in pods) - start_s)
+    items = [_item(pod, arrives_s=(pod.created_s - start_s) / span_s * window_s) for pod in pods]
+    return fit_durations(
+        items, capacity=capacity, window_s=window_s, load=load, bounds=DurationBounds(longest_s=longest_s)
+    )
+
+
+def _item(pod: TracePod, *, arrives_s: float) -> WorkItem:
+    performance = pod.qos in (Qos.LATENCY_SENSITIVE, Qos.GUARANTEED)
+    started_s = pod.created_s if pod.scheduled_s is None else pod.scheduled_s
+    return WorkItem(
+        name=pod.name,
+        arrives_s=arrives_s,
+        workload_class=WorkloadClass.PERFORMANCE if performance else WorkloadClass.STANDARD,
+        cpu_milli=pod.cpu_milli,
+        memory_mib=pod.memory_mib,
+        gpus=pod.gpus,
+        work_s=max(1.0, pod.deleted_s - started_s),
+        cpu_utilization=_CPU_UTILIZATION,
+        gpu_utilization=min(_GPU_UTILIZATION, pod.gpu_milli / _MILLI) if pod.gpus else 0.0,
+    )
