@@ -142,7 +142,8 @@ class KubeClient:
     ) -> list[dict[str, Any]]:
         """All objects as dictionaries, for tests and tools; services watch instead."""
         pages = self.list_pages(res, namespace, label_selector=label_selector, field_selector=field_selector)
-        return [orjson.loads(item) for raw in [page async for page in pages] for item in decode_page(raw).items or ()]
+        found = [decode_page(raw) async for raw in pages]
+        return [orjson.loads(bytes(item)) for page in found for item in page.items or ()]
 
     async def create(
         self,

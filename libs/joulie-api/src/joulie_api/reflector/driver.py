@@ -1,8 +1,8 @@
 """The asyncio side of a reflector: perform what the machine asks for, feed it what comes back, tell the subscribers.
 
 Promises: the store is complete once ``synced`` is set and follows the server from then on; a subscriber that raises
-ends ``run`` with its exception, since a service that no longer understands its world must not go on. Handlers are called on
-the event loop between two lines of the watch: they put a key into a queue or a set and return.
+ends ``run`` with its exception, since a service that no longer understands its world must not go on. Handlers are
+called on the event loop between two lines of the watch: they put a key into a queue or a set and return.
 """
 
 import asyncio

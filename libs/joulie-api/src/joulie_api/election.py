@@ -1,0 +1,231 @@
+"""One leader among the replicas of a service, by a Lease.
+
+Promises: at any moment :meth:`Elector.is_leading` is true in at most one process (why: :mod:`joulie_api.lease`). A
+holder that cannot renew stops leading before anybody else may start; a candidate takes over at most a lease duration
+and two retry periods after the holder died, and at its next look when the holder left in good order. A process that
+was stopped and goes on finds itself not leading at once, since the monotonic clock went on.
+
+Not promised: that a request already sent by a former leader does not arrive later, nor anything on a machine that
+suspends, where the monotonic clock stands still.
+
+Source: Kubernetes coordination.k8s.io/v1 Lease; the rule of judging expiry by one's own observation is client-go's.
+"""
+
+import asyncio
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+import msgspec
+import structlog
+
+from joulie_api.errors import Conflict, KubeError, LeadershipLost, NotFound
+from joulie_api.lease import Candidate, Lease, StandBy, Write, decode_lease
+from joulie_api.resources import LEASES, Resource
+
+#: A request about the lease gets this share of the retry period, so that the next attempt is never late.
+_CALL_SHARE: Final = 0.75
+#: Candidates wait between this share of the retry period and all of it, so that they do not stay in step.
+_JITTER_FLOOR: Final = 0.75
+
+_log = structlog.get_logger()
+
+
+class LeaseClient(Protocol):
+    """What an elector needs of :class:`joulie_api.client.KubeClient`."""
+
+    async def get(self, res: Resource, name: str, namespace: str | None = None) -> bytes:
+        """The object, raw."""
+
+    async def create(self, res: Resource, body: Mapping[str, Any], namespace: str | None = None) -> bytes:
+        """Create it."""
+
+    async def replace(self, res: Resource, name: str, body: Mapping[str, Any], namespace: str | None = None) -> bytes:
+        """Replace it if its resourceVersion is still the one in ``body``."""
+
+
+class Elector:
+    """A candidate for one Lease. ``identity`` gets a random suffix: two processes must never share one.
+
+    Defaults are those of Kubernetes' own controllers: a lease of 15 s, given up after 10 s without renewal, tried every
+    2 s. Raises ValueError unless lease_duration_s > renew_deadline_s > retry_period_s > 0.
+    """
+
+    def __init__(
+        self,
+        client: LeaseClient,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        lease_duration_s: float = 15,
+        renew_deadline_s: float = 10,
+        retry_period_s: float = 2,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        if not lease_duration_s > renew_deadline_s > retry_period_s > 0:
+            raise ValueError(
+                f"need lease duration > renew deadline > retry period > 0, got {lease_duration_s} s, "
+                f"{renew_deadline_s} s, {retry_period_s} s"
+            )
+        self.identity = f"{identity}_{uuid.uuid4().hex[:8]}"
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._retry_period_s = retry_period_s
+        self._renew_deadline_s = renew_deadline_s
+        self._chance = chance
+        self._candidate = Candidate(self.identity, lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s)
+        self._clock: Callable[[], float] | None = None
+        #: False when the lease may have changed since it was last read or written.
+        self._up_to_date = False
+        self._reported: str | None = None
+        self._log = _log.bind(lease=f"{namespace}/{name}", identity=self.identity)
+
+    def is_leading(self) -> bool:
+        """The fence, to be asked right before each write: whether this process may act as leader now.
+
+        The loop's clock must be read at each call, as asyncio's own loops do, not once per turn of the loop.
+        """
+        return self._clock is not None and self._candidate.is_leading(self._clock())
+
+    @property
+    def holder(self) -> str:
+        """Identity that the lease named when last seen, "" for nobody."""
+        lease = self._candidate.lease
+        return (lease.spec.holder_identity or "") if lease else ""
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease, then run ``lead`` while renewing it; release it when ``lead`` has ended.
+
+        Returns when ``lead`` returns. When leadership is lost ``lead`` is cancelled and LeadershipLost raised: the
+        process must end, since what it knew may be half done by somebody else. What ``lead`` raises comes out in an
+        ExceptionGroup. Cancelling cancels ``lead`` first and releases then.
+        """
+        self._clock = asyncio.get_running_loop().time
+        try:
+            await self._acquire()
+            self._log.info("leading")
+            await self._lead(lead)
+        finally:
+            await self._release()
+
+    async def _acquire(self) -> None:
+        while True:
+            self._up_to_date = False  # others write it too
+            pause_s = await self._attempt()
+            if self.is_leading():
+                return
+            await asyncio.sleep(pause_s)
+
+    async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewing = group.create_task(self._renew(), name=f"renew lease {self._name}")
+                await lead()
+                renewing.cancel()
+        except BaseExceptionGroup as group_error:
+            lost, _ = group_error.split(LeadershipLost)
+            if lost is None:
+                raise
+            # Whatever else failed then failed because of that: refused writes, cancelled work.
+            raise LeadershipLost(str(lost.exceptions[0])) from group_error
+
+    async def _renew(self) -> None:
+        """Renew until that fails for the renew deadline, or until the lease is somebody else's: LeadershipLost."""
+        reason = f"not renewed within {self._renew_deadline_s} s"
+        try:
+            async with asyncio.timeout_at(self._candidate.lead_until) as limit:
+                while self._candidate.holding:
+                    await asyncio.sleep(self._pause_s())
+                    await self._attempt()
+                    if self._candidate.holding:
+                        limit.reschedule(self._candidate.lead_until)
+            reason = f"held by {self.holder}" if self.holder else "the lease was deleted"
+        except TimeoutError:
+            pass
+        self._log.error("leadership lost", reason=reason, problem=self._reported)
+        raise LeadershipLost(f"lease {self._namespace}/{self._name}: {reason}")
+
+    async def _attempt(self) -> float:
+        """Read the lease if need be, do what it allows, and return after how many seconds to look again."""
+        try:
+            async with asyncio.timeout(self._retry_period_s * _CALL_SHARE):
+                pause_s = await self._read_and_write()
+        except Conflict:
+            # Overtaken by another candidate, or by an earlier write of ours whose answer was lost.
+            self._up_to_date = False
+            return self._pause_s()
+        except (KubeError, TimeoutError) as error:
+            # Refused, or not answered: whether a write landed is for the next read to tell.
+            self._up_to_date = False
+            self._report(f"{type(error).__name__}: {error}")
+            return self._pause_s()
+        self._report(None)
+        return pause_s
+
+    async def _read_and_write(self) -> float:
+        assert self._clock is not None
+        if not self._up_to_date:
+            lease = await self._read()
+            self._candidate.on_read(lease, self._clock())
+        match self._candidate.attempt(self._clock(), _wall()):
+            case StandBy(wait_s):
+                return min(wait_s, self._pause_s())
+            case Write() as write:
+                started_at = self._clock()
+                lease = await self._write(write)
+                self._candidate.on_written(lease, started_at, self._clock())
+                self._up_to_date = True
+                return self._pause_s()
+
+    async def _read(self) -> Lease | None:
+        try:
+            return decode_lease(await self._client.get(LEASES, self._name, self._namespace))
+        except NotFound:
+            return None
+
+    async def _write(self, write: Write) -> Lease:
+        metadata = {"name": self._name, "namespace": self._namespace}
+        body = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": metadata,
+            "spec": msgspec.to_builtins(write.spec),
+        }
+        if write.resource_version is None:
+            return decode_lease(await self._client.create(LEASES, body, self._namespace))
+        metadata["resourceVersion"] = write.resource_version
+        return decode_lease(await self._client.replace(LEASES, self._name, body, self._namespace))
+
+    async def _release(self) -> None:
+        """Say that nobody holds the lease. If that fails it runs out by itself."""
+        write = self._candidate.release(_wall())
+        if write is None:
+            return
+        try:
+            async with asyncio.timeout(self._retry_period_s * _CALL_SHARE):
+                await self._write(write)
+        except (KubeError, TimeoutError) as error:
+            self._log.warning("lease not released, it will run out", error=str(error))
+        else:
+            self._log.info("lease released")
+
+    def _pause_s(self) -> float:
+        return self._retry_period_s * (_JITTER_FLOOR + (1 - _JITTER_FLOOR) * self._chance())
+
+    def _report(self, problem: str | None) -> None:
+        """Log the beginning and the end of a trouble, not each attempt."""
+        if (problem is None) != (self._reported is None):
+            if problem is None:
+                self._log.info("lease can be reached again")
+            else:
+                self._log.warning("lease cannot be read or written", problem=problem)
+        self._reported = problem
+
+
+def _wall() -> str:
+    """Now, as a Lease writes it: RFC 3339, microseconds, UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

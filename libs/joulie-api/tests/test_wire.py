@@ -1,0 +1,120 @@
+import json
+
+import pytest
+
+from joulie_api.errors import DecodeError
+from joulie_api.testing import make_node, make_pod
+from joulie_api.wire import decode_kind, decode_node, decode_page, decode_pod
+from joulie_core.kinds import NodePowerProfile, NodeTwin
+from joulie_core.pod import Operator
+
+
+def encode(obj):
+    return json.dumps(obj).encode()
+
+
+def test_a_node_keeps_what_decisions_read():
+    raw = make_node("n1", labels={"joulie.io/rack": "r1"}, annotations={"a": "b"}, cpu=8, unschedulable=True)
+    raw["metadata"] |= {"uid": "u", "resourceVersion": "7", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    node = decode_node(encode(raw))
+    assert (node.name, node.uid, node.resource_version) == ("n1", "u", "7")
+    assert node.labels["joulie.io/rack"] == "r1"
+    assert node.annotations == {"a": "b"}
+    assert node.allocatable["cpu"] == "8"
+    assert node.unschedulable
+    assert node.deleting
+
+
+def test_null_fields_are_absent_fields():
+    raw = b'{"metadata":{"name":"n1","labels":null,"annotations":null},"spec":null,"status":{"allocatable":null}}'
+    node = decode_node(raw)
+    assert (node.labels, node.annotations, node.allocatable, node.unschedulable) == ({}, {}, {}, False)
+
+
+def test_a_pod_keeps_its_constraints():
+    terms = [
+        {"matchExpressions": [{"key": "joulie.io/power-profile", "operator": "NotIn", "values": ["eco"]}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+    ]
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+    }
+    pod = decode_pod(encode(make_pod("p1", "web", node="n1", affinity=affinity, node_selector={"k": "v"})))
+    assert (pod.key, pod.node_name, pod.phase) == ("web/p1", "n1", "Running")
+    assert pod.node_selector == {"k": "v"}
+    expression = pod.required_terms[0].expressions[0]
+    assert (expression.key, expression.operator, expression.values) == (
+        "joulie.io/power-profile",
+        Operator.NOT_IN,
+        ("eco",),
+    )
+    assert not pod.required_terms[0].has_fields
+    assert pod.required_terms[1].has_fields
+
+
+def test_no_required_affinity_is_not_the_same_as_one_without_terms():
+    assert decode_pod(encode(make_pod("p1", affinity={"nodeAffinity": {}}))).required_terms is None
+    empty = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+    assert decode_pod(encode(make_pod("p1", affinity=empty))).required_terms == ()
+
+
+def test_quantities_stay_as_written_and_numbers_become_text():
+    raw = make_pod("p1", cpu="250m")
+    raw["spec"]["containers"][0]["resources"]["limits"] = {"cpu": 1, "memory": "1Gi"}
+    raw["spec"]["overhead"] = {"cpu": "10m"}
+    pod = decode_pod(encode(raw))
+    assert pod.containers[0].requests == {"cpu": "250m"}
+    assert pod.containers[0].limits == {"cpu": "1", "memory": "1Gi"}
+    assert pod.overhead == {"cpu": "10m"}
+
+
+def test_an_init_container_that_restarts_always_is_a_sidecar():
+    raw = make_pod("p1")
+    raw["spec"]["initContainers"] = [{"name": "a", "restartPolicy": "Always"}, {"name": "b"}]
+    assert [container.sidecar for container in decode_pod(encode(raw)).init_containers] == [True, False]
+
+
+def test_what_kubectl_applied_last_is_not_kept():
+    raw = make_pod("p1", annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}", "k": "v"})
+    assert decode_pod(encode(raw)).annotations == {"k": "v"}
+
+
+@pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b"Unauthorized", b'{"metadata":{"name":1}}', b"\xff"])
+def test_what_is_no_object_is_refused(raw):
+    for decode in (decode_node, decode_pod, decode_kind(NodeTwin)):
+        with pytest.raises(DecodeError):
+            decode(raw)
+
+
+def test_a_custom_resource_comes_with_its_metadata():
+    raw = {
+        "metadata": {
+            "name": "n1",
+            "uid": "u",
+            "resourceVersion": "7",
+            "generation": 3,
+            "labels": {"l": "v"},
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"nodeName": "n1", "profile": "eco", "draining": False, "cpu": {"packagePowerCapWatts": 72}},
+    }
+    profile = decode_kind(NodePowerProfile)(encode(raw))
+    assert profile.name == "n1"
+    assert (profile.metadata.uid, profile.metadata.resource_version, profile.metadata.generation) == ("u", "7", 3)
+    assert profile.metadata.labels == {"l": "v"}
+    assert profile.metadata.created_at == "2026-01-01T00:00:00Z"
+    assert not profile.metadata.deleting
+    assert profile.model.spec.cpu.package_power_cap_watts == 72
+
+
+def test_a_custom_resource_that_does_not_fit_names_the_field():
+    raw = {"metadata": {"name": "n1"}, "spec": {"nodeName": "n1", "profile": "turbo"}}
+    with pytest.raises(DecodeError, match=r"n1: spec\.profile"):
+        decode_kind(NodePowerProfile)(encode(raw))
+
+
+def test_a_list_page_is_split_without_decoding_its_items():
+    page = decode_page(b'{"metadata":{"resourceVersion":"9","continue":"t"},"items":[{"a":1},{"b":[]}]}')
+    assert (page.metadata.resource_version, page.metadata.continue_) == ("9", "t")
+    assert [bytes(item) for item in page.items] == [b'{"a":1}', b'{"b":[]}']
+    assert decode_page(b'{"metadata":{"resourceVersion":"9"},"items":null}').items is None
