@@ -4,7 +4,6 @@ import asyncio
 
 pytest_plugins = ["joulie_api.testing.fixtures"]
 
-
-def pytest_sessionstart() -> None:
-    """Let no event loop be made up in passing: looptime asks for one at the first synchronous test and drops it open."""
-    asyncio.set_event_loop(None)
+# Before its first test pytest-asyncio asks for the current event loop, to restore it at the end. Python 3.11 then creates
+# one that nobody closes, and a ResourceWarning is an error here. Told that there is none, it restores none.
+asyncio.set_event_loop(None)

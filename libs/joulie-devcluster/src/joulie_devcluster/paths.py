@@ -1,0 +1,20 @@
+"""Where things lie for this user (XDG base directories): the cache of built binaries, the running clusters."""
+
+import os
+from pathlib import Path
+
+
+def cache_home() -> Path:
+    """Binaries built once per user: `$XDG_CACHE_HOME` or `~/.cache`, then `joulie/devcluster`."""
+    return _base("XDG_CACHE_HOME", Path(".cache")) / "joulie" / "devcluster"
+
+
+def state_home() -> Path:
+    """Clusters started by the command line: `$XDG_STATE_HOME` or `~/.local/state`, then `joulie/devcluster`."""
+    return _base("XDG_STATE_HOME", Path(".local", "state")) / "joulie" / "devcluster"
+
+
+def _base(variable: str, fallback: Path) -> Path:
+    # The XDG specification: a relative value is invalid and counts as unset.
+    value = os.environ.get(variable, "")
+    return Path(value) if value and Path(value).is_absolute() else Path.home() / fallback
