@@ -1,0 +1,139 @@
+"""The command line of a service: `--help`, `--version`, and a start with the environment as its settings.
+
+Promises exit code 0 for an orderly end, 1 when the process failed, 2 when it was started wrongly; in the last case
+standard error says everything that is wrong and how to put it right.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+import textwrap
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NoReturn, TypeVar
+
+import structlog
+
+from joulie_api.logging import configure_logging
+from joulie_api.settings import ServiceSettings, SettingRow, SettingsError, describe, read_settings
+
+S = TypeVar("S", bound=ServiceSettings)
+
+_EXIT_FAILURE = 1
+_EXIT_USAGE = 2
+#: After the event loop has ended only library threads can still hold the process, a hung driver call for one.
+_THREADS_CAP_S = 3.0
+
+_log = structlog.get_logger()
+
+
+class BackgroundTaskError(Exception):
+    """A background task has ended that should not have; the cause is chained, and it has been logged."""
+
+
+def main(
+    service: str,
+    settings_model: type[S],
+    run: Callable[[S], Awaitable[None]],
+    *,
+    version: str,
+    summary: str = "",
+    argv: Sequence[str] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> NoReturn:
+    """Be the process of a service, to its exit.
+
+    Args:
+        service: the name of the command.
+        settings_model: what the environment is read into.
+        run: the service, from its start to its orderly end.
+        version: the service's version.
+        summary: one sentence for `--help`.
+        argv: the arguments; None for those of the process.
+        env: the environment; None for that of the process.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    match arguments:
+        case []:
+            pass
+        case ["-h" | "--help"]:
+            sys.stdout.write(help_text(service, settings_model, summary))
+            sys.exit(0)
+        case ["--version"]:
+            sys.stdout.write(f"{service} {version}\n")
+            sys.exit(0)
+        case _:
+            sys.stderr.write(
+                f"{service} takes no arguments but --help and --version; settings come from the environment\n"
+            )
+            sys.exit(_EXIT_USAGE)
+    try:
+        settings = read_settings(settings_model, os.environ if env is None else env)
+    except SettingsError as error:
+        sys.stderr.write(f"{service} cannot start:\n" + textwrap.indent(str(error), "  ") + "\n")
+        sys.stderr.write(f"`{service} --help` explains every variable.\n")
+        sys.exit(_EXIT_USAGE)
+    sys.exit(_run(service, settings, run, version))
+
+
+def help_text(service: str, settings_model: type[ServiceSettings], summary: str = "") -> str:
+    """What `--help` prints: every environment variable with its unit, default and meaning."""
+    width = max(60, min(shutil.get_terminal_size().columns, 120))
+    lines = [f"usage: {service} [--help] [--version]", ""]
+    if summary:
+        lines += [*textwrap.wrap(summary, width), ""]
+    lines += ["Settings are environment variables; an empty one counts as unset.", ""]
+    for row in describe(settings_model):
+        lines += [_heading(row), *textwrap.wrap(row.doc, width, initial_indent="    ", subsequent_indent="    "), ""]
+    return "\n".join(lines)
+
+
+def _heading(row: SettingRow) -> str:
+    default = "required" if row.required else f"default {row.default}" if row.default else "unset by default"
+    return f"{row.name}  <{row.unit}>  {default}"
+
+
+def _run(service: str, settings: S, run: Callable[[S], Awaitable[None]], version: str) -> int:
+    configure_logging(service, settings.log_level, settings.log_format)
+    changed = settings.model_dump(mode="json", exclude_defaults=True)
+    _log.info("starting", version=version, pid=os.getpid(), settings=changed)
+    guard = threading.Timer(_THREADS_CAP_S, _abandon_threads)
+    guard.daemon = True
+    code = 0
+    try:
+        asyncio.run(_guarded(run, settings, guard))
+    except BaseExceptionGroup as errors:
+        # A dead background task has been logged where its name was known.
+        _, others = errors.split(BackgroundTaskError)
+        if others is not None:
+            _log.error("service failed", exc_info=others)
+        code = _EXIT_FAILURE
+    except KeyboardInterrupt:
+        _log.warning("interrupted")
+        code = _EXIT_FAILURE
+    except Exception:  # noqa: BLE001 - the outermost frame: it turns any failure into a line and an exit code
+        _log.exception("service failed")
+        code = _EXIT_FAILURE
+    if not _busy_threads():
+        guard.cancel()
+    return code
+
+
+async def _guarded(run: Callable[[S], Awaitable[None]], settings: S, guard: threading.Timer) -> None:
+    try:
+        await run(settings)
+    finally:
+        # From here on only worker threads can hold up the exit, which joins them.
+        guard.start()
+
+
+def _busy_threads() -> list[str]:
+    return [
+        thread.name for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()
+    ]
+
+
+def _abandon_threads() -> None:
+    _log.error("threads do not end", threads=_busy_threads())
+    os._exit(_EXIT_FAILURE)

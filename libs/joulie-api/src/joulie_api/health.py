@@ -1,0 +1,117 @@
+"""Liveness and readiness as named checks that say why.
+
+A check is a function without arguments that returns None when all is well and a sentence otherwise. Readiness asks
+whether this process should be given work; liveness whether only a restart would help, which is rarely so: losing the
+API server is a matter of readiness. A check that raises has failed, with the error as its reason.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+
+Check = Callable[[], str | None]
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answers of a group of checks; None is a passed one."""
+
+    group: str
+    reasons: Mapping[str, str | None]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(reason is None for reason in self.reasons.values())
+
+    @property
+    def text(self) -> str:
+        """One line a check, then the verdict; the form of the Kubernetes API server's own endpoints."""
+        lines = [
+            f"[+]{name} ok" if reason is None else f"[-]{name} failed: {reason}"
+            for name, reason in self.reasons.items()
+        ]
+        return "\n".join([*lines, f"{self.group} check {'passed' if self.ok else 'failed'}", ""])
+
+
+class Health:
+    """The checks of one process and the endpoints that show them."""
+
+    def __init__(self) -> None:
+        self._ready: dict[str, Check] = {}
+        self._live: dict[str, Check] = {}
+        self._was_ready: bool | None = None
+
+    def add_ready(self, name: str, check: Check) -> None:
+        """Add a readiness check.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        _add(self._ready, name, check)
+
+    def add_live(self, name: str, check: Check) -> None:
+        """Add a liveness check.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        _add(self._live, name, check)
+
+    def readiness(self) -> Report:
+        """Ask every readiness check; a change of the verdict is logged with its reasons."""
+        report = Report("readyz", _ask(self._ready))
+        if report.ok is not self._was_ready:
+            self._was_ready = report.ok
+            failed = {name: reason for name, reason in report.reasons.items() if reason is not None}
+            _log.info("readiness changed", ready=report.ok, failed=failed)
+        return report
+
+    def liveness(self) -> Report:
+        """Ask every liveness check."""
+        return Report("healthz", _ask(self._live))
+
+    def routes(self) -> list[web.RouteDef]:
+        """`/healthz`, `/readyz` and one check of either below it."""
+        return [
+            web.get("/healthz", self._serve_liveness),
+            web.get("/healthz/{check}", self._serve_liveness),
+            web.get("/readyz", self._serve_readiness),
+            web.get("/readyz/{check}", self._serve_readiness),
+        ]
+
+    async def _serve_liveness(self, request: web.Request) -> web.Response:
+        return _answer(request, self.liveness())
+
+    async def _serve_readiness(self, request: web.Request) -> web.Response:
+        return _answer(request, self.readiness())
+
+
+def _add(checks: dict[str, Check], name: str, check: Check) -> None:
+    if name in checks:
+        raise ValueError(f"a health check named {name} exists already")
+    checks[name] = check
+
+
+def _ask(checks: Mapping[str, Check]) -> dict[str, str | None]:
+    return {name: _ask_one(check) for name, check in checks.items()}
+
+
+def _ask_one(check: Check) -> str | None:
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with a check is an answer, told to whoever asked
+        return f"{type(error).__name__}: {error}"
+
+
+def _answer(request: web.Request, report: Report) -> web.Response:
+    name = request.match_info.get("check")
+    if name is not None:
+        if name not in report.reasons:
+            return web.Response(status=404, text=f"no check {name}; there are: {', '.join(report.reasons) or 'none'}\n")
+        report = Report(f"{report.group}/{name}", {name: report.reasons[name]})
+    return web.Response(status=200 if report.ok else 503, text=report.text)

@@ -1,0 +1,63 @@
+"""Log lines of a process: one structured event a line on standard output.
+
+Promises the keys `timestamp` (UTC, RFC 3339), `level`, `event` and `service` on every line, the context variables bound
+by `structlog.contextvars`, and the same shape for what libraries log through the standard `logging` module (from
+warnings up). Does not decide what is worth logging.
+"""
+
+import logging
+import sys
+from typing import Any
+
+import orjson
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from joulie_api.settings import LogFormat, LogLevel
+
+
+def configure_logging(service: str, level: LogLevel = LogLevel.INFO, fmt: LogFormat = LogFormat.JSON) -> None:
+    """Set up logging for the whole process; the last call wins.
+
+    Args:
+        service: value of the key `service`, such as `joulie-operator`.
+        level: the least severe event written.
+        fmt: JSON for collectors, console for people.
+    """
+
+    def name_service(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        return {**event, "service": service}
+
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        name_service,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    ending: list[Processor] = (
+        [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
+        if fmt is LogFormat.CONSOLE
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_dump)]
+    )
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[*shared, *ending],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
+        )
+    )
+    # Libraries tell their ordinary business at info; the loop's own warnings must not be lost.
+    logging.basicConfig(handlers=[handler], level=max(threshold, logging.WARNING), force=True)
+    logging.captureWarnings(capture=True)
+
+
+def _dump(event: Any, **_options: Any) -> str:
+    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()

@@ -1,0 +1,135 @@
+"""How one variable's text is read into what a field expects, and how a field's form and default are put in words."""
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import orjson
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from joulie_core.durations import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a field's number counts, for people: `Annotated[float, Unit("W")]`."""
+
+    name: str
+
+
+def read_text(text: str, annotation: Any) -> Any:
+    """Turn a variable's text into what pydantic expects for the field; scalars stay text.
+
+    Raises:
+        ValueError: the text is no boolean or no JSON where the field wants one.
+    """
+    annotation = _bare(annotation)
+    origin = get_origin(annotation) or annotation
+    if origin is bool:
+        return _read_bool(text)
+    if not isinstance(origin, type) or issubclass(origin, str | int | float | Enum):
+        return text
+    if issubclass(origin, list | tuple | frozenset | set) and not text.startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"not JSON ({error})") from error
+
+
+def _bare(annotation: Any) -> Any:
+    """The type without Annotated and without the None of an optional one."""
+    if get_origin(annotation) is Annotated:
+        return _bare(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, types.UnionType}:
+        members = [member for member in get_args(annotation) if member is not type(None)]
+        return _bare(members[0]) if len(members) == 1 else annotation
+    return annotation
+
+
+def _read_bool(text: str) -> bool:
+    """The spellings Go's strconv.ParseBool accepts, in any case."""
+    match text.lower():
+        case "true" | "t" | "1":
+            return True
+        case "false" | "f" | "0":
+            return False
+        case _:
+            raise ValueError("neither true nor false")
+
+
+#: How to write a value, where the unit's name does not say it.
+_FORMS = {
+    "duration": "a duration such as 30s, 5m or 1h30m",
+    "HOST:PORT": "HOST:PORT or :PORT",
+    "list": "values with commas between",
+    "integer": "a whole number",
+    "number": "a number",
+    "text": "some text",
+    "W": "a number of watts",
+    "%": "a percentage",
+}
+
+
+def way_out(info: FieldInfo) -> str:
+    """What to do about a value that does not fit the field."""
+    counts = unit(info)
+    form = _FORMS.get(counts) or ("one of " + counts.replace("|", ", ") if "|" in counts else counts)
+    if info.is_required():
+        return f"set it to {form}"
+    default = written(info.get_default(call_default_factory=True), info)
+    return f"write {form}, or unset it" + (f" for {default}" if default else "")
+
+
+def unit(info: FieldInfo) -> str:
+    """What a field's value counts: its `Unit`, the choices of an enum, or the name of its type."""
+    for mark in _marks(info):
+        if isinstance(mark, Unit):
+            return mark.name
+    bare = _bare(info.annotation)
+    origin = get_origin(bare) or bare
+    if origin is Literal:
+        return "|".join(str(value) for value in get_args(bare))
+    if not isinstance(origin, type):
+        return "JSON"
+    if issubclass(origin, Enum):
+        return "|".join(str(member.value) for member in origin)
+    if issubclass(origin, list | tuple | frozenset | set):
+        return "list"
+    return {bool: "true|false", str: "text", int: "integer", float: "number"}.get(origin, "JSON")
+
+
+def _marks(info: FieldInfo) -> Iterator[Any]:
+    """Annotated metadata of a field, inside an optional one too."""
+    yield from info.metadata
+    for member in get_args(info.annotation):
+        if get_origin(member) is Annotated:
+            yield from get_args(member)[1:]
+
+
+def _short(duration: str) -> str:
+    """`1h0m0s` as people write it: `1h`."""
+    for name, zero in (("m", "0s"), ("h", "0m")):
+        duration = duration.removesuffix(zero) if duration.endswith(name + zero) else duration
+    return duration
+
+
+def written(value: Any, info: FieldInfo) -> str:
+    """A default as one would write it in the environment."""
+    if value is None:
+        return ""
+    if unit(info) == "duration":
+        return _short(format_duration(value))
+    match value:
+        case BaseModel():
+            text = value.model_dump_json()
+        case bool() | Mapping():
+            text = orjson.dumps(value).decode()
+        case list() | tuple() | frozenset() | set():
+            text = ",".join(str(item) for item in value)
+        case _:
+            text = str(value.value if isinstance(value, Enum) else value)
+    return text
