@@ -1,26 +1,38 @@
-"""Made-up hardware for tests: straight power curves whose figures are easy to check by hand."""
+"""Made-up hardware for tests, with figures that are easy to check by hand.
 
-from dataclasses import dataclass
+Both parts draw in a straight line over load, and under a cap they have half their speed at a quarter of their dynamic
+power: the CPU packages (50 W idle, 250 W busy) at a cap of 100 W, the GPUs (40 W idle, 400 W busy) at 130 W.
+"""
+
 from typing import Final
 
+from joulie_core.hardware.power_curve import CapResponse, PowerCurve
 from joulie_sim.physics.parts import CpuPart, GpuPart, Hardware
 
-
-@dataclass(frozen=True, slots=True)
-class StraightCurve:
-    """A power curve that is a straight line from `idle_watts` to `peak_watts`."""
-
-    idle_watts: float
-    peak_watts: float
-
-    def watts(self, utilization: float) -> float:
-        """Watts at `utilization` in [0, 1]."""
-        return self.idle_watts + (self.peak_watts - self.idle_watts) * utilization
-
-
-#: Two packages of 16 cores, 50 W idle and 250 W busy each, cap 100 to 250 W.
-CPU_PART: Final = CpuPart("Test CPU", "intel", 2, 32.0, StraightCurve(50.0, 250.0), 100.0, 250.0)
-#: Four GPUs, 40 W idle and 400 W busy each, cap 100 to 400 W.
-GPU_PART: Final = GpuPart("Test GPU", "nvidia", 4, StraightCurve(40.0, 400.0), 100.0, 400.0, 400.0)
+CPU_CURVE: Final = PowerCurve((0.2, 1.0), CapResponse(0.2, 0.5, 0.0, "made up"), "made up")
+GPU_CURVE: Final = PowerCurve((0.1, 1.0), CapResponse(0.1, 0.5, 0.0, "made up"), "made up")
+#: Two packages of 8 cores with 16 threads each.
+CPU_PART: Final = CpuPart(
+    model="Test CPU",
+    vendor="Intel",
+    sockets=2,
+    cores=32.0,
+    physical_cores=16,
+    max_watts=250.0,
+    curve=CPU_CURVE,
+    min_cap_watts=100.0,
+    max_cap_watts=250.0,
+)
+#: Four GPUs.
+GPU_PART: Final = GpuPart(
+    model="Test GPU",
+    vendor="NVIDIA",
+    count=4,
+    max_watts=400.0,
+    curve=GPU_CURVE,
+    min_cap_watts=100.0,
+    max_cap_watts=400.0,
+    default_cap_watts=400.0,
+)
 CPU_NODE: Final = Hardware(cpu=CPU_PART, gpu=None)
 GPU_NODE: Final = Hardware(cpu=CPU_PART, gpu=GPU_PART)

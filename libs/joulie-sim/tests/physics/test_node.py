@@ -27,7 +27,7 @@ def test_an_unhindered_job_completes_after_its_work_seconds():
 
 def test_a_cap_that_binds_makes_a_job_take_longer():
     node = SimulatedNode("n", CPU_NODE, now_s=0.0)
-    node.control(Controls(cpu_cap_watts=75.0), 0.0)
+    node.control(Controls(cpu_cap_watts=100.0), 0.0)
     node.start(cpu_job(work_s=30.0), 0.0)
     (done,) = node.advance(100.0)
     assert done.completed_s == pytest.approx(60.0)
@@ -37,7 +37,7 @@ def test_a_cap_that_binds_makes_a_job_take_longer():
 def test_a_cap_set_halfway_slows_the_second_half_only():
     node = SimulatedNode("n", CPU_NODE, now_s=0.0)
     node.start(cpu_job(work_s=30.0), 0.0)
-    node.control(Controls(cpu_cap_watts=75.0), 15.0)
+    node.control(Controls(cpu_cap_watts=100.0), 15.0)
     (done,) = node.advance(100.0)
     assert done.completed_s == pytest.approx(15.0 + 30.0)
 
@@ -78,8 +78,8 @@ def test_jobs_get_different_gpus_and_a_gpu_cap_slows_only_gpu_jobs():
     node.start(gpu_job("h", gpus=2, work_s=30.0), 0.0)
     node.start(cpu_job("c", cores=1.0, work_s=30.0), 0.0)
     assert node.point.gpu_watts == (400.0, 400.0, 400.0, 40.0)
-    node.control(Controls(gpu_cap_watts=85.0), 0.0)
-    assert node.point.gpu_watts == pytest.approx((85.0, 85.0, 85.0, 40.0))
+    node.control(Controls(gpu_cap_watts=130.0), 0.0)
+    assert node.point.gpu_watts == pytest.approx((130.0, 130.0, 130.0, 40.0))
     assert {job.request.key: pytest.approx(job.speed) for job in node.jobs} == {"g": 0.5, "h": 0.5, "c": 1.0}
 
 
@@ -182,7 +182,7 @@ def test_the_world_completes_jobs_of_all_nodes_in_order_of_time():
     world.start_job("n2", cpu_job("early", work_s=10.0), 0.0)
     assert world.next_completion_s() == 10.0
     assert [done.key for done in world.complete_due(15.0)] == ["early"]
-    world.control("n1", Controls(cpu_cap_watts=75.0), 15.0)
+    world.control("n1", Controls(cpu_cap_watts=100.0), 15.0)
     assert world.next_completion_s() == pytest.approx(25.0)
     assert [done.key for done in world.complete_due(25.1)] == ["late"]
     assert world.next_completion_s() is None

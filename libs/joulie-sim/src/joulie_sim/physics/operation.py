@@ -69,6 +69,7 @@ def operate(hardware: Hardware, controls: Controls, loads: Sequence[Load]) -> Op
         cpu_utilization = min(1.0, busy_cores / hardware.cpu.cores)
         draw = draw_under(
             hardware.cpu.curve,
+            hardware.cpu.max_watts,
             cpu_utilization,
             cap_watts=effective_cpu_cap(hardware.cpu, controls),
             throttled_share=controls.throttle_pct / 100.0,
@@ -76,7 +77,9 @@ def operate(hardware: Hardware, controls: Controls, loads: Sequence[Load]) -> Op
         package_watts, cpu_speed = draw.watts, draw.speed
     utilizations = _gpu_utilizations(hardware.gpu, loads)
     draws = [
-        draw_under(hardware.gpu.curve, used, cap_watts=effective_gpu_cap(hardware.gpu, controls))
+        draw_under(
+            hardware.gpu.curve, hardware.gpu.max_watts, used, cap_watts=effective_gpu_cap(hardware.gpu, controls)
+        )
         for used in utilizations
         if hardware.gpu is not None
     ]

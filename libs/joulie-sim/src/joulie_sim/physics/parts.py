@@ -4,15 +4,8 @@ Promises values only. Where the figures come from is `joulie_sim.hardware`'s bus
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
-
-class Curve(Protocol):
-    """Draw of one part over its utilization, at full clock speed."""
-
-    def watts(self, utilization: float) -> float:
-        """Watts of one part at `utilization` in [0, 1]; never falls as utilization grows."""
-        ...
+from joulie_core.hardware.power_curve import PowerCurve
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +15,13 @@ class CpuPart:
     model: str
     vendor: str
     sockets: int
+    #: Cores as pods count them: hardware threads, where the node offers those.
     cores: float
-    #: Draw of one package.
-    curve: Curve
+    #: Physical cores of all packages.
+    physical_cores: int
+    #: Draw of one package at full load, and how it goes with load and cap.
+    max_watts: float
+    curve: PowerCurve
     #: Range of the power cap of one package.
     min_cap_watts: float
     max_cap_watts: float
@@ -37,8 +34,9 @@ class GpuPart:
     model: str
     vendor: str
     count: int
-    #: Draw of one GPU.
-    curve: Curve
+    #: Draw of one GPU at full load, and how it goes with load and cap.
+    max_watts: float
+    curve: PowerCurve
     #: Range of the power cap of one GPU.
     min_cap_watts: float
     max_cap_watts: float
@@ -51,6 +49,7 @@ class Hardware:
 
     cpu: CpuPart | None
     gpu: GpuPart | None
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

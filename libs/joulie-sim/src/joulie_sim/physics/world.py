@@ -66,6 +66,11 @@ class World:
         node = self._nodes.get(name)
         return self._planned(node, node.control(controls, now_s)) if node is not None else []
 
+    def advance_node(self, name: str, now_s: float) -> list[Completion]:
+        """Account for one node up to `now_s`; returns what completed on it."""
+        node = self._nodes.get(name)
+        return self._planned(node, node.advance(now_s)) if node is not None else []
+
     def complete_due(self, now_s: float) -> list[Completion]:
         """The jobs of all nodes that complete up to `now_s`, in order of time."""
         completions: list[Completion] = []

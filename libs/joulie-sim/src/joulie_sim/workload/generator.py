@@ -1,7 +1,8 @@
 """A made-up workload: seeded, so that the same numbers give the same pods.
 
 Promises the numbers of pods asked for, performance and standard, with and without GPUs, arriving at random over a
-window. The shapes are those of a mixed batch cluster (small CPU pods, mostly single GPUs); they imitate no published trace.
+window. The shapes are those of a mixed batch cluster (small CPU pods, mostly single GPUs); they imitate no published
+trace.
 """
 
 import random
@@ -27,8 +28,8 @@ class Mix:
     """What to generate.
 
     `performance_share` of the pods are performance pods. `gpu_resources` says how many GPUs the cluster has by
-    resource name; `gpu_share` of the pods ask for GPUs, vendors by their share of the cluster. `load` is the share of the scarcer
-    resource of the whole cluster that the pods would occupy over the window if nothing slowed them.
+    resource name; `gpu_share` of the pods ask for GPUs, vendors by their share of the cluster. `load` is the share of
+    the cluster's scarcer resource that the pods would occupy over the window if nothing slowed them.
     """
 
     pods: int

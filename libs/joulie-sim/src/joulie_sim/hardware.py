@@ -1,0 +1,58 @@
+"""From Kubernetes nodes to simulated parts: labels and allocatable resources, filled up from the inventory.
+
+Promises parts for every node whose labels or resources say anything; a model that the inventory does not know is its
+vendor's generic one.
+"""
+
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import HardwareView, view_from_node
+from joulie_core.node import Node
+from joulie_core.quantity import QuantityError, parse_quantity
+from joulie_sim.physics.parts import CpuPart, GpuPart, Hardware
+
+
+def hardware_of(node: Node, inventory: Inventory) -> Hardware:
+    """The parts of a node."""
+    view = view_from_node(node, inventory)
+    return Hardware(cpu=_cpu(node, view), gpu=_gpu(view), memory_bytes=view.memory_bytes)
+
+
+def _cpu(node: Node, view: HardwareView) -> CpuPart | None:
+    if view.cpu is None:
+        return None
+    return CpuPart(
+        model=view.cpu.model,
+        vendor=view.cpu.vendor,
+        sockets=view.cpu.sockets,
+        cores=_allocatable_cores(node) or float(view.cpu.total_cores),
+        physical_cores=view.cpu.total_cores,
+        max_watts=view.cpu.max_watts_per_socket,
+        curve=view.cpu.spec.curve,
+        min_cap_watts=view.cpu.min_watts_per_socket,
+        max_cap_watts=view.cpu.max_watts_per_socket,
+    )
+
+
+def _gpu(view: HardwareView) -> GpuPart | None:
+    if view.gpu is None:
+        return None
+    return GpuPart(
+        model=view.gpu.model,
+        vendor=view.gpu.vendor,
+        count=view.gpu.count,
+        max_watts=view.gpu.max_watts,
+        curve=view.gpu.spec.curve,
+        min_cap_watts=view.gpu.min_watts,
+        max_cap_watts=view.gpu.max_watts,
+        default_cap_watts=view.gpu.default_watts,
+    )
+
+
+def _allocatable_cores(node: Node) -> float | None:
+    """Pods are given what is allocatable, which counts hardware threads; utilization is a share of that."""
+    written = node.allocatable.get("cpu")
+    try:
+        cores = float(parse_quantity(written)) if written is not None else 0.0
+    except QuantityError:
+        return None
+    return cores if cores > 0.0 else None

@@ -1,0 +1,125 @@
+"""Control requests: what may be asked of a simulated node, and what becomes of it. Pure.
+
+Promises that a cap outside the hardware's range is clamped and the message says so, that a part the node does not have
+answers `blocked`, and that nothing malformed changes anything. Source: contracts, section 4, HTTP backend.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from joulie_sim.physics.operation import effective_cpu_cap, effective_gpu_cap
+from joulie_sim.physics.parts import Controls, Hardware
+
+
+class Action(StrEnum):
+    """What a control request asks for."""
+
+    CPU_CAP = "rapl.set_power_cap_watts"
+    THROTTLE = "dvfs.set_throttle_pct"
+    GPU_CAP = "gpu.set_power_cap_watts"
+
+
+class Result(StrEnum):
+    """What became of a control request."""
+
+    APPLIED = "applied"
+    BLOCKED = "blocked"
+    ERROR = "error"
+
+
+class MalformedControlError(ValueError):
+    """A body that is not a control request; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRequest:
+    """One action and its figure: watts per package, percent, or watts per GPU."""
+
+    action: Action
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer to a request, and the controls that hold after it."""
+
+    result: Result
+    message: str
+    controls: Controls
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    action: str
+    node: str | None = None
+    cap_watts: float | None = None
+    throttle_pct: float | None = None
+    cap_watts_per_gpu: float | None = None
+
+
+def parse_control(node: str, body: bytes) -> ControlRequest:
+    """Read a request for `node`. Raises MalformedControlError."""
+    try:
+        wire = msgspec.json.decode(body, type=_Body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedControlError(f"not a control request: {error}") from error
+    if wire.node not in (None, node):
+        raise MalformedControlError(f"the request is for node {wire.node!r} and was sent to {node!r}")
+    try:
+        action = Action(wire.action)
+    except ValueError as error:
+        raise MalformedControlError(f"action {wire.action!r} is none of {', '.join(Action)}") from error
+    field, value = {
+        Action.CPU_CAP: ("capWatts", wire.cap_watts),
+        Action.THROTTLE: ("throttlePct", wire.throttle_pct),
+        Action.GPU_CAP: ("capWattsPerGpu", wire.cap_watts_per_gpu),
+    }[action]
+    if value is None:
+        raise MalformedControlError(f"{action} needs {field}")
+    if value < 0.0 or (value == 0.0 and action is not Action.THROTTLE):
+        raise MalformedControlError(f"{field} = {value:g} must be positive")
+    return ControlRequest(action, value)
+
+
+def carry_out(request: ControlRequest, hardware: Hardware, controls: Controls) -> Outcome:
+    """What a node with this hardware makes of a request."""
+    match request.action:
+        case Action.CPU_CAP:
+            if hardware.cpu is None:
+                return Outcome(Result.BLOCKED, "the node's CPUs are not known", controls)
+            cap_watts, note = _clamp(
+                request.value, hardware.cpu.min_cap_watts, hardware.cpu.max_cap_watts, unit="W per package"
+            )
+            return Outcome(Result.APPLIED, note, replace(controls, cpu_cap_watts=cap_watts))
+        case Action.THROTTLE:
+            if hardware.cpu is None:
+                return Outcome(Result.BLOCKED, "the node's CPUs are not known", controls)
+            throttle_pct, note = _clamp(request.value, 0.0, 100.0, unit="%")
+            return Outcome(Result.APPLIED, note, replace(controls, throttle_pct=throttle_pct))
+        case Action.GPU_CAP:
+            if hardware.gpu is None:
+                return Outcome(Result.BLOCKED, "the node has no GPU", controls)
+            cap_watts, note = _clamp(
+                request.value, hardware.gpu.min_cap_watts, hardware.gpu.max_cap_watts, unit="W per GPU"
+            )
+            return Outcome(Result.APPLIED, note, replace(controls, gpu_cap_watts=cap_watts))
+
+
+def control_state(hardware: Hardware, controls: Controls) -> dict[str, Any]:
+    """What is in force, as the reply's `state` has it: caps are per package and per GPU."""
+    state: dict[str, Any] = {}
+    if hardware.cpu is not None:
+        state["capWatts"] = effective_cpu_cap(hardware.cpu, controls)
+        state["throttlePct"] = controls.throttle_pct
+    if hardware.gpu is not None:
+        state["capWattsPerGpu"] = effective_gpu_cap(hardware.gpu, controls)
+    return state
+
+
+def _clamp(value: float, low: float, high: float, *, unit: str) -> tuple[float, str]:
+    clamped = min(high, max(low, value))
+    if clamped == value:
+        return value, ""
+    return clamped, f"{value:g} {unit} clamped to {clamped:g}: the range is {low:g} to {high:g}"

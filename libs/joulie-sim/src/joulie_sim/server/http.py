@@ -1,0 +1,131 @@
+"""The simulator's HTTP interface.
+
+    GET    /telemetry/{node}   power, caps, hardware facts         404 unknown node
+    POST   /control/{node}     set a cap or a throttle             400 malformed, 404 unknown node
+    GET    /state              all nodes, jobs, energy, completed work
+    PUT    /faults/{node}      make a target of a node (or `*`) misbehave, for tests; 400 malformed
+    DELETE /faults/{node}      let it behave again
+
+Answers are JSON, refusals included: `{"result": "error", "message": ...}`. Source: contracts, section 4, HTTP backend.
+"""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from joulie_sim.server import render
+from joulie_sim.server.control import MalformedControlError, Result, control_state, parse_control
+from joulie_sim.server.faults import Effect, Fault, Faults, MalformedFaultError, Target
+from joulie_sim.server.simulator import Simulator
+
+#: Requests are a few hundred bytes.
+MAX_BODY_BYTES: Final = 64 * 1024
+
+_log = structlog.get_logger()
+
+
+class HttpBackend:
+    """The routes. `control_results` counts answers by action and result, for metrics."""
+
+    def __init__(self, simulator: Simulator, *, speed: float) -> None:
+        self.faults = Faults()
+        self.control_results: Counter[tuple[str, str]] = Counter()
+        self._simulator = simulator
+        self._speed = speed
+
+    def add_routes(self, app: web.Application) -> None:
+        """Register all routes with an application."""
+        app.add_routes(
+            [
+                web.get("/telemetry/{node}", self.telemetry),
+                web.post("/control/{node}", self.control),
+                web.get("/state", self.state),
+                web.put("/faults/{node}", self.put_fault),
+                web.delete("/faults/{node}", self.clear_faults),
+            ]
+        )
+
+    async def telemetry(self, request: web.Request) -> web.Response:
+        """GET /telemetry/{node}."""
+        name = request.match_info["node"]
+        fault = self.faults.find(name, Target.TELEMETRY)
+        if fault is not None:
+            await asyncio.sleep(fault.delay_seconds)
+            if fault.effect is not Effect.SLOW:
+                return _refusal(500, fault.message)
+        node = self._simulator.read(name)
+        if node is None:
+            return _refusal(404, f"no node {name}")
+        return _json(render.telemetry(node, written_at=_wall_time()))
+
+    async def control(self, request: web.Request) -> web.Response:
+        """POST /control/{node}."""
+        name = request.match_info["node"]
+        try:
+            wanted = parse_control(name, await request.read())
+        except MalformedControlError as error:
+            return _refusal(400, str(error))
+        fault = self.faults.find(name, Target(wanted.action))
+        if fault is not None:
+            answer = await self._faulty(name, fault)
+            if answer is not None:
+                self.control_results[wanted.action, answer[0]] += 1
+                return answer[1]
+        outcome = self._simulator.control(name, wanted)
+        node = self._simulator.read(name)
+        if outcome is None or node is None:
+            return _refusal(404, f"no node {name}")
+        self.control_results[wanted.action, outcome.result] += 1
+        _log.debug("control", node=name, action=wanted.action, value=wanted.value, result=outcome.result)
+        state = control_state(node.hardware, node.controls)
+        return _json({"result": outcome.result, "message": outcome.message, "state": state})
+
+    async def state(self, _request: web.Request) -> web.Response:
+        """GET /state."""
+        return _json(render.cluster_state(self._simulator, speed=self._speed))
+
+    async def put_fault(self, request: web.Request) -> web.Response:
+        """PUT /faults/{node}."""
+        try:
+            fault = self.faults.put(request.match_info["node"], await request.read())
+        except MalformedFaultError as error:
+            return _refusal(400, str(error))
+        _log.info("fault set", node=request.match_info["node"], target=fault.target, effect=fault.effect)
+        return _json(fault)
+
+    async def clear_faults(self, request: web.Request) -> web.Response:
+        """DELETE /faults/{node}."""
+        self.faults.clear(request.match_info["node"])
+        _log.info("faults cleared", node=request.match_info["node"])
+        return web.Response(status=204)
+
+    async def _faulty(self, name: str, fault: Fault) -> tuple[str, web.Response] | None:
+        """What a fault answers instead of the node; None where the node answers after all, late."""
+        await asyncio.sleep(fault.delay_seconds)
+        if fault.effect is Effect.SLOW:
+            return None
+        if fault.effect is Effect.BROKEN:
+            return Effect.BROKEN, _refusal(500, fault.message)
+        node = self._simulator.read(name)
+        if node is None:
+            return Result.ERROR, _refusal(404, f"no node {name}")
+        state = control_state(node.hardware, node.controls)
+        return fault.effect, _json({"result": fault.effect, "message": fault.message, "state": state})
+
+
+def _json(body: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+
+def _refusal(status: int, message: str) -> web.Response:
+    body = msgspec.json.encode({"result": Result.ERROR, "message": message})
+    return web.Response(status=status, body=body, content_type="application/json")
+
+
+def _wall_time() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

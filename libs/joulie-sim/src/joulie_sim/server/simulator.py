@@ -1,0 +1,136 @@
+"""The simulated cluster as the service sees it: Kubernetes objects in, completions and answers out.
+
+Promises that a pod's work runs once: a pod that has completed here is not started again, however often its Running
+status is still seen. Synchronous; the caller owns the clock and the sockets. A restart forgets progress, energy and
+controls: pods that run then start their work over, and agents set their caps again.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from joulie_core.demand import WorkloadClass, workload_class
+from joulie_core.labels import POWER_PROFILE
+from joulie_core.node import Node
+from joulie_core.pod import Pod
+from joulie_sim.physics.job import Completion
+from joulie_sim.physics.node import SimulatedNode
+from joulie_sim.physics.parts import Hardware
+from joulie_sim.physics.world import World
+from joulie_sim.server.control import ControlRequest, Outcome, carry_out
+from joulie_sim.server.ledger import EnergyLedger, WorkLedger
+from joulie_sim.server.pods import job_of
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A pod whose work is done; `uid` tells it from a later pod of the same name."""
+
+    namespace: str
+    name: str
+    uid: str
+    completion: Completion
+
+
+class Simulator:
+    """All nodes and their pods. `clock` gives simulated seconds; `on_finished` must not block."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        hardware_of: Callable[[Node], Hardware],
+        on_finished: Callable[[Finished], None],
+    ) -> None:
+        self.energy = EnergyLedger()
+        self.work = {workload: WorkLedger() for workload in WorkloadClass}
+        self._world = World()
+        self._clock = clock
+        self._hardware_of = hardware_of
+        self._on_finished = on_finished
+        #: Running pods by node and key, whether or not the node is known yet.
+        self._pods: dict[str, dict[str, Pod]] = {}
+        #: uid of pods by key that completed here and are still Running on the API server.
+        self._finished: dict[str, str] = {}
+
+    @property
+    def now_s(self) -> float:
+        """Simulated seconds."""
+        return self._clock()
+
+    def node_changed(self, name: str, old: Node | None, new: Node | None) -> None:
+        """A node came (`old` None), changed, or went (`new` None)."""
+        if new is None:
+            self._settle(self._world.advance(self.now_s))
+            gone = self._world.drop_node(name)
+            if gone is not None:
+                self.energy.close(name, gone.energy.joules)
+            return
+        if old is None or (old.labels, old.allocatable) != (new.labels, new.allocatable):
+            known = name in self._world.nodes
+            self._settle(self._world.put_node(name, self._hardware_of(new), self.now_s))
+            drawn_joules = self._world.nodes[name].energy.joules
+            self.energy.move(name, new.labels.get(POWER_PROFILE, ""), drawn_joules)
+            if not known:
+                for pod in list(self._pods.get(name, {}).values()):
+                    self._start(name, pod)
+
+    def pod_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        """A pod came (`old` None), changed, or went (`new` None)."""
+        running = new is not None and new.phase == "Running" and new.node_name is not None
+        if old is not None and old.node_name is not None and (not running or _replaced(old, new)):
+            # Settled before the pod is forgotten: it may turn out to have completed just now.
+            self._settle(self._world.stop_job(old.node_name, key, self.now_s))
+            self._pods.get(old.node_name, {}).pop(key, None)
+        if new is None or not new.active or self._finished.get(key, new.uid) != new.uid:
+            self._finished.pop(key, None)
+        if running and key not in self._finished:
+            assert new is not None
+            assert new.node_name is not None
+            pods = self._pods.setdefault(new.node_name, {})
+            if key not in pods:
+                pods[key] = new
+                self._start(new.node_name, new)
+
+    def control(self, name: str, request: ControlRequest) -> Outcome | None:
+        """Carry out a control request; None where there is no such node."""
+        node = self._world.nodes.get(name)
+        if node is None:
+            return None
+        outcome = carry_out(request, node.hardware, node.controls)
+        self._settle(self._world.control(name, outcome.controls, self.now_s))
+        return outcome
+
+    def read(self, name: str) -> SimulatedNode | None:
+        """One node, accounted for up to now; None where there is none."""
+        node = self._world.nodes.get(name)
+        if node is not None:
+            self._settle(self._world.advance_node(name, self.now_s))
+        return node
+
+    def read_all(self) -> Iterable[SimulatedNode]:
+        """All nodes, and the energy by profile, accounted for up to now."""
+        self._settle(self._world.advance(self.now_s))
+        for node in self._world:
+            self.energy.settle(node.name, node.energy.joules)
+        return self._world
+
+    def complete_due(self) -> None:
+        """Report the jobs that have completed up to now."""
+        self._settle(self._world.complete_due(self.now_s))
+
+    def _start(self, name: str, pod: Pod) -> None:
+        job = job_of(pod)
+        if job is not None:
+            self._settle(self._world.start_job(name, job, self.now_s))
+
+    def _settle(self, completions: Iterable[Completion]) -> None:
+        for completion in completions:
+            pod = self._pods[completion.node].pop(completion.key)
+            self._finished[completion.key] = pod.uid
+            self.work[workload_class(pod)].add(work_s=completion.work_s, slowdown=completion.slowdown)
+            self._on_finished(Finished(pod.namespace, pod.name, pod.uid, completion))
+
+
+def _replaced(old: Pod, new: Pod | None) -> bool:
+    """Whether another pod took the name between two looks."""
+    return new is not None and (old.uid, old.node_name) != (new.uid, new.node_name)
