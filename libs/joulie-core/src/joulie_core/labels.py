@@ -24,6 +24,8 @@ HW_KIND: Final = "joulie.io/hw.kind"
 GPU_PRODUCT: Final = "joulie.io/gpu.product"
 NVIDIA_GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 AMD_GPU_PRODUCT: Final = "amd.com/gpu.product"
+#: Physical GPUs, written by NVIDIA's feature discovery; the extended resource counts shares where GPUs are time-sliced.
+NVIDIA_GPU_COUNT: Final = "nvidia.com/gpu.count"
 #: Where the GPU model of a node may be found, most trusted first.
 GPU_PRODUCT_KEYS: Final = (HW_GPU_MODEL, GPU_PRODUCT, NVIDIA_GPU_PRODUCT, AMD_GPU_PRODUCT)
 

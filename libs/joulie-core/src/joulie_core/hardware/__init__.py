@@ -1,0 +1,1 @@
+"""What a node is made of: the inventory of models, the view of one node, and its compute density."""

@@ -1,0 +1,181 @@
+"""What the sources say about a node's hardware, each for itself: the agent's discovery, and the node's own description.
+
+Promises to claim nothing that a source does not say: an absent, zero or unreadable value is None. Putting sources
+together, and filling gaps, is `joulie_core.hardware.view`.
+Source: contracts, section 2 (hardware fallbacks); operator document, Heterogeneous planning.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from joulie_core.hardware.inventory import CpuSpec, GpuSpec, Inventory, Match
+from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, NodeHardwareStatus
+from joulie_core.labels import (
+    GPU_RESOURCES,
+    HW_CPU_CORES,
+    HW_CPU_MODEL,
+    HW_CPU_SOCKETS,
+    HW_GPU_COUNT,
+    NFD_CPU_MODEL_PREFIX,
+    NFD_PCI_PREFIX,
+    NVIDIA_GPU_COUNT,
+)
+from joulie_core.node import Node
+from joulie_core.quantity import QuantityError, parse_quantity
+
+
+@dataclass(frozen=True, slots=True)
+class CpuFacts:
+    """CPUs as one source sees them; watts are per package."""
+
+    match: Match[CpuSpec] | None = None
+    sockets: int | None = None
+    cores: int | None = None
+    threads: float | None = None
+    base_ghz: float | None = None
+    min_watts: float | None = None
+    max_watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFacts:
+    """GPUs as one source sees them; watts are per GPU, and a count of 0 says that there is none."""
+
+    match: Match[GpuSpec] | None = None
+    vendor: str | None = None
+    count: int | None = None
+    min_watts: float | None = None
+    max_watts: float | None = None
+    default_watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that one source says."""
+
+    cpu: CpuFacts = field(default_factory=CpuFacts)
+    gpu: GpuFacts = field(default_factory=GpuFacts)
+    memory_bytes: int | None = None
+
+
+_NFD_GPU_VENDORS: Final = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
+_PCI_DISPLAY: Final = "03"
+#: PCI classes of GPUs that drive no screen. Only these count for Intel, whose id alone may be any part of the board.
+_NFD_INTEL_GPU_CLASSES: Final = ("0302", "0380")
+_RESOURCE_VENDORS: Final = dict(zip(GPU_RESOURCES, ("NVIDIA", "AMD"), strict=True))
+
+
+def facts_from_status(status: NodeHardwareStatus, inventory: Inventory) -> Facts:
+    """Return what the agent discovered."""
+    memory = status.memory.total_bytes if status.memory else None
+    return Facts(
+        _cpu_discovered(status.cpu, inventory) if status.cpu else CpuFacts(),
+        _gpu_discovered(status.gpu, inventory) if status.gpu else GpuFacts(),
+        memory or None,
+    )
+
+
+def _cpu_discovered(cpu: CpuHardware, inventory: Inventory) -> CpuFacts:
+    limits, landmarks = cpu.cap_range, cpu.landmarks
+    base_mhz = landmarks.base_freq_mhz if landmarks else None
+    return CpuFacts(
+        match=inventory.find_cpu(cpu.raw_model) or inventory.find_cpu(cpu.model) or inventory.find_cpu(cpu.vendor),
+        sockets=cpu.sockets or None,
+        cores=cpu.total_cores or cpu.cores_per_socket * cpu.sockets or None,
+        base_ghz=base_mhz / 1000 if base_mhz else None,
+        min_watts=limits.min_watts_per_socket or None if limits else None,
+        max_watts=limits.max_watts_per_socket or None if limits else None,
+    )
+
+
+def _gpu_discovered(gpu: GpuHardware, inventory: Inventory) -> GpuFacts:
+    if not gpu.present:
+        return GpuFacts(count=0)
+    limits = gpu.cap_range_per_gpu
+    return GpuFacts(
+        match=inventory.find_gpu(gpu.raw_model) or inventory.find_gpu(gpu.model) or inventory.find_gpu(gpu.vendor),
+        count=gpu.count or len(gpu.devices) or None,
+        min_watts=limits.min_watts or None if limits else None,
+        max_watts=limits.max_watts or None if limits else None,
+        default_watts=limits.default_watts or None if limits else None,
+    )
+
+
+def facts_from_node(node: Node, inventory: Inventory, gpu_product_label_keys: Sequence[str]) -> Facts:
+    """Return what the node's labels and allocatable resources say."""
+    memory = _quantity(node.allocatable, "memory")
+    return Facts(
+        CpuFacts(
+            match=_labelled_cpu(node.labels, inventory),
+            sockets=_whole(node.labels, HW_CPU_SOCKETS),
+            cores=_whole(node.labels, HW_CPU_CORES),
+            threads=_quantity(node.allocatable, "cpu"),
+        ),
+        GpuFacts(
+            match=_labelled_gpu(node.labels, inventory, gpu_product_label_keys),
+            vendor=_gpu_vendor(node),
+            count=_gpu_count(node),
+        ),
+        int(memory) if memory else None,
+    )
+
+
+def _labelled_cpu(labels: Mapping[str, str], inventory: Inventory) -> Match[CpuSpec] | None:
+    match = inventory.find_cpu(labels.get(HW_CPU_MODEL, ""))
+    if match:
+        return match
+    family = _whole(labels, f"{NFD_CPU_MODEL_PREFIX}family")
+    model = _whole(labels, f"{NFD_CPU_MODEL_PREFIX}id")
+    if family is None or model is None:
+        return None
+    return inventory.find_cpu_by_id(labels.get(f"{NFD_CPU_MODEL_PREFIX}vendor_id", ""), family, model)
+
+
+def _labelled_gpu(labels: Mapping[str, str], inventory: Inventory, keys: Sequence[str]) -> Match[GpuSpec] | None:
+    matches = (inventory.find_gpu(labels[key]) for key in keys if labels.get(key))
+    return next((match for match in matches if match), None)
+
+
+def _gpu_count(node: Node) -> int | None:
+    for key in (HW_GPU_COUNT, NVIDIA_GPU_COUNT):
+        count = _whole(node.labels, key)
+        if count is not None:
+            return count
+    # An extended resource of zero is no proof of absence: the driver may be down, or all GPUs be cut into slices.
+    return int(sum(_quantity(node.allocatable, resource) or 0 for resource in GPU_RESOURCES)) or None
+
+
+def _gpu_vendor(node: Node) -> str | None:
+    for resource, vendor in _RESOURCE_VENDORS.items():
+        if _quantity(node.allocatable, resource):
+            return vendor
+    present = sorted(key for key, value in node.labels.items() if key.startswith(NFD_PCI_PREFIX) and value == "true")
+    vendors = (_pci_gpu_vendor(key.removeprefix(NFD_PCI_PREFIX)) for key in present)
+    return next((vendor for vendor in vendors if vendor), None)
+
+
+def _pci_gpu_vendor(device: str) -> str | None:
+    """Return the vendor of a GPU that NFD saw: `<vendor>.present` or `<class>_<vendor>[_...].present`."""
+    if not device.endswith(".present"):
+        return None
+    parts = device.removesuffix(".present").split("_")
+    pci_class, pci_vendor = (parts[0], parts[1]) if len(parts) > 1 else ("", parts[0])
+    vendor = _NFD_GPU_VENDORS.get(pci_vendor)
+    if vendor == "Intel":
+        return vendor if pci_class in _NFD_INTEL_GPU_CLASSES else None
+    return vendor if pci_class[:2] in ("", _PCI_DISPLAY) else None
+
+
+def _whole(labels: Mapping[str, str], key: str) -> int | None:
+    text = labels.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _quantity(resources: Mapping[str, str], name: str) -> float | None:
+    if name not in resources:
+        return None
+    try:
+        return float(parse_quantity(resources[name])) or None
+    except QuantityError:
+        return None

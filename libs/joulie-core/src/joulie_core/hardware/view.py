@@ -1,0 +1,183 @@
+"""The view of one node's hardware that every decision takes.
+
+Promises a view whatever is known: what the agent discovered comes first, field by field, then the node's labels and
+allocatable resources, then the inventory's figures for the model, then a generic model of the vendor. `exactness` says
+how good the worst of it is.
+
+Assumptions, each made only where nothing better is known: hardware threads per core are the model's (two for an unknown
+one), a node has as many sockets as its cores need, a GPU model without a count is one GPU.
+Source: contracts, sections 2 and 3 (decision 8); operator document, Heterogeneous planning.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from joulie_core.hardware.facts import CpuFacts, Facts, GpuFacts, facts_from_node, facts_from_status
+from joulie_core.hardware.inventory import CpuSpec, GpuSpec, Inventory, Match, Spec
+from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus
+from joulie_core.labels import GPU_PRODUCT_KEYS
+from joulie_core.node import Node
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuView:
+    """The CPUs of one node; `spec` is the inventory entry that its curve and IPC class come from."""
+
+    model: str
+    vendor: str
+    sockets: int
+    #: Physical cores of all sockets.
+    total_cores: int
+    base_ghz: float
+    min_watts_per_socket: float
+    max_watts_per_socket: float
+    spec: CpuSpec
+
+
+@dataclass(frozen=True, slots=True)
+class GpuView:
+    """The GPUs of one node, taken as alike; watts are per GPU."""
+
+    model: str
+    vendor: str
+    count: int
+    min_watts: float
+    max_watts: float
+    default_watts: float
+    spec: GpuSpec
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareView:
+    """The hardware of one node; `cpu` is None where neither a model nor a core count is known."""
+
+    cpu: CpuView | None
+    gpu: GpuView | None
+    memory_bytes: int
+    exactness: Exactness
+    #: Nodes of one family can stand in for each other: the GPU model, else the CPU model, else empty.
+    family: str
+
+    @property
+    def cpu_max_watts(self) -> float:
+        """Highest cap of all CPU packages together."""
+        return self.cpu.sockets * self.cpu.max_watts_per_socket if self.cpu else 0.0
+
+    @property
+    def gpu_max_watts(self) -> float:
+        """Highest cap of all GPUs together."""
+        return self.gpu.count * self.gpu.max_watts if self.gpu else 0.0
+
+    @property
+    def tdp_watts(self) -> float:
+        """Highest cap of all CPUs and GPUs together."""
+        return self.cpu_max_watts + self.gpu_max_watts
+
+
+_NOTHING: Final = Facts()
+#: From best to worst.
+_RANK: Final = (Exactness.EXACT, Exactness.PROXY, Exactness.GENERIC)
+
+
+def view_from_status(status: NodeHardwareStatus, inventory: Inventory) -> HardwareView:
+    """Return the view of what the agent discovered."""
+    return _view(facts_from_status(status, inventory), _NOTHING, inventory)
+
+
+def view_from_node(
+    node: Node, inventory: Inventory, gpu_product_label_keys: Sequence[str] = GPU_PRODUCT_KEYS
+) -> HardwareView:
+    """Return the view of what labels and allocatable resources say.
+
+    Args:
+        node: the node.
+        inventory: the known models.
+        gpu_product_label_keys: labels that may hold the GPU model, most trusted first.
+    """
+    return _view(_NOTHING, facts_from_node(node, inventory, gpu_product_label_keys), inventory)
+
+
+def resolve_view(
+    node: Node,
+    status: NodeHardwareStatus | None,
+    inventory: Inventory,
+    gpu_product_label_keys: Sequence[str] = GPU_PRODUCT_KEYS,
+) -> HardwareView:
+    """Return the view of all that is known, the agent's discovery before the node's own description."""
+    discovered = facts_from_status(status, inventory) if status else _NOTHING
+    return _view(discovered, facts_from_node(node, inventory, gpu_product_label_keys), inventory)
+
+
+def _view(first: Facts, second: Facts, inventory: Inventory) -> HardwareView:
+    cpu, cpu_exactness = _cpu(first.cpu, second.cpu, inventory)
+    gpu, gpu_exactness = _gpu(first.gpu, second.gpu, inventory)
+    return HardwareView(
+        cpu=cpu,
+        gpu=gpu,
+        memory_bytes=_known(first.memory_bytes, second.memory_bytes, 0),
+        exactness=max(cpu_exactness, gpu_exactness, key=_RANK.index),
+        family=gpu.model if gpu else cpu.model if cpu else "",
+    )
+
+
+def _cpu(first: CpuFacts, second: CpuFacts, inventory: Inventory) -> tuple[CpuView | None, Exactness]:
+    match = _better(first.match, second.match)
+    spec = match.spec if match else inventory.generic_cpu(None)
+    sockets = first.sockets or second.sockets
+    threads = first.threads or second.threads
+    cores = first.cores or second.cores or (math.ceil(threads / spec.threads_per_core) if threads else None)
+    if cores is None and match is None:
+        return None, Exactness.GENERIC
+    if cores is None:
+        cores = spec.cores * (sockets or 1)
+    max_watts = _known(first.max_watts, second.max_watts, spec.max_watts)
+    return CpuView(
+        model=match.model if match else spec.model,
+        vendor=spec.vendor,
+        sockets=sockets or math.ceil(cores / spec.cores),
+        total_cores=cores,
+        base_ghz=_known(first.base_ghz, second.base_ghz, spec.base_ghz),
+        min_watts_per_socket=min(_known(first.min_watts, second.min_watts, spec.min_watts), max_watts),
+        max_watts_per_socket=max_watts,
+        spec=spec,
+    ), match.exactness if match else Exactness.GENERIC
+
+
+def _gpu(first: GpuFacts, second: GpuFacts, inventory: Inventory) -> tuple[GpuView | None, Exactness]:
+    match = _better(first.match, second.match)
+    vendor = first.vendor or second.vendor
+    count = _known(first.count, second.count, 1 if match or vendor else 0)
+    if count == 0:
+        # No GPU is a fact, not a guess: it leaves the exactness to the CPU.
+        return None, Exactness.EXACT
+    spec = match.spec if match else inventory.generic_gpu(vendor)
+    max_watts = _known(first.max_watts, second.max_watts, spec.max_watts)
+    min_watts = min(_known(first.min_watts, second.min_watts, spec.min_watts), max_watts)
+    default_watts = _known(first.default_watts, second.default_watts, spec.default_watts)
+    return GpuView(
+        model=match.model if match else spec.model,
+        vendor=spec.vendor,
+        count=count,
+        min_watts=min_watts,
+        max_watts=max_watts,
+        default_watts=min(max(default_watts, min_watts), max_watts),
+        spec=spec,
+    ), match.exactness if match else Exactness.GENERIC
+
+
+def _better(first: Match[Spec] | None, second: Match[Spec] | None) -> Match[Spec] | None:
+    """Return the first source's match, unless only the second one recognises more than the vendor."""
+    if first is None or second is None:
+        return first or second
+    vague = first.exactness is Exactness.GENERIC and second.exactness is not Exactness.GENERIC
+    return second if vague else first
+
+
+def _known(first: T | None, second: T | None, default: T) -> T:
+    if first is not None:
+        return first
+    return second if second is not None else default
