@@ -21,7 +21,7 @@ async def http():
     for name in parts:
         simulator.node_changed(name, None, Node(name=NodeName(name)))
     app = web.Application()
-    HttpBackend(simulator, speed=2.0).add_routes(app)
+    app.add_routes(HttpBackend(simulator, speed=2.0).routes())
     async with TestClient(TestServer(app)) as client:
         yield client
 

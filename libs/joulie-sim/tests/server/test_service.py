@@ -25,13 +25,13 @@ async def simulator(fake_api, tmp_path):
     """A running simulator against the in-process API server, twenty simulated seconds to the second; gives its URL."""
     fake_api.put(make_node("n1", cpu=64, cpu_model="AMD-EPYC-7742", cpu_sockets=2))
     settings = SimSettings(
-        kubeconfig=str(fake_api.kubeconfig(tmp_path)), sim_addr="127.0.0.1:0", sim_speed=20.0, sim_pod_ttl=0.3
+        kubeconfig=str(fake_api.kubeconfig(tmp_path)), metrics_addr="127.0.0.1:0", sim_speed=20.0, sim_pod_ttl=0.3
     )
     with capture_logs() as logs:
         service = asyncio.create_task(run(settings))
         try:
             async with asyncio.timeout(DEADLINE_S):
-                while not (ports := [log["port"] for log in logs if log.get("name") == "work"]):
+                while not (ports := [log["port"] for log in logs if log["event"] == "listening"]):
                     assert not service.done(), service.exception()
                     await asyncio.sleep(0.02)
             yield f"http://127.0.0.1:{ports[0]}"

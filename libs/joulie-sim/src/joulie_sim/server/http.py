@@ -38,17 +38,15 @@ class HttpBackend:
         self._simulator = simulator
         self._speed = speed
 
-    def add_routes(self, app: web.Application) -> None:
-        """Register all routes with an application."""
-        app.add_routes(
-            [
-                web.get("/telemetry/{node}", self.telemetry),
-                web.post("/control/{node}", self.control),
-                web.get("/state", self.state),
-                web.put("/faults/{node}", self.put_fault),
-                web.delete("/faults/{node}", self.clear_faults),
-            ]
-        )
+    def routes(self) -> list[web.RouteDef]:
+        """All routes."""
+        return [
+            web.get("/telemetry/{node}", self.telemetry),
+            web.post("/control/{node}", self.control),
+            web.get("/state", self.state),
+            web.put("/faults/{node}", self.put_fault),
+            web.delete("/faults/{node}", self.clear_faults),
+        ]
 
     async def telemetry(self, request: web.Request) -> web.Response:
         """GET /telemetry/{node}."""

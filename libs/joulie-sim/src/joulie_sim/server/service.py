@@ -9,7 +9,7 @@ from aiohttp import web
 
 from joulie_api.app import App
 from joulie_api.client import KubeClient
-from joulie_api.metrics import CONTENT_TYPE, NodeSeriesCollector
+from joulie_api.metrics import NodeSeriesCollector
 from joulie_api.reflector.driver import Reflector
 from joulie_api.resources import NODES, PODS
 from joulie_api.wire import decode_node, decode_pod
@@ -30,50 +30,47 @@ _TICK_S: Final = 0.2
 
 async def run(settings: SimSettings) -> None:
     """Simulate until the process is told to end."""
-    async with App(settings, service=SERVICE, version=VERSION) as app:
-        client = await KubeClient.connect(kubeconfig=settings.kubeconfig or None, user_agent=f"{SERVICE}/{VERSION}")
-        async with client:
-            await _start(app, client, settings)
+    client = await KubeClient.connect(kubeconfig=settings.kubeconfig or None, user_agent=f"{SERVICE}/{VERSION}")
+    async with client:
+        finisher = Finisher(client, ttl_s=settings.sim_pod_ttl)
+        simulator = _simulator(settings, finisher)
+        backend = HttpBackend(simulator, speed=settings.sim_speed)
+        async with App(settings, service=SERVICE, version=VERSION, routes=backend.routes()) as app:
+            app.registry.register(NodeSeriesCollector(partial(simulator_families, simulator, backend)))
+            if settings.sim_addr is not None:
+                endpoints = web.Application(client_max_size=MAX_BODY_BYTES)
+                endpoints.add_routes(backend.routes())
+                await app.serve("work", endpoints, settings.sim_addr)
+            _follow(app, client, simulator, settings.sim_node_selector)
+            app.spawn("finish pods", finisher.run())
+            app.spawn("complete jobs", _complete(simulator))
             await app.wait()
 
 
-async def _start(app: App, client: KubeClient, settings: SimSettings) -> None:
+def _simulator(settings: SimSettings, finisher: Finisher) -> Simulator:
     loop = asyncio.get_running_loop()
     started_s = loop.time()
-    finisher = Finisher(client, ttl_s=settings.sim_pod_ttl)
-    simulator = Simulator(
+    return Simulator(
         clock=lambda: (loop.time() - started_s) * settings.sim_speed,
         hardware_of=partial(hardware_of, inventory=Inventory.load()),
         on_finished=finisher.put,
     )
-    backend = HttpBackend(simulator, speed=settings.sim_speed)
-    app.registry.register(NodeSeriesCollector(partial(simulator_families, simulator, backend)))
-    nodes = Reflector(client, NODES, decode_node, label_selector=settings.sim_node_selector)
+
+
+def _follow(app: App, client: KubeClient, simulator: Simulator, node_selector: str) -> None:
+    nodes = Reflector(client, NODES, decode_node, label_selector=node_selector)
     pods = Reflector(client, PODS, decode_pod)
     nodes.subscribe(simulator.node_changed)
     pods.subscribe(simulator.pod_changed)
     for reflector in (nodes, pods):
         app.health.add_ready(reflector.name, partial(_unsynced, reflector.synced))
         app.spawn(f"watch {reflector.name}", reflector.run())
-    app.spawn("finish pods", finisher.run())
-    app.spawn("complete jobs", _complete(simulator))
-    await app.serve("work", _endpoints(app, backend), settings.sim_addr)
 
 
 async def _complete(simulator: Simulator) -> NoReturn:
     while True:
         simulator.complete_due()
         await asyncio.sleep(_TICK_S)
-
-
-def _endpoints(app: App, backend: HttpBackend) -> web.Application:
-    async def metrics(_request: web.Request) -> web.Response:
-        return web.Response(body=await app.registry.render(), headers={"Content-Type": CONTENT_TYPE})
-
-    endpoints = web.Application(client_max_size=MAX_BODY_BYTES)
-    backend.add_routes(endpoints)
-    endpoints.add_routes([web.get("/metrics", metrics), *app.health.routes()])
-    return endpoints
 
 
 def _unsynced(synced: asyncio.Event) -> str | None:

@@ -10,11 +10,11 @@ from joulie_api.settings import Addr, Duration, ServiceSettings
 class SimSettings(ServiceSettings):
     """Settings of joulie-sim."""
 
-    sim_addr: Addr = ":18080"
-    """Where telemetry, controls, state, faults, metrics and health are served."""
+    metrics_addr: Addr = ":18080"
+    """Where everything is served: telemetry, controls, state, faults, metrics and health."""
 
-    metrics_addr: Addr = "127.0.0.1:0"
-    """A second place for metrics and health; they are at SIM_ADDR too, so that one port is enough for everything."""
+    sim_addr: Addr | None = None
+    """A second address for telemetry, controls, state and faults, where metrics are not to be on the same port."""
 
     sim_speed: Annotated[float, Field(gt=0, le=10_000)] = 1.0
     """Simulated seconds in a second: work and energy run that much faster, watts stay what they are."""
