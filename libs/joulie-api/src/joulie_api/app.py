@@ -17,7 +17,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -49,6 +49,7 @@ class App:
         settings: what the process was told.
         service: its name in logs and metrics, such as `joulie-agent`.
         version: its version, for `joulie_build_info`.
+        routes: more to serve beside metrics and health, for a process that has one port for everything.
         shutdown_cap_s: seconds from the first signal to the process's end by force.
     """
 
@@ -58,6 +59,7 @@ class App:
         *,
         service: str,
         version: str = "unknown",
+        routes: Iterable[web.AbstractRouteDef] = (),
         shutdown_cap_s: float = SHUTDOWN_CAP_S,
     ) -> None:
         self.service = service
@@ -70,6 +72,7 @@ class App:
         self.tasks_cap_s = min(TASKS_CAP_S, shutdown_cap_s)
         """What the background tasks get of the cap to end in, all together."""
         self._settings = settings
+        self._routes = tuple(routes)
         self._cap_s = shutdown_cap_s
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
@@ -174,7 +177,7 @@ class App:
 
     def _endpoints(self) -> web.Application:
         endpoints = web.Application()
-        endpoints.add_routes([web.get("/metrics", self._serve_metrics), *self.health.routes()])
+        endpoints.add_routes([web.get("/metrics", self._serve_metrics), *self.health.routes(), *self._routes])
         return endpoints
 
     async def _serve_metrics(self, _request: web.Request) -> web.Response:
