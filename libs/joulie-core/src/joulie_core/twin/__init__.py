@@ -1,0 +1,25 @@
+"""The estimate of a node's power state that the scheduler is told."""
+
+from joulie_core.twin.build import (
+    Measurement,
+    PowerBudget,
+    TwinInputs,
+    budget_of,
+    build_twin,
+    schedulable_class,
+)
+from joulie_core.twin.pue import LinearPue, MeasuredPue, PueModel
+from joulie_core.twin.trend import PowerWindow
+
+__all__ = [
+    "LinearPue",
+    "MeasuredPue",
+    "Measurement",
+    "PowerBudget",
+    "PowerWindow",
+    "PueModel",
+    "TwinInputs",
+    "budget_of",
+    "build_twin",
+    "schedulable_class",
+]

@@ -1,0 +1,41 @@
+"""Power usage effectiveness: what the facility draws for each watt of computing.
+
+`PueModel` is the interface; `LinearPue` is what is used without facility metrics, `MeasuredPue` with them. Source:
+contracts, decision 9.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class PueModel(Protocol):
+    """Estimates the PUE that a node's watts are subject to."""
+
+    def estimate(self, cooling_stress: float | None) -> float | None:
+        """Return the PUE, at least 1, or None where it is unknown; `cooling_stress` is 0 to 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearPue:
+    """PUE grows linearly with the node's cooling stress."""
+
+    base: float = 1.05
+    at_full_stress: float = 0.35
+
+    def estimate(self, cooling_stress: float | None) -> float | None:
+        """Return base + at_full_stress * stress/100."""
+        return None if cooling_stress is None else self.base + self.at_full_stress * cooling_stress / 100
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPue:
+    """The facility's own figures, the same for every node; None while they are unknown."""
+
+    it_watts: float | None
+    cooling_watts: float | None
+
+    def estimate(self, cooling_stress: float | None) -> float | None:  # noqa: ARG002
+        """Return (IT + cooling) / IT."""
+        if self.it_watts is None or self.cooling_watts is None or self.it_watts <= 0:
+            return None
+        return max(1.0, (self.it_watts + self.cooling_watts) / self.it_watts)
