@@ -1,0 +1,65 @@
+"""One writable integer of the hardware, and what stands in its way.
+
+Promises the shape that every host interface has in common: a frequency limit, a power limit of a package or of a GPU.
+A knob reads and writes and nothing else: it keeps no memory, judges no value and never raises for hardware that is
+absent, forbidden, locked, lost or broken. Whoever wants to write goes through `joulie_agent.hardware.hands`, which
+keeps the journal that everything is given back from.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from joulie_agent.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the hardware was not read or written."""
+
+    reason: Reason
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnobLimits:
+    """The values that may be written, in the knob's unit; both ends belong to it."""
+
+    low: int
+    high: int
+
+    def clamp(self, value: int) -> int:
+        """Return the nearest value that may be written."""
+        return min(self.high, max(self.low, value))
+
+    def __contains__(self, value: int) -> bool:
+        return self.low <= value <= self.high
+
+
+class Knob(Protocol):
+    """A writable integer. Calls may block for as long as the kernel or a driver does."""
+
+    @property
+    def key(self) -> str:
+        """Stable identity over restarts and reboots, with the driver first.
+
+        For example `rapl/intel-rapl:0/constraint_0_power_limit_uw`, `cpufreq/policy0/scaling_max_freq`,
+        `gpu/<UUID>/power_limit_mw`. It names a place, not a path: a tree mounted elsewhere has the same keys.
+        """
+
+    @property
+    def unit(self) -> str:
+        """`uW`, `kHz` or `mW`."""
+
+    @property
+    def limits(self) -> KnobLimits:
+        """What may be written. Originals are written back even where they lie outside: they were the machine's."""
+
+    def read(self) -> int | Refusal:
+        """Return the value in force."""
+
+    def write(self, value: int) -> int | Refusal:
+        """Write, read back, and return what was read.
+
+        The two may differ where firmware clamps or rounds; that is for the caller to judge. A refusal does not prove
+        that nothing was written: the read after the write may be what failed.
+        """

@@ -1,0 +1,66 @@
+"""Why an enforcement ended as it did: one word per cause, the same in status, log and test."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Value of `status.control.*.reason` and key `reason` of log lines."""
+
+    #: The cap is in force as published.
+    CAPPED = "Capped"
+    #: The cap is in force, clamped to the hardware's range; the message says how.
+    CLAMPED = "Clamped"
+    #: The power loop holds a throttle because the power cannot be capped directly.
+    THROTTLED = "Throttled"
+    #: A percentage that no range translates to watts holds a fixed throttle.
+    THROTTLED_BY_PERCENT = "ThrottledByPercent"
+    #: There is no NodePowerProfile for the node.
+    NO_PROFILE = "NoProfile"
+    #: The NodePowerProfile leaves this subsystem alone.
+    NO_INTENT = "NoIntent"
+    #: The hardware was given back: no cap and no throttle of Joulie's is in force.
+    RESTORED = "Restored"
+
+    #: The routing says `none` for this part.
+    TURNED_OFF = "TurnedOff"
+    #: A percentage, and neither a range nor a throttle to carry it out with.
+    NO_CAP_RANGE = "NoCapRange"
+    #: The node is not known to have this hardware.
+    NO_DEVICE = "NoDevice"
+    #: This build has no host interface for the subsystem.
+    NO_HOST_INTERFACE = "NoHostInterface"
+    #: One pool agent serves many nodes and must not act on the machine it runs on in their name.
+    HOST_IN_POOL = "HostInPool"
+    #: SIMULATE_ONLY keeps the agent's hands off the machine.
+    SIMULATE_ONLY = "SimulateOnly"
+    #: The kernel or driver does not offer this interface here.
+    NO_INTERFACE = "NoInterface"
+    #: The interface is there and this process may not use it.
+    NOT_PERMITTED = "NotPermitted"
+    #: Firmware holds the limit and takes no new one.
+    FIRMWARE_LOCKED = "FirmwareLocked"
+    #: The value lies outside what may be asked for.
+    OUT_OF_RANGE = "OutOfRange"
+    #: Originals cannot be recorded, so nothing may be changed.
+    NO_JOURNAL = "NoJournal"
+    #: The backend understood and declined.
+    REFUSED = "Refused"
+
+    #: The backend tried and failed.
+    BACKEND_FAILED = "BackendFailed"
+    #: The device was there and no longer answers, as a GPU that fell off the bus.
+    DEVICE_LOST = "DeviceLost"
+    #: The kernel failed to read or write the value.
+    IO_ERROR = "IoError"
+    #: The backend does not know the node or the path.
+    NOT_FOUND = "NotFound"
+    #: Any other HTTP status that is not 2xx.
+    HTTP_STATUS = "HttpStatus"
+    TIMEOUT = "Timeout"
+    UNREACHABLE = "Unreachable"
+    MALFORMED_REPLY = "MalformedReply"
+    BAD_ENDPOINT = "BadEndpoint"
+    #: The Secret with the request headers cannot be read or holds no headers.
+    BAD_SECRET = "BadSecret"  # noqa: S105 - a reason, not a password
+    #: The source answered, but has no figure for this node.
+    NO_READING = "NoReading"
