@@ -1,0 +1,76 @@
+"""The extender as a process: watches in, answers out.
+
+Promises that both ports are open from the start, that /readyz turns good only after the first sync and bad again when
+the API server has been silent for too long, and that the heap is frozen once the tables stand, so that a full garbage
+collection does not walk them in the middle of a request.
+"""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+
+import structlog
+from aiohttp import web
+
+from joulie_api.app import App, freeze_heap
+from joulie_api.client import KubeClient
+from joulie_extender import VERSION
+from joulie_extender.debug import Debug
+from joulie_extender.feeds import Feeds
+from joulie_extender.handlers import MAX_BODY_BYTES, Handlers
+from joulie_extender.hardware import PowerReader
+from joulie_extender.metrics import Metrics
+from joulie_extender.settings import ExtenderSettings
+from joulie_extender.table import NodeTable, TableConfig
+
+SERVICE = "joulie-extender"
+
+#: Allocations between collections of the young generation. Requests make many objects and no cycles.
+_GC_THRESHOLDS = (50_000, 20, 20)
+
+_log = structlog.get_logger()
+
+
+async def run(settings: ExtenderSettings) -> None:
+    """Serve until told to stop."""
+    async with (
+        App(settings, service=SERVICE, version=VERSION) as app,
+        await KubeClient.connect(kubeconfig=settings.kubeconfig, user_agent=f"{SERVICE}/{VERSION}") as client,
+    ):
+        table = make_table(settings)
+        feeds = Feeds(client, table, cache_ttl_s=settings.cache_ttl)
+        app.health.add_ready("synced", feeds.check_synced)
+        app.health.add_ready("fresh", feeds.check_fresh)
+        handlers = Handlers(table, feeds, Metrics(app.registry, table))
+        await app.serve("extender", make_endpoints(handlers, Debug(table, feeds)), settings.extender_addr)
+        for name, work in feeds.runs():
+            app.spawn(name, work)
+        app.spawn("settle", _settle(feeds, table), may_end=True)
+        await app.wait()
+
+
+def make_table(settings: ExtenderSettings, *, wall_clock: Callable[[], float] = time.time) -> NodeTable:
+    """An empty table that judges as the settings say."""
+    config = TableConfig(
+        coefficients=settings.coefficients,
+        staleness_threshold_s=settings.twin_staleness_threshold,
+        telemetry_interval_s=settings.telemetry_interval,
+        weigh_pue=settings.enable_facility_metrics,
+        score_max=settings.score_max,
+    )
+    return NodeTable(config, read_power=PowerReader(), wall_clock=wall_clock, clock=asyncio.get_running_loop().time)
+
+
+def make_endpoints(handlers: Handlers, debug: Debug) -> web.Application:
+    """Everything that is served on the extender's own port."""
+    endpoints = web.Application(client_max_size=MAX_BODY_BYTES)
+    endpoints.add_routes([*handlers.routes(), *debug.routes()])
+    return endpoints
+
+
+async def _settle(feeds: Feeds, table: NodeTable) -> None:
+    await feeds.wait_synced()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    freeze_heap()
+    _log.info("synced", nodes=len(table))

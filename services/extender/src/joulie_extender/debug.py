@@ -1,0 +1,147 @@
+"""Why a node is scored and filtered as it is.
+
+`GET /debug/scoring` shows what is known of all nodes (`?node=NAME`: of one); `POST /debug/explain` takes a body as
+/prioritize does and shows every term of every candidate's score by the readable formula, and the filter's verdict.
+Promises nothing about speed: thousands of nodes hold the event loop for tens of milliseconds, so these are for people.
+Source: scheduler-extender document, Debug endpoint.
+"""
+
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.powerest.demand import PodDemand
+from joulie_core.powerest.marginal import marginal_watts
+from joulie_core.scoring import formula
+from joulie_core.scoring.filter import Verdict
+from joulie_core.scoring.state import NodeState
+from joulie_extender.feeds import Feeds
+from joulie_extender.handlers import bad_request
+from joulie_extender.requests import BadRequestError, read_query
+from joulie_extender.table import NodeEntry, NodeTable
+
+_UNKNOWN = NodeState()
+
+
+class Debug:
+    """The endpoints for people."""
+
+    def __init__(self, table: NodeTable, feeds: Feeds) -> None:
+        self._table = table
+        self._feeds = feeds
+
+    def routes(self) -> list[web.RouteDef]:
+        """The endpoints."""
+        return [web.get("/debug/scoring", self.scoring), web.post("/debug/explain", self.explain)]
+
+    async def scoring(self, request: web.Request) -> web.Response:
+        """What is known of the nodes."""
+        self._feeds.refresh()
+        name = request.query.get("node")
+        entries = [entry for entry in self._table if name in {None, entry.name}]
+        if name is not None and not entries:
+            return web.Response(status=HTTPStatus.NOT_FOUND, text=f"nothing is known of a node {name}\n")
+        nodes = [self._describe(entry) for entry in sorted(entries, key=lambda entry: entry.name)]
+        return _json({**self._cluster(), "nodes": nodes})
+
+    async def explain(self, request: web.Request) -> web.Response:
+        """Every term of the candidates' scores for one pod."""
+        try:
+            query = read_query(await request.read())
+            names = query.candidates()
+        except BadRequestError as error:
+            return bad_request(error)
+        self._feeds.refresh()
+        nodes = [self._explain(self._table.entry(name), query.demand) for name in names]
+        return _json({**self._cluster(), "pod": asdict(query.demand), "nodes": nodes})
+
+    def _cluster(self) -> dict[str, Any]:
+        coefficients, terms = self._table.config.coefficients, self._table.terms
+        return {
+            "coefficients": {
+                "cpuUtilCoeff": coefficients.cpu_util,
+                "gpuUtilCoeffStandard": coefficients.gpu_util_standard,
+                "gpuUtilCoeffPerformance": coefficients.gpu_util_performance,
+            },
+            "cluster": {
+                "trendWPerMin": terms.trend_w_per_min,
+                "trendScale": terms.trend_scale,
+                "perfPressure": terms.perf_pressure,
+                "problem": self._feeds.check_synced() or self._feeds.check_fresh(),
+            },
+        }
+
+    def _describe(self, entry: NodeEntry) -> dict[str, Any]:
+        state, power = entry.state or _UNKNOWN, entry.power
+        return {
+            "nodeName": entry.name,
+            "schedulableClass": (entry.state.schedulable_class if entry.state else SchedulableClass.UNKNOWN).value,
+            "headroom": state.headroom_pct(),
+            "coolingStress": state.cooling_stress_pct,
+            "measuredPowerW": state.measured_watts,
+            "assumedPowerW": state.assumed_watts,
+            "cappedPowerW": state.capped_watts,
+            "nodeTdpW": state.tdp_watts,
+            "powerTrendWPerMin": state.trend_w_per_min,
+            "estimatedPUE": state.pue,
+            "baseScore": self._base_score(entry),
+            "cpuTotalCores": power.cpu_cores,
+            "cpuMaxWattsTotal": power.cpu_max_watts,
+            "gpuCount": power.gpu_count,
+            "gpuMaxWattsPerGpu": power.watts_per_gpu if power.gpu_count else 0,
+            "hasGpu": power.gpu_count > 0,
+            "stale": entry.stale,
+            "performancePods": _told(entry.judge(WorkloadClass.PERFORMANCE)),
+        }
+
+    def _base_score(self, entry: NodeEntry) -> float:
+        """The score for a pod that adds no power, without what depends on the pod's class."""
+        state = entry.state
+        headroom_pct = state.headroom_pct() if state and not entry.stale else None
+        if state is None or headroom_pct is None:
+            return formula.NEUTRAL_SCORE
+        points = (
+            headroom_pct * formula.HEADROOM_WEIGHT
+            + formula.cooling_points(state)
+            + formula.trend_points(state, self._table.terms.trend_scale)
+        )
+        return min(formula.MAX_SCORE, max(0.0, points))
+
+    def _explain(self, entry: NodeEntry, demand: PodDemand) -> dict[str, Any]:
+        marginal = marginal_watts(demand, entry.power, self._table.config.coefficients, self._table.pue(entry))
+        terms = formula.score(
+            entry.state,
+            stale=entry.stale,
+            marginal=marginal,
+            workload_class=demand.workload_class,
+            cluster=self._table.terms,
+        )
+        return {
+            "nodeName": entry.name,
+            "score": terms.score * self._table.config.score_max / formula.MAX_SCORE,
+            "terms": {
+                "headroom": terms.headroom_points,
+                "cooling": terms.cooling_points,
+                "trend": terms.trend_points,
+                "profile": terms.profile_points,
+                "pressure": terms.pressure_points,
+            },
+            "projectedHeadroom": terms.headroom_pct,
+            "marginalCpuW": marginal.cpu_watts,
+            "marginalGpuW": marginal.gpu_watts,
+            "neutral": terms.neutral,
+            "filter": _told(entry.judge(demand.workload_class)),
+        }
+
+
+def _told(judged: Verdict) -> dict[str, Any]:
+    return {"allowed": judged.ok, "reason": judged.reason.value, "message": judged.message}
+
+
+def _json(value: dict[str, Any]) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json")

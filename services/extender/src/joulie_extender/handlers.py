@@ -1,0 +1,120 @@
+"""The endpoints that kube-scheduler calls.
+
+Promises: no request waits for the API server, and none fails for its body: a body that cannot be read is answered 400
+with the reason. Before the first sync /filter and /prioritize answer 503, as nodes that are not known yet would pass
+for free; kube-scheduler then does what its `ignorable` says. Requests with thousands of full nodes leave the event loop
+between parts, so that probes and other requests get through.
+"""
+
+import asyncio
+from http import HTTPStatus
+from time import perf_counter
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.scoring.filter import Verdict
+from joulie_extender.feeds import Feeds
+from joulie_extender.metrics import Metrics
+from joulie_extender.replies import names_reply, objects_reply, scores_reply
+from joulie_extender.requests import BadRequestError, Query, read_object, read_query
+from joulie_extender.table import NodeTable
+
+#: 5,000 full nodes with their managed fields are about 47 MB.
+MAX_BODY_BYTES: Final = 256 * 1024 * 1024
+#: Full nodes judged before others get the event loop: about two milliseconds.
+_PART: Final = 256
+
+
+class Handlers:
+    """Answers of one extender."""
+
+    def __init__(self, table: NodeTable, feeds: Feeds, metrics: Metrics) -> None:
+        self._table = table
+        self._feeds = feeds
+        self._metrics = metrics
+
+    def routes(self) -> list[web.RouteDef]:
+        """The endpoints."""
+        return [
+            web.post("/filter", self.filter),
+            web.post("/prioritize", self.prioritize),
+            web.get("/healthz", self.healthz),
+        ]
+
+    async def filter(self, request: web.Request) -> web.Response:
+        """Which candidates the pod may use."""
+        started = perf_counter()
+        try:
+            query = read_query(await request.read())
+            if not self._feeds.synced:
+                return _not_synced()
+            self._feeds.refresh()
+            body = await self._filter(query)
+        except BadRequestError as error:
+            return bad_request(error)
+        self._metrics.filter.observe(query.demand.workload_class, started)
+        return _json(body)
+
+    async def prioritize(self, request: web.Request) -> web.Response:
+        """How well each candidate suits the pod."""
+        started = perf_counter()
+        try:
+            query = read_query(await request.read())
+            names = query.candidates()
+        except BadRequestError as error:
+            return bad_request(error)
+        if not self._feeds.synced:
+            return _not_synced()
+        self._feeds.refresh()
+        demand = query.demand
+        body = scores_reply(
+            names,
+            self._table.rows(demand.workload_class),
+            demand=demand,
+            perf_pressure=self._table.terms.perf_pressure,
+            score_max=self._table.config.score_max,
+        )
+        self._metrics.last_demands[demand.workload_class] = demand
+        self._metrics.prioritize.observe(demand.workload_class, started)
+        return _json(body)
+
+    async def healthz(self, _request: web.Request) -> web.Response:
+        """The process answers; whether it should be asked is /readyz on the other port."""
+        return web.Response(text="ok\n")
+
+    async def _filter(self, query: Query) -> bytes:
+        picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
+        if query.nodes is None:
+            return names_reply(query.names, self._table.refusals if picky else {})
+        objects = query.objects()
+        if not picky:
+            return objects_reply(objects, {})
+        passed: list[msgspec.Raw] = []
+        refused: dict[str, Verdict] = {}
+        for number, raw in enumerate(objects, start=1):
+            name, labels = read_object(raw)
+            # The object's own label is what the scheduler goes by; without one, the watched node's counts.
+            judged = self._table.entry(name).judge(WorkloadClass.PERFORMANCE, labels or None)
+            if judged.ok:
+                passed.append(raw)
+            else:
+                refused[name] = judged
+            if number % _PART == 0:
+                await asyncio.sleep(0)
+        return objects_reply(passed, refused)
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
+
+
+def bad_request(error: BadRequestError) -> web.Response:
+    """The answer to a body that cannot be read."""
+    return web.Response(status=HTTPStatus.BAD_REQUEST, text=f"{error}\n")
+
+
+def _not_synced() -> web.Response:
+    return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="the cluster is not known yet\n")

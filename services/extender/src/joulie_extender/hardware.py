@@ -1,0 +1,32 @@
+"""What a node's hardware can draw: the agent's discovery, else the node's labels and the inventory.
+
+Source: scheduler-extender document, Scoring inputs per node; contracts, section 2.
+"""
+
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import HardwareView, resolve_view, view_from_status
+from joulie_core.kinds.node_hardware import NodeHardwareStatus
+from joulie_core.node import Node
+from joulie_core.powerest.marginal import NodePower
+
+
+class PowerReader:
+    """Reads the maximum power of a node; what is not known stays zero, which the estimate takes for generic."""
+
+    def __init__(self, inventory: Inventory | None = None) -> None:
+        self._inventory = inventory or Inventory.load()
+
+    def __call__(self, node: Node | None, status: NodeHardwareStatus | None) -> NodePower:
+        """Return the figures of a node of which either may be missing."""
+        if node is not None:
+            return _power(resolve_view(node, status, self._inventory))
+        return NodePower() if status is None else _power(view_from_status(status, self._inventory))
+
+
+def _power(view: HardwareView) -> NodePower:
+    return NodePower(
+        cpu_cores=view.cpu.total_cores if view.cpu else 0,
+        cpu_max_watts=view.cpu_max_watts,
+        gpu_count=view.gpu.count if view.gpu else 0,
+        gpu_max_watts=view.gpu_max_watts,
+    )

@@ -1,0 +1,86 @@
+"""Metrics of the extender; the names are a contract with dashboards.
+
+Promises that a request touches two counters and no per-node series: those are made from the table when they are scraped
+and vanish with their node. Source: contracts, section 4.
+"""
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Final
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from joulie_api.metrics import NodeSeriesCollector, Registry
+from joulie_core.demand import WorkloadClass
+from joulie_core.powerest.demand import PodDemand
+from joulie_core.rounding import round_half_away
+from joulie_extender.table import NodeTable
+
+#: From a request of a few hundred names to one of thousands of full nodes.
+_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 5.0)
+
+
+class Verb:
+    """Count and duration of one kind of request."""
+
+    def __init__(self, name: str, registry: Registry) -> None:
+        requests = Counter(
+            f"joulie_scheduler_{name}_requests", f"Answered /{name} requests.", ("workload_class",), registry=registry
+        )
+        durations = Histogram(
+            f"joulie_scheduler_{name}_duration_seconds",
+            f"Time from the first byte of a /{name} request to its reply.",
+            ("workload_class",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._requests = {each: requests.labels(each) for each in WorkloadClass}
+        self._durations = {each: durations.labels(each) for each in WorkloadClass}
+
+    def observe(self, workload_class: WorkloadClass, started: float) -> None:
+        """Count a request that began at `started`, a reading of `perf_counter`."""
+        self._requests[workload_class].inc()
+        self._durations[workload_class].observe(perf_counter() - started)
+
+
+class Metrics:
+    """All series of the extender."""
+
+    def __init__(self, registry: Registry, table: NodeTable) -> None:
+        self.filter = Verb("filter", registry)
+        self.prioritize = Verb("prioritize", registry)
+        #: The demand that was scored last, by workload class.
+        self.last_demands: dict[WorkloadClass, PodDemand] = {}
+        self._table = table
+        # In the rendering thread: it reads single values of a copied list, and 5,000 nodes would hold up requests.
+        registry.register(NodeSeriesCollector(self._node_series, in_thread=True))
+
+    def _node_series(self) -> Iterator[Metric]:
+        headrooms = GaugeMetricFamily(
+            "joulie_scheduler_node_headroom_score",
+            "Percent of the node's capped power that is free, pods in flight taken off.",
+            labels=("node",),
+        )
+        stale = GaugeMetricFamily(
+            "joulie_scheduler_stale_twin_data", "1 where the node's twin is missing or too old.", labels=("node",)
+        )
+        scores = GaugeMetricFamily(
+            "joulie_scheduler_final_node_score",
+            "Score that the node would get now for the pod of the class that was scored last.",
+            labels=("node", "workload_class"),
+        )
+        pressure = self._table.terms.perf_pressure
+        entries = list(self._table)
+        for entry in entries:
+            stale.add_metric((entry.name,), float(entry.stale))
+            state = entry.state
+            headroom_pct = state.headroom_pct() if state and not entry.stale else None
+            if headroom_pct is not None:
+                headrooms.add_metric((entry.name,), headroom_pct)
+        for workload_class, demand in list(self.last_demands.items()):
+            for entry in entries:
+                row = self._table.row(entry, workload_class)
+                score = row.score(demand, pressure) * self._table.config.score_max / 100
+                scores.add_metric((entry.name, workload_class), round_half_away(score))
+        yield from (headrooms, stale, scores)

@@ -1,0 +1,81 @@
+"""What kube-scheduler is answered, as bytes.
+
+Promises answers in the order and from the set of the question, scores that are whole numbers in 0..SCORE_MAX rounded
+half away from zero, and full nodes byte for byte as they came. Everything about a node that does not depend on the pod
+is prepared in its row.
+Source: kube-scheduler's extender API v1, HostPriorityList and ExtenderFilterResult; contracts, decision 10.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from joulie_core.powerest.demand import PodDemand
+from joulie_core.scoring.filter import Verdict
+from joulie_core.scoring.formula import MAX_SCORE
+from joulie_core.scoring.prepared import NEUTRAL_ROW, AffineRow
+
+#: The opening of the node's entry in the reply, then its AffineRow in points of SCORE_MAX.
+Row = tuple[bytes, float, float, float, float]
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class _NodeList(msgspec.Struct):
+    items: list[msgspec.Raw]
+    metadata: dict[str, str] = {}
+
+
+class FilterResult(msgspec.Struct, rename="pascal"):
+    """ExtenderFilterResult; what is refused is in both maps, as kube-scheduler lets the second overrule the first."""
+
+    nodes: _NodeList | None
+    node_names: list[str] | None
+    failed_nodes: dict[str, str]
+    failed_and_unresolvable_nodes: dict[str, str]
+    error: str = ""
+
+
+def make_row(name: str, row: AffineRow, score_max: int) -> Row:
+    """Prepare what a reply needs of a node."""
+    factor = score_max / MAX_SCORE
+    opening = b'{"Host":' + _ENCODER.encode(name) + b',"Score":'
+    return opening, row.base * factor, row.cpu_points * factor, row.gpu_points * factor, row.pressure_weight * factor
+
+
+def scores_reply(
+    names: Iterable[str], rows: Mapping[str, Row], *, demand: PodDemand, perf_pressure: float, score_max: int
+) -> bytes:
+    """Score the candidates: a HostPriorityList. Nodes without a row get the neutral score."""
+    cpu, gpus = demand.cpu_cores, demand.gpus
+    closings = _closings(score_max)
+    row_of = rows.get
+    parts: list[bytes] = []
+    add = parts.append
+    # This loop is the service's hot path: a few thousand turns a request. Nothing in it but lookups and one sum.
+    for name in names:
+        opening, base, cpu_points, gpu_points, pressure_weight = row_of(name) or make_row(name, NEUTRAL_ROW, score_max)
+        points = base - cpu_points * cpu - gpu_points * gpus - pressure_weight * perf_pressure
+        add(opening)
+        add(closings[0 if points <= 0 else score_max if points >= score_max else int(points + 0.5)])
+    return b"[" + b"".join(parts)[:-1] + b"]"
+
+
+def names_reply(names: list[str], refusals: Mapping[str, Verdict]) -> bytes:
+    """Answer a question asked with names: those that are not refused, and why the others are."""
+    failed = {name: refusals[name].message for name in names if name in refusals}
+    passed = [name for name in names if name not in failed] if failed else names
+    return _ENCODER.encode(FilterResult(None, passed, failed, failed))
+
+
+def objects_reply(passed: list[msgspec.Raw], refusals: Mapping[str, Verdict]) -> bytes:
+    """Answer a question asked with full objects: those that passed, and why the others did not."""
+    failed = {name: judged.message for name, judged in refusals.items()}
+    return _ENCODER.encode(FilterResult(_NodeList(passed), None, failed, failed))
+
+
+@lru_cache(maxsize=1)
+def _closings(score_max: int) -> tuple[bytes, ...]:
+    return tuple(b"%d}," % score for score in range(score_max + 1))

@@ -1,0 +1,58 @@
+"""Settings of the extender. Source: scheduler-extender document, Environment variables; contracts, sections 3 and 4."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from joulie_api.settings import Addr, Duration, ServiceSettings
+from joulie_core.powerest.marginal import Coefficients
+
+Coefficient = Annotated[float, Field(ge=0, le=10)]
+_DEFAULTS = Coefficients()
+
+
+class ExtenderSettings(ServiceSettings):
+    """What the extender can be told."""
+
+    metrics_addr: Addr = ":9877"
+    """Where /metrics, /healthz and /readyz are served; port 0 takes a free one, which the log names."""
+
+    extender_addr: Addr = ":9876"
+    """Where kube-scheduler asks; port 0 takes a free one, which the log names."""
+
+    cache_ttl: Duration = 30.0
+    """How old watched data may be while the API server cannot be read, before every node counts as stale and the
+    process as not ready. A watch that is open and merely quiet is not old: it has 70 s more, since the API server says
+    nothing but a bookmark a minute when nothing changes."""
+
+    twin_staleness_threshold: Duration = 300.0
+    """Age from which a NodeTwin is not believed: its node is scored 50. The operator refreshes twins far more often."""
+
+    marginal_cpu_util_coeff: Coefficient = _DEFAULTS.cpu_util
+    """Share of a core's maximum power that a pod draws on each core it requests."""
+
+    marginal_gpu_util_coeff_standard: Coefficient = _DEFAULTS.gpu_util_standard
+    """Share of a GPU's maximum power that a standard pod draws on each of its GPUs."""
+
+    marginal_gpu_util_coeff_performance: Coefficient = _DEFAULTS.gpu_util_performance
+    """Share of a GPU's maximum power that a performance pod draws on each of its GPUs; they drive GPUs harder."""
+
+    enable_facility_metrics: bool = False
+    """Weight a pod's watts with the estimated PUE of the node's twin, where that is above 1."""
+
+    telemetry_interval: Duration = 20.0
+    """Time after which a power measurement surely contains a pod that was bound before: the agent's interval. Until a
+    measurement that much younger than the binding arrives, the pod's estimated watts are added to its node."""
+
+    score_max: Annotated[int, Field(ge=1, le=1000)] = 100
+    """Score of a perfect node. kube-scheduler multiplies an extender's score by 10, so that 10 here weighs as much as
+    one of its own plugins; 100 lets power decide."""
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """The coefficients of the power estimate."""
+        return Coefficients(
+            cpu_util=self.marginal_cpu_util_coeff,
+            gpu_util_standard=self.marginal_gpu_util_coeff_standard,
+            gpu_util_performance=self.marginal_gpu_util_coeff_performance,
+        )

@@ -1,0 +1,246 @@
+"""What is known of every node, in the form in which requests use it.
+
+The watches feed it; each change recomputes what depends on it, for that node only, so that a request finds one prepared
+row and one verdict per node and computes no more than a sum. Nothing here asks the API server.
+
+Promises: a twin past its threshold counts as stale from the first request after that moment, and every twin does while
+the watches are silent. Wall time is used for the age of twins only, whose dates are in it; all else is monotonic.
+Source: scheduler-extender document; contracts, decision 10.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import fsum, inf
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.node_hardware import NodeHardwareStatus
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+from joulie_core.powerest.assumed import AssumedPods
+from joulie_core.powerest.demand import PodDemand
+from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
+from joulie_core.scoring.filter import Verdict, verdict
+from joulie_core.scoring.prepared import AffineRow, ClusterSums, prepare_row
+from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, ClusterTerms, NodeState
+from joulie_extender.replies import Row, make_row
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPod:
+    """A pod on its node, as far as the ledger of pods in flight needs it."""
+
+    uid: str
+    node: NodeName
+    demand: PodDemand
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """How nodes are judged."""
+
+    coefficients: Coefficients
+    staleness_threshold_s: float
+    telemetry_interval_s: float
+    #: Whether marginal watts are weighted with the node's estimated PUE.
+    weigh_pue: bool
+    #: The score of a perfect node.
+    score_max: int
+
+
+@dataclass(slots=True)
+class NodeEntry:
+    """One node; only the table changes it."""
+
+    name: NodeName
+    node: Node | None = None
+    hardware: NodeHardwareStatus | None = None
+    power: NodePower = field(default_factory=NodePower)
+    #: As watched, without pods in flight.
+    twin: NodeState | None = None
+    #: The twin with the pods in flight; None without a twin.
+    state: NodeState | None = None
+    #: Whether `state` must not be believed; True without a twin.
+    stale: bool = True
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The node's labels, as far as the node is known."""
+        return self.node.labels if self.node else {}
+
+    def judge(self, workload_class: WorkloadClass, labels: Mapping[str, str] | None = None) -> Verdict:
+        """Judge the node for a pod, by other labels than the watched ones if given."""
+        return verdict(
+            workload_class,
+            schedulable_class=self.state.schedulable_class if self.state else None,
+            stale=self.stale,
+            labels=self.labels if labels is None else labels,
+        )
+
+
+class NodeTable:
+    """All nodes. Watch handlers call the `on_` methods; a request calls `refresh`, then reads."""
+
+    def __init__(
+        self,
+        config: TableConfig,
+        *,
+        read_power: Callable[[Node | None, NodeHardwareStatus | None], NodePower],
+        wall_clock: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self.config = config
+        self._read_power = read_power
+        self._wall_clock = wall_clock
+        self._clock = clock
+        #: Every node of which a Node, a NodeHardware or a NodeTwin exists.
+        self._entries: dict[NodeName, NodeEntry] = {}
+        self._assumed = AssumedPods(config.telemetry_interval_s)
+        #: Sums over the `state` of all entries that are not stale.
+        self._sums = ClusterSums()
+        #: Rows of all entries, by workload class and by the trend scale they hold for.
+        self._rows: dict[tuple[WorkloadClass, float], dict[str, Row]] = {
+            (workload_class, scale): {}
+            for workload_class in WorkloadClass
+            for scale in (STEADY_TREND_SCALE, BURST_TREND_SCALE)
+        }
+        #: What keeps performance pods off nodes; nodes that take them are left out.
+        self._refusals: dict[str, Verdict] = {}
+        #: No entry becomes stale before this moment of the wall clock.
+        self._next_expiry_s = inf
+        self._silent = False
+
+    def on_node(self, key: str, old: Node | None, new: Node | None) -> None:
+        """A Node was added, changed or deleted."""
+        if old and new and old.labels == new.labels and old.allocatable == new.allocatable:
+            return  # a heartbeat
+        entry = self._entry(key)
+        entry.node = new
+        self._update(entry, hardware_changed=True)
+
+    def on_hardware(self, key: str, _old: NodeHardwareStatus | None, new: NodeHardwareStatus | None) -> None:
+        """A NodeHardware was added, changed or deleted."""
+        entry = self._entry(key)
+        entry.hardware = new
+        self._update(entry, hardware_changed=True)
+
+    def on_twin(self, key: str, old: NodeState | None, new: NodeState | None) -> None:
+        """A NodeTwin was added, changed or deleted."""
+        entry = self._entry(key)
+        entry.twin = new
+        # An update that is not dated anew repeats the measurement it had.
+        if new and new.measured_watts is not None and (old is None or old.last_updated_s != new.last_updated_s):
+            self._assumed.measure(entry.name, self._clock())
+        self._update(entry)
+
+    def on_pod(self, key: str, old: BoundPod | None, new: BoundPod | None, *, counted: bool) -> None:
+        """A bound pod appeared, changed or is gone; `counted` says that measurements already contain it."""
+        if new is None:
+            changed = self._assumed.forget(key)
+        elif counted or (old and (old.uid, old.node) == (new.uid, new.node)):
+            return
+        else:
+            changed = self._assumed.bind(key, new.node, new.demand, self._clock())
+        for name in changed & self._entries.keys():
+            self._update(self._entries[name])
+
+    def refresh(self, *, silent: bool) -> None:
+        """Let twins age up to now; `silent` says that nothing was heard of the cluster for too long."""
+        if silent != self._silent:
+            self._silent = silent
+            aged: Iterable[NodeEntry] = self._entries.values()
+        elif self._wall_clock() > self._next_expiry_s:
+            aged = [entry for entry in self._entries.values() if not entry.stale]
+        else:
+            return
+        self._next_expiry_s = inf
+        for entry in aged:
+            self._update(entry)
+
+    @property
+    def terms(self) -> ClusterTerms:
+        """What the cluster contributes to every score."""
+        return self._sums.terms
+
+    def rows(self, workload_class: WorkloadClass) -> Mapping[str, Row]:
+        """Rows by node name; unknown nodes have none."""
+        return self._rows[workload_class, self.terms.trend_scale]
+
+    @property
+    def refusals(self) -> Mapping[str, Verdict]:
+        """Verdicts, by node name, of the nodes that refuse performance pods."""
+        return self._refusals
+
+    def entry(self, name: str) -> NodeEntry:
+        """What is known of a node, which may be nothing."""
+        return self._entries.get(NodeName(name)) or NodeEntry(NodeName(name))
+
+    def __iter__(self) -> Iterator[NodeEntry]:
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def pue(self, entry: NodeEntry) -> float | None:
+        """The PUE with which the node's marginal watts are weighted."""
+        return entry.state.pue if self.config.weigh_pue and entry.state else None
+
+    def row(self, entry: NodeEntry, workload_class: WorkloadClass) -> AffineRow:
+        """The node's row, in points of 100, as the cluster is now."""
+        return self._row(entry, workload_class, self.terms.trend_scale)
+
+    def _row(self, entry: NodeEntry, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:
+        return prepare_row(
+            entry.state,
+            stale=entry.stale,
+            power=entry.power,
+            coefficients=self.config.coefficients,
+            pue=self.pue(entry),
+            workload_class=workload_class,
+            trend_scale=trend_scale,
+        )
+
+    def _entry(self, key: str) -> NodeEntry:
+        name = NodeName(key)
+        return self._entries.get(name) or self._entries.setdefault(name, NodeEntry(name))
+
+    def _update(self, entry: NodeEntry, *, hardware_changed: bool = False) -> None:
+        """Recompute everything that depends on one node."""
+        if entry.state and not entry.stale:
+            self._sums.remove(entry.state)
+        if entry.node is None and entry.hardware is None and entry.twin is None:
+            self._drop(entry.name)
+            return
+        if hardware_changed:
+            entry.power = self._read_power(entry.node, entry.hardware)
+        self._age(entry)
+        for (workload_class, trend_scale), rows in self._rows.items():
+            row = self._row(entry, workload_class, trend_scale)
+            rows[entry.name] = make_row(entry.name, row, self.config.score_max)
+        judged = entry.judge(WorkloadClass.PERFORMANCE)
+        if judged.ok:
+            self._refusals.pop(entry.name, None)
+        else:
+            self._refusals[entry.name] = judged
+
+    def _age(self, entry: NodeEntry) -> None:
+        """Set `state` and `stale`, and count what is fresh."""
+        if entry.twin is None:
+            entry.state, entry.stale = None, True
+            return
+        threshold_s = self.config.staleness_threshold_s
+        entry.state = replace(entry.twin, assumed_watts=self._assumed_watts(entry))
+        entry.stale = self._silent or entry.twin.stale(self._wall_clock(), threshold_s)
+        if not entry.stale and entry.twin.last_updated_s is not None:
+            self._sums.add(entry.state)
+            self._next_expiry_s = min(self._next_expiry_s, entry.twin.last_updated_s + threshold_s)
+
+    def _assumed_watts(self, entry: NodeEntry) -> float:
+        # What the pods will draw in the node, not what they cost the facility: no PUE here.
+        demands = self._assumed.demands(entry.name)
+        return fsum(marginal_watts(demand, entry.power, self.config.coefficients).total_watts for demand in demands)
+
+    def _drop(self, name: NodeName) -> None:
+        del self._entries[name]
+        self._refusals.pop(name, None)
+        for rows in self._rows.values():
+            rows.pop(name, None)

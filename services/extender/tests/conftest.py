@@ -1,0 +1,171 @@
+"""An extender in the test's process: real watches of the in-process API server, real HTTP in front."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from joulie_api.client import KubeClient
+from joulie_api.metrics import Registry
+from joulie_api.settings import read_settings
+from joulie_api.testing import FakeApiServer
+from joulie_extender.app import make_endpoints, make_table
+from joulie_extender.debug import Debug
+from joulie_extender.feeds import Feeds
+from joulie_extender.handlers import Handlers
+from joulie_extender.metrics import Metrics
+from joulie_extender.settings import ExtenderSettings
+from joulie_extender.table import NodeTable
+
+#: Where the tests' wall clock stands, and what their twins are dated.
+NOW_S = 1_800_000_000.0
+NOW = datetime.fromtimestamp(NOW_S, UTC).isoformat().replace("+00:00", "Z")
+
+
+@dataclass
+class Clock:
+    """A wall clock that stands until it is moved."""
+
+    now_s: float = NOW_S
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Extender:
+    """A running extender and everything to look at it with."""
+
+    http: TestClient[Any, Any]
+    table: NodeTable
+    feeds: Feeds
+    registry: Registry
+    clock: Clock
+    api: FakeApiServer
+
+    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+        """Status and decoded answer (text where it is no JSON); bytes are sent as they are."""
+        raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        async with self.http.post(path, data=BytesIO(raw)) as answer:
+            is_json = answer.content_type == "application/json"
+            return answer.status, await (answer.json() if is_json else answer.text())
+
+    async def scores(self, pod: Mapping[str, Any], *names: str) -> dict[str, int]:
+        """Scores as kube-scheduler gets them in its cache-capable mode."""
+        status, answer = await self.post("/prioritize", {"Pod": pod, "Nodes": None, "NodeNames": list(names)})
+        assert status == 200, answer
+        assert [each["Host"] for each in answer] == list(names)
+        return {each["Host"]: each["Score"] for each in answer}
+
+    async def wait_for(self, condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
+        """Return when the watches have brought what the condition waits for."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():  # noqa: ASYNC110 - the table tells nobody of its changes
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def make_twin():
+    """A NodeTwin as the operator writes it; None leaves a part out."""
+
+    def make(
+        name: str,
+        schedulable_class: str | None = "performance",
+        *,
+        measured: float | None = 300,
+        capped: float | None = 600,
+        cooling: float | None = 20,
+        trend: float = 0,
+        updated: str | None = NOW,
+        **status: Any,
+    ) -> dict[str, Any]:
+        power = {
+            "source": "agent",
+            "quality": "measured",
+            "measuredNodePowerW": measured,
+            "nodeCappedPowerW": capped,
+            "nodeTdpW": 1000,
+            "powerTrendWPerMin": trend,
+        }
+        written = {
+            "schedulableClass": schedulable_class,
+            "predictedCoolingStressScore": cooling,
+            "powerMeasurement": None if capped is None else {k: v for k, v in power.items() if v is not None},
+            "lastUpdated": updated,
+            **status,
+        }
+        return {
+            "apiVersion": "joulie.io/v1alpha1",
+            "kind": "NodeTwin",
+            "metadata": {"name": name},
+            "spec": {"nodeName": name},
+            "status": {key: value for key, value in written.items() if value is not None},
+        }
+
+    return make
+
+
+@pytest.fixture
+def make_hardware():
+    """A NodeHardware as the agent writes it."""
+
+    def make(name: str, *, cores: int = 128, watts: float = 700, gpus: int = 0, gpu_watts: float = 400):
+        return {
+            "apiVersion": "joulie.io/v1alpha1",
+            "kind": "NodeHardware",
+            "metadata": {"name": name},
+            "spec": {"nodeName": name},
+            "status": {
+                "cpu": {
+                    "sockets": 2,
+                    "totalCores": cores,
+                    "capRange": {"minWattsPerSocket": 50, "maxWattsPerSocket": watts / 2},
+                },
+                "gpu": {
+                    "present": gpus > 0,
+                    "count": gpus,
+                    "capRangePerGpu": {"minWatts": 100, "maxWatts": gpu_watts},
+                },
+            },
+        }
+
+    return make
+
+
+Start = Callable[..., Awaitable[Extender]]
+
+
+@pytest.fixture
+async def start(fake_api: FakeApiServer, fake_client: KubeClient) -> AsyncIterator[Start]:
+    """Starts an extender with the given environment; it has synced unless told not to wait."""
+    async with AsyncExitStack() as stack:
+
+        async def run(*, wait: bool = True, **env: str) -> Extender:
+            clock = Clock()
+            settings = read_settings(ExtenderSettings, env)
+            table = make_table(settings, wall_clock=clock)
+            feeds = Feeds(fake_client, table, cache_ttl_s=settings.cache_ttl)
+            registry = Registry()
+            handlers = Handlers(table, feeds, Metrics(registry, table))
+            server = TestServer(make_endpoints(handlers, Debug(table, feeds)))
+            http = await stack.enter_async_context(TestClient(server))
+            watches = [asyncio.create_task(work, name=name) for name, work in feeds.runs()]
+            stack.push_async_callback(_end, watches)
+            if wait:
+                await asyncio.wait_for(feeds.wait_synced(), 10)
+            return Extender(http, table, feeds, registry, clock, fake_api)
+
+        yield run
+
+
+async def _end(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

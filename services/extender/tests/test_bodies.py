@@ -1,0 +1,124 @@
+"""Whatever is posted, the answer is never a 5xx."""
+
+from contextlib import suppress
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from joulie_api.testing import make_node, make_pod
+from joulie_extender.requests import BadRequestError, read_object, read_query
+
+POD = make_pod()
+PATHS = ["/filter", "/prioritize", "/debug/explain"]
+MALFORMED = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "an array": b"[]",
+    "null": b"null",
+    "a number": b"1",
+    "no pod": {"NodeNames": ["a"]},
+    "a null pod": {"Pod": None, "NodeNames": ["a"]},
+    "a pod that is a string": {"Pod": "p", "NodeNames": ["a"]},
+    "names that are numbers": {"Pod": POD, "NodeNames": [1]},
+    "names that are one string": {"Pod": POD, "NodeNames": "a"},
+    "lower-case names that are numbers": {"Pod": POD, "nodenames": [1]},
+    "nodes that are a number": {"Pod": POD, "Nodes": 7},
+    "items that are a string": {"Pod": POD, "Nodes": {"items": "a"}},
+    "a quantity that is none": {"Pod": make_pod(cpu="four"), "NodeNames": ["a"]},
+    "an unknown selector operator": {
+        "Pod": make_pod(
+            affinity={
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Near"}]}]
+                    }
+                }
+            }
+        ),
+        "NodeNames": ["a"],
+    },
+    "text that is not UTF-8": b'{"Pod":{"metadata":{"name":"\xff"}},"NodeNames":["a"]}',
+    "half a surrogate": b'{"Pod":{"metadata":{}},"NodeNames":["\\ud800"]}',
+    "nesting without end": b'{"Pod":' + b"[" * 100_000,
+    "deep nesting that ends": b'{"Pod":{"metadata":{}},"Nodes":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_a_malformed_body_is_answered_400_with_a_reason(start, path, body):
+    extender = await start()
+    status, answer = await extender.post(path, body)
+    assert status == 400
+    assert answer.strip()
+
+
+async def test_a_full_node_without_a_name_is_malformed_where_names_are_needed(start):
+    extender = await start()
+    pod = make_pod(workload_class="performance")
+    for path in PATHS:
+        assert (await extender.post(path, {"Pod": pod, "Nodes": {"items": [{}]}}))[0] == 400
+
+
+async def test_a_body_of_more_than_a_mebibyte_is_accepted(start):
+    extender = await start()
+    nodes = [make_node(f"n{number}", annotations={"filler": "x" * 10_000}) for number in range(200)]
+    status, answer = await extender.post("/prioritize", {"Pod": POD, "Nodes": {"items": nodes}})
+    assert (status, len(answer)) == (200, 200)
+
+
+@pytest.mark.parametrize("path", ["/filter", "/prioritize"])
+async def test_a_get_is_refused(start, path):
+    extender = await start()
+    async with extender.http.get(path) as answer:
+        assert answer.status == 405
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["metadata", "name", "spec", "containers", "items", "resources", "requests", "cpu", "labels"]
+            )
+            | st.text(),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+BODIES = st.fixed_dictionaries(
+    {},
+    optional=dict.fromkeys(("Pod", "pod", "Nodes", "nodes", "NodeNames", "nodeNames", "Extra"), JSON),
+)
+
+
+def read_all(body):
+    query = read_query(body)
+    query.candidates()
+    for raw in query.objects():
+        read_object(raw)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(BODIES)
+def test_any_json_is_read_or_refused(body):
+    with suppress(BadRequestError):
+        read_all(msgspec.json.encode(body))
+
+
+@given(st.binary())
+def test_any_bytes_are_read_or_refused(body):
+    with suppress(BadRequestError):
+        read_all(body)
+
+
+@given(st.integers(0, 200), st.binary(max_size=4))
+def test_a_damaged_body_is_read_or_refused(position, damage):
+    body = msgspec.json.encode({"Pod": make_pod(cpu=2), "Nodes": {"items": [make_node("a")]}, "NodeNames": None})
+    with suppress(BadRequestError):
+        read_all(body[:position] + damage + body[position + len(damage) :])

@@ -1,0 +1,88 @@
+"""The endpoints for people."""
+
+import pytest
+
+from joulie_api.testing import make_node, make_pod
+
+DOCUMENTED = {
+    "nodeName", "schedulableClass", "headroom", "coolingStress", "measuredPowerW", "cappedPowerW", "nodeTdpW",
+    "powerTrendWPerMin", "baseScore", "cpuTotalCores", "cpuMaxWattsTotal", "gpuCount", "gpuMaxWattsPerGpu", "hasGpu",
+    "stale",
+}  # fmt: skip
+
+
+async def scoring(extender, query=""):
+    async with extender.http.get(f"/debug/scoring{query}") as answer:
+        assert answer.status == 200
+        return await answer.json()
+
+
+async def test_scoring_shows_every_documented_field(start, fake_api, make_twin, make_hardware):
+    twin = make_twin("node-0", measured=330, capped=1_200, cooling=31.3, trend=-5.2)
+    fake_api.put_all([make_node("node-0"), twin, make_hardware("node-0", gpus=8)])
+    extender = await start()
+    shown = await scoring(extender)
+    assert shown["coefficients"] == {"cpuUtilCoeff": 0.8, "gpuUtilCoeffStandard": 0.6, "gpuUtilCoeffPerformance": 0.9}
+    (node,) = shown["nodes"]
+    assert node.keys() >= DOCUMENTED
+    assert node["schedulableClass"] == "performance"
+    assert node["headroom"] == pytest.approx(72.5)
+    assert node["baseScore"] == pytest.approx(72.5 * 0.7 + 68.7 * 0.15 + 5.2 / 6)
+    assert (node["cpuTotalCores"], node["cpuMaxWattsTotal"]) == (128, 700)
+    assert (node["gpuCount"], node["gpuMaxWattsPerGpu"], node["hasGpu"]) == (8, 400, True)
+    assert node["stale"] is False
+
+
+async def test_scoring_of_an_empty_cluster_is_empty(start):
+    extender = await start()
+    assert (await scoring(extender))["nodes"] == []
+
+
+async def test_a_node_without_twin_is_shown_as_unknown_and_neutral(start, fake_api):
+    fake_api.put(make_node("n"))
+    extender = await start()
+    (node,) = (await scoring(extender))["nodes"]
+    assert (node["schedulableClass"], node["baseScore"], node["stale"]) == ("unknown", 50, True)
+
+
+async def test_scoring_of_one_node(start, fake_api, make_twin):
+    fake_api.put_all([make_twin("a"), make_twin("b")])
+    extender = await start()
+    assert [node["nodeName"] for node in (await scoring(extender, "?node=b"))["nodes"]] == ["b"]
+    async with extender.http.get("/debug/scoring?node=ghost") as answer:
+        assert answer.status == 404
+
+
+async def test_explain_shows_every_term_and_the_filters_reason(start, fake_api, make_twin, make_hardware):
+    fake_api.put_all([make_twin("p"), make_hardware("p"), make_twin("e", "eco")])
+    extender = await start()
+    pod = make_pod(cpu="11428571u", workload_class="performance")
+    status, shown = await extender.post("/debug/explain", {"Pod": pod, "NodeNames": ["p", "e", "ghost"]})
+    assert status == 200
+    perf, eco, ghost = shown["nodes"]
+    assert perf["score"] == pytest.approx(41.2, abs=0.05)
+    assert perf["terms"]["headroom"] == pytest.approx(29.2, abs=0.05)
+    assert perf["terms"]["cooling"] == pytest.approx(12)
+    assert perf["marginalCpuW"] == pytest.approx(50, abs=1e-3)
+    assert eco["filter"] == {
+        "allowed": False,
+        "reason": "EcoNode",
+        "message": "joulie: node is eco, performance pods are kept off it",
+    }
+    assert (ghost["score"], ghost["neutral"]) == (50, "NoTwin")
+
+
+async def test_explained_scores_are_those_of_prioritize(start, fake_api, make_twin):
+    names = [f"n{number}" for number in range(12)]
+    classes = ["performance", "eco", "draining"]
+    fake_api.put_all(
+        make_twin(name, classes[number % 3], measured=60 * number, trend=20 * number - 100)
+        for number, name in enumerate(names)
+    )
+    extender = await start()
+    for workload_class in ("standard", "performance"):
+        pod = make_pod(cpu=3, workload_class=workload_class)
+        scores = await extender.scores(pod, *names)
+        _, shown = await extender.post("/debug/explain", {"Pod": pod, "NodeNames": names})
+        for node in shown["nodes"]:
+            assert abs(node["score"] - scores[node["nodeName"]]) <= 0.5 + 1e-6

@@ -1,0 +1,118 @@
+"""Pods that are placed but not in the measurement yet."""
+
+from datetime import UTC, datetime
+
+from joulie_api.testing import EndStream, make_pod
+
+#: With `make_hardware` of 128 cores and 700 W: 0.8 * 700 / 128 W a core.
+WATTS_PER_CORE = 4.375
+PROBE = make_pod("probe", cpu="1n", workload_class="performance")
+
+
+def assumed(extender, name="n"):
+    state = extender.table.entry(name).state
+    return round(state.assumed_watts, 6) if state else None
+
+
+def dated(extender, seconds):
+    return datetime.fromtimestamp(extender.clock.now_s + seconds, UTC).isoformat()
+
+
+async def test_a_pod_seen_to_be_bound_takes_headroom_at_once(start, fake_api, make_twin, make_hardware):
+    fake_api.put_all([make_twin("n"), make_hardware("n")])
+    extender = await start()
+    assert await extender.scores(PROBE, "n") == {"n": 47}
+    extender.api.put(make_pod("p", cpu=16))
+    extender.api.put(make_pod("p", cpu=16, node="n"))
+    await extender.wait_for(lambda: assumed(extender) == 16 * WATTS_PER_CORE)
+    assert await extender.scores(PROBE, "n") == {"n": round((300 - 70) / 6 * 0.7 + 12)}
+
+
+async def test_pods_bound_before_the_first_sync_are_in_the_measurement_already(
+    start, fake_api, make_twin, make_hardware
+):
+    fake_api.put_all([make_twin("n"), make_hardware("n"), make_pod("p", cpu=16, node="n")])
+    extender = await start()
+    assert assumed(extender) == 0
+
+
+async def test_a_later_change_of_a_counted_pod_does_not_count_it_again(start, fake_api, make_twin, make_hardware):
+    fake_api.put_all([make_twin("n"), make_hardware("n"), make_pod("old", cpu=16, node="n")])
+    extender = await start()
+    extender.api.put(make_pod("old", cpu=16, node="n", labels={"a": "b"}))
+    extender.api.put(make_pod("new", cpu=4, node="n"))
+    await extender.wait_for(lambda: assumed(extender) == 4 * WATTS_PER_CORE)
+
+
+async def test_a_newer_measurement_covers_the_pod(start, fake_api, make_twin, make_hardware):
+    fake_api.put_all([make_twin("n"), make_hardware("n")])
+    extender = await start(TELEMETRY_INTERVAL="0s")
+    extender.api.put(make_pod("p", cpu=16, node="n"))
+    await extender.wait_for(lambda: assumed(extender) == 70)
+    extender.api.put(make_twin("n", measured=370, updated=dated(extender, 1)))
+    await extender.wait_for(lambda: extender.table.entry("n").state.measured_watts == 370)
+    assert assumed(extender) == 0
+
+
+async def test_an_update_without_a_new_date_covers_nothing(start, fake_api, make_twin, make_hardware):
+    fake_api.put_all([make_twin("n"), make_hardware("n")])
+    extender = await start(TELEMETRY_INTERVAL="0s")
+    extender.api.put(make_pod("p", cpu=16, node="n"))
+    await extender.wait_for(lambda: assumed(extender) == 70)
+    extender.api.put(make_twin("n", cooling=33))
+    await extender.wait_for(lambda: extender.table.entry("n").state.cooling_stress_pct == 33)
+    assert assumed(extender) == 70
+
+
+async def test_a_measurement_within_the_telemetry_interval_covers_nothing(start, fake_api, make_twin, make_hardware):
+    fake_api.put_all([make_twin("n"), make_hardware("n")])
+    extender = await start()
+    extender.api.put(make_pod("p", cpu=16, node="n"))
+    await extender.wait_for(lambda: assumed(extender) == 70)
+    extender.api.put(make_twin("n", measured=301, updated=dated(extender, 1)))
+    await extender.wait_for(lambda: extender.table.entry("n").state.measured_watts == 301)
+    assert assumed(extender) == 70
+
+
+async def test_a_pod_that_ends_no_longer_counts(start, fake_api, make_twin, make_hardware):
+    fake_api.put_all([make_twin("n"), make_hardware("n")])
+    extender = await start()
+    for name in ("done", "gone"):
+        extender.api.put(make_pod(name, cpu=8, node="n"))
+    await extender.wait_for(lambda: assumed(extender) == 70)
+    extender.api.put(make_pod("done", cpu=8, node="n", phase="Succeeded"))
+    extender.api.remove("Pod", "gone", "default")
+    await extender.wait_for(lambda: assumed(extender) == 0)
+
+
+async def test_a_pod_on_a_node_not_known_yet_counts_when_the_node_appears(start, fake_api, make_twin, make_hardware):
+    extender = await start()
+    extender.api.put(make_pod("p", cpu=16, node="n"))
+    extender.api.put(make_pod("q", cpu=16, node="m"))
+    extender.api.put_all([make_hardware("n"), make_twin("n"), make_hardware("m"), make_twin("m")])
+    await extender.wait_for(lambda: assumed(extender, "n") == assumed(extender, "m") == 70)
+
+
+async def test_a_pod_bound_while_the_watch_was_down_counts(start, fake_api, make_twin, make_hardware):
+    fake_api.put_all([make_twin("n"), make_hardware("n")])
+    extender = await start()
+    await extender.wait_for(lambda: extender.api.watches("Pod"))
+    extender.api.put(make_pod("p", cpu=16, node="n"))
+    extender.api.compact()
+    extender.api.disturb_watches(EndStream(), "Pod")
+    await extender.wait_for(lambda: assumed(extender) == 70)
+
+
+async def test_a_burst_of_equal_pods_spreads_over_equal_nodes(start, fake_api, make_twin, make_hardware):
+    names = [f"n{number}" for number in range(10)]
+    fake_api.put_all(obj for name in names for obj in (make_twin(name, measured=0), make_hardware(name)))
+    extender = await start()
+    placed = dict.fromkeys(names, 0)
+    for number in range(50):
+        scores = await extender.scores(make_pod(cpu=8), *names)
+        best = max(scores, key=scores.__getitem__)
+        placed[best] += 1
+        extender.api.put(make_pod(f"p{number}", cpu=8, node=best))
+        expected = placed[best] * 8 * WATTS_PER_CORE
+        await extender.wait_for(lambda best=best, expected=expected: assumed(extender, best) == expected)
+    assert set(placed.values()) == {5}
