@@ -2,7 +2,7 @@
 
 import asyncio
 
-pytest_plugins = ["joulie_api.testing.fixtures"]
+pytest_plugins = ["joulie_api.testing.fixtures", "joulie_devcluster.fixtures"]
 
 # Before its first test pytest-asyncio asks for the current event loop, to restore it at the end. Python 3.11 then
 # creates one that nobody closes, and a ResourceWarning is an error here. Told that there is none, it restores none.

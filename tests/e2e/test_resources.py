@@ -1,0 +1,180 @@
+"""The API server stores our resources, refuses bad ones by field, and gives back what was written."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.e2e.view import ClusterView
+from tests.e2e.waiting import eventually
+
+from joulie_api.apply import Applier
+from joulie_api.errors import Invalid
+from joulie_api.resources import (
+    CRDS,
+    NODE_HARDWARES,
+    NODE_POWER_PROFILES,
+    NODE_TWINS,
+    TELEMETRY_PROFILES,
+    Resource,
+)
+from joulie_core.kinds import API_VERSION, KINDS
+
+pytestmark = pytest.mark.e2e
+
+
+def _object(resource: Resource, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": resource.kind, "metadata": {"name": name}, "spec": spec}
+
+
+async def test_every_definition_is_established(bare: ClusterView) -> None:
+    async def established() -> None:
+        found = await bare.objects(CRDS)
+        for kind in KINDS:
+            conditions = found[f"{kind.plural}.joulie.io"]["status"]["conditions"]
+            assert {"Established": "True", "NamesAccepted": "True"}.items() <= {
+                condition["type"]: condition["status"] for condition in conditions
+            }.items()
+
+    await eventually(established, within_s=10)
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec", "field"),
+    [
+        (NODE_POWER_PROFILES, {"nodeName": "bad", "profile": "turbo"}, "spec.profile"),
+        (NODE_POWER_PROFILES, {"nodeName": "bad"}, "spec.profile"),
+        (NODE_POWER_PROFILES, {"profile": "eco"}, "spec.nodeName"),
+        (
+            NODE_POWER_PROFILES,
+            {"nodeName": "bad", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": 0}},
+            "spec.cpu.packagePowerCapPctOfMax",
+        ),
+        (
+            NODE_POWER_PROFILES,
+            {"nodeName": "bad", "profile": "eco", "cpu": {"packagePowerCapPctOfMax": 101}},
+            "spec.cpu.packagePowerCapPctOfMax",
+        ),
+        (
+            NODE_POWER_PROFILES,
+            {"nodeName": "bad", "profile": "eco", "gpu": {"powerCap": {"capPctOfMax": 100.5}}},
+            "spec.gpu.powerCap.capPctOfMax",
+        ),
+        (
+            NODE_POWER_PROFILES,
+            {"nodeName": "bad", "profile": "eco", "cpu": {"packagePowerCapWatts": -5}},
+            "spec.cpu.packagePowerCapWatts",
+        ),
+        (TELEMETRY_PROFILES, {"target": {"scope": "rack"}}, "spec.target.scope"),
+        (TELEMETRY_PROFILES, {"target": {"scope": "node"}}, "spec.target"),
+        (
+            TELEMETRY_PROFILES,
+            {"target": {"scope": "cluster"}, "controls": {"cpu": {"type": "http"}}},
+            "spec.controls.cpu",
+        ),
+    ],
+)
+async def test_a_bad_object_is_refused_with_the_field(
+    bare: ClusterView, resource: Resource, spec: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        await bare.client.create(resource, _object(resource, "bad", spec))
+    assert field in refusal.value.message
+
+
+async def test_the_name_of_the_node_cannot_change(bare: ClusterView) -> None:
+    await bare.client.create(NODE_TWINS, _object(NODE_TWINS, "fixed", {"nodeName": "fixed"}))
+    with pytest.raises(Invalid, match=r"spec\.nodeName.*immutable"):
+        await bare.client.merge_patch(NODE_TWINS, "fixed", {"spec": {"nodeName": "other"}})
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec", "status"),
+    [
+        (
+            NODE_HARDWARES,
+            {"nodeName": "round"},
+            {
+                "cpu": {
+                    "model": "m",
+                    "sockets": 2,
+                    "totalCores": 64,
+                    "capRange": {"minWattsPerSocket": 90, "maxWattsPerSocket": 280.5},
+                },
+                "gpu": {
+                    "present": True,
+                    "count": 8,
+                    "devices": [{"uuid": "GPU-1", "index": 0, "min": 200, "max": 700.0}],
+                },
+                "memory": {"totalBytes": 2199023255552},
+                "updatedAt": "2026-01-01T00:00:00Z",
+            },
+        ),
+        (
+            NODE_TWINS,
+            {"nodeName": "round"},
+            {
+                "schedulableClass": "draining",
+                "predictedPowerHeadroomScore": -12,
+                "predictedCoolingStressScore": 72.0,
+                "estimatedPUE": 1.25,
+                "effectiveCapState": {"cpuPct": 60, "gpuPct": 100},
+                "powerMeasurement": {
+                    "source": "agent",
+                    "quality": "measured",
+                    "measuredNodePowerW": 450,
+                    "powerTrendWPerMin": -5.2,
+                },
+                "lastUpdated": "2026-01-01T00:00:00Z",
+            },
+        ),
+        (
+            TELEMETRY_PROFILES,
+            {"target": {"scope": "node", "nodeName": "round"}},
+            {
+                "control": {
+                    "cpu": {"backend": "rapl", "result": "applied", "requestedWatts": 150, "enforcedWatts": 150.0}
+                }
+            },
+        ),
+        (
+            NODE_POWER_PROFILES,
+            {"nodeName": "round", "profile": "eco"},
+            {"conditions": [{"type": "Planned", "status": "True", "reason": "Policy", "observedGeneration": 1}]},
+        ),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Resource) else "",
+)
+async def test_a_status_survives_the_round_trip(
+    bare: ClusterView, resource: Resource, spec: dict[str, Any], status: dict[str, Any]
+) -> None:
+    applier = Applier(bare.client, "round-trip")
+    body = _object(resource, "round", spec)
+    await applier.apply(resource, "round", body)
+    body.pop("spec")
+    await applier.apply(resource, "round", {**body, "status": status}, status=True)
+    stored = json.loads(await bare.client.get(resource, "round"))["status"]
+    assert _without_defaults(stored, status) == status
+
+
+def _without_defaults(stored: Any, written: Any) -> Any:
+    """`stored` reduced to the fields that were written: the server may add defaults of its own."""
+    if isinstance(written, dict):
+        return {key: _without_defaults(stored.get(key), value) for key, value in written.items()}
+    if isinstance(written, list):
+        return [_without_defaults(kept, value) for kept, value in zip(stored, written, strict=True)]
+    return stored
+
+
+async def test_two_managers_of_one_object_do_not_undo_each_other(bare: ClusterView) -> None:
+    operator, agent = Applier(bare.client, "joulie-operator"), Applier(bare.client, "joulie-agent")
+    body = _object(TELEMETRY_PROFILES, "shared", {"target": {"scope": "node", "nodeName": "shared"}})
+    await operator.apply(TELEMETRY_PROFILES, "shared", body)
+    report = {"apiVersion": API_VERSION, "kind": "TelemetryProfile", "metadata": {"name": "shared"}}
+    await agent.apply(
+        TELEMETRY_PROFILES, "shared", {**report, "status": {"control": {"cpu": {"result": "blocked"}}}}, status=True
+    )
+    await asyncio.gather(*(operator.apply(TELEMETRY_PROFILES, "shared", body) for _ in range(3)))
+    stored = json.loads(await bare.client.get(TELEMETRY_PROFILES, "shared"))
+    assert stored["status"]["control"]["cpu"]["result"] == "blocked"
+    assert stored["spec"]["target"]["nodeName"] == "shared"

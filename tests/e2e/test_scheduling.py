@@ -1,0 +1,108 @@
+"""A real kube-scheduler asks our extender."""
+
+from collections import Counter
+
+import pytest
+from tests.e2e.system import System
+from tests.e2e.view import count
+from tests.e2e.waiting import eventually, holds
+
+pytestmark = pytest.mark.e2e
+
+_HALF = {"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0.5"}
+
+
+async def _planned(system: System, performance: int) -> None:
+    assert count(await system.view.profiles()) == Counter({"performance": performance, "eco": 12 - performance})
+    for name, profile in (await system.view.profiles()).items():
+        assert (await system.view.twin(name))["schedulableClass"] == profile
+
+
+@pytest.mark.system(operator=_HALF)
+async def test_performance_pods_land_on_performance_nodes_only(system: System) -> None:
+    await eventually(lambda: _planned(system, 6), within_s=30)
+    profiles = await system.view.profiles()
+    pods = await system.view.create_pods(60, "fast", cpu="2", workload_class="performance")
+    placements = await _placed(system, pods)
+    assert {profiles[node] for node in placements.values()} == {"performance"}
+
+
+async def _placed(system: System, pods: list[str]) -> dict[str, str]:
+    await eventually(lambda: system.view.placed(pods), within_s=30)
+    return dict(await system.view.placed(pods))
+
+
+@pytest.mark.system(operator=_HALF)
+async def test_standard_pods_prefer_eco_nodes(system: System) -> None:
+    await eventually(lambda: _planned(system, 6), within_s=30)
+    profiles = await system.view.profiles()
+    placements = await _placed(system, await system.view.create_pods(60, "slow", cpu="1"))
+    landed = Counter(profiles[node] for node in placements.values())
+    assert landed["eco"] > 0.8 * landed.total(), landed
+
+
+@pytest.mark.system(operator={"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0"})
+async def test_performance_pods_wait_with_our_reason_where_only_eco_nodes_exist(system: System) -> None:
+    await eventually(lambda: _planned(system, 0), within_s=30)
+    pods = await system.view.create_pods(3, "stuck", cpu="1", workload_class="performance")
+
+    async def explained() -> None:
+        messages = await system.view.event_messages(pods[0])
+        assert any("eco" in message and "performance" in message for message in messages), messages
+
+    await eventually(explained, within_s=15)
+    assert set((await system.view.placements(pods)).values()) == {None}
+    standard = await system.view.create_pods(3, "free", cpu="1")
+    await _placed(system, standard)
+    assert set((await system.view.placements(pods)).values()) == {None}
+
+
+@pytest.mark.system(operator={"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "1.0"})
+async def test_performance_pods_avoid_a_draining_node(system: System) -> None:
+    await eventually(lambda: _planned(system, 12), within_s=30)
+    node = "xeon-8480-2"
+    holder = await system.view.create_pods(
+        1, "holder", cpu="1", workload_class="performance", node_selector={"kubernetes.io/hostname": node}
+    )
+    await _placed(system, holder)
+    await system.operator.restart({"STATIC_HP_FRAC": "0.5"})
+
+    async def draining() -> None:
+        assert (await system.view.twin(node))["schedulableClass"] == "draining"
+
+    await eventually(draining, within_s=30)
+    pinned = await system.view.create_pods(
+        1, "pinned", cpu="1", workload_class="performance", node_selector={"kubernetes.io/hostname": node}
+    )
+
+    async def refused() -> None:
+        assert any("draining" in message for message in await system.view.event_messages(pinned[0]))
+
+    await eventually(refused, within_s=15)
+    assert (await system.view.placements(pinned))[pinned[0]] is None
+
+
+@pytest.mark.system(operator=_HALF)
+async def test_pods_are_scheduled_while_the_extender_is_down(system: System) -> None:
+    await eventually(lambda: _planned(system, 6), within_s=30)
+    system.extender.kill()
+    await system.extender.wait(5)
+    pods = await system.view.create_pods(10, "orphan", cpu="1") + await system.view.create_pods(
+        5, "orphan-fast", cpu="1", workload_class="performance"
+    )
+    await _placed(system, pods)
+
+
+@pytest.mark.system(operator=_HALF)
+async def test_an_extender_that_comes_back_steers_again(system: System) -> None:
+    await eventually(lambda: _planned(system, 6), within_s=30)
+    profiles = await system.view.profiles()
+    await system.restart_extender()
+    pods = await system.view.create_pods(30, "again", cpu="1", workload_class="performance")
+    placements = await _placed(system, pods)
+    assert {profiles[node] for node in placements.values()} == {"performance"}
+
+    async def stays() -> None:
+        assert await system.view.placed(pods) == placements
+
+    await holds(stays, for_s=1)
