@@ -89,7 +89,7 @@ class Applier:
         self._client = client
         self._field_manager = field_manager
         self._guard = guard
-        self._on_write = on_write or _ignore
+        self._on_write = _ignore if on_write is None else on_write
         self._slots = asyncio.Semaphore(max_in_flight)
         #: What the server took from this process last. Nothing is here while it is unknown whether a write landed.
         self._last: dict[_Key, Mapping[str, Any]] = {}

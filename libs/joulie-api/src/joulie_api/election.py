@@ -167,17 +167,16 @@ class Elector:
         return pause_s
 
     async def _read_and_write(self) -> float:
-        assert self._clock is not None
         if not self._up_to_date:
             lease = await self._read()
-            self._candidate.on_read(lease, self._clock())
-        match self._candidate.attempt(self._clock(), _wall()):
+            self._candidate.on_read(lease, self._now())
+        match self._candidate.attempt(self._now(), _wall()):
             case StandBy(wait_s):
                 return min(wait_s, self._pause_s())
             case Write() as write:
-                started_at = self._clock()
+                started_at = self._now()
                 lease = await self._write(write)
-                self._candidate.on_written(lease, started_at, self._clock())
+                self._candidate.on_written(lease, started_at, self._now())
                 self._up_to_date = True
                 return self._pause_s()
 
@@ -188,6 +187,7 @@ class Elector:
             return None
 
     async def _write(self, write: Write) -> Lease:
+        self._up_to_date = False  # until the server has answered, and for good if this is cancelled
         metadata = {"name": self._name, "namespace": self._namespace}
         body = {
             "apiVersion": LEASES.api_version,
@@ -201,20 +201,33 @@ class Elector:
         return decode_lease(await self._client.replace(LEASES, self._name, body, self._namespace))
 
     async def _release(self) -> None:
-        """Say that nobody holds the lease. If that fails it runs out by itself."""
-        write = self._candidate.release(_wall())
-        if write is None:
-            return
+        """Say that nobody holds the lease, if we do. If that fails it runs out by itself."""
         try:
             async with asyncio.timeout(self._retry_period_s * _CALL_SHARE):
-                await self._write(write)
+                while not await self._try_release():
+                    pass
         except (KubeError, TimeoutError) as error:
             self._log.warning("lease not released, it will run out", error=str(error))
-        else:
+
+    async def _try_release(self) -> bool:
+        """False when a renewal of ours, cut short by the end, arrived in between."""
+        if not self._up_to_date:
+            self._candidate.on_read(await self._read(), self._now())
+        write = self._candidate.release(_wall())
+        if write is not None:
+            try:
+                await self._write(write)
+            except Conflict:
+                return False
             self._log.info("lease released")
+        return True
 
     def _pause_s(self) -> float:
         return self._retry_period_s * (_JITTER_FLOOR + (1 - _JITTER_FLOOR) * self._chance())
+
+    def _now(self) -> float:
+        assert self._clock is not None, "set by run"
+        return self._clock()
 
     def _report(self, problem: str | None) -> None:
         """Log the beginning and the end of a trouble, not each attempt."""

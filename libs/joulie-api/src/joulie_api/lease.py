@@ -125,10 +125,10 @@ class Candidate:
         return Write(self._claim(wall, acquired=wall, transitions=transitions + 1), version)
 
     def release(self, wall: str) -> Write | None:
-        """What to write on a clean exit, so that others need not wait; None when there is nothing to release."""
-        if self.lease is None or not self.holding:
-            return None
+        """Stop leading; what to write so that others need not wait, None when the lease is not ours."""
         self._renewed_at = None
+        if self.lease is None or self.lease.spec.holder_identity != self.identity:
+            return None
         spec = msgspec.structs.replace(self.lease.spec, holder_identity="", lease_duration_seconds=1, renew_time=wall)
         return Write(spec, self.lease.metadata.resource_version)
 
