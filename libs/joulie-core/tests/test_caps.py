@@ -86,6 +86,12 @@ def test_gpu_watts_of_a_configured_model_stand_beside_the_percentage(caps, perfo
     assert intent(Profile.ECO, GPU_NODE, **settings) == CapIntent(cpu_pct=100, gpu_pct=60, gpu_watts=eco)
 
 
+def test_gpu_model_caps_are_read_by_their_json_names_whatever_the_names_of_the_other_settings():
+    values = {"gpu_model_caps_json": {"H100": {"performanceWatts": 650, "ecoWatts": 400}}}
+    settings = CapSettings.model_validate(values, by_alias=False, by_name=True)
+    assert settings.gpu_caps_of("h100").eco_watts == 400
+
+
 def test_gpu_models_are_matched_without_case_and_punctuation():
     spelled = H100.upper().replace(" ", "-")
     caps = {spelled: {"performanceWatts": 650, "ecoWatts": 400}}

@@ -9,9 +9,9 @@ Source: operator document, "Power intent configuration knobs"; contracts, decisi
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from joulie_core.hardware.view import HardwareView
@@ -52,6 +52,11 @@ class GpuModelCaps(BaseModel):
         return max((self.max_cap_watts or 0) * pct / 100, self.min_cap_watts or 0)
 
 
+def _read_caps(value: object) -> object:
+    # In its own validation, so that whoever reads the settings by field name still reads these by their JSON names.
+    return GpuModelCaps.model_validate(value) if isinstance(value, dict) else value
+
+
 def _fold(model: str) -> str:
     """Return a model name as it is compared: `NVIDIA-H100-80GB-HBM3` and `nvidia h100 80gb hbm3` are one."""
     return "".join(character for character in model.casefold() if character.isalnum())
@@ -80,7 +85,7 @@ class CapSettings(BaseModel):
     """GPU cap of an eco node, percent of each device's maximum."""
     gpu_write_absolute_caps: bool = False
     """Publish watts per GPU beside the percentage for the models in GPU_MODEL_CAPS_JSON."""
-    gpu_model_caps_json: dict[str, GpuModelCaps] = Field(default_factory=dict)
+    gpu_model_caps_json: dict[str, Annotated[GpuModelCaps, BeforeValidator(_read_caps)]] = Field(default_factory=dict)
     """Watts by GPU model: {"MODEL": {"performanceWatts": W, "ecoWatts": W}} or {"MODEL": {"maxCapWatts": W,
     "minCapWatts": W}}; names are compared without case and punctuation."""
 

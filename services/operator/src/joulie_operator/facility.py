@@ -1,0 +1,130 @@
+"""Figures of the data centre: ambient temperature, IT and cooling power, by zone and by rack where they are known.
+
+Polled from Prometheus in the background. A failed query keeps the last good value, which is unknown once it is older
+than `max_age_s`; a figure that was never configured is unknown from the start. Source: contracts, decision 9.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+
+from joulie_core.twin import LinearPue, MeasuredPue, PueModel
+from joulie_operator.prometheus import Prometheus, QueryError
+
+#: Queries of zones and racks under way at once.
+IN_FLIGHT = 8
+
+_log = structlog.get_logger()
+
+
+class Figure(StrEnum):
+    """What can be asked."""
+
+    AMBIENT_C = "ambient"
+    IT_WATTS = "it_power"
+    COOLING_WATTS = "cooling_power"
+    ZONE_AMBIENT_C = "zone_ambient"
+    RACK_WATTS = "rack_power"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One figure of the whole facility (no name), of a cooling zone, or of a rack."""
+
+    figure: Figure
+    name: str = ""
+
+
+class Facility:
+    """The latest figures; `run` is a task, the other methods answer from memory."""
+
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        queries: Mapping[Figure, str],
+        *,
+        zones: Callable[[], Collection[str]],
+        racks: Callable[[], Collection[str]],
+        interval_s: float,
+        max_age_s: float,
+    ) -> None:
+        self._prometheus = prometheus
+        self._queries = {figure: query for figure, query in queries.items() if query}
+        self._zones = zones
+        self._racks = racks
+        self._interval_s = interval_s
+        self._max_age_s = max_age_s
+        self._values: dict[Place, tuple[float, float]] = {}
+        self._failing: set[Place] = set()
+
+    def ambient_c(self, zone: str | None, now: float) -> float | None:
+        """Return the ambient temperature of a zone, else of the facility; None where both are unknown."""
+        local = self._value(Place(Figure.ZONE_AMBIENT_C, zone), now) if zone else None
+        return local if local is not None else self._value(Place(Figure.AMBIENT_C), now)
+
+    def rack_watts(self, rack: str, now: float) -> float | None:
+        """Return the measured draw of a rack."""
+        return self._value(Place(Figure.RACK_WATTS, rack), now)
+
+    def pue(self, now: float) -> PueModel:
+        """Return the measured PUE, or the model where the facility's power was never configured."""
+        if not self._queries.keys() >= {Figure.IT_WATTS, Figure.COOLING_WATTS}:
+            return LinearPue()
+        it_watts, cooling_watts = (
+            self._value(Place(figure), now) for figure in (Figure.IT_WATTS, Figure.COOLING_WATTS)
+        )
+        return MeasuredPue(it_watts, cooling_watts)
+
+    def age_s(self, place: Place, now: float) -> float | None:
+        """Return how old a figure is; None where there is none."""
+        value = self._values.get(place)
+        return None if value is None else now - value[1]
+
+    async def run(self) -> None:
+        """Poll for ever."""
+        while True:
+            await self.poll()
+            await asyncio.sleep(self._interval_s)
+
+    async def poll(self) -> None:
+        """Ask every configured figure once."""
+        places = self._places()
+        for gone in self._values.keys() - set(places):
+            del self._values[gone]
+        slots = asyncio.Semaphore(IN_FLIGHT)
+        async with asyncio.TaskGroup() as group:
+            for place, query in places.items():
+                group.create_task(self._ask(place, query, slots))
+
+    def _places(self) -> dict[Place, str]:
+        places: dict[Place, str] = {}
+        for figure, query in self._queries.items():
+            match figure:
+                case Figure.ZONE_AMBIENT_C:
+                    places |= {Place(figure, zone): query.replace("{zone}", zone) for zone in self._zones()}
+                case Figure.RACK_WATTS:
+                    places |= {Place(figure, rack): query.replace("{rack}", rack) for rack in self._racks()}
+                case Figure.AMBIENT_C | Figure.IT_WATTS | Figure.COOLING_WATTS:
+                    places[Place(figure)] = query
+        return places
+
+    async def _ask(self, place: Place, query: str, slots: asyncio.Semaphore) -> None:
+        async with slots:
+            try:
+                value = await self._prometheus.value(query)
+            except QueryError as error:
+                if place not in self._failing:
+                    self._failing.add(place)
+                    _log.warning("facility figure unknown", figure=place.figure, place=place.name, problem=str(error))
+                return
+        if place in self._failing:
+            self._failing.discard(place)
+            _log.info("facility figure known again", figure=place.figure, place=place.name)
+        self._values[place] = (value, asyncio.get_running_loop().time())
+
+    def _value(self, place: Place, now: float) -> float | None:
+        value = self._values.get(place)
+        return value[0] if value is not None and now - value[1] <= self._max_age_s else None

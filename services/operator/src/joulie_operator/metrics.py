@@ -1,0 +1,114 @@
+"""The operator's series. Names and labels are the contract; per-node series exist while the node does.
+
+`joulie_operator_state_transitions_total` counts each transition once, when it is made.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from joulie_api.apply import WriteResult
+from joulie_api.metrics import NodeSeriesCollector
+from joulie_core import labels
+from joulie_core.names import NodeName
+from joulie_core.transition import NodeState, Transition, Verdict
+from joulie_operator.cluster import Cluster
+from joulie_operator.controller import Controller
+
+#: Seconds; a plan of 5,000 nodes is to stay under one.
+PLAN_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+
+
+class Metrics:
+    """Counts what happens, and collects what is."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._transitions: dict[NodeName, Tally[tuple[NodeState, NodeState, Verdict]]] = {}
+        self._passes = Histogram(
+            "joulie_operator_reconcile_duration_seconds", "Time of one plan.", buckets=PLAN_BUCKETS, registry=registry
+        )
+        self._writes = Counter(
+            "joulie_operator_writes", "Intended writes by their result.", ("kind", "result"), registry=registry
+        )
+
+    def on_transition(self, name: NodeName, transition: Transition) -> None:
+        """Count a transition."""
+        change = (transition.from_state, transition.to_state, transition.result)
+        self._transitions.setdefault(name, Tally())[change] += 1
+
+    def on_pass(self, duration_s: float) -> None:
+        """Count a plan."""
+        self._passes.observe(duration_s)
+
+    def on_write(self, kind: str, result: WriteResult) -> None:
+        """Count an intended write."""
+        self._writes.labels(kind, result).inc()
+
+    def collect(self, cluster: Cluster, controller: Controller) -> Iterable[Metric]:
+        """Return the per-node series of the nodes that are published now."""
+        names = controller.managed()
+        for gone in self._transitions.keys() - set(names):
+            del self._transitions[gone]
+        yield _states(controller, names)
+        yield _profile_labels(cluster, names)
+        yield _densities(cluster, names)
+        yield self._transition_counts()
+
+    def _transition_counts(self) -> Metric:
+        family = CounterMetricFamily(
+            "joulie_operator_state_transitions",
+            "State transitions made.",
+            labels=("node", "from_state", "to_state", "result"),
+        )
+        for name, tally in self._transitions.items():
+            for change, count in tally.items():
+                family.add_metric((name, *change), count)
+        return family
+
+
+def register_node_series(
+    registry: CollectorRegistry,
+    metrics: Metrics,
+    cluster: Cluster,
+    controller: Controller,
+    is_leading: Callable[[], bool],
+) -> None:
+    """Export per-node series, by the leader only: two replicas must not count a node twice."""
+    registry.register(NodeSeriesCollector(lambda: metrics.collect(cluster, controller) if is_leading() else ()))
+
+
+def _states(controller: Controller, names: Iterable[NodeName]) -> Metric:
+    family = GaugeMetricFamily(
+        "joulie_operator_node_state", "1 for the state that the node is in.", labels=("node", "state")
+    )
+    for name in names:
+        state = controller.state(name)
+        if state is not None:
+            family.add_metric((name, state), 1)
+    return family
+
+
+def _profile_labels(cluster: Cluster, names: Iterable[NodeName]) -> Metric:
+    family = GaugeMetricFamily(
+        "joulie_operator_node_profile_label", "1 for the profile label seen on the node.", labels=("node", "profile")
+    )
+    for name in names:
+        node = cluster.nodes.get(name)
+        profile = node.labels.get(labels.POWER_PROFILE) if node is not None else None
+        if profile is not None:
+            family.add_metric((name, profile), 1)
+    return family
+
+
+def _densities(cluster: Cluster, names: Iterable[NodeName]) -> Metric:
+    family = GaugeMetricFamily(
+        "joulie_operator_node_compute_density", "Normalised compute density.", labels=("node", "component")
+    )
+    for name in names:
+        machine = cluster.machine(name)
+        if machine is not None:
+            family.add_metric((name, "cpu"), machine.density.cpu)
+            family.add_metric((name, "gpu"), machine.density.gpu)
+    return family

@@ -1,0 +1,130 @@
+"""Power of each node: the first source that answers, its trend, and what to say when none does.
+
+The order is: the source that was configured (HTTP or Prometheus), the agent's own reading, the model from pod requests.
+A reading counts for `max_age_s` after it was taken and is then no answer at all; nothing is ever filled in with zero.
+Sources are asked without waiting: those that need the network poll in the background and answer from memory.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from joulie_core.hardware.view import HardwareView
+from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
+from joulie_core.kinds.telemetry_profile import TelemetryProfile
+from joulie_core.names import NodeName
+from joulie_core.twin import Measurement, PowerBudget, PowerWindow
+from joulie_core.twin.trend import is_plausible
+from joulie_core.twin.utilization import Subsystem, cpu_watts, gpu_watts
+from joulie_operator.cluster import Load
+from joulie_operator.timestamps import seconds_of
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One measurement of a whole node; `at` is monotonic seconds of this process."""
+
+    watts: float
+    at: float
+    source: MeasurementSource
+    #: False where GPUs, if the node has any, are not in the figure.
+    with_gpus: bool = True
+
+
+class PowerSource(Protocol):
+    """Somebody who measures nodes."""
+
+    def reading(self, name: NodeName) -> Reading | None:
+        """Return the latest reading of the node, however old; None where there never was one. Does not block."""
+
+
+class AgentReadings:
+    """What agents report in the status of the TelemetryProfile named as their node.
+
+    A reading is dated by its arrival here, so that clocks of nodes need not agree; one whose own date is older than
+    `max_age_s` on arrival (an agent long gone, seen after a restart of the operator) is not taken.
+    """
+
+    def __init__(self, *, max_age_s: float, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self._max_age_s = max_age_s
+        self._clock = clock
+        self._wall = wall
+        self._readings: dict[NodeName, tuple[str, Reading]] = {}
+
+    def on_profile(self, key: str, profile: TelemetryProfile | None) -> None:
+        """Take a change of a TelemetryProfile."""
+        name = NodeName(key)
+        power = profile.status.power if profile is not None else None
+        if power is None or power.cpu_watts is None or power.updated_at is None:
+            self._readings.pop(name, None)
+            return
+        seen = self._readings.get(name)
+        if seen is not None and seen[0] == power.updated_at:
+            return
+        if self._wall() - seconds_of(power.updated_at) <= self._max_age_s:
+            reading = whole_node(power.cpu_watts, power.gpu_watts, self._clock(), MeasurementSource.AGENT)
+            self._readings[name] = (power.updated_at, reading)
+
+    def reading(self, name: NodeName) -> Reading | None:
+        """Return the latest reading of the node."""
+        seen = self._readings.get(name)
+        return seen[1] if seen is not None else None
+
+
+class PowerBook:
+    """Measurement and trend of every node."""
+
+    def __init__(self, sources: Sequence[PowerSource], *, max_age_s: float) -> None:
+        self._sources = tuple(sources)
+        self._max_age_s = max_age_s
+        self._windows: dict[NodeName, PowerWindow] = {}
+
+    def measure(
+        self, name: NodeName, *, view: HardwareView | None, budget: PowerBudget, load: Load, now: float
+    ) -> tuple[Measurement, float | None]:
+        """Return the node's power and its trend in watts per minute, None where there is no trend yet."""
+        reading = self._first_good(name, view, budget.tdp_w, now)
+        if reading is not None:
+            measurement = Measurement(reading.source, MeasurementQuality.MEASURED, reading.watts)
+            sample = (reading.at, reading.watts)
+        else:
+            watts = model(view, budget, load)
+            if watts is None:
+                self._windows.pop(name, None)
+                return Measurement(MeasurementSource.STATIC, MeasurementQuality.UNKNOWN, None), None
+            measurement = Measurement(MeasurementSource.UTILIZATION, MeasurementQuality.MODELLED, watts)
+            sample = (now, watts)
+        window = self._windows.get(name, PowerWindow()).add(measurement.source, *sample, budget.tdp_w)
+        self._windows[name] = window
+        return measurement, window.slope_w_per_min(now)
+
+    def forget(self, name: NodeName) -> None:
+        """Drop a node that has left."""
+        self._windows.pop(name, None)
+
+    def _first_good(self, name: NodeName, view: HardwareView | None, tdp_w: float, now: float) -> Reading | None:
+        has_gpus = view is not None and view.gpu is not None
+        for source in self._sources:
+            reading = source.reading(name)
+            if reading is None or now - reading.at > self._max_age_s or not is_plausible(reading.watts, tdp_w):
+                continue
+            # The CPUs' power alone would make a node of GPUs look almost idle.
+            if reading.with_gpus or not has_gpus:
+                return reading
+        return None
+
+
+def model(view: HardwareView | None, budget: PowerBudget, load: Load) -> float | None:
+    """Return the node's expected draw from what its pods request; None where its hardware is unknown."""
+    if view is None or view.cpu is None:
+        return None
+    cpu, gpu = view.cpu, view.gpu
+    watts = cpu_watts(Subsystem(cpu.spec.curve, load.cpu_cores, cpu.total_cores, budget.cpu_tdp_w, budget.cpu_capped_w))
+    if gpu is not None:
+        watts += gpu_watts(Subsystem(gpu.spec.curve, load.gpus, gpu.count, budget.gpu_tdp_w, budget.gpu_capped_w))
+    return watts
+
+
+def whole_node(cpu: float, gpu: float | None, at: float, source: MeasurementSource) -> Reading:
+    """Return the reading of a node whose subsystems were measured one by one."""
+    return Reading(cpu + (gpu or 0), at, source, with_gpus=gpu is not None)

@@ -1,0 +1,233 @@
+"""Making the API server say what was decided, node by node.
+
+Workers take names from the queue, ask for the goal at that moment and write what differs from what is there. The order
+of the writes is the safe one: on the way to performance the caps are lifted before the node is offered; on the way to
+eco the offer is withdrawn (twin, then labels) before the caps come. A cleaned node loses its labels first and its twin
+last, and the twin of a new node is made before its labels, so that what is interrupted is found again.
+
+A failed write is repeated for that node after a growing pause; a write refused by the fence ends the process.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import structlog
+
+from joulie_api.errors import KubeError, NotFound, NotLeader
+from joulie_api.resources import NODE_POWER_PROFILES, NODE_TWINS, NODES, Resource
+from joulie_core import labels
+from joulie_core.kinds.base import Profile
+from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+from joulie_operator.cluster import Cluster, Standing
+from joulie_operator.controller import Controller, Goal
+from joulie_operator.facts import PublishedTarget, PublishedTwin
+from joulie_operator.timestamps import rfc3339
+from joulie_operator.twins import TwinBook
+from joulie_operator.workqueue import WorkQueue
+
+#: An echo of our own write is waited for this long before what is there counts as somebody else's change.
+ECHO_GRACE_S: Final = 5.0
+FIRST_RETRY_S: Final = 1.0
+LAST_RETRY_S: Final = 60.0
+
+_log = structlog.get_logger()
+
+
+class Writes(Protocol):
+    """What the publisher needs of `joulie_api.apply.Applier`."""
+
+    async def apply(self, res: Resource, name: str, body: Mapping[str, Any], *, status: bool = False) -> bool:
+        """Server-side apply."""
+
+    async def patch_node_labels(self, name: str, labels: Mapping[str, str | None]) -> bool:
+        """Set or remove labels of a Node."""
+
+    async def delete(self, res: Resource, name: str) -> bool:
+        """Delete an object."""
+
+    def forget(self, res: Resource, name: str) -> None:
+        """Write at the next apply even if nothing changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is on the API server, as the watches last said."""
+
+    targets: Mapping[str, PublishedTarget]
+    twins: Mapping[str, PublishedTwin]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What this process last wrote of one part of a node, and when."""
+
+    value: object
+    at: float
+
+
+class Publisher:
+    """Works off the queue."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        controller: Controller,
+        twins: TwinBook,
+        *,
+        queue: WorkQueue,
+        writes: Writes,
+        published: Published,
+        wall: Callable[[], float],
+    ) -> None:
+        self._cluster = cluster
+        self._controller = controller
+        self._twins = twins
+        self._queue = queue
+        self._writes = writes
+        self._published = published
+        self._wall = wall
+        self._written: dict[tuple[Resource, NodeName], _Written] = {}
+        self._pauses: dict[NodeName, float] = {}
+
+    async def work(self) -> None:
+        """Be one worker, for ever. Raises NotLeader when this process must not write any more."""
+        while True:
+            name = await self._queue.take()
+            try:
+                await self.publish(name)
+                self._pauses.pop(name, None)
+            except NotLeader:
+                raise
+            except KubeError as error:
+                self._retry(name, error)
+            finally:
+                self._queue.done(name)
+
+    async def publish(self, name: NodeName) -> None:
+        """Bring one node's publication up to date. Raises KubeError."""
+        if self._cluster.standing(name) is Standing.UNMANAGED:
+            await self._clean(name)
+            return
+        node = self._cluster.nodes[name]
+        goal = self._controller.goal(name, self._now(), self._wall())
+        if goal is None:
+            return
+        if goal.profile_label is Profile.PERFORMANCE:
+            await self._write_target(node, goal.target)
+            await self._write_labels(node, goal)
+            await self._write_twin(node, goal)
+            return
+        await self._write_twin(node, goal)
+        await self._write_labels(node, goal)
+        if goal.announcing:
+            self._queue.add_later(name, self._controller.announced(name, self._now()))
+        else:
+            await self._write_target(node, goal.target)
+
+    async def _write_target(self, node: Node, spec: NodePowerProfileSpec | None) -> None:
+        if spec is None:
+            return
+        there = self._published.targets.get(node.name)
+        wanted = (spec, node.uid)
+        if self._is_there(NODE_POWER_PROFILES, node.name, wanted, (there.spec, there.owner_uid) if there else None):
+            return
+        body = {"metadata": _owned_by(node), "spec": spec.dump()}
+        await self._writes.apply(NODE_POWER_PROFILES, node.name, body)
+        self._note(NODE_POWER_PROFILES, node.name, wanted)
+
+    async def _write_labels(self, node: Node, goal: Goal) -> None:
+        wanted = {labels.POWER_PROFILE: str(goal.profile_label), labels.DRAINING: str(goal.draining).lower()}
+        if self._is_there(NODES, node.name, wanted, {key: node.labels.get(key) for key in wanted}):
+            return
+        await self._writes.patch_node_labels(node.name, wanted)
+        self._note(NODES, node.name, wanted)
+
+    async def _write_twin(self, node: Node, goal: Goal) -> None:
+        now = self._now()
+        status = self._twins.status(node.name, goal.schedulable_class, now)
+        there = self._published.twins.get(node.name)
+        if not self._twins.is_due(node.name, status, now, there.schedulable_class if there is not None else None):
+            return
+        await self._make_twin(node)
+        stamped = status.model_copy(update={"last_updated": rfc3339(self._wall())})
+        try:
+            await self._writes.apply(NODE_TWINS, node.name, {"status": stamped.dump()}, status=True)
+        except NotFound:
+            # Deleted by somebody since it was made: make it again at the retry.
+            self._writes.forget(NODE_TWINS, node.name)
+            self._written.pop((NODE_TWINS, node.name), None)
+            raise
+        self._twins.on_written(node.name, status, now)
+
+    async def _make_twin(self, node: Node) -> None:
+        there = self._published.twins.get(node.name)
+        if self._is_there(NODE_TWINS, node.name, node.uid, there.owner_uid if there is not None else None):
+            return
+        await self._writes.apply(NODE_TWINS, node.name, {"metadata": _owned_by(node), "spec": {"nodeName": node.name}})
+        self._note(NODE_TWINS, node.name, node.uid)
+
+    async def _clean(self, name: NodeName) -> None:
+        """Take back everything that was published for a node that is not managed any more."""
+        node = self._cluster.nodes.get(name)
+        ours = {labels.POWER_PROFILE, labels.DRAINING}
+        labelled = node is not None and not ours.isdisjoint(node.labels)
+        if not labelled and not self._left_behind(name):
+            return
+        if node is None or labelled:
+            try:
+                await self._writes.patch_node_labels(name, dict.fromkeys(sorted(ours)))
+            except NotFound:
+                _log.debug("node is gone", node=name)
+        if name in self._published.targets or (NODE_POWER_PROFILES, name) in self._written:
+            await self._writes.delete(NODE_POWER_PROFILES, name)
+        if name in self._published.twins or (NODE_TWINS, name) in self._written:
+            await self._writes.delete(NODE_TWINS, name)
+        if self._controller.state(name) is not None:
+            _log.info("node left management", node=name)
+        for res in (NODES, NODE_POWER_PROFILES, NODE_TWINS):
+            self._written.pop((res, name), None)
+            self._writes.forget(res, name)
+        self._controller.forget(name)
+        self._twins.forget(name)
+
+    def _left_behind(self, name: NodeName) -> bool:
+        """Say whether objects of the node are on the API server, or about to be."""
+        published = name in self._published.targets or name in self._published.twins
+        return published or any((res, name) in self._written for res in (NODES, NODE_POWER_PROFILES, NODE_TWINS))
+
+    def _is_there(self, res: Resource, name: NodeName, wanted: object, there: object) -> bool:
+        """Say whether nothing has to be written: it is there, or it has just been written and will be seen to be."""
+        written = self._written.get((res, name))
+        if written is None:
+            return there == wanted
+        if written.value != wanted:
+            return False
+        if there == wanted:
+            return True
+        if self._now() - written.at < ECHO_GRACE_S:
+            self._queue.add_later(name, ECHO_GRACE_S)
+            return True
+        self._writes.forget(res, name)
+        return False
+
+    def _note(self, res: Resource, name: NodeName, value: object) -> None:
+        self._written[res, name] = _Written(value, self._now())
+
+    def _retry(self, name: NodeName, error: KubeError) -> None:
+        pause_s = self._pauses.get(name)
+        if pause_s is None:
+            _log.warning("write failed, it will be repeated", node=name, error=str(error))
+        self._pauses[name] = min(LAST_RETRY_S, FIRST_RETRY_S if pause_s is None else 2 * pause_s)
+        self._queue.add_later(name, self._pauses[name])
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _owned_by(node: Node) -> dict[str, Any]:
+    reference = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node.name, "uid": node.uid}
+    return {"ownerReferences": [reference]}

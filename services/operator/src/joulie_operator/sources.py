@@ -1,0 +1,71 @@
+"""Which power sources and which facility figures the settings ask for."""
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+import aiohttp
+
+from joulie_core import labels
+from joulie_core.kinds.node_twin import MeasurementSource
+from joulie_core.names import NodeName
+from joulie_operator.cluster import Cluster
+from joulie_operator.facility import Facility, Figure
+from joulie_operator.power import PowerSource
+from joulie_operator.power_http import HttpReadings
+from joulie_operator.power_prometheus import KEPLER_QUERY, PrometheusReadings
+from joulie_operator.prometheus import Prometheus
+from joulie_operator.settings import NodePowerSource, PowerSettings
+
+
+class PolledSource(PowerSource, Protocol):
+    """A power source that has to be asked over the network."""
+
+    async def run(self) -> None:
+        """Poll for ever."""
+
+
+def build_power_sources(
+    settings: PowerSettings, session: aiohttp.ClientSession, nodes: Callable[[], AbstractSet[NodeName]]
+) -> tuple[PolledSource, ...]:
+    """Return the configured source, none for `auto`: the agents' readings come by watch."""
+    chosen, interval_s = settings.operator_node_power_source, settings.operator_node_power_poll_interval
+    if chosen is NodePowerSource.AUTO:
+        return ()
+    if chosen is NodePowerSource.HTTP:
+        endpoint = settings.operator_node_power_http_endpoint
+        return (HttpReadings(session, endpoint, nodes, interval_s=interval_s),)
+    kepler = chosen is NodePowerSource.KEPLER
+    return (
+        PrometheusReadings(
+            Prometheus(session, settings.operator_node_power_prometheus_address),
+            settings.operator_node_power_prometheus_query or KEPLER_QUERY,
+            nodes,
+            source=MeasurementSource.KEPLER if kepler else MeasurementSource.PROMETHEUS,
+            interval_s=interval_s,
+        ),
+    )
+
+
+def build_facility(settings: PowerSettings, session: aiohttp.ClientSession, cluster: Cluster) -> Facility | None:
+    """Return the poller of the facility's figures; None where they are off."""
+    if not settings.enable_facility_metrics:
+        return None
+    return Facility(
+        Prometheus(session, settings.facility_prometheus_address),
+        {
+            Figure.AMBIENT_C: settings.facility_ambient_temp_metric,
+            Figure.IT_WATTS: settings.facility_it_power_metric,
+            Figure.COOLING_WATTS: settings.facility_cooling_power_metric,
+            Figure.ZONE_AMBIENT_C: settings.facility_zone_ambient_metric_template,
+            Figure.RACK_WATTS: settings.facility_rack_power_metric_template,
+        },
+        zones=lambda: _values(cluster, labels.COOLING_ZONE),
+        racks=lambda: _values(cluster, labels.RACK),
+        interval_s=settings.facility_poll_interval,
+        max_age_s=settings.facility_max_age,
+    )
+
+
+def _values(cluster: Cluster, key: str) -> set[str]:
+    return {value for node in cluster.nodes.values() if (value := node.labels.get(key))}

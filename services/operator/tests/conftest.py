@@ -1,0 +1,113 @@
+"""An operator in the test's process, on the in-process API server, with its times shortened."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from joulie_api.settings import read_settings
+from joulie_api.testing import FakeApiServer, make_node, make_pod
+from joulie_core import labels
+from joulie_operator.app import run
+from joulie_operator.settings import settings_model
+
+FAST = {
+    "METRICS_ADDR": "127.0.0.1:0",
+    "PLAN_DEBOUNCE": "20ms",
+    "DOWNGRADE_SETTLE": "50ms",
+    "TWIN_INTERVAL": "100ms",
+    "LEASE_DURATION": "1500ms",
+    "LEASE_RENEW_DEADLINE": "1s",
+    "LEASE_RETRY_PERIOD": "100ms",
+}
+EPYC, XEON, H100 = "AMD EPYC 7763", "Intel Xeon Gold 6230", "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def mixed():
+    """Four nodes of each of three hardware families."""
+    return [
+        *(
+            make_node(f"gpu-{index}", cpu_model=EPYC, cpu_sockets=2, gpus=8, gpu_model=H100, cpu=256)
+            for index in range(4)
+        ),
+        *(make_node(f"new-{index}", cpu_model=EPYC, cpu_sockets=2, cpu=256) for index in range(4)),
+        *(make_node(f"old-{index}", cpu_model=XEON, cpu_sockets=2, cpu=80) for index in range(4)),
+    ]
+
+
+class Cluster:
+    """What tests ask the API server."""
+
+    def __init__(self, api: FakeApiServer, env):
+        self.api = api
+        self.env = env
+        self._operators = []
+
+    def start(self, **env):
+        """Start one more operator; keyword arguments are settings."""
+        settings = read_settings(settings_model(), self.env | env)
+        task = asyncio.create_task(run(settings), name="operator")
+        self._operators.append(task)
+        return task
+
+    async def stop(self, task):
+        """Stop an operator in good order and hand out what ended it."""
+        if not task.done():
+            task.cancel()
+        await asyncio.wait({task})
+        self._operators.remove(task)
+
+    async def close(self):
+        for task in self._operators.copy():
+            await self.stop(task)
+
+    def labels(self, name):
+        node = self.api.get("Node", name)
+        found = node["metadata"].get("labels", {})
+        return found.get(labels.POWER_PROFILE), found.get(labels.DRAINING)
+
+    def target(self, name):
+        found = self.api.get("NodePowerProfile", name)
+        return None if found is None else found["spec"]
+
+    def twin(self, name):
+        found = self.api.get("NodeTwin", name)
+        return None if found is None else found.get("status")
+
+    def view(self, name):
+        """Profile, draining, class and caps of a node if all say the same, else None."""
+        target, twin = self.target(name), self.twin(name)
+        if target is None or twin is None:
+            return None
+        said = (target["profile"], str(target["draining"]).lower())
+        if self.labels(name) != said:
+            return None
+        offered = {"false": said[0], "true": "draining"}[said[1]]
+        return said[0] + ("-draining" if said[1] == "true" else "") if twin["schedulableClass"] == offered else None
+
+    def views(self):
+        return {node["metadata"]["name"]: self.view(node["metadata"]["name"]) for node in self.api.objects("Node")}
+
+    def performance(self):
+        return {name for name, view in self.views().items() if view == "performance"}
+
+    def settled(self):
+        return all(self.views().values())
+
+    async def until(self, condition, timeout_s=10):
+        try:
+            await self.api.wait_for(condition, timeout_s=timeout_s)
+        except TimeoutError:
+            pytest.fail(f"did not come true: {self.views()}")
+
+    def place(self, name, node, *, workload_class="performance", **pod):
+        self.api.put(make_pod(name, node=node, workload_class=workload_class, **pod))
+
+
+@pytest.fixture
+async def cluster(fake_api, tmp_path):
+    found = Cluster(fake_api, FAST | {"KUBECONFIG": str(fake_api.kubeconfig(tmp_path))})
+    yield found
+    with contextlib.suppress(asyncio.CancelledError):
+        await found.close()

@@ -1,0 +1,296 @@
+"""The operator on an API server: from its watches to its writes. `cluster` and its helpers are in conftest."""
+
+import asyncio
+
+import pytest
+
+from joulie_api.errors import LeadershipLost
+from joulie_api.testing import Respond, make_node, make_pod
+from joulie_core import labels
+
+CPU_NODES = [make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(4)]
+PERFORMANCE_CAPS = {"cpu": {"packagePowerCapPctOfMax": 100}}
+ECO_CAPS = {"cpu": {"packagePowerCapPctOfMax": 60}}
+
+
+def caps(target):
+    return {key: target[key] for key in ("cpu", "gpu") if key in target}
+
+
+async def test_static_partition_converges_on_twelve_mixed_nodes_and_every_family_keeps_a_performance_node(
+    cluster, mixed
+):
+    cluster.api.put_all(mixed)
+    cluster.start()
+    await cluster.until(cluster.settled)
+    assert cluster.performance() == {"gpu-0", "gpu-1", "gpu-2", "gpu-3", "new-0", "old-0"}
+    assert caps(cluster.target("new-0")) == PERFORMANCE_CAPS
+    assert caps(cluster.target("new-1")) == ECO_CAPS
+    assert caps(cluster.target("gpu-0")) == PERFORMANCE_CAPS | {
+        "gpu": {"powerCap": {"scope": "perGpu", "capPctOfMax": 100}}
+    }
+    assert cluster.target("old-0")["policy"] == {
+        "name": "static_partition",
+        "reason": "densest node of its hardware family",
+    }
+
+
+async def test_objects_are_named_after_their_node_and_owned_by_it(cluster):
+    node = cluster.api.put(CPU_NODES[0])
+    cluster.start()
+    await cluster.until(cluster.settled)
+    reference = {"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": node["metadata"]["uid"]}
+    for kind in ("NodePowerProfile", "NodeTwin"):
+        found = cluster.api.get(kind, "node-0")
+        assert found["metadata"]["ownerReferences"] == [reference]
+        assert found["spec"]["nodeName"] == "node-0"
+    assert cluster.twin("node-0")["lastUpdated"].endswith("Z")
+
+
+async def test_changing_demand_moves_nodes_under_queue_aware(cluster, mixed):
+    cluster.api.put_all(mixed)
+    cluster.start(
+        POLICY_TYPE="queue_aware_v1", QUEUE_HP_BASE_FRAC="0", QUEUE_HP_MIN="1", QUEUE_PERF_PER_HP_NODE="2"
+    )
+    await cluster.until(lambda: cluster.settled() and cluster.performance() == {"gpu-0"})
+    for index in range(8):
+        cluster.api.put(make_pod(f"waiting-{index}", workload_class="performance"))
+    await cluster.until(lambda: cluster.settled() and cluster.performance() == {"gpu-0", "gpu-1", "new-0", "old-0"})
+    for index in range(8):
+        cluster.api.remove("Pod", f"waiting-{index}", "default")
+    await cluster.until(lambda: cluster.settled() and cluster.performance() == {"gpu-0"})
+
+
+async def test_a_performance_pod_holds_a_node_in_draining_with_performance_caps_until_it_leaves(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.place("busy", "node-3")
+    cluster.start()
+    await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "eco-draining")
+    assert caps(cluster.target("node-3")) == PERFORMANCE_CAPS
+    assert cluster.twin("node-3")["effectiveCapState"]["cpuPct"] == 100
+    cluster.api.remove("Pod", "busy", "default")
+    await cluster.until(lambda: cluster.view("node-3") == "eco")
+    assert caps(cluster.target("node-3")) == ECO_CAPS
+
+
+async def test_a_finished_pod_blocks_nothing(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.place("busy", "node-3")
+    cluster.start()
+    await cluster.until(lambda: cluster.view("node-3") == "eco-draining")
+    cluster.api.patch("Pod", "busy", {"status": {"phase": "Succeeded"}}, "default")
+    await cluster.until(lambda: cluster.view("node-3") == "eco")
+
+
+async def test_a_node_planned_performance_again_stops_draining(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.place("busy", "node-3")
+    env = {"POLICY_TYPE": "queue_aware_v1", "QUEUE_HP_BASE_FRAC": "0", "QUEUE_PERF_PER_HP_NODE": "1"}
+    cluster.start(**env)
+    await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "eco-draining")
+    for index in range(3):
+        cluster.api.put(make_pod(f"waiting-{index}", workload_class="performance"))
+    await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "performance")
+
+
+async def test_eco_is_announced_by_label_and_twin_before_the_caps_come(cluster):
+    cluster.api.put(CPU_NODES[0])
+    cluster.start(STATIC_HP_FRAC="0", DOWNGRADE_SETTLE="60s")
+    await cluster.until(lambda: cluster.labels("node-0") == ("eco", "false"))
+    assert cluster.twin("node-0")["schedulableClass"] == "eco"
+    assert cluster.target("node-0") is None
+
+
+async def test_a_pod_that_arrives_while_eco_is_announced_makes_the_node_drain(cluster):
+    cluster.api.put(CPU_NODES[0])
+    cluster.start(STATIC_HP_FRAC="0", DOWNGRADE_SETTLE="500ms")
+    await cluster.until(lambda: cluster.labels("node-0") == ("eco", "false"))
+    cluster.place("late", "node-0")
+    await cluster.until(lambda: cluster.view("node-0") == "eco-draining")
+    targets = [request.json()["spec"] for request in cluster.api.requests.writes(kind="NodePowerProfile")]
+    assert [caps(target) for target in targets] == [PERFORMANCE_CAPS]
+
+
+async def test_on_the_way_to_performance_the_caps_are_lifted_before_the_node_is_offered(cluster):
+    cluster.api.put(CPU_NODES[0])
+    task = cluster.start(STATIC_HP_FRAC="0")
+    await cluster.until(lambda: cluster.view("node-0") == "eco")
+    await cluster.stop(task)
+    since = len(cluster.api.requests)
+    cluster.start(STATIC_HP_FRAC="1")
+    await cluster.until(lambda: cluster.view("node-0") == "performance")
+    writes = cluster.api.requests.writes(since=since, manager="joulie-operator")
+    assert [write.kind for write in writes][:3] == ["NodePowerProfile", "Node", "NodeTwin"]
+
+
+async def test_a_performance_pod_that_lands_on_an_eco_node_leaves_it_eco(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.start(RECONCILE_INTERVAL="200ms")
+    await cluster.until(cluster.settled)
+    passes = await passes_of(cluster)
+    cluster.place("astray", "node-3")
+    await cluster.until(lambda: cluster.view("node-3") == "eco")
+    await passes(3)
+    assert cluster.view("node-3") == "eco"
+
+
+async def passes_of(cluster):
+    """Return what waits for that many heartbeats of the lease, a clock that the server can see."""
+
+    async def wait(count):
+        since = len(cluster.api.requests)
+        await cluster.until(lambda: len(cluster.api.requests.writes(kind="Lease", since=since)) >= 3 * count)
+
+    return wait
+
+
+@pytest.mark.parametrize("shape", ["unmanaged", "reserved", "deleted"])
+async def test_a_node_that_leaves_management_loses_labels_and_objects(cluster, shape):
+    cluster.api.put_all(CPU_NODES)
+    cluster.start()
+    await cluster.until(cluster.settled)
+    leave(cluster, "node-3", shape)
+    await cluster.until(lambda: is_clean(cluster, "node-3"))
+    await cluster.until(lambda: all(cluster.view(f"node-{index}") for index in range(3)))
+
+
+@pytest.mark.parametrize("shape", ["unmanaged", "reserved", "deleted"])
+async def test_a_node_that_left_while_no_operator_ran_is_cleaned_too(cluster, shape):
+    cluster.api.put_all(CPU_NODES)
+    task = cluster.start()
+    await cluster.until(cluster.settled)
+    await cluster.stop(task)
+    leave(cluster, "node-3", shape)
+    cluster.start()
+    await cluster.until(lambda: is_clean(cluster, "node-3"))
+
+
+def leave(cluster, name, shape):
+    match shape:
+        case "unmanaged":
+            cluster.api.patch("Node", name, {"metadata": {"labels": {labels.MANAGED: None}}})
+        case "reserved":
+            cluster.api.patch("Node", name, {"metadata": {"labels": {labels.RESERVED: "true"}}})
+        case "deleted":
+            cluster.api.remove("Node", name)
+
+
+def is_clean(cluster, name):
+    gone = cluster.target(name) is None and cluster.api.get("NodeTwin", name) is None
+    return gone and (cluster.api.get("Node", name) is None or cluster.labels(name) == (None, None))
+
+
+async def test_a_cordoned_node_keeps_its_target_and_is_left_out_of_the_plan(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.start()
+    await cluster.until(lambda: cluster.settled() and cluster.performance() == {"node-0", "node-1"})
+    cluster.api.patch("Node", "node-0", {"spec": {"unschedulable": True}})
+    await cluster.until(lambda: cluster.settled() and cluster.performance() == {"node-0", "node-1", "node-2"})
+
+
+async def test_a_draining_node_is_still_draining_after_a_restart(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.place("busy", "node-3")
+    task = cluster.start()
+    await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "eco-draining")
+    await cluster.stop(task)
+    since = len(cluster.api.requests)
+    cluster.start()
+    await cluster.until(lambda: cluster.api.requests.find(kind="Lease", verb="replace", since=since))
+    cluster.api.remove("Pod", "busy", "default")
+    await cluster.until(lambda: cluster.view("node-3") == "eco")
+    targets = cluster.api.requests.writes(kind="NodePowerProfile", since=since)
+    assert [target.name for target in targets] == ["node-3"], "a restart repeats nothing and forgets nothing"
+
+
+async def test_an_operator_stopped_after_any_write_is_continued_by_the_next(cluster, mixed):
+    cluster.api.put_all(mixed)
+    cluster.place("busy", "old-3")
+    for _ in range(12):
+        task = cluster.start()
+        since = len(cluster.api.requests)
+        await cluster.until(
+            lambda: cluster.settled() or len(cluster.api.requests.writes(manager="joulie-operator", since=since)) >= 3
+        )
+        await cluster.stop(task)
+    cluster.start()
+    await cluster.until(cluster.settled)
+    assert cluster.performance() == {"gpu-0", "gpu-1", "gpu-2", "gpu-3", "new-0", "old-0"}
+    assert cluster.view("old-3") == "eco-draining"
+
+
+async def test_a_quiet_cluster_is_written_nothing_but_heartbeats(cluster, mixed):
+    cluster.api.put_all(mixed)
+    cluster.start(TWIN_HEARTBEAT="400ms", RECONCILE_INTERVAL="300ms")
+    await cluster.until(cluster.settled)
+    since = len(cluster.api.requests)
+    await cluster.until(
+        lambda: len(cluster.api.requests.writes(kind="NodeTwin", since=since)) >= 3 * len(mixed), timeout_s=20
+    )
+    writes = [write for write in cluster.api.requests.writes(since=since) if write.kind != "Lease"]
+    assert {(write.kind, write.subresource) for write in writes} == {("NodeTwin", "status")}
+
+
+async def test_within_the_heartbeat_a_quiet_cluster_is_not_written_at_all(cluster, mixed):
+    cluster.api.put_all(mixed)
+    cluster.start(RECONCILE_INTERVAL="200ms")
+    await cluster.until(cluster.settled)
+    passes = await passes_of(cluster)
+    await passes(2)
+    since = len(cluster.api.requests)
+    await passes(5)
+    assert not cluster.api.requests.writes(since=since, manager="joulie-operator")
+
+
+@pytest.mark.parametrize("kind", ["NodePowerProfile", "NodeTwin"])
+async def test_an_object_deleted_by_somebody_comes_back(cluster, kind):
+    cluster.api.put(CPU_NODES[0])
+    cluster.start()
+    await cluster.until(cluster.settled)
+    cluster.api.remove(kind, "node-0")
+    await cluster.until(cluster.settled)
+
+
+async def test_labels_and_targets_changed_by_somebody_are_put_right(cluster):
+    cluster.api.put_all(CPU_NODES)
+    task = cluster.start()
+    await cluster.until(cluster.settled)
+    await cluster.stop(task)
+    cluster.start()
+    await cluster.until(lambda: len(cluster.api.requests.find(verb="watch", kind="NodePowerProfile")) >= 2)
+    cluster.api.patch("Node", "node-0", {"metadata": {"labels": {labels.POWER_PROFILE: "eco"}}})
+    cluster.api.patch("NodePowerProfile", "node-1", {"spec": {"profile": "eco"}})
+    await cluster.until(lambda: cluster.settled() and cluster.performance() == {"node-0", "node-1"})
+
+
+async def test_failed_writes_are_repeated(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.api.faults.add(Respond(500), verb="apply", times=3)
+    cluster.api.faults.add(Respond(429, retry_after_s=0), verb="patch", times=2)
+    cluster.start()
+    await cluster.until(cluster.settled)
+
+
+async def test_a_follower_watches_and_takes_over_when_the_leader_ends(cluster):
+    cluster.api.put_all(CPU_NODES)
+    first = cluster.start(POD_NAME="first")
+    await cluster.until(cluster.settled)
+    cluster.start(POD_NAME="second", STATIC_HP_FRAC="1")
+    await cluster.stop(first)
+    await cluster.until(lambda: len(cluster.performance()) == 4)
+
+
+async def test_an_operator_that_loses_its_lease_ends_and_writes_nothing_more(cluster):
+    cluster.api.put_all(CPU_NODES)
+    task = cluster.start()
+    await cluster.until(cluster.settled)
+    lease = cluster.api.get("Lease", "joulie-operator", "joulie-system")
+    lease["spec"] |= {"holderIdentity": "somebody-else", "leaseDurationSeconds": 3600}
+    cluster.api.put(lease)
+    with pytest.raises(BaseExceptionGroup) as ended:
+        async with asyncio.timeout(10):
+            await task
+    assert "LeadershipLost" in repr(ended.value.exceptions[0].__cause__) or ended.value.subgroup(LeadershipLost)
+    since = len(cluster.api.requests)
+    cluster.place("busy", "node-0")
+    assert not cluster.api.requests.writes(since=since, manager="joulie-operator")
