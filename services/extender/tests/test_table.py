@@ -97,7 +97,6 @@ def test_any_history_of_changes_ends_in_the_scores_of_the_formula(changes, deman
             table.rows(demand.workload_class),
             demand=demand,
             perf_pressure=table.terms.perf_pressure,
-            score_max=score_max,
         )
     )
     assert [each["Host"] for each in reply] == NAMES

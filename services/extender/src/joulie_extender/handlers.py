@@ -75,7 +75,6 @@ class Handlers:
             self._table.rows(demand.workload_class),
             demand=demand,
             perf_pressure=self._table.terms.perf_pressure,
-            score_max=self._table.config.score_max,
         )
         self._metrics.last_demands[demand.workload_class] = demand
         self._metrics.prioritize.observe(demand.workload_class, started)

@@ -45,21 +45,33 @@ def make_row(name: str, row: AffineRow, score_max: int) -> Row:
     return opening, row.base * factor, row.cpu_points * factor, row.gpu_points * factor, row.pressure_weight * factor
 
 
-def scores_reply(
-    names: Iterable[str], rows: Mapping[str, Row], *, demand: PodDemand, perf_pressure: float, score_max: int
-) -> bytes:
-    """Score the candidates: a HostPriorityList. Nodes without a row get the neutral score."""
-    cpu, gpus = demand.cpu_cores, demand.gpus
+class Rows(dict[str, Row]):
+    """Rows by node name; a name that is not there has the neutral row, which is not kept."""
+
+    def __init__(self, score_max: int) -> None:
+        super().__init__()
+        self.score_max = score_max
+
+    def __missing__(self, name: str) -> Row:
+        return make_row(name, NEUTRAL_ROW, self.score_max)
+
+
+def scores_reply(names: Iterable[str], rows: Rows, *, demand: PodDemand, perf_pressure: float) -> bytes:
+    """Score the candidates: a HostPriorityList."""
+    cpu, gpus, score_max = demand.cpu_cores, demand.gpus, rows.score_max
     closings = _closings(score_max)
-    row_of = rows.get
     parts: list[bytes] = []
     add = parts.append
-    # This loop is the service's hot path: a few thousand turns a request. Nothing in it but lookups and one sum.
-    for name in names:
-        opening, base, cpu_points, gpu_points, pressure_weight = row_of(name) or make_row(name, NEUTRAL_ROW, score_max)
-        points = base - cpu_points * cpu - gpu_points * gpus - pressure_weight * perf_pressure
+    # The service's hot path: thousands of turns a request, so nothing in it but a sum and two look-ups.
+    for opening, base, cpu_points, gpu_points, pressure_weight in map(rows.__getitem__, names):
         add(opening)
-        add(closings[0 if points <= 0 else score_max if points >= score_max else int(points + 0.5)])
+        points = base - cpu_points * cpu - gpu_points * gpus - pressure_weight * perf_pressure
+        if points <= 0:
+            add(closings[0])
+        elif points < score_max:
+            add(closings[int(points + 0.5)])
+        else:
+            add(closings[score_max])
     return b"[" + b"".join(parts)[:-1] + b"]"
 
 

@@ -22,7 +22,7 @@ from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watt
 from joulie_core.scoring.filter import Verdict, verdict
 from joulie_core.scoring.prepared import AffineRow, ClusterSums, prepare_row
 from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, ClusterTerms, NodeState
-from joulie_extender.replies import Row, make_row
+from joulie_extender.replies import Rows, make_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class NodeTable:
         #: Sums over the `state` of all entries that are not stale.
         self._sums = ClusterSums()
         #: Rows of all entries, by workload class and by the trend scale they hold for.
-        self._rows: dict[tuple[WorkloadClass, float], dict[str, Row]] = {
-            (workload_class, scale): {}
+        self._rows: dict[tuple[WorkloadClass, float], Rows] = {
+            (workload_class, scale): Rows(config.score_max)
             for workload_class in WorkloadClass
             for scale in (STEADY_TREND_SCALE, BURST_TREND_SCALE)
         }
@@ -161,8 +161,8 @@ class NodeTable:
         """What the cluster contributes to every score."""
         return self._sums.terms
 
-    def rows(self, workload_class: WorkloadClass) -> Mapping[str, Row]:
-        """Rows by node name; unknown nodes have none."""
+    def rows(self, workload_class: WorkloadClass) -> Rows:
+        """Rows by node name, as the cluster is now."""
         return self._rows[workload_class, self.terms.trend_scale]
 
     @property
