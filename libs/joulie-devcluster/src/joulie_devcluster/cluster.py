@@ -62,6 +62,7 @@ class DevCluster:
         self._extender_port: int | None = None
         self._paths: Mapping[Binary, Path] = {}
         self._processes: dict[str, ServiceProcess] = {}
+        self._is_up = False
 
     async def __aenter__(self) -> Self:
         await self.up()
@@ -127,7 +128,8 @@ class DevCluster:
             await self._start_with_free_ports()
             if self.config.nodes:
                 await self.add_nodes(self.config.nodes)
-            self._write_state(ready=True)
+            self._is_up = True
+            self._write_state()
         except BaseException:
             await self.down()
             raise
@@ -136,6 +138,7 @@ class DevCluster:
         """Stop every process, the last started first, and remove the directory; nothing happens where it is not up."""
         if self._layout is None:
             return
+        self._is_up = False
         await self._stop()
         shutil.rmtree(self._layout.root)
         self._layout = self._ports = self._credentials = self._extender_port = None
@@ -173,11 +176,13 @@ class DevCluster:
         if process.name in self._processes:
             raise ValueError(f"there is a process named {process.name} already")
         self._processes[process.name] = process
-        self._write_state(ready=True)
+        process.on_start = self._write_state
+        self._write_state()
 
-    def record_processes(self) -> None:
-        """Write the processes' pids down anew, after one was started again."""
-        self._write_state(ready=True)
+    def release(self, name: str) -> None:
+        """Count an adopted process no longer; nothing happens for a name that is unknown."""
+        if self._layout is not None and self._processes.pop(name, None) is not None:
+            self._write_state()
 
     def check(self) -> None:
         """Raise StartError if a process of the control plane has ended, with the end of its log."""
@@ -226,8 +231,8 @@ class DevCluster:
         argv = [str(self._paths[binary]), *arguments(binary, layout, self.config, self._up_ports)]
         process = ServiceProcess(binary, argv, log_path=layout.log(binary), cwd=layout.root)
         self._processes[binary] = process
+        process.on_start = self._write_state
         await process.start()
-        self._write_state()
 
     async def _ready(self, binary: Binary) -> None:
         pki = self.layout.pki
@@ -247,7 +252,7 @@ class DevCluster:
         await stop_in_order([process for process in group if process is not None] for group in groups)
         self._processes.clear()
 
-    def _write_state(self, *, ready: bool = False) -> None:
+    def _write_state(self) -> None:
         state = ClusterState(
             name=self.config.name,
             supervisor=ProcessRecord.of("supervisor", os.getpid()),
@@ -258,7 +263,7 @@ class DevCluster:
             ),
             kubeconfig=str(self.layout.admin_kubeconfig),
             extender_port=self._extender_port,
-            ready=ready,
+            ready=self._is_up,
         )
         server = "" if self._ports is None else server_url(self._ports)
         replace(state, server=server).write(self.layout.root)

@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from joulie_devcluster import leash
@@ -75,6 +75,8 @@ class ServiceProcess:
         self.log_path = log_path
         self.env = dict(base_environment() if env is None else env)
         self.cwd = cwd if cwd is not None else log_path.parent
+        #: Called after every start, for whoever keeps account of pids.
+        self.on_start: Callable[[], None] | None = None
         self._popen: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -120,6 +122,8 @@ class ServiceProcess:
             )
         finally:
             os.close(descriptor)
+        if self.on_start is not None:
+            self.on_start()
 
     def pause(self) -> None:
         """Stop it in its tracks (SIGSTOP); it keeps its memory, sockets and leases."""

@@ -1,0 +1,100 @@
+"""pytest fixtures: a control plane for the session or for one test, and a namespace of one's own.
+
+Enable with `pytest_plugins = ["joulie_devcluster.fixtures"]` in the top conftest. Needs pytest and pytest-asyncio,
+which this package does not depend on. Nothing here skips: where no binary is found and none can be built, the test
+fails and says what to do.
+"""
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import pytest_asyncio
+
+from joulie_api.client import KubeClient
+from joulie_api.errors import NotFound
+from joulie_api.resources import NAMESPACES, Resource
+from joulie_devcluster.cluster import DevCluster
+from joulie_devcluster.config import ClusterConfig
+from joulie_devcluster.progress import terminal_reporter
+
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+
+ClusterFactory = Callable[..., Awaitable[DevCluster]]
+
+_ACCOUNT_TIMEOUT_S: Final = 15.0
+_POLL_S: Final = 0.05
+
+_numbers = itertools.count(1)
+
+
+async def start_cluster(config: ClusterConfig) -> DevCluster:
+    """Bring up a cluster, showing the progress of a build if one is needed."""
+    with terminal_reporter() as reporter:
+        cluster = DevCluster(config, reporter=reporter)
+        await cluster.up()
+    return cluster
+
+
+# Processes outlive the event loop that started them: the cluster serves tests that each have a loop of their own.
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def devcluster() -> AsyncIterator[DevCluster]:
+    """One cluster for the whole session, without nodes; who changes more than a namespace of it takes an own one."""
+    cluster = await start_cluster(ClusterConfig(name="shared"))
+    try:
+        yield cluster
+    finally:
+        await cluster.down()
+
+
+@pytest_asyncio.fixture
+async def fresh_devcluster() -> AsyncIterator[ClusterFactory]:
+    """A function that brings up a cluster for this test, from the keyword arguments of `ClusterConfig`."""
+    clusters: list[DevCluster] = []
+
+    async def start(**config: Any) -> DevCluster:
+        cluster = await start_cluster(ClusterConfig(**config))
+        clusters.append(cluster)
+        return cluster
+
+    try:
+        yield start
+    finally:
+        for cluster in clusters:
+            await cluster.down()
+
+
+@pytest_asyncio.fixture
+async def kube_client(devcluster: DevCluster) -> AsyncIterator[KubeClient]:
+    """An administrator's client of the session's cluster."""
+    async with await devcluster.client(user_agent="joulie-tests") as client:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def kube_namespace(kube_client: KubeClient) -> AsyncIterator[str]:
+    """The name of a new namespace of the session's cluster, ready for pods and deleted after the test."""
+    name = await create_namespace(kube_client)
+    yield name
+    await kube_client.delete(NAMESPACES, name)
+
+
+async def create_namespace(client: KubeClient, name: str | None = None) -> str:
+    """Create a namespace and wait until pods can be created in it; its name."""
+    name = name if name is not None else f"test-{os.getpid()}-{next(_numbers)}"
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    # Before the controller manager has made the default account, the API server refuses every pod.
+    async with asyncio.timeout(_ACCOUNT_TIMEOUT_S):
+        while not await _has_account(client, name):  # noqa: ASYNC110 - the event is on the server
+            await asyncio.sleep(_POLL_S)
+    return name
+
+
+async def _has_account(client: KubeClient, namespace: str) -> bool:
+    try:
+        await client.get(SERVICE_ACCOUNTS, "default", namespace)
+    except NotFound:
+        return False
+    return True
