@@ -1,45 +1,53 @@
-"""Who the energy and the completed work are booked to: power profiles of nodes, workload classes of pods. Pure."""
+"""Who the energy and the completed work are booked to: supply classes of nodes, workload classes of pods. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
-#: Profile of a node whose label says nothing, or nothing known.
-NO_PROFILE: Final = "none"
-PROFILES: Final = ("performance", "eco", NO_PROFILE)
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.labels import DRAINING, POWER_PROFILE
+
+
+def supply_of(labels: Mapping[str, str]) -> SchedulableClass:
+    """What a node with these labels offers; a draining node still runs at full power, whatever is planned for it."""
+    if labels.get(DRAINING) == "true":
+        return SchedulableClass.DRAINING
+    try:
+        return SchedulableClass(labels.get(POWER_PROFILE, ""))
+    except ValueError:
+        return SchedulableClass.UNKNOWN
 
 
 @dataclass(slots=True)
 class EnergyLedger:
-    """Joules by the profile that a node had while it drew them.
+    """Joules by the supply class that a node had while it drew them.
 
-    `move` is to be called when a node's profile changes, `settle` before reading, both with the joules the node has
+    `move` is to be called when a node's class changes, `settle` before reading, both with the joules the node has
     drawn since it appeared.
     """
 
-    joules: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PROFILES, 0.0))
+    joules: dict[SchedulableClass, float] = field(default_factory=lambda: dict.fromkeys(SchedulableClass, 0.0))
     _booked: dict[str, float] = field(default_factory=dict)
-    _profiles: dict[str, str] = field(default_factory=dict)
+    _supplies: dict[str, SchedulableClass] = field(default_factory=dict)
 
-    def move(self, node: str, profile: str, drawn_joules: float) -> None:
-        """From here on book a node's joules to another profile."""
+    def move(self, node: str, supply: SchedulableClass, drawn_joules: float) -> None:
+        """From here on book a node's joules to this class."""
         self.settle(node, drawn_joules)
-        self._profiles[node] = profile if profile in PROFILES else NO_PROFILE
+        self._supplies[node] = supply
 
     def settle(self, node: str, drawn_joules: float) -> None:
         """Book what a node has drawn since the last call."""
-        profile = self._profiles.get(node, NO_PROFILE)
-        self.joules[profile] += drawn_joules - self._booked.get(node, 0.0)
+        self.joules[self.supply(node)] += drawn_joules - self._booked.get(node, 0.0)
         self._booked[node] = drawn_joules
 
     def close(self, node: str, drawn_joules: float) -> None:
         """Book what a vanished node has drawn and forget it."""
         self.settle(node, drawn_joules)
         self._booked.pop(node, None)
-        self._profiles.pop(node, None)
+        self._supplies.pop(node, None)
 
-    def profile(self, node: str) -> str:
-        """The profile a node is booked to now."""
-        return self._profiles.get(node, NO_PROFILE)
+    def supply(self, node: str) -> SchedulableClass:
+        """The class a node is booked to now."""
+        return self._supplies.get(node, SchedulableClass.UNKNOWN)
 
 
 @dataclass(slots=True)

@@ -33,11 +33,11 @@ def simulator_families(simulator: Simulator, backend: HttpBackend) -> Iterable[M
 
 
 def _totals(simulator: Simulator, backend: HttpBackend) -> Iterable[Metric]:
-    profiles = CounterMetricFamily(
-        "joulie_sim_profile_energy_joules", "Energy by the profile of the node that drew it", labels=("profile",)
+    supplies = CounterMetricFamily(
+        "joulie_sim_class_energy_joules", "Energy by the supply class of the node that drew it", labels=("class",)
     )
-    for profile, joules in simulator.energy.joules.items():
-        profiles.add_metric((profile,), joules)
+    for supply, joules in simulator.energy.joules.items():
+        supplies.add_metric((supply.value,), joules)
     completed = CounterMetricFamily("joulie_sim_completed_jobs", "Pods done", labels=("workload_class",))
     slowdown = CounterMetricFamily(
         "joulie_sim_slowdown_sum", "Sum of time taken over time needed, of pods done", labels=("workload_class",)
@@ -50,7 +50,7 @@ def _totals(simulator: Simulator, backend: HttpBackend) -> Iterable[Metric]:
     )
     for (action, result), count in backend.control_results.items():
         controls.add_metric((action, result), count)
-    yield from (profiles, completed, slowdown, controls)
+    yield from (supplies, completed, slowdown, controls)
 
 
 def _per_part(

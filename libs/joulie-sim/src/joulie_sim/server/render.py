@@ -32,10 +32,10 @@ def telemetry(node: SimulatedNode, *, written_at: str) -> dict[str, Any]:
     return answer
 
 
-def node_state(node: SimulatedNode, *, profile: str) -> dict[str, Any]:
+def node_state(node: SimulatedNode, *, supply: str) -> dict[str, Any]:
     """One node in the answer to GET /state."""
     return {
-        "profile": profile,
+        "class": supply,
         "watts": node.point.watts,
         "cpuWatts": node.point.cpu_watts,
         "gpuWatts": node.point.total_gpu_watts,
@@ -54,12 +54,12 @@ def node_state(node: SimulatedNode, *, profile: str) -> dict[str, Any]:
 
 def cluster_state(simulator: Simulator, *, speed: float) -> dict[str, Any]:
     """The answer to GET /state."""
-    nodes = {node.name: node_state(node, profile=simulator.energy.profile(node.name)) for node in simulator.read_all()}
+    nodes = {node.name: node_state(node, supply=simulator.energy.supply(node.name)) for node in simulator.read_all()}
     return {
         "speed": speed,
         "simulatedSeconds": simulator.now_s,
         "watts": sum(node["watts"] for node in nodes.values()),
-        "energyJoulesByProfile": dict(simulator.energy.joules),
+        "energyJoulesByClass": {supply.value: joules for supply, joules in simulator.energy.joules.items()},
         "completed": {workload.value: _work(ledger) for workload, ledger in simulator.work.items()},
         "nodes": nodes,
     }

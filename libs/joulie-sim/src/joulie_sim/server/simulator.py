@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from joulie_core.demand import WorkloadClass, workload_class
-from joulie_core.labels import POWER_PROFILE
 from joulie_core.node import Node
 from joulie_core.pod import Pod
 from joulie_sim.physics.job import Completion
@@ -17,7 +16,7 @@ from joulie_sim.physics.node import SimulatedNode
 from joulie_sim.physics.parts import Hardware
 from joulie_sim.physics.world import World
 from joulie_sim.server.control import ControlRequest, Outcome, carry_out
-from joulie_sim.server.ledger import EnergyLedger, WorkLedger
+from joulie_sim.server.ledger import EnergyLedger, WorkLedger, supply_of
 from joulie_sim.server.pods import job_of
 
 
@@ -69,7 +68,7 @@ class Simulator:
             known = name in self._world.nodes
             self._settle(self._world.put_node(name, self._hardware_of(new), self.now_s))
             drawn_joules = self._world.nodes[name].energy.joules
-            self.energy.move(name, new.labels.get(POWER_PROFILE, ""), drawn_joules)
+            self.energy.move(name, supply_of(new.labels), drawn_joules)
             if not known:
                 for pod in list(self._pods.get(name, {}).values()):
                     self._start(name, pod)

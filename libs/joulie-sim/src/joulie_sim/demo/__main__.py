@@ -1,0 +1,81 @@
+"""`joulie-demo`: the demo as a command."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+import aiohttp
+from rich.console import Console
+
+from joulie_api.errors import KubeError
+from joulie_devcluster.errors import DevClusterError
+from joulie_devcluster.progress import terminal_reporter
+from joulie_sim.demo.options import Options, parse_options
+from joulie_sim.demo.runner import Demo, DemoError
+from joulie_sim.demo.scenario import Scenario, make_scenario
+from joulie_sim.workload.openb_csv import TraceError
+
+_EXIT_FAILED: Final = 1
+_EXIT_USAGE: Final = 2
+_EXIT_INTERRUPTED: Final = 130
+
+
+def main() -> NoReturn:
+    """Run the demo, to the process's exit."""
+    options = parse_options(sys.argv[1:])
+    try:
+        scenario = make_scenario(options)
+    except TraceError as error:
+        print(f"joulie-demo: {error}", file=sys.stderr)
+        sys.exit(_EXIT_USAGE)
+    sys.exit(_run_to_end(options, scenario))
+
+
+def _run_to_end(options: Options, scenario: Scenario) -> int:
+    """Run the demo; returns the exit code."""
+    code = 0
+    try:
+        asyncio.run(_run(options, scenario))
+    except* asyncio.CancelledError:
+        code = _EXIT_INTERRUPTED
+    except* (DevClusterError, DemoError, KubeError, aiohttp.ClientError) as errors:
+        for error in _leaves(errors):
+            print(f"joulie-demo: {error}", file=sys.stderr)
+        code = _EXIT_FAILED
+    return code
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """The errors in a group of groups."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+async def _run(options: Options, scenario: Scenario) -> None:
+    """Run it as a task that signals cancel once: a second Ctrl-C must not interrupt the tidying up."""
+    task = asyncio.current_task()
+    assert task is not None
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if interrupted:
+            print("joulie-demo: still tidying up", file=sys.stderr)
+            return
+        interrupted = True
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, interrupt)
+    with terminal_reporter() as reporter:
+        await Demo(options, scenario, console=Console(), reporter=reporter).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Follows a run: nodes and pods by watch, power from the simulator, all into a record."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, NoReturn
+
+import aiohttp
+
+from joulie_api.client import KubeClient
+from joulie_api.reflector.driver import Reflector
+from joulie_api.resources import NODES, PODS
+from joulie_api.wire import decode_node, decode_pod
+from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.node import Node
+from joulie_core.pod import Pod
+from joulie_sim.demo.record import NodeReading, Record, Sample
+from joulie_sim.server.ledger import supply_of
+from joulie_sim.workload.item import WORKLOAD_LABEL
+
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0)
+
+
+class Observer:
+    """Fills `record`; `clock` gives seconds since the workload began."""
+
+    def __init__(self, client: KubeClient, *, sim_url: str, workload: str, clock: Callable[[], float]) -> None:
+        self.record = Record()
+        #: Energy and exact slowdowns as of the last sample.
+        self.energy_joules: dict[SchedulableClass, float] = dict.fromkeys(SchedulableClass, 0.0)
+        self.slowdowns: dict[WorkloadClass, float | None] = dict.fromkeys(WorkloadClass)
+        self._sim_url = sim_url
+        self._clock = clock
+        self._nodes = Reflector(client, NODES, decode_node)
+        self._pods = Reflector(client, PODS, decode_pod, label_selector=f"{WORKLOAD_LABEL}={workload}")
+        self._nodes.subscribe(self._node_changed)
+        self._pods.subscribe(self._pod_changed)
+
+    def runs(self) -> tuple[Coroutine[Any, Any, NoReturn], ...]:
+        """What follows the cluster; to be run as tasks and cancelled at the end."""
+        return self._nodes.run(), self._pods.run()
+
+    async def sample(self, session: aiohttp.ClientSession) -> Sample:
+        """Read the simulator and take a sample. Raises aiohttp.ClientError, TimeoutError."""
+        async with session.get(f"{self._sim_url}/state", timeout=_TIMEOUT, raise_for_status=True) as answer:
+            state: Mapping[str, Any] = await answer.json()
+        self.energy_joules = {
+            SchedulableClass(supply): joules for supply, joules in state["energyJoulesByClass"].items()
+        }
+        self.slowdowns = {WorkloadClass(name): found["meanSlowdown"] for name, found in state["completed"].items()}
+        readings = {
+            name: NodeReading(node["watts"], node["capWatts"], len(node["jobs"]))
+            for name, node in state["nodes"].items()
+        }
+        return self.record.sample(readings, self._clock())
+
+    def _node_changed(self, name: str, _old: Node | None, new: Node | None) -> None:
+        if new is None:
+            self.record.node_gone(name)
+        else:
+            self.record.node_seen(name, supply_of(new.labels), self._clock())
+
+    def _pod_changed(self, _key: str, _old: Pod | None, new: Pod | None) -> None:
+        if new is not None:
+            self.record.pod_seen(new.name, node=new.node_name, phase=new.phase, now_s=self._clock())

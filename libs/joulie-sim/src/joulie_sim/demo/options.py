@@ -1,0 +1,123 @@
+"""The demo's command line."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from joulie_core.policy.registry import POLICIES
+
+DEFAULT_POLICY: Final = "queue_aware_v1"
+_NODES: Final = 40
+_PODS: Final = 300
+_DURATION_S: Final = 180.0
+_TRACE_PODS: Final = 900
+_TRACE_DURATION_S: Final = 300.0
+_TRACE_SCALE: Final = 0.1
+_MOST_NODES: Final = 5000
+_MOST_PODS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to show. `trace` is the directory of the openb trace; None generates a workload for `nodes` nodes."""
+
+    nodes: int
+    pods: int
+    duration_s: float
+    seed: int
+    policy: str
+    trace: Path | None
+    scale: float
+    out: Path
+    keep: bool
+
+
+def parse_options(argv: Sequence[str]) -> Options:
+    """Read the command line; argparse ends the process where it is wrong."""
+    parser = _parser()
+    found = parser.parse_args(argv)
+    trace: Path | None = None
+    if found.trace is not None:
+        kind, path = found.trace
+        if kind != "openb":
+            parser.error(f"--trace {kind}: the only known trace is openb")
+        if found.nodes is not None:
+            parser.error("--nodes does not go with --trace: the trace brings its nodes, --scale says how many of them")
+        trace = Path(path)
+    elif found.scale is not None:
+        parser.error("--scale goes with --trace only: say how many nodes with --nodes")
+    duration_s = found.duration if found.duration is not None else _TRACE_DURATION_S if trace else _DURATION_S
+    return Options(
+        nodes=found.nodes if found.nodes is not None else _NODES,
+        pods=found.pods if found.pods is not None else _TRACE_PODS if trace else _PODS,
+        duration_s=duration_s,
+        seed=found.seed,
+        policy=found.policy,
+        trace=trace,
+        scale=found.scale if found.scale is not None else _TRACE_SCALE,
+        out=found.out,
+        keep=found.keep,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="joulie-demo",
+        description="Start a control plane and a simulated cluster on this machine, steer a workload with Joulie, and"
+        " watch. Ends by itself; Ctrl-C ends it sooner. Results are written to a new folder.",
+    )
+    add = parser.add_argument
+    add("--nodes", type=_whole(1, _MOST_NODES), help=f"size of the mixed cluster (default {_NODES})")
+    add("--pods", type=_whole(1, _MOST_PODS), help=f"pods of the workload (default {_PODS}; {_TRACE_PODS} of a trace)")
+    add(
+        "--duration",
+        type=_between(20.0, 86_400.0),
+        metavar="SECONDS",
+        help=f"how long the workload is meant to take (default {_DURATION_S:.0f}; {_TRACE_DURATION_S:.0f} of a trace)",
+    )
+    add("--seed", type=int, default=1, help="of the generated workload (default 1)")
+    add(
+        "--policy", choices=sorted(POLICIES), default=DEFAULT_POLICY, help=f"of the operator (default {DEFAULT_POLICY})"
+    )
+    add(
+        "--trace",
+        nargs=2,
+        metavar=("openb", "PATH"),
+        help="replay the openb-2023 trace, node and pod lists in the folder PATH, instead of a generated workload",
+    )
+    add(
+        "--scale",
+        type=_between(0.001, 1.0),
+        help=f"share of the trace's nodes, of each class at least one (default {_TRACE_SCALE})",
+    )
+    add("--out", type=Path, default=Path("out"), help="where the folder with the results is made (default out)")
+    add("--keep", action="store_true", help="keep everything running at the end, until Ctrl-C")
+    return parser
+
+
+def _whole(low: int, high: int) -> "_Range":
+    return _Range(int, low, high)
+
+
+def _between(low: float, high: float) -> "_Range":
+    return _Range(float, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """An argparse type: a number within bounds."""
+
+    kind: type[int] | type[float]
+    low: float
+    high: float
+
+    def __call__(self, text: str) -> int | float:
+        try:
+            value = self.kind(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number") from error
+        if not self.low <= value <= self.high:
+            raise argparse.ArgumentTypeError(f"{text} is not between {self.low:g} and {self.high:g}")
+        return value

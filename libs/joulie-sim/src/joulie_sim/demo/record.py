@@ -1,0 +1,186 @@
+"""What is known of a run: pods and their moments, nodes and their changes, samples of power. Pure.
+
+Times are seconds since the workload began, as this process saw things happen; what the API server wrote into objects
+has only whole seconds.
+"""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.node_twin import SchedulableClass
+
+#: A binding is seen some moments after it was decided, and the label of a node on another watch: a pod counts as placed
+#: on whatever its node was within this time before.
+PLACEMENT_GRACE_S: Final = 2.0
+_TRANSITIONS_KEPT: Final = 1000
+
+
+@dataclass(slots=True)
+class PodTrack:
+    """One pod of the workload; a moment is None until it has come."""
+
+    name: str
+    workload_class: WorkloadClass
+    created_s: float
+    node: str | None = None
+    bound_s: float | None = None
+    #: Classes of the node when the pod was placed on it; several if it was just changing.
+    placed_on: frozenset[SchedulableClass] = frozenset()
+    running_s: float | None = None
+    finished_s: float | None = None
+    #: Seconds of work at full speed.
+    work_s: float = 0.0
+
+    @property
+    def wait_s(self) -> float | None:
+        """Seconds from creation to binding."""
+        return None if self.bound_s is None else self.bound_s - self.created_s
+
+    @property
+    def slowdown(self) -> float | None:
+        """Time from running to finished over the work; None for an unfinished pod."""
+        if self.finished_s is None or self.running_s is None or self.work_s <= 0.0:
+            return None
+        return (self.finished_s - self.running_s) / self.work_s
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A node that offers something else than before."""
+
+    at_s: float
+    node: str
+    before: SchedulableClass
+    after: SchedulableClass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """One node at one moment, as the simulator has it."""
+
+    watts: float
+    cap_watts: float
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class SupplySample:
+    """The nodes of one class at one moment, together."""
+
+    nodes: int = 0
+    watts: float = 0.0
+    cap_watts: float = 0.0
+    running: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodCounts:
+    """Pods of one workload class at one moment."""
+
+    pending: int = 0
+    running: int = 0
+    finished: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster at one moment."""
+
+    at_s: float
+    supplies: Mapping[SchedulableClass, SupplySample]
+    pods: Mapping[WorkloadClass, PodCounts]
+
+    @property
+    def watts(self) -> float:
+        """Watts of all nodes."""
+        return sum(supply.watts for supply in self.supplies.values())
+
+
+@dataclass(slots=True)
+class Record:
+    """A run so far."""
+
+    pods: dict[str, PodTrack] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    transitions: deque[Transition] = field(default_factory=lambda: deque(maxlen=_TRANSITIONS_KEPT))
+    transition_count: int = 0
+    supplies: dict[str, SchedulableClass] = field(default_factory=dict)
+    #: When each node last changed, and what it was before.
+    _changed: dict[str, tuple[float, SchedulableClass]] = field(default_factory=dict)
+
+    def node_seen(self, name: str, supply: SchedulableClass, now_s: float) -> None:
+        """A node offers this now. Its first offer is no transition."""
+        before = self.supplies.get(name)
+        self.supplies[name] = supply
+        if before is None or before is supply:
+            return
+        self._changed[name] = (now_s, before)
+        if before is not SchedulableClass.UNKNOWN:
+            self.transition_count += 1
+            self.transitions.append(Transition(now_s, name, before, supply))
+
+    def node_gone(self, name: str) -> None:
+        """A node is no more."""
+        self.supplies.pop(name, None)
+        self._changed.pop(name, None)
+
+    def pod_created(self, name: str, workload_class: WorkloadClass, *, work_s: float, now_s: float) -> None:
+        """A pod was sent to the API server."""
+        self.pods[name] = PodTrack(name, workload_class, created_s=now_s, work_s=work_s)
+
+    def pod_seen(self, name: str, *, node: str | None, phase: str, now_s: float) -> None:
+        """A pod of the workload is in this state now; others are ignored."""
+        track = self.pods.get(name)
+        if track is None:
+            return
+        if node is not None and track.bound_s is None:
+            track.node, track.bound_s = node, now_s
+            track.placed_on = self._recently(node, now_s)
+        if phase in ("Running", "Succeeded", "Failed") and track.running_s is None:
+            track.running_s = now_s
+        if phase in ("Succeeded", "Failed") and track.finished_s is None:
+            track.finished_s = now_s
+
+    def sample(self, readings: Mapping[str, NodeReading], now_s: float) -> Sample:
+        """Take a sample of all nodes and pods."""
+        grouped: dict[SchedulableClass, list[NodeReading]] = {supply: [] for supply in SchedulableClass}
+        for name, reading in readings.items():
+            grouped[self.supplies.get(name, SchedulableClass.UNKNOWN)].append(reading)
+        supplies = {
+            supply: SupplySample(
+                nodes=len(members),
+                watts=sum(member.watts for member in members),
+                cap_watts=sum(member.cap_watts for member in members),
+                running=sum(member.running for member in members),
+            )
+            for supply, members in grouped.items()
+        }
+        sample = Sample(now_s, supplies, self.pod_counts())
+        self.samples.append(sample)
+        return sample
+
+    def pod_counts(self) -> dict[WorkloadClass, PodCounts]:
+        """Pods by class: pending until bound, running until finished."""
+        found: Counter[tuple[WorkloadClass, str]] = Counter()
+        for track in self.pods.values():
+            stage = (
+                "finished" if track.finished_s is not None else "running" if track.bound_s is not None else "pending"
+            )
+            found[track.workload_class, stage] += 1
+        return {
+            workload: PodCounts(found[workload, "pending"], found[workload, "running"], found[workload, "finished"])
+            for workload in WorkloadClass
+        }
+
+    @property
+    def unfinished(self) -> int:
+        """Pods created and not finished."""
+        return sum(track.finished_s is None for track in self.pods.values())
+
+    def _recently(self, node: str, now_s: float) -> frozenset[SchedulableClass]:
+        current = self.supplies.get(node, SchedulableClass.UNKNOWN)
+        changed_s, before = self._changed.get(node, (float("-inf"), current))
+        return frozenset({current, before} if now_s - changed_s <= PLACEMENT_GRACE_S else {current})

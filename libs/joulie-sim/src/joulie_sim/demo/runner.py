@@ -1,0 +1,198 @@
+"""Runs a scenario on a cluster of its own, shows it, and writes the results.
+
+Promises that it ends: when all pods are done, or after twice the duration asked for. However it ends, by itself, by
+Ctrl-C or by an error, the cluster is taken down, and what was seen until then is in the output folder.
+"""
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+from rich.console import Console
+from rich.live import Live
+
+from joulie_api.client import KubeClient
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_devcluster.cluster import DevCluster
+from joulie_devcluster.config import ClusterConfig
+from joulie_devcluster.errors import StartError
+from joulie_devcluster.progress import Reporter
+from joulie_devcluster.service import Service
+from joulie_devcluster.stack import JoulieStack, StackConfig
+from joulie_sim.demo.feeder import feed
+from joulie_sim.demo.observer import Observer
+from joulie_sim.demo.options import Options
+from joulie_sim.demo.output import write_all
+from joulie_sim.demo.scenario import Scenario
+from joulie_sim.demo.summary import summarize
+from joulie_sim.demo.table import live_view, plain_line, summary_view, verdict
+from joulie_sim.workload.item import WorkItem
+
+_WORKLOAD: Final = "demo"
+_SAMPLE_S: Final = 1.0
+_PLAIN_LINE_S: Final = 10.0
+_PLANNED_TIMEOUT_S: Final = 90.0
+#: How much longer than asked for a workload may take before it is given up: caps and queues stretch it.
+_PATIENCE: Final = 2.0
+
+
+class DemoError(Exception):
+    """The demo could not be shown; the text says why."""
+
+
+class Stopwatch:
+    """Seconds since the last reset."""
+
+    def __init__(self) -> None:
+        self._now_s = asyncio.get_running_loop().time
+        self._began_s = self._now_s()
+
+    def seconds(self) -> float:
+        """Seconds since the last reset."""
+        return self._now_s() - self._began_s
+
+    def reset(self) -> None:
+        """Begin at zero."""
+        self._began_s = self._now_s()
+
+
+class Demo:
+    """One run, made inside a running event loop. `console` is where the table goes, `reporter` where progress goes."""
+
+    def __init__(self, options: Options, scenario: Scenario, *, console: Console, reporter: Reporter) -> None:
+        self._options = options
+        self._scenario = scenario
+        self._console = console
+        self._reporter = reporter
+        self._stopwatch = Stopwatch()
+        self._clock = self._stopwatch.seconds
+
+    async def run(self) -> Path:
+        """Show it; returns the output folder. Raises DemoError, and joulie_devcluster's errors, also in groups."""
+        config = ClusterConfig(name="joulie-demo", nodes=self._scenario.classes)
+        async with DevCluster(config, reporter=self._reporter) as cluster:
+            self._reporter.note(f"control plane and {self._scenario.node_count} nodes are up in {self._clock():.0f} s")
+            async with JoulieStack(cluster, stack_config(self._options)) as stack:
+                self._reporter.note(f"simulator, operator, agents and extender are up in {self._clock():.0f} s")
+                directory = await self._observe(cluster, stack)
+                if self._options.keep:
+                    await self._keep(cluster)
+        return directory
+
+    async def _observe(self, cluster: DevCluster, stack: JoulieStack) -> Path:
+        async with (
+            await cluster.client(user_agent="joulie-demo") as client,
+            aiohttp.ClientSession() as session,
+            asyncio.TaskGroup() as group,
+        ):
+            observer = Observer(client, sim_url=stack.sim_url, workload=_WORKLOAD, clock=self._clock)
+            following = [group.create_task(work) for work in observer.runs()]
+            await self._wait_planned(observer)
+            self._stopwatch.reset()
+            directory = _make_directory(self._options.out)
+            feeding = group.create_task(self._feed(client, observer))
+            try:
+                await self._show(cluster, stack, observer, session, feeding)
+            finally:
+                self._finish(observer, directory)
+                for task in (feeding, *following):
+                    task.cancel()
+        return directory
+
+    async def _feed(self, client: KubeClient, observer: Observer) -> None:
+        def created(item: WorkItem) -> None:
+            observer.record.pod_created(item.name, item.workload_class, work_s=item.work_s, now_s=self._clock())
+
+        await feed(client, self._scenario.items, workload=_WORKLOAD, clock=self._clock, on_create=created)
+
+    async def _wait_planned(self, observer: Observer) -> None:
+        """Until the operator has given every node a profile."""
+        deadline_s = self._clock() + _PLANNED_TIMEOUT_S
+        while True:
+            supplies = observer.record.supplies
+            waiting = [name for name, supply in supplies.items() if supply is SchedulableClass.UNKNOWN]
+            if not waiting and len(supplies) >= self._scenario.node_count:
+                return
+            if self._clock() > deadline_s:
+                raise DemoError(f"{len(waiting)} nodes have no profile after {_PLANNED_TIMEOUT_S:.0f} s: {waiting[:3]}")
+            await asyncio.sleep(_SAMPLE_S / 4)
+
+    async def _show(
+        self,
+        cluster: DevCluster,
+        stack: JoulieStack,
+        observer: Observer,
+        session: aiohttp.ClientSession,
+        feeding: asyncio.Task[None],
+    ) -> None:
+        """Sample and show until the workload is done or has had its time."""
+        spoken_s = float("-inf")
+        with Live(console=self._console, auto_refresh=False, transient=False) as live:
+            while True:
+                _check(cluster, stack)
+                sample = await observer.sample(session)
+                headline = self._headline(observer)
+                if self._console.is_terminal:
+                    live.update(live_view(observer.record, sample, headline=headline), refresh=True)
+                elif sample.at_s - spoken_s >= _PLAIN_LINE_S:
+                    spoken_s = sample.at_s
+                    self._console.print(plain_line(sample, headline=headline), markup=False, soft_wrap=True)
+                if feeding.done() and not observer.record.unfinished:
+                    return
+                if sample.at_s > self._options.duration_s * _PATIENCE:
+                    self._reporter.note(f"{observer.record.unfinished} pods are not done after {sample.at_s:.0f} s")
+                    return
+                await asyncio.sleep(_SAMPLE_S)
+
+    def _headline(self, observer: Observer) -> str:
+        sent, whole = len(observer.record.pods), len(self._scenario.items)
+        time = f"{self._clock():.0f} s of about {self._options.duration_s:.0f}"
+        return f"{self._scenario.title} | {time} | {sent}/{whole} pods sent"
+
+    def _finish(self, observer: Observer, directory: Path) -> None:
+        """Write and show what was seen; synchronous, so that a cancelled run does it too."""
+        summary = summarize(
+            observer.record,
+            duration_s=self._clock(),
+            energy_joules=observer.energy_joules,
+            slowdowns=observer.slowdowns,
+        )
+        self._console.print(summary_view(summary))
+        self._console.print(verdict(summary), style="bold", markup=False, soft_wrap=True)
+        for path in write_all(directory, observer.record, summary, title=self._scenario.title):
+            self._console.print(f"wrote {path}", markup=False, soft_wrap=True)
+
+    async def _keep(self, cluster: DevCluster) -> None:
+        self._console.print("Everything is still running; Ctrl-C ends it. In another terminal:", markup=False)
+        self._console.print(f"  export KUBECONFIG={cluster.kubeconfig}", markup=False, soft_wrap=True)
+        await asyncio.Event().wait()
+
+
+def stack_config(options: Options) -> StackConfig:
+    """Joulie's services for a demo: two agent shards, and intervals at which one can watch."""
+    operator = {
+        "POLICY_TYPE": options.policy,
+        "RECONCILE_INTERVAL": "5s",
+        # A quarter of the nodes at rest and one more for every three performance pods: changing demand then moves
+        # nodes within minutes, where the defaults wait for hundreds of pods.
+        "QUEUE_HP_BASE_FRAC": "0.25",
+        "QUEUE_PERF_PER_HP_NODE": "3",
+    }
+    return StackConfig(agent_shards=2, env={Service.OPERATOR: operator, Service.AGENT: {"RECONCILE_INTERVAL": "2s"}})
+
+
+def _check(cluster: DevCluster, stack: JoulieStack) -> None:
+    """Raise StartError if any process has ended: what the table shows would no longer be the whole system."""
+    cluster.check()
+    for process in stack.services.values():
+        if not process.running:
+            raise StartError(f"{process.name} ended with {process.returncode}; its log ends:\n{process.log_tail()}")
+
+
+def _make_directory(out: Path) -> Path:
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    directory = out / f"demo-{stamp}"
+    directory.mkdir(parents=True)
+    return directory

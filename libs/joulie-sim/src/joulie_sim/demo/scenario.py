@@ -1,0 +1,80 @@
+"""What a demo runs: the cluster's node classes and the workload's pods. Pure, but for reading the trace's files."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from joulie_devcluster.nodes import NodeClass, default_node_classes, scale
+from joulie_sim.demo.openb_nodes import node_classes
+from joulie_sim.demo.options import Options
+from joulie_sim.workload.generator import Mix, generate
+from joulie_sim.workload.item import WorkItem
+from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
+from joulie_sim.workload.openb_csv import NODE_FILE, POD_FILE, read_nodes, read_pods
+
+#: Pods arrive in this part of the duration, so that the last of them can end within it.
+_ARRIVAL_SHARE: Final = 0.65
+#: Share of the trace's cluster that its pods ask for. Two thirds of them are performance pods, and only a part of the
+#: cluster offers that.
+_TRACE_LOAD: Final = 0.35
+_MILLI: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A cluster and a workload."""
+
+    title: str
+    classes: tuple[NodeClass, ...]
+    items: tuple[WorkItem, ...]
+
+    @property
+    def node_count(self) -> int:
+        """Nodes of all classes."""
+        return sum(node_class.count for node_class in self.classes)
+
+
+def make_scenario(options: Options) -> Scenario:
+    """The scenario for some options. Raises TraceError."""
+    if options.trace is not None:
+        return _replayed(options, options.trace)
+    classes = scale(default_node_classes(), options.nodes)
+    mix = Mix(
+        pods=options.pods,
+        window_s=options.duration_s * _ARRIVAL_SHARE,
+        cpu_milli=_cpu_milli(classes),
+        gpu_resources=_gpu_resources(classes),
+    )
+    title = f"{options.nodes} nodes, {options.pods} generated pods, seed {options.seed}, {options.policy}"
+    return Scenario(title, classes, generate(mix, seed=options.seed))
+
+
+def _replayed(options: Options, directory: Path) -> Scenario:
+    groups = scaled_groups(read_nodes(directory / NODE_FILE), options.scale)
+    pods = densest(read_pods(directory / POD_FILE), options.pods)
+    window_s = options.duration_s * _ARRIVAL_SHARE
+    items = replay(
+        pods,
+        capacity=capacity_of(groups),
+        window_s=window_s,
+        load=_TRACE_LOAD,
+        longest_s=options.duration_s - window_s,
+    )
+    nodes = sum(group.count for group in groups)
+    title = f"openb-2023 at {options.scale:g}: {nodes} nodes, {len(items)} pods, {options.policy}"
+    return Scenario(title, node_classes(groups), items)
+
+
+def _cpu_milli(classes: Sequence[NodeClass]) -> int:
+    threads = sum(found.cpu.cores * found.cpu.threads_per_core * found.count for found in classes)
+    return _MILLI * threads
+
+
+def _gpu_resources(classes: Sequence[NodeClass]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for found in classes:
+        if found.gpu is not None:
+            counts[found.gpu.resource] += found.gpu.count * found.count
+    return dict(counts)

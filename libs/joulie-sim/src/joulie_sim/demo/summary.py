@@ -1,0 +1,143 @@
+"""The figures at the end of a run. Pure."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_sim.demo.record import PodTrack, Record
+
+_THROUGHPUT_WINDOW_S: Final = 5.0
+_JOULES_PER_KWH: Final = 3_600_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """Pods of one workload class. Means are None where there is nothing to take one of."""
+
+    created: int
+    bound: int
+    finished: int
+    mean_wait_s: float | None
+    p95_wait_s: float | None
+    mean_slowdown: float | None
+    #: Pods placed by what their node offered then; a node that was just changing counts for what suits the pod.
+    placed_on: Mapping[SchedulableClass, int]
+
+    def placed_share(self, supply: SchedulableClass) -> float | None:
+        """Share of the placed pods on nodes of one class; None before the first."""
+        return self.placed_on.get(supply, 0) / self.bound if self.bound else None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run."""
+
+    duration_s: float
+    nodes: int
+    classes: Mapping[WorkloadClass, ClassSummary]
+    energy_kwh: Mapping[SchedulableClass, float]
+    mean_watts: float | None
+    peak_watts: float | None
+    transitions: int
+    #: Most pods bound per second over any five seconds.
+    peak_pods_per_s: float
+
+
+def summarize(
+    record: Record,
+    *,
+    duration_s: float,
+    energy_joules: Mapping[SchedulableClass, float],
+    slowdowns: Mapping[WorkloadClass, float | None] | None = None,
+) -> Summary:
+    """The summary of a run; `slowdowns` are the simulator's own, exact ones, used where they are given."""
+    watts = [sample.watts for sample in record.samples]
+    classes = {
+        workload: _summarize_class(
+            workload,
+            [track for track in record.pods.values() if track.workload_class is workload],
+            (slowdowns or {}).get(workload),
+        )
+        for workload in WorkloadClass
+    }
+    return Summary(
+        duration_s=duration_s,
+        nodes=len(record.supplies),
+        classes=classes,
+        energy_kwh={supply: joules / _JOULES_PER_KWH for supply, joules in energy_joules.items()},
+        mean_watts=_mean(watts),
+        peak_watts=max(watts, default=None),
+        transitions=record.transition_count,
+        peak_pods_per_s=peak_rate([track.bound_s for track in record.pods.values() if track.bound_s is not None]),
+    )
+
+
+def peak_rate(moments_s: Sequence[float], window_s: float = _THROUGHPUT_WINDOW_S) -> float:
+    """Most events per second over any window of this length."""
+    moments = sorted(moments_s)
+    most, first = 0, 0
+    for last, moment in enumerate(moments):
+        while moments[first] <= moment - window_s:
+            first += 1
+        most = max(most, last - first + 1)
+    return most / window_s
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The smallest value that `share` of all values do not exceed; None of none."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def as_json(summary: Summary) -> dict[str, Any]:
+    """The summary as plain JSON values."""
+    return {
+        "durationSeconds": summary.duration_s,
+        "nodes": summary.nodes,
+        "energyKwh": {supply.value: kwh for supply, kwh in summary.energy_kwh.items()},
+        "meanWatts": summary.mean_watts,
+        "peakWatts": summary.peak_watts,
+        "transitions": summary.transitions,
+        "peakPodsPerSecond": summary.peak_pods_per_s,
+        "pods": {
+            workload.value: {
+                "created": found.created,
+                "bound": found.bound,
+                "finished": found.finished,
+                "meanWaitSeconds": found.mean_wait_s,
+                "p95WaitSeconds": found.p95_wait_s,
+                "meanSlowdown": found.mean_slowdown,
+                "placedOn": {supply.value: count for supply, count in found.placed_on.items()},
+            }
+            for workload, found in summary.classes.items()
+        },
+    }
+
+
+def _summarize_class(workload: WorkloadClass, tracks: Sequence[PodTrack], slowdown: float | None) -> ClassSummary:
+    waits = [track.wait_s for track in tracks if track.wait_s is not None]
+    seen = [track.slowdown for track in tracks if track.slowdown is not None]
+    return ClassSummary(
+        created=len(tracks),
+        bound=len(waits),
+        finished=sum(track.finished_s is not None for track in tracks),
+        mean_wait_s=_mean(waits),
+        p95_wait_s=percentile(waits, 0.95),
+        mean_slowdown=slowdown if slowdown is not None else _mean(seen),
+        placed_on=Counter(_placement(workload, track) for track in tracks if track.placed_on),
+    )
+
+
+def _placement(workload: WorkloadClass, track: PodTrack) -> SchedulableClass:
+    suits = SchedulableClass.PERFORMANCE if workload is WorkloadClass.PERFORMANCE else SchedulableClass.ECO
+    return suits if suits in track.placed_on else min(track.placed_on)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,177 @@
+"""What the demo shows while it runs and at its end: rich tables, or lines where there is no terminal. No I/O."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_sim.demo.record import Record, Sample, SupplySample
+from joulie_sim.demo.summary import ClassSummary, Summary
+
+_STYLES: Final = {
+    SchedulableClass.PERFORMANCE: "bold red",
+    SchedulableClass.ECO: "green",
+    SchedulableClass.DRAINING: "yellow",
+    SchedulableClass.UNKNOWN: "dim",
+}
+_TRANSITIONS_SHOWN: Final = 6
+_KILO: Final = 1000.0
+
+
+def live_view(record: Record, sample: Sample, *, headline: str) -> Group:
+    """The live picture."""
+    return Group(Text(headline, style="bold"), _nodes(sample), _pods(record, sample), _transitions(record))
+
+
+def plain_line(sample: Sample, *, headline: str) -> str:
+    """The live picture in a line."""
+    nodes = ", ".join(
+        f"{supply.value} {found.nodes} nodes {found.watts / _KILO:.1f}/{found.cap_watts / _KILO:.1f} kW"
+        for supply, found in _present(sample)
+    )
+    pods = ", ".join(
+        f"{workload.value} {found.pending} pending {found.running} running {found.finished} done"
+        for workload, found in sample.pods.items()
+    )
+    return f"{headline} | {nodes} | {pods}"
+
+
+def summary_view(summary: Summary) -> Group:
+    """The tables at the end."""
+    return Group(_summary_pods(summary), _summary_cluster(summary))
+
+
+def _nodes(sample: Sample) -> Table:
+    table = _table("nodes by profile", "profile", "nodes", "watts", "cap watts", "of cap", "pods")
+    rows = [*_present(sample)]
+    for supply, found in rows:
+        table.add_row(Text(supply.value, style=_STYLES[supply]), *_node_cells(found))
+    table.add_section()
+    table.add_row("all", *_node_cells(_total(found for _, found in rows)))
+    return table
+
+
+def _node_cells(found: SupplySample) -> tuple[str, ...]:
+    share = f"{100 * found.watts / found.cap_watts:.0f} %" if found.cap_watts else "-"
+    return (str(found.nodes), f"{found.watts:,.0f}", f"{found.cap_watts:,.0f}", share, str(found.running))
+
+
+def _total(parts: Iterable[SupplySample]) -> SupplySample:
+    found = list(parts)
+    return SupplySample(
+        nodes=sum(part.nodes for part in found),
+        watts=sum(part.watts for part in found),
+        cap_watts=sum(part.cap_watts for part in found),
+        running=sum(part.running for part in found),
+    )
+
+
+def _present(sample: Sample) -> list[tuple[SchedulableClass, SupplySample]]:
+    """The classes that have nodes; performance and eco always."""
+    shown = (SchedulableClass.PERFORMANCE, SchedulableClass.ECO)
+    return [(supply, found) for supply, found in sample.supplies.items() if found.nodes or supply in shown]
+
+
+def _pods(record: Record, sample: Sample) -> Table:
+    table = _table("pods by class", "class", "pending", "running", "done", "mean wait", "of the workload")
+    for workload, found in sample.pods.items():
+        waits = [
+            track.wait_s
+            for track in record.pods.values()
+            if track.workload_class is workload and track.wait_s is not None
+        ]
+        total = found.pending + found.running + found.finished
+        table.add_row(
+            workload.value,
+            str(found.pending),
+            str(found.running),
+            str(found.finished),
+            f"{sum(waits) / len(waits):.2f} s" if waits else "-",
+            f"{100 * found.finished / total:.0f} % done" if total else "-",
+        )
+    return table
+
+
+def _transitions(record: Record) -> Table:
+    table = _table(f"last transitions ({record.transition_count} so far)", "at", "node", "from", "to")
+    last = list(record.transitions)[-_TRANSITIONS_SHOWN:]
+    for change in reversed(last):
+        table.add_row(
+            f"{change.at_s:.0f} s",
+            change.node,
+            Text(change.before.value, style=_STYLES[change.before]),
+            Text(change.after.value, style=_STYLES[change.after]),
+        )
+    # Rows that are not there yet keep their place, or the picture would jump.
+    for _ in range(_TRANSITIONS_SHOWN - len(last)):
+        table.add_row("", "", "", "")
+    return table
+
+
+def _summary_pods(summary: Summary) -> Table:
+    table = _table("pods", "", *(workload.value for workload in summary.classes))
+    rows: list[tuple[str, list[str]]] = [
+        (name, [read(found) for found in summary.classes.values()])
+        for name, read in (
+            ("created", lambda found: str(found.created)),
+            ("scheduled", lambda found: str(found.bound)),
+            ("completed", lambda found: str(found.finished)),
+            ("mean wait for a node", lambda found: _number(found.mean_wait_s, "s")),
+            ("95 % waited at most", lambda found: _number(found.p95_wait_s, "s")),
+            ("mean slowdown", lambda found: _number(found.mean_slowdown, "x")),
+            ("placed on performance nodes", lambda found: _placed(found, SchedulableClass.PERFORMANCE)),
+            ("placed on eco nodes", lambda found: _placed(found, SchedulableClass.ECO)),
+            ("placed on draining or unknown nodes", _placed_elsewhere),
+        )
+    ]
+    for name, cells in rows:
+        table.add_row(name, *cells)
+    return table
+
+
+def _summary_cluster(summary: Summary) -> Table:
+    table = _table("cluster", "", "value")
+    table.add_row("nodes", str(summary.nodes))
+    table.add_row("duration of the workload", f"{summary.duration_s:.0f} s")
+    table.add_row("mean power", _number(summary.mean_watts, "W", digits=0))
+    table.add_row("peak power", _number(summary.peak_watts, "W", digits=0))
+    for supply, kwh in summary.energy_kwh.items():
+        if kwh > 0.0:
+            table.add_row(f"energy of {supply.value} nodes", f"{kwh:.3f} kWh")
+    table.add_row("transitions of nodes", str(summary.transitions))
+    table.add_row("scheduler, best 5 s", f"{summary.peak_pods_per_s:.1f} pods/s")
+    return table
+
+
+def _placed(found: ClassSummary, supply: SchedulableClass) -> str:
+    share = found.placed_share(supply)
+    return "-" if share is None else f"{found.placed_on.get(supply, 0)} ({100 * share:.0f} %)"
+
+
+def _placed_elsewhere(found: ClassSummary) -> str:
+    return str(sum(found.placed_on.get(supply, 0) for supply in (SchedulableClass.DRAINING, SchedulableClass.UNKNOWN)))
+
+
+def _number(value: float | None, unit: str, *, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:,.{digits}f} {unit}"
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="italic", expand=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    return table
+
+
+def verdict(summary: Summary) -> str:
+    """The run in a sentence."""
+    performance = summary.classes[WorkloadClass.PERFORMANCE]
+    finished = sum(found.finished for found in summary.classes.values())
+    created = sum(found.created for found in summary.classes.values())
+    placed = _placed(performance, SchedulableClass.PERFORMANCE)
+    kwh = sum(summary.energy_kwh.values())
+    return f"{finished} of {created} pods completed; performance pods on performance nodes: {placed}; {kwh:.3f} kWh"
