@@ -111,8 +111,11 @@ def endpoint_url(endpoint: str, node: NodeName, default_path: str) -> str:
         node: the node's name.
         default_path: appended where the endpoint is a bare address, such as `/telemetry/{node}`.
     """
-    parts = urlsplit(endpoint)
-    if parts.path in ("", "/"):
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError:  # no URL at all; whoever calls it will say so
+        parts = None
+    if parts is not None and parts.path in {"", "/"}:
         endpoint = urlunsplit(parts._replace(path=default_path))
     return endpoint.replace("{node}", quote(node, safe=""))
 

@@ -1,0 +1,1 @@
+"""What the agent drives: one protocol, one module per way to reach the hardware."""

@@ -1,0 +1,162 @@
+"""The one surface between the agent and hardware, or what stands in for it.
+
+Promises values: no method raises for a device that is absent, a permission that is missing or a peer that does not
+answer; it says so in its result. Every method returns within a deadline of its own, so that the caller needs none.
+Every method may be called again with the same argument: the agent re-asserts what it wants at each tick.
+
+Watts are per CPU package and per GPU where something is set, and sums over the node where something is read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from joulie_agent.reasons import Reason
+from joulie_core.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHardware
+from joulie_core.kinds.telemetry_profile import ControlResult
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one control action."""
+
+    #: applied, blocked (it cannot be done here), error (it should have worked) or none (nobody wants it done).
+    result: ControlResult
+    reason: Reason
+    #: Who acted, as in `status.control.*.backend`: rapl, dvfs, nvml, amdsmi, with `http-` in front if by HTTP.
+    backend: str
+    message: str = ""
+    #: Watts that were read back, per package or per GPU; None where nothing could be read back.
+    enforced_watts: float | None = None
+
+    @property
+    def applied(self) -> bool:
+        """Whether it is in force now."""
+        return self.result is ControlResult.APPLIED
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A reading that could not be had."""
+
+    reason: Reason
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneSample:
+    """One RAPL package zone."""
+
+    zone: str
+    energy_uj: float | None = None
+    power_watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoreFrequency:
+    """Frequencies of one logical CPU, in kHz."""
+
+    cpu: str
+    current_khz: float | None = None
+    max_khz: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CpuReading:
+    """The CPUs of one node; None is "not measured" and never zero."""
+
+    #: All packages together.
+    power_watts: float | None = None
+    #: The throttle that the backend has in force, 0 to 100.
+    throttle_pct: float | None = None
+    zones: tuple[ZoneSample, ...] = ()
+    frequencies: tuple[CoreFrequency, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """One GPU, or all of them where the source does not tell them apart."""
+
+    gpu: str
+    power_watts: float | None = None
+    cap_watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """The GPUs of one node."""
+
+    #: All GPUs together.
+    power_watts: float | None = None
+    gpus: tuple[GpuSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareFacts:
+    """What a backend knows of the hardware behind it; None where it does not say."""
+
+    cpu: CpuHardware | None = None
+    gpu: GpuHardware | None = None
+    memory: MemoryHardware | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at a node."""
+
+    cpu: CpuReading = field(default_factory=CpuReading)
+    gpu: GpuReading = field(default_factory=GpuReading)
+    facts: HardwareFacts = field(default_factory=HardwareFacts)
+
+
+class PowerSource(Protocol):
+    """Where readings come from."""
+
+    async def read(self) -> Reading | Unavailable:
+        """Look once. A source of CPU figures only leaves the GPU part empty, and the other way round."""
+
+
+class CpuActuator(Protocol):
+    """What acts on the CPUs of one node."""
+
+    async def set_cpu_cap(self, cap_watts_per_package: float) -> Outcome:
+        """Cap the power of every package, read it back and say what is in force."""
+
+    async def set_dvfs_throttle(self, throttle_pct: float) -> Outcome:
+        """Throttle that share of the frequency policies, 0 to 100; 0 gives their original maximum back."""
+
+    async def restore_cpu(self, limits: WattRange) -> Outcome:
+        """Give caps and throttle back to what they were, or to the top of `limits` where that is not known."""
+
+
+class GpuActuator(Protocol):
+    """What acts on the GPUs of one node."""
+
+    def gpu_devices(self) -> Sequence[GpuDeviceRange]:
+        """The devices and their limits; empty where the backend does not tell them apart."""
+
+    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:
+        """Cap each GPU, by UUID; the empty UUID stands for all. `enforced_watts` is the highest one read back."""
+
+    async def restore_gpu(self, limits: WattRange) -> Outcome:
+        """Give caps back to what they were, or to the top of `limits` where that is not known."""
+
+
+class PowerBackend(PowerSource, CpuActuator, GpuActuator, Protocol):
+    """A backend that can do all of it, as one for the host does."""
+
+
+def applied(backend: str, message: str = "", *, enforced_watts: float | None = None) -> Outcome:
+    """An action that is in force."""
+    return Outcome(ControlResult.APPLIED, Reason.CAPPED, backend, message, enforced_watts)
+
+
+def blocked(backend: str, reason: Reason, message: str = "") -> Outcome:
+    """An action that cannot be done on this node."""
+    return Outcome(ControlResult.BLOCKED, reason, backend, message)
+
+
+def failed(backend: str, reason: Reason, message: str = "") -> Outcome:
+    """An action that should have worked."""
+    return Outcome(ControlResult.ERROR, reason, backend, message)

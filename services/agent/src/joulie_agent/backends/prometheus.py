@@ -1,0 +1,61 @@
+"""Power readings from a Prometheus query.
+
+Promises the sum of the samples that the query answers, in watts, as CPU or as GPU power; an empty answer, a value that
+is not finite or is negative is no reading. Source: Prometheus HTTP API, instant queries.
+"""
+
+import math
+from typing import Final
+
+import msgspec
+
+from joulie_agent.backends.base import CpuReading, GpuReading, Reading, Unavailable
+from joulie_agent.backends.transport import HttpTransport, Target
+from joulie_agent.reasons import Reason
+
+QUERY_PATH: Final = "/api/v1/query"
+
+
+class _Sample(msgspec.Struct):
+    value: tuple[float, str]
+
+
+class _Data(msgspec.Struct):
+    result: list[_Sample]
+
+
+class _Answer(msgspec.Struct):
+    data: _Data
+
+
+class PrometheusSource:
+    """One query for one node; `gpu` tells which part of the reading it fills."""
+
+    def __init__(self, transport: HttpTransport, target: Target, query: str, *, gpu: bool) -> None:
+        self._transport = transport
+        self._target = target
+        self._query = query
+        self._gpu = gpu
+
+    async def read(self) -> Reading | Unavailable:
+        """Ask once."""
+        raw = await self._transport.get(self._target, {"query": self._query})
+        if isinstance(raw, Unavailable):
+            return raw
+        watts = _watts(raw)
+        if isinstance(watts, Unavailable):
+            return watts
+        return Reading(gpu=GpuReading(power_watts=watts)) if self._gpu else Reading(cpu=CpuReading(power_watts=watts))
+
+
+def _watts(raw: bytes) -> float | Unavailable:
+    try:
+        values = [float(sample.value[1]) for sample in msgspec.json.decode(raw, type=_Answer).data.result]
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+        return Unavailable(Reason.MALFORMED_REPLY, f"not a vector of samples: {error}")
+    if not values:
+        return Unavailable(Reason.NO_READING, "the query answers no sample")
+    watts = sum(values)
+    if not math.isfinite(watts) or watts < 0:
+        return Unavailable(Reason.NO_READING, f"the query answers {watts:g} W")
+    return watts

@@ -1,0 +1,48 @@
+"""A backend that does nothing and says why: controls turned off, or hardware this process must not or cannot touch."""
+
+from collections.abc import Mapping, Sequence
+
+from joulie_agent.backends.base import Outcome, Reading, Unavailable
+from joulie_agent.reasons import Reason
+from joulie_core.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.kinds.telemetry_profile import ControlResult
+
+
+class RefusingBackend:
+    """Answers every request with the same reason. It never had anything in force, so there is nothing to restore."""
+
+    def __init__(self, reason: Reason, message: str, *, result: ControlResult = ControlResult.BLOCKED) -> None:
+        self._result = result
+        self._reason = reason
+        self._message = message
+
+    async def read(self) -> Reading | Unavailable:
+        """No reading."""
+        return Unavailable(self._reason, self._message)
+
+    async def set_cpu_cap(self, cap_watts_per_package: float) -> Outcome:  # noqa: ARG002 - the protocol's signature
+        """Refused."""
+        return self._refuse()
+
+    async def set_dvfs_throttle(self, throttle_pct: float) -> Outcome:  # noqa: ARG002 - the protocol's signature
+        """Refused."""
+        return self._refuse()
+
+    async def restore_cpu(self, limits: WattRange) -> Outcome:  # noqa: ARG002 - the protocol's signature
+        """Refused."""
+        return self._refuse()
+
+    def gpu_devices(self) -> Sequence[GpuDeviceRange]:
+        """No devices."""
+        return ()
+
+    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:  # noqa: ARG002 - the protocol's signature
+        """Refused."""
+        return self._refuse()
+
+    async def restore_gpu(self, limits: WattRange) -> Outcome:  # noqa: ARG002 - the protocol's signature
+        """Refused."""
+        return self._refuse()
+
+    def _refuse(self) -> Outcome:
+        return Outcome(self._result, self._reason, "none", self._message)

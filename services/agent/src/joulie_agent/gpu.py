@@ -1,0 +1,89 @@
+"""Carrying out the GPU intent of one node: cap each device within its range, and give back.
+
+Promises that what may be in force is remembered until it has been given back, and that a percentage is never sent
+where no range translates it. Source: agent document, GPU power cap; contracts, section 3, decision 6.
+"""
+
+from dataclasses import dataclass, replace
+
+from joulie_agent.backends.base import GpuActuator, Outcome
+from joulie_agent.reasons import Reason
+from joulie_core.caps_resolve import GpuDeviceCap, GpuDeviceRange, WattCap, WattRange, resolve_gpu_caps
+from joulie_core.kinds.node_power_profile import GpuPowerCap
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult
+
+
+@dataclass(frozen=True, slots=True)
+class GpuMemory:
+    """What is remembered of one node's GPU enforcement between two ticks."""
+
+    #: A cap of ours may be in force.
+    in_force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOrder:
+    """What is wanted of one node's GPUs at one tick."""
+
+    #: None: leave alone, and `absent` says why.
+    target: GpuPowerCap | None
+    absent: Reason
+    #: Range of one GPU, for backends that do not tell the devices apart.
+    limits: WattRange
+    #: Whether the node is known to have GPUs.
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GpuResult:
+    """What became of it."""
+
+    memory: GpuMemory
+    report: ControlReport
+
+
+def remembered(report: ControlReport | None) -> GpuMemory:
+    """What a new agent must assume is in force, from the last report of the one before it."""
+    if report is None or report.reason == Reason.RESTORED or not report.backend:
+        return GpuMemory()
+    return GpuMemory(in_force=report.result in {ControlResult.APPLIED, ControlResult.ERROR})
+
+
+async def enforce(order: GpuOrder, memory: GpuMemory, actuator: GpuActuator) -> GpuResult:
+    """Carry out an order once."""
+    devices = actuator.gpu_devices() or (GpuDeviceRange("", order.limits),)
+    caps = resolve_gpu_caps(order.target, devices)
+    if not caps:
+        return await give_back(order.absent, order.limits, memory, actuator)
+    cap_watts = {device.uuid: device.cap.cap_watts for device in caps if isinstance(device.cap, WattCap)}
+    if len(cap_watts) < len(caps):
+        reason = Reason.NO_CAP_RANGE if order.present else Reason.NO_DEVICE
+        return GpuResult(memory, ControlReport(result=ControlResult.BLOCKED, reason=reason))
+    outcome = await actuator.set_gpu_caps(cap_watts)
+    landed = outcome.result in {ControlResult.APPLIED, ControlResult.ERROR}
+    in_force = memory.in_force or landed
+    return GpuResult(GpuMemory(in_force=in_force), _report(outcome, caps))
+
+
+async def give_back(reason: Reason, limits: WattRange, memory: GpuMemory, actuator: GpuActuator) -> GpuResult:
+    """Lift what may be in force; where nothing is, report none with the reason why nothing is wanted."""
+    if not memory.in_force:
+        return GpuResult(memory, ControlReport(reason=reason))
+    outcome = await actuator.restore_gpu(limits)
+    still = outcome.result is ControlResult.ERROR or outcome.reason is Reason.NO_CAP_RANGE
+    return GpuResult(GpuMemory(in_force=still), _report(outcome, ()))
+
+
+def _report(outcome: Outcome, caps: tuple[GpuDeviceCap, ...]) -> ControlReport:
+    resolved = [device.cap for device in caps if isinstance(device.cap, WattCap)]
+    clamps = dict.fromkeys(cap.message for cap in resolved if cap.message)
+    if outcome.applied and clamps:
+        outcome = replace(outcome, reason=Reason.CLAMPED)
+    return ControlReport(
+        backend=outcome.backend,
+        result=outcome.result,
+        reason=outcome.reason,
+        message="; ".join([*clamps, *([outcome.message] if outcome.message else [])])[:1024],
+        requested_watts=max((cap.requested_watts for cap in resolved), default=None),
+        enforced_watts=outcome.enforced_watts,
+    )

@@ -1,0 +1,218 @@
+"""What was there before us: the original of every knob we touch, on disk before the first write to it.
+
+Promises that a change is on disk, whole, when `change` returns, and that whoever dies at any instant leaves the journal
+as it was either before or after the change: new contents go to a second file which is synced and then renamed over the
+first. A journal that cannot be understood (torn, damaged, written by a newer release) is an error and stays untouched,
+since the originals in it exist nowhere else. One process at a time holds a state directory; the kernel ends its claim
+with it, however it dies.
+
+Entries of an earlier boot are dropped on opening: limits of packages, policies and GPUs are volatile, so what is found
+after a boot was put there by firmware, drivers or somebody since, and is nobody's to overwrite with older values.
+
+Does not decide what an original is or whose value a knob holds: see `joulie_agent.hardware.hands`.
+"""
+
+import fcntl
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Final, Self
+
+import msgspec
+
+VERSION: Final = 1
+JOURNAL_FILE: Final = "journal.json"
+LOCK_FILE: Final = "lock"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_NEW_SUFFIX: Final = ".new"
+
+
+class JournalError(Exception):
+    """Originals cannot be read or recorded; the message says what is wrong and what to do about it."""
+
+
+class JournalHeldError(JournalError):
+    """Another process holds the state directory."""
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What is known of one knob we have touched; values in the knob's unit."""
+
+    unit: str
+    #: What to give back: the newest value that somebody else has put there.
+    original: int
+    #: The last value of ours that the knob took, and what it read afterwards: firmware may clamp or round.
+    asked: int | None = None
+    got: int | None = None
+    #: A value of ours that was about to be written; whether it was, the knob must tell.
+    pending: int | None = None
+    #: A value that may be the knob's answer to `pending` or somebody else's; noted before that is tried out.
+    suspect: int | None = None
+
+    @property
+    def ours(self) -> frozenset[int]:
+        """The values that, if read, were put there by us."""
+        return frozenset({self.asked, self.got, self.pending} - {None})  # type: ignore[arg-type]  # None is taken out
+
+
+class _Header(msgspec.Struct, frozen=True):
+    version: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _File(msgspec.Struct, frozen=True):
+    version: int
+    boot_id: str
+    #: Of `entries` as they stand in the file: a damaged digit is still a number.
+    crc32: int
+    entries: msgspec.Raw
+
+
+class Journal:
+    """The entries of one state directory, held by this process until `close`.
+
+    Use `open`. Not for several threads at once.
+    """
+
+    def __init__(self, directory: Path, lock: int, boot_id: str) -> None:
+        self._path = directory / JOURNAL_FILE
+        self._lock: int | None = lock
+        self._boot_id = boot_id
+        self._entries: dict[str, Entry] = {}
+        self.dropped: tuple[str, ...] = ()
+        """Keys of entries that an earlier boot left."""
+
+    @classmethod
+    def open(cls, directory: Path, *, boot_id: str | None = None) -> Self:
+        """Claim a state directory and read what is in it.
+
+        Args:
+            directory: created if it is missing.
+            boot_id: identity of the running kernel; None asks it.
+
+        Raises:
+            JournalHeldError: another process holds the directory.
+            JournalError: the directory cannot be used, or its journal not understood.
+        """
+        try:
+            boot_id = boot_id if boot_id is not None else BOOT_ID.read_text().strip()
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = _claim(directory / LOCK_FILE)
+        except OSError as error:
+            raise JournalError(f"{directory} cannot keep a journal: {error}") from error
+        journal = cls(directory, lock, boot_id)
+        try:
+            journal._load()
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the directory. What is in the journal stays there."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """The knobs we have touched and not given back, by key."""
+        return MappingProxyType(self._entries)
+
+    def change(self, changes: Mapping[str, Entry | None]) -> None:
+        """Record all changes at once; None removes an entry. A change to nothing costs nothing.
+
+        Raises:
+            JournalError: it is not on disk, and the entries here are as they were.
+        """
+        entries = {key: entry for key, entry in {**self._entries, **changes}.items() if entry is not None}
+        if entries == self._entries:
+            return
+        if self._lock is None:
+            raise JournalError(f"{self._path} is closed")
+        try:
+            _replace(self._path, self._encode(entries))
+        except OSError as error:
+            raise JournalError(f"{self._path} cannot be written: {error}") from error
+        self._entries = entries
+
+    def _load(self) -> None:
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise JournalError(f"{self._path} cannot be read: {error}") from error
+        boot_id, entries = _decode(self._path, content)
+        if boot_id == self._boot_id:
+            self._entries = entries
+        else:
+            self.dropped = tuple(entries)
+
+    def _encode(self, entries: Mapping[str, Entry]) -> bytes:
+        raw = msgspec.json.encode(entries, order="deterministic")
+        return msgspec.json.encode(
+            _File(version=VERSION, boot_id=self._boot_id, crc32=zlib.crc32(raw), entries=msgspec.Raw(raw))
+        )
+
+
+def _decode(path: Path, content: bytes) -> tuple[str, dict[str, Entry]]:
+    try:
+        version = msgspec.json.decode(content, type=_Header).version
+        if version > VERSION:
+            raise JournalError(
+                f"{path} was written by a newer release (version {version}, this one reads {VERSION}); "
+                "give back with that release before going back to this one"
+            )
+        file = msgspec.json.decode(content, type=_File)
+        if zlib.crc32(file.entries) != file.crc32:
+            raise msgspec.ValidationError("the checksum does not match")
+        return file.boot_id, msgspec.json.decode(file.entries, type=dict[str, Entry])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise JournalError(
+            f"{path} is damaged ({error}); nothing is changed while the originals are unknown. "
+            "Put the limits right by hand or reboot, then remove the file"
+        ) from error
+
+
+def _claim(path: Path) -> int:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+        os.close(lock)
+        raise JournalHeldError(f"{path.parent} is held by another process (pid {holder})") from error
+    except BaseException:
+        os.close(lock)
+        raise
+    # For the message above only; in another container's view the number means another process.
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Put new content in a file's place so that any moment shows the old or the new, also after a power cut."""
+    new = path.with_name(path.name + _NEW_SUFFIX)
+    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        written = 0
+        while written < len(content):
+            written += os.write(file, content[written:])
+        os.fsync(file)
+    finally:
+        os.close(file)
+    os.replace(new, path)  # noqa: PTH105 - the steps that tests interrupt are calls on `os`
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

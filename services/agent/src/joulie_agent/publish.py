@@ -1,0 +1,107 @@
+"""What the agent writes for a node: its NodeHardware, the home of its report, and the report.
+
+Promises that a profile which a user wrote keeps its spec, and that a generated one which somebody edited becomes the
+user's: the agent takes its marks off and never writes its spec again. Creation does not force, so that a profile that
+appears at the same moment wins. Raises KubeError; the caller counts it and comes back at the next tick.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from joulie_api.apply import Applier, covers
+from joulie_api.client import KubeClient
+from joulie_api.errors import Conflict
+from joulie_api.resources import NODE_HARDWARES, NODES, TELEMETRY_PROFILES
+from joulie_api.wire import Versioned
+from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareSpec, NodeHardwareStatus
+from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileSpec, TelemetryProfileStatus
+from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+from joulie_core.telemetry_route import GENERATED_SPEC, Route, fingerprint, home_spec, is_generated
+
+FIELD_MANAGER: Final = "joulie-agent"
+#: Writes under way at once that do not pass through the applier.
+_MAX_IN_FLIGHT: Final = 16
+
+Home = Versioned[TelemetryProfile]
+
+
+def generated(home: Home) -> bool:
+    """Whether a profile is the agent's own, unedited."""
+    return is_generated(home.metadata.labels, home.metadata.annotations, home.model.spec)
+
+
+class Publisher:
+    """Writes for all nodes of one process."""
+
+    def __init__(self, client: KubeClient, applier: Applier) -> None:
+        self._client = client
+        self._applier = applier
+        self._slots = asyncio.Semaphore(_MAX_IN_FLIGHT)
+
+    async def hardware(
+        self, node: Node, status: NodeHardwareStatus, live: Versioned[NodeHardware] | None, now: str
+    ) -> None:
+        """Publish what was discovered, if it is not what the object says already."""
+        known = live.model.status if live else None
+        if known is not None and known.model_copy(update={"updated_at": None}) == status:
+            return
+        if live is None:
+            body = {"metadata": _owned_by(node), "spec": NodeHardwareSpec(node_name=node.name).dump()}
+            self._applier.forget(NODE_HARDWARES, node.name)
+            await self._applier.apply(NODE_HARDWARES, node.name, body)
+        dated = status.model_copy(update={"updated_at": now}).dump()
+        await self._applier.apply(NODE_HARDWARES, node.name, {"status": dated}, status=True)
+
+    async def home(self, node: Node, route: Route, live: Home | None) -> None:
+        """Make sure that the node's report has a home, and that a generated one mirrors the route."""
+        spec = home_spec(node.name, route)
+        if live is None or (generated(live) and live.model.spec != spec):
+            await self._write_home(node, spec)
+        elif live.metadata.labels.get(MANAGED_BY) == MANAGED_BY_AGENT and not generated(live):
+            await self._hand_over(node.name)
+
+    async def report(self, node: NodeName, status: TelemetryProfileStatus, live: Home | None) -> None:
+        """Publish the report, if it is not what the profile says already."""
+        body = {"status": status.dump()}
+        shown = {"status": live.model.status.dump()} if live else {}
+        if covers(shown, body) and covers(body, shown):
+            return
+        await self._applier.apply(TELEMETRY_PROFILES, node, body, status=True, live=shown)
+
+    async def withdraw(self, node: NodeName, live: Home | None, farewell: TelemetryProfileStatus) -> None:
+        """Remove what the agent made for a node; in a user's profile only the report changes."""
+        await self._applier.delete(NODE_HARDWARES, node)
+        if live is None or generated(live):
+            await self._applier.delete(TELEMETRY_PROFILES, node)
+        else:
+            await self.report(node, farewell, live)
+
+    async def _write_home(self, node: Node, spec: TelemetryProfileSpec) -> None:
+        marks = {"labels": {MANAGED_BY: MANAGED_BY_AGENT}, "annotations": {GENERATED_SPEC: fingerprint(spec)}}
+        body: dict[str, Any] = {
+            "apiVersion": TELEMETRY_PROFILES.api_version,
+            "kind": TELEMETRY_PROFILES.kind,
+            "metadata": {"name": node.name, **marks, **_owned_by(node)},
+            "spec": spec.dump(),
+        }
+        async with self._slots:
+            try:
+                await self._client.apply(TELEMETRY_PROFILES, node.name, body, field_manager=FIELD_MANAGER, force=False)
+            except Conflict:
+                # Somebody owns a field that we would change: the profile is theirs, and the watch will show it.
+                return
+
+    async def _hand_over(self, node: NodeName) -> None:
+        marks = {"labels": {MANAGED_BY: None}, "annotations": {GENERATED_SPEC: None}}
+        async with self._slots:
+            await self._client.merge_patch(TELEMETRY_PROFILES, node, {"metadata": marks}, field_manager=FIELD_MANAGER)
+
+
+def _owned_by(node: Node) -> dict[str, Any]:
+    """The Node as owner: its objects go when it goes."""
+    if not node.uid:
+        return {}
+    owner = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node.name, "uid": node.uid}
+    return {"ownerReferences": [owner]}

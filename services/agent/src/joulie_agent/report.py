@@ -1,0 +1,97 @@
+"""The agent's report about a node, written only where a reader would notice.
+
+Promises that a quiet node costs one write per `HEARTBEAT_S`, which keeps the power reading's time fresh; that a result,
+a cause or a cap that changes is written at once, power that moved by more than `POWER_STEP` at the next tick, and new
+words for the same cause once in a heartbeat. A reading that fails leaves the last one standing with its time until it
+is older than `POWER_HOLD_S`; then it is withdrawn. It is never zero by default.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, PowerReading, TelemetryProfileStatus
+
+HEARTBEAT_S: Final = 60.0
+POWER_HOLD_S: Final = 90.0
+#: Relative change of power that is worth a write.
+POWER_STEP: Final = 0.02
+#: Relative change of an enforced cap or throttle that is worth a write; below it is the noise of a read-back.
+CAP_STEP: Final = 0.005
+#: Watts below which a relative change means nothing.
+_FLOOR_WATTS: Final = 1.0
+
+
+def compose(
+    *,
+    last: TelemetryProfileStatus,
+    cpu: ControlReport,
+    gpu: ControlReport,
+    cpu_watts: float | None,
+    gpu_watts: float | None,
+    now: str,
+) -> TelemetryProfileStatus:
+    """Return the status to publish; equal to `last` where nothing is worth a write.
+
+    Args:
+        last: what the node's profile says now.
+        cpu: this tick's CPU report, without a time.
+        gpu: this tick's GPU report, without a time.
+        cpu_watts: power of all CPU packages; None where there is no good reading.
+        gpu_watts: power of all GPUs.
+        now: wall time, RFC 3339.
+    """
+    old = last.control or ControlReports()
+    return TelemetryProfileStatus(
+        control=ControlReports(cpu=_control(old.cpu, cpu, now), gpu=_control(old.gpu, gpu, now)),
+        power=_power(last.power, cpu_watts, gpu_watts, now),
+    )
+
+
+def _control(old: ControlReport | None, new: ControlReport, now: str) -> ControlReport:
+    if (
+        old is not None
+        and _alike(old, new)
+        and (old.message == new.message or _seconds(old.updated_at, now) < HEARTBEAT_S)
+    ):
+        return old
+    return new.model_copy(update={"updated_at": now})
+
+
+def _alike(old: ControlReport, new: ControlReport) -> bool:
+    return (
+        (old.backend, old.result, old.reason) == (new.backend, new.result, new.reason)
+        and _close(old.requested_watts, new.requested_watts, CAP_STEP)
+        and _close(old.enforced_watts, new.enforced_watts, CAP_STEP)
+        and _close(old.throttle_pct, new.throttle_pct, CAP_STEP)
+    )
+
+
+def _power(old: PowerReading | None, cpu_watts: float | None, gpu_watts: float | None, now: str) -> PowerReading | None:
+    age_s = _seconds(old.updated_at if old else None, now)
+    if cpu_watts is None and gpu_watts is None:
+        return old if age_s < POWER_HOLD_S else None
+    if (
+        old is not None
+        and age_s < HEARTBEAT_S
+        and _close(old.cpu_watts, cpu_watts, POWER_STEP)
+        and _close(old.gpu_watts, gpu_watts, POWER_STEP)
+    ):
+        return old
+    rounded = (None if watts is None else round(watts, 2) for watts in (cpu_watts, gpu_watts))
+    return PowerReading(cpu_watts=next(rounded), gpu_watts=next(rounded), updated_at=now)
+
+
+def _close(left: float | None, right: float | None, step: float) -> bool:
+    if left is None or right is None:
+        return left is right
+    return abs(left - right) <= step * max(abs(left), abs(right), _FLOOR_WATTS)
+
+
+def _seconds(since: str | None, now: str) -> float:
+    """Age in seconds; infinite where there is no time, or none that can be read."""
+    if since is None:
+        return float("inf")
+    try:
+        return (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
+    except ValueError:
+        return float("inf")

@@ -1,0 +1,197 @@
+"""The agent's settings, read from environment variables at start.
+
+Promises that a setting that cannot work stops the process with every fault named. Source: contracts, section 4.
+"""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Final, Self
+
+from pydantic import Field, model_validator
+
+from joulie_api.setting_values import Unit
+from joulie_api.settings import Addr, Duration, ServiceSettings
+from joulie_core.dvfs import DvfsSettings
+from joulie_core.kinds.telemetry_profile import (
+    ControlType,
+    CpuControl,
+    CpuControlMode,
+    GpuControl,
+    HttpEndpoint,
+    SourceType,
+    TelemetrySource,
+)
+from joulie_core.labels import MANAGED
+from joulie_core.telemetry_route import Route
+
+#: A StatefulSet names its pods with the ordinal last.
+_ORDINAL: Final = re.compile(r"-(\d+)$")
+
+_Watts = Annotated[float, Field(ge=0), Unit("W")]
+
+
+class AgentMode(StrEnum):
+    """Which nodes one process serves."""
+
+    DAEMONSET = "daemonset"
+    POOL = "pool"
+
+
+class EnvSource(StrEnum):
+    """Sources that the environment can name."""
+
+    NONE = "none"
+    HOST = "host"
+    HTTP = "http"
+
+
+class AgentSettings(ServiceSettings):
+    """Everything the agent can be told."""
+
+    metrics_addr: Addr = ":8080"
+    """Where /metrics, /healthz and /readyz are served; port 0 takes a free one, which the log names."""
+
+    agent_mode: AgentMode = AgentMode.DAEMONSET
+    """`daemonset`: the node of NODE_NAME, by its own hardware or by HTTP; `pool`: a shard of the nodes that
+    POOL_NODE_SELECTOR matches, by HTTP only."""
+
+    node_name: str = ""
+    """The node this pod runs on; required in daemonset mode, where the pod template takes it from `spec.nodeName`."""
+
+    pool_node_selector: str = f"{MANAGED}=true"
+    """Label selector of the nodes that a pool serves, in Kubernetes' own grammar."""
+
+    pool_shards: Annotated[int, Field(ge=1)] = 1
+    """How many pool agents share the nodes; all must be told the same, or nodes are served twice or not at all."""
+
+    pool_shard_id: Annotated[int, Field(ge=0)] | None = None
+    """This agent's shard, from 0; unset takes the ordinal at the end of POD_NAME, and 0 if there is but one shard."""
+
+    pod_name: str = ""
+    """Name of this pod; read only for its ordinal."""
+
+    pod_namespace: str = "joulie-system"
+    """Where the Secrets named by `headersSecretRef` are read."""
+
+    reconcile_interval: Annotated[Duration, Field(gt=0)] = 20.0
+    """How often each node is looked at without a cause. Changes are acted on at once, so this is the period of
+    the power readings and of the DVFS loop, and how soon a backend that forgot its cap gets it again."""
+
+    host_sys_root: str = "/host-sys"
+    """Where the node's /sys is mounted."""
+
+    simulate_only: bool = False
+    """Keep hands off this machine: host controls are reported as blocked. HTTP backends are not concerned."""
+
+    dvfs_ema_alpha: Annotated[float, Field(gt=0, le=1)] = 0.3
+    """Weight of the newest power sample in the moving average."""
+
+    dvfs_high_margin_w: _Watts = 10.0
+    """Watts above the cap before a node counts as too hot: wide enough that noise does not throttle."""
+
+    dvfs_low_margin_w: _Watts = 15.0
+    """Watts below the cap before a throttle is eased; wider than the other margin, so easing does not overshoot."""
+
+    dvfs_trip_count: Annotated[int, Field(ge=1)] = 2
+    """Consecutive samples beyond a margin that trigger one step."""
+
+    dvfs_cooldown: Annotated[Duration, Field(ge=0)] = 20.0
+    """The least time between two steps: a step must show in the power before the next is judged."""
+
+    dvfs_step_pct: Annotated[float, Field(gt=0, le=100), Unit("%")] = 10.0
+    """Share of the frequency policies that one step throttles or frees."""
+
+    dvfs_min_freq_khz: Annotated[int, Field(gt=0), Unit("kHz")] = 1_500_000
+    """Frequency that a throttled policy is held to on the host, raised to what its hardware allows."""
+
+    telemetry_cpu_source: EnvSource = EnvSource.HOST
+    """Where CPU power is read where no TelemetryProfile says so; with `http` the same answer is read for GPU power."""
+
+    telemetry_cpu_http_endpoint: str = ""
+    """For source `http`: an address, or a URL with `{node}`, such as http://backend:18080/telemetry/{node}."""
+
+    telemetry_cpu_control: ControlType = ControlType.HOST
+    """Where CPU controls go where no TelemetryProfile says so."""
+
+    telemetry_cpu_control_http_endpoint: str = ""
+    """For control `http`: an address, or a URL with `{node}`, such as http://backend:18080/control/{node}."""
+
+    telemetry_cpu_control_mode: CpuControlMode = CpuControlMode.AUTO
+    """`rapl` never throttles, `dvfs` never caps, `auto` prefers the cap."""
+
+    telemetry_gpu_control: ControlType = ControlType.HOST
+    """Where GPU controls go where no TelemetryProfile says so."""
+
+    telemetry_gpu_control_http_endpoint: str = ""
+    """As for the CPU controls."""
+
+    telemetry_http_timeout_seconds: Annotated[int, Field(ge=1, le=300), Unit("s")] = 5
+    """Time limit of one HTTP call to a backend named here; a TelemetryProfile carries its own."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        faults = []
+        if self.agent_mode is AgentMode.DAEMONSET and not self.node_name:
+            faults.append("NODE_NAME is required while AGENT_MODE is daemonset")
+        if self.agent_mode is AgentMode.POOL:
+            faults += self._shard_faults()
+        for kind, kind_name, endpoint_name in (
+            (self.telemetry_cpu_source, "TELEMETRY_CPU_SOURCE", "telemetry_cpu_http_endpoint"),
+            (self.telemetry_cpu_control, "TELEMETRY_CPU_CONTROL", "telemetry_cpu_control_http_endpoint"),
+            (self.telemetry_gpu_control, "TELEMETRY_GPU_CONTROL", "telemetry_gpu_control_http_endpoint"),
+        ):
+            if kind == "http" and not getattr(self, endpoint_name):
+                faults.append(f"{endpoint_name.upper()} is required while {kind_name} is http")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _shard_faults(self) -> list[str]:
+        if self.shard_id is None:
+            return [f"POOL_SHARD_ID is not set and POD_NAME {self.pod_name!r} ends in no ordinal"]
+        if self.shard_id >= self.pool_shards:
+            return [f"shard {self.shard_id} does not exist among POOL_SHARDS={self.pool_shards}"]
+        return []
+
+    @property
+    def shard_id(self) -> int | None:
+        """This agent's shard; None where it cannot be told."""
+        if self.pool_shard_id is not None:
+            return self.pool_shard_id
+        if self.pool_shards == 1:
+            return 0
+        ordinal = _ORDINAL.search(self.pod_name)
+        return int(ordinal[1]) if ordinal else None
+
+    @property
+    def dvfs(self) -> DvfsSettings:
+        """Tunables of the DVFS loop."""
+        return DvfsSettings(
+            ema_alpha=self.dvfs_ema_alpha,
+            high_margin_watts=self.dvfs_high_margin_w,
+            low_margin_watts=self.dvfs_low_margin_w,
+            trip_count=self.dvfs_trip_count,
+            cooldown_s=self.dvfs_cooldown,
+            step_pct=self.dvfs_step_pct,
+        )
+
+    @property
+    def default_route(self) -> Route:
+        """What applies to a node that no TelemetryProfile speaks of."""
+        source = TelemetrySource(
+            type=SourceType(self.telemetry_cpu_source), http=self._endpoint(self.telemetry_cpu_http_endpoint)
+        )
+        cpu_control = CpuControl(
+            type=self.telemetry_cpu_control,
+            mode=self.telemetry_cpu_control_mode,
+            http=self._endpoint(self.telemetry_cpu_control_http_endpoint),
+        )
+        gpu_control = GpuControl(
+            type=self.telemetry_gpu_control, http=self._endpoint(self.telemetry_gpu_control_http_endpoint)
+        )
+        return Route(cpu_source=source, gpu_source=source, cpu_control=cpu_control, gpu_control=gpu_control)
+
+    def _endpoint(self, endpoint: str) -> HttpEndpoint | None:
+        if not endpoint:
+            return None
+        return HttpEndpoint(endpoint=endpoint, timeout_seconds=self.telemetry_http_timeout_seconds)

@@ -1,0 +1,237 @@
+"""One node's control loop: tick, publish, wait; at every change and at least once in an interval.
+
+Promises that nodes do not wait for each other, that a pass which fails is counted, logged once for each new cause and
+followed by the next, and that a node which leaves is given back what may be in force before its objects are removed.
+Nothing is given back on a mere shutdown: the next agent goes on from the report.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from joulie_agent.backends.base import CpuReading, GpuReading
+from joulie_agent.backends.wiring import Wirer
+from joulie_agent.control import Inputs, NodeControl, Tick
+from joulie_agent.cpu import CpuMemory
+from joulie_agent.discovery import Discoverer
+from joulie_agent.publish import Publisher
+from joulie_agent.report import compose
+from joulie_agent.world import World
+from joulie_api.errors import KubeError
+from joulie_core.dvfs import DvfsDirection, DvfsSettings
+from joulie_core.fnv import fnv1a_32
+from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
+from joulie_core.node import Node
+
+#: Changes that come together, such as a profile and its node's labels, are acted on together.
+DEBOUNCE_S: Final = 0.1
+#: Passes that try to give a leaving node's hardware back before that is left to the next agent.
+RESTORE_ATTEMPTS: Final = 15
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What all workers of a process share."""
+
+    world: World
+    wirer: Wirer
+    publisher: Publisher
+    discoverer: Discoverer
+    dvfs: DvfsSettings
+    interval_s: float
+    #: Now, RFC 3339.
+    wall_time: Callable[[], str]
+
+
+@dataclass(slots=True)
+class NodeView:
+    """What a scrape shows of one node; written by its worker only."""
+
+    policy: str = ""
+    #: Watts per package that the published target asks for.
+    cap_watts: float | None = None
+    cpu: CpuReading = field(default_factory=CpuReading)
+    gpu: GpuReading = field(default_factory=GpuReading)
+    cpu_memory: CpuMemory = field(default_factory=CpuMemory)
+    actions: Counter[DvfsDirection] = field(default_factory=Counter)
+    errors: int = 0
+
+
+class NodeWorker:
+    """The loop of one node; `run` ends when the node has left and was given back."""
+
+    def __init__(self, node: Node, tools: Tools, *, orphan: bool = False) -> None:
+        """`orphan`: the node left management while no agent ran, and is only to be given back."""
+        self.view = NodeView()
+        self._node = node
+        self._tools = tools
+        self._orphan = self._departing = orphan
+        self._attempts = 0
+        self._woken = asyncio.Event()
+        self._told: dict[str, tuple[Any, ...]] = {}
+        self._log = _log.bind(node=node.name)
+        home = tools.world.home(node.name)
+        last = home.model.status.control if home else None
+        self._control = NodeControl(node, last, wirer=tools.wirer, discoverer=tools.discoverer, dvfs=tools.dvfs)
+
+    def wake(self) -> None:
+        """Something about the node changed."""
+        self._woken.set()
+
+    def leave(self) -> None:
+        """The node is no longer ours: give back, clean up, end."""
+        if not self._departing:
+            self._departing = True
+            self._attempts = 0
+            self.wake()
+
+    def stay(self) -> None:
+        """The node came back before it was gone."""
+        if self._departing:
+            self._orphan = self._departing = False
+            self.wake()
+
+    async def run(self) -> None:
+        """Serve the node until it has left."""
+        loop = asyncio.get_running_loop()
+        # Nodes that start together must not tick together for ever.
+        spread = 0.25 + 0.75 * (fnv1a_32(self._node.name) % 1000) / 1000
+        while True:
+            started = loop.time()
+            self._woken.clear()
+            if await self._guarded_pass(started):
+                return
+            await self._rest(started + self._tools.interval_s * spread)
+            spread = 1.0
+
+    async def _rest(self, due: float) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(max(0.0, due - loop.time())):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(DEBOUNCE_S)
+
+    async def _guarded_pass(self, now: float) -> bool:
+        """One pass; True when the node has left. A fault in one node's pass must not end the others'."""
+        try:
+            gone = await (self._depart(now) if self._departing else self._serve(now))
+        except KubeError as error:
+            self.view.errors += 1
+            self._tell("cannot publish", type(error).__name__, error=str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - counted, and logged with its trace; the next pass starts afresh
+            self.view.errors += 1
+            self._tell("pass failed", type(error).__name__, exc_info=error)
+            return False
+        self._told.pop("cannot publish", None)
+        self._told.pop("pass failed", None)
+        return gone
+
+    async def _serve(self, now: float) -> bool:
+        world, publisher = self._tools.world, self._tools.publisher
+        self._node = world.nodes.get(self._node.name, self._node)
+        inputs = self._inputs(now)
+        tick = await self._control.tick(inputs)
+        self._show(inputs, tick)
+        wall_time = self._tools.wall_time()
+        await publisher.hardware(self._node, tick.hardware.status, world.hardware(self._node.name), wall_time)
+        await publisher.home(self._node, inputs.route, world.home(self._node.name))
+        await self._report(
+            ControlReports(cpu=tick.cpu, gpu=tick.gpu),
+            cpu_watts=tick.cpu_reading.power_watts if tick.cpu_reading else None,
+            gpu_watts=tick.gpu_reading.power_watts if tick.gpu_reading else None,
+        )
+        return False
+
+    async def _depart(self, now: float) -> bool:
+        world, name = self._tools.world, self._node.name
+        self._attempts += 1
+        reports = await self._control.give_back(self._inputs(now))
+        if self._control.in_force:
+            self.view.errors += 1
+            await self._report(reports, cpu_watts=None, gpu_watts=None)
+            if self._attempts < RESTORE_ATTEMPTS:
+                return False
+            self._log.error("hardware not given back", attempts=self._attempts, **_said(reports))
+            return True
+        wall_time = self._tools.wall_time()
+        farewell = TelemetryProfileStatus(
+            control=ControlReports(
+                cpu=reports.cpu and reports.cpu.model_copy(update={"updated_at": wall_time}),
+                gpu=reports.gpu and reports.gpu.model_copy(update={"updated_at": wall_time}),
+            )
+        )
+        await self._tools.publisher.withdraw(name, world.home(name), farewell)
+        self._log.info("node left", **_said(reports))
+        return True
+
+    def _inputs(self, now: float) -> Inputs:
+        world = self._tools.world
+        hardware = world.hardware(self._node.name)
+        return Inputs(
+            node=self._node,
+            route=world.last_route(self._node) if self._orphan else world.route(self._node),
+            target=world.target(self._node.name),
+            published=hardware.model.status if hardware else None,
+            now=now,
+        )
+
+    async def _report(self, reports: ControlReports, *, cpu_watts: float | None, gpu_watts: float | None) -> None:
+        assert reports.cpu is not None
+        assert reports.gpu is not None
+        live = self._tools.world.home(self._node.name)
+        status = compose(
+            last=live.model.status if live else TelemetryProfileStatus(),
+            cpu=reports.cpu,
+            gpu=reports.gpu,
+            cpu_watts=cpu_watts,
+            gpu_watts=gpu_watts,
+            now=self._tools.wall_time(),
+        )
+        await self._tools.publisher.report(self._node.name, status, live)
+
+    def _show(self, inputs: Inputs, tick: Tick) -> None:
+        target, view = inputs.target, self.view
+        view.policy = (target.policy.name if target.policy and target.policy.name else target.profile) if target else ""
+        view.cap_watts = tick.cpu.requested_watts
+        # A scrape between two good readings shows the last one for one interval at most, then nothing.
+        view.cpu = tick.cpu_reading or CpuReading()
+        view.gpu = tick.gpu_reading or GpuReading()
+        view.cpu_memory = self._control.cpu_memory
+        if tick.failed:
+            view.errors += 1
+        if tick.action is not None:
+            view.actions[tick.action] += 1
+            throttle_pct = view.cpu_memory.dvfs.throttle_pct
+            self._log.info("throttle changed", action=tick.action, throttle_pct=throttle_pct)
+        for part, report in (("cpu", tick.cpu), ("gpu", tick.gpu)):
+            self._tell(
+                f"{part} enforcement",
+                report.result,
+                report.reason,
+                report.requested_watts,
+                backend=report.backend,
+                message=report.message,
+            )
+
+    def _tell(self, event: str, *state: Any, **details: Any) -> None:
+        """Log an event when its state changes, not each time it is seen again."""
+        if self._told.get(event) != state:
+            self._told[event] = state
+            self._log.info(event, state=state, **details)
+
+
+def _said(reports: ControlReports) -> dict[str, str]:
+    return {
+        part: f"{report.result}: {report.reason} {report.message}".strip()
+        for part, report in (("cpu", reports.cpu), ("gpu", reports.gpu))
+        if report is not None
+    }

@@ -1,0 +1,218 @@
+"""CPU enforcement against an actuator that does what a test tells it: order of backends, memory, giving back."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from joulie_agent.backends.base import CpuReading, Outcome, applied, blocked, failed
+from joulie_agent.cpu import CpuEnforcer, CpuMemory, CpuMode, CpuOrder, remembered
+from joulie_agent.reasons import Reason
+from joulie_core.caps_resolve import PctCap, WattCap, WattRange
+from joulie_core.dvfs import DvfsDirection, DvfsSettings, DvfsState
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult, CpuControlMode
+
+RAPL_BLOCKED = blocked("http-rapl", Reason.REFUSED, "locked by firmware")
+
+
+@dataclass
+class Actuator:
+    rapl: Outcome | None = None
+    dvfs: Outcome | None = None
+    calls: list = field(default_factory=list)
+
+    async def set_cpu_cap(self, cap_watts_per_package):
+        self.calls.append(("cap", cap_watts_per_package))
+        return self.rapl or applied("http-rapl", enforced_watts=cap_watts_per_package)
+
+    async def set_dvfs_throttle(self, throttle_pct):
+        self.calls.append(("throttle", throttle_pct))
+        return self.dvfs or applied("http-dvfs")
+
+    async def restore_cpu(self, limits):
+        self.calls.append(("restore", limits.max_watts))
+        return self.rapl or Outcome(ControlResult.APPLIED, Reason.RESTORED, "http-rapl")
+
+
+WATTS = CpuOrder(
+    cap=WattCap(240, 240),
+    absent=Reason.NO_INTENT,
+    limits=WattRange(400, 120),
+    packages=2,
+    mode=CpuControlMode.AUTO,
+)
+HOT = CpuReading(power_watts=600)
+
+
+async def enforce(actuator, order=WATTS, memory=None, *, reading=HOT, now=0.0):
+    return await CpuEnforcer(actuator, DvfsSettings()).enforce(order, memory or CpuMemory(), reading, now)
+
+
+async def run(actuator, ticks, *, order=WATTS, memory=None, reading=HOT):
+    """Tick every 20 s; answer the last result and the actions."""
+    actions = []
+    result = None
+    for tick in range(ticks):
+        result = await enforce(actuator, order, memory, reading=reading, now=tick * 20.0)
+        memory = result.memory
+        actions += [result.action] if result.action else []
+    return result, actions
+
+
+async def test_watts_go_to_rapl_and_are_read_back():
+    result = await enforce(Actuator())
+    assert result.report == ControlReport(
+        backend="http-rapl", result="applied", reason="Capped", requested_watts=240, enforced_watts=240
+    )
+    assert result.memory.mode is CpuMode.RAPL
+
+
+async def test_a_clamped_cap_says_so():
+    order = replace(WATTS, cap=WattCap(5000, 400, "5000 W clamped to the maximum of 400 W"))
+    result = await enforce(Actuator(), order)
+    assert (result.report.reason, result.report.requested_watts, result.report.enforced_watts) == ("Clamped", 5000, 400)
+    assert "clamped" in result.report.message
+
+
+async def test_without_rapl_the_dvfs_loop_holds_the_sum_of_the_packages():
+    actuator = Actuator(rapl=RAPL_BLOCKED)
+    result, actions = await run(actuator, 2)
+    assert actions == [DvfsDirection.THROTTLE_UP]
+    assert result.memory.mode is CpuMode.DVFS
+    assert (result.report.backend, result.report.reason, result.report.throttle_pct) == ("http-dvfs", "Throttled", 10)
+    assert "locked by firmware" in result.report.message
+
+
+async def test_power_between_one_cap_and_the_sum_of_the_caps_is_not_too_much():
+    _, actions = await run(Actuator(rapl=RAPL_BLOCKED), 5, reading=CpuReading(power_watts=480))
+    assert actions == []
+
+
+async def test_when_rapl_is_back_its_cap_comes_before_the_throttle_is_lifted():
+    actuator = Actuator(rapl=RAPL_BLOCKED)
+    result, _ = await run(actuator, 2)
+    actuator.rapl, actuator.calls = None, []
+    result = await enforce(actuator, memory=result.memory, now=60.0)
+    assert actuator.calls == [("cap", 240), ("throttle", 0.0)]
+    assert result.memory == CpuMemory(mode=CpuMode.RAPL, in_force=True, throttle_known=True)
+
+
+async def test_a_throttle_that_could_not_be_lifted_is_tried_again():
+    memory = CpuMemory(mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=30), in_force=True, throttle_known=True)
+    actuator = Actuator(dvfs=failed("http-dvfs", Reason.BACKEND_FAILED, "busy"))
+    result = await enforce(actuator, memory=memory)
+    assert result.report.result is ControlResult.APPLIED
+    assert (result.report.throttle_pct, "not lifted" in result.report.message) == (30, True)
+    actuator.dvfs = None
+    result = await enforce(actuator, memory=result.memory)
+    assert result.memory.dvfs.throttle_pct == 0
+    assert result.report.throttle_pct is None
+
+
+async def test_a_missing_reading_holds_the_throttle():
+    memory = CpuMemory(mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=30), in_force=True, throttle_known=True)
+    actuator = Actuator(rapl=RAPL_BLOCKED)
+    result, actions = await run(actuator, 10, memory=memory, reading=None)
+    assert actions == []
+    assert {call for call in actuator.calls if call[0] == "throttle"} == {("throttle", 30)}
+    assert "no usable power reading" in result.report.message
+
+
+async def test_a_refused_step_is_not_believed():
+    actuator = Actuator(rapl=RAPL_BLOCKED, dvfs=failed("http-dvfs", Reason.BACKEND_FAILED, "busy"))
+    result, actions = await run(actuator, 4)
+    assert actions == []
+    assert result.memory.dvfs.throttle_pct == 0
+    assert (result.report.result, result.report.reason) == ("error", "BackendFailed")
+
+
+async def test_a_backend_that_cannot_be_reached_is_not_asked_twice():
+    actuator = Actuator(rapl=failed("http-rapl", Reason.TIMEOUT, "no answer within 5 s"))
+    result = await enforce(actuator)
+    assert actuator.calls == [("cap", 240)]
+    assert (result.report.result, result.report.reason) == ("error", "Timeout")
+    assert result.memory.in_force
+
+
+async def test_mode_rapl_never_throttles():
+    actuator = Actuator(rapl=RAPL_BLOCKED)
+    result = await enforce(actuator, replace(WATTS, mode=CpuControlMode.RAPL))
+    assert actuator.calls == [("cap", 240)]
+    assert (result.report.result, result.report.message) == ("blocked", "locked by firmware")
+
+
+async def test_mode_dvfs_never_caps():
+    actuator = Actuator()
+    result, _ = await run(actuator, 3, order=replace(WATTS, mode=CpuControlMode.DVFS))
+    assert all(call[0] == "throttle" for call in actuator.calls)
+    assert result.memory.mode is CpuMode.DVFS
+
+
+async def test_a_percentage_without_a_range_throttles_the_rest():
+    actuator = Actuator()
+    result = await enforce(actuator, replace(WATTS, cap=PctCap(60)))
+    assert actuator.calls == [("throttle", 40)]
+    assert (result.report.reason, result.report.throttle_pct) == ("ThrottledByPercent", 40)
+
+
+async def test_a_percentage_without_a_range_is_blocked_where_throttling_is_off():
+    actuator = Actuator()
+    result = await enforce(actuator, replace(WATTS, cap=PctCap(60), mode=CpuControlMode.RAPL))
+    assert actuator.calls == []
+    assert (result.report.result, result.report.reason) == ("blocked", "NoCapRange")
+
+
+async def test_an_absent_intent_leaves_a_free_node_alone():
+    actuator = Actuator()
+    result = await enforce(actuator, replace(WATTS, cap=None))
+    assert actuator.calls == []
+    assert result.report == ControlReport(result="none", reason="NoIntent")
+
+
+async def test_an_intent_that_vanishes_gives_back_once():
+    actuator = Actuator()
+    result = await enforce(actuator)
+    actuator.calls = []
+    result = await enforce(actuator, replace(WATTS, cap=None), result.memory)
+    assert (result.report.result, result.report.reason) == ("applied", "Restored")
+    result = await enforce(actuator, replace(WATTS, cap=None), result.memory)
+    assert actuator.calls == [("restore", 400)]
+    assert (result.report.result, result.memory.in_force) == ("none", False)
+
+
+async def test_what_could_not_be_given_back_is_tried_again():
+    actuator = Actuator()
+    result = await enforce(actuator)
+    actuator.rapl = failed("http-rapl", Reason.TIMEOUT)
+    result = await enforce(actuator, replace(WATTS, cap=None), result.memory)
+    assert result.report.result is ControlResult.ERROR
+    assert result.memory.in_force
+
+
+async def test_a_throttle_found_at_the_backend_is_taken_over():
+    actuator = Actuator(rapl=RAPL_BLOCKED)
+    await enforce(actuator, reading=CpuReading(power_watts=None, throttle_pct=50))
+    assert actuator.calls[-1] == ("throttle", 50)
+
+
+async def test_a_throttle_that_the_backend_lost_is_asserted_again():
+    memory = CpuMemory(mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=30), in_force=True, throttle_known=True)
+    actuator = Actuator(rapl=RAPL_BLOCKED)
+    await enforce(actuator, memory=memory, reading=CpuReading(power_watts=470, throttle_pct=0))
+    assert actuator.calls[-1] == ("throttle", 30)
+
+
+@pytest.mark.parametrize(
+    ("report", "in_force", "throttle_pct"),
+    [
+        (None, False, 0),
+        (ControlReport(reason="NoIntent"), False, 0),
+        (ControlReport(backend="http-rapl", result="applied", reason="Restored"), False, 0),
+        (ControlReport(backend="http-rapl", result="blocked", reason="Refused"), False, 0),
+        (ControlReport(backend="http-rapl", result="applied", reason="Capped"), True, 0),
+        (ControlReport(backend="http-rapl", result="error", reason="Timeout"), True, 0),
+        (ControlReport(backend="http-dvfs", result="applied", reason="Throttled", throttle_pct=40), True, 40),
+    ],
+)
+def test_a_new_agent_remembers_what_the_last_report_says(report, in_force, throttle_pct):
+    memory = remembered(report)
+    assert (memory.in_force, memory.dvfs.throttle_pct) == (in_force, throttle_pct)
