@@ -506,6 +506,14 @@ async def test_a_pool_agent_does_not_touch_the_machine_it_runs_on(cluster):
     await cluster.until_reported("n1", result="blocked", reason="HostInPool")
 
 
+async def test_simulate_only_keeps_hands_off_the_machine(cluster):
+    cluster.api.put(make_node("n1"))
+    cluster.set_target("n1", cpu={"packagePowerCapWatts": 200})
+    host = {"TELEMETRY_CPU_SOURCE": "host", "TELEMETRY_CPU_CONTROL": "host"}
+    await cluster.start_agent(AGENT_MODE="daemonset", NODE_NAME="n1", SIMULATE_ONLY="true", **host)
+    await cluster.until_reported("n1", result="blocked", reason="SimulateOnly")
+
+
 async def test_a_daemonset_agent_serves_its_own_node_only(cluster):
     for name in ("mine", "other"):
         cluster.api.put(make_node(name))

@@ -1,0 +1,103 @@
+"""The agent's environment and the nodes it makes its own: contracts, section 4."""
+
+import pytest
+
+from joulie_agent.scope import scope_of
+from joulie_agent.settings import AgentSettings
+from joulie_api.settings import SettingsError, describe, read_settings
+from joulie_core.fnv import shard_of
+from joulie_core.kinds.telemetry_profile import ControlType, SourceType
+from joulie_core.labels import MANAGED
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+
+POOL = {"AGENT_MODE": "pool"}
+
+
+def read(**env):
+    return read_settings(AgentSettings, env)
+
+
+def faults(**env):
+    with pytest.raises(SettingsError) as caught:
+        read(**env)
+    return str(caught.value)
+
+
+def test_the_defaults_are_the_contracts():
+    rows = {row.name: row.default for row in describe(AgentSettings)}
+    assert (
+        rows
+        | {
+            "AGENT_MODE": "daemonset",
+            "METRICS_ADDR": ":8080",
+            "RECONCILE_INTERVAL": "20s",
+            "POOL_NODE_SELECTOR": "joulie.io/managed=true",
+            "HOST_SYS_ROOT": "/host-sys",
+            "SIMULATE_ONLY": "false",
+            "DVFS_EMA_ALPHA": "0.3",
+            "DVFS_TRIP_COUNT": "2",
+            "DVFS_COOLDOWN": "20s",
+            "DVFS_MIN_FREQ_KHZ": "1500000",
+            "TELEMETRY_HTTP_TIMEOUT_SECONDS": "5",
+        }
+        == rows
+    )
+    dvfs = read(**POOL).dvfs
+    assert (dvfs.high_margin_watts, dvfs.low_margin_watts, dvfs.step_pct) == (10, 15, 10)
+
+
+def test_a_daemonset_needs_its_node():
+    assert "NODE_NAME" in faults()
+    assert scope_of(read(NODE_NAME="n1")).field_selector == "metadata.name=n1"
+
+
+def test_a_shard_comes_from_the_ordinal_of_the_pod_unless_it_is_set():
+    assert read(**POOL, POOL_SHARDS="4", POD_NAME="joulie-agent-pool-3").shard_id == 3
+    assert read(**POOL, POOL_SHARDS="4", POD_NAME="joulie-agent-pool-3", POOL_SHARD_ID="1").shard_id == 1
+    assert read(**POOL).shard_id == 0
+
+
+def test_a_shard_that_cannot_be_or_does_not_exist_stops_the_start():
+    assert "POOL_SHARD_ID" in faults(**POOL, POOL_SHARDS="2", POD_NAME="joulie-agent-x7f")
+    assert "shard 2" in faults(**POOL, POOL_SHARDS="2", POOL_SHARD_ID="2")
+
+
+def test_every_wrong_value_is_named_at_once():
+    text = faults(**POOL, DVFS_EMA_ALPHA="1.5", DVFS_COOLDOWN="soon", TELEMETRY_CPU_CONTROL="smoke")
+    assert all(name in text for name in ("DVFS_EMA_ALPHA", "DVFS_COOLDOWN", "TELEMETRY_CPU_CONTROL"))
+
+
+def test_http_without_an_endpoint_stops_the_start():
+    text = faults(**POOL, TELEMETRY_CPU_SOURCE="http", TELEMETRY_GPU_CONTROL="http")
+    assert "TELEMETRY_CPU_HTTP_ENDPOINT" in text
+    assert "TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT" in text
+
+
+def test_the_environment_becomes_the_default_route():
+    route = read(
+        **POOL,
+        TELEMETRY_CPU_SOURCE="http",
+        TELEMETRY_CPU_HTTP_ENDPOINT="http://sim/telemetry/{node}",
+        TELEMETRY_GPU_CONTROL="none",
+        TELEMETRY_HTTP_TIMEOUT_SECONDS="9",
+    ).default_route
+    assert route.cpu_source.type is SourceType.HTTP
+    assert (route.cpu_source.http.endpoint, route.cpu_source.http.timeout_seconds) == ("http://sim/telemetry/{node}", 9)
+    assert route.gpu_source == route.cpu_source
+    assert (route.cpu_control.type, route.gpu_control.type) == (ControlType.HOST, ControlType.NONE)
+
+
+def test_each_node_of_a_pool_has_exactly_one_shard():
+    scopes = [scope_of(read(**POOL, POOL_SHARDS="3", POOL_SHARD_ID=str(shard))) for shard in range(3)]
+    for index in range(300):
+        node = Node(name=NodeName(f"n{index}"))
+        assert [scope.owns(node) for scope in scopes].index(True) == shard_of(node.name, 3)
+        assert sum(scope.owns(node) for scope in scopes) == 1
+
+
+def test_a_daemonset_owns_its_node_only_while_that_is_managed():
+    scope = scope_of(read(NODE_NAME="n1"))
+    assert scope.owns(Node(name=NodeName("n1"), labels={MANAGED: "true"}))
+    assert not scope.owns(Node(name=NodeName("n1")))
+    assert not scope.owns(Node(name=NodeName("n2"), labels={MANAGED: "true"}))
