@@ -1,6 +1,8 @@
 """Whatever is posted, the answer is never a 5xx."""
 
+import gzip
 from contextlib import suppress
+from io import BytesIO
 
 import msgspec
 import pytest
@@ -8,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from joulie_api.testing import make_node, make_pod
-from joulie_extender.requests import BadRequestError, read_object, read_query
+from joulie_extender.handlers import MAX_BODY_BYTES
+from joulie_extender.requests import BadRequestError, read_filter_query, read_object, read_scoring_query
 
 POD = make_pod()
 PATHS = ["/filter", "/prioritize", "/debug/explain"]
@@ -69,6 +72,34 @@ async def test_a_body_of_more_than_a_mebibyte_is_accepted(start):
     assert (status, len(answer)) == (200, 200)
 
 
+async def test_a_body_that_is_too_large_is_refused_before_it_is_sent(start):
+    extender = await start()
+    headers = {"Content-Length": str(MAX_BODY_BYTES + 1)}
+    async with extender.http.post("/filter", data=BytesIO(b""), headers=headers) as answer:
+        assert answer.status == 413
+
+
+async def test_a_body_of_unannounced_size_is_read(start):
+    extender = await start()
+
+    async def parts():
+        yield b'{"Pod":{"metadata":{}},'
+        yield b'"NodeNames":["a"]}'
+
+    async with extender.http.post("/prioritize", data=parts()) as answer:
+        assert await answer.json() == [{"Host": "a", "Score": 50}]
+
+
+async def test_a_compressed_body_is_read_and_its_true_size_counts(start, monkeypatch):
+    extender = await start()
+    body = gzip.compress(msgspec.json.encode({"Pod": POD, "NodeNames": ["a"] * 1_000}))
+    async with extender.http.post("/prioritize", data=body, headers={"Content-Encoding": "gzip"}) as answer:
+        assert len(await answer.json()) == 1_000
+    bomb = gzip.compress(b" " * (MAX_BODY_BYTES + 1))
+    async with extender.http.post("/prioritize", data=bomb, headers={"Content-Encoding": "gzip"}) as answer:
+        assert answer.status == 413
+
+
 @pytest.mark.parametrize("path", ["/filter", "/prioritize"])
 async def test_a_get_is_refused(start, path):
     extender = await start()
@@ -98,27 +129,25 @@ BODIES = st.fixed_dictionaries(
 
 
 def read_all(body):
-    query = read_query(body)
-    query.candidates()
-    for raw in query.objects():
-        read_object(raw)
+    with suppress(BadRequestError):
+        read_scoring_query(body)
+    with suppress(BadRequestError):
+        for raw in read_filter_query(body).objects or ():
+            read_object(raw)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(BODIES)
 def test_any_json_is_read_or_refused(body):
-    with suppress(BadRequestError):
-        read_all(msgspec.json.encode(body))
+    read_all(msgspec.json.encode(body))
 
 
 @given(st.binary())
 def test_any_bytes_are_read_or_refused(body):
-    with suppress(BadRequestError):
-        read_all(body)
+    read_all(body)
 
 
 @given(st.integers(0, 200), st.binary(max_size=4))
 def test_a_damaged_body_is_read_or_refused(position, damage):
     body = msgspec.json.encode({"Pod": make_pod(cpu=2), "Nodes": {"items": [make_node("a")]}, "NodeNames": None})
-    with suppress(BadRequestError):
-        read_all(body[:position] + damage + body[position + len(damage) :])
+    read_all(body[:position] + damage + body[position + len(damage) :])

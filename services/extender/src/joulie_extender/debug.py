@@ -22,7 +22,7 @@ from joulie_core.scoring.filter import Verdict
 from joulie_core.scoring.state import NodeState
 from joulie_extender.feeds import Feeds
 from joulie_extender.handlers import bad_request
-from joulie_extender.requests import BadRequestError, read_query
+from joulie_extender.requests import BadRequestError, read_scoring_query
 from joulie_extender.table import NodeEntry, NodeTable
 
 _UNKNOWN = NodeState()
@@ -52,12 +52,11 @@ class Debug:
     async def explain(self, request: web.Request) -> web.Response:
         """Every term of the candidates' scores for one pod."""
         try:
-            query = read_query(await request.read())
-            names = query.candidates()
+            query = read_scoring_query(await request.read())
         except BadRequestError as error:
             return bad_request(error)
         self._feeds.refresh()
-        nodes = [self._explain(self._table.entry(name), query.demand) for name in names]
+        nodes = [self._explain(self._table.entry(name), query.demand) for name in query.names]
         return _json({**self._cluster(), "pod": asdict(query.demand), "nodes": nodes})
 
     def _cluster(self) -> dict[str, Any]:

@@ -7,25 +7,35 @@ between parts, so that probes and other requests get through.
 """
 
 import asyncio
+from collections.abc import Mapping
 from http import HTTPStatus
 from time import perf_counter
 from typing import Final
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.scoring.filter import Verdict
 from joulie_extender.feeds import Feeds
 from joulie_extender.metrics import Metrics
 from joulie_extender.replies import names_reply, objects_reply, scores_reply
-from joulie_extender.requests import BadRequestError, Query, read_object, read_query
+from joulie_extender.requests import (
+    BadRequestError,
+    Body,
+    FilterQuery,
+    read_filter_query,
+    read_object,
+    read_scoring_query,
+)
 from joulie_extender.table import NodeTable
 
 #: 5,000 full nodes with their managed fields are about 47 MB.
 MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 #: Full nodes judged before others get the event loop: about two milliseconds.
 _PART: Final = 256
+
+_NOTHING_REFUSED: Final[Mapping[str, Verdict]] = {}
 
 
 class Handlers:
@@ -48,7 +58,7 @@ class Handlers:
         """Which candidates the pod may use."""
         started = perf_counter()
         try:
-            query = read_query(await request.read())
+            query = read_filter_query(await read_body(request))
             if not self._feeds.synced:
                 return _not_synced()
             self._feeds.refresh()
@@ -62,20 +72,15 @@ class Handlers:
         """How well each candidate suits the pod."""
         started = perf_counter()
         try:
-            query = read_query(await request.read())
-            names = query.candidates()
+            query = read_scoring_query(await read_body(request))
         except BadRequestError as error:
             return bad_request(error)
         if not self._feeds.synced:
             return _not_synced()
         self._feeds.refresh()
         demand = query.demand
-        body = scores_reply(
-            names,
-            self._table.rows(demand.workload_class),
-            demand=demand,
-            perf_pressure=self._table.terms.perf_pressure,
-        )
+        rows = self._table.rows(demand.workload_class)
+        body = scores_reply(query.names, rows, demand=demand, perf_pressure=self._table.terms.perf_pressure)
         self._metrics.last_demands[demand.workload_class] = demand
         self._metrics.prioritize.observe(demand.workload_class, started)
         return _json(body)
@@ -84,13 +89,19 @@ class Handlers:
         """The process answers; whether it should be asked is /readyz on the other port."""
         return web.Response(text="ok\n")
 
-    async def _filter(self, query: Query) -> bytes:
+    async def _filter(self, query: FilterQuery) -> bytes:
         picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
-        if query.nodes is None:
-            return names_reply(query.names, self._table.refusals if picky else {})
-        objects = query.objects()
-        if not picky:
-            return objects_reply(objects, {})
+        if query.objects is None:
+            return names_reply(query.names, self._table.refusals if picky else _NOTHING_REFUSED)
+        passed, refused = query.objects, _NOTHING_REFUSED
+        await asyncio.sleep(0)
+        if picky:
+            passed, refused = await self._judge(query.objects)
+        body = objects_reply(passed, refused)
+        await asyncio.sleep(0)
+        return body
+
+    async def _judge(self, objects: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], Mapping[str, Verdict]]:
         passed: list[msgspec.Raw] = []
         refused: dict[str, Verdict] = {}
         for number, raw in enumerate(objects, start=1):
@@ -103,7 +114,26 @@ class Handlers:
                 refused[name] = judged
             if number % _PART == 0:
                 await asyncio.sleep(0)
-        return objects_reply(passed, refused)
+        return passed, refused
+
+
+async def read_body(request: web.Request) -> Body:
+    """Receive a body into one buffer of its announced size, as growing and copying 47 MB costs more than reading them.
+
+    Raises:
+        HTTPRequestEntityTooLarge: the body exceeds MAX_BODY_BYTES.
+    """
+    size = request.content_length
+    if size is None or hdrs.CONTENT_ENCODING in request.headers:
+        return await request.read()  # of unknown size: grown step by step up to the limit
+    if size > MAX_BODY_BYTES:
+        raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, size)
+    body = bytearray(size)
+    end = 0
+    async for part in request.content.iter_any():
+        start, end = end, end + len(part)
+        body[start:end] = part
+    return body
 
 
 def _json(body: bytes) -> web.Response:

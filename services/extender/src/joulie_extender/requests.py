@@ -1,8 +1,9 @@
 """What kube-scheduler asks: the body of /filter and /prioritize.
 
-Promises to read only what is needed: names come out as strings, full Node objects stay the bytes they were. Keys of the
-body are accepted in any letter case, as Go accepts them (kube-scheduler itself sends `Pod`, `Nodes`, `NodeNames`, the
-unused side null); an absent or null side is empty. Every body that cannot be read raises BadRequestError.
+Promises to read only what is needed, in one pass: names come out as strings, full Node objects stay the bytes they
+were. Keys of the body are accepted in any letter case, as Go accepts them (kube-scheduler itself sends `Pod`, `Nodes`,
+`NodeNames`, the unused side null); an absent or null side is empty. Every body that cannot be read raises
+BadRequestError.
 Source: contracts, decision 10; kube-scheduler's extender API v1, ExtenderArgs.
 """
 
@@ -20,23 +21,26 @@ from joulie_core.powerest.demand import PodDemand, pod_demand
 from joulie_core.quantity import QuantityError
 
 T = TypeVar("T")
-B = TypeVar("B", bytes, msgspec.Raw)
+B = TypeVar("B")
 
 _NULL: Final = msgspec.Raw(b"null")
+
+#: A body as it was received. Raw objects are views of it: it must not change while they are in use.
+Body = bytes | bytearray
 
 
 class BadRequestError(Exception):
     """The body is no ExtenderArgs; the message says what is wrong with it."""
 
 
-class _Args(msgspec.Struct):
-    pod: msgspec.Raw = msgspec.field(default=_NULL, name="Pod")
-    nodes: msgspec.Raw = msgspec.field(default=_NULL, name="Nodes")
-    node_names: list[str] | None = msgspec.field(default=None, name="NodeNames")
-
-
 class _NodeList(msgspec.Struct, Generic[T]):
     items: list[T] | None = None
+
+
+class _Args(msgspec.Struct, Generic[T]):
+    pod: msgspec.Raw = msgspec.field(default=_NULL, name="Pod")
+    nodes: _NodeList[T] | None = msgspec.field(default=None, name="Nodes")
+    node_names: list[str] | None = msgspec.field(default=None, name="NodeNames")
 
 
 class _Name(msgspec.Struct):
@@ -60,48 +64,47 @@ class _LabelledNode(msgspec.Struct):
     metadata: _LabelledName
 
 
-_ARGS: Final = msgspec.json.Decoder(_Args)
+_SCORING: Final = msgspec.json.Decoder(_Args[_NamedNode])
+_FILTERING: Final = msgspec.json.Decoder(_Args[msgspec.Raw])
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_NAMES: Final = msgspec.json.Decoder(list[str] | None)
-_NAMED_NODES: Final = msgspec.json.Decoder(_NodeList[_NamedNode])
-_RAW_NODES: Final = msgspec.json.Decoder(_NodeList[msgspec.Raw])
 _LABELLED_NODE: Final = msgspec.json.Decoder(_LabelledNode)
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """One question about one pod, and its candidates.
+class ScoringQuery:
+    """How well does each of these nodes suit the pod?"""
 
-    `nodes` is set where the scheduler sent full objects and wants those back; otherwise it sent `names`.
+    demand: PodDemand
+    names: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterQuery:
+    """Which of these nodes may the pod use?
+
+    `objects` is set where the scheduler sent full Node objects and wants those back; otherwise it sent `names`.
     """
 
     demand: PodDemand
     names: list[str]
-    nodes: msgspec.Raw | None = None
-
-    def candidates(self) -> list[str]:
-        """Names of all candidates, in the order given. Raises BadRequestError."""
-        if self.nodes is None:
-            return self.names
-        return [item.metadata.name for item in _items(_NAMED_NODES, self.nodes)]
-
-    def objects(self) -> list[msgspec.Raw]:
-        """The full Node objects, each as it was written. Raises BadRequestError."""
-        return [] if self.nodes is None else _items(_RAW_NODES, self.nodes)
+    objects: list[msgspec.Raw] | None = None
 
 
-def read_query(body: bytes) -> Query:
-    """Read the body of a request. Raises BadRequestError."""
-    args = _decode(_ARGS.decode, body)
-    if _is_null(args.pod) or (_is_null(args.nodes) and args.node_names is None):
-        # Something seems to be missing: perhaps it is only spelled otherwise.
-        args = _read_any_case(body)
-    if _is_null(args.pod):
-        raise BadRequestError("no Pod in the request")
-    demand = _decode(_demand, bytes(args.pod))
-    if args.node_names is not None or _is_null(args.nodes):
-        return Query(demand, args.node_names or [])
-    return Query(demand, [], args.nodes)
+def read_scoring_query(body: Body) -> ScoringQuery:
+    """Read the body of /prioritize. Raises BadRequestError."""
+    args = _read_args(_SCORING, body)
+    names = args.node_names
+    if names is None:
+        names = [item.metadata.name for item in _items(args)]
+    return ScoringQuery(_demand(args), names)
+
+
+def read_filter_query(body: Body) -> FilterQuery:
+    """Read the body of /filter. Raises BadRequestError."""
+    args = _read_args(_FILTERING, body)
+    if args.node_names is not None or args.nodes is None:
+        return FilterQuery(_demand(args), args.node_names or [])
+    return FilterQuery(_demand(args), [], _items(args))
 
 
 def read_object(raw: msgspec.Raw) -> tuple[str, Mapping[str, str]]:
@@ -111,24 +114,40 @@ def read_object(raw: msgspec.Raw) -> tuple[str, Mapping[str, str]]:
     return meta.name, ({} if profile is None else {POWER_PROFILE: profile})
 
 
-def _read_any_case(body: bytes) -> _Args:
+def _read_args(decoder: msgspec.json.Decoder[_Args[T]], body: Body) -> _Args[T]:
+    args = _decode(decoder.decode, body)
+    if _is_null(args.pod) or (args.node_names is None and (args.nodes is None or args.nodes.items is None)):
+        # Something seems to be missing: perhaps it is only spelled otherwise.
+        args = _decode(decoder.decode, _spelled_as_usual(body))
+    if _is_null(args.pod):
+        raise BadRequestError("no Pod in the request")
+    return args
+
+
+def _spelled_as_usual(body: Body) -> bytes:
+    """The same question with the keys of kube-scheduler."""
     fields = _fields_any_case(body)
-    names = _decode(_NAMES.decode, fields.get("nodenames", _NULL))
-    return _Args(fields.get("pod", _NULL), fields.get("nodes", _NULL), names)
+    nodes = fields.get("nodes")
+    if nodes is not None:
+        items = _fields_any_case(nodes).get("items", _NULL)
+        nodes = msgspec.Raw(msgspec.json.encode({"items": items}))
+    spelled = {"Pod": fields.get("pod", _NULL), "Nodes": nodes, "NodeNames": fields.get("nodenames", _NULL)}
+    return msgspec.json.encode(spelled)
 
 
-def _fields_any_case(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+def _fields_any_case(raw: Body | msgspec.Raw) -> dict[str, msgspec.Raw]:
     return {key.lower(): value for key, value in _decode(_FIELDS.decode, raw).items() if not _is_null(value)}
 
 
-def _items(decoder: msgspec.json.Decoder[_NodeList[T]], raw: msgspec.Raw) -> list[T]:
-    items = _decode(decoder.decode, raw).items
-    if items is None and (spelled_otherwise := _fields_any_case(raw).get("items")) is not None:
-        items = _decode(decoder.decode, b'{"items":' + bytes(spelled_otherwise) + b"}").items
-    return items or []
+def _items(args: _Args[T]) -> list[T]:
+    return (args.nodes.items if args.nodes else None) or []
 
 
-def _demand(raw: bytes) -> PodDemand:
+def _demand(args: _Args[T]) -> PodDemand:
+    return _decode(_demand_of, bytes(args.pod))
+
+
+def _demand_of(raw: bytes) -> PodDemand:
     pod = decode_pod(raw)
     return pod_demand(pod, workload_class(pod))
 

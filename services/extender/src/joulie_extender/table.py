@@ -201,7 +201,10 @@ class NodeTable:
 
     def _entry(self, key: str) -> NodeEntry:
         name = NodeName(key)
-        return self._entries.get(name) or self._entries.setdefault(name, NodeEntry(name))
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = NodeEntry(name, power=self._read_power(None, None))
+        return entry
 
     def _update(self, entry: NodeEntry, *, hardware_changed: bool = False) -> None:
         """Recompute everything that depends on one node."""
