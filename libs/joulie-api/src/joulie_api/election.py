@@ -127,11 +127,11 @@ class Elector:
                 await lead()
                 renewing.cancel()
         except BaseExceptionGroup as group_error:
-            lost, _ = group_error.split(LeadershipLost)
+            lost, rest = group_error.split(LeadershipLost)
             if lost is None:
                 raise
             # Whatever else failed then failed because of that: refused writes, cancelled work.
-            raise LeadershipLost(str(lost.exceptions[0])) from group_error
+            raise LeadershipLost(str(lost.exceptions[0])) from rest
 
     async def _renew(self) -> None:
         """Renew until that fails for the renew deadline, or until the lease is somebody else's: LeadershipLost."""
