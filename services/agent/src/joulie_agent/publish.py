@@ -6,13 +6,16 @@ appears at the same moment wins. Raises KubeError; the caller counts it and come
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any, Final
+
+import structlog
 
 from joulie_api.apply import Applier, covers
 from joulie_api.client import KubeClient
 from joulie_api.errors import Conflict
 from joulie_api.resources import NODE_HARDWARES, NODES, TELEMETRY_PROFILES
-from joulie_api.wire import Versioned
+from joulie_api.wire import Metadata, Versioned, decode_kind
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareSpec, NodeHardwareStatus
 from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileSpec, TelemetryProfileStatus
 from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
@@ -24,12 +27,30 @@ FIELD_MANAGER: Final = "joulie-agent"
 #: Writes under way at once that do not pass through the applier.
 _MAX_IN_FLIGHT: Final = 16
 
-Home = Versioned[TelemetryProfile]
+_decode_profile: Final = decode_kind(TelemetryProfile)
+_log = structlog.get_logger()
 
 
-def generated(home: Home) -> bool:
-    """Whether a profile is the agent's own, unedited."""
-    return is_generated(home.metadata.labels, home.metadata.annotations, home.model.spec)
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A TelemetryProfile as read; every one is a home to the report of the node of its name, if there is one."""
+
+    metadata: Metadata
+    model: TelemetryProfile
+    #: Whether it is the agent's own, unedited.
+    generated: bool
+
+    @property
+    def name(self) -> str:
+        """`metadata.name`."""
+        return self.metadata.name
+
+
+def decode_home(raw: bytes) -> Home:
+    """Read a TelemetryProfile. Raises DecodeError."""
+    found = _decode_profile(raw)
+    ours = is_generated(found.metadata.labels, found.metadata.annotations, found.model.spec)
+    return Home(found.metadata, found.model, ours)
 
 
 class Publisher:
@@ -57,9 +78,9 @@ class Publisher:
     async def home(self, node: Node, route: Route, live: Home | None) -> None:
         """Make sure that the node's report has a home, and that a generated one mirrors the route."""
         spec = home_spec(node.name, route)
-        if live is None or (generated(live) and live.model.spec != spec):
+        if live is None or (live.generated and live.model.spec != spec):
             await self._write_home(node, spec)
-        elif live.metadata.labels.get(MANAGED_BY) == MANAGED_BY_AGENT and not generated(live):
+        elif live.metadata.labels.get(MANAGED_BY) == MANAGED_BY_AGENT and not live.generated:
             await self._hand_over(node.name)
 
     async def report(self, node: NodeName, status: TelemetryProfileStatus, live: Home | None) -> None:
@@ -73,9 +94,9 @@ class Publisher:
     async def withdraw(self, node: NodeName, live: Home | None, farewell: TelemetryProfileStatus) -> None:
         """Remove what the agent made for a node; in a user's profile only the report changes."""
         await self._applier.delete(NODE_HARDWARES, node)
-        if live is None or generated(live):
+        if live is not None and live.generated:
             await self._applier.delete(TELEMETRY_PROFILES, node)
-        else:
+        elif live is not None:
             await self.report(node, farewell, live)
 
     async def _write_home(self, node: Node, spec: TelemetryProfileSpec) -> None:
@@ -89,9 +110,9 @@ class Publisher:
         async with self._slots:
             try:
                 await self._client.apply(TELEMETRY_PROFILES, node.name, body, field_manager=FIELD_MANAGER, force=False)
-            except Conflict:
+            except Conflict as error:
                 # Somebody owns a field that we would change: the profile is theirs, and the watch will show it.
-                return
+                _log.info("profile left to its author", node=node.name, error=str(error))
 
     async def _hand_over(self, node: NodeName) -> None:
         marks = {"labels": {MANAGED_BY: None}, "annotations": {GENERATED_SPEC: None}}

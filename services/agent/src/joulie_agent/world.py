@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from joulie_agent.publish import Home, generated
+from joulie_agent.publish import Home, decode_home
 from joulie_agent.scope import Scope
 from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
@@ -17,7 +17,7 @@ from joulie_api.resources import NODE_HARDWARES, NODE_POWER_PROFILES, NODES, TEL
 from joulie_api.wire import Versioned, decode_kind, decode_node
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
-from joulie_core.kinds.telemetry_profile import TargetScope, TelemetryProfile
+from joulie_core.kinds.telemetry_profile import TargetScope
 from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
 from joulie_core.names import NodeName
 from joulie_core.node import Node
@@ -56,14 +56,13 @@ class World:
         )
         self._targets = Reflector(client, NODE_POWER_PROFILES, decode_kind(NodePowerProfile), field_selector=own)
         self._hardware = Reflector(client, NODE_HARDWARES, decode_kind(NodeHardware), field_selector=own)
-        decode = decode_kind(TelemetryProfile)
         self._authored = Reflector(
-            client, TELEMETRY_PROFILES, decode, label_selector=_AUTHORED, name="authored telemetryprofiles"
+            client, TELEMETRY_PROFILES, decode_home, label_selector=_AUTHORED, name="authored telemetryprofiles"
         )
         self._homes = Reflector(
             client,
             TELEMETRY_PROFILES,
-            decode,
+            decode_home,
             label_selector="" if own else _GENERATED,
             field_selector=own,
             name="homes",
@@ -107,7 +106,7 @@ class World:
     def last_route(self, node: Node) -> Route:
         """What served a node when its agent last wrote its home: its labels may no longer select a profile."""
         home = self.home(node.name)
-        if home is None or not generated(home):
+        if home is None or not home.generated:
             return self.route(node)
         return route(node, [RoutingProfile(home.name, "", home.model.spec)], self._default_route)
 
@@ -136,14 +135,14 @@ class World:
     def _on_profile(self, seen: str, key: str, old: Home | None, new: Home | None) -> None:
         if old is not None and new is not None and _same_routing(old, new):
             return
-        if new is None or not generated(new):
+        if new is None or not new.generated:
             self._wake(key)
         for home in (old, new):
-            if home is not None and not generated(home):
+            if home is not None and not home.generated:
                 self._wake(_routed_node(home) or None)
         if old is not None:
             self._routing.get(_routed_node(old), {}).pop((seen, key), None)
-        if new is not None and not generated(new):
+        if new is not None and not new.generated:
             profile = RoutingProfile(new.name, new.metadata.created_at or "", new.model.spec)
             self._routing.setdefault(_routed_node(new), {})[seen, key] = profile
 
