@@ -9,7 +9,14 @@ from joulie_sim.workload.generator import Mix, generate
 from joulie_sim.workload.item import pod_manifest
 from joulie_sim.workload.load import Capacity, DurationBounds, fit_durations, offered_load
 
-MIX = Mix(pods=300, window_s=120.0, cpu_milli=2_000_000, gpu_resources={"nvidia.com/gpu": 60, "amd.com/gpu": 20})
+MIX = Mix(
+    pods=300,
+    window_s=120.0,
+    cpu_milli=2_000_000,
+    node_cpu_milli=64_000,
+    gpu_resources={"nvidia.com/gpu": 60, "amd.com/gpu": 20},
+)
+SMALL = Mix(pods=20, window_s=60.0, cpu_milli=200_000, node_cpu_milli=32_000, gpu_resources={})
 
 
 def test_the_same_seed_gives_the_same_workload():
@@ -38,18 +45,23 @@ def test_both_gpu_resources_are_asked_for():
 
 
 def test_a_cluster_without_gpus_gets_no_gpu_pods():
-    mix = Mix(pods=50, window_s=60.0, cpu_milli=100_000, gpu_resources={})
-    assert not any(item.gpus for item in generate(mix, seed=1))
+    assert not any(item.gpus for item in generate(SMALL, seed=1))
 
 
 def test_the_load_asked_for_is_offered():
     items = generate(MIX, seed=4)
-    assert offered_load(items, Capacity(2_000_000, 80), 120.0) == pytest.approx(0.55, abs=0.02)
+    with_gpus, without = [item for item in items if item.gpus], [item for item in items if not item.gpus]
+    assert offered_load(with_gpus, Capacity(2_000_000, 80), 120.0) == pytest.approx(0.5, abs=0.02)
+    assert offered_load(without, Capacity(2_000_000, 0), 120.0) == pytest.approx(0.4, abs=0.02)
+
+
+def test_no_cpu_pod_is_larger_than_half_a_node():
+    assert max(item.cpu_milli for item in generate(MIX, seed=5) if not item.gpus) == 32_000
 
 
 @given(st.integers(0, 1000), st.floats(0.05, 2.0), st.floats(5.0, 100.0))
 def test_fitted_work_keeps_its_order_and_its_bounds(seed, load, longest_s):
-    items = generate(Mix(pods=20, window_s=60.0, cpu_milli=200_000, gpu_resources={}), seed=seed)
+    items = generate(SMALL, seed=seed)
     capacity, bounds = Capacity(200_000, 0), DurationBounds(longest_s=longest_s)
     fitted = fit_durations(items, capacity=capacity, window_s=60.0, load=load, bounds=bounds)
     assert all(5.0 <= item.work_s <= longest_s for item in fitted)

@@ -10,6 +10,8 @@ import aiohttp
 from rich.console import Console
 
 from joulie_api.errors import KubeError
+from joulie_api.logging import configure_logging
+from joulie_api.settings import LogFormat, LogLevel
 from joulie_devcluster.errors import DevClusterError
 from joulie_devcluster.progress import terminal_reporter
 from joulie_sim.demo.options import Options, parse_options
@@ -25,6 +27,7 @@ _EXIT_INTERRUPTED: Final = 130
 def main() -> NoReturn:
     """Run the demo, to the process's exit."""
     options = parse_options(sys.argv[1:])
+    configure_logging("joulie-demo", LogLevel.WARNING, LogFormat.CONSOLE)
     try:
         scenario = make_scenario(options)
     except TraceError as error:

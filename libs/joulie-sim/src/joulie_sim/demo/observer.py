@@ -25,9 +25,10 @@ class Observer:
 
     def __init__(self, client: KubeClient, *, sim_url: str, workload: str, clock: Callable[[], float]) -> None:
         self.record = Record()
-        #: Energy and exact slowdowns as of the last sample.
+        #: Energy since the first sample and exact slowdowns, as of the last one.
         self.energy_joules: dict[SchedulableClass, float] = dict.fromkeys(SchedulableClass, 0.0)
         self.slowdowns: dict[WorkloadClass, float | None] = dict.fromkeys(WorkloadClass)
+        self._energy_before: dict[SchedulableClass, float] | None = None
         self._sim_url = sim_url
         self._clock = clock
         self._nodes = Reflector(client, NODES, decode_node)
@@ -43,9 +44,10 @@ class Observer:
         """Read the simulator and take a sample. Raises aiohttp.ClientError, TimeoutError."""
         async with session.get(f"{self._sim_url}/state", timeout=_TIMEOUT, raise_for_status=True) as answer:
             state: Mapping[str, Any] = await answer.json()
-        self.energy_joules = {
-            SchedulableClass(supply): joules for supply, joules in state["energyJoulesByClass"].items()
-        }
+        drawn = {SchedulableClass(supply): joules for supply, joules in state["energyJoulesByClass"].items()}
+        if self._energy_before is None:
+            self._energy_before = drawn
+        self.energy_joules = {supply: joules - self._energy_before[supply] for supply, joules in drawn.items()}
         self.slowdowns = {WorkloadClass(name): found["meanSlowdown"] for name, found in state["completed"].items()}
         readings = {
             name: NodeReading(node["watts"], node["capWatts"], len(node["jobs"]))

@@ -44,7 +44,8 @@ def make_scenario(options: Options) -> Scenario:
     mix = Mix(
         pods=options.pods,
         window_s=options.duration_s * _ARRIVAL_SHARE,
-        cpu_milli=_cpu_milli(classes),
+        cpu_milli=sum(_cpu_milli(found) * found.count for found in classes),
+        node_cpu_milli=min(_cpu_milli(found) for found in classes),
         gpu_resources=_gpu_resources(classes),
     )
     title = f"{options.nodes} nodes, {options.pods} generated pods, seed {options.seed}, {options.policy}"
@@ -67,9 +68,8 @@ def _replayed(options: Options, directory: Path) -> Scenario:
     return Scenario(title, node_classes(groups), items)
 
 
-def _cpu_milli(classes: Sequence[NodeClass]) -> int:
-    threads = sum(found.cpu.cores * found.cpu.threads_per_core * found.count for found in classes)
-    return _MILLI * threads
+def _cpu_milli(found: NodeClass) -> int:
+    return _MILLI * found.cpu.cores * found.cpu.threads_per_core
 
 
 def _gpu_resources(classes: Sequence[NodeClass]) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """A made-up workload: seeded, so that the same numbers give the same pods.
 
 Promises the numbers of pods asked for, performance and standard, with and without GPUs, arriving at random over a
-window. The shapes are those of a mixed batch cluster (small CPU pods, mostly single GPUs); they imitate no published
-trace.
+window. The shapes are those of a mixed batch cluster (CPU pods of a part of a node, mostly single GPUs); they imitate
+no published trace.
 """
 
 import random
@@ -14,8 +14,10 @@ from joulie_core.demand import WorkloadClass
 from joulie_sim.workload.item import WorkItem
 from joulie_sim.workload.load import Capacity, DurationBounds, fit_durations
 
-_CORES: Final = (1, 2, 4, 8, 16)
-_CORE_WEIGHTS: Final = (2, 4, 5, 4, 2)
+#: Size of a CPU pod over that of a node, and how often.
+_NODE_SHARES: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
+_NODE_SHARE_WEIGHTS: Final = (2, 3, 4, 2)
+_CORES_PER_GPU: Final = 4
 _GPUS: Final = (1, 2, 4)
 _GPU_WEIGHTS: Final = (7, 2, 1)
 #: Spread of work: a log-normal sigma of 0.8 puts a tenth of the pods beyond 2.8 times the median.
@@ -27,18 +29,21 @@ _MEMORY_MIB_PER_CORE: Final = 2048
 class Mix:
     """What to generate.
 
-    `performance_share` of the pods are performance pods. `gpu_resources` says how many GPUs the cluster has by
-    resource name; `gpu_share` of the pods ask for GPUs, vendors by their share of the cluster. `load` is the share of
-    the cluster's scarcer resource that the pods would occupy over the window if nothing slowed them.
+    `cpu_milli` is the CPU of the whole cluster and `node_cpu_milli` that of the node that CPU pods are sized after;
+    `gpu_resources` says how many GPUs there are by resource name. `performance_share` of the pods are performance pods,
+    `gpu_share` ask for GPUs, vendors by their share of the cluster. `cpu_load` is the share of the cluster's CPUs that the
+    pods without GPUs would occupy over the window if nothing slowed them, `gpu_load` that of the GPUs by the others.
     """
 
     pods: int
     window_s: float
     cpu_milli: int
+    node_cpu_milli: int
     gpu_resources: Mapping[str, int]
     performance_share: float = 0.35
     gpu_share: float = 0.4
-    load: float = 0.55
+    cpu_load: float = 0.4
+    gpu_load: float = 0.5
 
 
 def generate(mix: Mix, *, seed: int) -> tuple[WorkItem, ...]:
@@ -52,13 +57,25 @@ def generate(mix: Mix, *, seed: int) -> tuple[WorkItem, ...]:
         _item(random_source, mix, index=index, arrives_s=arrives_s, performance=classes[index], gpu=with_gpus[index])
         for index, arrives_s in enumerate(arrivals)
     ]
-    return fit_durations(
-        items,
-        capacity=Capacity(mix.cpu_milli, sum(mix.gpu_resources.values())),
-        window_s=mix.window_s,
-        load=mix.load,
-        bounds=DurationBounds(longest_s=max(10.0, mix.window_s / 2)),
-    )
+    bounds = DurationBounds(longest_s=max(10.0, mix.window_s / 2))
+    gpus = sum(mix.gpu_resources.values())
+    fitted = [
+        *fit_durations(
+            [item for item in items if not item.gpus],
+            capacity=Capacity(mix.cpu_milli, 0),
+            window_s=mix.window_s,
+            load=mix.cpu_load,
+            bounds=bounds,
+        ),
+        *fit_durations(
+            [item for item in items if item.gpus],
+            capacity=Capacity(mix.cpu_milli, gpus),
+            window_s=mix.window_s,
+            load=mix.gpu_load,
+            bounds=bounds,
+        ),
+    ]
+    return tuple(sorted(fitted, key=lambda item: item.arrives_s))
 
 
 def _shuffled(random_source: random.Random, count: int, share: float) -> list[bool]:
@@ -71,13 +88,14 @@ def _shuffled(random_source: random.Random, count: int, share: float) -> list[bo
 def _item(
     random_source: random.Random, mix: Mix, *, index: int, arrives_s: float, performance: bool, gpu: bool
 ) -> WorkItem:
-    cores = random_source.choices(_CORES, _CORE_WEIGHTS)[0]
+    share = random_source.choices(_NODE_SHARES, _NODE_SHARE_WEIGHTS)[0]
+    cores = max(1, round(share * mix.node_cpu_milli / 1000))
     gpus, resource = 0, ""
     if gpu:
         resources = sorted(mix.gpu_resources)
         resource = random_source.choices(resources, [mix.gpu_resources[name] for name in resources])[0]
         gpus = random_source.choices(_GPUS, _GPU_WEIGHTS)[0]
-        cores = 4 * gpus
+        cores = _CORES_PER_GPU * gpus
     return WorkItem(
         name=f"work-{index:04d}",
         arrives_s=arrives_s,
