@@ -7,7 +7,7 @@ between parts, so that probes and other requests get through.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
 from time import perf_counter
 from typing import Final
@@ -23,7 +23,6 @@ from joulie_extender.replies import names_reply, objects_reply, scores_reply
 from joulie_extender.requests import (
     BadRequestError,
     Body,
-    FilterQuery,
     read_filter_query,
     read_object,
     read_scoring_query,
@@ -34,8 +33,6 @@ from joulie_extender.table import NodeTable
 MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 #: Full nodes judged before others get the event loop: about two milliseconds.
 _PART: Final = 256
-
-_NOTHING_REFUSED: Final[Mapping[str, Verdict]] = {}
 
 
 class Handlers:
@@ -54,7 +51,7 @@ class Handlers:
             web.get("/healthz", self.healthz),
         ]
 
-    async def filter(self, request: web.Request) -> web.Response:
+    async def filter(self, request: web.Request) -> web.StreamResponse:
         """Which candidates the pod may use."""
         started = perf_counter()
         try:
@@ -62,11 +59,16 @@ class Handlers:
             if not self._feeds.synced:
                 return _not_synced()
             self._feeds.refresh()
-            body = await self._filter(query)
+            picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
+            if query.objects is None:
+                answer: web.StreamResponse = _json(names_reply(query.names, self._table.refusals if picky else {}))
+            else:
+                passed, refused = await self._judge(query.objects) if picky else (query.objects, {})
+                answer = await _send_parts(request, objects_reply(passed, refused))
         except BadRequestError as error:
             return bad_request(error)
         self._metrics.filter.observe(query.demand.workload_class, started)
-        return _json(body)
+        return answer
 
     async def prioritize(self, request: web.Request) -> web.Response:
         """How well each candidate suits the pod."""
@@ -89,19 +91,7 @@ class Handlers:
         """The process answers; whether it should be asked is /readyz on the other port."""
         return web.Response(text="ok\n")
 
-    async def _filter(self, query: FilterQuery) -> bytes:
-        picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
-        if query.objects is None:
-            return names_reply(query.names, self._table.refusals if picky else _NOTHING_REFUSED)
-        passed, refused = query.objects, _NOTHING_REFUSED
-        await asyncio.sleep(0)
-        if picky:
-            passed, refused = await self._judge(query.objects)
-        body = objects_reply(passed, refused)
-        await asyncio.sleep(0)
-        return body
-
-    async def _judge(self, objects: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], Mapping[str, Verdict]]:
+    async def _judge(self, objects: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], dict[str, Verdict]]:
         passed: list[msgspec.Raw] = []
         refused: dict[str, Verdict] = {}
         for number, raw in enumerate(objects, start=1):
@@ -134,6 +124,16 @@ async def read_body(request: web.Request) -> Body:
         start, end = end, end + len(part)
         body[start:end] = part
     return body
+
+
+async def _send_parts(request: web.Request, parts: Iterable[bytes]) -> web.StreamResponse:
+    """Send a reply part by part, chunked, so that neither this process nor the event loop has to hold all of it."""
+    answer = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/json"})
+    await answer.prepare(request)
+    for part in parts:
+        await answer.write(part)
+    await answer.write_eof()
+    return answer
 
 
 def _json(body: bytes) -> web.Response:

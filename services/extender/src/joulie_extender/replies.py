@@ -6,7 +6,7 @@ is prepared in its row.
 Source: kube-scheduler's extender API v1, HostPriorityList and ExtenderFilterResult; contracts, decision 10.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -21,17 +21,16 @@ from joulie_core.scoring.prepared import NEUTRAL_ROW, AffineRow
 Row = tuple[bytes, float, float, float, float]
 
 _ENCODER: Final = msgspec.json.Encoder()
+#: Full nodes written at once: about a megabyte.
+_OBJECTS_A_PART: Final = 128
 
 
-class _NodeList(msgspec.Struct):
-    items: list[msgspec.Raw]
-    metadata: dict[str, str] = {}
+class _Answer(msgspec.Struct, rename="pascal"):
+    """ExtenderFilterResult without its Nodes, which are put before it.
 
+    What is refused is in both maps: kube-scheduler lets the second overrule the first, people look at the first.
+    """
 
-class FilterResult(msgspec.Struct, rename="pascal"):
-    """ExtenderFilterResult; what is refused is in both maps, as kube-scheduler lets the second overrule the first."""
-
-    nodes: _NodeList | None
     node_names: list[str] | None
     failed_nodes: dict[str, str]
     failed_and_unresolvable_nodes: dict[str, str]
@@ -79,13 +78,16 @@ def names_reply(names: list[str], refusals: Mapping[str, Verdict]) -> bytes:
     """Answer a question asked with names: those that are not refused, and why the others are."""
     failed = {name: refusals[name].message for name in names if name in refusals}
     passed = [name for name in names if name not in failed] if failed else names
-    return _ENCODER.encode(FilterResult(None, passed, failed, failed))
+    return b'{"Nodes":null,' + _ENCODER.encode(_Answer(passed, failed, failed))[1:]
 
 
-def objects_reply(passed: list[msgspec.Raw], refusals: Mapping[str, Verdict]) -> bytes:
-    """Answer a question asked with full objects: those that passed, and why the others did not."""
+def objects_reply(passed: Sequence[msgspec.Raw], refusals: Mapping[str, Verdict]) -> Iterator[bytes]:
+    """Answer a question asked with full objects, in parts of about a megabyte that make up the reply together."""
     failed = {name: judged.message for name, judged in refusals.items()}
-    return _ENCODER.encode(FilterResult(_NodeList(passed), None, failed, failed))
+    yield b'{"Nodes":{"metadata":{},"items":['
+    for first in range(0, len(passed), _OBJECTS_A_PART):
+        yield (b"," if first else b"") + b",".join(passed[first : first + _OBJECTS_A_PART])
+    yield b"]}," + _ENCODER.encode(_Answer(None, failed, failed))[1:]
 
 
 @lru_cache(maxsize=1)
