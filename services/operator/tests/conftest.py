@@ -1,10 +1,11 @@
 """An operator in the test's process, on the in-process API server, with its times shortened."""
 
 import asyncio
-import contextlib
 
 import pytest
+import structlog
 
+from joulie_api.app import App
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer, make_node, make_pod
 from joulie_core import labels
@@ -36,6 +37,33 @@ def mixed():
     ]
 
 
+# Tracebacks with every local variable take seconds to draw.
+structlog.configure(processors=[structlog.processors.KeyValueRenderer(key_order=["event"])])
+
+
+class Operator:
+    """One operator, as a task."""
+
+    def __init__(self, settings):
+        self.app = App(settings, service="joulie-operator")
+        self.task = asyncio.create_task(run(settings, self.app), name="operator")
+
+    async def stop(self):
+        """End it in good order, as SIGTERM does: the lease is given back."""
+        self.app.stop()
+        await self.task
+
+    async def kill(self):
+        """Break it off in the middle of whatever it does."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+        # Retrieved, lest the loop complain about it at some later time.
+        assert self.task.cancelled() or self.task.exception() is not None or self.app.stopping.is_set()
+
+    async def metrics(self):
+        return (await self.app.registry.render()).decode()
+
+
 class Cluster:
     """What tests ask the API server."""
 
@@ -46,21 +74,13 @@ class Cluster:
 
     def start(self, **env):
         """Start one more operator; keyword arguments are settings."""
-        settings = read_settings(settings_model(), self.env | env)
-        task = asyncio.create_task(run(settings), name="operator")
-        self._operators.append(task)
-        return task
-
-    async def stop(self, task):
-        """Stop an operator in good order and hand out what ended it."""
-        if not task.done():
-            task.cancel()
-        await asyncio.wait({task})
-        self._operators.remove(task)
+        operator = Operator(read_settings(settings_model(), self.env | env))
+        self._operators.append(operator)
+        return operator
 
     async def close(self):
-        for task in self._operators.copy():
-            await self.stop(task)
+        for operator in self._operators:
+            await operator.kill()
 
     def labels(self, name):
         node = self.api.get("Node", name)
@@ -109,5 +129,4 @@ class Cluster:
 async def cluster(fake_api, tmp_path):
     found = Cluster(fake_api, FAST | {"KUBECONFIG": str(fake_api.kubeconfig(tmp_path))})
     yield found
-    with contextlib.suppress(asyncio.CancelledError):
-        await found.close()
+    await found.close()

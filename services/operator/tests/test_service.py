@@ -49,9 +49,7 @@ async def test_objects_are_named_after_their_node_and_owned_by_it(cluster):
 
 async def test_changing_demand_moves_nodes_under_queue_aware(cluster, mixed):
     cluster.api.put_all(mixed)
-    cluster.start(
-        POLICY_TYPE="queue_aware_v1", QUEUE_HP_BASE_FRAC="0", QUEUE_HP_MIN="1", QUEUE_PERF_PER_HP_NODE="2"
-    )
+    cluster.start(POLICY_TYPE="queue_aware_v1", QUEUE_HP_BASE_FRAC="0", QUEUE_HP_MIN="1", QUEUE_PERF_PER_HP_NODE="2")
     await cluster.until(lambda: cluster.settled() and cluster.performance() == {"gpu-0"})
     for index in range(8):
         cluster.api.put(make_pod(f"waiting-{index}", workload_class="performance"))
@@ -113,9 +111,9 @@ async def test_a_pod_that_arrives_while_eco_is_announced_makes_the_node_drain(cl
 
 async def test_on_the_way_to_performance_the_caps_are_lifted_before_the_node_is_offered(cluster):
     cluster.api.put(CPU_NODES[0])
-    task = cluster.start(STATIC_HP_FRAC="0")
+    operator = cluster.start(STATIC_HP_FRAC="0")
     await cluster.until(lambda: cluster.view("node-0") == "eco")
-    await cluster.stop(task)
+    await operator.stop()
     since = len(cluster.api.requests)
     cluster.start(STATIC_HP_FRAC="1")
     await cluster.until(lambda: cluster.view("node-0") == "performance")
@@ -157,9 +155,9 @@ async def test_a_node_that_leaves_management_loses_labels_and_objects(cluster, s
 @pytest.mark.parametrize("shape", ["unmanaged", "reserved", "deleted"])
 async def test_a_node_that_left_while_no_operator_ran_is_cleaned_too(cluster, shape):
     cluster.api.put_all(CPU_NODES)
-    task = cluster.start()
+    operator = cluster.start()
     await cluster.until(cluster.settled)
-    await cluster.stop(task)
+    await operator.stop()
     leave(cluster, "node-3", shape)
     cluster.start()
     await cluster.until(lambda: is_clean(cluster, "node-3"))
@@ -191,9 +189,9 @@ async def test_a_cordoned_node_keeps_its_target_and_is_left_out_of_the_plan(clus
 async def test_a_draining_node_is_still_draining_after_a_restart(cluster):
     cluster.api.put_all(CPU_NODES)
     cluster.place("busy", "node-3")
-    task = cluster.start()
+    operator = cluster.start()
     await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "eco-draining")
-    await cluster.stop(task)
+    await operator.stop()
     since = len(cluster.api.requests)
     cluster.start()
     await cluster.until(lambda: cluster.api.requests.find(kind="Lease", verb="replace", since=since))
@@ -203,16 +201,18 @@ async def test_a_draining_node_is_still_draining_after_a_restart(cluster):
     assert [target.name for target in targets] == ["node-3"], "a restart repeats nothing and forgets nothing"
 
 
-async def test_an_operator_stopped_after_any_write_is_continued_by_the_next(cluster, mixed):
+@pytest.mark.parametrize("writes", [1, 3, 6, 11, 19])
+async def test_an_operator_killed_after_any_write_is_continued_by_the_next(cluster, mixed, writes):
     cluster.api.put_all(mixed)
     cluster.place("busy", "old-3")
-    for _ in range(12):
-        task = cluster.start()
-        since = len(cluster.api.requests)
-        await cluster.until(
-            lambda: cluster.settled() or len(cluster.api.requests.writes(manager="joulie-operator", since=since)) >= 3
-        )
-        await cluster.stop(task)
+    refused = [
+        cluster.api.faults.add(Respond(503), verb=verb, path=path, times=None, skip=writes // share)
+        for verb, path, share in (("apply", "/apis/joulie.io", 1), ("patch", "/nodes", 3))
+    ]
+    operator = cluster.start()
+    await cluster.until(lambda: any(script.hits for script in refused))
+    await operator.kill()
+    cluster.api.faults.clear()
     cluster.start()
     await cluster.until(cluster.settled)
     assert cluster.performance() == {"gpu-0", "gpu-1", "gpu-2", "gpu-3", "new-0", "old-0"}
@@ -253,9 +253,9 @@ async def test_an_object_deleted_by_somebody_comes_back(cluster, kind):
 
 async def test_labels_and_targets_changed_by_somebody_are_put_right(cluster):
     cluster.api.put_all(CPU_NODES)
-    task = cluster.start()
+    operator = cluster.start()
     await cluster.until(cluster.settled)
-    await cluster.stop(task)
+    await operator.stop()
     cluster.start()
     await cluster.until(lambda: len(cluster.api.requests.find(verb="watch", kind="NodePowerProfile")) >= 2)
     cluster.api.patch("Node", "node-0", {"metadata": {"labels": {labels.POWER_PROFILE: "eco"}}})
@@ -276,21 +276,56 @@ async def test_a_follower_watches_and_takes_over_when_the_leader_ends(cluster):
     first = cluster.start(POD_NAME="first")
     await cluster.until(cluster.settled)
     cluster.start(POD_NAME="second", STATIC_HP_FRAC="1")
-    await cluster.stop(first)
+    await first.kill()
     await cluster.until(lambda: len(cluster.performance()) == 4)
 
 
 async def test_an_operator_that_loses_its_lease_ends_and_writes_nothing_more(cluster):
     cluster.api.put_all(CPU_NODES)
-    task = cluster.start()
+    operator = cluster.start()
     await cluster.until(cluster.settled)
     lease = cluster.api.get("Lease", "joulie-operator", "joulie-system")
     lease["spec"] |= {"holderIdentity": "somebody-else", "leaseDurationSeconds": 3600}
     cluster.api.put(lease)
     with pytest.raises(BaseExceptionGroup) as ended:
         async with asyncio.timeout(10):
-            await task
+            await operator.task
     assert "LeadershipLost" in repr(ended.value.exceptions[0].__cause__) or ended.value.subgroup(LeadershipLost)
     since = len(cluster.api.requests)
     cluster.place("busy", "node-0")
     assert not cluster.api.requests.writes(since=since, manager="joulie-operator")
+
+
+async def test_transitions_are_counted_once_and_series_vanish_with_their_node(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.place("busy", "node-3")
+    operator = cluster.start(RECONCILE_INTERVAL="100ms")
+    await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "eco-draining")
+    cluster.api.remove("Pod", "busy", "default")
+    await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "eco")
+    text = await operator.metrics()
+    changed = "joulie_operator_state_transitions_total{from_state="
+    assert {line for line in text.splitlines() if line.startswith(changed) and "node-3" in line} == {
+        f'{changed}"ActivePerformance",node="node-3",result="deferred",to_state="DrainingPerformance"}} 1.0',
+        f'{changed}"DrainingPerformance",node="node-3",result="unblocked",to_state="ActiveEco"}} 1.0',
+    }
+    assert 'joulie_operator_node_state{node="node-3",state="ActiveEco"} 1.0' in text
+    assert 'joulie_operator_node_profile_label{node="node-3",profile="eco"} 1.0' in text
+    assert 'joulie_operator_node_compute_density{component="cpu",node="node-3"} ' in text
+    assert 'joulie_operator_writes_total{kind="NodePowerProfile",result="applied"}' in text
+    assert "joulie_operator_reconcile_duration_seconds_count" in text
+    leave(cluster, "node-3", "unmanaged")
+    await cluster.until(lambda: is_clean(cluster, "node-3"))
+    async with asyncio.timeout(5):
+        while "node-3" in await operator.metrics():
+            await asyncio.sleep(0)
+
+
+async def test_an_operator_is_ready_once_it_has_seen_everything_whether_it_leads_or_not(cluster):
+    cluster.api.put_all(CPU_NODES)
+    leader = cluster.start()
+    await cluster.until(cluster.settled)
+    follower = cluster.start()
+    await cluster.until(lambda: follower.app.health.readiness().ok)
+    assert leader.app.health.readiness().ok
+    assert "joulie_operator_node_state{" not in await follower.metrics()

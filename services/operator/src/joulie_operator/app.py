@@ -72,16 +72,16 @@ class Watches:
         return (self.nodes, self.hardware, self.telemetry, self.targets, self.twins, self.pods)
 
 
-async def run(settings: OperatorSettings) -> None:
-    """Run the operator from its start to its orderly end."""
+async def run(settings: OperatorSettings, app: App | None = None) -> None:
+    """Run the operator from its start to its orderly end; `app` is for tests that want to look inside."""
     async with AsyncExitStack() as stack:
-        app = await stack.enter_async_context(App(settings, service=SERVICE, version=VERSION))
+        # The connections are opened first and closed last: the tasks of the app give the lease back through them.
         client = await stack.enter_async_context(
             await KubeClient.connect(kubeconfig=settings.kubeconfig or None, user_agent=f"{SERVICE}/{VERSION}")
         )
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        operator = Operator(settings, app, client, session)
-        operator.start()
+        app = await stack.enter_async_context(app or App(settings, service=SERVICE, version=VERSION))
+        Operator(settings, app, client, session).start()
         await app.wait()
 
 
@@ -170,15 +170,17 @@ class Operator:
     def _on_target(self, key: str, _old: PublishedTarget | None, new: PublishedTarget | None) -> None:
         """Look at a node whose target is not the one decided."""
         name = NodeName(key)
-        if new is None or new.spec != self._controller.target(name):
+        if new is None:
+            self._publisher.lost(NODE_POWER_PROFILES, name)
+        elif new.spec != self._controller.target(name):
             self._queue.add(name)
 
     def _on_twin(self, key: str, _old: PublishedTwin | None, new: PublishedTwin | None) -> None:
         """Look at a node whose twin was deleted, or that should have none."""
         name = NodeName(key)
         if new is None:
-            self._twins.forget_write(name)
-        if new is None or self._controller.state(name) is None:
+            self._publisher.lost(NODE_TWINS, name)
+        elif self._controller.state(name) is None:
             self._queue.add(name)
 
     def _on_transition(self, name: NodeName, transition: Transition) -> None:

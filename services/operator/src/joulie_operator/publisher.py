@@ -107,6 +107,14 @@ class Publisher:
             finally:
                 self._queue.done(name)
 
+    def lost(self, res: Resource, name: NodeName) -> None:
+        """Note that somebody deleted an object, and look at the node."""
+        self._written.pop((res, name), None)
+        self._writes.forget(res, name)
+        if res is NODE_TWINS:
+            self._twins.forget_write(name)
+        self._queue.add(name)
+
     async def publish(self, name: NodeName) -> None:
         """Bring one node's publication up to date. Raises KubeError."""
         if self._cluster.standing(name) is Standing.UNMANAGED:
@@ -158,8 +166,7 @@ class Publisher:
             await self._writes.apply(NODE_TWINS, node.name, {"status": stamped.dump()}, status=True)
         except NotFound:
             # Deleted by somebody since it was made: make it again at the retry.
-            self._writes.forget(NODE_TWINS, node.name)
-            self._written.pop((NODE_TWINS, node.name), None)
+            self.lost(NODE_TWINS, node.name)
             raise
         self._twins.on_written(node.name, status, now)
 
