@@ -177,7 +177,7 @@ class TwoCandidates(RuleBasedStateMachine):
             return
         self.version += 1
         self.stored = Lease(lease("x", str(self.version)).metadata, write.spec)
-        if answered:
+        if answered and started_at is not None:
             replica.candidate.on_written(self.stored, started_at, replica.clock(self.time))
 
     @rule(which=st.integers(0, 1))
@@ -188,8 +188,7 @@ class TwoCandidates(RuleBasedStateMachine):
     def release(self, which):
         replica = self.replicas[which]
         if replica.write is None and replica.candidate.holding:
-            write = replica.candidate.release("wall")
-            replica.write = (write, float("-inf"))
+            replica.write = (replica.candidate.release("wall"), None)
 
     @rule(which=st.integers(0, 1))
     def restart(self, which):
@@ -212,5 +211,5 @@ class TwoCandidates(RuleBasedStateMachine):
         assert len(leaders) <= 1
 
 
-TwoCandidates.TestCase.settings = settings(max_examples=400, stateful_step_count=40, deadline=None)
+TwoCandidates.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
 TestTwoCandidates = TwoCandidates.TestCase

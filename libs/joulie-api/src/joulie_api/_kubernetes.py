@@ -6,9 +6,9 @@ its ~700 models, and Joulie uses none. :func:`load_library` therefore registers 
 ``sys.modules`` again: the rest of the process sees the library untouched, and importing it later gives the full one.
 When that fails, because a release rearranged its modules, the plain import is used and a warning is logged.
 
-Measured with kubernetes_asyncio 36.1.0, Python 3.11, resident memory and start of a whole process: with what this module
-imports besides (aiohttp, msgspec, structlog) 40 MB; with a plain import on top 106 MB and 2.0 s; with
-:func:`load_library` 46 MB and 0.4 s. To repeat::
+Measured with kubernetes_asyncio 36.1.0 and Python 3.11, resident memory and start of a whole process: 40 MB with what
+this module imports besides (aiohttp, msgspec, structlog); 106 MB and 2.0 s with a plain import on top; 46 MB and 0.4 s
+with :func:`load_library`. To repeat::
 
     python -c "from joulie_api._kubernetes import load_library as f; f(); print(*open('/proc/self/status'))" | grep RSS
 
