@@ -59,7 +59,7 @@ def write_picture(path: Path, samples: Sequence[Sample], *, title: str) -> None:
         lower.set(xlabel="time since the workload began [s]", ylabel="pods", ylim=(0, None))
         for axes in (upper, lower):
             axes.grid(visible=True, alpha=0.3)
-            axes.legend(loc="upper right", fontsize=8)
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
         figure.savefig(path, dpi=120)
 
 

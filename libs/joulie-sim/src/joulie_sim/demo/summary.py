@@ -45,6 +45,8 @@ class Summary:
     transitions: int
     #: Most pods bound per second over any five seconds.
     peak_pods_per_s: float
+    #: Services that ended during the run and were started again.
+    restarts: int = 0
 
 
 def summarize(
@@ -53,6 +55,7 @@ def summarize(
     duration_s: float,
     energy_joules: Mapping[SchedulableClass, float],
     slowdowns: Mapping[WorkloadClass, float | None] | None = None,
+    restarts: int = 0,
 ) -> Summary:
     """The summary of a run; `slowdowns` are the simulator's own, exact ones, used where they are given."""
     watts = [sample.watts for sample in record.samples]
@@ -73,6 +76,7 @@ def summarize(
         peak_watts=max(watts, default=None),
         transitions=record.transition_count,
         peak_pods_per_s=peak_rate([track.bound_s for track in record.pods.values() if track.bound_s is not None]),
+        restarts=restarts,
     )
 
 
@@ -105,6 +109,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "peakWatts": summary.peak_watts,
         "transitions": summary.transitions,
         "peakPodsPerSecond": summary.peak_pods_per_s,
+        "serviceRestarts": summary.restarts,
         "pods": {
             workload.value: {
                 "created": found.created,

@@ -144,6 +144,7 @@ def _summary_cluster(summary: Summary) -> Table:
             table.add_row(f"energy of {supply.value} nodes", f"{kwh:.3f} kWh")
     table.add_row("transitions of nodes", str(summary.transitions))
     table.add_row("scheduler, best 5 s", f"{summary.peak_pods_per_s:.1f} pods/s")
+    table.add_row("services restarted", str(summary.restarts))
     return table
 
 

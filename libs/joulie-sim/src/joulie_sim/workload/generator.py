@@ -31,8 +31,9 @@ class Mix:
 
     `cpu_milli` is the CPU of the whole cluster and `node_cpu_milli` that of the node that CPU pods are sized after;
     `gpu_resources` says how many GPUs there are by resource name. `performance_share` of the pods are performance pods,
-    `gpu_share` ask for GPUs, vendors by their share of the cluster. `cpu_load` is the share of the cluster's CPUs that the
-    pods without GPUs would occupy over the window if nothing slowed them, `gpu_load` that of the GPUs by the others.
+    `gpu_share` ask for GPUs, vendors by their share of the cluster. `cpu_load` is the share of the cluster's CPUs that
+    pods without GPUs would occupy over the window if nothing slowed them, `gpu_load` the share of its GPUs that the
+    others would.
     """
 
     pods: int
