@@ -1,0 +1,201 @@
+"""What the extender costs kube-scheduler: round trips of /filter and /prioritize, measured from another process.
+
+    just bench extender                     the table against its limits
+    just bench extender --plot              also latency over the number of nodes, in both modes, to out/
+    just bench extender --peer http://host:port   the same bytes in turn to another server, and the ratio
+
+The extender runs as it is shipped, watching an API server with as many nodes, twins and hardware objects as are asked
+about, while twins are rewritten as an operator would. Exit code 1 where a limit is missed.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from client import Client, Probe
+from cluster import compact, full_node, names_body, node_names, nodes_body
+from matplotlib.figure import Figure
+from service import Extender, run_extender
+
+NODES = 5_000
+OUT = Path("out")
+SIZES = (100, 200, 500, 1_000, 2_000, 5_000, 10_000)
+#: Twins of 5,000 nodes rewritten once a minute.
+TWINS_PER_S = 83.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question, asked again and again."""
+
+    title: str
+    path: str
+    body: bytes
+    rounds: int
+    #: Limits in milliseconds.
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    stall_ms: float | None = None
+    #: Bytes that must be in the answer.
+    echo: bytes = b""
+
+
+@dataclass
+class Result:
+    """Round trips in milliseconds, sorted."""
+
+    case: Case
+    times_ms: list[float] = field(default_factory=list)
+    stall_ms: float | None = None
+    #: CPU time of our server per request; unlike the round trip it does not see what else the machine does.
+    cpu_ms: float | None = None
+
+    def quantile(self, share: float) -> float:
+        """The time that this share of the round trips stayed within."""
+        ordered = sorted(self.times_ms)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+    @property
+    def missed(self) -> list[str]:
+        """Limits that were not met."""
+        case = self.case
+        figures = (
+            ("p50", self.quantile(0.5), case.p50_ms),
+            ("p99", self.quantile(0.99), case.p99_ms),
+            ("stall", self.stall_ms, case.stall_ms),
+        )
+        return [
+            f"{name} {figure:.1f} > {limit:g} ms"
+            for name, figure, limit in figures
+            if figure is not None and limit is not None and figure > limit
+        ]
+
+    def line(self) -> str:
+        """One row of the table."""
+        stall = f"{self.stall_ms:8.1f}" if self.stall_ms is not None else " " * 8
+        verdict = ", ".join(self.missed) or "ok"
+        return (
+            f"{self.case.title:44} {len(self.case.body) / 1e6:7.2f} {len(self.times_ms):6} {self.quantile(0.5):8.2f} "
+            f"{self.quantile(0.99):8.2f} {max(self.times_ms):8.2f} {self.cpu_ms or 0:8.2f} {stall}  {verdict}"
+        )
+
+
+HEADER = (
+    f"{'case':44} {'MB':>7} {'n':>6} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'cpu ms':>8} {'stall ms':>8}  verdict"
+)
+
+
+def cases(rounds: int) -> list[Case]:
+    """The table's rows, with the limits that the project holds itself to."""
+    names = node_names(NODES)
+    nodes = [compact(full_node(name)) for name in names]
+    few = max(10, rounds // 50)
+    full = nodes_body(nodes, "standard")
+    return [
+        Case("prioritize, 5,000 names, standard", "/prioritize", names_body(names, "standard"), rounds, 2.0, 4.0),
+        Case("prioritize, 5,000 names, performance", "/prioritize", names_body(names, "performance"), rounds, 2.0, 4.0),
+        Case("prioritize, 500 names, standard", "/prioritize", names_body(names[:500], "standard"), rounds, None, 1.0),
+        Case("filter, 5,000 names, performance", "/filter", names_body(names, "performance"), rounds, 2.0, 4.0),
+        Case("filter, 5,000 names, standard", "/filter", names_body(names, "standard"), rounds, 2.0, 4.0),
+        Case("prioritize, 5,000 full nodes", "/prioritize", full, few, 110.0, None, 60.0),
+        Case("filter, 5,000 full nodes, standard", "/filter", full, few, None, None, 60.0, b",".join(nodes)),
+        Case(
+            "filter, 5,000 full nodes, performance", "/filter", nodes_body(nodes, "performance"), few, None, None, 60.0
+        ),
+    ]
+
+
+def measure(case: Case, extender: Extender, clients: Sequence[Client]) -> list[Result]:
+    """Ask each server in turn, the same bytes; the first one is ours, whose CPU and stalls are looked at too."""
+    results = [Result(case) for _ in clients]
+    for _ in range(max(3, case.rounds // 10)):
+        for client in clients:
+            client.post(case.path, case.body)
+    cpu_s = extender.cpu_s
+    for _ in range(case.rounds):
+        for client, result in zip(clients, results, strict=True):
+            took, answer = client.post(case.path, case.body)
+            result.times_ms.append(took * 1e3)
+            if case.echo and case.echo not in answer:
+                raise RuntimeError(f"{case.title}: nodes did not come back as they were sent")
+    results[0].cpu_ms = (extender.cpu_s - cpu_s) / case.rounds * 1e3
+    if case.stall_ms is not None:
+        with Probe(extender.url) as probe:
+            for _ in range(5):
+                clients[0].post(case.path, case.body)
+        results[0].stall_ms = probe.worst_s * 1e3
+    return results
+
+
+def compare(ours: Result, peer: Result) -> str:
+    """The peer's time over ours, pair by pair: median and the middle half."""
+    ratios = sorted(theirs / mine for mine, theirs in zip(ours.times_ms, peer.times_ms, strict=True))
+    low, median, high = statistics.quantiles(ratios, n=4)
+    return f"{'':44} peer/ours {median:.2f} (middle half {low:.2f}..{high:.2f})"
+
+
+def print_table(extender: Extender, rounds: int, peer: str | None) -> bool:
+    """Measure and print every case; True when all limits are met."""
+    print(HEADER)
+    met = True
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Client(url)) for url in (extender.url, peer) if url]
+        for case in cases(rounds):
+            results = measure(case, extender, clients)
+            print(results[0].line(), flush=True)
+            met &= not results[0].missed
+            if peer:
+                print(compare(*results), flush=True)
+    print(f"resident memory {extender.rss_mib:.0f} MiB")
+    return met
+
+
+def plot(extender: Extender, rounds: int) -> Path:
+    """Draw latency over the number of candidates, names and full nodes, and return where."""
+    names = node_names(SIZES[-1])
+    nodes = [compact(full_node(name)) for name in names]
+    figure = Figure(figsize=(8, 5))
+    axes = figure.subplots()
+    with Client(extender.url) as client:
+        for mode, color in (("names", "tab:blue"), ("full nodes", "tab:red")):
+            medians, tails = [], []
+            for size in SIZES:
+                body = names_body(names[:size], "standard") if mode == "names" else nodes_body(nodes[:size], "standard")
+                count = rounds if mode == "names" else max(10, min(rounds, 50_000 // size))
+                (result,) = measure(Case(mode, "/prioritize", body, count), extender, [client])
+                medians.append(result.quantile(0.5))
+                tails.append(result.quantile(0.99))
+                print(f"{mode:12} {size:6} p50 {medians[-1]:8.2f} ms  p99 {tails[-1]:8.2f} ms", flush=True)
+            axes.loglog(SIZES, medians, "o-", color=color, label=f"{mode}, median")
+            axes.loglog(SIZES, tails, "o:", color=color, label=f"{mode}, 99th percentile")
+    axes.set(xlabel="candidate nodes", ylabel="/prioritize round trip, ms", title="joulie-extender, one core")
+    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.legend()
+    OUT.mkdir(exist_ok=True)
+    path = OUT / "extender-latency.png"
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    return path
+
+
+def main() -> int:
+    """Run the bench; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1_000, help="requests per row; full nodes take a fiftieth")
+    parser.add_argument("--twins-per-s", type=float, default=TWINS_PER_S, help="twin updates during the measurement")
+    parser.add_argument("--peer", help="base URL of another extender to compare with")
+    parser.add_argument("--plot", action="store_true", help="draw latency over node count")
+    options = parser.parse_args()
+    size = SIZES[-1] if options.plot else NODES
+    with run_extender(size, options.twins_per_s) as extender:
+        met = print_table(extender, options.rounds, options.peer)
+        if options.plot:
+            print(plot(extender, options.rounds))
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
