@@ -1,6 +1,7 @@
 """The commands that look at a cluster, or stop it, from another process than its own."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -123,7 +124,7 @@ def _memory(record: ProcessRecord) -> str:
     except FileNotFoundError:
         return "-"
     pages = int(text.split()[1])
-    return f"{pages * 4096 / _BYTES_PER_MIB:.0f}"
+    return f"{pages * os.sysconf('SC_PAGE_SIZE') / _BYTES_PER_MIB:.0f}"
 
 
 def _tail(path: Path, lines: int) -> str:

@@ -6,41 +6,71 @@ fails and says what to do.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
+import pytest
 import pytest_asyncio
 
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
 from joulie_api.resources import NAMESPACES, Resource
+from joulie_devcluster import binaries
 from joulie_devcluster.cluster import DevCluster
 from joulie_devcluster.config import ClusterConfig
+from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.progress import terminal_reporter
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 
 ClusterFactory = Callable[..., Awaitable[DevCluster]]
+Starter = Callable[[ClusterConfig], Awaitable[DevCluster]]
 
 _ACCOUNT_TIMEOUT_S: Final = 15.0
 _POLL_S: Final = 0.05
 
 _numbers = itertools.count(1)
+_BUILD_ERROR: Final = pytest.StashKey[str]()
 
 
-async def start_cluster(config: ClusterConfig) -> DevCluster:
-    """Bring up a cluster, showing the progress of a build if one is needed."""
-    with terminal_reporter() as reporter:
-        cluster = DevCluster(config, reporter=reporter)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Get the binaries before the first test: a cold build takes minutes, which no test's time limit should pay for."""
+    if session.config.option.collectonly or not any(_needs_a_cluster(item) for item in session.items):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        try:
+            with terminal_reporter() as reporter:
+                binaries.ensure(reporter=reporter)
+        except BinaryError as error:
+            # Told by each test that needs them; the others still run.
+            session.config.stash[_BUILD_ERROR] = str(error)
+
+
+def _needs_a_cluster(item: pytest.Item) -> bool:
+    return item.get_closest_marker("e2e") is not None or "start_cluster" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(scope="session")
+def start_cluster(pytestconfig: pytest.Config) -> Starter:
+    """A function that brings up a cluster. Fails where the binaries are neither here nor can be built."""
+    if _BUILD_ERROR in pytestconfig.stash:
+        pytest.fail(pytestconfig.stash[_BUILD_ERROR], pytrace=False)
+
+    async def start(config: ClusterConfig) -> DevCluster:
+        cluster = DevCluster(config)
         await cluster.up()
-    return cluster
+        return cluster
+
+    return start
 
 
 # Processes outlive the event loop that started them: the cluster serves tests that each have a loop of their own.
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def devcluster() -> AsyncIterator[DevCluster]:
+async def devcluster(start_cluster: Starter) -> AsyncIterator[DevCluster]:
     """One cluster for the whole session, without nodes; who changes more than a namespace of it takes an own one."""
     cluster = await start_cluster(ClusterConfig(name="shared"))
     try:
@@ -50,7 +80,7 @@ async def devcluster() -> AsyncIterator[DevCluster]:
 
 
 @pytest_asyncio.fixture
-async def fresh_devcluster() -> AsyncIterator[ClusterFactory]:
+async def fresh_devcluster(start_cluster: Starter) -> AsyncIterator[ClusterFactory]:
     """A function that brings up a cluster for this test, from the keyword arguments of `ClusterConfig`."""
     clusters: list[DevCluster] = []
 

@@ -95,14 +95,14 @@ def create_signing_key() -> tuple[bytes, bytes]:
 
 
 def write_file(path: Path, content: bytes) -> Path:
-    """Write a file that only its owner may read; the path."""
+    """Write a file that only its owner may read; the path. Whoever reads meanwhile sees the old or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
-        # The mode given to open() counts only for a new file.
-        os.fchmod(stream.fileno(), 0o600)
         stream.write(content)
-    return path
+    return temporary.replace(path)
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

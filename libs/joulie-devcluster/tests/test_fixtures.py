@@ -1,0 +1,55 @@
+"""The pytest plugin: what it does before the first test, and that it never skips."""
+
+import textwrap
+
+import pytest
+
+from joulie_devcluster import binaries
+from joulie_devcluster.errors import BinaryError
+
+pytest_plugins = ["pytester"]
+
+SUITE = """
+import pytest
+@pytest.mark.e2e
+async def test_on_a_cluster(devcluster):
+    pass
+def test_alone():
+    pass
+"""
+
+
+@pytest.fixture
+def suite(pytester, monkeypatch):
+    pytester.makepyfile(SUITE)
+    pytester.makeconftest('pytest_plugins = ["joulie_devcluster.fixtures"]')
+    pytester.makeini(
+        textwrap.dedent("""
+            [pytest]
+            asyncio_mode = auto
+            asyncio_default_fixture_loop_scope = function
+            markers = e2e: on a cluster
+        """)
+    )
+    asked = []
+
+    def refuse(*_, **__):
+        asked.append(True)
+        raise BinaryError("no way to build etcd")
+
+    monkeypatch.setattr(binaries, "ensure", refuse)
+    return pytester, asked
+
+
+def test_where_nothing_can_be_built_tests_fail_with_the_reason_and_the_others_run(suite):
+    pytester, asked = suite
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*no way to build etcd*"])
+    assert asked == [True]
+
+
+def test_a_run_without_cluster_tests_asks_for_no_binaries(suite):
+    pytester, asked = suite
+    pytester.runpytest_inprocess("-m", "not e2e").assert_outcomes(passed=1, deselected=1)
+    assert asked == []
