@@ -33,7 +33,7 @@ from joulie_sim.workload.item import WorkItem
 _WORKLOAD: Final = "demo"
 _SAMPLE_S: Final = 1.0
 _PLAIN_LINE_S: Final = 10.0
-_PLANNED_TIMEOUT_S: Final = 90.0
+_PLANNED_TIMEOUT_S: Final = 180.0
 #: How much longer than asked for a workload may take before it is given up: caps and queues stretch it.
 _PATIENCE: Final = 2.0
 
@@ -89,11 +89,11 @@ class Demo:
         ):
             observer = Observer(client, sim_url=stack.sim_url, workload=_WORKLOAD, clock=self._clock)
             following = [group.create_task(work) for work in observer.runs()]
-            await self._wait_planned(observer)
+            supervisor = Supervisor(cluster, stack, self._reporter)
+            await self._wait_planned(supervisor, observer)
             self._stopwatch.reset()
             directory = _make_directory(self._options.out)
             feeding = group.create_task(self._feed(client, observer))
-            supervisor = Supervisor(cluster, stack, self._reporter)
             try:
                 await self._show(supervisor, observer, session, feeding)
             finally:
@@ -108,10 +108,11 @@ class Demo:
 
         await feed(client, self._scenario.items, workload=_WORKLOAD, clock=self._clock, on_create=created)
 
-    async def _wait_planned(self, observer: Observer) -> None:
+    async def _wait_planned(self, supervisor: Supervisor, observer: Observer) -> None:
         """Until the operator has given every node a profile."""
         deadline_s = self._clock() + _PLANNED_TIMEOUT_S
         while True:
+            await supervisor.check()
             supplies = observer.record.supplies
             waiting = [name for name, supply in supplies.items() if supply is SchedulableClass.UNKNOWN]
             if not waiting and len(supplies) >= self._scenario.node_count:
