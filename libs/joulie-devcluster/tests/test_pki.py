@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from joulie_devcluster.control_plane import Layout, write_pki
-from joulie_devcluster.pki import Authority, KeyPair, create_signing_key, write_file
+from joulie_devcluster.pki import Authority, create_signing_key, write_file
 
 
 def certificate(pair):
@@ -39,12 +39,6 @@ def test_a_serving_certificate_carries_addresses_and_names():
     assert [str(address) for address in hosts.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
     assert hosts.get_values_for_type(x509.DNSName) == ["localhost"]
     assert ExtendedKeyUsageOID.SERVER_AUTH in usages(cert)
-
-
-def test_an_authority_that_was_written_goes_on_signing():
-    authority = Authority.create("ca")
-    again = Authority.from_pem(authority.pair)
-    certificate(again.issue_client("me")).verify_directly_issued_by(certificate(authority.pair))
 
 
 def test_certificates_of_one_authority_are_not_another_ones():
@@ -87,9 +81,3 @@ def test_a_clusters_keys_are_private_and_its_authorities_are_apart(tmp_path):
     etcd_ca = x509.load_pem_x509_certificate((layout.pki / "etcd-ca.crt").read_bytes())
     with pytest.raises(ValueError, match="issuer"):
         certificate(credentials.clients["admin"]).verify_directly_issued_by(etcd_ca)
-
-
-def test_a_foreign_key_is_refused():
-    authority = Authority.create("ca")
-    with pytest.raises(ValueError, match="PEM"):
-        Authority.from_pem(KeyPair(authority.pair.cert_pem, b"not a key"))

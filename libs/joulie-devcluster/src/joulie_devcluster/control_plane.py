@@ -89,7 +89,7 @@ def write_pki(layout: Layout) -> Credentials:
     # Authorities of their own: a client certificate of the cluster must open neither etcd nor the aggregation layer.
     front_proxy = Authority.create("front-proxy-ca")
     etcd = Authority.create("etcd-ca")
-    authority.pair.write(pki, "ca")
+    write_file(pki / "ca.crt", authority.pair.cert_pem)
     write_file(pki / "front-proxy-ca.crt", front_proxy.pair.cert_pem)
     write_file(pki / "etcd-ca.crt", etcd.pair.cert_pem)
     authority.issue_server("kube-apiserver", _API_NAMES).write(pki, "apiserver")

@@ -1,7 +1,7 @@
 """Create KWOK nodes in a cluster, many at a time, and wait until they are ready."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from joulie_api.client import KubeClient
@@ -26,30 +26,23 @@ async def create_nodes(client: KubeClient, manifests: Iterable[Mapping[str, Any]
             group.create_task(create(manifest))
 
 
-async def wait_nodes_ready(client: KubeClient, names: Sequence[str], *, timeout_s: float) -> None:
-    """Wait until all named nodes are Ready; StartError names the ones that are not."""
-    await _wait_for_nodes(client, names, timeout_s, is_ready, "ready")
-
-
 async def wait_nodes_schedulable(client: KubeClient, names: Sequence[str], *, timeout_s: float) -> None:
-    """Wait until all named nodes are Ready and without the taints that keep pods off nodes that just came up."""
-    await _wait_for_nodes(client, names, timeout_s, is_schedulable, "schedulable")
+    """Wait until all named nodes are Ready and without the taints that keep pods off nodes that just came up.
 
-
-async def _wait_for_nodes(
-    client: KubeClient, names: Sequence[str], timeout_s: float, test: Callable[[Mapping[str, Any]], bool], what: str
-) -> None:
+    Raises:
+        StartError: some are not after `timeout_s` seconds; names a few.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     waiting = set(names)
     while True:
         nodes = await client.list(NODES)
-        waiting -= {node["metadata"]["name"] for node in nodes if test(node)}
+        waiting -= {node["metadata"]["name"] for node in nodes if is_schedulable(node)}
         if not waiting:
             return
         if loop.time() >= deadline:
             some = ", ".join(sorted(waiting)[:5])
-            raise StartError(f"{len(waiting)} of {len(names)} nodes are not {what} after {timeout_s:g} s: {some}")
+            raise StartError(f"{len(waiting)} of {len(names)} nodes are not schedulable in {timeout_s:g} s: {some}")
         await asyncio.sleep(_POLL_S)
 
 

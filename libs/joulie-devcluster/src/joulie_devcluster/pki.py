@@ -51,14 +51,6 @@ class Authority:
         builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
         return cls(key, builder.sign(key, hashes.SHA256()))
 
-    @classmethod
-    def from_pem(cls, pair: KeyPair) -> Self:
-        """The authority that was written as `pair`; ValueError where the key is of another kind."""
-        key = serialization.load_pem_private_key(pair.key_pem, password=None)
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError("not an elliptic-curve key")  # noqa: TRY004 - the file's content is wrong, not a type of ours
-        return cls(key, x509.load_pem_x509_certificate(pair.cert_pem))
-
     @property
     def pair(self) -> KeyPair:
         """Its own certificate and key."""

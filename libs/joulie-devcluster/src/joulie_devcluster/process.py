@@ -192,8 +192,8 @@ class ServiceProcess:
         """The last lines of the current or last run, for messages."""
         return self.log_of_run()[-_TAIL_BYTES:]
 
-    async def wait_for_log(self, pattern: str, timeout_s: float, *, whole_log: bool = False) -> re.Match[str]:
-        """Wait for a match of a regular expression in the log of this run (or of all runs).
+    async def wait_for_log(self, pattern: str, timeout_s: float) -> re.Match[str]:
+        """Wait for a match of a regular expression in the log of this run.
 
         Raises:
             ProcessExitedError: it ended without the line.
@@ -205,7 +205,7 @@ class ServiceProcess:
         while True:
             # Asked before reading, or a line written just before the end could be missed.
             returncode = self.returncode
-            match = expression.search(self.log() if whole_log else self.log_of_run())
+            match = expression.search(self.log_of_run())
             if match is not None:
                 return match
             if returncode is not None:
