@@ -10,7 +10,7 @@ from tests.e2e.view import ClusterView
 
 from joulie_devcluster.cluster import DevCluster
 from joulie_devcluster.config import ClusterConfig
-from joulie_devcluster.fixtures import create_namespace, start_cluster
+from joulie_devcluster.fixtures import Starter, create_namespace
 from joulie_devcluster.nodes import read_node_classes
 from joulie_devcluster.service import Service
 from joulie_devcluster.stack import JoulieStack, StackConfig
@@ -29,7 +29,7 @@ async def bare(devcluster: DevCluster) -> AsyncIterator[ClusterView]:
 
 
 @pytest_asyncio.fixture
-async def system(request: pytest.FixtureRequest) -> AsyncIterator[System]:
+async def system(request: pytest.FixtureRequest, start_cluster: Starter) -> AsyncIterator[System]:
     """Twelve mixed nodes under Joulie, in a cluster of the test's own.
 
     The marker `system(operator={...}, agent={...}, extender={...}, sim={...})` sets the services' environment.

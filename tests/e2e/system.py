@@ -15,6 +15,7 @@ from joulie_devcluster.service import JoulieService, Service
 from joulie_devcluster.stack import JoulieStack
 
 _MODE = re.compile(r'joulie_backend_mode\{[^}]*node="([^"]+)"')
+_WRITES = re.compile(r'joulie_operator_writes_total\{[^}]*kind="([^"]+)"[^}]*\} ([0-9.e+]+)')
 
 
 class System:
@@ -35,8 +36,8 @@ class System:
         """`status` of the node's NodeHardware; AssertionError where it has none."""
         try:
             return json.loads(await self.view.client.get(NODE_HARDWARES, node))["status"]
-        except NotFound as error:
-            raise AssertionError(f"{node} has no NodeHardware") from error
+        except (NotFound, KeyError) as error:
+            raise AssertionError(f"{node} has no report of its hardware yet") from error
 
     async def assert_caps(self, node: str, *, eco: bool) -> None:
         """The simulator holds the node's caps where its profile wants them.
@@ -57,6 +58,13 @@ class System:
     async def nodes_of(self, agent: JoulieService) -> set[str]:
         """Nodes that an agent has in hand, by its own metrics."""
         return set(_MODE.findall(await agent.metrics()))
+
+    async def writes(self) -> dict[str, float]:
+        """What the operator wrote so far, by kind."""
+        totals: dict[str, float] = {}
+        for kind, total in _WRITES.findall(await self.operator.metrics()):
+            totals[kind] = totals.get(kind, 0) + float(total)
+        return totals
 
     async def wait_random(self, dice: random.Random, *, up_to_s: float) -> None:
         """Let the system run for a random time, so that what follows hits it at any moment."""

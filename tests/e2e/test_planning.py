@@ -62,17 +62,14 @@ async def test_queue_aware_follows_the_demand_within_five_seconds(system: System
 @pytest.mark.system(operator={"POLICY_TYPE": "static_partition"})
 @pytest.mark.timeout(240)
 async def test_nothing_but_heartbeats_is_written_in_a_quiet_minute(system: System) -> None:
-    view = system.view
     await eventually(lambda: _settled(system), within_s=30)
-    before = await _writings(system)
-    twins_before = await view.objects(NODE_TWINS)
+    before, twins_before = await _writings(system), await system.writes()
     await asyncio.sleep(60)  # the quiet minute itself
-    after = await _writings(system)
-    assert after == before
-    for name, twin in (await view.objects(NODE_TWINS)).items():
-        old, new = twins_before[name]["status"], dict(twin["status"])
-        assert new.pop("lastUpdated") >= old["lastUpdated"]
-        assert {key: value for key, value in old.items() if key != "lastUpdated"} == new
+    assert await _writings(system) == before
+    written = {kind: total - twins_before.get(kind, 0) for kind, total in (await system.writes()).items()}
+    # A twin is written at least every 90 s, and more often only when its numbers move.
+    assert 0 < written.pop("NodeTwin") <= 2 * _NODES
+    assert not any(written.values()), written
 
 
 async def _settled(system: System) -> None:
@@ -96,7 +93,7 @@ async def test_a_node_that_leaves_management_is_given_back(system: System) -> No
     view, node = system.view, "epyc-9654-3"
 
     async def capped() -> None:
-        assert (await view.profiles())[node] == "eco"
+        assert (await view.profiles()).get(node) == "eco"
         await system.assert_caps(node, eco=True)
 
     await eventually(capped, within_s=30)

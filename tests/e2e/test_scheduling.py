@@ -97,7 +97,8 @@ async def test_pods_are_scheduled_while_the_extender_is_down(system: System) -> 
 async def test_an_extender_that_comes_back_steers_again(system: System) -> None:
     await eventually(lambda: _planned(system, 6), within_s=30)
     profiles = await system.view.profiles()
-    await system.restart_extender()
+    await system.extender.restart()
+    await system.extender.wait_ready()
     pods = await system.view.create_pods(30, "again", cpu="1", workload_class="performance")
     placements = await _placed(system, pods)
     assert {profiles[node] for node in placements.values()} == {"performance"}
