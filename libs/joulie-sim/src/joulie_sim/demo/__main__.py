@@ -12,8 +12,9 @@ from rich.console import Console
 from joulie_api.errors import KubeError
 from joulie_api.logging import configure_logging
 from joulie_api.settings import LogFormat, LogLevel
+from joulie_devcluster import binaries
 from joulie_devcluster.errors import DevClusterError
-from joulie_devcluster.progress import terminal_reporter
+from joulie_devcluster.progress import Reporter, terminal_reporter
 from joulie_sim.demo.options import Options, parse_options
 from joulie_sim.demo.runner import Demo, DemoError
 from joulie_sim.demo.scenario import Scenario, make_scenario
@@ -22,6 +23,7 @@ from joulie_sim.workload.openb_csv import TraceError
 _EXIT_FAILED: Final = 1
 _EXIT_USAGE: Final = 2
 _EXIT_INTERRUPTED: Final = 130
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> NoReturn:
@@ -39,9 +41,15 @@ def main() -> NoReturn:
 def _run_to_end(options: Options, scenario: Scenario) -> int:
     """Run the demo; returns the exit code."""
     code = 0
+    # Until the event loop takes the signals over, they all are a Ctrl-C: a build cleans up after itself then.
+    for number in _SIGNALS:
+        signal.signal(number, signal.default_int_handler)
     try:
-        asyncio.run(_run(options, scenario))
-    except* asyncio.CancelledError:
+        with terminal_reporter() as reporter:
+            # Not inside the loop, where a build in its thread could not be interrupted.
+            binaries.ensure(reporter=reporter)
+            asyncio.run(_run(options, scenario, reporter))
+    except* (asyncio.CancelledError, KeyboardInterrupt):
         code = _EXIT_INTERRUPTED
     except* (DevClusterError, DemoError, KubeError, aiohttp.ClientError) as errors:
         for error in _leaves(errors):
@@ -59,7 +67,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield error
 
 
-async def _run(options: Options, scenario: Scenario) -> None:
+async def _run(options: Options, scenario: Scenario, reporter: Reporter) -> None:
     """Run it as a task that signals cancel once: a second Ctrl-C must not interrupt the tidying up."""
     task = asyncio.current_task()
     assert task is not None
@@ -74,10 +82,9 @@ async def _run(options: Options, scenario: Scenario) -> None:
         task.cancel()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _SIGNALS:
         loop.add_signal_handler(number, interrupt)
-    with terminal_reporter() as reporter:
-        await Demo(options, scenario, console=Console(), reporter=reporter).run()
+    await Demo(options, scenario, console=Console(), reporter=reporter).run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,91 @@
+"""The demo as a user runs it: a process, on a real control plane."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+START_S = 150.0
+WHOLE_S = 280.0
+
+
+def processes_naming(directory: Path):
+    """Command lines of all processes that mention a directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if str(directory) in line:
+                    found.append(line)
+    return found
+
+
+@pytest.fixture
+async def start(tmp_path):
+    """Starts a small demo whose temporary files and output lie in `tmp_path`."""
+    scratch, out = tmp_path / "scratch", tmp_path / "out"
+    scratch.mkdir()
+    command = [str(Path(sys.executable).with_name("joulie-demo")), "--nodes", "8", "--duration", "20"]
+    started = []
+
+    async def run(*arguments):
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            *arguments,
+            "--out",
+            str(out),
+            env={**os.environ, "TMPDIR": str(scratch), "COLUMNS": "200"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        started.append(process)
+        return process
+
+    run.scratch, run.out = scratch, out
+    yield run
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def assert_nothing_left(start):
+    assert list(start.scratch.iterdir()) == []
+    assert [line for line in processes_naming(start.scratch) if "joulie-demo" not in line] == []
+
+
+async def test_a_run_ends_by_itself_with_every_pod_done_and_performance_pods_where_they_belong(start):
+    process = await start("--pods", "16")
+    async with asyncio.timeout(WHOLE_S):
+        output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    (directory,) = start.out.iterdir()
+    assert {path.name for path in directory.iterdir()} == {"samples.csv", "pods.csv", "summary.json", "watts.png"}
+    summary = json.loads((directory / "summary.json").read_text())
+    assert sum(pods["finished"] for pods in summary["pods"].values()) == 16
+    performance = summary["pods"]["performance"]
+    assert performance["placedOn"] == {"performance": performance["created"]}
+    assert summary["energyKwh"]["performance"] > 0.0
+    assert_nothing_left(start)
+
+
+async def test_ctrl_c_leaves_nothing_but_the_output_folder(start):
+    process = await start("--pods", "200")
+    async with asyncio.timeout(START_S):
+        while b"pods sent" not in (line := await process.stdout.readline()):
+            assert line, "the demo ended by itself"
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(60.0):
+        await process.communicate()
+    assert process.returncode == 130
+    (directory,) = start.out.iterdir()
+    assert (directory / "watts.png").stat().st_size > 0
+    assert_nothing_left(start)
