@@ -1,0 +1,86 @@
+"""Power from an energy counter that wraps around.
+
+Promises a figure only from two samples that can both be true. A sample that cannot is dropped and leaves no figure
+behind, which is not the same as zero. Dropped are: samples less than 100 ms apart, a counter that went back where no
+range explains it, a time that went back, and a power above three times the maximum. A sample so late that the counter
+may have wrapped around more than once is no measure either.
+
+After a dropped sample the next one is measured from it, so that a counter that was reset, as by a reload of its driver,
+costs one figure; only a sample that came too soon is forgotten altogether.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+SHORTEST_S: Final = 0.1
+PLAUSIBLE_SHARE: Final = 3.0
+_UJ_PER_JOULE: Final = 1_000_000
+
+
+class Sampled(StrEnum):
+    """What became of a sample."""
+
+    #: The first one, or the first after a pause: there is nothing to measure from.
+    FIRST = "first"
+    GOOD = "good"
+    TOO_SOON = "too_soon"
+    TOO_LATE = "too_late"
+    NEGATIVE = "negative"
+    TOO_HIGH = "too_high"
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyCounter:
+    """What is known of a counter; None where the hardware does not tell."""
+
+    #: The largest value before it starts again at zero.
+    range_uj: int | None = None
+    #: The most that is drawn for long.
+    max_watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeterState:
+    """Memory of one counter."""
+
+    energy_uj: int | None = None
+    at: float | None = None
+    #: The newest figure; None where the newest sample gave none.
+    power_watts: float | None = None
+
+
+def step(state: MeterState, *, energy_uj: int, now: float, counter: EnergyCounter) -> tuple[MeterState, Sampled]:
+    """Take in a sample of the counter at `now`, in seconds on a monotonic clock."""
+    if state.energy_uj is None or state.at is None:
+        return MeterState(energy_uj, now), Sampled.FIRST
+    sampled, power_watts = _judge(state.energy_uj, energy_uj, now - state.at, counter)
+    if sampled is Sampled.TOO_SOON:
+        return state, sampled
+    return MeterState(energy_uj, now, power_watts), sampled
+
+
+def _judge(before_uj: int, after_uj: int, elapsed_s: float, counter: EnergyCounter) -> tuple[Sampled, float | None]:
+    if elapsed_s < SHORTEST_S:
+        return Sampled.NEGATIVE if elapsed_s < 0 else Sampled.TOO_SOON, None
+    if _may_have_lapped(elapsed_s, counter):
+        return Sampled.TOO_LATE, None
+    used_uj = _used_uj(before_uj, after_uj, counter.range_uj)
+    if used_uj < 0:
+        return Sampled.NEGATIVE, None
+    power_watts = used_uj / _UJ_PER_JOULE / elapsed_s
+    if counter.max_watts and power_watts > PLAUSIBLE_SHARE * counter.max_watts:
+        return Sampled.TOO_HIGH, None
+    return Sampled.GOOD, power_watts
+
+
+def _may_have_lapped(elapsed_s: float, counter: EnergyCounter) -> bool:
+    if not counter.range_uj or not counter.max_watts:
+        return False
+    return elapsed_s * counter.max_watts * _UJ_PER_JOULE >= counter.range_uj
+
+
+def _used_uj(before_uj: int, after_uj: int, range_uj: int | None) -> int:
+    if after_uj >= before_uj or not range_uj or before_uj > range_uj:
+        return after_uj - before_uj
+    return after_uj + range_uj - before_uj

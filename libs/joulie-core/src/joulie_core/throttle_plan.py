@@ -1,0 +1,109 @@
+"""Which frequency policies a throttle percentage slows down, and to what.
+
+Promises, for any set of policies: the choice depends on nothing but the set and the percentage; more percent throttle
+the same policies and others (never different ones); the throttled are spread evenly over packages, and within a package
+over its dies; policies that share a physical core, as those of its hyper-threads, are throttled together. A throttle
+above zero is never without effect: at least one core is slowed down.
+
+Source: contracts, decision 5. Where it is silent: the share is of policies, rounded half away from zero, and filled up
+to whole cores.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from joulie_core.rounding import round_half_away
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCore:
+    """A physical core. `core` tells the cores of one package apart and orders them."""
+
+    package: int
+    die: int
+    core: int
+
+
+@dataclass(frozen=True, slots=True)
+class FreqPolicy:
+    """CPUs whose frequency is limited together."""
+
+    key: str
+    cores: frozenset[CpuCore]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Unit:
+    """Policies that are throttled together, placed by the lowest of their cores."""
+
+    package: int
+    die: int
+    core: int
+    keys: tuple[str, ...]
+
+
+def plan_throttle(policies: Iterable[FreqPolicy], throttle_pct: float) -> frozenset[str]:
+    """Return the keys of the policies to throttle, for 0 (none) to 100 percent (all)."""
+    policies = list(policies)
+    share = min(100.0, max(0.0, throttle_pct)) / 100.0
+    if share == 0 or not policies:
+        return frozenset()
+    wanted = max(1, round_half_away(share * len(policies)))
+    chosen: list[str] = []
+    for unit in _spread(_units(policies)):
+        if len(chosen) >= wanted:
+            break
+        chosen += unit.keys
+    return frozenset(chosen)
+
+
+def throttled_khz(original_khz: int, *, lowest_khz: int, min_freq_khz: int) -> int:
+    """Return the limit of a throttled policy: the lowest frequency wanted that it can run at, never above its own."""
+    return min(original_khz, max(lowest_khz, min_freq_khz))
+
+
+def _units(policies: Sequence[FreqPolicy]) -> list[_Unit]:
+    """Join policies that share a core, directly or through others."""
+    joined = {policy.key: policy.key for policy in policies}
+
+    def leader(key: str) -> str:
+        while joined[key] != key:
+            key = joined[key]
+        return key
+
+    first: dict[CpuCore, str] = {}
+    for policy in policies:
+        for core in policy.cores:
+            joined[leader(policy.key)] = leader(first.setdefault(core, policy.key))
+    groups: dict[str, list[FreqPolicy]] = defaultdict(list)
+    for policy in policies:
+        groups[leader(policy.key)].append(policy)
+    return [_unit(group) for group in groups.values()]
+
+
+def _unit(group: Sequence[FreqPolicy]) -> _Unit:
+    places = ((core.package, core.die, core.core) for policy in group for core in policy.cores)
+    package, die, core = min(places, default=(0, 0, 0))
+    return _Unit(package, die, core, tuple(sorted(policy.key for policy in group)))
+
+
+def _spread(units: Iterable[_Unit]) -> list[_Unit]:
+    """Return the order in which units are throttled: any beginning of it is spread over packages and dies."""
+    dies: dict[tuple[int, int], list[_Unit]] = defaultdict(list)
+    for unit in sorted(units):
+        dies[unit.package, unit.die].append(unit)
+    packages: dict[int, list[list[_Unit]]] = defaultdict(list)
+    for (package, _), members in dies.items():
+        packages[package].append(members)
+    return _interleave([_interleave(groups) for groups in packages.values()])
+
+
+def _interleave(groups: Sequence[Sequence[_Unit]]) -> list[_Unit]:
+    """Merge groups so that each has given the same share of its units at any time."""
+    placed = [
+        ((index + 0.5) / len(group), place, unit)
+        for place, group in enumerate(groups)
+        for index, unit in enumerate(group)
+    ]
+    return [unit for _, _, unit in sorted(placed)]

@@ -1,0 +1,61 @@
+"""Power of the packages from their energy counters. Keeps what was read last; one meter per process.
+
+Promises a figure only where two plausible samples of a zone stand behind it, and a total only where every zone has one:
+a part of the power is never passed off as the whole.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
+from joulie_core.energy_meter import EnergyCounter, MeterState, Sampled, step
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneReading:
+    """One look at one zone."""
+
+    zone: str
+    energy_uj: int | None = None
+    power_watts: float | None = None
+    #: What became of the sample; None where the counter could not be read.
+    sampled: Sampled | None = None
+    refusal: Refusal | None = None
+
+
+class PowerMeter:
+    """Turns counters into watts, zone by zone."""
+
+    def __init__(self, *, package_max_watts: float | None = None) -> None:
+        """Take the package's maximum from elsewhere for zones that do not tell theirs, as on AMD."""
+        self._package_max_watts = package_max_watts
+        self._states: dict[str, MeterState] = {}
+
+    def sample(self, zones: Iterable[RaplZone], now: float) -> tuple[ZoneReading, ...]:
+        """Read every zone; `now` is monotonic seconds."""
+        return tuple(self._read(zone, now) for zone in zones)
+
+    def _read(self, zone: RaplZone, now: float) -> ZoneReading:
+        energy_uj = zone.read_energy_uj()
+        if isinstance(energy_uj, Refusal):
+            self._states.pop(zone.path, None)
+            return ZoneReading(zone.name, refusal=energy_uj)
+        state, sampled = step(
+            self._states.get(zone.path, MeterState()), energy_uj=energy_uj, now=now, counter=self._counter(zone)
+        )
+        self._states[zone.path] = state
+        return ZoneReading(zone.name, energy_uj, state.power_watts, sampled)
+
+    def _counter(self, zone: RaplZone) -> EnergyCounter:
+        if zone.max_power_uw is not None:
+            max_watts: float | None = zone.max_power_uw / UW_PER_WATT
+        else:
+            max_watts = self._package_max_watts / zone.dies if self._package_max_watts else None
+        return EnergyCounter(zone.energy_range_uj, max_watts)
+
+
+def total_watts(readings: Sequence[ZoneReading]) -> float | None:
+    """Return the power of all packages together; None unless every zone has a figure."""
+    watts = [reading.power_watts for reading in readings]
+    return sum(each for each in watts if each is not None) if watts and None not in watts else None

@@ -1,0 +1,187 @@
+"""Package power by RAPL: the zones that may be capped, their energy counters, and a cap's way onto them.
+
+Promises to offer package zones only, each once: `intel-rapl:N` named `package-N` or `package-N-die-M`, deduplicated by
+real path. Never psys, dram, core or uncore zones, and never `intel-rapl-mmio`, which is a second register for the same
+package: the lower of the two limits holds, so an mmio limit is left alone and warned of.
+
+Only the long-term limit is written. It bounds the average over its time window, which is what a power budget is about;
+the short-term limit lets a package exceed it for fractions of a window and stays as the vendor set it. Where the
+short-term limit is below the cap, it binds, and the package draws less than the cap allows.
+
+A package of several dies has one zone per die: a cap per package is split evenly over them.
+
+AMD counts energy and has no limit: the kernel shows the files of one all the same, and answers ENODATA.
+Source: contracts, decision 4; Linux, Documentation/power/powercap/powercap.rst and drivers/powercap.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
+from joulie_agent.reasons import Reason
+
+UW_PER_WATT: Final = 1_000_000
+#: Lowest cap that is let through, as a share of the zone's maximum. No kernel interface tells the real minimum; below a
+#: quarter of the thermal design power the cores are at their lowest clock and a node risks to stop making progress.
+LOWEST_SHARE: Final = 0.25
+#: The kernel rounds a limit down to the hardware's power unit, which is a watt where it is coarsest (Intel SDM, volume
+#: 3B, MSR_RAPL_POWER_UNIT).
+_COARSEST_UNIT_UW: Final = 1_000_000
+
+#: The second place is for containers that mount only part of sysfs; the numbers are hexadecimal.
+_PLACES: Final = ("class/powercap", "devices/virtual/powercap/intel-rapl")
+_ZONE: Final = re.compile(r"intel-rapl:[0-9a-f]+")
+_MMIO: Final = re.compile(r"intel-rapl-mmio:[0-9a-f]+")
+_PACKAGE: Final = re.compile(r"package-(\d+)(?:-die-(\d+))?")
+_LONG_TERM: Final = "long_term"
+_CONSTRAINTS: Final = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class RaplZone:
+    """One package, or one die of it."""
+
+    tree: SysfsTree
+    #: Such as `intel-rapl:0`; `path` is where it is.
+    directory: str
+    path: str
+    #: Such as `package-0-die-1`.
+    name: str
+    package: int
+    die: int | None
+    #: How many zones the package has.
+    dies: int
+    #: Thermal design power; None where the hardware does not tell.
+    max_power_uw: int | None
+    #: Where the energy counter wraps around; None where the hardware does not tell.
+    energy_range_uj: int | None
+    #: The long-term limit, or why there is none.
+    power_limit: SysfsKnob | Refusal
+    #: 1 where the limit is in force. A limit that is off or locked reads 0.
+    enable: SysfsKnob
+
+    def read_energy_uj(self) -> int | Refusal:
+        """Return the energy counter. Only root may read it (CVE-2020-8694)."""
+        return self.tree.read_int(f"{self.path}/energy_uj")
+
+    def refusal(self) -> Refusal | None:
+        """Say why the zone cannot be capped, as far as that is known without writing."""
+        return self.power_limit if isinstance(self.power_limit, Refusal) else self.power_limit.probe_write()
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneCap:
+    """What one zone is asked for."""
+
+    zone: RaplZone
+    knob: SysfsKnob
+    limit_uw: int
+    #: Whether the zone's range changed what its share of the cap was.
+    clamped: bool
+
+
+def discover(tree: SysfsTree) -> tuple[RaplZone, ...]:
+    """Return the package zones, by package and die."""
+    paths = {tree.real(f"{place}/{directory}"): None for place in _PLACES for directory in tree.names(place, _ZONE)}
+    named: dict[str, str] = {}
+    for path in paths:
+        name = tree.read_text(f"{path}/name")
+        if not isinstance(name, Refusal):
+            named.setdefault(name, path)
+    found = [(match, path) for name, path in named.items() if (match := _PACKAGE.fullmatch(name))]
+    dies = Counter(match[1] for match, _ in found)
+    zones = (_zone(tree, path, match, dies[match[1]]) for match, path in found)
+    return tuple(sorted(zones, key=lambda zone: (zone.package, zone.die or 0)))
+
+
+def warnings(tree: SysfsTree, zones: Sequence[RaplZone]) -> tuple[str, ...]:
+    """Return what somebody who wonders about the power of this machine should know."""
+    said = [f"{zone.name}: {zone.power_limit.message}" for zone in zones if isinstance(zone.power_limit, Refusal)]
+    mmio = tree.names(_PLACES[0], _MMIO)
+    if mmio and zones:
+        said.append(f"{', '.join(mmio)} may hold the power below the cap: it is a second limit and is left alone")
+    elif mmio:
+        said.append(f"{', '.join(mmio)} is there and the package zones of intel-rapl are not: power cannot be capped")
+    return tuple(said)
+
+
+def package_range_uw(zones: Iterable[RaplZone]) -> KnobLimits | None:
+    """Return what every package can be capped to, all its dies together; None where some zone does not tell."""
+    lows: Counter[int] = Counter()
+    highs: Counter[int] = Counter()
+    for zone in zones:
+        if zone.max_power_uw is None:
+            return None
+        limits = _limits(zone.max_power_uw)
+        lows[zone.package] += limits.low
+        highs[zone.package] += limits.high
+    return KnobLimits(max(lows.values()), min(highs.values())) if highs else None
+
+
+def split_cap(zones: Iterable[RaplZone], cap_watts_per_package: float) -> tuple[ZoneCap, ...]:
+    """Return what each zone that has a limit is asked for: its die's share, clamped to the zone's range."""
+    caps = []
+    for zone in zones:
+        if not isinstance(zone.power_limit, Refusal):
+            share_uw = round(cap_watts_per_package * UW_PER_WATT / zone.dies)
+            limit_uw = zone.power_limit.limits.clamp(share_uw)
+            caps.append(ZoneCap(zone, zone.power_limit, limit_uw, clamped=limit_uw != share_uw))
+    return tuple(caps)
+
+
+def check_cap(cap: ZoneCap, found_uw: int) -> Refusal | None:
+    """Say whether a cap is in force, from what was read back and whether the zone enforces its limit at all.
+
+    Firmware that has locked a limit may take a write without a word and keep its own value.
+    """
+    if abs(found_uw - cap.limit_uw) >= _COARSEST_UNIT_UW:
+        held, asked = found_uw / UW_PER_WATT, cap.limit_uw / UW_PER_WATT
+        return Refusal(Reason.FIRMWARE_LOCKED, f"{cap.zone.name} keeps {held:g} W where {asked:g} W was written")
+    if cap.zone.enable.read() == 0:
+        return Refusal(Reason.FIRMWARE_LOCKED, f"{cap.zone.name} takes the limit and does not enforce it (enabled=0)")
+    return None
+
+
+def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int) -> RaplZone:
+    directory = path.rpartition("/")[2]
+    constraint = _constraint(tree, path)
+    prefix = f"constraint_{constraint}"
+    max_uw = None if constraint is None else tree.read_known(f"{path}/{prefix}_max_power_uw")
+    return RaplZone(
+        tree=tree,
+        directory=directory,
+        path=path,
+        name=named[0],
+        package=int(named[1]),
+        die=int(named[2]) if named[2] else None,
+        dies=dies,
+        max_power_uw=max_uw,
+        energy_range_uj=tree.read_known(f"{path}/max_energy_range_uj"),
+        power_limit=_power_limit(tree, path, directory, prefix, max_uw)
+        if constraint is not None
+        else Refusal(Reason.NO_INTERFACE, "energy is counted and cannot be capped: there is no long-term limit"),
+        enable=SysfsKnob(tree, f"{path}/enabled", f"rapl/{directory}/enabled", "flag", KnobLimits(0, 1)),
+    )
+
+
+def _constraint(tree: SysfsTree, path: str) -> int | None:
+    return next((n for n in _CONSTRAINTS if tree.read_text(f"{path}/constraint_{n}_name") == _LONG_TERM), None)
+
+
+def _power_limit(tree: SysfsTree, path: str, directory: str, prefix: str, max_uw: int | None) -> SysfsKnob | Refusal:
+    file = f"{prefix}_power_limit_uw"
+    current_uw = tree.read_int(f"{path}/{file}")
+    if isinstance(current_uw, Refusal):
+        return Refusal(current_uw.reason, f"energy is counted and cannot be capped: {current_uw.message}")
+    high_uw = max_uw or current_uw
+    if high_uw <= 0:
+        return Refusal(Reason.NO_CAP_RANGE, f"neither {prefix}_max_power_uw nor the limit itself tells a maximum")
+    return SysfsKnob(tree, f"{path}/{file}", f"rapl/{directory}/{file}", "uW", _limits(high_uw))
+
+
+def _limits(high_uw: int) -> KnobLimits:
+    return KnobLimits(round(high_uw * LOWEST_SHARE), high_uw)

@@ -1,0 +1,186 @@
+"""Reading and writing one file of sysfs at a time, below a root that may be mounted anywhere.
+
+Promises values: whatever the kernel answers becomes text, an integer or a refusal with its reason. Writes stay below
+the root, symbolic links included. Knows nothing of what the files mean; that is for the modules beside this one.
+
+What an error means depends on when it comes. Opening fails where this process may not use the file. A write that fails
+on an open file was declined by the driver: powercap answers ENODATA when firmware has locked a limit, since it hides
+the driver's own EACCES, and ENODATA again when a limit that is not there is read.
+Source: Linux, drivers/powercap/powercap_sys.c and intel_rapl_common.c; fs/kernfs/file.c for the rule on modes.
+"""
+
+import errno
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.reasons import Reason
+
+#: An attribute of sysfs is never longer than a page.
+_PAGE: Final = 4096
+_WRITABLE: Final = 0o222
+_DIGITS: Final = re.compile(r"(\d+)")
+
+_ON_OPEN: Final = {
+    errno.ENOENT: Reason.NO_INTERFACE,
+    errno.ENOTDIR: Reason.NO_INTERFACE,
+    errno.EACCES: Reason.NOT_PERMITTED,
+    errno.EPERM: Reason.NOT_PERMITTED,
+    errno.EROFS: Reason.NOT_PERMITTED,
+    errno.ENODEV: Reason.DEVICE_LOST,
+    errno.ENXIO: Reason.DEVICE_LOST,
+}
+_ON_READ: Final = _ON_OPEN | {
+    errno.ENODATA: Reason.NO_INTERFACE,
+    errno.EINVAL: Reason.NO_INTERFACE,
+    errno.EOPNOTSUPP: Reason.NO_INTERFACE,
+}
+_ON_WRITE: Final = _ON_OPEN | {
+    errno.ENODATA: Reason.FIRMWARE_LOCKED,
+    errno.EACCES: Reason.FIRMWARE_LOCKED,
+    errno.EPERM: Reason.FIRMWARE_LOCKED,
+    errno.EINVAL: Reason.OUT_OF_RANGE,
+    errno.ERANGE: Reason.OUT_OF_RANGE,
+    errno.ENOSYS: Reason.NO_INTERFACE,
+    errno.EOPNOTSUPP: Reason.NO_INTERFACE,
+}
+
+
+class SysfsTree:
+    """A mounted sysfs, such as `/sys` or `/host-sys`. Paths are relative to it."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    def read_text(self, path: str) -> str | Refusal:
+        """Return the first line of a file, without space around it."""
+        try:
+            fd = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            return _refusal(path, error, _ON_OPEN)
+        try:
+            content = os.read(fd, _PAGE)
+        except OSError as error:
+            return read_refusal(path, error)
+        finally:
+            os.close(fd)
+        return content.decode(errors="replace").partition("\n")[0].strip()
+
+    def read_int(self, path: str) -> int | Refusal:
+        """Return the integer that a file holds."""
+        text = self.read_text(path)
+        if isinstance(text, Refusal):
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            return Refusal(Reason.MALFORMED_REPLY, f"{path} holds {text[:40]!r}, not an integer")
+
+    def read_known(self, path: str) -> int | None:
+        """Return a positive integer, or None for everything else: zero is how drivers say "not known"."""
+        value = self.read_int(path)
+        return None if isinstance(value, Refusal) or value <= 0 else value
+
+    def write_int(self, path: str, value: int) -> Refusal | None:
+        """Write one integer in one call, which the kernel takes as a whole; None where it did."""
+        fd = self._open_for_writing(path)
+        if isinstance(fd, Refusal):
+            return fd
+        try:
+            # No truncation: sysfs has none, and on an ordinary file a reader takes the first line only. So a file holds
+            # the old or the new value, and never nothing, whenever this process is killed.
+            os.write(fd, f"{value}\n".encode())
+        except OSError as error:
+            return write_refusal(path, error)
+        finally:
+            os.close(fd)
+        return None
+
+    def probe_write(self, path: str) -> Refusal | None:
+        """Say whether this process may write a file, by opening it only; the driver's own answer is not known by it."""
+        fd = self._open_for_writing(path)
+        if isinstance(fd, Refusal):
+            return fd
+        os.close(fd)
+        return None
+
+    def names(self, path: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
+        """Return the entries of a directory that match as a whole, in natural order; none where it cannot be read."""
+        try:
+            found = [entry.name for entry in (self.root / path).iterdir()]
+        except OSError:
+            return ()
+        return tuple(sorted((name for name in found if pattern.fullmatch(name)), key=natural))
+
+    def real(self, path: str) -> str:
+        """Return the path without symbolic links; two paths to one file or directory become the same."""
+        return os.path.relpath(os.path.realpath(self.root / path), os.path.realpath(self.root))
+
+    def _open_for_writing(self, path: str) -> int | Refusal:
+        if self.real(path).startswith(os.pardir):
+            return Refusal(Reason.NO_INTERFACE, f"{path} leads out of {self.root}")
+        try:
+            fd = os.open(self.root / path, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            return _refusal(path, error, _ON_OPEN)
+        # kernfs lets nobody write where the mode has no write bit, root included.
+        if not os.fstat(fd).st_mode & _WRITABLE:
+            os.close(fd)
+            return Refusal(Reason.NOT_PERMITTED, f"{path} is read-only")
+        return fd
+
+
+@dataclass(frozen=True, slots=True)
+class SysfsKnob:
+    """A writable integer in sysfs; a `Knob`."""
+
+    tree: SysfsTree
+    path: str
+    key: str
+    unit: str
+    limits: KnobLimits
+
+    def read(self) -> int | Refusal:
+        """Return the value in force."""
+        return self.tree.read_int(self.path)
+
+    def write(self, value: int) -> int | Refusal:
+        """Write, read back, and return what was read."""
+        return self.tree.write_int(self.path, value) or self.tree.read_int(self.path)
+
+    def probe_write(self) -> Refusal | None:
+        """Say whether this process may write, without writing."""
+        return self.tree.probe_write(self.path)
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """Return the CPUs of a kernel list, `0-3,8` as in topology or `0 1 2` as in cpufreq; what is no CPU is left out."""
+    cpus: set[int] = set()
+    for part in re.split(r"[,\s]+", text):
+        first, dash, last = part.partition("-")
+        if first.isdecimal() and (last.isdecimal() if dash else True):
+            cpus.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(cpus))
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Order `policy2` before `policy10`."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name))
+
+
+def read_refusal(path: str, error: OSError) -> Refusal:
+    """Return what a failed read of an open file means."""
+    return _refusal(path, error, _ON_READ)
+
+
+def write_refusal(path: str, error: OSError) -> Refusal:
+    """Return what a failed write to an open file means."""
+    return _refusal(path, error, _ON_WRITE)
+
+
+def _refusal(path: str, error: OSError, reasons: dict[int, Reason]) -> Refusal:
+    code = error.errno or 0
+    return Refusal(reasons.get(code, Reason.IO_ERROR), f"{path}: {os.strerror(code)}")

@@ -1,0 +1,73 @@
+"""Which CPU belongs to which package, die and core. Offline CPUs have no place: the kernel does not tell it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.sysfs import SysfsTree, parse_cpu_list
+
+CPU_ROOT: Final = "devices/system/cpu"
+_CPU: Final = re.compile(r"cpu\d+")
+_HYBRID: Final = ("devices/cpu_core/cpus", "devices/cpu_atom/cpus")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CpuPlace:
+    """Where a logical CPU is."""
+
+    package: int
+    die: int
+    #: The lowest online CPU of the core: core_id repeats over dies and clusters, the list of siblings does not.
+    core: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The online CPUs of a machine."""
+
+    places: Mapping[int, CpuPlace]
+    #: CPUs that are present and offline.
+    offline: tuple[int, ...] = ()
+    #: Whether there are cores of two kinds.
+    hybrid: bool = False
+
+    @property
+    def packages(self) -> int:
+        """Packages with an online CPU."""
+        return len({place.package for place in self.places.values()})
+
+    @property
+    def cores(self) -> int:
+        """Physical cores with an online CPU."""
+        return len(set(self.places.values()))
+
+
+def read_topology(tree: SysfsTree) -> Topology:
+    """Read the topology; no places where the tree has none."""
+    online, present = _cpus(tree, f"{CPU_ROOT}/online"), _cpus(tree, f"{CPU_ROOT}/present")
+    numbers = online or tuple(int(name.removeprefix("cpu")) for name in tree.names(CPU_ROOT, _CPU))
+    places = {cpu: place for cpu in numbers if (place := _place(tree, cpu))}
+    return Topology(
+        places=places,
+        offline=tuple(cpu for cpu in present if cpu not in numbers),
+        hybrid=all(_cpus(tree, path) for path in _HYBRID),
+    )
+
+
+def _cpus(tree: SysfsTree, path: str) -> tuple[int, ...]:
+    text = tree.read_text(path)
+    return () if isinstance(text, Refusal) else parse_cpu_list(text)
+
+
+def _place(tree: SysfsTree, cpu: int) -> CpuPlace | None:
+    directory = f"{CPU_ROOT}/cpu{cpu}/topology"
+    package = tree.read_int(f"{directory}/physical_package_id")
+    if isinstance(package, Refusal):
+        return None
+    die = tree.read_known(f"{directory}/die_id") or 0
+    # core_cpus_list has been named so since Linux 5.3; thread_siblings_list is the older name.
+    siblings = _cpus(tree, f"{directory}/core_cpus_list") or _cpus(tree, f"{directory}/thread_siblings_list")
+    # Virtual and ARM machines may answer -1 for the package.
+    return CpuPlace(max(package, 0), die, min(siblings, default=cpu))

@@ -1,0 +1,1 @@
+"""Hardware that does not exist, for the tests of the agent and of whoever uses it."""

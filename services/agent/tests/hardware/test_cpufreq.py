@@ -1,0 +1,144 @@
+"""Frequency policies on every shape of machine, and the throttle that is spread over them."""
+
+from itertools import pairwise
+
+import pytest
+
+from joulie_agent.hardware import cpufreq
+from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.topology import read_topology
+from joulie_agent.reasons import Reason
+from joulie_agent.testing.fake_sysfs import build
+from joulie_agent.testing.machine_files import CPU_ROOT
+from joulie_agent.testing.machine_spec import PLATFORMS, MachineSpec, Policies
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return lambda spec: build(tmp_path / "machine", PLATFORMS[spec] if isinstance(spec, str) else spec)
+
+
+def policies_of(fake):
+    return cpufreq.discover(fake.tree(), read_topology(fake.tree()))
+
+
+@pytest.mark.parametrize(
+    ("platform", "count"),
+    [
+        ("xeon-2s", 32),
+        ("policy-per-core", 8),
+        ("policy-per-package", 2),
+        ("policy-shared", 1),
+        ("client-hybrid", 24),
+        ("cpus-offline", 14),
+        ("virtual-machine", 0),
+    ],
+)
+def test_each_policy_with_an_online_cpu_is_found_once(machine, platform, count):
+    assert len(policies_of(machine(platform))) == count
+
+
+def test_a_policy_knows_its_place_and_its_range(machine):
+    policy = policies_of(machine("xeon-2s"))[8]
+    assert (policy.name, policy.cpus, policy.package) == ("policy8", (8,), 1)
+    assert policy.max_freq.key == "cpufreq/policy8/scaling_max_freq"
+    assert policy.max_freq.unit == "kHz"
+    assert policy.max_freq.limits == KnobLimits(1_000_000, 3_900_000)
+    assert (policy.base_khz, policy.driver, policy.governor) == (2_500_000, "intel_pstate", "powersave")
+
+
+def test_the_base_frequency_comes_from_acpi_where_the_driver_has_none(machine):
+    assert policies_of(machine("epyc-2s"))[0].base_khz == 2_450_000
+
+
+def test_a_duplicate_directory_of_a_policy_is_passed_over(machine):
+    fake = machine("policy-per-package")
+    (fake.sys / CPU_ROOT / "cpufreq/policy99").symlink_to("policy0")
+    assert [policy.name for policy in policies_of(fake)] == ["policy0", "policy4"]
+
+
+def test_a_second_policy_for_the_same_cpus_is_passed_over(machine):
+    fake = machine("policy-shared")
+    first, second = fake.sys / CPU_ROOT / "cpufreq/policy0", fake.sys / CPU_ROOT / "cpufreq/policy1"
+    second.mkdir()
+    for file in first.iterdir():
+        (second / file.name).write_text(file.read_text())
+    assert [policy.name for policy in policies_of(fake)] == ["policy0"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "family"),
+    [
+        ("intel_pstate", "intel_pstate"),
+        ("intel_cpufreq", "intel_pstate"),
+        ("amd-pstate-epp", "amd-pstate"),
+        ("acpi-cpufreq", "acpi-cpufreq"),
+    ],
+)
+def test_drivers_have_families(machine, driver, family):
+    assert cpufreq.driver_family(policies_of(machine(MachineSpec(driver=driver)))) == family
+
+
+def test_half_a_throttle_takes_half_of_each_package_and_both_threads_of_a_core(machine):
+    policies = policies_of(machine("xeon-2s"))
+    chosen = cpufreq.plan_throttle(policies, 50.0)
+    throttled = [policy for policy in policies if policy.name in chosen]
+    assert len(throttled) == 16
+    assert [sum(policy.package == package for policy in throttled) for package in (0, 1)] == [8, 8]
+    assert {policy.cpus[0] % 16 for policy in throttled if policy.cpus[0] >= 16} == {
+        policy.cpus[0] for policy in throttled if policy.cpus[0] < 16
+    }
+
+
+def test_a_higher_throttle_keeps_what_is_throttled_already(machine):
+    policies = policies_of(machine("client-hybrid"))
+    plans = [cpufreq.plan_throttle(policies, pct) for pct in range(0, 101, 10)]
+    assert plans == sorted(plans, key=len)
+    assert all(less <= more for less, more in pairwise(plans))
+    assert plans[-1] == {policy.name for policy in policies}
+
+
+def test_a_shared_policy_is_throttled_as_one(machine):
+    assert cpufreq.plan_throttle(policies_of(machine("policy-shared")), 10.0) == {"policy0"}
+
+
+def test_the_plan_is_carried_out_and_taken_back(machine):
+    fake = machine("policy-per-package")
+    policies = policies_of(fake)
+    originals = {policy.name: policy.max_freq.read() for policy in policies}
+    chosen = cpufreq.plan_throttle(policies, 50.0)
+    for policy in policies:
+        if policy.name in chosen:
+            target_khz = policy.throttled_khz(originals[policy.name], 1_500_000)
+            assert policy.max_freq.write(target_khz) == 1_500_000
+    assert [fake.read(path) for path in fake.policy_limits()] == [1_500_000, 3_900_000]
+
+
+def test_without_permission_the_reason_is_told(machine):
+    fake = machine("policy-per-core")
+    (fake.sys / fake.policy_limits()[0]).chmod(0o444)
+    refusal = policies_of(fake)[0].max_freq.write(1_500_000)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.NOT_PERMITTED
+
+
+def test_a_cpu_that_comes_back_has_its_policy_again(machine):
+    fake = machine(MachineSpec(threads=1, policies=Policies.PER_CPU))
+    before = [policy.name for policy in policies_of(fake)]
+    fake.set_offline(2)
+    assert [policy.name for policy in policies_of(fake)] == ["policy0", "policy1", "policy3"]
+    fake.set_offline()
+    assert [policy.name for policy in policies_of(fake)] == before
+
+
+def test_a_policy_that_lost_only_some_of_its_cpus_stays(machine):
+    fake = machine("policy-per-package")
+    fake.set_offline(0, 1)
+    assert policies_of(fake)[0].cpus == (2, 3, 8, 9, 10, 11)
+
+
+@pytest.mark.parametrize("broken", ["cpuinfo_min_freq", "cpuinfo_max_freq", "affected_cpus"])
+def test_a_policy_that_does_not_tell_its_range_is_left_alone(machine, broken):
+    fake = machine("policy-per-package")
+    (fake.sys / CPU_ROOT / "cpufreq/policy0" / broken).unlink()
+    assert [policy.name for policy in policies_of(fake)] == ["policy4"]
