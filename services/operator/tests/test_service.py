@@ -318,7 +318,7 @@ async def test_transitions_are_counted_once_and_series_vanish_with_their_node(cl
     await cluster.until(lambda: is_clean(cluster, "node-3"))
     async with asyncio.timeout(5):
         while "node-3" in await operator.metrics():
-            await asyncio.sleep(0)
+            pass
 
 
 async def test_an_operator_is_ready_once_it_has_seen_everything_whether_it_leads_or_not(cluster):

@@ -189,7 +189,8 @@ class Controller:
             return True
         moved = record.planned is not profile or record.reason != reason
         record.planned, record.reason = profile, reason
-        return moved or record.state is NodeState.DRAINING_PERFORMANCE or record.state.profile is not profile
+        # A draining node has nothing to be done until its pods change, which is a change of that node's own.
+        return moved or record.state.profile is not profile
 
     def _record(self, name: NodeName) -> Record | None:
         """Return the node's record, making one for a cordoned node that was published before a restart."""

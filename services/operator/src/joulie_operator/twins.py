@@ -27,7 +27,8 @@ TREND_BAND: Final = 12.0
 PUE_BAND: Final = 0.05
 #: A heartbeat comes between this share of the period and all of it, depending on the node's name.
 EARLIEST: Final = 0.75
-_HASH_RANGE: Final = 2**32
+#: Taken from the low bits of the hash of the name: names that differ in a digit share the high ones.
+_STEPS: Final = 1000
 
 
 class Surroundings(Protocol):
@@ -199,7 +200,7 @@ class TwinBook:
         return book
 
     def _heartbeat_of(self, name: NodeName) -> float:
-        return self._heartbeat_s * (EARLIEST + (1 - EARLIEST) * fnv1a_32(name) / _HASH_RANGE)
+        return self._heartbeat_s * (EARLIEST + (1 - EARLIEST) * (fnv1a_32(name) % _STEPS) / _STEPS)
 
     def _rack_draw(self, rack: str, now: float) -> float | None:
         measured = self._surroundings.rack_watts(rack, now)

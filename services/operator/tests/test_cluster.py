@@ -1,0 +1,143 @@
+"""The model of the cluster: what it counts and what it tells."""
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulie_api.testing import make_node, make_pod
+from joulie_api.wire import decode_node
+from joulie_core import labels
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.node_hardware import GpuHardware, NodeHardwareStatus
+from joulie_core.names import NodeName
+from joulie_operator.cluster import Cluster, Standing
+from joulie_operator.facts import NO_POD, PodFacts, decode_pod_facts
+
+INVENTORY = Inventory.load()
+N1, N2 = NodeName("n1"), NodeName("n2")
+
+
+def node(name="n1", **fields):
+    return decode_node(orjson.dumps(make_node(name, **fields)))
+
+
+def pod(**fields):
+    return decode_pod_facts()(orjson.dumps(make_pod(**fields)))
+
+
+class Told(Cluster):
+    """A cluster that remembers what it told."""
+
+    def __init__(self):
+        super().__init__(INVENTORY)
+        self.changes, self.relabels = [], []
+        self.on_change = self.changes.append
+        self.on_relabel = self.relabels.append
+
+
+def test_a_pod_is_condensed_to_what_it_demands():
+    assert pod(node="n1", cpu="1500m", gpu=2, workload_class="performance") == PodFacts(N1, True, 1.5, 2)
+    assert pod(cpu=1).node is None
+    assert pod(node="n1", phase="Succeeded", workload_class="performance") == NO_POD
+
+
+def test_a_terminating_pod_still_counts():
+    assert pod(node="n1", workload_class="performance", deleting=True).performance
+
+
+def test_performance_pods_are_counted_for_the_cluster_and_for_their_node():
+    cluster = Told()
+    waiting, bound = pod(workload_class="performance"), pod(node="n1", workload_class="performance")
+    cluster.on_pod("a", None, waiting)
+    cluster.on_pod("b", None, pod(node="n1"))
+    assert (cluster.performance_pods, cluster.load(N1).performance_pods) == (1, 0)
+    cluster.on_pod("a", waiting, bound)
+    assert (cluster.performance_pods, cluster.load(N1).performance_pods) == (1, 1)
+    cluster.on_pod("a", bound, None)
+    assert (cluster.performance_pods, cluster.load(N1).performance_pods) == (0, 0)
+
+
+def test_only_performance_pods_alter_a_plan():
+    cluster = Told()
+    standard = pod(node="n1")
+    cluster.on_pod("a", None, standard)
+    cluster.on_pod("a", standard, None)
+    assert cluster.changes == []
+    cluster.on_pod("b", None, pod(node="n2", workload_class="performance"))
+    cluster.on_pod("c", None, pod(workload_class="performance"))
+    assert cluster.changes == [N2, None]
+
+
+facts = st.builds(
+    PodFacts,
+    node=st.sampled_from([None, N1, N2]),
+    performance=st.booleans(),
+    cpu_cores=st.floats(0, 64),
+    gpus=st.just(1),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.none() | facts), max_size=40))
+def test_counts_are_those_of_the_pods_that_are_there(changes):
+    cluster, pods = Told(), {}
+    for key, new in changes:
+        cluster.on_pod(key, pods.get(key), new)
+        pods[key] = new
+    there = [each for each in pods.values() if each is not None]
+    assert cluster.performance_pods == sum(each.performance for each in there)
+    for name in (N1, N2):
+        bound = [each for each in there if each.node == name]
+        load = cluster.load(name)
+        assert (load.pods, load.performance_pods) == (len(bound), sum(each.performance for each in bound))
+        assert abs(load.cpu_cores - sum(each.cpu_cores for each in bound)) < 1e-6
+        assert load.gpus == len(bound)
+
+
+def test_a_node_is_eligible_cordoned_or_not_managed():
+    cluster = Told()
+    cluster.on_node("n1", None, node())
+    assert cluster.standing(N1) is Standing.ELIGIBLE
+    cluster.on_node("n1", node(), node(unschedulable=True))
+    assert cluster.standing(N1) is Standing.CORDONED
+    assert not cluster.candidates()
+    cluster.on_node("n1", node(unschedulable=True), node(labels={labels.RESERVED: "true"}))
+    assert cluster.standing(N1) is Standing.UNMANAGED
+    cluster.on_node("n1", node(), None)
+    assert cluster.standing(N1) is Standing.UNMANAGED
+
+
+def test_a_kubelets_report_and_our_own_labels_alter_no_plan():
+    cluster = Told()
+    first = node()
+    cluster.on_node("n1", None, first)
+    candidates = cluster.candidates()
+    cluster.changes.clear()
+    cluster.on_node("n1", first, node(annotations={"volatile": "yes"}))
+    assert (cluster.changes, cluster.relabels) == ([], [])
+    cluster.on_node("n1", first, node(labels={labels.POWER_PROFILE: "eco"}))
+    assert (cluster.changes, cluster.relabels) == ([], [N1])
+    assert cluster.candidates() is candidates
+    assert cluster.nodes[N1].labels[labels.POWER_PROFILE] == "eco"
+
+
+def test_discovered_hardware_replaces_what_labels_say_and_alters_the_plan():
+    cluster = Told()
+    cluster.on_node("n1", None, node(cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256))
+    before = cluster.candidates()[0]
+    cluster.changes.clear()
+    cluster.on_hardware("n1", NodeHardwareStatus(gpu=GpuHardware(present=True, raw_model="NVIDIA H100", count=8)))
+    after = cluster.candidates()[0]
+    assert cluster.changes == [N1]
+    assert after.density > before.density
+    assert after.family != before.family
+
+
+def test_hardware_reported_again_alters_nothing():
+    cluster = Told()
+    status = NodeHardwareStatus(gpu=GpuHardware(present=True, raw_model="NVIDIA H100", count=8))
+    cluster.on_node("n1", None, node())
+    cluster.on_hardware("n1", status)
+    cluster.candidates()
+    cluster.changes.clear()
+    cluster.on_hardware("n1", status.model_copy(update={"updated_at": "2026-01-01T00:00:00Z"}))
+    assert cluster.changes == []

@@ -1,0 +1,89 @@
+"""Facility figures and what becomes of them when they cannot be had."""
+
+import asyncio
+
+import pytest
+
+from joulie_core.twin import LinearPue, MeasuredPue
+from joulie_operator.facility import Facility, Figure, Place
+from joulie_operator.prometheus import QueryError
+
+pytestmark = pytest.mark.looptime
+
+
+class Answers:
+    """A Prometheus that answers from a table."""
+
+    def __init__(self, **values):
+        self.values = values
+        self.asked = []
+
+    async def value(self, query):
+        self.asked.append(query)
+        if query not in self.values:
+            raise QueryError(f"{query} is not known")
+        return self.values[query]
+
+
+QUERIES = {
+    Figure.AMBIENT_C: "room",
+    Figure.IT_WATTS: "it",
+    Figure.COOLING_WATTS: "cooling",
+    Figure.ZONE_AMBIENT_C: "zone-{zone}",
+    Figure.RACK_WATTS: "rack-{rack}",
+}
+
+
+def facility(answers, queries=QUERIES, zones=("a", "b"), racks=("r1",)):
+    return Facility(answers, queries, zones=lambda: zones, racks=lambda: racks, interval_s=30, max_age_s=300)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+async def test_figures_come_by_facility_zone_and_rack():
+    found = facility(Answers(**{"room": 24, "it": 1000, "cooling": 300, "zone-a": 27, "rack-r1": 12_000}))
+    await found.poll()
+    assert found.ambient_c("a", now()) == 27
+    assert found.ambient_c("b", now()) == 24, "a zone that is not known has the room's"
+    assert found.ambient_c(None, now()) == 24
+    assert found.rack_watts("r1", now()) == 12_000
+    assert found.rack_watts("r2", now()) is None
+    assert found.pue(now()) == MeasuredPue(1000, 300)
+
+
+async def test_a_failed_query_keeps_the_last_value_until_it_is_too_old():
+    answers = Answers(room=24)
+    found = facility(answers)
+    await found.poll()
+    answers.values.clear()
+    await asyncio.sleep(300)
+    await found.poll()
+    assert found.ambient_c(None, now()) == 24
+    assert found.age_s(Place(Figure.AMBIENT_C), now()) == pytest.approx(300)
+    await asyncio.sleep(1)
+    assert found.ambient_c(None, now()) is None
+
+
+async def test_pue_is_unknown_when_its_figures_are_and_modelled_when_they_were_never_asked_for():
+    unanswered, unasked = facility(Answers()), facility(Answers(), queries={Figure.AMBIENT_C: "room"})
+    for each in (unanswered, unasked):
+        await each.poll()
+    assert unanswered.pue(now()).estimate(50) is None
+    assert unasked.pue(now()) == LinearPue()
+
+
+async def test_figures_that_are_not_configured_are_not_asked_for():
+    answers = Answers()
+    await facility(answers, queries={Figure.IT_WATTS: "it", Figure.COOLING_WATTS: ""}).poll()
+    assert answers.asked == ["it"]
+
+
+async def test_figures_are_asked_for_once_in_the_interval():
+    answers = Answers(it=1000)
+    task = asyncio.create_task(facility(answers, queries={Figure.IT_WATTS: "it"}).run())
+    await asyncio.sleep(95)
+    assert len(answers.asked) == 4
+    task.cancel()
+    await asyncio.wait({task})

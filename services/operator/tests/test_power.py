@@ -1,0 +1,270 @@
+"""Power readings: agents, HTTP, Prometheus, the model, and who is believed."""
+
+import json
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+
+from joulie_api.testing import make_node
+from joulie_api.wire import decode_node
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import view_from_node
+from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
+from joulie_core.kinds.telemetry_profile import TelemetryProfile
+from joulie_core.names import NodeName
+from joulie_core.twin import Measurement, PowerBudget
+from joulie_operator.cluster import Load
+from joulie_operator.power import AgentReadings, PowerBook, Reading
+from joulie_operator.power_http import HttpReadings
+from joulie_operator.power_prometheus import PrometheusReadings, node_of
+from joulie_operator.prometheus import Prometheus, QueryError, Sample
+from joulie_operator.timestamps import rfc3339
+
+N1, N2 = NodeName("n1"), NodeName("n2")
+INVENTORY = Inventory.load()
+CPU_HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256}
+CPU_VIEW = view_from_node(decode_node(orjson.dumps(make_node("n1", **CPU_HARDWARE))), INVENTORY)
+GPU_VIEW = view_from_node(
+    decode_node(orjson.dumps(make_node("n1", **CPU_HARDWARE, gpus=8, gpu_model="NVIDIA H100 80GB HBM3"))), INVENTORY
+)
+WALL = 1_800_000_000.0
+
+
+class Meter:
+    """A source that says what it is told."""
+
+    def __init__(self, **readings):
+        self.readings = readings
+
+    def reading(self, name):
+        return self.readings.get(name)
+
+
+def measure(sources, *, view=CPU_VIEW, now=0.0, load=Load(), tdp=560.0):  # noqa: B008 - never changed
+    book = PowerBook(sources, max_age_s=180)
+    return book.measure(N1, view=view, budget=PowerBudget(cpu_tdp_w=tdp), load=load, now=now)[0]
+
+
+def test_the_first_source_that_answers_is_believed():
+    http, agent = Reading(310, 0, MeasurementSource.HTTP), Reading(290, 0, MeasurementSource.AGENT)
+    assert measure([Meter(n1=http), Meter(n1=agent)]).watts == 310
+    assert measure([Meter(), Meter(n1=agent)]) == Measurement(MeasurementSource.AGENT, MeasurementQuality.MEASURED, 290)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), -1.0, 560 * 3 + 1])
+def test_an_impossible_reading_is_no_answer(bad):
+    measured = measure([Meter(n1=Reading(bad, 0, MeasurementSource.HTTP))])
+    assert measured.quality is MeasurementQuality.MODELLED
+
+
+def test_an_old_reading_is_no_answer():
+    meter = Meter(n1=Reading(300, 0, MeasurementSource.AGENT))
+    assert measure([meter], now=180).quality is MeasurementQuality.MEASURED
+    assert measure([meter], now=181).quality is MeasurementQuality.MODELLED
+
+
+def test_the_cpus_of_a_gpu_node_alone_are_no_answer():
+    partial = Meter(n1=Reading(300, 0, MeasurementSource.AGENT, with_gpus=False))
+    assert measure([partial], view=GPU_VIEW).quality is MeasurementQuality.MODELLED
+    assert measure([partial], view=CPU_VIEW).quality is MeasurementQuality.MEASURED
+
+
+def test_the_model_follows_what_pods_request():
+    idle, busy = measure([]), measure([], load=Load(pods=1, cpu_cores=64))
+    assert idle.source is MeasurementSource.UTILIZATION
+    assert 0 < idle.watts < busy.watts
+
+
+def test_a_node_of_unknown_hardware_without_readings_is_unknown_and_not_zero():
+    assert measure([], view=None) == Measurement(MeasurementSource.STATIC, MeasurementQuality.UNKNOWN, None)
+
+
+def profile(cpu, gpu, at):
+    power = {"cpuWatts": cpu, "gpuWatts": gpu, "updatedAt": rfc3339(at)}
+    return TelemetryProfile.model_validate(
+        {
+            "spec": {"target": {"scope": "node", "nodeName": "n1"}},
+            "status": {"power": {key: value for key, value in power.items() if value is not None}},
+        }
+    )
+
+
+def agents():
+    clock = iter(range(1000))
+    return AgentReadings(max_age_s=180, clock=lambda: float(next(clock)), wall=lambda: WALL)
+
+
+def test_an_agents_reading_is_the_sum_of_its_subsystems_dated_by_its_arrival():
+    readings = agents()
+    readings.on_profile("n1", profile(200, 1000, WALL - 5))
+    assert readings.reading(N1) == Reading(1200, 0.0, MeasurementSource.AGENT)
+    readings.on_profile("n1", profile(210, None, WALL))
+    assert readings.reading(N1) == Reading(210, 1.0, MeasurementSource.AGENT, with_gpus=False)
+
+
+def test_the_same_reading_seen_again_is_not_newer():
+    readings = agents()
+    readings.on_profile("n1", profile(200, None, WALL))
+    readings.on_profile("n1", profile(200, None, WALL))
+    assert readings.reading(N1).at == 0.0
+
+
+def test_a_reading_of_an_agent_long_gone_is_not_taken():
+    readings = agents()
+    readings.on_profile("n1", profile(200, None, WALL - 181))
+    assert readings.reading(N1) is None
+
+
+def test_a_report_without_cpu_power_or_a_deleted_report_ends_the_reading():
+    readings = agents()
+    for gone in (profile(None, 500, WALL), None):
+        readings.on_profile("n1", profile(200, None, WALL))
+        readings.on_profile("n1", gone)
+        assert readings.reading(N1) is None
+
+
+@pytest.fixture
+async def serve():
+    """Serve handlers by path on loopback; returns the base URL."""
+    runners = []
+
+    async def start(**handlers):
+        app = web.Application()
+        for path, handler in handlers.items():
+            app.router.add_route("*", "/" + path.replace("__", "/"), handler)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        runners.append(runner)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def session():
+    async with aiohttp.ClientSession() as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("answer", "watts", "with_gpus"),
+    [
+        ({"packagePowerWatts": 300}, 300, False),
+        ({"cpu": {"packagePowerWatts": 300, "more": 1}, "gpu": {"powerWatts": 900}, "more": {}}, 1200, True),
+        ({"cpu": {"packagePowerWatts": 300}, "packagePowerWatts": 1}, 300, False),
+        ({}, None, None),
+        ({"cpu": {"packagePowerWatts": "300"}}, None, None),
+        ({"packagePowerWatts": -1}, None, None),
+        ([], None, None),
+    ],
+)
+async def test_an_http_endpoint_is_asked_for_each_node(serve, session, answer, watts, with_gpus):
+    async def telemetry(request):
+        assert request.path == "/telemetry/n1"
+        return web.json_response(answer)
+
+    url = await serve(**{"telemetry__{node}": telemetry})
+    readings = HttpReadings(session, url + "/telemetry/{node}", lambda: [N1], interval_s=1)
+    await readings.poll()
+    reading = readings.reading(N1)
+    assert (reading and reading.watts, reading and reading.with_gpus) == (watts, with_gpus)
+
+
+async def test_a_silent_endpoint_keeps_the_last_reading_and_a_departed_node_does_not(serve, session):
+    status = 200
+
+    async def telemetry(_request):
+        return web.json_response({"packagePowerWatts": 300}, status=status)
+
+    nodes = [N1, N2]
+    url = await serve(**{"telemetry__{node}": telemetry})
+    readings = HttpReadings(session, url + "/telemetry/{node}", lambda: nodes, interval_s=1)
+    await readings.poll()
+    first = readings.reading(N1)
+    status = 503
+    nodes.remove(N2)
+    await readings.poll()
+    assert readings.reading(N1) is first
+    assert readings.reading(N2) is None
+
+
+def vector(*series):
+    result = [{"metric": metric, "value": [1.5, value]} for metric, value in series]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def prometheus_answering(serve, session, answer, status=200):
+    async def query(request):
+        asked.append((await request.post())["query"])
+        return web.Response(text=json.dumps(answer), status=status)
+
+    asked = []
+
+    async def start():
+        return Prometheus(session, await serve(api__v1__query=query))
+
+    return start(), asked
+
+
+async def test_a_query_answers_finite_samples(serve, session):
+    start, asked = prometheus_answering(serve, session, vector(({"node": "n1"}, "42.5"), ({"node": "n2"}, "NaN")))
+    assert await (await start).query("up") == [Sample({"node": "n1"}, 42.5)]
+    assert asked == ["up"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "why"),
+    [
+        ({"status": "error", "error": "parse error"}, 400, "parse error"),
+        ({"status": "success", "data": {"resultType": "matrix", "result": []}}, 200, "matrix"),
+        ("gone", 503, "503"),
+        ("gone", 200, "ValidationError"),
+        (vector(({}, "many")), 200, "ValueError"),
+    ],
+)
+async def test_a_query_without_a_usable_answer_says_why(serve, session, answer, status, why):
+    start, _ = prometheus_answering(serve, session, answer, status)
+    prometheus = await start
+    with pytest.raises(QueryError, match=why):
+        await prometheus.query("up")
+
+
+async def test_a_single_value_must_be_single(serve, session):
+    start, _ = prometheus_answering(
+        serve, session, {"status": "success", "data": {"resultType": "scalar", "result": [1, "21"]}}
+    )
+    assert await (await start).value("scalar(x)") == 21
+    start, _ = prometheus_answering(serve, session, vector())
+    prometheus = await start
+    with pytest.raises(QueryError, match="0 series"):
+        await prometheus.value("x")
+
+
+async def test_series_of_one_node_are_added_up_and_unknown_nodes_are_left_out(serve, session):
+    series = [
+        ({"instance": "n1:9100", "zone": "package-0"}, "100"),
+        ({"instance": "n1:9100", "zone": "package-1"}, "120"),
+    ]
+    start, _ = prometheus_answering(serve, session, vector(*series, ({"instance": "other:9100"}, "7")))
+    readings = PrometheusReadings(await start, "watts", lambda: {N1, N2}, source=MeasurementSource.KEPLER, interval_s=1)
+    await readings.poll()
+    assert (readings.reading(N1).watts, readings.reading(N1).source) == (220, MeasurementSource.KEPLER)
+    assert readings.reading(N2) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        ({"node": "n1", "instance": "n2"}, N1),
+        ({"node": "not-ours", "instance": "n2:9100"}, N2),
+        ({"exported_instance": "n1"}, N1),
+        ({"job": "n1"}, None),
+    ],
+)
+def test_a_series_names_its_node_by_the_most_specific_label(found, name):
+    assert node_of(Sample(found, 1), {N1, N2}) == name

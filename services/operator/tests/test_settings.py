@@ -1,0 +1,118 @@
+"""The operator's environment: contracts, section 4."""
+
+import pytest
+
+from joulie_api.settings import SettingsError, read_settings
+from joulie_core.policy import build_policy
+from joulie_operator.settings import settings_model
+
+
+def read(**env):
+    return read_settings(settings_model(), env)
+
+
+def test_defaults_are_those_of_the_documents():
+    settings = read()
+    assert {
+        name: getattr(settings, name.lower())
+        for name in (
+            "METRICS_ADDR",
+            "NODE_SELECTOR",
+            "RESERVED_LABEL_KEY",
+            "POLICY_TYPE",
+            "RECONCILE_INTERVAL",
+            "STATIC_HP_FRAC",
+            "QUEUE_HP_BASE_FRAC",
+            "QUEUE_HP_MIN",
+            "QUEUE_HP_MAX",
+            "QUEUE_PERF_PER_HP_NODE",
+            "PERFORMANCE_CAP_WATTS",
+            "ECO_CAP_WATTS",
+            "CPU_PERFORMANCE_CAP_PCT_OF_MAX",
+            "CPU_ECO_CAP_PCT_OF_MAX",
+            "CPU_ECO_CAP_PCT_OF_MAX_GPU_NODES",
+            "GPU_PERFORMANCE_CAP_PCT_OF_MAX",
+            "GPU_ECO_CAP_PCT_OF_MAX",
+            "CPU_WRITE_ABSOLUTE_CAPS",
+            "GPU_WRITE_ABSOLUTE_CAPS",
+            "GPU_MODEL_CAPS_JSON",
+            "ENABLE_FACILITY_METRICS",
+            "FACILITY_POLL_INTERVAL",
+            "RACK_CAPACITY_WATTS",
+        )
+    } == {
+        "METRICS_ADDR": ":8081",
+        "NODE_SELECTOR": "joulie.io/managed=true",
+        "RESERVED_LABEL_KEY": "joulie.io/reserved",
+        "POLICY_TYPE": "static_partition",
+        "RECONCILE_INTERVAL": 60,
+        "STATIC_HP_FRAC": 0.5,
+        "QUEUE_HP_BASE_FRAC": 0.6,
+        "QUEUE_HP_MIN": 1,
+        "QUEUE_HP_MAX": 1_000_000,
+        "QUEUE_PERF_PER_HP_NODE": 10,
+        "PERFORMANCE_CAP_WATTS": 5000,
+        "ECO_CAP_WATTS": 120,
+        "CPU_PERFORMANCE_CAP_PCT_OF_MAX": 100,
+        "CPU_ECO_CAP_PCT_OF_MAX": 60,
+        "CPU_ECO_CAP_PCT_OF_MAX_GPU_NODES": 100,
+        "GPU_PERFORMANCE_CAP_PCT_OF_MAX": 100,
+        "GPU_ECO_CAP_PCT_OF_MAX": 60,
+        "CPU_WRITE_ABSOLUTE_CAPS": False,
+        "GPU_WRITE_ABSOLUTE_CAPS": False,
+        "GPU_MODEL_CAPS_JSON": {},
+        "ENABLE_FACILITY_METRICS": False,
+        "FACILITY_POLL_INTERVAL": 30,
+        "RACK_CAPACITY_WATTS": 50_000,
+    }
+
+
+def test_everything_that_is_wrong_is_told_at_once():
+    with pytest.raises(SettingsError) as refused:
+        read(POLICY_TYPE="best", STATIC_HP_FRAC="2", ECO_CAP_WATTS="many", RECONCILE_INTERVAL="0s")
+    assert {problem.name for problem in refused.value.problems} == {
+        "POLICY_TYPE",
+        "STATIC_HP_FRAC",
+        "ECO_CAP_WATTS",
+        "RECONCILE_INTERVAL",
+    }
+
+
+@pytest.mark.parametrize(
+    ("env", "why"),
+    [
+        ({"QUEUE_HP_MIN": "5", "QUEUE_HP_MAX": "4"}, "QUEUE_HP_MIN 5 is above QUEUE_HP_MAX 4"),
+        ({"ENABLE_FACILITY_METRICS": "true"}, "FACILITY_PROMETHEUS_ADDRESS must be set"),
+        ({"OPERATOR_NODE_POWER_SOURCE": "http"}, "OPERATOR_NODE_POWER_HTTP_ENDPOINT must be set"),
+        ({"OPERATOR_NODE_POWER_SOURCE": "prometheus"}, "ADDRESS and OPERATOR_NODE_POWER_PROMETHEUS_QUERY must be set"),
+        ({"OPERATOR_NODE_POWER_SOURCE": "kepler"}, "OPERATOR_NODE_POWER_PROMETHEUS_ADDRESS must be set"),
+        ({"LEASE_DURATION": "5s", "LEASE_RENEW_DEADLINE": "5s"}, "LEASE_DURATION must be above"),
+        ({"TWIN_HEARTBEAT": "1s"}, "TWIN_HEARTBEAT must not be below"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(env, why):
+    with pytest.raises(SettingsError, match=why):
+        read(**env)
+
+
+def test_the_selected_policy_gets_its_settings():
+    settings = read(POLICY_TYPE="queue_aware_v1", QUEUE_PERF_PER_HP_NODE="3")
+    policy = build_policy(settings.policy_type, dict(settings))
+    assert policy.settings.queue_perf_per_hp_node == 3
+
+
+def test_lists_and_json_are_read():
+    settings = read(
+        GPU_PRODUCT_LABEL_KEYS="example.com/gpu,nvidia.com/gpu.product",
+        GPU_MODEL_CAPS_JSON='{"H100": {"performanceWatts": 700, "ecoWatts": 400}}',
+        RACK_CAPACITY_JSON='{"rack-7": 30000}',
+    )
+    assert settings.gpu_product_label_keys == ("example.com/gpu", "nvidia.com/gpu.product")
+    assert settings.gpu_caps_of("h100").eco_watts == 400
+    assert settings.rack_capacity_json == {"rack-7": 30_000}
+
+
+def test_the_lease_lies_in_the_operators_namespace():
+    assert read().lease_namespace == "joulie-system"
+    assert read(POD_NAMESPACE="here").lease_namespace == "here"
+    assert read(POD_NAMESPACE="here", OPERATOR_NAMESPACE="there").lease_namespace == "there"

@@ -1,0 +1,140 @@
+"""When a twin is written."""
+
+import orjson
+import pytest
+
+from joulie_api.testing import make_node
+from joulie_api.wire import decode_node
+from joulie_core import labels
+from joulie_core.caps import CapIntent
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, SchedulableClass
+from joulie_core.names import NodeName
+from joulie_operator.cluster import Cluster
+from joulie_operator.power import PowerBook, Reading
+from joulie_operator.twins import NoFacility, RackCapacities, TwinBook
+
+INVENTORY = Inventory.load()
+NAMES = [NodeName(f"n{index}") for index in range(40)]
+N0, N1 = NAMES[0], NAMES[1]
+CLASS = SchedulableClass.PERFORMANCE
+
+
+class World:
+    """Forty nodes in one rack with a power meter each."""
+
+    def __init__(self, names=NAMES):
+        self.watts = dict.fromkeys(names, 300.0)
+        self.now = 0.0
+        self.cap = CapIntent(cpu_pct=100)
+        self.cluster = Cluster(INVENTORY)
+        for name in names:
+            self.cluster.on_node(name, None, decode_node(orjson.dumps(make_node(name, **HARDWARE))))
+        self.power = PowerBook([self], max_age_s=180)
+        self.twins = TwinBook(
+            self.cluster,
+            self.power,
+            NoFacility(),
+            RackCapacities(50_000, {"small": 24_000}),
+            caps=lambda _name: self.cap,
+            heartbeat_s=90,
+            least_interval_s=10,
+        )
+
+    def reading(self, name):
+        watts = self.watts[name]
+        return None if watts is None else Reading(watts, self.now, MeasurementSource.AGENT)
+
+    def write(self, name=N0):
+        status = self.status(name)
+        self.twins.on_written(name, status, self.now)
+        return status
+
+    def status(self, name=N0, schedulable_class=CLASS):
+        self.twins.measure(name, self.now)
+        return self.twins.status(name, schedulable_class, self.now)
+
+    def is_due(self, name=N0, schedulable_class=CLASS, seen=None):
+        return self.twins.is_due(name, self.status(name, schedulable_class), self.now, seen)
+
+
+HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256, "labels": {labels.RACK: "small"}}
+
+
+def test_a_twin_never_written_is_due():
+    assert World().is_due()
+
+
+def test_a_twin_whose_numbers_stay_within_the_dead_band_waits_for_its_heartbeat():
+    world = World()
+    world.write()
+    world.now, world.watts[N0] = 60, 303
+    assert not world.is_due()
+    world.now = 90
+    assert world.is_due()
+
+
+def test_a_twin_whose_power_moved_is_due_but_not_more_often_than_allowed():
+    world = World()
+    world.write()
+    world.now, world.watts[N0] = 5, 400
+    assert not world.is_due()
+    world.now = 10
+    assert world.is_due()
+
+
+def test_another_class_or_other_caps_are_due_at_once():
+    world = World()
+    world.write()
+    assert world.is_due(schedulable_class=SchedulableClass.DRAINING)
+    world.cap = CapIntent(cpu_pct=60)
+    assert world.is_due()
+
+
+def test_a_measurement_that_fails_is_due_at_once_since_its_source_changes():
+    world = World()
+    world.write()
+    world.watts[N0] = None
+    status = world.status()
+    assert status.power_measurement.quality is MeasurementQuality.MODELLED
+    assert world.is_due()
+
+
+def test_a_twin_from_before_a_restart_is_due_only_for_another_class_or_at_its_heartbeat():
+    world = World()
+    world.twins.adopt(N0, age_s=20, now=0)
+    assert not world.is_due(seen="performance")
+    assert world.is_due(seen="eco")
+    world.now = 70
+    assert world.is_due(seen="performance")
+
+
+def test_heartbeats_of_different_nodes_do_not_come_together():
+    world = World()
+    for name in NAMES:
+        world.write(name)
+    due_at = {}
+    for second in range(91):
+        world.now = float(second)
+        for name in NAMES:
+            if name not in due_at and world.is_due(name):
+                due_at[name] = second
+    assert min(due_at.values()) >= 67
+    assert max(due_at.values()) <= 90
+    assert len(set(due_at.values())) >= 10
+
+
+def test_psu_stress_is_the_share_of_the_racks_capacity_that_its_nodes_draw():
+    world = World()
+    for name in NAMES:
+        world.status(name)
+    world.twins.sum_racks()
+    assert world.status().predicted_psu_stress_score == pytest.approx(40 * 300 / 24_000 * 100)
+
+
+def test_a_node_without_rack_has_no_psu_stress():
+    world = World(names=[N0])
+    world.cluster.on_node(N0, None, decode_node(orjson.dumps(make_node(N0, cpu_model="AMD EPYC 7763"))))
+    world.status()
+    world.twins.sum_racks()
+    assert world.status().predicted_psu_stress_score is None
