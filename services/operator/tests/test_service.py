@@ -163,6 +163,18 @@ async def test_a_node_that_left_while_no_operator_ran_is_cleaned_too(cluster, sh
     await cluster.until(lambda: is_clean(cluster, "node-3"))
 
 
+async def test_a_target_made_by_hand_for_a_node_that_is_not_managed_is_left_alone(cluster):
+    cluster.api.put_all([*CPU_NODES, make_node("by-hand", managed=False)])
+    kind = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile", "metadata": {"name": "by-hand"}}
+    cluster.api.put(kind | {"spec": {"nodeName": "by-hand", "profile": "eco"}})
+    cluster.start(RECONCILE_INTERVAL="100ms")
+    await cluster.until(lambda: all(cluster.view(f"node-{index}") for index in range(4)))
+    passes = await passes_of(cluster)
+    await passes(2)
+    assert cluster.target("by-hand") == {"nodeName": "by-hand", "profile": "eco"}
+    assert not cluster.api.requests.writes(name="by-hand")
+
+
 def leave(cluster, name, shape):
     match shape:
         case "unmanaged":

@@ -189,10 +189,9 @@ class Publisher:
                 await self._writes.patch_node_labels(name, dict.fromkeys(sorted(ours)))
             except NotFound:
                 _log.debug("node is gone", node=name)
-        if name in self._published.targets or (NODE_POWER_PROFILES, name) in self._written:
-            await self._writes.delete(NODE_POWER_PROFILES, name)
-        if name in self._published.twins or (NODE_TWINS, name) in self._written:
-            await self._writes.delete(NODE_TWINS, name)
+        for res in (NODE_POWER_PROFILES, NODE_TWINS):
+            if self._is_ours(res, name):
+                await self._writes.delete(res, name)
         if self._controller.state(name) is not None:
             _log.info("node left management", node=name)
         for res in (NODES, NODE_POWER_PROFILES, NODE_TWINS):
@@ -202,9 +201,17 @@ class Publisher:
         self._twins.forget(name)
 
     def _left_behind(self, name: NodeName) -> bool:
-        """Say whether objects of the node are on the API server, or about to be."""
-        published = name in self._published.targets or name in self._published.twins
-        return published or any((res, name) in self._written for res in (NODES, NODE_POWER_PROFILES, NODE_TWINS))
+        """Say whether something of ours is on the API server, or about to be."""
+        return any(self._is_ours(res, name) for res in (NODES, NODE_POWER_PROFILES, NODE_TWINS))
+
+    def _is_ours(self, res: Resource, name: NodeName) -> bool:
+        """Say whether this operator, or one before it, made the object: those name their node as the owner."""
+        if (res, name) in self._written:
+            return True
+        target, twin = self._published.targets.get(name), self._published.twins.get(name)
+        if res is NODE_POWER_PROFILES:
+            return target is not None and target.owner_uid != ""
+        return res is NODE_TWINS and twin is not None and twin.owner_uid != ""
 
     def _is_there(self, res: Resource, name: NodeName, wanted: object, there: object) -> bool:
         """Say whether nothing has to be written: it is there, or it has just been written and will be seen to be."""
