@@ -54,6 +54,7 @@ class SysfsTree:
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
+        self._real_root = os.path.realpath(root)
 
     def read_text(self, path: str) -> str | Refusal:
         """Return the first line of a file, without space around it."""
@@ -117,7 +118,7 @@ class SysfsTree:
 
     def real(self, path: str) -> str:
         """Return the path without symbolic links; two paths to one file or directory become the same."""
-        return os.path.relpath(os.path.realpath(self.root / path), os.path.realpath(self.root))
+        return os.path.relpath(os.path.realpath(self.root / path), self._real_root)
 
     def _open_for_writing(self, path: str) -> int | Refusal:
         if self.real(path).startswith(os.pardir):
