@@ -10,18 +10,18 @@ Promises, whatever instant the process dies at:
   written over (`Written.overwrote` says so) and becomes the new original; while we give back it stays.
 
 Cannot see a value that somebody writes between our read and our write, nor tell somebody else's value that equals ours
-from ours. Why it is done this way: docs/decisions/0004-give-back.md.
+from ours. Why it is done this way: docs/decisions/0006-give-back.md.
 
 Not for several threads at once.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-import msgspec
+from msgspec.structs import replace
 
 from joulie_agent.hardware.journal import Entry, Journal, JournalError
 from joulie_agent.hardware.knob import Knob, Refusal
@@ -68,11 +68,21 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A knob's value, and the entry that says whose it is: it is ours if `entry.ours` holds it."""
+    """A knob's value, and what is known of whose it is."""
 
     knob: Knob
     value: int
     entry: Entry | None
+
+    @property
+    def ours(self) -> bool:
+        """Whether we put the value there."""
+        return self.entry is not None and self.value in self.entry.ours
+
+    def holds(self, wanted: int) -> bool:
+        """Whether writing would change nothing; firmware may hold a value of ours at another one."""
+        answered = self.entry is not None and wanted == self.entry.asked and self.value == self.entry.got
+        return answered or self.value == wanted
 
 
 class Hands:
@@ -81,6 +91,9 @@ class Hands:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._overwritten: Counter[str] = Counter()
+        self.journal_problem: str | None = None
+        """Why the last record of something done could not be made; None where it could. Nothing is lost by it: the
+        intent was recorded before, and what came of it is found out at the next look."""
 
     @property
     def held(self) -> frozenset[str]:
@@ -101,45 +114,87 @@ class Hands:
         """Put a value in force; the same value again costs one read and re-asserts it if somebody has changed it."""
         return self.set_all([(knob, value)])[0]
 
-    def set_all(self, orders: Iterable[tuple[Knob, int]]) -> list[Written | Refusal]:
-        """Put values in force, in order; what one knob refuses does not keep the others from being set.
+    def set_all(self, orders: Sequence[tuple[Knob, int]]) -> list[Written | Refusal]:
+        """Put values in force, each knob at most once; what one refuses does not keep the others from being set.
 
         All of it goes to the journal in one change before and one after, so that many cost little more than one.
         """
-        orders = list(orders)
-        answers: dict[int, Written | Refusal] = {}
-        due: dict[int, tuple[_Found, int]] = {}
-        for place, (knob, value) in enumerate(orders):
-            found = self._look_within(knob, value)
-            if isinstance(found, Refusal):
-                answers[place] = found
-            elif _in_force(found, value):
-                answers[place] = Written(found.value, changed=False)
-            else:
-                due[place] = (found, value)
-        answers |= dict(zip(due, self._put(due.values()), strict=True))
-        return [answers[place] for place in range(len(orders))]
+        assert len({knob.key for knob, _ in orders}) == len(orders), "a knob takes one value at a time"
+        found = [self._look_within(knob, value) for knob, value in orders]
+        due = [
+            (each, value)
+            for each, (_, value) in zip(found, orders, strict=True)
+            if isinstance(each, _Found) and not each.holds(value)
+        ]
+        put = {each.knob.key: answer for (each, _), answer in zip(due, self._put(due), strict=True)}
+        return [
+            each if isinstance(each, Refusal) else put.get(each.knob.key, Written(each.value, changed=False))
+            for each in found
+        ]
 
     def restore(self, knobs: Iterable[Knob]) -> list[Restored]:
         """Give knobs back; those not in our charge are passed over. Call again for those that were refused.
 
-        A journal that cannot be written does not stand in the way: the originals are on disk already.
+        A journal that cannot be written does not stand in the way: the originals are on disk already. Nor does this
+        write need an intent: dying after it leaves a knob that holds its original, which is what was promised.
         """
-        answers: dict[str, Restored] = {}
-        due: list[_Found] = []
-        for knob in knobs:
-            if knob.key in self._journal.entries and knob.key not in answers:
-                found = self._look(knob)
-                if isinstance(found, Refusal):
-                    answers[knob.key] = _refused(knob.key, found)
-                elif found.entry is not None:
-                    answers[knob.key] = _kept(found, found.entry)
-                    if found.value in found.entry.ours and found.value != found.entry.original:
-                        due.append(found)
-        answers |= {answer.key: answer for answer in self._give_back(due)}
-        # If the removals cannot be recorded the entries are met again, at rest: the knobs hold their originals.
-        self._note({key: None for key, answer in answers.items() if answer.done})
-        return list(answers.values())
+        answers: list[Restored] = []
+        due: list[tuple[_Found, int]] = []
+        for knob in {knob.key: knob for knob in knobs if knob.key in self._journal.entries}.values():
+            found = self._look(knob)
+            if isinstance(found, Refusal):
+                answers.append(_refused(knob, found))
+                continue
+            assert found.entry is not None
+            original = found.entry.original
+            if found.value == original:
+                answers.append(Restored(knob.key, GivenBack.RESTORED, original))
+            elif found.ours:
+                due.append((found, original))
+            else:
+                answers.append(Restored(knob.key, GivenBack.KEPT_FOREIGN, found.value))
+        answers += [self._give_back(each, original) for each, original in due]
+        self._note({answer.key: None for answer in answers if answer.done})
+        return answers
+
+    def _give_back(self, found: _Found, original: int) -> Restored:
+        knob = found.knob
+        answer = knob.write(original)
+        if isinstance(answer, Refusal):
+            return _refused(knob, answer)
+        if answer == original:
+            return Restored(knob.key, GivenBack.RESTORED, answer)
+        message = f"asked for {original} {knob.unit}, reads {answer}"
+        if answer == found.value:
+            return Restored(knob.key, GivenBack.REFUSED, answer, Reason.FIRMWARE_LOCKED, message)
+        # It took the value and holds it elsewhere, as a policy does that is also limited by temperature.
+        return Restored(knob.key, GivenBack.RESTORED, answer, message=message)
+
+    def _put(self, orders: Sequence[tuple[_Found, int]]) -> list[Written | Refusal]:
+        intents = {found.knob.key: _intent(found, value) for found, value in orders}
+        try:
+            self._journal.change(intents)
+        except JournalError as error:
+            return [Refusal(Reason.NO_JOURNAL, str(error))] * len(orders)
+        answers: list[Written | Refusal] = []
+        outcomes: dict[str, Entry | None] = {}
+        for found, value in orders:
+            answer = found.knob.write(value)
+            if isinstance(answer, Refusal):
+                answers.append(answer)
+                if found.knob.read() == found.value:  # nothing has landed; otherwise the next look finds out
+                    outcomes[found.knob.key] = found.entry
+            else:
+                answers.append(self._written(found, answer))
+                outcomes[found.knob.key] = _landed(intents[found.knob.key], answer)
+        self._note(outcomes)
+        return answers
+
+    def _written(self, found: _Found, answer: int) -> Written:
+        if found.entry is None or not found.entry.ours or found.ours:
+            return Written(answer, changed=True)
+        self._overwritten[found.knob.key] += 1
+        return Written(answer, changed=True, overwrote=found.value)
 
     def _look_within(self, knob: Knob, value: int) -> _Found | Refusal:
         if value not in knob.limits:
@@ -155,41 +210,58 @@ class Hands:
         entry = self._journal.entries.get(knob.key)
         if entry is None or entry.pending is None:
             return _Found(knob, value, entry)
-        return self._settle(knob, value, entry)
+        settled = self._settle(knob, value, entry)
+        if isinstance(settled, _Found):
+            self._note({knob.key: settled.entry})
+        return settled
 
     def _settle(self, knob: Knob, value: int, entry: Entry) -> _Found | Refusal:
         """Find out what became of a write whose end nobody has seen."""
         if entry.suspect is not None and value != entry.suspect:
             # Trying it out has replaced the suspect, so it was no answer to `pending`: somebody had put it there.
-            entry = msgspec.structs.replace(entry, original=entry.suspect, suspect=None)
+            entry = replace(entry, original=entry.suspect, suspect=None)
         if value == entry.pending:
             return _Found(knob, value, _landed(entry, value))
-        if value in entry.ours | {entry.original}:
-            return _Found(knob, value, msgspec.structs.replace(entry, pending=None, suspect=None))
+        if value in entry.ours or value == entry.original:
+            return _Found(knob, value, replace(entry, pending=None, suspect=None))
         return self._try_out(knob, value, entry)
 
     def _try_out(self, knob: Knob, value: int, entry: Entry) -> _Found | Refusal:
         """Write `pending` again: a machine that answers it with the value we found has answered so before."""
         assert entry.pending is not None
         try:
-            self._journal.change({knob.key: msgspec.structs.replace(entry, suspect=value)})
+            self._journal.change({knob.key: replace(entry, suspect=value)})
         except JournalError as error:
             return Refusal(Reason.NO_JOURNAL, str(error))
         answer = knob.write(entry.pending)
         if isinstance(answer, Refusal):
             return answer
         original = entry.original if answer == value else value
-        return _Found(knob, answer, _landed(msgspec.structs.replace(entry, original=original), answer))
+        return _Found(knob, answer, _landed(replace(entry, original=original), answer))
 
-    def _put(self, orders: Iterable[tuple[_Found, int]]) -> list[Written | Refusal]:
-        """Write what is not in force yet."""
-        orders = list(orders)
-        intents = {found.knob.key: _intent(found, value) for found, value in orders}
+    def _note(self, outcomes: Mapping[str, Entry | None]) -> None:
+        """Record what has been done already."""
         try:
-            self._journal.change(intents)
+            self._journal.change(outcomes)
         except JournalError as error:
-            return [Refusal(Reason.NO_JOURNAL, str(error))] * len(orders)
-        answers = [self._write(found, value) for found, value in orders]
-        # A record that fails leaves `pending` standing, which is settled at the next look.
-        self._note({found.knob.key: _record(intents[found.knob.key], answer, found) for (found, _), answer in ...})
-        return answers
+            self.journal_problem = str(error)
+        else:
+            self.journal_problem = None
+
+
+def _intent(found: _Found, value: int) -> Entry:
+    """What is on disk while the value is being written."""
+    if found.entry is None:
+        return Entry(unit=found.knob.unit, original=found.value, pending=value)
+    if found.ours:
+        return replace(found.entry, pending=value)
+    return replace(found.entry, original=found.value, pending=value)
+
+
+def _landed(entry: Entry, answer: int) -> Entry:
+    """What is known once the knob has answered `pending`."""
+    return replace(entry, asked=entry.pending, got=answer, pending=None, suspect=None)
+
+
+def _refused(knob: Knob, refusal: Refusal) -> Restored:
+    return Restored(knob.key, GivenBack.REFUSED, None, refusal.reason, refusal.message)

@@ -1,0 +1,152 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from joulie_agent.hardware.journal import JOURNAL_FILE, VERSION, Entry, Journal, JournalError, JournalHeldError
+
+ENTRY = Entry(unit="uW", original=250_000_000, asked=180_000_000, got=180_125_000)
+
+
+def test_what_was_recorded_is_read_by_the_next_process(tmp_path):
+    with Journal.open(tmp_path / "state") as journal:
+        journal.change({"rapl/0": ENTRY, "rapl/1": ENTRY})
+        journal.change({"rapl/1": None})
+    with Journal.open(tmp_path / "state") as journal:
+        assert journal.entries == {"rapl/0": ENTRY}
+        assert journal.dropped == ()
+
+
+def test_a_change_to_nothing_writes_nothing(tmp_path):
+    with Journal.open(tmp_path) as journal:
+        journal.change({"rapl/0": ENTRY})
+        before = (tmp_path / JOURNAL_FILE).stat()
+        journal.change({"rapl/0": ENTRY, "rapl/1": None})
+        assert (tmp_path / JOURNAL_FILE).stat().st_ino == before.st_ino
+
+
+def test_entries_of_an_earlier_boot_are_dropped_and_named(tmp_path):
+    with Journal.open(tmp_path, boot_id="first") as journal:
+        journal.change({"rapl/0": ENTRY})
+    with Journal.open(tmp_path, boot_id="second") as journal:
+        assert not journal.entries
+        assert journal.dropped == ("rapl/0",)
+
+
+def test_two_processes_never_share_a_state_directory(tmp_path):
+    with Journal.open(tmp_path), pytest.raises(JournalHeldError, match=rf"pid {os.getpid()}"):
+        Journal.open(tmp_path)
+    Journal.open(tmp_path).close()
+
+
+def test_the_claim_of_a_killed_process_ends_with_it(tmp_path):
+    hold = (
+        "import sys, pathlib, time; from joulie_agent.hardware.journal import Journal\n"
+        "journal = Journal.open(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(JournalHeldError, match=f"pid {holder.pid}"):
+            Journal.open(tmp_path)
+    finally:
+        holder.kill()
+        holder.communicate()
+    Journal.open(tmp_path).close()
+
+
+def _recorded(directory):
+    with Journal.open(directory) as journal:
+        journal.change({"rapl/0": ENTRY})
+    return directory / JOURNAL_FILE
+
+
+def test_a_torn_journal_is_an_error_at_every_length_and_stays_as_it_is(tmp_path):
+    path = _recorded(tmp_path)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(JournalError, match="damaged"):
+            Journal.open(tmp_path)
+        assert path.read_bytes() == whole[:length]
+
+
+def test_a_damaged_digit_is_noticed(tmp_path):
+    path = _recorded(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"250000000", b"290000000"))
+    with pytest.raises(JournalError, match="checksum"):
+        Journal.open(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"null", b"[]", b'{"version":0}', b'{"version":"1"}'])
+def test_what_is_no_journal_is_an_error_that_names_the_way_out(content, tmp_path):
+    (tmp_path / JOURNAL_FILE).write_bytes(content)
+    with pytest.raises(JournalError, match="remove the file"):
+        Journal.open(tmp_path)
+
+
+def test_a_journal_of_a_newer_release_is_left_to_that_release(tmp_path):
+    path = tmp_path / JOURNAL_FILE
+    newer = msgspec.json.encode({"version": VERSION + 1, "knobs": []})
+    path.write_bytes(newer)
+    with pytest.raises(JournalError, match="newer release"):
+        Journal.open(tmp_path)
+    assert path.read_bytes() == newer
+
+
+def test_an_error_on_opening_gives_up_the_claim(tmp_path):
+    path = tmp_path / JOURNAL_FILE
+    path.write_bytes(b"torn")
+    with pytest.raises(JournalError):
+        Journal.open(tmp_path)
+    path.unlink()
+    Journal.open(tmp_path).close()
+
+
+def test_a_directory_that_cannot_be_made_is_a_journal_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(JournalError, match="cannot keep a journal"):
+        Journal.open(tmp_path / "file" / "state")
+
+
+def test_a_change_that_fails_leaves_the_entries_as_they_were(tmp_path, monkeypatch):
+    with Journal.open(tmp_path) as journal:
+        journal.change({"rapl/0": ENTRY})
+
+        def full(*_args):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(JournalError, match="No space left"):
+            journal.change({"rapl/1": ENTRY})
+        assert set(journal.entries) == {"rapl/0"}
+    monkeypatch.undo()
+    with Journal.open(tmp_path) as journal:
+        assert set(journal.entries) == {"rapl/0"}
+
+
+def test_the_file_and_the_directory_are_synced_before_a_change_returns(tmp_path, monkeypatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+
+        def spy(*args, name=name, real=real):
+            target = Path(f"/proc/self/fd/{args[0]}").readlink() if name == "fsync" else str(args[0])
+            calls.append((name, os.path.relpath(target, tmp_path)))
+            return real(*args)
+
+        monkeypatch.setattr(os, name, spy)
+    with Journal.open(tmp_path) as journal:
+        journal.change({"rapl/0": ENTRY})
+    new = JOURNAL_FILE + ".new"
+    assert calls == [("fsync", new), ("replace", new), ("fsync", ".")]
+
+
+def test_a_closed_journal_takes_no_change(tmp_path):
+    journal = Journal.open(tmp_path)
+    journal.close()
+    with pytest.raises(JournalError, match="closed"):
+        journal.change({"rapl/0": ENTRY})

@@ -1,0 +1,104 @@
+"""Real processes, really killed, on a tree of plain files: whenever SIGKILL comes, the originals come back."""
+
+import os
+import random
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from joulie_agent.hardware.hands import GivenBack, Hands
+from joulie_agent.hardware.journal import Journal
+from joulie_agent.hardware.knob import KnobLimits
+
+KILLS = 200
+ORIGINALS = {f"knob{number}": 1_000_001 + 2 * number for number in range(8)}
+
+
+@dataclass(frozen=True)
+class FileKnob:
+    """A file that takes one number at once, as sysfs does, and rounds what it is given, as firmware does."""
+
+    path: Path
+    unit: str = "uW"
+
+    @property
+    def key(self):
+        return self.path.name
+
+    @property
+    def limits(self):
+        return KnobLimits(0, 2_000_000)
+
+    def read(self):
+        return int(self.path.read_text())
+
+    def write(self, value):
+        rounded = value if value % 2 else value // 125 * 125
+        file = os.open(self.path, os.O_WRONLY)
+        os.pwrite(file, f"{rounded:>10}".encode(), 0)
+        os.close(file)
+        return self.read()
+
+
+def _control_until_killed(tree, state, ready):
+    """The run: ever new values, some for one knob and some for all, and now and then all of it given back."""
+    dice = random.Random(os.getpid())
+    knobs = [FileKnob(tree / name) for name in ORIGINALS]
+    with Journal.open(state) as journal:
+        hands = Hands(journal)
+        os.write(ready, b"!")
+        while True:
+            some = dice.sample(knobs, dice.choice([1, len(knobs)]))
+            hands.set_all([(knob, dice.randrange(0, 2_000_000, 2)) for knob in some])
+            if dice.random() < 0.1:
+                hands.restore(knobs)
+
+
+def _start_run(tree, state):
+    """Fork a run, and return when it is about to make its first write."""
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            _control_until_killed(tree, state, told)
+        finally:
+            os._exit(1)
+    os.close(told)
+    assert os.read(ready, 1) == b"!"
+    os.close(ready)
+    return child
+
+
+@pytest.mark.parametrize("interfere", [False, True], ids=["alone", "somebody else writes after the kill"])
+def test_200_kills_at_random_points_give_200_times_back_what_was_there(interfere, tmp_path):
+    tree, state = tmp_path / "tree", tmp_path / "state"
+    tree.mkdir()
+    for name, value in ORIGINALS.items():
+        (tree / name).write_text(f"{value:>10}")
+    dice = random.Random(1)
+    restored = found_in_journal = 0
+    for _ in range(KILLS):
+        child = _start_run(tree, state)
+        time.sleep(dice.uniform(0, 0.02))  # a random point is what is wanted here
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        wanted = dict(ORIGINALS)
+        if interfere:
+            name = dice.choice(list(ORIGINALS))
+            wanted[name] = dice.randrange(1, 2_000_000, 2)
+            (tree / name).write_text(f"{wanted[name]:>10}")
+        with Journal.open(state) as journal:
+            found_in_journal += bool(journal.entries)
+            answers = Hands(journal).restore(FileKnob(tree / name) for name in ORIGINALS)
+            assert all(answer.outcome is not GivenBack.REFUSED for answer in answers)
+            assert not journal.entries
+        restored += {name: FileKnob(tree / name).read() for name in ORIGINALS} == wanted
+        for name, value in ORIGINALS.items():
+            (tree / name).write_text(f"{value:>10}")
+    print(f"killed {KILLS}, with something in the journal {found_in_journal}, restored {restored}")
+    assert restored == KILLS
+    assert found_in_journal > KILLS / 2
