@@ -1,0 +1,211 @@
+"""AMD's GPUs through AMD SMI; the only module that imports amdsmi.
+
+The package binds 184 functions of libamd_smi.so while it is imported, and prints and fails where it does not find the
+library or one of them. So it is imported once the library is known to be there, with its output caught, and a library
+of another version than the package is a refusal that stays: a process cannot load it twice. The import costs 10 MiB of
+resident memory and 0.2 s, of which 4 MiB stay once the C library has given back what it does not use (amdsmi 7.0.2,
+CPython 3.11, x86-64). A machine without AMD SMI pays nothing.
+
+A power cap is what `amd-smi set --power-cap` sets, on sensor 0, which is the whole package. Setting it needs root and
+is refused inside virtual machines; amdgpu keeps whole watts and forgets the cap when it is reloaded or the GPU reset.
+Secondary dies of MI250 and MI250X have neither a power cap nor a reading: the primary die's are those of both.
+Source: AMD, AMD SMI documentation; ROCm/amdsmi issue 139; ROCm/rocm_smi_lib issue 160.
+"""
+
+import ctypes
+import importlib.util
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
+from joulie_agent.hardware.gpu.library import Extent, Handle, LibraryError, release_unused_memory
+from joulie_agent.reasons import Reason
+
+_LIBRARY: Final = "libamd_smi.so"
+_UW_PER_MW: Final = 1000
+_MW_PER_WATT: Final = 1000
+#: The sensor that limits the whole package.
+_PACKAGE_SENSOR: Final = 0
+#: More than any device draws or takes: the library fills a figure it does not have with ones.
+_NO_FIGURE_MW: Final = 100_000_000
+#: The whole device, not partitioned.
+_UNPARTITIONED: Final = "SPX"
+
+# Codes are the library's own, amdsmi_status_t.
+_NOT_SUPPORTED: Final = 2
+_REASONS: Final = {
+    1: Reason.OUT_OF_RANGE,  # INVAL
+    _NOT_SUPPORTED: Reason.NO_INTERFACE,
+    3: Reason.NO_INTERFACE,  # NOT_YET_IMPLEMENTED
+    8: Reason.TIMEOUT,  # TIMEOUT
+    10: Reason.NOT_PERMITTED,  # NO_PERM
+    12: Reason.IO_ERROR,  # IO
+    14: Reason.IO_ERROR,  # FILE_ERROR
+    17: Reason.OUT_OF_RANGE,  # INPUT_OUT_OF_BOUNDS
+    31: Reason.DEVICE_LOST,  # NOT_FOUND
+    32: Reason.NO_INTERFACE,  # NOT_INIT
+    34: Reason.NO_INTERFACE,  # DRIVER_NOT_LOADED
+    40: Reason.NO_READING,  # NO_DATA
+    55: Reason.NO_INTERFACE,  # SETTING_UNAVAILABLE
+}
+_EXTENTS: Final = {31: Extent.DEVICE, 32: Extent.DRIVER, 34: Extent.DRIVER}
+
+
+class AmdSmiLibrary:
+    """The part of AMD SMI that power needs."""
+
+    name = "amdsmi"
+    vendor = Vendor.AMD
+
+    def __init__(self) -> None:
+        self._amdsmi: ModuleType | None = None
+        #: Why the package cannot be used in this process.
+        self._unusable: LibraryError | None = None
+
+    def open(self) -> None:
+        """Load amdsmi and initialise the library, which finds the GPUs."""
+        if self._amdsmi is None:
+            self._amdsmi = self._load()
+        with self._calls() as smi:
+            smi.amdsmi_init(smi.AmdSmiInitFlags.INIT_AMD_GPUS)
+
+    def close(self) -> None:
+        """Shut the library down."""
+        with suppress(LibraryError), self._calls() as smi:
+            smi.amdsmi_shut_down()
+
+    def handles(self) -> Sequence[Handle | LibraryError]:
+        """Return a handle per device; partitions and the dies of a package are devices of their own."""
+        with self._calls() as smi:
+            return list(smi.amdsmi_get_processor_handles())
+
+    def uuid(self, handle: Handle) -> str:
+        """Return the UUID, five groups of hexadecimal digits."""
+        with self._calls() as smi:
+            return str(smi.amdsmi_get_gpu_device_uuid(handle))
+
+    def describe(self, handle: Handle, uuid: str, index: int) -> GpuDeviceInfo:
+        """Return what the library knows of a GPU."""
+        with self._calls() as smi:
+            asic: dict[str, Any] = smi.amdsmi_get_gpu_asic_info(handle)
+        caps = self._optional("amdsmi_get_power_cap_info", handle) or {}
+        partition = self._optional("amdsmi_get_gpu_compute_partition", handle)
+        return GpuDeviceInfo(
+            uuid=uuid,
+            index=index,
+            vendor=self.vendor,
+            model=str(asic["market_name"]),
+            min_mw=_from_uw(caps.get("min_power_cap")),
+            max_mw=_from_uw(caps.get("max_power_cap")) or None,
+            default_mw=_from_uw(caps.get("default_power_cap")) or None,
+            current_mw=_from_uw(caps.get("power_cap")),
+            enforced_mw=_from_uw(caps.get("power_cap")),
+            partitioned=partition.upper() != _UNPARTITIONED if partition else None,
+            partition_modes=(partition,) if partition else (),
+        )
+
+    def power_mw(self, handle: Handle) -> int:
+        """Return the draw of the package, in whole watts: the current one from MI300 on, an average before."""
+        with self._calls() as smi:
+            info: dict[str, Any] = smi.amdsmi_get_power_info(handle)
+        for name in ("socket_power", "current_socket_power", "average_socket_power"):
+            watts = info[name]
+            if isinstance(watts, int) and 0 < watts * _MW_PER_WATT < _NO_FIGURE_MW:
+                return watts * _MW_PER_WATT
+        raise LibraryError(Reason.NO_READING, "AMD SMI: the device tells no power, as the secondary die of a package")
+
+    def limit_mw(self, handle: Handle) -> int:
+        """Return the power cap."""
+        with self._calls() as smi:
+            limit_mw = _from_uw(smi.amdsmi_get_power_cap_info(handle)["power_cap"])
+        if limit_mw is None:
+            raise LibraryError(Reason.NO_READING, "AMD SMI: the device tells no power cap")
+        return limit_mw
+
+    def enforced_mw(self, handle: Handle) -> int:
+        """Return the power cap; AMD SMI does not tell the limits that the hardware imposes itself."""
+        return self.limit_mw(handle)
+
+    def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
+        """Set the power cap."""
+        with self._calls() as smi:
+            smi.amdsmi_set_power_cap(handle, _PACKAGE_SENSOR, limit_mw * _UW_PER_MW)
+
+    def _load(self) -> ModuleType:
+        if self._unusable is not None:
+            raise self._unusable
+        if not _library_is_there():
+            raise LibraryError(Reason.NO_INTERFACE, f"no AMD SMI: {_LIBRARY} is not found")
+        try:
+            return _import_amdsmi()
+        except LibraryError as error:
+            self._unusable = error
+            raise
+        finally:
+            release_unused_memory()
+
+    def _optional(self, function: str, handle: Handle) -> Any:
+        """Call a function that a device, or a guest, need not have."""
+        try:
+            with self._calls() as smi:
+                return getattr(smi, function)(handle)
+        except LibraryError as error:
+            if error.extent is Extent.CALL and error.refusal.reason in {Reason.NO_INTERFACE, Reason.NOT_PERMITTED}:
+                return None
+            raise
+
+    @contextmanager
+    def _calls(self) -> Iterator[ModuleType]:
+        if self._amdsmi is None:
+            raise LibraryError(Reason.NO_INTERFACE, "AMD SMI is not open", Extent.DRIVER)
+        try:
+            yield self._amdsmi
+        except self._amdsmi.AmdSmiLibraryException as error:
+            raise _translated(error.get_error_code(), error.get_error_info()) from error
+        except self._amdsmi.AmdSmiException as error:
+            raise LibraryError(Reason.BACKEND_FAILED, f"AMD SMI: {error}") from error
+
+
+def _library_is_there() -> bool:
+    """Look where the package will."""
+    rocm = os.getenv("ROCM_PATH", "/opt/rocm")
+    package = importlib.util.find_spec("amdsmi")
+    folders = [os.getenv("ROCM_HOME", rocm) + "/lib", rocm + "/lib"]
+    folders += package.submodule_search_locations or () if package else ()
+    return any(_loads(name) for name in (_LIBRARY, *(str(Path(folder, _LIBRARY)) for folder in folders)))
+
+
+def _loads(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def _import_amdsmi() -> ModuleType:
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            import amdsmi  # noqa: PLC0415 - see the module's docstring
+    except (ImportError, KeyError, AttributeError, OSError) as error:
+        why = printed.getvalue().partition("\n")[0] or str(error)
+        message = f"{_LIBRARY} and the amdsmi package are of different versions: {why}"
+        raise LibraryError(Reason.NO_INTERFACE, message) from error
+    assert isinstance(amdsmi, ModuleType)
+    return amdsmi
+
+
+def _translated(code: int, text: str) -> LibraryError:
+    return LibraryError(_REASONS.get(code, Reason.BACKEND_FAILED), f"AMD SMI: {text}", _EXTENTS.get(code, Extent.CALL))
+
+
+def _from_uw(uw: int | None) -> int | None:
+    if uw is None or uw // _UW_PER_MW >= _NO_FIGURE_MW:
+        return None
+    return uw // _UW_PER_MW

@@ -1,0 +1,96 @@
+"""What every GPU driver offers: who the GPUs are, what they draw, and one knob per GPU for its power limit.
+
+Promises values: whatever a driver answers becomes a figure or a refusal with its reason, never an exception. A GPU is
+its UUID; an index may belong to another GPU after the next boot. Power is in milliwatts, as integers.
+
+Does not promise to return soon: a call takes as long as the driver does. `joulie_agent.hardware.gpu.bounded` adds the
+deadline. Does not judge values either: that is for whoever writes, see `joulie_agent.hardware.hands`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from joulie_agent.hardware.knob import Knob, KnobLimits, Refusal
+
+MW_PER_WATT: Final = 1000
+#: Lowest limit that is let through where the driver tells a maximum and no minimum, as a share of the maximum. To
+#: amdgpu a limit of zero means its default.
+LOWEST_SHARE: Final = 0.25
+
+
+class Vendor(StrEnum):
+    """Who made a GPU, as the inventory spells it."""
+
+    NVIDIA = "NVIDIA"
+    AMD = "AMD"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDeviceInfo:
+    """One GPU at one instant; None is "the driver does not tell"."""
+
+    #: Empty for a GPU that has not answered since the driver was opened.
+    uuid: str
+    #: The driver's own number, good for one boot.
+    index: int
+    vendor: Vendor
+    #: As the driver spells it.
+    model: str = ""
+    #: What a power limit may be set to.
+    min_mw: int | None = None
+    max_mw: int | None = None
+    #: The limit it comes up with.
+    default_mw: int | None = None
+    #: The limit that was set last, by anyone.
+    current_mw: int | None = None
+    #: The limit that holds: the lowest of the one set and those the hardware imposes itself.
+    enforced_mw: int | None = None
+    #: Whether it is partitioned now (MIG, or an AMD compute partition other than SPX); None where it cannot be.
+    partitioned: bool | None = None
+    #: Names of the partitions it offers, such as `1g.10gb`, or of the mode it is in.
+    partition_modes: tuple[str, ...] = ()
+    #: Why it does not answer; the other figures are then those of an earlier look.
+    refusal: Refusal | None = None
+
+    @property
+    def limits(self) -> KnobLimits | None:
+        """What its power limit may be set to; None where it has none."""
+        if not self.max_mw:
+            return None
+        return KnobLimits(self.min_mw or round(self.max_mw * LOWEST_SHARE), self.max_mw)
+
+
+class GpuDriver(Protocol):
+    """The GPUs of one vendor. Opens itself when it is first asked, and again when the driver has been reloaded."""
+
+    @property
+    def name(self) -> str:
+        """`nvml` or `amdsmi`, as in `status.control.gpu.backend`."""
+
+    @property
+    def generation(self) -> int:
+        """How often it has been opened. One more means that limits may be back at the driver's defaults."""
+
+    def open(self) -> Refusal | None:
+        """Load the vendor's library and find the GPUs; None where that went well or was done before."""
+
+    def close(self) -> None:
+        """Let go of the driver. Whatever is asked next opens it again."""
+
+    def devices(self) -> tuple[GpuDeviceInfo, ...] | Refusal:
+        """Return every GPU, those that do not answer included."""
+
+    def power_mw(self, uuid: str) -> int | Refusal:
+        """Return what a GPU draws."""
+
+    def enforced_mw(self, uuid: str) -> int | Refusal:
+        """Return the limit that holds, which may be below the one that was set."""
+
+    def power_limit(self, uuid: str) -> Knob | Refusal:
+        """Return the knob for a GPU's power limit; it stays good over reloads of the driver."""
+
+
+def limit_key(uuid: str) -> str:
+    """Key of the knob for a GPU's power limit."""
+    return f"gpu/{uuid}/power_limit_mw"

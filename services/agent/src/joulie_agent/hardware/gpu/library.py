@@ -1,0 +1,85 @@
+"""What a vendor's library is reduced to: the few calls that power needs, and one error for all that can go wrong.
+
+`LibraryDriver` makes a `GpuDriver` of it. Exceptions end there; they are how the vendors' packages speak.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+
+from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.reasons import Reason
+
+#: The vendor package's own object for a device; good until the library is closed.
+Handle: TypeAlias = Any
+
+
+class Extent(StrEnum):
+    """How much of a driver an error speaks of."""
+
+    #: This call and no more.
+    CALL = "call"
+    #: The device is gone, and its handle with it.
+    DEVICE = "device"
+    #: The driver is gone, and every handle with it: the library must be opened again.
+    DRIVER = "driver"
+
+
+class LibraryError(Exception):
+    """A call failed."""
+
+    def __init__(self, reason: Reason, message: str, extent: Extent = Extent.CALL) -> None:
+        super().__init__(message)
+        self.refusal = Refusal(reason, message)
+        self.extent = extent
+
+
+class GpuLibrary(Protocol):
+    """Calls into one vendor's library. Each may raise `LibraryError`, `close` excepted."""
+
+    @property
+    def name(self) -> str:
+        """`nvml` or `amdsmi`."""
+
+    @property
+    def vendor(self) -> Vendor:
+        """Whose GPUs these are."""
+
+    def open(self) -> None:
+        """Load the library and connect to the driver."""
+
+    def close(self) -> None:
+        """Disconnect; an error means that there is nothing to disconnect from."""
+
+    def handles(self) -> Sequence[Handle | LibraryError]:
+        """Return a handle per device, in the driver's order, or why there is none."""
+
+    def uuid(self, handle: Handle) -> str:
+        """Return what identifies the device over reboots."""
+
+    def describe(self, handle: Handle, uuid: str, index: int) -> GpuDeviceInfo:
+        """Return what is known of the device; what the driver does not offer is left out."""
+
+    def power_mw(self, handle: Handle) -> int:
+        """Return what the device draws."""
+
+    def limit_mw(self, handle: Handle) -> int:
+        """Return the limit that was set last."""
+
+    def enforced_mw(self, handle: Handle) -> int:
+        """Return the limit that holds."""
+
+    def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
+        """Set the power limit."""
+
+
+def release_unused_memory() -> None:
+    """Give the C library's free memory back to the system.
+
+    Importing a vendor's package allocates and frees more than ten megabytes, which glibc would keep.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,231 @@
+"""A vendor's library as a `GpuDriver`: opened when needed, opened again when the driver was reloaded.
+
+Promises that a call which finds the driver gone opens it once more and asks again before it refuses, so that a driver
+reload between two calls goes unnoticed but for `generation`. Setting a limit twice does no harm.
+
+A GPU that is lost stays lost until the library is opened again, and that disconnects the other GPUs for a moment, whose
+limits the driver may then forget (persistence mode off). So it is tried, but not often.
+
+Not for several threads at once.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, limit_key
+from joulie_agent.hardware.gpu.library import Extent, GpuLibrary, Handle, LibraryError
+from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.reasons import Reason
+
+T = TypeVar("T")
+
+#: How long the library stays open while a GPU is lost, before it is opened again to see whether the GPU is back.
+REOPEN_FOR_LOST_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Session:
+    """The library while it is open."""
+
+    opened_at: float
+    #: Index and handle by UUID.
+    handles: dict[str, tuple[int, Handle]]
+    #: Devices that have no handle, by index.
+    unknown: dict[int, Refusal]
+    #: Devices that had one and are gone, by UUID.
+    lost: dict[str, Refusal]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every device answers, as far as is known."""
+        return not (self.unknown or self.lost)
+
+
+class LibraryDriver:
+    """A `GpuDriver` on top of a vendor's library."""
+
+    def __init__(self, library: GpuLibrary, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._library = library
+        self._clock = clock
+        self._session: _Session | None = None
+        self._generation = 0
+        #: The last description of each device that answered.
+        self._known: dict[str, GpuDeviceInfo] = {}
+
+    @property
+    def name(self) -> str:
+        """Name of the library."""
+        return self._library.name
+
+    @property
+    def generation(self) -> int:
+        """How often the library has been opened."""
+        return self._generation
+
+    def open(self) -> Refusal | None:
+        """Open the library, if it is not open."""
+        try:
+            self._current()
+        except LibraryError as error:
+            return error.refusal
+        return None
+
+    def close(self) -> None:
+        """Close the library, if it is open."""
+        if self._session is not None:
+            self._session = None
+            self._library.close()
+
+    def devices(self) -> tuple[GpuDeviceInfo, ...] | Refusal:
+        """Return every GPU, in the driver's order."""
+        return self._retried(self._describe_all)
+
+    def power_mw(self, uuid: str) -> int | Refusal:
+        """Return what a GPU draws."""
+        return self.ask(uuid, self._library.power_mw)
+
+    def enforced_mw(self, uuid: str) -> int | Refusal:
+        """Return the limit that holds."""
+        return self.ask(uuid, self._library.enforced_mw)
+
+    def power_limit(self, uuid: str) -> "GpuPowerLimit | Refusal":
+        """Return the knob for a GPU's power limit."""
+        info = self._known.get(uuid)
+        if info is None:
+            found = self.devices()
+            if isinstance(found, Refusal):
+                return found
+            info = self._known.get(uuid)
+        if info is None:
+            return _no_such_gpu(uuid, self.name)
+        if info.limits is None:
+            return Refusal(Reason.NO_INTERFACE, f"{self.name} offers no power limit for {info.model} {uuid}")
+        return GpuPowerLimit(self, uuid, info.limits)
+
+    def limit_mw(self, uuid: str) -> int | Refusal:
+        """Return the limit that was set last."""
+        return self.ask(uuid, self._library.limit_mw)
+
+    def set_limit_mw(self, uuid: str, limit_mw: int) -> Refusal | None:
+        """Set a GPU's power limit."""
+        return self.ask(uuid, lambda handle: self._library.set_limit_mw(handle, limit_mw))
+
+    def ask(self, uuid: str, call: Callable[[Handle], T]) -> T | Refusal:
+        """Call the library for one device."""
+        return self._retried(lambda: self._call(uuid, call))
+
+    def _call(self, uuid: str, call: Callable[[Handle], T]) -> T | Refusal:
+        session = self._current()
+        if uuid in session.lost:
+            return session.lost[uuid]
+        if uuid not in session.handles:
+            return self._missing(uuid)
+        index, handle = session.handles[uuid]
+        try:
+            return call(handle)
+        except LibraryError as error:
+            if error.extent is Extent.DRIVER:
+                raise
+            refusal = _named(error.refusal, index)
+            if error.extent is Extent.DEVICE:
+                session.lost[uuid] = refusal
+            return refusal
+
+    def _missing(self, uuid: str) -> Refusal:
+        if uuid in self._known:
+            return Refusal(Reason.DEVICE_LOST, f"{self.name} no longer lists the GPU {uuid}")
+        return _no_such_gpu(uuid, self.name)
+
+    def _retried(self, attempt: Callable[[], T | Refusal]) -> T | Refusal:
+        was_open = self._session is not None
+        try:
+            return attempt()
+        except LibraryError as error:
+            self.close()
+            if not was_open:
+                return error.refusal
+        try:
+            return attempt()
+        except LibraryError as error:
+            self.close()
+            return error.refusal
+
+    def _current(self) -> _Session:
+        """Return the session, after opening the library where there is none or where that may bring a GPU back."""
+        if self._session is not None:
+            if self._session.complete or self._clock() - self._session.opened_at < REOPEN_FOR_LOST_S:
+                return self._session
+            self.close()
+        self._library.open()
+        try:
+            self._session = self._enumerate()
+        except LibraryError:
+            self._library.close()
+            raise
+        self._generation += 1
+        return self._session
+
+    def _enumerate(self) -> _Session:
+        session = _Session(self._clock(), {}, {}, {})
+        for index, handle in enumerate(self._library.handles()):
+            try:
+                if isinstance(handle, LibraryError):
+                    raise handle
+                # Partitions of one GPU may carry its UUID; the first of them stands for it and has the power limit.
+                session.handles.setdefault(self._library.uuid(handle), (index, handle))
+            except LibraryError as error:
+                if error.extent is Extent.DRIVER:
+                    raise
+                session.unknown[index] = _named(error.refusal, index)
+        return session
+
+    def _describe_all(self) -> tuple[GpuDeviceInfo, ...] | Refusal:
+        session = self._current()
+        found = [self._describe(uuid, index) for uuid, (index, _) in session.handles.items()]
+        found += [GpuDeviceInfo("", index, self._library.vendor, refusal=why) for index, why in session.unknown.items()]
+        return tuple(sorted(found, key=lambda info: info.index))
+
+    def _describe(self, uuid: str, index: int) -> GpuDeviceInfo:
+        info = self._call(uuid, lambda handle: self._library.describe(handle, uuid, index))
+        if isinstance(info, Refusal):
+            known = self._known.get(uuid) or GpuDeviceInfo(uuid, index, self._library.vendor)
+            return replace(known, index=index, refusal=info)
+        self._known[uuid] = info
+        return info
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPowerLimit:
+    """The power limit of one GPU; a `Knob`.
+
+    Its value is the limit that was set, not the one that holds: the hardware lowers that one by itself, and what the
+    hardware does is nobody's writing.
+    """
+
+    driver: LibraryDriver
+    uuid: str
+    limits: KnobLimits
+    unit: str = "mW"
+
+    @property
+    def key(self) -> str:
+        """Identity by UUID."""
+        return limit_key(self.uuid)
+
+    def read(self) -> int | Refusal:
+        """Return the limit that was set last."""
+        return self.driver.limit_mw(self.uuid)
+
+    def write(self, value: int) -> int | Refusal:
+        """Set the limit, read it back, and return what was read."""
+        return self.driver.set_limit_mw(self.uuid, value) or self.driver.limit_mw(self.uuid)
+
+
+def _no_such_gpu(uuid: str, name: str) -> Refusal:
+    return Refusal(Reason.NO_DEVICE, f"{name} lists no GPU {uuid}")
+
+
+def _named(refusal: Refusal, index: int) -> Refusal:
+    return replace(refusal, message=f"GPU {index}: {refusal.message}")

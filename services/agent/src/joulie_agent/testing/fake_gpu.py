@@ -1,0 +1,142 @@
+"""GPUs in memory, behind the agent's own driver: lost, forbidden, reloaded, hung and written by others on demand.
+
+Only the vendor's library is imitated; sessions, retries and knobs are those of production.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
+from joulie_agent.hardware.gpu.library import Extent, Handle, LibraryError
+from joulie_agent.hardware.gpu.library_driver import LibraryDriver
+from joulie_agent.reasons import Reason
+
+
+@dataclass(slots=True)
+class FakeGpu:
+    """One GPU. Change its fields to change the hardware."""
+
+    uuid: str
+    model: str = "NVIDIA H100 80GB HBM3"
+    min_mw: int | None = 200_000
+    max_mw: int | None = 700_000
+    default_mw: int = 700_000
+    limit_mw: int = 700_000
+    power_mw: int = 90_000
+    #: A limit that the hardware imposes itself.
+    imposed_mw: int | None = None
+    partitioned: bool | None = None
+    lost: bool = False
+
+    @property
+    def enforced_mw(self) -> int:
+        """The lowest of the limits."""
+        return self.limit_mw if self.imposed_mw is None else min(self.limit_mw, self.imposed_mw)
+
+
+@dataclass(slots=True)
+class FakeGpuLibrary:
+    """A vendor's library and the driver below it."""
+
+    gpus: list[FakeGpu]
+    name: str = "nvml"
+    vendor: Vendor = Vendor.NVIDIA
+    loaded: bool = True
+    permitted: bool = True
+    #: Clear it to make every call hang until it is set again.
+    answering: threading.Event = field(default_factory=threading.Event)
+    opened: int = 0
+    writes: int = 0
+    _connected: bool = False
+
+    def __post_init__(self) -> None:
+        self.answering.set()
+
+    def reload(self) -> None:
+        """Unload the driver and load it again: limits are the defaults, and clients must connect anew."""
+        self._connected = False
+        for gpu in self.gpus:
+            gpu.limit_mw = gpu.default_mw
+            gpu.lost = False
+
+    def open(self) -> None:
+        """Connect."""
+        self.answering.wait()
+        if not self.loaded:
+            raise LibraryError(Reason.NO_INTERFACE, "driver not loaded", Extent.DRIVER)
+        self._connected = True
+        self.opened += 1
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._connected = False
+
+    def handles(self) -> Sequence[Handle | LibraryError]:
+        """Return the GPUs, lost ones as errors."""
+        self._check()
+        return [_lost() if gpu.lost else gpu for gpu in self.gpus]
+
+    def uuid(self, handle: Handle) -> str:
+        """Return the UUID."""
+        return self._gpu(handle).uuid
+
+    def describe(self, handle: Handle, uuid: str, index: int) -> GpuDeviceInfo:
+        """Return everything."""
+        gpu = self._gpu(handle)
+        return GpuDeviceInfo(
+            uuid=uuid,
+            index=index,
+            vendor=self.vendor,
+            model=gpu.model,
+            min_mw=gpu.min_mw,
+            max_mw=gpu.max_mw,
+            default_mw=gpu.default_mw,
+            current_mw=gpu.limit_mw,
+            enforced_mw=gpu.enforced_mw,
+            partitioned=gpu.partitioned,
+        )
+
+    def power_mw(self, handle: Handle) -> int:
+        """Return the draw."""
+        return self._gpu(handle).power_mw
+
+    def limit_mw(self, handle: Handle) -> int:
+        """Return the limit set."""
+        return self._gpu(handle).limit_mw
+
+    def enforced_mw(self, handle: Handle) -> int:
+        """Return the limit that holds."""
+        return self._gpu(handle).enforced_mw
+
+    def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
+        """Set the limit."""
+        gpu = self._gpu(handle)
+        if not self.permitted:
+            raise LibraryError(Reason.NOT_PERMITTED, "insufficient permissions")
+        if gpu.max_mw is None or not (gpu.min_mw or 0) <= limit_mw <= gpu.max_mw:
+            raise LibraryError(Reason.OUT_OF_RANGE, "invalid argument")
+        gpu.limit_mw = limit_mw
+        self.writes += 1
+
+    def _check(self) -> None:
+        self.answering.wait()
+        if not (self.loaded and self._connected):
+            raise LibraryError(Reason.NO_INTERFACE, "uninitialized", Extent.DRIVER)
+
+    def _gpu(self, handle: Handle) -> FakeGpu:
+        self._check()
+        assert isinstance(handle, FakeGpu)
+        if handle.lost:
+            raise _lost()
+        return handle
+
+
+def fake_gpu_driver(*gpus: FakeGpu) -> tuple[LibraryDriver, FakeGpuLibrary]:
+    """Return a driver over GPUs in memory, and the library to change them by."""
+    library = FakeGpuLibrary(list(gpus))
+    return LibraryDriver(library), library
+
+
+def _lost() -> LibraryError:
+    return LibraryError(Reason.DEVICE_LOST, "GPU is lost", Extent.DEVICE)

@@ -1,0 +1,185 @@
+"""GPUs that live in a file, vendor libraries compiled over it, and processes that drive them with the real packages."""
+
+import ctypes
+import importlib.util
+import json
+import mmap
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STUBS = Path(__file__).parents[2] / "stubs"
+DRIVER_PROCESS = Path(__file__).with_name("driver_process.py")
+HANG_NEVER, HANG_ALWAYS, HANG_ON_SET = range(3)
+
+
+class StubGpu(ctypes.Structure):
+    """`struct stub_gpu` of gpu_state.h."""
+
+    _fields_ = (
+        ("uuid", ctypes.c_char * 80),
+        ("name", ctypes.c_char * 96),
+        ("min_mw", ctypes.c_uint32),
+        ("max_mw", ctypes.c_uint32),
+        ("default_mw", ctypes.c_uint32),
+        ("limit_mw", ctypes.c_uint32),
+        ("power_mw", ctypes.c_uint32),
+        ("imposed_mw", ctypes.c_uint32),
+        ("no_power_limit", ctypes.c_uint32),
+        ("can_be_partitioned", ctypes.c_uint32),
+        ("partitioned", ctypes.c_uint32),
+        ("lost", ctypes.c_uint32),
+    )
+
+
+class StubState(ctypes.Structure):
+    """`struct stub_state` of gpu_state.h."""
+
+    _fields_ = (
+        ("count", ctypes.c_uint32),
+        ("loaded", ctypes.c_uint32),
+        ("epoch", ctypes.c_uint32),
+        ("may_set", ctypes.c_uint32),
+        ("hang", ctypes.c_uint32),
+        ("version_mismatch", ctypes.c_uint32),
+        ("inits", ctypes.c_uint32),
+        ("shutdowns", ctypes.c_uint32),
+        ("sets", ctypes.c_uint32),
+        ("gpus", StubGpu * 8),
+    )
+
+    def add(self, uuid: str, name: str, **figures: int) -> StubGpu:
+        """Plug in a GPU."""
+        gpu: StubGpu = self.gpus[self.count]
+        gpu.uuid, gpu.name = uuid.encode(), name.encode()
+        values = {"min_mw": 200_000, "max_mw": 700_000, "default_mw": 700_000, "limit_mw": 700_000, "power_mw": 90_000}
+        for field, value in {**values, **figures}.items():
+            setattr(gpu, field, value)
+        self.count += 1
+        return gpu
+
+    def reload_driver(self) -> None:
+        """Unload and load the kernel's driver: limits are the defaults, and every client must begin anew."""
+        for index in range(self.count):
+            self.gpus[index].limit_mw = self.gpus[index].default_mw
+            self.gpus[index].lost = 0
+        self.epoch += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The file that the GPUs live in."""
+
+    path: Path
+    state: StubState
+
+
+@pytest.fixture
+def hardware(tmp_path: Path) -> Hardware:
+    """Return a machine without GPUs, the driver loaded, whose users are root."""
+    path = tmp_path / "gpus"
+    path.write_bytes(bytes(ctypes.sizeof(StubState)))
+    with path.open("r+b") as file:
+        state = StubState.from_buffer(mmap.mmap(file.fileno(), 0))  # unmapped with the last reference to it
+    state.loaded = state.may_set = 1
+    return Hardware(path, state)
+
+
+@dataclass(slots=True)
+class DriverProcess:
+    """A process that drives GPUs as the agent does."""
+
+    process: subprocess.Popen[str]
+
+    def __call__(self, operation: str, uuid: str = "", *, value: int = 0) -> Any:
+        """Have something done and return the answer, refusals as `{"reason", "message"}`."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"operation": operation, "uuid": uuid, "value": value}) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, "the process has ended; its errors are in the test's output"
+        return json.loads(line)
+
+
+StartDriver = Callable[..., DriverProcess]
+
+
+@pytest.fixture
+def start_driver(hardware: Hardware) -> Iterator[StartDriver]:
+    """Start processes; `library` is the folder that the vendor's library is found in, none for none."""
+    with ExitStack() as stack:
+
+        def start(
+            vendor: str, library: Path | None = None, *, rocm: Path | None = None, deadline_s: float = 0
+        ) -> DriverProcess:
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("ROCM_")}
+            environment["JOULIE_STUB_GPU_STATE"] = str(hardware.path)
+            environment["LD_LIBRARY_PATH"] = str(library or "")
+            if rocm is not None:
+                environment["ROCM_PATH"] = str(rocm)
+            argv = [sys.executable, str(DRIVER_PROCESS), vendor, str(deadline_s)]
+            process = subprocess.Popen(
+                argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return DriverProcess(process)
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile libnvidia-ml.so.1."""
+    return _compile(tmp_path_factory.mktemp("nvml"), "libnvidia-ml.so.1", STUBS / "nvml/nvml.c")
+
+
+@pytest.fixture(scope="session")
+def old_nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile one of a driver that does not tell the enforced limit."""
+    folder = tmp_path_factory.mktemp("old-nvml")
+    return _compile(folder, "libnvidia-ml.so.1", STUBS / "nvml/nvml.c", "-DBEFORE_ENFORCED_LIMIT")
+
+
+@pytest.fixture(scope="session")
+def amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile libamd_smi.so with every function that the package binds."""
+    folder = tmp_path_factory.mktemp("amdsmi")
+    return _compile(folder, "libamd_smi.so", STUBS / "amdsmi/amdsmi.c", str(_unsupported(folder)))
+
+
+@pytest.fixture(scope="session")
+def old_amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile one that lacks what the package has come to bind since."""
+    return _compile(tmp_path_factory.mktemp("old-amdsmi"), "libamd_smi.so", STUBS / "amdsmi/amdsmi.c")
+
+
+def _unsupported(folder: Path) -> Path:
+    """Write a function that answers NOT_SUPPORTED for each that the package binds and amdsmi.c does not have."""
+    package = importlib.util.find_spec("amdsmi")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    wrapper = Path(package.submodule_search_locations[0], "amdsmi_wrapper.py").read_text(encoding="utf-8")
+    bound = set(re.findall(r"= _libraries\['libamd_smi\.so'\]\.(\w+)", wrapper))
+    own = set(
+        re.findall(r"^amdsmi_status_t (\w+)\(", (STUBS / "amdsmi/amdsmi.c").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert own < bound, "the stub has functions that the package does not call"
+    source = folder / "unsupported.c"
+    source.write_text("".join(f"unsigned {name}(void) {{ return 2; }}\n" for name in sorted(bound - own)))
+    return source
+
+
+def _compile(folder: Path, name: str, *arguments: str | Path) -> Path:
+    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(folder / name)]
+    subprocess.run([*command, *map(str, arguments)], check=True, timeout=60)
+    return folder

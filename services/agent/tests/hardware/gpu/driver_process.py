@@ -1,0 +1,66 @@
+"""Drive GPUs with a vendor's real package on command: one JSON object per line in, one out."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from joulie_agent.hardware.gpu.amdsmi import AmdSmiLibrary
+from joulie_agent.hardware.gpu.bounded import BoundedGpuDriver
+from joulie_agent.hardware.gpu.driver import GpuDriver
+from joulie_agent.hardware.gpu.library_driver import LibraryDriver
+from joulie_agent.hardware.gpu.nvml import NvmlLibrary
+from joulie_agent.hardware.knob import Knob, Refusal
+
+
+class Server:
+    """A driver and the knobs that were taken from it, each kept for good as the agent keeps them."""
+
+    def __init__(self, driver: GpuDriver) -> None:
+        self._driver = driver
+        self._knobs: dict[str, Knob] = {}
+
+    def answer(self, *, operation: str, uuid: str, value: int) -> Any:
+        """Do something and return its answer as JSON has it."""
+        driver = self._driver
+        operations: dict[str, Callable[[], Any]] = {
+            "close": driver.close,
+            "devices": driver.devices,
+            "power": lambda: driver.power_mw(uuid),
+            "enforced": lambda: driver.enforced_mw(uuid),
+            "generation": lambda: driver.generation,
+            "knob": lambda: self._with_knob(uuid, _describe),
+            "read": lambda: self._with_knob(uuid, lambda knob: knob.read()),
+            "write": lambda: self._with_knob(uuid, lambda knob: knob.write(value)),
+            "modules": lambda: sorted({name.partition(".")[0] for name in sys.modules}),
+        }
+        answer = operations[operation]()
+        if isinstance(answer, Refusal):
+            return asdict(answer)
+        return [asdict(each) for each in answer] if operation == "devices" else answer
+
+    def _with_knob(self, uuid: str, act: Callable[[Knob], Any]) -> Any:
+        knob = self._knobs.get(uuid) or self._driver.power_limit(uuid)
+        if isinstance(knob, Refusal):
+            return knob
+        self._knobs[uuid] = knob
+        return act(knob)
+
+
+def _describe(knob: Knob) -> dict[str, Any]:
+    return {"key": knob.key, "unit": knob.unit, **asdict(knob.limits)}
+
+
+def main(vendor: str, deadline_s: float) -> None:
+    """Serve until the input ends."""
+    driver: GpuDriver = LibraryDriver(NvmlLibrary() if vendor == "nvml" else AmdSmiLibrary())
+    if deadline_s:
+        driver = BoundedGpuDriver(driver, open_deadline_s=20, call_deadline_s=deadline_s)
+    server = Server(driver)
+    for line in sys.stdin:
+        print(json.dumps(server.answer(**json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))

@@ -1,0 +1,210 @@
+"""Calls that hang: refused in time, then at once, and none of them begun too late."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from joulie_agent.hardware.deadline import DeadlineWorker
+from joulie_agent.hardware.gpu.bounded import BoundedGpuDriver
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.reasons import Reason
+from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
+
+SHORT_S = 0.05
+LONG_S = 20.0
+
+
+class Hang:
+    """A call that hangs until it is let go."""
+
+    def __init__(self):
+        self.begun = threading.Event()
+        self.released = threading.Event()
+        self.returned = threading.Event()
+
+    def __call__(self):
+        self.begun.set()
+        assert self.released.wait(LONG_S)
+        self.returned.set()
+        return "late"
+
+
+@pytest.fixture
+def hang():
+    hang = Hang()
+    yield hang
+    hang.released.set()
+
+
+@pytest.fixture
+def worker():
+    worker = DeadlineWorker("nvml")
+    yield worker
+    worker.stop()
+
+
+def timed_out(answer):
+    return isinstance(answer, Refusal) and answer.reason is Reason.TIMEOUT
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + LONG_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_an_answer_is_returned(worker):
+    assert worker.call(lambda: 42, LONG_S) == 42
+    assert worker.hanging() is None
+
+
+def test_what_a_call_raises_is_raised_where_it_was_asked_for_even_a_timeout_of_its_own(worker):
+    for error in (ValueError("broken"), TimeoutError("its own")):
+
+        def fail(error=error):
+            raise error
+
+        with pytest.raises(type(error), match=str(error)):
+            worker.call(fail, LONG_S)
+    assert worker.timeouts == 0
+
+
+def test_all_calls_are_made_by_one_thread_that_does_not_hold_up_the_end_of_the_process(worker):
+    threads = {worker.call(threading.current_thread, LONG_S) for _ in range(3)}
+    (thread,) = threads
+    assert thread is not threading.current_thread()
+    assert thread.daemon
+
+
+def test_a_hung_call_is_refused_at_its_deadline_and_later_ones_at_once(worker, hang):
+    answer = worker.call(hang, SHORT_S)
+    assert timed_out(answer)
+    assert "did not return within 0.05 s" in answer.message
+    began = time.monotonic()
+    later = worker.call(lambda: 42, LONG_S)
+    assert time.monotonic() - began < LONG_S / 2
+    assert timed_out(later)
+    assert "has not returned for" in later.message
+    assert worker.timeouts == 2
+
+
+def test_the_age_of_a_hang_is_told():
+    now = [100.0]
+    worker, hang = DeadlineWorker("nvml", clock=lambda: now[0]), Hang()
+    worker.call(hang, SHORT_S)
+    now[0] += 75
+    answer = worker.hanging()
+    hang.released.set()
+    assert answer == Refusal(Reason.TIMEOUT, "nvml: a call has not returned for 75 s")
+
+
+def test_once_the_driver_returns_calls_are_made_again_and_the_late_one_is_noted(worker, hang):
+    worker.call(hang, SHORT_S)
+    assert worker.returned_late == 0
+    hang.released.set()
+    wait_until(lambda: worker.hanging() is None)
+    assert worker.call(lambda: 42, LONG_S) == 42
+    assert worker.returned_late == 1
+
+
+def test_a_call_that_could_not_begin_in_time_is_never_made(worker, hang):
+    made = []
+    first = threading.Thread(target=lambda: worker.call(hang, LONG_S))
+    first.start()
+    assert hang.begun.wait(LONG_S)
+    answer = worker.call(lambda: made.append(1), SHORT_S)
+    assert timed_out(answer)
+    assert "could not begin" in answer.message
+    hang.released.set()
+    first.join(LONG_S)
+    assert worker.call(lambda: 42, LONG_S) == 42
+    assert made == []
+
+
+def test_a_stopped_worker_ends_its_thread_and_begins_another_when_asked(worker):
+    first = worker.call(threading.current_thread, LONG_S)
+    worker.stop()
+    first.join(LONG_S)
+    assert not first.is_alive()
+    assert worker.call(threading.current_thread, LONG_S) is not first
+
+
+async def test_the_event_loop_runs_on_while_a_call_hangs(worker, hang):
+    ticks = 0
+
+    async def tick():
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
+
+    ticking = asyncio.create_task(tick())
+    answer = await worker.call_async(hang, SHORT_S)
+    ticking.cancel()
+    assert timed_out(answer)
+    assert ticks > 10
+
+
+async def test_asyncio_callers_get_answers_errors_and_refusals_at_once(worker, hang):
+    assert await worker.call_async(lambda: 42, LONG_S) == 42
+
+    def fail():
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await worker.call_async(fail, LONG_S)
+    await worker.call_async(hang, SHORT_S)
+    assert timed_out(await worker.call_async(lambda: 42, LONG_S))
+
+
+async def test_a_cancelled_caller_takes_its_call_back_if_it_has_not_begun(worker, hang):
+    made = []
+    first = asyncio.create_task(worker.call_async(hang, LONG_S))
+    await asyncio.to_thread(hang.begun.wait, LONG_S)
+    second = asyncio.create_task(worker.call_async(lambda: made.append(1), LONG_S))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait([second])
+    hang.released.set()
+    assert await first == "late"
+    assert await worker.call_async(lambda: 42, LONG_S) == 42
+    assert made == []
+
+
+def test_an_answer_that_comes_after_its_event_loop_was_closed_troubles_nobody(worker, hang, caplog):
+    assert timed_out(asyncio.run(worker.call_async(hang, SHORT_S)))
+    hang.released.set()
+    assert hang.returned.wait(LONG_S)
+    wait_until(lambda: worker.hanging() is None)
+    assert worker.call(lambda: 42, LONG_S) == 42
+    assert caplog.records == []
+
+
+def test_a_hung_driver_refuses_every_gpu_at_once_and_another_driver_goes_on():
+    hung, library = fake_gpu_driver(FakeGpu("GPU-a"), FakeGpu("GPU-b"))
+    well, _ = fake_gpu_driver(FakeGpu("GPU-c"))
+    hung, well = (BoundedGpuDriver(each, call_deadline_s=SHORT_S) for each in (hung, well))
+    knob = hung.power_limit("GPU-a")
+    assert knob.read() == 700_000
+    library.answering.clear()
+    began = time.monotonic()
+    assert timed_out(knob.write(400_000))
+    assert timed_out(hung.power_mw("GPU-b"))
+    assert timed_out(hung.devices())
+    assert time.monotonic() - began < LONG_S / 2
+    assert well.power_mw("GPU-c") == 90_000
+    library.answering.set()
+    wait_until(lambda: knob.read() == 400_000)
+    assert hung.worker.returned_late == 1
+
+
+def test_a_closed_driver_opens_again_when_asked():
+    driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
+    bounded = BoundedGpuDriver(driver)
+    assert bounded.power_mw("GPU-a") == 90_000
+    bounded.close()
+    assert bounded.power_mw("GPU-a") == 90_000
+    assert (library.opened, bounded.generation) == (2, 2)

@@ -1,0 +1,196 @@
+/* The part of libamd_smi.so that joulie_agent.hardware.gpu.amdsmi calls, over GPUs that live in a file. The package binds
+ * every function of the library while it is imported; the test adds one that answers NOT_SUPPORTED for each of the rest.
+ * Structures are those of amdsmi 7.0.2's wrapper. */
+#include <string.h>
+
+#include "../gpu_state.h"
+
+enum {
+    SUCCESS = 0, INVAL = 1, NOT_SUPPORTED = 2, NO_PERM = 10, NOT_FOUND = 31, NOT_INIT = 32, DRIVER_NOT_LOADED = 34,
+    INSUFFICIENT_SIZE = 41
+};
+#define UW_PER_MW 1000ull
+
+typedef uint32_t amdsmi_status_t;
+typedef void *handle_t;
+
+static amdsmi_status_t driver_state(void)
+{
+    if (state == NULL || clients == 0)
+        return NOT_INIT;
+    hang_if_told(0);
+    if (!state->loaded)
+        return DRIVER_NOT_LOADED;
+    return client_epoch == state->epoch ? SUCCESS : NOT_INIT;
+}
+
+static amdsmi_status_t find(handle_t device, struct stub_gpu **gpu)
+{
+    amdsmi_status_t ret = driver_state();
+    if (ret != SUCCESS)
+        return ret;
+    *gpu = gpu_of(device);
+    if (*gpu == NULL)
+        return INVAL;
+    return (*gpu)->lost ? NOT_FOUND : SUCCESS;
+}
+
+amdsmi_status_t amdsmi_init(uint64_t flags)
+{
+    (void)flags;
+    attach();
+    hang_if_told(0);
+    state->inits++;
+    if (!state->loaded)
+        return DRIVER_NOT_LOADED;
+    if (clients++ == 0)
+        client_epoch = state->epoch;
+    return SUCCESS;
+}
+
+amdsmi_status_t amdsmi_shut_down(void)
+{
+    if (clients == 0)
+        return NOT_INIT;
+    clients--;
+    state->shutdowns++;
+    return SUCCESS;
+}
+
+/* One socket per GPU, as on a machine with accelerator modules. */
+amdsmi_status_t amdsmi_get_socket_handles(uint32_t *count, handle_t *sockets)
+{
+    amdsmi_status_t ret = driver_state();
+    if (ret != SUCCESS)
+        return ret;
+    for (uint32_t i = 0; sockets != NULL && i < *count && i < state->count; i++)
+        sockets[i] = handle_of(i);
+    *count = state->count;
+    return SUCCESS;
+}
+
+amdsmi_status_t amdsmi_get_processor_handles(handle_t socket, uint32_t *count, handle_t *processors)
+{
+    amdsmi_status_t ret = driver_state();
+    if (ret != SUCCESS)
+        return ret;
+    if (processors != NULL && *count > 0)
+        processors[0] = socket;
+    *count = 1;
+    return SUCCESS;
+}
+
+amdsmi_status_t amdsmi_get_gpu_device_uuid(handle_t device, uint32_t *length, char *uuid)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (strlen(gpu->uuid) >= *length)
+        return INSUFFICIENT_SIZE;
+    strcpy(uuid, gpu->uuid);
+    return SUCCESS;
+}
+
+/* amdsmi_asic_info_t */
+struct __attribute__((packed)) asic_info {
+    char market_name[256];
+    uint32_t vendor_id;
+    char vendor_name[256];
+    uint32_t subvendor_id;
+    uint64_t device_id;
+    uint32_t rev_id;
+    char asic_serial[256];
+    uint32_t oam_id, compute_units, padding;
+    uint64_t target_graphics_version;
+    uint32_t subsystem_id, reserved[21];
+};
+
+amdsmi_status_t amdsmi_get_gpu_asic_info(handle_t device, struct asic_info *info)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    memset(info, 0, sizeof *info);
+    strcpy(info->market_name, gpu->name);
+    strcpy(info->vendor_name, "Advanced Micro Devices Inc. [AMD/ATI]");
+    info->vendor_id = 0x1002;
+    info->device_id = 0x74a1;
+    info->target_graphics_version = 0x942;
+    return SUCCESS;
+}
+
+/* amdsmi_power_cap_info_t, in microwatts */
+struct __attribute__((packed)) power_cap_info {
+    uint64_t power_cap, default_power_cap, dpm_cap, min_power_cap, max_power_cap, reserved[3];
+};
+
+amdsmi_status_t amdsmi_get_power_cap_info(handle_t device, uint32_t sensor, struct power_cap_info *info)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (sensor != 0 || gpu->no_power_limit)
+        return NOT_SUPPORTED;
+    memset(info, 0, sizeof *info);
+    info->power_cap = gpu->limit_mw * UW_PER_MW;
+    info->default_power_cap = gpu->default_mw * UW_PER_MW;
+    /* What the library answers where the device tells no range, as behind SR-IOV. */
+    info->min_power_cap = gpu->max_mw == 0 ? UINT64_MAX : gpu->min_mw * UW_PER_MW;
+    info->max_power_cap = gpu->max_mw == 0 ? UINT64_MAX : gpu->max_mw * UW_PER_MW;
+    return SUCCESS;
+}
+
+amdsmi_status_t amdsmi_set_power_cap(handle_t device, uint32_t sensor, uint64_t cap_uw)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (sensor != 0 || gpu->no_power_limit)
+        return NOT_SUPPORTED;
+    if (!state->may_set)
+        return NO_PERM;
+    if (cap_uw < gpu->min_mw * UW_PER_MW || cap_uw > gpu->max_mw * UW_PER_MW)
+        return INVAL;
+    hang_if_told(1);
+    gpu->limit_mw = (uint32_t)(cap_uw / 1000000) * 1000; /* amdgpu keeps whole watts */
+    state->sets++;
+    return SUCCESS;
+}
+
+/* amdsmi_power_info_t, in watts */
+struct __attribute__((packed)) power_info {
+    uint64_t socket_power;
+    uint32_t current_socket_power, average_socket_power;
+    uint64_t gfx_voltage, soc_voltage, mem_voltage;
+    uint32_t power_limit, padding;
+    uint64_t reserved[18];
+};
+
+amdsmi_status_t amdsmi_get_power_info(handle_t device, struct power_info *info)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    memset(info, 0xff, sizeof *info);
+    info->average_socket_power = 0xffff;
+    info->current_socket_power = gpu->power_mw == 0 ? 0xffff : gpu->power_mw / 1000;
+    info->socket_power = info->current_socket_power;
+    return SUCCESS;
+}
+
+amdsmi_status_t amdsmi_get_gpu_compute_partition(handle_t device, char *partition, uint32_t length)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (!gpu->can_be_partitioned)
+        return NOT_SUPPORTED;
+    snprintf(partition, length, "%s", gpu->partitioned ? "CPX" : "SPX");
+    return SUCCESS;
+}

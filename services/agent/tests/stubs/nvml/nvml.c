@@ -1,0 +1,215 @@
+/* A libnvidia-ml.so.1 whose GPUs live in a file. Only what joulie_agent.hardware.gpu.nvml calls, with NVML's own
+ * signatures, codes and order of checks. Source: NVIDIA, NVML API Reference Guide. */
+#include <string.h>
+
+#include "../gpu_state.h"
+
+enum {
+    SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, LIB_RM_VERSION_MISMATCH = 18
+};
+
+typedef int nvmlReturn_t;
+typedef void *nvmlDevice_t;
+
+static nvmlReturn_t driver_state(void)
+{
+    if (state == NULL || clients == 0)
+        return UNINITIALIZED;
+    hang_if_told(0);
+    if (!state->loaded)
+        return DRIVER_NOT_LOADED;
+    return client_epoch == state->epoch ? SUCCESS : UNINITIALIZED;
+}
+
+static nvmlReturn_t find(nvmlDevice_t device, struct stub_gpu **gpu)
+{
+    nvmlReturn_t ret = driver_state();
+    if (ret != SUCCESS)
+        return ret;
+    *gpu = gpu_of(device);
+    if (*gpu == NULL)
+        return INVALID_ARGUMENT;
+    return (*gpu)->lost ? GPU_IS_LOST : SUCCESS;
+}
+
+static nvmlReturn_t copy(char *buffer, unsigned int length, const char *text)
+{
+    if (strlen(text) >= length)
+        return INSUFFICIENT_SIZE;
+    strcpy(buffer, text);
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+{
+    (void)flags;
+    attach();
+    hang_if_told(0);
+    state->inits++;
+    if (!state->loaded)
+        return DRIVER_NOT_LOADED;
+    if (state->version_mismatch)
+        return LIB_RM_VERSION_MISMATCH;
+    if (clients++ == 0)             /* a further init connects to nothing: it only counts */
+        client_epoch = state->epoch;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlInit_v2(void)
+{
+    return nvmlInitWithFlags(0);
+}
+
+nvmlReturn_t nvmlShutdown(void)
+{
+    if (clients == 0)
+        return UNINITIALIZED;
+    clients--;
+    state->shutdowns++;
+    return SUCCESS;
+}
+
+const char *nvmlErrorString(nvmlReturn_t code)
+{
+    (void)code;
+    return "an error of the stub";
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
+{
+    nvmlReturn_t ret = driver_state();
+    if (ret == SUCCESS)
+        *count = state->count;
+    return ret;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+    nvmlReturn_t ret = driver_state();
+    if (ret != SUCCESS)
+        return ret;
+    if (index >= state->count)
+        return INVALID_ARGUMENT;
+    if (state->gpus[index].lost)
+        return GPU_IS_LOST;
+    *device = handle_of(index);
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    return ret != SUCCESS ? ret : copy(uuid, length, gpu->uuid);
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    return ret != SUCCESS ? ret : copy(name, length, gpu->name);
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power_mw)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    if (ret == SUCCESS)
+        *power_mw = gpu->power_mw;
+    return ret;
+}
+
+static nvmlReturn_t limit_of(nvmlDevice_t device, struct stub_gpu **gpu)
+{
+    nvmlReturn_t ret = find(device, gpu);
+    return ret == SUCCESS && (*gpu)->no_power_limit ? NOT_SUPPORTED : ret;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned int *low, unsigned int *high)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = limit_of(device, &gpu);
+    if (ret == SUCCESS) {
+        *low = gpu->min_mw;
+        *high = gpu->max_mw;
+    }
+    return ret;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int *limit_mw)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = limit_of(device, &gpu);
+    if (ret == SUCCESS)
+        *limit_mw = gpu->default_mw;
+    return ret;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int *limit_mw)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = limit_of(device, &gpu);
+    if (ret == SUCCESS)
+        *limit_mw = gpu->limit_mw;
+    return ret;
+}
+
+#ifndef BEFORE_ENFORCED_LIMIT
+nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *limit_mw)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = limit_of(device, &gpu);
+    if (ret == SUCCESS)
+        *limit_mw = enforced_mw(gpu);
+    return ret;
+}
+#endif
+
+nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int limit_mw)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = limit_of(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (!state->may_set)
+        return NO_PERMISSION;
+    if (limit_mw < gpu->min_mw || limit_mw > gpu->max_mw)
+        return INVALID_ARGUMENT;
+    hang_if_told(1);
+    gpu->limit_mw = limit_mw;
+    state->sets++;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (!gpu->can_be_partitioned)
+        return NOT_SUPPORTED;
+    *current = *pending = gpu->partitioned;
+    return SUCCESS;
+}
+
+/* nvmlGpuInstanceProfileInfo_v2_t */
+struct profile {
+    unsigned int version, id, p2p, slices, instances, multiprocessors, copy, decoders, encoders, jpegs, ofas;
+    unsigned long long memory_mb;
+    char name[96];
+};
+
+nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned int profile, struct profile *info)
+{
+    static const char *const names[] = {"MIG 1g.10gb", "MIG 2g.20gb", "MIG 3g.40gb", NULL, "MIG 7g.80gb"};
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = find(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (!gpu->can_be_partitioned || profile >= sizeof names / sizeof *names || names[profile] == NULL)
+        return NOT_SUPPORTED;
+    info->id = profile;
+    return copy(info->name, sizeof info->name, names[profile]);
+}
