@@ -49,6 +49,10 @@ demo *ARGS: sync
 crds:
     python -m joulie_api.crds helm/joulie/crds
 
+# the reference pages under docs, from the code
+docs:
+    python docs/reference.py
+
 # the figures of the services, against named limits
 bench WHAT *ARGS:
     python bench/{{WHAT}}/run.py {{ARGS}}
