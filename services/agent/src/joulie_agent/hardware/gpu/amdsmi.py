@@ -195,7 +195,7 @@ def _import_amdsmi() -> ModuleType:
             import amdsmi  # noqa: PLC0415 - see the module's docstring
     except (ImportError, KeyError, AttributeError, OSError) as error:
         why = printed.getvalue().partition("\n")[0] or str(error)
-        message = f"{_LIBRARY} and the amdsmi package are of different versions: {why}"
+        message = f"the amdsmi package cannot use {_LIBRARY}: {why}"
         raise LibraryError(Reason.NO_INTERFACE, message) from error
     assert isinstance(amdsmi, ModuleType)
     return amdsmi
