@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from joulie_api.testing.kinds import ServedKind
-from joulie_api.testing.selectors import Match, selector
+from joulie_api.testing.selectors import selector
 from joulie_api.testing.status import StatusError
-from joulie_api.testing.storage import Collection, Store
+from joulie_api.testing.storage import Collection, Match, Store
 from joulie_api.testing.watching import WatchOptions
 
 MERGE_TYPES = frozenset({"application/merge-patch+json", "application/strategic-merge-patch+json"})

@@ -6,15 +6,11 @@ kind declares in `ServedKind.selectable`, names and namespaces; any other is ref
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from joulie_api.testing.kinds import ServedKind
 from joulie_api.testing.status import StatusError
+from joulie_api.testing.storage import Match, Stored
 
-if TYPE_CHECKING:
-    from joulie_api.testing.storage import Stored
-
-Match = Callable[["Stored"], bool]
 LabelTest = Callable[[Mapping[str, str]], bool]
 
 _SET_TERM = re.compile(r"^(?P<key>\S+)\s+(?P<op>in|notin)\s*\((?P<values>[^)]*)\)$")
@@ -71,7 +67,7 @@ def _field_term(term: str, kind: ServedKind) -> Match:
     return lambda stored: (read(stored) == value) is not negated
 
 
-def _field_reader(field: str, kind: ServedKind) -> Callable[["Stored"], str]:
+def _field_reader(field: str, kind: ServedKind) -> Callable[[Stored], str]:
     if field == "metadata.name":
         return lambda stored: stored.name
     if field == "metadata.namespace":

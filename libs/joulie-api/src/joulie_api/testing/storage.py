@@ -14,7 +14,6 @@ import orjson
 
 from joulie_api.testing.kinds import ServedKind
 from joulie_api.testing.ownership import Ownership
-from joulie_api.testing.selectors import Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,10 @@ class Stored:
     fields: tuple[str, ...]
     """Values of the kind's selectable fields, in its order; the empty string where absent."""
     owners: Ownership
+
+
+#: Whether a list or watch wants an object.
+Match = Callable[[Stored], bool]
 
 
 @dataclass(frozen=True, slots=True)

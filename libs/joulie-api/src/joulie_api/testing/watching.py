@@ -14,8 +14,7 @@ import orjson
 from aiohttp import web
 
 from joulie_api.testing.faults import CutMidLine, EndStream, HalfOpen, Inject, StreamAction, expired_event
-from joulie_api.testing.selectors import Match
-from joulie_api.testing.storage import Change, Collection, Store, Stored
+from joulie_api.testing.storage import Change, Collection, Match, Store, Stored
 
 
 @dataclass(frozen=True, slots=True)
