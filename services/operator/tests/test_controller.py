@@ -51,6 +51,7 @@ class World:
         self.share = Share(frac)
         self.published = {} if found is None else {"n1": found}
         self.transitions = []
+        self.held_up = []
         self.now = 100.0
         self.pods = 0
         self.readable = True
@@ -68,6 +69,7 @@ class World:
             blocking_pods=lambda name: self.cluster.load(name).performance_pods if self.readable else None,
             published=self.published.get,
             on_transition=lambda name, transition: self.transitions.append(str(transition.result)),
+            on_unknown=lambda name, state: self.held_up.append(str(state)),
         )
 
     def add_pod(self):
@@ -157,8 +159,18 @@ def test_unreadable_pods_change_nothing():
     world.readable = False
     world.remove_pod()
     assert world.look().state is DRAIN
+    world.look()
+    assert world.held_up == ["DrainingPerformance"], "told once"
     world.readable = True
     assert world.look().state is ECO
+
+
+def test_unreadable_pods_of_a_node_that_is_to_stay_as_it_is_hold_nothing_up():
+    world = World(frac=1)
+    world.look()
+    world.readable = False
+    world.look()
+    assert world.held_up == []
 
 
 @pytest.mark.parametrize(("profile", "draining", "state"), [("eco", True, DRAIN), ("eco", False, ECO)])

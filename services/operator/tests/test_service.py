@@ -105,7 +105,9 @@ async def test_a_pod_that_arrives_while_eco_is_announced_makes_the_node_drain(cl
     await cluster.until(lambda: cluster.labels("node-0") == ("eco", "false"))
     cluster.place("late", "node-0")
     await cluster.until(lambda: cluster.view("node-0") == "eco-draining")
-    targets = [request.json()["spec"] for request in cluster.api.requests.writes(kind="NodePowerProfile")]
+    targets = [
+        request.json()["spec"] for request in cluster.api.requests.writes(kind="NodePowerProfile", subresource="")
+    ]
     assert [caps(target) for target in targets] == [PERFORMANCE_CAPS]
 
 
@@ -209,7 +211,7 @@ async def test_a_draining_node_is_still_draining_after_a_restart(cluster):
     await cluster.until(lambda: cluster.api.requests.find(kind="Lease", verb="replace", since=since))
     cluster.api.remove("Pod", "busy", "default")
     await cluster.until(lambda: cluster.view("node-3") == "eco")
-    targets = cluster.api.requests.writes(kind="NodePowerProfile", since=since)
+    targets = cluster.api.requests.writes(kind="NodePowerProfile", subresource="", since=since)
     assert [target.name for target in targets] == ["node-3"], "a restart repeats nothing and forgets nothing"
 
 
@@ -234,7 +236,7 @@ async def test_an_operator_killed_after_any_write_is_continued_by_the_next(clust
 async def test_a_quiet_cluster_is_written_nothing_but_heartbeats(cluster, mixed):
     cluster.api.put_all(mixed)
     cluster.start(TWIN_HEARTBEAT="400ms", RECONCILE_INTERVAL="300ms")
-    await cluster.until(cluster.settled)
+    await cluster.until(lambda: cluster.settled() and cluster.api.count("Event") == len(mixed) / 2)
     since = len(cluster.api.requests)
     await cluster.until(
         lambda: len(cluster.api.requests.writes(kind="NodeTwin", since=since)) >= 3 * len(mixed), timeout_s=20
@@ -246,12 +248,70 @@ async def test_a_quiet_cluster_is_written_nothing_but_heartbeats(cluster, mixed)
 async def test_within_the_heartbeat_a_quiet_cluster_is_not_written_at_all(cluster, mixed):
     cluster.api.put_all(mixed)
     cluster.start(RECONCILE_INTERVAL="200ms")
-    await cluster.until(cluster.settled)
+    await cluster.until(lambda: cluster.settled() and cluster.api.count("Event") == len(mixed) / 2)
     passes = await passes_of(cluster)
     await passes(2)
     since = len(cluster.api.requests)
     await passes(5)
     assert not cluster.api.requests.writes(since=since, manager="joulie-operator")
+
+
+async def test_conditions_say_planned_draining_since_and_what_the_agent_made_of_it(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.place("busy", "node-3")
+    operator = cluster.start()
+    await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "eco-draining")
+    found = cluster.conditions("node-3")
+    assert {type_: each["status"] for type_, each in found.items()} == {
+        "Planned": "True",
+        "Draining": "True",
+        "Enforced": "Unknown",
+    }
+    since = found["Draining"]["lastTransitionTime"]
+    report(cluster, "node-3", result="applied", backend="rapl", reason="Capped", enforcedWatts=280)
+    await cluster.until(lambda: cluster.conditions("node-3")["Enforced"]["status"] == "True")
+    await operator.stop()
+    cluster.start()
+    report(cluster, "node-3", result="blocked", backend="rapl", reason="FirmwareLocked", message="locked")
+    await cluster.until(lambda: cluster.conditions("node-3")["Enforced"]["status"] == "False")
+    enforced = cluster.conditions("node-3")["Enforced"]
+    assert (enforced["reason"], enforced["message"]) == ("FirmwareLocked", "cpu: rapl blocked, locked")
+    assert cluster.conditions("node-3")["Draining"]["lastTransitionTime"] == since, "a restart keeps since when"
+    owners = cluster.api.owners("NodePowerProfile", "node-3")
+    assert set(owners) == {"joulie-operator"}
+    await cluster.until(lambda: "CapsNotEnforced" in cluster.events("node-3"))
+
+
+def report(cluster, name, **cpu):
+    """Report as the node's agent."""
+    metadata = {"name": name}
+    target = {"scope": "node", "nodeName": name}
+    status = {"control": {"cpu": cpu}}
+    cluster.api.put({"kind": "TelemetryProfile", "metadata": metadata, "spec": {"target": target}, "status": status})
+
+
+async def test_every_transition_and_every_unknown_class_is_an_event(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.place("busy", "node-3")
+    cluster.place("odd", "node-0", workload_class="turbo")
+    cluster.start(RECONCILE_INTERVAL="100ms")
+    await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "eco-draining")
+    cluster.api.remove("Pod", "busy", "default")
+    await cluster.until(lambda: len(cluster.events("node-3")) == 2 and cluster.events("node-2"))
+    assert cluster.events("node-3") == ["EcoDeferred", "EcoUnblocked"]
+    assert cluster.events("node-2") == ["EcoAllowed"]
+    assert cluster.events("odd", "Pod") == ["UnknownWorkloadClass"]
+    assert cluster.events("node-0") == cluster.events("node-1") == []
+
+
+async def test_conditions_changed_by_somebody_are_put_right(cluster):
+    cluster.api.put(CPU_NODES[0])
+    cluster.start(RECONCILE_INTERVAL="200ms", STATIC_HP_FRAC="1")
+    await cluster.until(cluster.settled)
+    before = cluster.conditions("node-0")
+    forged = [{"type": "Draining", "status": "True", "reason": "Forged", "message": "", "lastTransitionTime": "x"}]
+    cluster.api.patch("NodePowerProfile", "node-0", {"status": {"conditions": forged}})
+    await cluster.until(lambda: cluster.conditions("node-0") == before)
 
 
 @pytest.mark.parametrize("kind", ["NodePowerProfile", "NodeTwin"])

@@ -27,11 +27,22 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds import NodeHardware, TelemetryProfile
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_core.pod import Pod
 from joulie_core.policy import build_policy
-from joulie_core.transition import Transition
+from joulie_core.transition import NodeState, Transition
 from joulie_operator.cluster import Cluster
+from joulie_operator.conditions import ReportBook
 from joulie_operator.controller import Controller
-from joulie_operator.facts import PodFacts, PublishedTarget, PublishedTwin, decode_pod_facts, decode_target, decode_twin
+from joulie_operator.events import Recorder, UnknownClasses, refusal_event, transition_event, unknown_pods_event
+from joulie_operator.facts import (
+    ConditionFacts,
+    PodFacts,
+    PublishedTarget,
+    PublishedTwin,
+    decode_pod_facts,
+    decode_target,
+    decode_twin,
+)
 from joulie_operator.metrics import Metrics, register_node_series
 from joulie_operator.power import AgentReadings, PowerBook
 from joulie_operator.publisher import Published, Publisher
@@ -94,8 +105,6 @@ class Operator:
         self._settings = settings
         self._app = app
         self._metrics = Metrics(app.registry)
-        self._watches = watch(client, settings)
-        self._published = Published(self._watches.targets.store, self._watches.twins.store)
         self._elector = Elector(
             client,
             namespace=settings.lease_namespace,
@@ -105,6 +114,18 @@ class Operator:
             renew_deadline_s=settings.lease_renew_deadline,
             retry_period_s=settings.lease_retry_period,
         )
+        self._recorder = Recorder(
+            client,
+            component=SERVICE,
+            instance=self._elector.identity,
+            guard=self._elector.is_leading,
+            wall=time.time,
+            per_second=settings.events_per_second,
+            on_write=self._metrics.on_write,
+        )
+        self._watches = watch(client, settings, UnknownClasses(self._recorder.record).on_pod)
+        self._published = Published(self._watches.targets.store, self._watches.twins.store)
+        self._reports = ReportBook()
         self._cluster = Cluster(
             Inventory.load(),
             reserved_key=settings.reserved_label_key,
@@ -153,6 +174,7 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reconciler.plan_for_ever(), name="plan")
             group.create_task(self._reconciler.sweep_for_ever(), name="sweep twins")
+            group.create_task(self._recorder.work(), name="write events")
             for number in range(self._settings.write_concurrency):
                 group.create_task(self._publisher.work(), name=f"publish {number}")
 
@@ -161,11 +183,20 @@ class Operator:
         watches.nodes.subscribe(cluster.on_node)
         watches.pods.subscribe(cluster.on_pod)
         watches.hardware.subscribe(lambda key, _, new: cluster.on_hardware(key, new.model.status if new else None))
-        watches.telemetry.subscribe(lambda key, _, new: self._agents.on_profile(key, new.model if new else None))
+        watches.telemetry.subscribe(lambda key, _, new: self._on_telemetry(key, new.model if new else None))
         watches.targets.subscribe(self._on_target)
         watches.twins.subscribe(self._on_twin)
         cluster.on_change = self._reconciler.on_change
         cluster.on_relabel = self._queue.add
+        self._reports.on_change = self._on_report
+
+    def _on_telemetry(self, key: str, profile: TelemetryProfile | None) -> None:
+        self._agents.on_profile(key, profile)
+        self._reports.on_profile(key, profile)
+
+    def _on_report(self, name: NodeName) -> None:
+        """Look at a node whose agent says something else, after those that wait for a decision."""
+        self._queue.add(name, urgent=False)
 
     def _on_target(self, key: str, _old: PublishedTarget | None, new: PublishedTarget | None) -> None:
         """Look at a node whose target is not the one decided."""
@@ -193,6 +224,14 @@ class Operator:
             result=transition.result,
             performance_pods=self._cluster.load(name).performance_pods,
         )
+        node = self._cluster.nodes[name]
+        self._recorder.record(transition_event(node, transition, self._cluster.load(name).performance_pods))
+
+    def _on_unknown(self, name: NodeName, state: NodeState) -> None:
+        self._recorder.record(unknown_pods_event(self._cluster.nodes[name], state))
+
+    def _on_refusal(self, node: Node, enforced: ConditionFacts) -> None:
+        self._recorder.record(refusal_event(node, enforced))
 
     def _blocking_pods(self, name: NodeName) -> int | None:
         """Return the performance pods on a node, None while the pods cannot be read."""
@@ -215,6 +254,7 @@ class Operator:
             blocking_pods=self._blocking_pods,
             published=self._watches.targets.store.get,
             on_transition=self._on_transition,
+            on_unknown=self._on_unknown,
         )
 
     def _build_publisher(self, client: KubeClient) -> Publisher:
@@ -232,6 +272,8 @@ class Operator:
             queue=self._queue,
             writes=applier,
             published=self._published,
+            report=self._reports.of,
+            on_refusal=self._on_refusal,
             wall=time.time,
         )
 
@@ -251,11 +293,11 @@ class Operator:
         )
 
 
-def watch(client: KubeClient, settings: OperatorSettings) -> Watches:
-    """Return the reflectors, not started."""
+def watch(client: KubeClient, settings: OperatorSettings, on_pod: Callable[[Pod], None]) -> Watches:
+    """Return the reflectors, not started; `on_pod` sees every pod before it is condensed."""
     return Watches(
         nodes=Reflector(client, NODES, decode_node, label_selector=settings.node_selector),
-        pods=Reflector(client, PODS, decode_pod_facts(), field_selector=ACTIVE_PODS),
+        pods=Reflector(client, PODS, decode_pod_facts(on_pod), field_selector=ACTIVE_PODS),
         hardware=Reflector(client, NODE_HARDWARES, decode_kind(NodeHardware)),
         telemetry=Reflector(client, TELEMETRY_PROFILES, decode_kind(TelemetryProfile)),
         targets=Reflector(client, NODE_POWER_PROFILES, decode_target),

@@ -24,12 +24,14 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.policy import Plan, Policy, PolicyContext
-from joulie_core.transition import NodeState, Transition, recover, step
+from joulie_core.transition import NodeState, Transition, Verdict, recover, step
 from joulie_core.twin import schedulable_class
 from joulie_operator.cluster import Cluster, Standing
 from joulie_operator.facts import PublishedTarget
 
 TransitionListener = Callable[[NodeName, Transition], None]
+#: Gets the state that a node keeps because its pods could not be read.
+UnknownListener = Callable[[NodeName, NodeState], None]
 
 
 @dataclass(slots=True)
@@ -44,6 +46,8 @@ class Record:
     reason: str
     #: Monotonic time since which the eco announcement is on the API server; None while there is none.
     announced_at: float | None = None
+    #: Whether a change has to wait because the pods cannot be read, and that has been told.
+    held_up: bool = False
     #: The target as last computed, and what it was computed from.
     target: NodePowerProfileSpec | None = None
     basis: tuple[object, ...] = ()
@@ -83,6 +87,7 @@ class Controller:
         blocking_pods: Callable[[NodeName], int | None],
         published: Callable[[NodeName], PublishedTarget | None],
         on_transition: TransitionListener,
+        on_unknown: UnknownListener,
     ) -> None:
         self._cluster = cluster
         self._policy = policy
@@ -92,6 +97,7 @@ class Controller:
         self._blocking_pods = blocking_pods
         self._published = published
         self._on_transition = on_transition
+        self._on_unknown = on_unknown
         self._records: dict[NodeName, Record] = {}
         self.last_plan: Plan | None = None
 
@@ -145,7 +151,10 @@ class Controller:
         record = self._record(name)
         if record is None:
             return None
-        outcome = step(record.state, self._wanted(name, record), self._blocking_pods(name), wall)
+        wanted = self._wanted(name, record)
+        outcome = step(record.state, wanted, self._blocking_pods(name), wall)
+        changing = wanted is not record.state.profile or record.state.draining
+        self._hold_up(name, record, held_up=changing and outcome.verdict is Verdict.PODS_UNKNOWN)
         going_eco = record.state is NodeState.ACTIVE_PERFORMANCE and outcome.state is NodeState.ACTIVE_ECO
         if going_eco and (record.announced_at is None or now - record.announced_at < self._settle_s):
             return self._announcement(name, record, now)
@@ -180,6 +189,12 @@ class Controller:
     def forget(self, name: NodeName) -> None:
         """Drop a node that has been cleaned."""
         self._records.pop(name, None)
+
+    def _hold_up(self, name: NodeName, record: Record, *, held_up: bool) -> None:
+        """Tell of a change that has to wait, once."""
+        if held_up and not record.held_up:
+            self._on_unknown(name, record.state)
+        record.held_up = held_up
 
     def _assign(self, name: NodeName, profile: Profile, reason: str) -> bool:
         node = self._cluster.nodes[name]

@@ -35,12 +35,23 @@ class PodFacts:
 NO_POD: Final = PodFacts(node=None, performance=False, cpu_cores=0, gpus=0)
 
 
+class ConditionFacts(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One condition of a status, as it is read and written; times are RFC 3339."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedTarget:
     """A NodePowerProfile as the API server has it; `spec` is None where it does not make sense to this release."""
 
     spec: NodePowerProfileSpec | None
     owner_uid: str
+    conditions: tuple[ConditionFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +72,14 @@ class _Meta(msgspec.Struct, rename="camel"):
     owner_references: list[_Owner] | None = None
 
 
+class _TargetStatus(msgspec.Struct):
+    conditions: tuple[ConditionFacts, ...] = ()
+
+
 class _Target(msgspec.Struct):
     metadata: _Meta
     spec: dict[str, Any] = {}
+    status: _TargetStatus | None = None
 
 
 class _TwinStatus(msgspec.Struct, rename="camel"):
@@ -121,7 +137,8 @@ def decode_target(raw: bytes) -> PublishedTarget:
         spec = NodePowerProfileSpec.model_validate(wire.spec)
     except pydantic.ValidationError:
         spec = None
-    return PublishedTarget(spec=spec, owner_uid=_owner_uid(wire.metadata))
+    conditions = wire.status.conditions if wire.status is not None else ()
+    return PublishedTarget(spec=spec, owner_uid=_owner_uid(wire.metadata), conditions=conditions)
 
 
 def decode_twin(raw: bytes) -> PublishedTwin:

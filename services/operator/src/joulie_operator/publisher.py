@@ -11,8 +11,10 @@ A failed write is repeated for that node after a growing pause; a write refused 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, Protocol
 
+import msgspec
 import structlog
 
 from joulie_api.errors import KubeError, NotFound, NotLeader
@@ -23,8 +25,9 @@ from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_operator.cluster import Cluster, Standing
+from joulie_operator.conditions import NodeReport, conditions_of, refusal
 from joulie_operator.controller import Controller, Goal
-from joulie_operator.facts import PublishedTarget, PublishedTwin
+from joulie_operator.facts import ConditionFacts, PublishedTarget, PublishedTwin
 from joulie_operator.timestamps import rfc3339
 from joulie_operator.twins import TwinBook
 from joulie_operator.workqueue import WorkQueue
@@ -61,11 +64,28 @@ class Published:
     twins: Mapping[str, PublishedTwin]
 
 
+class _Part(StrEnum):
+    """What is written of a node, each on its own."""
+
+    LABELS = "labels"
+    TARGET = "target"
+    CONDITIONS = "conditions"
+    TWIN = "twin"
+
+
+_RESOURCES: Final[Mapping[_Part, Resource]] = {
+    _Part.LABELS: NODES,
+    _Part.TARGET: NODE_POWER_PROFILES,
+    _Part.CONDITIONS: NODE_POWER_PROFILES,
+    _Part.TWIN: NODE_TWINS,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class _Written:
     """What this process last wrote of one part of a node, and when."""
 
-    value: object
+    value: Any
     at: float
 
 
@@ -81,6 +101,8 @@ class Publisher:
         queue: WorkQueue,
         writes: Writes,
         published: Published,
+        report: Callable[[NodeName], NodeReport],
+        on_refusal: Callable[[Node, ConditionFacts], None],
         wall: Callable[[], float],
     ) -> None:
         self._cluster = cluster
@@ -89,8 +111,10 @@ class Publisher:
         self._queue = queue
         self._writes = writes
         self._published = published
+        self._report = report
+        self._on_refusal = on_refusal
         self._wall = wall
-        self._written: dict[tuple[Resource, NodeName], _Written] = {}
+        self._written: dict[tuple[_Part, NodeName], _Written] = {}
         self._pauses: dict[NodeName, float] = {}
 
     async def work(self) -> None:
@@ -109,8 +133,7 @@ class Publisher:
 
     def lost(self, res: Resource, name: NodeName) -> None:
         """Note that somebody deleted an object, and look at the node."""
-        self._written.pop((res, name), None)
-        self._writes.forget(res, name)
+        self._forget(res, name)
         if res is NODE_TWINS:
             self._twins.forget_write(name)
         self._queue.add(name)
@@ -128,6 +151,7 @@ class Publisher:
             await self._write_target(node, goal.target)
             await self._write_labels(node, goal)
             await self._write_twin(node, goal)
+            await self._write_conditions(node, goal.target)
             return
         await self._write_twin(node, goal)
         await self._write_labels(node, goal)
@@ -135,24 +159,52 @@ class Publisher:
             self._queue.add_later(name, self._controller.announced(name, self._now()))
         else:
             await self._write_target(node, goal.target)
+            await self._write_conditions(node, goal.target)
 
     async def _write_target(self, node: Node, spec: NodePowerProfileSpec | None) -> None:
         if spec is None:
             return
         there = self._published.targets.get(node.name)
         wanted = (spec, node.uid)
-        if self._is_there(NODE_POWER_PROFILES, node.name, wanted, (there.spec, there.owner_uid) if there else None):
+        if self._is_there(_Part.TARGET, node.name, wanted, (there.spec, there.owner_uid) if there else None):
             return
         body = {"metadata": _owned_by(node), "spec": spec.dump()}
         await self._writes.apply(NODE_POWER_PROFILES, node.name, body)
-        self._note(NODE_POWER_PROFILES, node.name, wanted)
+        self._note(_Part.TARGET, node.name, wanted)
+
+    async def _write_conditions(self, node: Node, spec: NodePowerProfileSpec | None) -> None:
+        if spec is None:
+            return
+        written, there = self._written.get((_Part.CONDITIONS, node.name)), self._published.targets.get(node.name)
+        seen = there.conditions if there is not None else ()
+        before: tuple[ConditionFacts, ...] = written.value if written is not None else seen
+        wanted = conditions_of(
+            spec,
+            self._report(node.name),
+            cordoned=self._cluster.standing(node.name) is Standing.CORDONED,
+            before=before,
+            now=rfc3339(self._wall()),
+        )
+        if self._is_there(_Part.CONDITIONS, node.name, wanted, seen):
+            return
+        body = {"status": {"conditions": msgspec.to_builtins(wanted)}}
+        try:
+            await self._writes.apply(NODE_POWER_PROFILES, node.name, body, status=True)
+        except NotFound:
+            # Deleted by somebody since it was made: make it again at the retry.
+            self.lost(NODE_POWER_PROFILES, node.name)
+            raise
+        self._note(_Part.CONDITIONS, node.name, wanted)
+        refused = refusal(before, wanted)
+        if refused is not None:
+            self._on_refusal(node, refused)
 
     async def _write_labels(self, node: Node, goal: Goal) -> None:
         wanted = {labels.POWER_PROFILE: str(goal.profile_label), labels.DRAINING: str(goal.draining).lower()}
-        if self._is_there(NODES, node.name, wanted, {key: node.labels.get(key) for key in wanted}):
+        if self._is_there(_Part.LABELS, node.name, wanted, {key: node.labels.get(key) for key in wanted}):
             return
         await self._writes.patch_node_labels(node.name, wanted)
-        self._note(NODES, node.name, wanted)
+        self._note(_Part.LABELS, node.name, wanted)
 
     async def _write_twin(self, node: Node, goal: Goal) -> None:
         now = self._now()
@@ -172,10 +224,10 @@ class Publisher:
 
     async def _make_twin(self, node: Node) -> None:
         there = self._published.twins.get(node.name)
-        if self._is_there(NODE_TWINS, node.name, node.uid, there.owner_uid if there is not None else None):
+        if self._is_there(_Part.TWIN, node.name, node.uid, there.owner_uid if there is not None else None):
             return
         await self._writes.apply(NODE_TWINS, node.name, {"metadata": _owned_by(node), "spec": {"nodeName": node.name}})
-        self._note(NODE_TWINS, node.name, node.uid)
+        self._note(_Part.TWIN, node.name, node.uid)
 
     async def _clean(self, name: NodeName) -> None:
         """Take back everything that was published for a node that is not managed any more."""
@@ -195,8 +247,7 @@ class Publisher:
         if self._controller.state(name) is not None:
             _log.info("node left management", node=name)
         for res in (NODES, NODE_POWER_PROFILES, NODE_TWINS):
-            self._written.pop((res, name), None)
-            self._writes.forget(res, name)
+            self._forget(res, name)
         self._controller.forget(name)
         self._twins.forget(name)
 
@@ -206,16 +257,16 @@ class Publisher:
 
     def _is_ours(self, res: Resource, name: NodeName) -> bool:
         """Say whether this operator, or one before it, made the object: those name their node as the owner."""
-        if (res, name) in self._written:
+        if any((part, name) in self._written for part, of in _RESOURCES.items() if of is res):
             return True
         target, twin = self._published.targets.get(name), self._published.twins.get(name)
         if res is NODE_POWER_PROFILES:
             return target is not None and target.owner_uid != ""
         return res is NODE_TWINS and twin is not None and twin.owner_uid != ""
 
-    def _is_there(self, res: Resource, name: NodeName, wanted: object, there: object) -> bool:
+    def _is_there(self, part: _Part, name: NodeName, wanted: object, there: object) -> bool:
         """Say whether nothing has to be written: it is there, or it has just been written and will be seen to be."""
-        written = self._written.get((res, name))
+        written = self._written.get((part, name))
         if written is None:
             return there == wanted
         if written.value != wanted:
@@ -225,11 +276,18 @@ class Publisher:
         if self._now() - written.at < ECHO_GRACE_S:
             self._queue.add_later(name, ECHO_GRACE_S)
             return True
-        self._writes.forget(res, name)
+        self._writes.forget(_RESOURCES[part], name)
         return False
 
-    def _note(self, res: Resource, name: NodeName, value: object) -> None:
-        self._written[res, name] = _Written(value, self._now())
+    def _note(self, part: _Part, name: NodeName, value: Any) -> None:
+        self._written[part, name] = _Written(value, self._now())
+
+    def _forget(self, res: Resource, name: NodeName) -> None:
+        """Count what was written of an object as unknown."""
+        for part, of in _RESOURCES.items():
+            if of is res:
+                self._written.pop((part, name), None)
+        self._writes.forget(res, name)
 
     def _retry(self, name: NodeName, error: KubeError) -> None:
         pause_s = self._pauses.get(name)

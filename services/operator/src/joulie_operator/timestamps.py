@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 
-def rfc3339(wall: float) -> str:
-    """Return a wall-clock time (seconds since the epoch) to the millisecond."""
-    return datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def rfc3339(wall: float, *, timespec: str = "milliseconds") -> str:
+    """Return a wall-clock time (seconds since the epoch); built-in kinds of Kubernetes take whole `seconds` only."""
+    return datetime.fromtimestamp(wall, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def seconds_of(timestamp: str) -> float:

@@ -1,0 +1,187 @@
+"""What `status.conditions` of a NodePowerProfile says: planned, draining since when, and what the agent made of it.
+
+`Planned` is true while the policy chooses the node's profile and false while the node is cordoned and keeps its last
+one. `Draining` is true while performance pods hold the caps up; its lastTransitionTime is since when. `Enforced`
+mirrors the agent's report for the parts of the node that the target speaks of: true where all are applied, false where
+one is blocked or failed, unknown while the agent has said nothing. A time moves only when a status does, so that
+conditions can be compared and a restart, which reads them from the API server, forgets nothing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, ControlResult, TelemetryProfile
+from joulie_core.names import NodeName
+from joulie_operator.facts import ConditionFacts
+
+
+class ConditionType(StrEnum):
+    """The conditions, in the order in which they are written."""
+
+    PLANNED = "Planned"
+    DRAINING = "Draining"
+    ENFORCED = "Enforced"
+
+
+#: Reason of `Enforced` while the agent has said nothing about a part that the target speaks of.
+NOT_REPORTED: Final = "NotReported"
+_STATUS: Final = {
+    ControlResult.APPLIED: ConditionStatus.TRUE,
+    ControlResult.BLOCKED: ConditionStatus.FALSE,
+    ControlResult.ERROR: ConditionStatus.FALSE,
+    ControlResult.NONE: ConditionStatus.UNKNOWN,
+}
+#: The part that went worst speaks for the node.
+_SEVERITY: Final = (ControlResult.APPLIED, ControlResult.NONE, ControlResult.BLOCKED, ControlResult.ERROR)
+_MESSAGE_LIMIT: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """What the agent said about the CPUs or the GPUs, as far as conditions and events repeat it."""
+
+    result: ControlResult
+    reason: str
+    #: Without the part's name.
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What the agent said about a node; None is a part that it said nothing of."""
+
+    cpu: PartReport | None = None
+    gpu: PartReport | None = None
+
+
+SILENT: Final = NodeReport()
+
+
+class ReportBook:
+    """The latest report of every node; `on_change(name)` is called when one says something else."""
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[NodeName], None] = lambda _name: None
+        self._reports: dict[NodeName, NodeReport] = {}
+
+    def on_profile(self, key: str, profile: TelemetryProfile | None) -> None:
+        """Take a change of a TelemetryProfile; the one named as a node is where its agent reports."""
+        name = NodeName(key)
+        report = report_of(profile.status.control if profile is not None else None)
+        if report == self._reports.get(name, SILENT):
+            return
+        if report == SILENT:
+            del self._reports[name]
+        else:
+            self._reports[name] = report
+        self.on_change(name)
+
+    def of(self, name: NodeName) -> NodeReport:
+        """Return what is known of a node."""
+        return self._reports.get(name, SILENT)
+
+
+def report_of(control: ControlReports | None) -> NodeReport:
+    """Return what is kept of an agent's report."""
+    return SILENT if control is None else NodeReport(_part_of(control.cpu), _part_of(control.gpu))
+
+
+def conditions_of(
+    spec: NodePowerProfileSpec, report: NodeReport, *, cordoned: bool, before: Iterable[ConditionFacts], now: str
+) -> tuple[ConditionFacts, ...]:
+    """Return the conditions of a target.
+
+    Args:
+        spec: the target as published.
+        report: what the agent says.
+        cordoned: whether the node is left out of the plan.
+        before: the conditions as they were; a status that is still the same keeps its time.
+        now: wall-clock time for what changed, RFC 3339.
+
+    """
+    since = {each.type: (each.status, each.last_transition_time) for each in before}
+
+    def condition(type_: ConditionType, status: ConditionStatus, reason: str, message: str) -> ConditionFacts:
+        old_status, old_time = since.get(type_, ("", ""))
+        return ConditionFacts(
+            type=type_,
+            status=status,
+            reason=reason,
+            message=message,
+            last_transition_time=old_time if old_status == status and old_time else now,
+        )
+
+    return (
+        condition(ConditionType.PLANNED, *_planned(spec, cordoned=cordoned)),
+        condition(ConditionType.DRAINING, *_draining(spec)),
+        condition(ConditionType.ENFORCED, *_enforced(spec, report)),
+    )
+
+
+def refusal(before: Iterable[ConditionFacts], after: Iterable[ConditionFacts]) -> ConditionFacts | None:
+    """Return the `Enforced` condition where the hardware refuses and did not before, or now for another reason."""
+    old, new = _find(before, ConditionType.ENFORCED), _find(after, ConditionType.ENFORCED)
+    if new is None or new.status != ConditionStatus.FALSE:
+        return None
+    return None if old is not None and (old.status, old.reason) == (new.status, new.reason) else new
+
+
+_Said = tuple[ConditionStatus, str, str]
+
+
+def _planned(spec: NodePowerProfileSpec, *, cordoned: bool) -> _Said:
+    if cordoned:
+        return ConditionStatus.FALSE, "Cordoned", f"keeps {spec.profile} while it is cordoned"
+    policy = spec.policy
+    why = f" by {policy.name}: {policy.reason}" if policy is not None else ""
+    return ConditionStatus.TRUE, "Policy", f"{spec.profile}{why}"
+
+
+def _draining(spec: NodePowerProfileSpec) -> _Said:
+    if not spec.draining:
+        return ConditionStatus.FALSE, "NotDraining", ""
+    message = "performance pods are still running; the caps stay at the performance level until the last one has left"
+    return ConditionStatus.TRUE, "PerformancePods", message
+
+
+def _enforced(spec: NodePowerProfileSpec, report: NodeReport) -> _Said:
+    wanted = [
+        (name, part)
+        for name, stanza, part in (("cpu", spec.cpu, report.cpu), ("gpu", spec.gpu, report.gpu))
+        if stanza is not None
+    ]
+    if not wanted:
+        return ConditionStatus.TRUE, "NoIntent", "the target leaves the hardware alone"
+    silent = [name for name, part in wanted if part is None]
+    said = [(name, part) for name, part in wanted if part is not None]
+    worst = max((part for _, part in said), key=lambda part: _SEVERITY.index(part.result), default=None)
+    if worst is None or (silent and _STATUS[worst.result] is not ConditionStatus.FALSE):
+        return ConditionStatus.UNKNOWN, NOT_REPORTED, f"the agent has not reported on {' and '.join(silent)}"
+    return _STATUS[worst.result], worst.reason or worst.result, _sentence(said)
+
+
+def _sentence(said: Sequence[tuple[str, PartReport]]) -> str:
+    return "; ".join(f"{name}: {part.message}" for name, part in said)[:_MESSAGE_LIMIT]
+
+
+def _part_of(report: ControlReport | None) -> PartReport | None:
+    if report is None:
+        return None
+    what = " ".join(str(word) for word in (report.backend, report.result) if word)
+    if report.result is ControlResult.APPLIED:
+        # What an agent says about a cap that is in force may change with every reading; the watts do not.
+        return PartReport(report.result, report.reason, f"{what}{_watts(report)}")
+    return PartReport(report.result, report.reason, f"{what}, {report.message}" if report.message else what)
+
+
+def _watts(report: ControlReport) -> str:
+    watts = report.enforced_watts if report.enforced_watts is not None else report.requested_watts
+    return "" if watts is None else f", {watts:.0f} W"
+
+
+def _find(conditions: Iterable[ConditionFacts], type_: ConditionType) -> ConditionFacts | None:
+    return next((each for each in conditions if each.type == type_), None)
