@@ -94,8 +94,19 @@ def test_somebody_elses_value_is_written_over_while_in_charge_and_counted_and_gi
     knob.value = 150
     assert hands.set(knob, 120) == Written(120, changed=True, overwrote=150)
     assert hands.overwritten == {"rapl/0": 1}
-    assert hands.original("rapl/0") == 150
+    assert hands.original(knob) == 150
     assert hands.restore([knob]) == [Restored("rapl/0", GivenBack.RESTORED, 150)]
+
+
+def test_the_original_is_what_somebody_else_wants_at_the_moment(hands):
+    knob = FakeKnob()
+    assert hands.original(knob) == 205
+    hands.set(knob, 120)
+    assert hands.original(knob) == 205
+    knob.value = 150
+    assert hands.original(knob) == 150
+    knob.lost = True
+    assert hands.original(knob) == Refusal(Reason.DEVICE_LOST, "gone")
 
 
 def test_somebody_elses_value_is_kept_when_giving_back(hands):

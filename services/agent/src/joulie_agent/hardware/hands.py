@@ -91,6 +91,7 @@ class Hands:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._overwritten: Counter[str] = Counter()
+        self._wanted: set[str] = set()
         self.journal_problem: str | None = None
         """Why the last record of something done could not be made; None where it could. Nothing is lost by it: the
         intent was recorded before, and what came of it is found out at the next look."""
@@ -101,14 +102,21 @@ class Hands:
         return frozenset(self._journal.entries)
 
     @property
+    def orphans(self) -> frozenset[str]:
+        """Keys of held knobs that nobody has asked for since they were last to be given back, or since we began."""
+        return self.held - self._wanted
+
+    @property
     def overwritten(self) -> Mapping[str, int]:
         """How often somebody else's value was written over, by key, since this process began."""
         return MappingProxyType(self._overwritten)
 
-    def original(self, key: str) -> int | None:
-        """What would be given back; None for a knob that is not in our charge."""
-        entry = self._journal.entries.get(key)
-        return entry.original if entry else None
+    def original(self, knob: Knob) -> int | Refusal:
+        """Return what would be given back; for a knob that holds nothing of ours, what it holds."""
+        found = self._look(knob)
+        if isinstance(found, Refusal):
+            return found
+        return found.entry.original if found.entry is not None and found.ours else found.value
 
     def set(self, knob: Knob, value: int) -> Written | Refusal:
         """Put a value in force; the same value again costs one read and re-asserts it if somebody has changed it."""
@@ -120,6 +128,7 @@ class Hands:
         All of it goes to the journal in one change before and one after, so that many cost little more than one.
         """
         assert len({knob.key for knob, _ in orders}) == len(orders), "a knob takes one value at a time"
+        self._wanted |= {knob.key for knob, _ in orders}
         found = [self._look_within(knob, value) for knob, value in orders]
         due = [
             (each, value)
@@ -141,6 +150,7 @@ class Hands:
         answers: list[Restored] = []
         due: list[tuple[_Found, int]] = []
         for knob in {knob.key: knob for knob in knobs if knob.key in self._journal.entries}.values():
+            self._wanted.discard(knob.key)
             found = self._look(knob)
             if isinstance(found, Refusal):
                 answers.append(_refused(knob, found))

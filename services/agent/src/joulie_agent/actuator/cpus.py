@@ -1,0 +1,222 @@
+"""The CPUs of this machine: cap packages, throttle policies, read, describe, give back.
+
+Promises that a cap which one package refuses stays in force on the others, and says so: a partial cap is lifted by
+whoever gives back, not by surprise. Hardware is looked for again once a minute, so that a driver that is loaded late
+or a CPU that is plugged in is found.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from joulie_agent.actuator import verdicts
+from joulie_agent.actuator.protocol import (
+    CpuDescription,
+    CpuReadings,
+    DescribeCpu,
+    Done,
+    GivenBackReport,
+    PolicyReading,
+    ReadCpu,
+    Reply,
+    SetCpuCap,
+    SetThrottle,
+    Verdict,
+)
+from joulie_agent.hardware import cpufreq, cpuinfo, rapl
+from joulie_agent.hardware.cpufreq import CpuPolicy
+from joulie_agent.hardware.cpuinfo import HostCpus
+from joulie_agent.hardware.hands import Hands, Written
+from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.hardware.power_meter import PowerMeter
+from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone, ZoneCap
+from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.reasons import Reason
+
+RAPL: Final = "rapl"
+DVFS: Final = "dvfs"
+LOOK_EVERY_S: Final = 60.0
+_POLICY_KEYS: Final = "cpufreq/"
+
+CpuRequest: TypeAlias = SetCpuCap | SetThrottle | ReadCpu | DescribeCpu
+Answers: TypeAlias = Sequence[tuple[ZoneCap, Written | Refusal]]
+_NO_ZONES: Final = Refusal(Reason.NO_INTERFACE, "no RAPL package zone")
+_NO_POLICIES: Final = Refusal(Reason.NO_INTERFACE, "no cpufreq policy")
+
+
+@dataclass(slots=True)
+class CpuPart:
+    """Carries out what is asked of the CPUs. One caller at a time."""
+
+    tree: SysfsTree
+    proc_root: str
+    #: Or why nothing may be written.
+    hands: Hands | Refusal
+    #: What a throttled policy is held to, in kHz, raised to what it can run at.
+    min_freq_khz: int
+    #: Monotonic seconds.
+    clock: Callable[[], float]
+    _cpus: HostCpus = field(init=False)
+    _looked_at: float = field(init=False)
+    _revision: int = field(init=False, default=0)
+    _throttle_pct: float = field(init=False, default=0.0)
+    _meter: PowerMeter = field(init=False, default_factory=PowerMeter)
+    _package_max_watts: float | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._look()
+
+    def carry_out(self, request: CpuRequest) -> Reply:
+        """Do what is asked."""
+        if self.clock() - self._looked_at > LOOK_EVERY_S:
+            self._look()
+        match request:
+            case SetCpuCap(cap_uw_per_package=cap_uw):
+                return self._cap(cap_uw / UW_PER_WATT)
+            case SetThrottle(throttle_pct=throttle_pct):
+                return self._throttle(throttle_pct)
+            case ReadCpu(package_max_watts=max_watts):
+                return self._read(max_watts)
+            case DescribeCpu():
+                return self._describe()
+
+    def restore(self, keys: frozenset[str]) -> GivenBackReport:
+        """Give knobs back, by key."""
+        if isinstance(self.hands, Refusal):
+            return GivenBackReport(knobs=())
+        self._look()
+        knobs: dict[str, Knob | Refusal] = {knob.key: knob for zone in self._cpus.zones for knob in _zone_knobs(zone)}
+        knobs |= {policy.max_freq.key: policy.max_freq for policy in self._cpus.policies}
+        if any(key.startswith(_POLICY_KEYS) for key in keys):
+            self._throttle_pct = 0.0
+        return GivenBackReport(knobs=verdicts.give_back(self.hands, keys, knobs))
+
+    def _look(self) -> None:
+        self._looked_at = self.clock()
+        found = cpuinfo.discover(self.tree, self.proc_root)
+        if self._revision == 0 or found.facts != self._cpus.facts:
+            self._revision += 1
+        self._cpus = found
+
+    def _cap(self, cap_watts: float) -> Done:
+        if isinstance(self.hands, Refusal):
+            return verdicts.refused(RAPL, [self.hands])
+        caps = rapl.split_cap(self._cpus.zones, cap_watts)
+        without = [zone.power_limit for zone in self._cpus.zones if isinstance(zone.power_limit, Refusal)]
+        if without or not caps:
+            return verdicts.refused(RAPL, without or [_NO_ZONES])
+        answers = list(zip(caps, self.hands.set_all([(cap.knob, cap.limit_uw) for cap in caps]), strict=True))
+        self._switch_on(answers)
+        refusals = [refusal for cap, answer in answers if (refusal := _judge(cap, answer))]
+        if refusals:
+            return verdicts.refused(RAPL, refusals, some_landed=len(refusals) < len(caps))
+        said = verdicts.overwrote((cap.knob.key, answer) for cap, answer in answers)
+        said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in caps if cap.clamped]
+        return Done(
+            verdict=Verdict.APPLIED,
+            reason=Reason.CLAMPED if any(cap.clamped for cap in caps) else Reason.CAPPED,
+            backend=RAPL,
+            message=verdicts.join(said),
+            enforced_watts=_highest_package_watts(answers),
+        )
+
+    def _switch_on(self, answers: Answers) -> None:
+        """Enforce limits that are set and switched off; whether that worked is seen where the cap is judged."""
+        assert isinstance(self.hands, Hands)
+        switches = [cap.zone.enable for cap, answer in answers if isinstance(answer, Written)]
+        off = [switch for switch in switches if switch.read() == 0]
+        self.hands.set_all([(switch, 1) for switch in off])
+
+    def _throttle(self, throttle_pct: float) -> Done:
+        if isinstance(self.hands, Refusal):
+            return verdicts.refused(DVFS, [self.hands])
+        policies = self._cpus.policies
+        if not policies:
+            return verdicts.refused(DVFS, [_NO_POLICIES])
+        slowed = cpufreq.plan_throttle(policies, throttle_pct)
+        answers = self._slow([policy for policy in policies if policy.name in slowed], self.hands)
+        freed = self.hands.restore(policy.max_freq for policy in policies if policy.name not in slowed)
+        refusals = [answer for _, answer in answers if isinstance(answer, Refusal)]
+        stuck = [Refusal(knob.reason, knob.message) for knob in freed if knob.reason is not None]
+        if len(refusals) == len(slowed) and (refusals or stuck):
+            return verdicts.refused(DVFS, refusals + stuck, some_landed=bool(stuck))
+        self._throttle_pct = throttle_pct
+        said = verdicts.overwrote(answers) + verdicts.remarks(freed)
+        if refusals:
+            said.append(f"{len(refusals)} of {len(slowed)} policies refuse: {refusals[0].message}")
+        return Done(
+            verdict=Verdict.APPLIED,
+            reason=Reason.THROTTLED if slowed else Reason.RESTORED,
+            backend=DVFS,
+            message=verdicts.join(said),
+        )
+
+    def _slow(self, policies: Sequence[CpuPolicy], hands: Hands) -> list[tuple[str, Written | Refusal]]:
+        originals = [(policy, hands.original(policy.max_freq)) for policy in policies]
+        refused = [(policy.name, original) for policy, original in originals if isinstance(original, Refusal)]
+        known = [(policy, original) for policy, original in originals if not isinstance(original, Refusal)]
+        answers = hands.set_all(
+            [(policy.max_freq, policy.throttled_khz(original, self.min_freq_khz)) for policy, original in known]
+        )
+        return [*refused, *((policy.name, answer) for (policy, _), answer in zip(known, answers, strict=True))]
+
+    def _read(self, package_max_watts: float | None) -> CpuReadings:
+        if package_max_watts != self._package_max_watts:
+            self._package_max_watts = package_max_watts
+            self._meter = PowerMeter(package_max_watts=package_max_watts)
+        return CpuReadings(
+            revision=self._revision,
+            zones=self._meter.sample(self._cpus.zones, self.clock()),
+            throttle_pct=self._throttle_pct,
+            policies=tuple(
+                PolicyReading(
+                    cpus=policy.cpus, current_khz=_known(policy.current_khz()), max_khz=_known(policy.max_freq.read())
+                )
+                for policy in self._cpus.policies
+            ),
+            overwritten=dict(self.hands.overwritten) if isinstance(self.hands, Hands) else {},
+        )
+
+    def _describe(self) -> CpuDescription:
+        zones, policies = self._cpus.zones, self._cpus.policies
+        energies = [zone.read_energy_uj() for zone in zones]
+        return CpuDescription(
+            revision=self._revision,
+            facts=self._cpus.facts,
+            reading=_first_refusal(energies, _NO_ZONES),
+            capping=_first_refusal([zone.refusal() for zone in zones], _NO_ZONES),
+            throttling=_first_refusal([policy.max_freq.probe_write() for policy in policies], _NO_POLICIES),
+            journal=self.hands if isinstance(self.hands, Refusal) else None,
+        )
+
+
+def _zone_knobs(zone: RaplZone) -> list[Knob]:
+    return [zone.enable] if isinstance(zone.power_limit, Refusal) else [zone.power_limit, zone.enable]
+
+
+def _judge(cap: ZoneCap, answer: Written | Refusal) -> Refusal | None:
+    return answer if isinstance(answer, Refusal) else rapl.check_cap(cap, answer.value)
+
+
+def _highest_package_watts(answers: Answers) -> float:
+    per_package: Counter[int] = Counter()
+    for cap, answer in answers:
+        if isinstance(answer, Written):
+            per_package[cap.zone.package] += answer.value
+    return max(per_package.values()) / UW_PER_WATT
+
+
+def _first_refusal(answers: Sequence[object], absent: Refusal) -> Refusal | None:
+    """Return why it does not work everywhere; None where it does."""
+    if not answers:
+        return absent
+    return next((answer for answer in answers if isinstance(answer, Refusal)), None)
+
+
+def _known(value: int | Refusal) -> int | None:
+    return None if isinstance(value, Refusal) else value
+
+
+def _watts(micro_watts: int) -> str:
+    return f"{micro_watts / UW_PER_WATT:g} W"

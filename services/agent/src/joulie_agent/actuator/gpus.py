@@ -1,0 +1,173 @@
+"""The GPUs of this machine, of whatever vendor: cap, read, describe, give back.
+
+Promises identity by UUID, each device's own range, and that one vendor's driver that is absent, lost or hung keeps
+neither the other's GPUs nor anything else from being served. Drivers are opened when they are first asked.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from joulie_agent.actuator import verdicts
+from joulie_agent.actuator.protocol import (
+    DescribeGpu,
+    Done,
+    GivenBackReport,
+    GpuDescription,
+    GpuFigure,
+    GpuReadings,
+    ReadGpu,
+    Reply,
+    SetGpuCaps,
+    Verdict,
+)
+from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo, GpuDriver, limit_key
+from joulie_agent.hardware.hands import Hands, Written
+from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.reasons import Reason
+
+GpuRequest: TypeAlias = SetGpuCaps | ReadGpu | DescribeGpu
+NONE: Final = "none"
+LOOK_EVERY_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    driver: GpuDriver
+    knob: Knob
+    asked_mw: int
+
+    @property
+    def limit_mw(self) -> int:
+        return self.knob.limits.clamp(self.asked_mw)
+
+
+@dataclass(slots=True)
+class GpuPart:
+    """Carries out what is asked of the GPUs. One caller at a time."""
+
+    drivers: Sequence[GpuDriver]
+    #: Or why nothing may be written.
+    hands: Hands | Refusal
+    #: Monotonic seconds.
+    clock: Callable[[], float]
+    #: What each driver has told, and why it does not tell now.
+    _devices: dict[str, tuple[GpuDeviceInfo, ...]] = field(init=False, default_factory=dict)
+    _refusals: dict[str, Refusal] = field(init=False, default_factory=dict)
+    _homes: dict[str, GpuDriver] = field(init=False, default_factory=dict)
+    _looked_at: float | None = field(init=False, default=None)
+    _generations: list[int] = field(init=False, default_factory=list)
+    _revision: int = field(init=False, default=0)
+
+    def carry_out(self, request: GpuRequest) -> Reply:
+        """Do what is asked."""
+        if self._is_stale():
+            self._look()
+        match request:
+            case SetGpuCaps(caps_mw=caps_mw):
+                return self._cap(caps_mw)
+            case ReadGpu():
+                return self._read()
+            case DescribeGpu():
+                return self._describe()
+
+    def restore(self, keys: frozenset[str]) -> GivenBackReport:
+        """Give knobs back, by key. No driver is opened where there is nothing to give back."""
+        if isinstance(self.hands, Refusal) or not keys:
+            return GivenBackReport(knobs=())
+        self._look()
+        knobs = {limit_key(uuid): driver.power_limit(uuid) for uuid, driver in self._homes.items()}
+        return GivenBackReport(knobs=verdicts.give_back(self.hands, keys, knobs))
+
+    def _is_stale(self) -> bool:
+        if self._looked_at is None or self.clock() - self._looked_at > LOOK_EVERY_S:
+            return True
+        return self._generations != [driver.generation for driver in self.drivers]
+
+    def _look(self) -> None:
+        """Ask every driver what it has; one that does not answer has what it had."""
+        before = [_constant(info) for info in self._all()]
+        for driver in self.drivers:
+            found = driver.devices()
+            if isinstance(found, Refusal):
+                self._refusals[driver.name] = found
+                found = tuple(replace(info, refusal=found) for info in self._devices.get(driver.name, ()))
+            else:
+                self._refusals.pop(driver.name, None)
+            self._devices[driver.name] = found
+            self._homes |= {info.uuid: driver for info in found if info.uuid}
+        if self._looked_at is None or before != [_constant(info) for info in self._all()]:
+            self._revision += 1
+        self._looked_at = self.clock()
+        self._generations = [driver.generation for driver in self.drivers]
+
+    def _all(self) -> list[GpuDeviceInfo]:
+        return [info for infos in self._devices.values() for info in infos]
+
+    def _cap(self, caps_mw: dict[str, int]) -> Done:
+        if isinstance(self.hands, Refusal):
+            return verdicts.refused(NONE, [self.hands])
+        refusals: list[Refusal] = []
+        orders: list[_Order] = []
+        for uuid, cap_mw in caps_mw.items():
+            knob = self._knob(uuid)
+            if isinstance(knob, Refusal):
+                refusals.append(knob)
+            else:
+                orders.append(_Order(self._homes[uuid], knob, cap_mw))
+        answers = self.hands.set_all([(order.knob, order.limit_mw) for order in orders])
+        written = [answer for answer in answers if isinstance(answer, Written)]
+        refusals += [answer for answer in answers if isinstance(answer, Refusal)]
+        backend = next((order.driver.name for order in orders), NONE)
+        if refusals:
+            return verdicts.refused(backend, refusals, some_landed=bool(written))
+        said = verdicts.overwrote((order.knob.key, answer) for order, answer in zip(orders, answers, strict=True))
+        clamped = [order for order in orders if order.limit_mw != order.asked_mw]
+        said += [f"{order.knob.key} is held at {order.limit_mw / MW_PER_WATT:g} W by its range" for order in clamped]
+        return Done(
+            verdict=Verdict.APPLIED,
+            reason=Reason.CLAMPED if clamped else Reason.CAPPED,
+            backend=backend,
+            message=verdicts.join(said),
+            enforced_watts=max(answer.value for answer in written) / MW_PER_WATT,
+        )
+
+    def _knob(self, uuid: str) -> Knob | Refusal:
+        driver = self._homes.get(uuid)
+        if driver is not None:
+            return driver.power_limit(uuid)
+        # A driver that is there and does not answer may be hiding it.
+        broken = (refusal for refusal in self._refusals.values() if refusal.reason is not Reason.NO_INTERFACE)
+        return next(broken, Refusal(Reason.NO_DEVICE, f"no GPU {uuid}"))
+
+    def _read(self) -> GpuReadings:
+        return GpuReadings(
+            revision=self._revision,
+            gpus=tuple(self._figure(info.uuid) for info in self._all() if info.uuid),
+            refusals=dict(self._refusals),
+            overwritten=dict(self.hands.overwritten) if isinstance(self.hands, Hands) else {},
+        )
+
+    def _figure(self, uuid: str) -> GpuFigure:
+        driver = self._homes[uuid]
+        power_mw, knob = driver.power_mw(uuid), driver.power_limit(uuid)
+        limit_mw = knob if isinstance(knob, Refusal) else knob.read()
+        return GpuFigure(
+            uuid=uuid,
+            power_mw=None if isinstance(power_mw, Refusal) else power_mw,
+            limit_mw=None if isinstance(limit_mw, Refusal) else limit_mw,
+            refusal=next((each for each in (power_mw, limit_mw) if isinstance(each, Refusal)), None),
+        )
+
+    def _describe(self) -> GpuDescription:
+        return GpuDescription(
+            revision=self._revision,
+            devices=tuple(self._all()),
+            refusals=dict(self._refusals),
+            journal=self.hands if isinstance(self.hands, Refusal) else None,
+        )
+
+
+def _constant(info: GpuDeviceInfo) -> object:
+    """What of a GPU changes only when the hardware does."""
+    return replace(info, current_mw=None, enforced_mw=None, refusal=None), info.refusal and info.refusal.reason

@@ -1,0 +1,137 @@
+"""One part of the machine: its journal, its lease, and one request at a time.
+
+Promises that what is in force without a lease is given back, and tried again until nothing is left: at the start (what
+a killed predecessor left), when the lease runs out, and at the end. A request that puts something in force renews the
+lease once it has been carried out. A part whose journal cannot be used can be read and not written.
+
+Parts have a lane each, so that a driver which hangs in one holds up nothing in the other.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from joulie_agent.actuator.log import Level, Log
+from joulie_agent.actuator.protocol import Fault, GivenBackReport, Part, Reply, Request, Restore, Setting
+from joulie_agent.hardware.hands import GivenBack, Hands
+from joulie_agent.hardware.knob import Refusal
+
+#: Between two attempts to give back.
+RETRY_S: Final = 15.0
+RETRY_AT_END_S: Final = 1.0
+_NEVER: Final = float("-inf")
+
+
+class Handler(Protocol):
+    """What a part of the machine can do. One caller at a time."""
+
+    hands: Hands | Refusal
+
+    def carry_out(self, request: Any, /) -> Reply:
+        """Do what is asked of this part."""
+
+    def restore(self, keys: frozenset[str], /) -> GivenBackReport:
+        """Give knobs back, by key."""
+
+
+class Lane:
+    """Serves one part. `start` it, `ask` from any thread, `end` it."""
+
+    def __init__(self, part: Part, handler: Handler, log: Log, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.part = part
+        self._handler = handler
+        self._log = log
+        self._clock = clock
+        #: Guards everything below, and whatever the handler does.
+        self._turn = threading.Condition()
+        self._begun = False
+        self._lease_until = _NEVER
+        self._retry_at = _NEVER
+        self._ending = threading.Event()
+        self._told: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Give back what is left from before, and keep the lease from now on; does not wait for either."""
+        threading.Thread(target=self._keep, name=f"{self.part}-lease", daemon=True).start()
+
+    def ask(self, request: Request) -> Reply:
+        """Carry out a request; blocks for as long as the hardware does, and while another one is carried out."""
+        with self._turn:
+            if self._ending.is_set():
+                return Fault(message="the actuator is ending and gives everything back")
+            if isinstance(request, Restore):
+                self._lease_until = _NEVER
+                return self._restore("asked to", self._held())
+            if not self._begun:
+                self.check()  # nothing new comes into force on top of what a predecessor left
+            reply = self._handler.carry_out(request)
+            if isinstance(request, Setting):
+                self._lease_until = self._clock() + request.lease_s
+                self._turn.notify_all()
+            return reply
+
+    def check(self) -> float | None:
+        """Give back what is due; return the seconds until something may be due again, None where nothing is held."""
+        with self._turn:
+            self._begun = True
+            now = self._clock()
+            due = self._due(now)
+            if due and now >= self._retry_at:
+                self._restore("left behind" if self._lease_until == _NEVER else "not renewed", due)
+                now = self._clock()
+                self._retry_at = now + RETRY_S if self._due(now) else _NEVER
+            if not self._held():
+                return None
+            return max(0.0, (self._retry_at if self._due(now) else self._lease_until) - now)
+
+    def end(self, deadline: float) -> bool:
+        """Take no more requests and give everything back; False if something was left at the deadline."""
+        with self._turn:
+            self._ending.set()
+            self._turn.notify_all()
+            while held := self._held():
+                self._restore("ending", held)
+                left_s = deadline - self._clock()
+                if not self._held() or left_s <= 0:
+                    break
+                self._turn.wait(min(RETRY_AT_END_S, left_s))
+            return not self._held()
+
+    def _held(self) -> frozenset[str]:
+        return self._handler.hands.held if isinstance(self._handler.hands, Hands) else frozenset()
+
+    def _due(self, now: float) -> frozenset[str]:
+        """What is in force without a lease: all of it, or what a predecessor left and nobody has asked for since."""
+        if isinstance(self._handler.hands, Hands) and now < self._lease_until:
+            return self._handler.hands.orphans
+        return self._held()
+
+    def _keep(self) -> None:
+        with self._turn:
+            while not self._ending.is_set():
+                self._turn.wait(self.check())
+
+    def _restore(self, why: str, keys: frozenset[str]) -> GivenBackReport:
+        report = self._handler.restore(keys)
+        self._tell(why, report)
+        return report
+
+    def _tell(self, why: str, report: GivenBackReport) -> None:
+        """Tell an attempt, unless it ended as the one before."""
+        left = {knob.key: f"{knob.reason}: {knob.message}" for knob in report.left}
+        if left and left == self._told:
+            return
+        self._told = left
+        outcomes = Counter(knob.outcome for knob in report.knobs)
+        if report.knobs:
+            self._log(
+                "not everything given back" if left else "given back",
+                level=Level.WARNING if left else Level.INFO,
+                part=self.part,
+                why=why,
+                restored=outcomes[GivenBack.RESTORED],
+                kept=[knob.key for knob in report.knobs if knob.outcome is GivenBack.KEPT_FOREIGN],
+                left=left,
+            )

@@ -1,0 +1,72 @@
+"""The lanes of this machine: its hardware found, its journals claimed."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.gpus import GpuPart
+from joulie_agent.actuator.lane import Lane
+from joulie_agent.actuator.log import Level, Log
+from joulie_agent.actuator.protocol import Part
+from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.hardware.gpu.driver import GpuDriver
+from joulie_agent.hardware.gpu.host import host_gpu_drivers
+from joulie_agent.hardware.hands import Hands
+from joulie_agent.hardware.journal import Journal, JournalError, JournalHeldError
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.reasons import Reason
+
+
+class Machine:
+    """This machine as lanes, one per part; `close` gives up the journals, not what is in force.
+
+    Raises:
+        JournalHeldError: another process has the journals, and so the hands on this machine.
+    """
+
+    def __init__(
+        self,
+        settings: ActuatorSettings,
+        log: Log,
+        *,
+        drivers: Sequence[GpuDriver] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._journals = ExitStack()
+        drivers = host_gpu_drivers() if drivers is None else drivers
+        try:
+            hands = {part: self._claim(part, Path(settings.state_dir), log) for part in Part}
+        except JournalHeldError:
+            self.close()
+            raise
+        cpus = CpuPart(
+            tree=SysfsTree(settings.host_sys_root),
+            proc_root=settings.host_proc_root,
+            hands=hands[Part.CPU],
+            min_freq_khz=settings.dvfs_min_freq_khz,
+            clock=clock,
+        )
+        gpus = GpuPart(drivers=drivers, hands=hands[Part.GPU], clock=clock)
+        self.lanes: Mapping[Part, Lane] = {
+            Part.CPU: Lane(Part.CPU, cpus, log, clock=clock),
+            Part.GPU: Lane(Part.GPU, gpus, log, clock=clock),
+        }
+
+    def close(self) -> None:
+        """Give up the journals."""
+        self._journals.close()
+
+    def _claim(self, part: Part, state_dir: Path, log: Log) -> Hands | Refusal:
+        try:
+            journal = self._journals.enter_context(Journal.open(state_dir / part))
+        except JournalHeldError:
+            raise
+        except JournalError as error:
+            log("no journal, nothing will be written", level=Level.ERROR, part=part, error=str(error))
+            return Refusal(Reason.NO_JOURNAL, str(error))
+        if journal.dropped:
+            log("entries of an earlier boot dropped", part=part, knobs=journal.dropped)
+        return Hands(journal)

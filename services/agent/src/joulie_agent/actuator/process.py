@@ -1,0 +1,104 @@
+"""`joulie-agent actuator`: the process with the hands.
+
+Promises to give back what a killed predecessor left before it serves anybody, and everything when it is told to end:
+exit code 0 where nothing of ours is left in the hardware, 1 otherwise, 2 where it was started wrongly. A thread that
+dies takes the process with it, which is how its supervisor learns of it; the next start gives back.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from joulie_agent.actuator.log import Level, write_line
+from joulie_agent.actuator.parts import Machine
+from joulie_agent.actuator.server import Admission, Server
+from joulie_agent.actuator.settings import ActuatorSettings, ActuatorSettingsError, help_text, read_settings
+from joulie_agent.hardware.journal import JournalHeldError
+
+SUMMARY: Final = "Holds the hands on this machine's hardware: caps and throttles for the controller, and gives back."
+_DONE, _FAILED, _USAGE = 0, 1, 2
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+    """Be the process; returns its exit code."""
+    settings = start_settings("actuator", SUMMARY, arguments, os.environ if env is None else env)
+    if isinstance(settings, int):
+        return settings
+    threading.excepthook = _die_of_thread
+    # Taken out by `sigwait` below; threads inherit the mask.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        machine = Machine(settings, write_line)
+    except JournalHeldError as error:
+        write_line("another process has its hands on this machine", level=Level.ERROR, error=str(error))
+        return _FAILED
+    try:
+        return _serve(machine, settings)
+    finally:
+        machine.close()
+
+
+def start_settings(
+    command: str, summary: str, arguments: Sequence[str], env: Mapping[str, str]
+) -> ActuatorSettings | int:
+    """Read the settings of a subcommand that takes no arguments; an exit code where that is all there is to do."""
+    usage = f"joulie-agent {command}"
+    if list(arguments) in (["-h"], ["--help"]):
+        sys.stdout.write(f"usage: {usage} [--help]\n\n{summary}\n\n{help_text()}")
+        return _DONE
+    if arguments:
+        sys.stderr.write(f"{usage} takes no arguments but --help; settings come from the environment\n")
+        return _USAGE
+    try:
+        return read_settings(env)
+    except ActuatorSettingsError as error:
+        sys.stderr.write(f"{usage} cannot start:\n  " + str(error).replace("\n", "\n  ") + "\n")
+        return _USAGE
+
+
+def _serve(machine: Machine, settings: ActuatorSettings) -> int:
+    for lane in machine.lanes.values():
+        lane.start()
+    admission = Admission(settings.actuator_controller_uid, settings.actuator_controller_gid)
+    try:
+        server = Server(Path(settings.actuator_socket), machine.lanes, admission, write_line)
+    except OSError as error:
+        write_line("cannot listen", level=Level.ERROR, socket=settings.actuator_socket, error=str(error))
+        return _FAILED
+    threading.Thread(target=server.serve_forever, name="listen", daemon=True).start()
+    write_line("listening", socket=settings.actuator_socket, pid=os.getpid(), sys_root=settings.host_sys_root)
+    number = signal.sigwait(_SIGNALS)
+    write_line("stopping", signal=signal.Signals(number).name)
+    Path(settings.actuator_socket).unlink(missing_ok=True)  # whoever is connected is told that it is over
+    return _end(machine, settings.actuator_stop_grace)
+
+
+def _end(machine: Machine, grace_s: float) -> int:
+    """Give back every part at once: one that hangs must not cost another its time."""
+    deadline = time.monotonic() + grace_s
+    done: dict[str, bool] = {}
+
+    def end(name: str) -> None:
+        done[name] = lanes[name].end(deadline)
+
+    lanes = {str(part): lane for part, lane in machine.lanes.items()}
+    threads = [threading.Thread(target=end, args=(name,), name=f"{name}-end", daemon=True) for name in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()) + 1.0)
+    left = [name for name in lanes if not done.get(name)]
+    write_line("stopped", level=Level.ERROR if left else Level.INFO, not_given_back=left)
+    return _FAILED if left else _DONE
+
+
+def _die_of_thread(error: threading.ExceptHookArgs) -> None:
+    name = error.thread.name if error.thread else "?"
+    write_line("thread died", level=Level.ERROR, thread=name, error=f"{error.exc_type.__name__}: {error.exc_value}")
+    os._exit(_FAILED)

@@ -1,0 +1,245 @@
+"""What may be asked of the actuator, and what it answers: the whole list, with the range of every value.
+
+Promises that whatever does not fit a type or a range is refused while it is decoded, before anything is done. One
+request or reply is one line of JSON; a connection carries one request at a time. Ranges here are those of any machine;
+what this machine can do is narrower, and its knobs know it.
+
+Every operation that puts something in force says for how long. When that time is over and nobody has asked again, the
+actuator gives it back: a controller that has died, hangs or lost its way cannot leave a cap behind.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from joulie_agent.hardware.cpuinfo import HostFacts
+from joulie_agent.hardware.gpu.driver import GpuDeviceInfo
+from joulie_agent.hardware.hands import Restored
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.power_meter import ZoneReading
+from joulie_agent.reasons import Reason
+
+#: Longest line that is read, in bytes.
+LINE_LIMIT: Final = 1 << 20
+
+MicroWatts = Annotated[int, msgspec.Meta(gt=0, le=5_000_000_000)]
+MilliWatts = Annotated[int, msgspec.Meta(gt=0, le=10_000_000)]
+Pct = Annotated[float, msgspec.Meta(ge=0, le=100)]
+Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+#: Seconds; long enough for two slow ticks, and never so long that a node stays capped for a day by mistake.
+LeaseS = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+class Part(StrEnum):
+    """What has a journal, a lease and a thread of its own: a GPU driver that hangs must not hold up the CPUs."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+
+
+class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", kw_only=True):
+    """Base of all requests."""
+
+
+class SetCpuCap(_Request, frozen=True, tag="set_cpu_cap"):
+    """Cap the power of every package."""
+
+    cap_uw_per_package: MicroWatts
+    lease_s: LeaseS
+
+
+class SetThrottle(_Request, frozen=True, tag="set_throttle"):
+    """Throttle a share of the frequency policies; 0 gives all of them back."""
+
+    throttle_pct: Pct
+    lease_s: LeaseS
+
+
+class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):
+    """Cap the power of GPUs, by UUID. GPUs that are not named are left as they are."""
+
+    caps_mw: Annotated[dict[Uuid, MilliWatts], msgspec.Meta(min_length=1, max_length=64)]
+    lease_s: LeaseS
+
+
+class Restore(_Request, frozen=True, tag="restore"):
+    """Give a part back."""
+
+    part: Part
+
+
+class ReadCpu(_Request, frozen=True, tag="read_cpu"):
+    """Read power, throttle and frequencies."""
+
+    #: The most that a package draws, where the hardware does not tell, to know implausible samples by.
+    package_max_watts: Annotated[float, msgspec.Meta(gt=0, le=5000)] | None = None
+
+
+class ReadGpu(_Request, frozen=True, tag="read_gpu"):
+    """Read the power and the limit of every GPU."""
+
+
+class DescribeCpu(_Request, frozen=True, tag="describe_cpu"):
+    """Say what the CPUs are and what can be done with them."""
+
+
+class DescribeGpu(_Request, frozen=True, tag="describe_gpu"):
+    """Say what the GPUs are and what can be done with them."""
+
+
+Request: TypeAlias = SetCpuCap | SetThrottle | SetGpuCaps | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu
+Setting: TypeAlias = SetCpuCap | SetThrottle | SetGpuCaps
+
+
+def part_of(request: Request) -> Part:
+    """Return the part that a request is about."""
+    match request:
+        case Restore(part=part):
+            return part
+        case SetGpuCaps() | ReadGpu() | DescribeGpu():
+            return Part.GPU
+        case _:
+            return Part.CPU
+
+
+class Verdict(StrEnum):
+    """How an operation ended; the words of `status.control.*.result`."""
+
+    APPLIED = "applied"
+    BLOCKED = "blocked"
+    ERROR = "error"
+
+
+class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
+    """Base of all replies."""
+
+
+class Done(_Reply, frozen=True, tag="done"):
+    """What became of an operation that sets something."""
+
+    verdict: Verdict
+    reason: Reason
+    #: Who acted: rapl, dvfs, nvml, amdsmi; `none` where nobody could.
+    backend: str
+    message: str = ""
+    #: Read back, per package or per GPU, the highest of them.
+    enforced_watts: float | None = None
+
+
+class GivenBackReport(_Reply, frozen=True, tag="given_back"):
+    """What became of everything that was in force in a part."""
+
+    knobs: tuple[Restored, ...]
+
+    @property
+    def left(self) -> tuple[Restored, ...]:
+        """What could not be given back."""
+        return tuple(knob for knob in self.knobs if not knob.done)
+
+
+class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The frequencies of the CPUs of one policy."""
+
+    cpus: tuple[int, ...]
+    current_khz: int | None = None
+    max_khz: int | None = None
+
+
+class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
+    """One look at the CPUs."""
+
+    #: Counts the looks for hardware that found something else than the one before: ask again what there is.
+    revision: int
+    zones: tuple[ZoneReading, ...]
+    #: What was asked for last and is in force.
+    throttle_pct: float
+    policies: tuple[PolicyReading, ...]
+    #: How often somebody else's value was written over, by knob.
+    overwritten: dict[str, int]
+
+
+class GpuFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """Power and limit of one GPU, in milliwatts."""
+
+    uuid: str
+    power_mw: int | None = None
+    limit_mw: int | None = None
+    refusal: Refusal | None = None
+
+
+class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
+    """One look at the GPUs."""
+
+    revision: int
+    gpus: tuple[GpuFigure, ...]
+    #: Why a vendor's GPUs cannot be read, by driver.
+    refusals: dict[str, Refusal]
+    overwritten: dict[str, int]
+
+
+class CpuDescription(_Reply, frozen=True, tag="cpu"):
+    """The CPUs; None is "works"."""
+
+    revision: int
+    facts: HostFacts
+    reading: Refusal | None
+    capping: Refusal | None
+    throttling: Refusal | None
+    journal: Refusal | None
+
+
+class GpuDescription(_Reply, frozen=True, tag="gpu"):
+    """The GPUs."""
+
+    revision: int
+    devices: tuple[GpuDeviceInfo, ...]
+    #: By driver: why it has no GPUs for us.
+    refusals: dict[str, Refusal]
+    journal: Refusal | None
+
+
+class Fault(_Reply, frozen=True, tag="fault"):
+    """The request was not understood, or carrying it out failed in a way that nobody foresaw."""
+
+    message: str
+
+
+Reply: TypeAlias = Done | GivenBackReport | CpuReadings | GpuReadings | CpuDescription | GpuDescription | Fault
+
+_encoder = msgspec.json.Encoder()
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+
+
+class ProtocolError(Exception):
+    """A line is no request, or no reply."""
+
+
+def encode(message: Request | Reply) -> bytes:
+    """Return a message as a line."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_request(line: bytes) -> Request:
+    """Read a request.
+
+    Raises:
+        ProtocolError: it is not on the list, or a value is out of range.
+    """
+    try:
+        return _requests.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProtocolError(str(error)) from error
+
+
+def decode_reply(line: bytes) -> Reply:
+    """Read a reply.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    try:
+        return _replies.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProtocolError(str(error)) from error

@@ -1,0 +1,78 @@
+"""From refusals of knobs to the verdict on an operation, and the words for it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from joulie_agent.actuator.protocol import Done, Verdict
+from joulie_agent.hardware.hands import GivenBack, Hands, Restored, Written
+from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.reasons import Reason
+
+#: What cannot be done on this machine, as opposed to what should have worked.
+_CANNOT_BE_DONE: Final = frozenset(
+    {
+        Reason.NO_INTERFACE,
+        Reason.NO_DEVICE,
+        Reason.NOT_PERMITTED,
+        Reason.FIRMWARE_LOCKED,
+        Reason.OUT_OF_RANGE,
+        Reason.NO_CAP_RANGE,
+        Reason.NO_JOURNAL,
+    }
+)
+#: Some machines have hundreds of knobs of a kind, and what ails one mostly ails all.
+_MOST_SAID: Final = 4
+_AWAY: Final = Refusal(Reason.NO_DEVICE, "not on this machine now")
+
+
+def refused(backend: str, refusals: Sequence[Refusal], *, some_landed: bool = False) -> Done:
+    """Return the verdict where something refused; `some_landed`: a part of it is in force all the same."""
+    cannot = all(refusal.reason in _CANNOT_BE_DONE for refusal in refusals)
+    return Done(
+        verdict=Verdict.BLOCKED if cannot and not some_landed else Verdict.ERROR,
+        reason=refusals[0].reason,
+        backend=backend,
+        message=join(refusal.message for refusal in refusals),
+    )
+
+
+def give_back(hands: Hands, keys: frozenset[str], knobs: Mapping[str, Knob | Refusal]) -> tuple[Restored, ...]:
+    """Give back what is held of `keys`, with the knobs that this machine has now.
+
+    What is held and not on the machine is refused and stays in the journal: an unplugged CPU or a lost GPU may come
+    back with our value still in it.
+    """
+    here: list[Knob] = []
+    away: list[Restored] = []
+    for key in sorted(hands.held & keys):
+        knob = knobs.get(key, _AWAY)
+        if isinstance(knob, Refusal):
+            away.append(Restored(key, GivenBack.REFUSED, None, knob.reason, knob.message))
+        else:
+            here.append(knob)
+    return (*hands.restore(here), *away)
+
+
+def overwrote(answers: Iterable[tuple[str, Written | Refusal]]) -> list[str]:
+    """Return a remark for each value of somebody else that was written over."""
+    return [
+        f"{key}: {answer.overwrote} of somebody else was written over"
+        for key, answer in answers
+        if isinstance(answer, Written) and answer.overwrote is not None
+    ]
+
+
+def remarks(knobs: Iterable[Restored]) -> list[str]:
+    """Return a remark for each knob whose way back was not the plain one."""
+    said = [f"{knob.key}: {knob.message}" for knob in knobs if knob.message]
+    return said + [
+        f"{knob.key}: {knob.value} of somebody else is kept" for knob in knobs if knob.outcome is GivenBack.KEPT_FOREIGN
+    ]
+
+
+def join(messages: Iterable[str]) -> str:
+    """Return messages as one, each once and the first few only."""
+    distinct = list(Counter(message for message in messages if message))
+    more = len(distinct) - _MOST_SAID
+    return "; ".join(distinct[:_MOST_SAID]) + (f"; and {more} more" if more > 0 else "")
