@@ -56,6 +56,8 @@ def make_table(settings: ExtenderSettings, *, wall_clock: Callable[[], float] = 
         coefficients=settings.coefficients,
         staleness_threshold_s=settings.twin_staleness_threshold,
         telemetry_interval_s=settings.telemetry_interval,
+        assumed_window_s=settings.assumed_window,
+        count_in_flight=settings.count_in_flight,
         weigh_pue=settings.enable_facility_metrics,
         score_max=settings.score_max,
     )

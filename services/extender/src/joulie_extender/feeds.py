@@ -42,7 +42,7 @@ class Feeds:
         twins.subscribe(table.on_twin)
         hardware.subscribe(table.on_hardware)
         # Pods of the first list were bound before this process watched: measurements have them already.
-        pods.subscribe(lambda key, old, new: table.on_pod(key, old, new, counted=not pods.synced.is_set()))
+        pods.subscribe(lambda _key, old, new: table.on_pod(old, new, counted=not pods.synced.is_set()))
         self._reflectors: tuple[Reflector[Any], ...] = (nodes, twins, hardware, pods)
 
     def runs(self) -> list[tuple[str, Coroutine[Any, Any, NoReturn]]]:

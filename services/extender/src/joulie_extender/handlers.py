@@ -23,10 +23,12 @@ from joulie_extender.replies import names_reply, objects_reply, scores_reply
 from joulie_extender.requests import (
     BadRequestError,
     Body,
+    ScoringQuery,
     read_filter_query,
     read_object,
     read_scoring_query,
 )
+from joulie_extender.scores import Scored, likely_node
 from joulie_extender.table import NodeTable
 
 #: 5,000 full nodes with their managed fields are about 47 MB.
@@ -80,16 +82,22 @@ class Handlers:
         if not self._feeds.synced:
             return _not_synced()
         self._feeds.refresh()
-        demand = query.demand
-        rows = self._table.rows(demand.workload_class)
-        body = scores_reply(query.names, rows, demand=demand, perf_pressure=self._table.terms.perf_pressure)
-        self._metrics.last_demands[demand.workload_class] = demand
-        self._metrics.prioritize.observe(demand.workload_class, started)
-        return _json(body)
+        scored = self._table.score(query.names, query.demand)
+        answer = _json(scores_reply(scored))
+        # After the reply is on its way: the scheduler does not wait for it, and asks nothing before.
+        asyncio.get_running_loop().call_soon(self._expect, query, scored)
+        self._metrics.last_demands[query.demand.workload_class] = query.demand
+        self._metrics.prioritize.observe(query.demand.workload_class, started)
+        return answer
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """The process answers; whether it should be asked is /readyz on the other port."""
         return web.Response(text="ok\n")
+
+    def _expect(self, query: ScoringQuery, scored: list[Scored]) -> None:
+        node = likely_node(query.names, scored, query.uid)
+        if query.uid and node is not None:
+            self._table.expect_pod(query.uid, node, query.demand)
 
     async def _judge(self, objects: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], dict[str, Verdict]]:
         passed: list[msgspec.Raw] = []

@@ -72,8 +72,9 @@ _LABELLED_NODE: Final = msgspec.json.Decoder(_LabelledNode)
 
 @dataclass(frozen=True, slots=True)
 class ScoringQuery:
-    """How well does each of these nodes suit the pod?"""
+    """How well does each of these nodes suit the pod? `uid` is empty where the question does not say."""
 
+    uid: str
     demand: PodDemand
     names: list[str]
 
@@ -96,15 +97,17 @@ def read_scoring_query(body: Body) -> ScoringQuery:
     names = args.node_names
     if names is None:
         names = [item.metadata.name for item in _items(args)]
-    return ScoringQuery(_demand(args), names)
+    uid, demand = _read_pod(args)
+    return ScoringQuery(uid, demand, names)
 
 
 def read_filter_query(body: Body) -> FilterQuery:
     """Read the body of /filter. Raises BadRequestError."""
     args = _read_args(_FILTERING, body)
+    _, demand = _read_pod(args)
     if args.node_names is not None or args.nodes is None:
-        return FilterQuery(_demand(args), args.node_names or [])
-    return FilterQuery(_demand(args), [], _items(args))
+        return FilterQuery(demand, args.node_names or [])
+    return FilterQuery(demand, [], _items(args))
 
 
 def read_object(raw: msgspec.Raw) -> tuple[str, Mapping[str, str]]:
@@ -143,13 +146,13 @@ def _items(args: _Args[T]) -> list[T]:
     return (args.nodes.items if args.nodes else None) or []
 
 
-def _demand(args: _Args[T]) -> PodDemand:
-    return _decode(_demand_of, bytes(args.pod))
+def _read_pod(args: _Args[T]) -> tuple[str, PodDemand]:
+    return _decode(_uid_and_demand, bytes(args.pod))
 
 
-def _demand_of(raw: bytes) -> PodDemand:
+def _uid_and_demand(raw: bytes) -> tuple[str, PodDemand]:
     pod = decode_pod(raw)
-    return pod_demand(pod, workload_class(pod))
+    return pod.uid, pod_demand(pod, workload_class(pod))
 
 
 def _is_null(raw: msgspec.Raw) -> bool:

@@ -44,6 +44,16 @@ class ExtenderSettings(ServiceSettings):
     """Time after which a power measurement surely contains a pod that was bound before: the agent's interval. Until a
     measurement that much younger than the binding arrives, the pod's estimated watts are added to its node."""
 
+    assumed_window: Duration = 2.0
+    """How long a pod that was just scored counts on the best node without being seen there. kube-scheduler asks for the
+    next pods before this binding's watch event is here; that takes milliseconds, on a busy API server up to a second. A
+    pod that was bound elsewhere, or not at all, weighs on the wrong node for no longer than this. 0s: wait for the
+    event."""
+
+    count_in_flight: bool = True
+    """Add the estimated watts of pods that are bound, or about to be, and not in the measurement yet. Without it a
+    burst piles up on the nodes that were best when it began."""
+
     score_max: Annotated[int, Field(ge=1, le=1000)] = 100
     """Score of a perfect node. kube-scheduler multiplies an extender's score by 10, so that 10 here weighs as much as
     one of its own plugins; 100 lets power decide."""

@@ -22,7 +22,7 @@ from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watt
 from joulie_core.scoring.filter import Verdict, verdict
 from joulie_core.scoring.prepared import AffineRow, ClusterSums, prepare_row
 from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, ClusterTerms, NodeState
-from joulie_extender.replies import Rows, make_row
+from joulie_extender.scores import ScoreBoard, Scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,10 @@ class TableConfig:
     coefficients: Coefficients
     staleness_threshold_s: float
     telemetry_interval_s: float
+    #: How long a pod that was scored counts on the node it will probably get, unless it is seen on one.
+    assumed_window_s: float
+    #: Whether pods count that are not in the measurement yet.
+    count_in_flight: bool
     #: Whether marginal watts are weighted with the node's estimated PUE.
     weigh_pue: bool
     #: The score of a perfect node.
@@ -94,12 +98,12 @@ class NodeTable:
         self._clock = clock
         #: Every node of which a Node, a NodeHardware or a NodeTwin exists.
         self._entries: dict[NodeName, NodeEntry] = {}
-        self._assumed = AssumedPods(config.telemetry_interval_s)
+        self._assumed = AssumedPods(config.telemetry_interval_s, config.assumed_window_s)
         #: Sums over the `state` of all entries that are not stale.
         self._sums = ClusterSums()
-        #: Rows of all entries, by workload class and by the trend scale they hold for.
-        self._rows: dict[tuple[WorkloadClass, float], Rows] = {
-            (workload_class, scale): Rows(config.score_max)
+        #: Scores of all entries, by workload class and by the trend scale they hold for.
+        self._boards: dict[tuple[WorkloadClass, float], ScoreBoard] = {
+            (workload_class, scale): ScoreBoard(workload_class, config.score_max)
             for workload_class in WorkloadClass
             for scale in (STEADY_TREND_SCALE, BURST_TREND_SCALE)
         }
@@ -132,19 +136,23 @@ class NodeTable:
             self._assumed.measure(entry.name, self._clock())
         self._update(entry)
 
-    def on_pod(self, key: str, old: BoundPod | None, new: BoundPod | None, *, counted: bool) -> None:
+    def on_pod(self, old: BoundPod | None, new: BoundPod | None, *, counted: bool) -> None:
         """A bound pod appeared, changed or is gone; `counted` says that measurements already contain it."""
-        if new is None:
-            changed = self._assumed.forget(key)
-        elif counted or (old and (old.uid, old.node) == (new.uid, new.node)):
+        if not self.config.count_in_flight:
             return
-        else:
-            changed = self._assumed.bind(key, new.node, new.demand, self._clock())
-        for name in changed & self._entries.keys():
-            self._update(self._entries[name])
+        if old and (new is None or new.uid != old.uid):
+            self._update_all(self._assumed.forget(old.uid))
+        if new and not counted and (old is None or (old.uid, old.node) != (new.uid, new.node)):
+            self._update_all(self._assumed.bind(new.uid, new.node, new.demand, self._clock()))
+
+    def expect_pod(self, uid: str, node: str, demand: PodDemand) -> None:
+        """A pod was scored and will probably be bound to the node."""
+        if self.config.count_in_flight:
+            self._update_all(self._assumed.expect(uid, NodeName(node), demand, self._clock()))
 
     def refresh(self, *, silent: bool) -> None:
-        """Let twins age up to now; `silent` says that nothing was heard of the cluster for too long."""
+        """Let twins and expectations age up to now; `silent`: nothing was heard of the cluster for too long."""
+        self._update_all(self._assumed.expire(self._clock()))
         if silent != self._silent:
             self._silent = silent
             aged: Iterable[NodeEntry] = self._entries.values()
@@ -161,9 +169,10 @@ class NodeTable:
         """What the cluster contributes to every score."""
         return self._sums.terms
 
-    def rows(self, workload_class: WorkloadClass) -> Rows:
-        """Rows by node name, as the cluster is now."""
-        return self._rows[workload_class, self.terms.trend_scale]
+    def score(self, names: Iterable[str], demand: PodDemand) -> list[Scored]:
+        """Score candidates for a pod, as the cluster is now."""
+        terms = self.terms
+        return self._boards[demand.workload_class, terms.trend_scale].score(names, demand, terms.perf_pressure)
 
     @property
     def refusals(self) -> Mapping[str, Verdict]:
@@ -206,6 +215,11 @@ class NodeTable:
             entry = self._entries[name] = NodeEntry(name, power=self._read_power(None, None))
         return entry
 
+    def _update_all(self, names: Iterable[NodeName]) -> None:
+        for name in names:
+            if name in self._entries:
+                self._update(self._entries[name])
+
     def _update(self, entry: NodeEntry, *, hardware_changed: bool = False) -> None:
         """Recompute everything that depends on one node."""
         if entry.state and not entry.stale:
@@ -216,9 +230,8 @@ class NodeTable:
         if hardware_changed:
             entry.power = self._read_power(entry.node, entry.hardware)
         self._age(entry)
-        for (workload_class, trend_scale), rows in self._rows.items():
-            row = self._row(entry, workload_class, trend_scale)
-            rows[entry.name] = make_row(entry.name, row, self.config.score_max)
+        for (workload_class, trend_scale), board in self._boards.items():
+            board.put(entry.name, self._row(entry, workload_class, trend_scale))
         judged = entry.judge(WorkloadClass.PERFORMANCE)
         if judged.ok:
             self._refusals.pop(entry.name, None)
@@ -245,5 +258,5 @@ class NodeTable:
     def _drop(self, name: NodeName) -> None:
         del self._entries[name]
         self._refusals.pop(name, None)
-        for rows in self._rows.values():
-            rows.pop(name, None)
+        for board in self._boards.values():
+            board.drop(name)

@@ -1,12 +1,16 @@
-"""Pods that are placed but not yet in the measurement.
+"""Pods that are placed, or about to be, but not yet in the measurement.
 
-Between a binding and the first measurement that contains it, a node looks as empty as before, and a burst of equal pods
-would pile up on it. This ledger remembers those pods. A measurement covers a pod if it arrived at least one telemetry
-interval after the binding: what arrives earlier may have been read before the pod drew any power.
+Between a decision and the first measurement that contains the pod, a node looks as empty as before, and a burst of
+equal pods would pile up on it. This ledger remembers those pods by their uid, in two stages:
 
-Both instants are of one monotonic clock, that of the process which observes them, so that no clock skew between
-machines matters. A pod leaves the ledger when a measurement covers it or when it has ended, whichever is first. The
-ledger holds no watts: those depend on hardware that may be learnt later.
+- *Expected*: the pod was scored just now and will probably go to the best node, but nobody has seen it there. Holds for
+  a short window; the binding settles it, wherever the pod really went.
+- *Bound*: the pod was seen on the node. A measurement covers it if it arrived at least one telemetry interval after the
+  binding: what arrives earlier may have been read before the pod drew any power.
+
+All instants are of one monotonic clock, that of the process which observes them, so that no clock skew between
+machines matters. A pod leaves the ledger when its expectation has run out, when a measurement covers it or when it has
+ended, whichever is first. The ledger holds no watts: those depend on hardware that may be learnt later.
 Source: contracts, decision 10.
 """
 
@@ -18,58 +22,93 @@ from joulie_core.powerest.demand import PodDemand
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    node: NodeName
     demand: PodDemand
-    bound_at_s: float
+    #: When the pod was scored or seen to be bound.
+    since_s: float
+    bound: bool
 
 
 class AssumedPods:
-    """The ledger. Every method that may change a node's pods says which nodes it changed."""
+    """The ledger. Every method that may change a node's pods says on which nodes the demand changed.
 
-    def __init__(self, telemetry_interval_s: float) -> None:
+    Args:
+        telemetry_interval_s: age of a binding from which a measurement covers it.
+        window_s: how long a pod is expected on a node without being seen there; 0 expects nothing.
+    """
+
+    def __init__(self, telemetry_interval_s: float, window_s: float) -> None:
         self._interval_s = telemetry_interval_s
-        #: Entries by node, then by pod key; no node is kept without entries.
-        self._nodes: dict[NodeName, dict[str, _Entry]] = {}
-        #: Where each pod is entered; exactly the pods of `_nodes`.
-        self._node_of: dict[str, NodeName] = {}
+        self._window_s = window_s
+        self._pods: dict[str, _Entry] = {}
+        #: The uids of `_pods` by node; no node is kept without any.
+        self._uids_of: dict[NodeName, set[str]] = {}
+        #: The expected pods of `_pods`, the one that runs out first before all others.
+        self._expected: dict[str, None] = {}
 
-    def bind(self, pod_key: str, node: NodeName, demand: PodDemand, now_s: float) -> set[NodeName]:
-        """Enter a pod that was seen to be bound now; a pod of the same key elsewhere is forgotten."""
-        changed = self.forget(pod_key)
-        self._nodes.setdefault(node, {})[pod_key] = _Entry(demand, now_s)
-        self._node_of[pod_key] = node
-        return changed | {node}
-
-    def forget(self, pod_key: str) -> set[NodeName]:
-        """Drop a pod that has ended or is gone; pods that are not entered are none of our business."""
-        node = self._node_of.pop(pod_key, None)
-        if node is None:
+    def expect(self, uid: str, node: NodeName, demand: PodDemand, now_s: float) -> set[NodeName]:
+        """Enter a pod that will probably be bound to the node; one that is bound already stays where it is."""
+        old = self._pods.get(uid)
+        if self._window_s <= 0 or (old is not None and old.bound):
             return set()
-        entries = self._nodes[node]
-        del entries[pod_key]
-        if not entries:
-            del self._nodes[node]
-        return {node}
+        return self._enter(uid, _Entry(node, demand, now_s, bound=False))
+
+    def bind(self, uid: str, node: NodeName, demand: PodDemand, now_s: float) -> set[NodeName]:
+        """Enter a pod that was seen to be bound now, wherever it was expected or entered before."""
+        return self._enter(uid, _Entry(node, demand, now_s, bound=True))
+
+    def forget(self, uid: str) -> set[NodeName]:
+        """Drop a pod that has ended or is gone; pods that are not entered are none of our business."""
+        entry = self._pods.pop(uid, None)
+        if entry is None:
+            return set()
+        self._expected.pop(uid, None)
+        uids = self._uids_of[entry.node]
+        uids.remove(uid)
+        if not uids:
+            del self._uids_of[entry.node]
+        return {entry.node}
 
     def measure(self, node: NodeName, now_s: float) -> set[NodeName]:
         """Drop the pods that a measurement arriving now covers."""
-        covered = [
-            pod_key
-            for pod_key, entry in self._nodes.get(node, {}).items()
-            if entry.bound_at_s + self._interval_s <= now_s
-        ]
-        for pod_key in covered:
-            self.forget(pod_key)
+        pods = {uid: self._pods[uid] for uid in self._uids_of.get(node, ())}
+        covered = [uid for uid, pod in pods.items() if pod.bound and pod.since_s + self._interval_s <= now_s]
+        for uid in covered:
+            self.forget(uid)
         return {node} if covered else set()
+
+    def expire(self, now_s: float) -> set[NodeName]:
+        """Drop the pods that were expected and not seen within the window."""
+        overdue: list[str] = []
+        for uid in self._expected:
+            if self._pods[uid].since_s + self._window_s > now_s:
+                break
+            overdue.append(uid)
+        return {node for uid in overdue for node in self.forget(uid)}
 
     def demands(self, node: NodeName) -> tuple[PodDemand, ...]:
         """Return the demands of the pods that the node's measurement does not contain yet."""
-        return tuple(entry.demand for entry in self._nodes.get(node, {}).values())
+        return tuple(self._pods[uid].demand for uid in self._uids_of.get(node, ()))
 
     def __len__(self) -> int:
-        return len(self._node_of)
+        return len(self._pods)
 
     def check(self) -> None:
         """Assert the invariants stated at the attributes."""
-        entered = {pod_key: node for node, entries in self._nodes.items() for pod_key in entries}
-        assert entered == self._node_of
-        assert all(self._nodes.values())
+        assert {uid: node for node, uids in self._uids_of.items() for uid in uids} == {
+            uid: entry.node for uid, entry in self._pods.items()
+        }
+        assert all(self._uids_of.values())
+        assert self._expected.keys() == {uid for uid, entry in self._pods.items() if not entry.bound}
+        since = [self._pods[uid].since_s for uid in self._expected]
+        assert since == sorted(since)
+
+    def _enter(self, uid: str, entry: _Entry) -> set[NodeName]:
+        old = self._pods.get(uid)
+        changed = self.forget(uid) | {entry.node}
+        self._pods[uid] = entry
+        self._uids_of.setdefault(entry.node, set()).add(uid)
+        if not entry.bound:
+            self._expected[uid] = None
+        unchanged = old is not None and (old.node, old.demand) == (entry.node, entry.demand)
+        return set() if unchanged else changed

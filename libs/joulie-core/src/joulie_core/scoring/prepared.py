@@ -15,7 +15,7 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.scoring import formula
-from joulie_core.scoring.state import ClusterTerms, NodeState
+from joulie_core.scoring.state import ClusterTerms, NodeState, pressure
 
 
 class AffineRow(NamedTuple):
@@ -96,7 +96,7 @@ class ClusterSums:
     def terms(self) -> ClusterTerms:
         """The terms of the nodes counted now."""
         congestion = self._congestion / _UNITS / self._performance_nodes if self._performance_nodes else 0.0
-        return ClusterTerms(self._trend / _UNITS, min(100.0, max(0.0, congestion)))
+        return ClusterTerms(self._trend / _UNITS, pressure(congestion))
 
     def _shift(self, node: NodeState, sign: int) -> None:
         self._trend += sign * round(node.trend_w_per_min * _UNITS)

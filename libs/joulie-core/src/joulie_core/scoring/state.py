@@ -83,7 +83,7 @@ class ClusterTerms:
     """What the whole cluster contributes to every score."""
 
     trend_w_per_min: float = 0.0
-    #: Congestion of the performance nodes, 0..100.
+    #: Congestion of the performance nodes, 0..100, see `pressure`.
     perf_pressure: float = 0.0
 
     @property
@@ -105,9 +105,17 @@ def cluster_terms(fresh: Iterable[NodeState]) -> ClusterTerms:
     ]
     congestion = fsum(100 - headroom for headroom in headrooms) / len(headrooms) if headrooms else 0.0
     return ClusterTerms(
-        trend_w_per_min=fsum(state.trend_w_per_min for state in states),
-        perf_pressure=min(100.0, max(0.0, congestion)),
+        trend_w_per_min=fsum(state.trend_w_per_min for state in states), perf_pressure=pressure(congestion)
     )
+
+
+def pressure(congestion: float) -> float:
+    """Return the average congestion within 0..100 and in whole tenths.
+
+    A tenth is worth 0.03 points of a score; finer steps would change every standard pod's score on every performance
+    node whenever one node's power does, for nothing that a whole number shows.
+    """
+    return round(min(100.0, max(0.0, congestion)), 1)
 
 
 def _plausible(value: float | None, *, at_least: float = 0.0) -> float | None:
