@@ -257,6 +257,14 @@ async def test_series_of_one_node_are_added_up_and_unknown_nodes_are_left_out(se
     assert readings.reading(N2) is None
 
 
+@pytest.mark.parametrize(("parts", "with_gpus"), [(["cpu"], False), (["cpu", "gpu"], True), ([""], True)])
+async def test_series_of_the_cpus_alone_do_not_speak_for_the_gpus(serve, session, parts, with_gpus):
+    start, _ = prometheus_answering(serve, session, vector(*(({"node": "n1", "part": part}, "50") for part in parts)))
+    readings = PrometheusReadings(await start, "w", lambda: {N1}, source=MeasurementSource.KEPLER, interval_s=1)
+    await readings.poll()
+    assert readings.reading(N1).with_gpus is with_gpus
+
+
 @pytest.mark.parametrize(
     ("found", "name"),
     [

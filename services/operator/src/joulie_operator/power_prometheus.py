@@ -1,8 +1,9 @@
 """Power readings from Prometheus: one query for all nodes, polled in the background.
 
-The query answers watts per node; a counter of joules is turned into watts by the query itself (`rate`), as in the
+The query answers watts per node; a counter of joules is turned into watts by the query itself, as in the
 default for Kepler. A series names its node by the first of `NODE_LABELS` whose value is a node's name; several series
-of one node (its sockets, its zones) are added up.
+of one node (its sockets, its zones, its parts) are added up. Where all of them say `part="cpu"`, the node's GPUs are
+not in the sum.
 """
 
 import asyncio
@@ -16,8 +17,24 @@ from joulie_core.names import NodeName
 from joulie_operator.power import Reading
 from joulie_operator.prometheus import Prometheus, QueryError, Sample
 
-#: Joules per second are watts. Kepler 0.10 and later, CPU packages of a node.
-KEPLER_QUERY: Final = 'sum by (node_name) (rate(kepler_node_cpu_joules_total{zone=~"package.*"}[2m]))'
+_GROUP: Final = "sum by (node_name, exported_instance, instance)"
+#: Joules per second are watts. `irate`, because `rate` spreads the first samples of a counter that has just appeared
+#: over the whole range, and would call every node almost idle for minutes after its exporter started.
+_CPU: Final = (
+    f'{_GROUP} (irate(kepler_node_cpu_joules_total{{zone=~"package.*"}}[5m])'
+    " or irate(kepler_node_package_joules_total[5m]))"
+)
+_GPU: Final = f"{_GROUP} (irate(kepler_node_gpu_joules_total[5m]))"
+_PLATFORM: Final = f"{_GROUP} (irate(kepler_node_platform_joules_total[5m]))"
+#: Packages and GPUs as Kepler of either generation counts them (from 0.10 on by zone); where it counts no packages, the
+#: whole platform. Source: Kepler, metrics documentation.
+KEPLER_QUERY: Final = (
+    f'label_replace({_CPU}, "part", "cpu", "", "") or label_replace({_GPU}, "part", "gpu", "", "")'
+    f" or ({_PLATFORM} unless {_CPU})"
+)
+#: Label by which a series says that it is about one part of its node only.
+PART_LABEL: Final = "part"
+CPU_PART: Final = "cpu"
 #: Where exporters and scrape configurations put the node's name, most specific first.
 NODE_LABELS: Final = (
     "node",
@@ -70,15 +87,20 @@ class PrometheusReadings:
             self._report(str(error))
             return
         names = self._nodes()
-        watts: dict[NodeName, float] = {}
+        found: dict[NodeName, list[Sample]] = {}
         for sample in samples:
             name = node_of(sample, names)
             if name is not None:
-                watts[name] = watts.get(name, 0.0) + sample.value
-        self._report(None if watts or not names else "no series names a managed node")
+                found.setdefault(name, []).append(sample)
+        self._report(None if found or not names else "no series names a managed node")
         now = asyncio.get_running_loop().time()
         kept = {name: reading for name, reading in self._readings.items() if name in names}
-        self._readings = kept | {name: Reading(value, now, self._source) for name, value in watts.items()}
+        self._readings = kept | {name: self._reading(of_node, now) for name, of_node in found.items()}
+
+    def _reading(self, samples: list[Sample], now: float) -> Reading:
+        """Return the sum of a node's series."""
+        with_gpus = any(sample.labels.get(PART_LABEL) != CPU_PART for sample in samples)
+        return Reading(sum(sample.value for sample in samples), now, self._source, with_gpus=with_gpus)
 
     def _report(self, problem: str | None) -> None:
         """Log a change of the problem, not each poll."""

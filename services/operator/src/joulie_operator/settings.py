@@ -120,7 +120,7 @@ class OperatorSettings(PowerSettings, CapSettings):
     """Labels that name a node's GPU model, most trusted first."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """Writes under way at once."""
-    events_per_second: Annotated[float, Field(gt=0, le=1000)] = 20
+    events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50
     """Kubernetes Events written at most so often; those of a cluster that changes at once follow one after another."""
     pod_name: str = ""
     """Name of this process in the lease; empty: the host's name."""
