@@ -43,7 +43,7 @@ class Lane:
         self.part = part
         self._handler = handler
         self._log = log
-        self._clock = clock
+        self.clock = clock
         #: Guards everything below, and whatever the handler does.
         self._turn = threading.Condition()
         self._begun = False
@@ -62,13 +62,12 @@ class Lane:
             if self._ending.is_set():
                 return Fault(message="the actuator is ending and gives everything back")
             if isinstance(request, Restore):
-                self._lease_until = _NEVER
-                return self._restore("asked to", self._held())
+                return self._give_back()
             if not self._begun:
                 self.check()  # nothing new comes into force on top of what a predecessor left
             reply = self._handler.carry_out(request)
             if isinstance(request, Setting):
-                self._lease_until = self._clock() + request.lease_s
+                self._lease_until = self.clock() + request.lease_s
                 self._turn.notify_all()
             return reply
 
@@ -76,11 +75,11 @@ class Lane:
         """Give back what is due; return the seconds until something may be due again, None where nothing is held."""
         with self._turn:
             self._begun = True
-            now = self._clock()
+            now = self.clock()
             due = self._due(now)
             if due and now >= self._retry_at:
                 self._restore("left behind" if self._lease_until == _NEVER else "not renewed", due)
-                now = self._clock()
+                now = self.clock()
                 self._retry_at = now + RETRY_S if self._due(now) else _NEVER
             if not self._held():
                 return None
@@ -93,11 +92,17 @@ class Lane:
             self._turn.notify_all()
             while held := self._held():
                 self._restore("ending", held)
-                left_s = deadline - self._clock()
+                left_s = deadline - self.clock()
                 if not self._held() or left_s <= 0:
                     break
                 self._turn.wait(min(RETRY_AT_END_S, left_s))
             return not self._held()
+
+    def _give_back(self) -> Reply:
+        if isinstance(self._handler.hands, Refusal):
+            return Fault(message=self._handler.hands.message)
+        self._lease_until = _NEVER
+        return self._restore("asked to", self._held())
 
     def _held(self) -> frozenset[str]:
         return self._handler.hands.held if isinstance(self._handler.hands, Hands) else frozenset()

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
-from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHardware
+from joulie_core.kinds.node_hardware import Capabilities, CpuHardware, GpuHardware, MemoryHardware
 from joulie_core.kinds.telemetry_profile import ControlResult
 
 
@@ -72,6 +72,8 @@ class CpuReading:
     throttle_pct: float | None = None
     zones: tuple[ZoneSample, ...] = ()
     frequencies: tuple[CoreFrequency, ...] = ()
+    #: How often a value of somebody else was written over since the backend began.
+    overwritten: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class GpuReading:
     #: All GPUs together.
     power_watts: float | None = None
     gpus: tuple[GpuSample, ...] = ()
+    #: As for the CPUs.
+    overwritten: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,8 @@ class HardwareFacts:
     cpu: CpuHardware | None = None
     gpu: GpuHardware | None = None
     memory: MemoryHardware | None = None
+    #: What can be read and set there.
+    can: Capabilities | None = None
 
 
 @dataclass(frozen=True, slots=True)

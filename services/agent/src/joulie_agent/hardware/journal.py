@@ -144,13 +144,7 @@ class Journal:
         self._entries = entries
 
     def _load(self) -> None:
-        try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise JournalError(f"{self._path} cannot be read: {error}") from error
-        boot_id, entries = _decode(self._path, content)
+        boot_id, entries = _read(self._path)
         if boot_id == self._boot_id:
             self._entries = entries
         else:
@@ -161,6 +155,26 @@ class Journal:
         return msgspec.json.encode(
             _File(version=VERSION, boot_id=self._boot_id, crc32=zlib.crc32(raw), entries=msgspec.Raw(raw))
         )
+
+
+def peek(directory: Path) -> Mapping[str, Entry]:
+    """Return what a state directory holds of this boot, without a claim on it: good for showing, not for acting.
+
+    Raises:
+        JournalError: it cannot be read or understood.
+    """
+    boot_id, entries = _read(directory / JOURNAL_FILE)
+    return entries if boot_id == BOOT_ID.read_text().strip() else {}
+
+
+def _read(path: Path) -> tuple[str, dict[str, Entry]]:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return "", {}
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read: {error}") from error
+    return _decode(path, content)
 
 
 def _decode(path: Path, content: bytes) -> tuple[str, dict[str, Entry]]:

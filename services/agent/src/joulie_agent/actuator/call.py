@@ -1,0 +1,30 @@
+"""One question to a running actuator, for commands that are not asynchronous."""
+
+import socket
+
+from joulie_agent.actuator.protocol import LINE_LIMIT, ProtocolError, Reply, Request, decode_reply, encode
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.reasons import Reason
+
+
+def ask(path: str, request: Request, timeout_s: float) -> Reply | Refusal:
+    """Connect, ask and leave; a refusal where nobody answers."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout_s)
+            connection.connect(path)
+            connection.sendall(encode(request))
+            with connection.makefile("rb") as answers:
+                line = answers.readline(LINE_LIMIT)
+    except FileNotFoundError:
+        return Refusal(Reason.NO_HOST_INTERFACE, f"no actuator at {path}")
+    except TimeoutError:
+        return Refusal(Reason.TIMEOUT, f"the actuator at {path} did not answer within {timeout_s:g} s")
+    except OSError as error:
+        return Refusal(Reason.UNREACHABLE, f"the actuator at {path} cannot be reached: {error}")
+    if not line:
+        return Refusal(Reason.NOT_PERMITTED, f"the actuator at {path} hung up: it hears root and its controller only")
+    try:
+        return decode_reply(line)
+    except ProtocolError as error:
+        return Refusal(Reason.MALFORMED_REPLY, str(error))

@@ -1,0 +1,134 @@
+"""`joulie-agent doctor`: what of this machine can be measured and controlled, what cannot, and why.
+
+Promises to change nothing: it looks, and asks an actuator where one runs. Exit code 0; what it finds is no failure.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from joulie_agent.actuator import call
+from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.gpus import GpuPart
+from joulie_agent.actuator.process import start_settings
+from joulie_agent.actuator.protocol import CpuDescription, DescribeCpu, DescribeGpu, GpuDescription, Part
+from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.hardware import journal
+from joulie_agent.hardware.cpuinfo import HostFacts
+from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
+from joulie_agent.hardware.gpu.host import host_gpu_drivers
+from joulie_agent.hardware.journal import JournalError
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.reasons import Reason
+
+SUMMARY: Final = "Says what of this machine can be measured and controlled, what cannot, and why. Changes nothing."
+_TIMEOUT_S: Final = 90.0
+_GIB: Final = 1024**3
+_KHZ_PER_GHZ: Final = 1_000_000
+_WORKS, _BLOCKED, _ABSENT = "works", "blocked", "absent"
+_LOOKING: Final = Refusal(Reason.NO_JOURNAL, "only looking")
+
+#: Subject, state, and what there is to say about it.
+_Row = tuple[str, str, str]
+
+
+def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+    """Look and tell; returns the exit code."""
+    settings = start_settings("doctor", SUMMARY, arguments, os.environ if env is None else env)
+    if isinstance(settings, int):
+        return settings
+    actuator = call.ask(settings.actuator_socket, DescribeCpu(), _TIMEOUT_S)
+    cpu, gpu = (actuator, call.ask(settings.actuator_socket, DescribeGpu(), _TIMEOUT_S))
+    by_itself = not (isinstance(cpu, CpuDescription) and isinstance(gpu, GpuDescription))
+    if not isinstance(cpu, CpuDescription) or not isinstance(gpu, GpuDescription):
+        cpu, gpu = _look(settings)
+    who = f"uid {os.geteuid()}" if by_itself else "the actuator"
+    rows = [
+        ("actuator", *_actuator(actuator)),
+        *_cpu_rows(cpu),
+        *_gpu_rows(gpu),
+        *(("journal", *_journal(Path(settings.state_dir), part)) for part in Part),
+    ]
+    sys.stdout.write(f"hardware below {settings.host_sys_root}, as {who} sees it\n\n")
+    width = max(len(subject) for subject, _, _ in rows)
+    sys.stdout.writelines(f"{subject:<{width}}  {state:<7}  {said}".rstrip() + "\n" for subject, state, said in rows)
+    sys.stdout.writelines(f"\nnote: {warning}\n" for warning in cpu.facts.warnings)
+    return 0
+
+
+def _look(settings: ActuatorSettings) -> tuple[CpuDescription, GpuDescription]:
+    """Look with this process's own permissions."""
+    cpus = CpuPart(
+        tree=SysfsTree(settings.host_sys_root),
+        proc_root=settings.host_proc_root,
+        hands=_LOOKING,
+        min_freq_khz=settings.dvfs_min_freq_khz,
+        clock=time.monotonic,
+    )
+    gpus = GpuPart(drivers=host_gpu_drivers(), hands=_LOOKING, clock=time.monotonic)
+    cpu, gpu = cpus.carry_out(DescribeCpu()), gpus.carry_out(DescribeGpu())
+    assert isinstance(cpu, CpuDescription)
+    assert isinstance(gpu, GpuDescription)
+    return cpu, gpu
+
+
+def _actuator(answer: object) -> tuple[str, str]:
+    if not isinstance(answer, Refusal):
+        return _WORKS, "answers"
+    return (_ABSENT if answer.reason is Reason.NO_HOST_INTERFACE else _BLOCKED), answer.message
+
+
+def _cpu_rows(cpu: CpuDescription) -> Iterator[_Row]:
+    facts = cpu.facts
+    cores = f"{facts.packages} packages, {facts.cores} cores, {facts.threads} threads"
+    memory = f", {facts.memory_bytes / _GIB:.0f} GiB of memory" if facts.memory_bytes else ""
+    yield "cpu", _WORKS if facts.cores else _BLOCKED, f"{facts.identity.model_name or 'unknown model'}: {cores}{memory}"
+    yield "cpu power reading", *_state(cpu.reading, ", ".join(facts.zones))
+    yield "cpu power cap", *_state(cpu.capping, _cap_range(facts))
+    yield "cpu throttle", *_state(cpu.throttling, _frequencies(facts))
+
+
+def _gpu_rows(gpu: GpuDescription) -> Iterator[_Row]:
+    for name, refusal in gpu.refusals.items():
+        yield name, _ABSENT if refusal.reason is Reason.NO_INTERFACE else _BLOCKED, refusal.message
+    for info in gpu.devices:
+        yield f"gpu {info.index}", *_state(info.refusal, _device(info))
+
+
+def _state(refusal: Refusal | None, said: str) -> tuple[str, str]:
+    if refusal is None:
+        return _WORKS, said
+    return _BLOCKED, f"{refusal.reason}: {refusal.message}"
+
+
+def _cap_range(facts: HostFacts) -> str:
+    if facts.min_package_watts is None or facts.max_package_watts is None:
+        return "the range is not known"
+    return f"{facts.min_package_watts:g} to {facts.max_package_watts:g} W per package"
+
+
+def _frequencies(facts: HostFacts) -> str:
+    if facts.lowest_khz is None or facts.highest_khz is None:
+        return f"{facts.policies} policies, {facts.driver_family}"
+    low, high = facts.lowest_khz / _KHZ_PER_GHZ, facts.highest_khz / _KHZ_PER_GHZ
+    return f"{facts.policies} policies, {low:.1f} to {high:.1f} GHz, driver {facts.driver_family}"
+
+
+def _device(info: GpuDeviceInfo) -> str:
+    limits = info.limits
+    power = "no power limit" if limits is None else f"{limits.low / MW_PER_WATT:g} to {limits.high / MW_PER_WATT:g} W"
+    now = f", now {info.current_mw / MW_PER_WATT:g} W" if info.current_mw else ""
+    return f"{info.model} {info.uuid}: {power}{now}"
+
+
+def _journal(state_dir: Path, part: Part) -> tuple[str, str]:
+    directory = state_dir / part
+    try:
+        entries = journal.peek(directory)
+    except JournalError as error:
+        return _BLOCKED, str(error)
+    return _WORKS, f"{directory}: {len(entries)} limits in our charge" if entries else f"{directory}: nothing in charge"

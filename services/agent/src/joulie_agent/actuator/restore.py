@@ -1,0 +1,71 @@
+"""`joulie-agent restore`: give everything back, by hand or from a hook that uninstalls.
+
+Promises exit code 0 where nothing of ours is left in the hardware, 1 where something is or where that cannot be known,
+2 where it was started wrongly. Works without an actuator, and through one where one runs; a controller that is still
+there will then put its caps back in force, and the command says so.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from joulie_agent.actuator import call
+from joulie_agent.actuator.log import Level
+from joulie_agent.actuator.parts import Machine
+from joulie_agent.actuator.process import start_settings
+from joulie_agent.actuator.protocol import Fault, GivenBackReport, Part, Reply, Restore
+from joulie_agent.hardware.journal import JournalHeldError
+from joulie_agent.hardware.knob import Refusal
+
+SUMMARY: Final = "Gives back every limit that the agent has set on this machine and that nobody else has changed since."
+_DONE, _FAILED = 0, 1
+#: A GPU driver that nobody holds open takes seconds per GPU to answer.
+_TIMEOUT_S: Final = 90.0
+
+_Ask: TypeAlias = Callable[[Part], Reply | Refusal]
+
+
+def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+    """Give back; returns the exit code."""
+    settings = start_settings("restore", SUMMARY, arguments, os.environ if env is None else env)
+    if isinstance(settings, int):
+        return settings
+    try:
+        machine = Machine(settings, _mute)
+    except JournalHeldError as error:
+        _say(f"{error}: asking it to give back")
+        _say("a controller that is still there will set its caps again; stop it first to be rid of them")
+        return _give_back(lambda part: call.ask(settings.actuator_socket, Restore(part=part), _TIMEOUT_S))
+    try:
+        return _give_back(lambda part: machine.lanes[part].ask(Restore(part=part)))
+    finally:
+        machine.close()
+
+
+def _give_back(ask: _Ask) -> int:
+    restored = left = 0
+    for part in Part:
+        match ask(part):
+            case GivenBackReport(knobs=knobs) as report:
+                for knob in knobs:
+                    value = "" if knob.value is None else f" = {knob.value}"
+                    _say(f"{knob.outcome:<13} {knob.key}{value}{f'  ({knob.message})' if knob.message else ''}")
+                left += len(report.left)
+                restored += len(knobs) - len(report.left)
+            case Fault(message=message) | Refusal(message=message):
+                _say(f"{part}: {message}")
+                left += 1
+            case reply:
+                _say(f"{part}: an unexpected reply, {type(reply).__name__}")
+                left += 1
+    _say(f"{restored} given back, {left} not" if left else f"{restored} given back, nothing is left")
+    return _FAILED if left else _DONE
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def _mute(_event: str, /, *, level: Level = Level.INFO, **_details: Any) -> None:
+    """What the lanes tell is in the list that this command prints."""

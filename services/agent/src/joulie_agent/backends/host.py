@@ -1,0 +1,243 @@
+"""This machine's own hardware as a backend, through whatever has the hands on it.
+
+Promises that the published facts are asked for when the machine says that they changed, and not at every reading; and
+that an answer which does not come leaves them as they were. Every request that puts something in force says for how
+long it holds without being repeated, which is a few ticks.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from joulie_agent.actuator.client import Hands
+from joulie_agent.actuator.protocol import (
+    CpuDescription,
+    CpuReadings,
+    DescribeCpu,
+    DescribeGpu,
+    Done,
+    Fault,
+    GivenBackReport,
+    GpuDescription,
+    GpuReadings,
+    Part,
+    ReadCpu,
+    ReadGpu,
+    Reply,
+    Request,
+    Restore,
+    SetCpuCap,
+    SetGpuCaps,
+    SetThrottle,
+)
+from joulie_agent.actuator.verdicts import join, remarks
+from joulie_agent.backends.base import (
+    CoreFrequency,
+    CpuReading,
+    GpuReading,
+    GpuSample,
+    HardwareFacts,
+    Outcome,
+    Reading,
+    Unavailable,
+    ZoneSample,
+    blocked,
+    failed,
+)
+from joulie_agent.discovery_gpu import describe_gpus, device_ranges
+from joulie_agent.discovery_host import describe_cpu, describe_memory, find_cpu
+from joulie_agent.hardware.gpu.driver import MW_PER_WATT
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.power_meter import total_watts
+from joulie_agent.hardware.rapl import UW_PER_WATT
+from joulie_agent.reasons import Reason
+from joulie_core.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.node_hardware import Capabilities, Exactness
+from joulie_core.kinds.telemetry_profile import ControlResult
+
+HOST: Final = "host"
+RAPL: Final = "rapl"
+DVFS: Final = "dvfs"
+#: How many ticks may fail to renew before the hardware is given back, and the least that this is in seconds: a node
+#: that is slow for a moment is not a node without a controller.
+LEASE_TICKS: Final = 4
+SHORTEST_LEASE_S: Final = 60.0
+LONGEST_LEASE_S: Final = 3600.0
+
+
+def lease_s(interval_s: float) -> float:
+    """Return for how long a cap holds without being repeated, for a controller that ticks once in an interval."""
+    return min(LONGEST_LEASE_S, max(SHORTEST_LEASE_S, LEASE_TICKS * interval_s))
+
+
+class HostBackend:
+    """One machine. `lease_s`: for how long what is put in force holds without being repeated."""
+
+    def __init__(self, hands: Hands, inventory: Inventory, *, lease_s: float) -> None:
+        self._hands = hands
+        self._inventory = inventory
+        self._lease_s = lease_s
+        self._cpu: CpuDescription | None = None
+        self._gpu: GpuDescription | None = None
+        self._facts = HardwareFacts()
+
+    async def read(self) -> Reading | Unavailable:
+        """Look at all of the machine."""
+        cpu, gpu = await asyncio.gather(
+            self._hands.ask(ReadCpu(package_max_watts=self._package_max_watts())), self._hands.ask(ReadGpu())
+        )
+        if not isinstance(cpu, CpuReadings) and not isinstance(gpu, GpuReadings):
+            return _unavailable(cpu)
+        await self._describe(cpu, gpu)
+        return Reading(
+            cpu=_cpu_reading(cpu) if isinstance(cpu, CpuReadings) else CpuReading(),
+            gpu=_gpu_reading(gpu) if isinstance(gpu, GpuReadings) else GpuReading(),
+            facts=self._facts,
+        )
+
+    async def set_cpu_cap(self, cap_watts_per_package: float) -> Outcome:
+        """By RAPL, each package within its own range."""
+        cap_uw = round(cap_watts_per_package * UW_PER_WATT)
+        return await self._set(RAPL, SetCpuCap(cap_uw_per_package=max(1, cap_uw), lease_s=self._lease_s))
+
+    async def set_dvfs_throttle(self, throttle_pct: float) -> Outcome:
+        """By cpufreq."""
+        return await self._set(DVFS, SetThrottle(throttle_pct=throttle_pct, lease_s=self._lease_s))
+
+    async def restore_cpu(self, limits: WattRange) -> Outcome:  # noqa: ARG002 - originals are known here
+        """Everything as it was found."""
+        return await self._restore(Part.CPU)
+
+    def gpu_devices(self) -> Sequence[GpuDeviceRange]:
+        """The GPUs that answer and can be capped."""
+        return device_ranges(self._gpu.devices) if self._gpu else ()
+
+    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:
+        """By NVML or AMD SMI, each GPU within its own range."""
+        caps_mw = {uuid: max(1, round(watts * MW_PER_WATT)) for uuid, watts in cap_watts.items() if uuid}
+        if not caps_mw:
+            return blocked(HOST, Reason.NO_DEVICE, self._why_no_gpu())
+        return await self._set(HOST, SetGpuCaps(caps_mw=caps_mw, lease_s=self._lease_s))
+
+    async def restore_gpu(self, limits: WattRange) -> Outcome:  # noqa: ARG002 - originals are known here
+        """Everything as it was found."""
+        return await self._restore(Part.GPU)
+
+    async def _set(self, backend: str, request: Request) -> Outcome:
+        reply = await self._hands.ask(request)
+        if not isinstance(reply, Done):
+            return _failed(backend, reply)
+        return Outcome(ControlResult(reply.verdict), reply.reason, reply.backend, reply.message, reply.enforced_watts)
+
+    async def _restore(self, part: Part) -> Outcome:
+        reply = await self._hands.ask(Restore(part=part))
+        if not isinstance(reply, GivenBackReport):
+            return _failed(HOST, reply)
+        if reply.left:
+            message = join(f"{knob.key}: {knob.message or knob.reason}" for knob in reply.left)
+            return failed(HOST, reply.left[0].reason or Reason.BACKEND_FAILED, message)
+        return Outcome(ControlResult.APPLIED, Reason.RESTORED, HOST, join(remarks(reply.knobs)))
+
+    async def _describe(self, cpu: Reply | Refusal, gpu: Reply | Refusal) -> None:
+        """Ask what the machine is where a reading says that it is not what it was."""
+        known = (self._cpu, self._gpu)
+        if isinstance(cpu, CpuReadings) and (self._cpu is None or self._cpu.revision != cpu.revision):
+            described = await self._hands.ask(DescribeCpu())
+            self._cpu = described if isinstance(described, CpuDescription) else self._cpu
+        if isinstance(gpu, GpuReadings) and (self._gpu is None or self._gpu.revision != gpu.revision):
+            described = await self._hands.ask(DescribeGpu())
+            # GPUs whose driver hangs are not gone.
+            if isinstance(described, GpuDescription) and not (self._gpu and _hangs(described)):
+                self._gpu = described
+        if known != (self._cpu, self._gpu):
+            self._facts = self._compose()
+
+    def _compose(self) -> HardwareFacts:
+        cpu, gpu = self._cpu, self._gpu
+        can = Capabilities(
+            cpu_control=cpu is not None and (cpu.capping is None or cpu.throttling is None) and cpu.journal is None,
+            cpu_telemetry=cpu is not None and cpu.reading is None,
+            gpu_control=bool(self.gpu_devices()) and gpu is not None and gpu.journal is None,
+            gpu_telemetry=gpu is not None and any(info.refusal is None for info in gpu.devices),
+        )
+        return HardwareFacts(
+            cpu=describe_cpu(
+                cpu.facts,
+                self._inventory,
+                control_available=can.cpu_control,
+                telemetry_available=can.cpu_telemetry,
+            )
+            if cpu
+            else None,
+            gpu=describe_gpus(
+                gpu.devices,
+                self._inventory,
+                control_available=can.gpu_control,
+                telemetry_available=can.gpu_telemetry,
+            )
+            if gpu
+            else None,
+            memory=describe_memory(cpu.facts) if cpu else None,
+            can=can,
+        )
+
+    def _package_max_watts(self) -> float | None:
+        """What the inventory knows where the hardware does not tell, as on AMD."""
+        if self._cpu is None or self._cpu.facts.max_package_watts is not None:
+            return None
+        match = find_cpu(self._cpu.facts, self._inventory)
+        return match.spec.max_watts if match and match.exactness is not Exactness.GENERIC else None
+
+    def _why_no_gpu(self) -> str:
+        return join(refusal.message for refusal in self._gpu.refusals.values()) if self._gpu else ""
+
+
+def _cpu_reading(readings: CpuReadings) -> CpuReading:
+    return CpuReading(
+        power_watts=total_watts(readings.zones),
+        throttle_pct=readings.throttle_pct,
+        zones=tuple(ZoneSample(zone.zone, zone.energy_uj, zone.power_watts) for zone in readings.zones),
+        frequencies=tuple(
+            CoreFrequency(str(cpu), policy.current_khz, policy.max_khz)
+            for policy in readings.policies
+            for cpu in policy.cpus
+        ),
+        overwritten=sum(readings.overwritten.values()),
+    )
+
+
+def _gpu_reading(readings: GpuReadings) -> GpuReading:
+    draws = [gpu.power_mw for gpu in readings.gpus]
+    total_mw = sum(draw for draw in draws if draw is not None)
+    return GpuReading(
+        # A part of the power is never passed off as the whole.
+        power_watts=total_mw / MW_PER_WATT if draws and None not in draws else None,
+        gpus=tuple(GpuSample(gpu.uuid, _watts(gpu.power_mw), _watts(gpu.limit_mw)) for gpu in readings.gpus),
+        overwritten=sum(readings.overwritten.values()),
+    )
+
+
+def _hangs(description: GpuDescription) -> bool:
+    return any(info.refusal is not None and info.refusal.reason is Reason.TIMEOUT for info in description.devices)
+
+
+def _watts(milli_watts: int | None) -> float | None:
+    return None if milli_watts is None else milli_watts / MW_PER_WATT
+
+
+def _unavailable(reply: Reply | Refusal) -> Unavailable:
+    outcome = _failed(HOST, reply)
+    return Unavailable(outcome.reason, outcome.message)
+
+
+def _failed(backend: str, reply: Reply | Refusal) -> Outcome:
+    match reply:
+        case Refusal(reason=Reason.NO_HOST_INTERFACE, message=message):
+            return blocked(backend, Reason.NO_HOST_INTERFACE, message)
+        case Refusal(reason=reason, message=message):
+            return failed(backend, reason, message)
+        case Fault(message=message):
+            return failed(backend, Reason.BACKEND_FAILED, message)
+        case _:
+            return failed(backend, Reason.MALFORMED_REPLY, f"an unexpected reply, {type(reply).__name__}")
