@@ -32,11 +32,14 @@ async def bare(devcluster: DevCluster) -> AsyncIterator[ClusterView]:
 async def system(request: pytest.FixtureRequest, start_cluster: Starter) -> AsyncIterator[System]:
     """Twelve mixed nodes under Joulie, in a cluster of the test's own.
 
-    The marker `system(operator={...}, agent={...}, extender={...}, sim={...})` sets the services' environment.
+    The marker `system(operator={...}, agent={...}, extender={...}, sim={...})` sets the services' environment, its
+    argument `nodes` other classes of nodes.
     """
     marker = request.node.get_closest_marker("system")
-    env = {Service(f"joulie-{name}"): values for name, values in (marker.kwargs if marker else {}).items()}
-    cluster = await start_cluster(ClusterConfig(nodes=read_node_classes(_NODES)))
+    asked = dict(marker.kwargs) if marker else {}
+    nodes = asked.pop("nodes", None) or read_node_classes(_NODES)
+    env = {Service(f"joulie-{name}"): values for name, values in asked.items()}
+    cluster = await start_cluster(ClusterConfig(nodes=nodes))
     stack = JoulieStack(cluster, StackConfig(env=env))
     try:
         async with await cluster.client(user_agent="joulie-tests") as client:

@@ -1,0 +1,82 @@
+"""Many pods at once, faster than any measurement follows."""
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+from tests.e2e.asking import scoring
+from tests.e2e.system import System
+from tests.e2e.waiting import eventually
+
+from joulie_devcluster.nodes import CpuClass, NodeClass
+
+pytestmark = pytest.mark.e2e
+
+_NODES = (NodeClass(name="equal", count=16, cpu=CpuClass(model="AMD-EPYC-9654", cores=192), memory="768Gi"),)
+_PODS = 500
+_MEAN = _PODS / 16
+#: Cores of what runs already on the nodes, in turn: enough to tell them apart by a few points, no more.
+_BACKGROUND = (0, 8, 16, 24)
+
+
+@pytest.mark.system(
+    nodes=_NODES,
+    operator={"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "1.0"},
+    agent={"RECONCILE_INTERVAL": "5s"},
+    extender={"TELEMETRY_INTERVAL": "5s"},
+)
+@pytest.mark.timeout(300)
+async def test_five_hundred_pods_at_once_spread_over_equal_nodes(system: System) -> None:
+    await _start_background(system)
+    piled = await _burst(system, "piled", count_in_flight=False)
+    spread = await _burst(system, "spread", count_in_flight=True)
+    print(_table(piled, spread))
+    assert max(spread.values()) < 1.75 * _MEAN
+    assert min(spread.values()) > 0.25 * _MEAN
+    # The same burst without: what this is for, and the proof that this test would see it missing.
+    assert max(piled.values()) > 2.5 * _MEAN
+
+
+async def _start_background(system: System) -> None:
+    """Load the nodes a little and not alike."""
+    names = []
+    for number in range(16):
+        if cores := _BACKGROUND[number % 4]:
+            selector = {"kubernetes.io/hostname": f"equal-{number}"}
+            names += await system.view.create_pods(1, f"background-{number}", cpu=str(cores), node_selector=selector)
+    await eventually(lambda: system.view.placed(names), within_s=30)
+
+
+async def _burst(system: System, prefix: str, *, count_in_flight: bool) -> Counter[str]:
+    """Pods by node after a burst; the pods are gone and measured to be gone when this returns."""
+    await system.extender.restart({"COUNT_IN_FLIGHT": str(count_in_flight).lower()})
+    await system.extender.wait_ready()
+    await eventually(lambda: _calm(system), within_s=60)
+    names = await system.view.create_pods(_PODS, prefix, cpu="1")
+    await eventually(lambda: system.view.placed(names), within_s=60)
+    placements = Counter({f"equal-{number}": 0 for number in range(16)})
+    placements.update((await system.view.placed(names)).values())
+    await system.view.delete_pods(names)
+    return placements
+
+
+async def _calm(system: System) -> None:
+    """Measurements show the background and nothing else, and the extender knows it."""
+    nodes = await scoring(system.stack.extender_url)
+    assert len(nodes) == 16
+    levels: dict[int, set[float]] = {}
+    for name, node in nodes.items():
+        assert node["assumedPowerW"] == 0, (name, node)
+        levels.setdefault(int(name.removeprefix("equal-")) % 4, set()).add(round(node["measuredPowerW"]))
+        assert abs(node["powerTrendWPerMin"]) < 6, (name, node)
+    assert all(len(watts) == 1 for watts in levels.values()), levels
+    watts = [levels[level].pop() for level in sorted(levels)]
+    assert all(after - before > 5 for before, after in pairwise(watts)), watts
+
+
+def _table(piled: Mapping[str, int], spread: Mapping[str, int]) -> str:
+    lines = [f"{'pods in flight are':24}{'ignored':>10}{'counted':>10}"]
+    lines += [f"{node:24}{piled[node]:>10}{spread[node]:>10}" for node in piled]
+    shares = [f"{max(counts.values()) / _MEAN:>10.2f}" for counts in (piled, spread)]
+    return "\n".join([*lines, f"{'largest / mean':24}{''.join(shares)}"])
