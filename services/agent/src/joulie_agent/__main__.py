@@ -1,20 +1,50 @@
-"""`joulie-agent`."""
+"""`joulie-agent`: the controller, and beside it the commands that need neither a cluster nor its libraries.
 
-from typing import NoReturn
+What a command does not use is not imported: the actuator's memory is counted in megabytes.
+"""
 
-from joulie_agent.app import SERVICE, VERSION, run
-from joulie_agent.settings import AgentSettings
-from joulie_api import entry
+import sys
+from typing import Final, NoReturn
+
+COMMANDS: Final = {
+    "actuator": "hold the hands on this machine's hardware, for a controller without root",
+    "restore": "give back every limit that was set on this machine",
+    "doctor": "say what of this machine can be measured and controlled, and what cannot",
+}
 
 
 def main() -> NoReturn:
-    """Run the agent."""
+    """Run the agent, or one of its commands."""
+    match sys.argv[1:]:
+        case ["actuator", *arguments]:
+            from joulie_agent.actuator import process  # noqa: PLC0415 - see the module's docstring
+
+            sys.exit(process.main(arguments))
+        case ["restore", *arguments]:
+            from joulie_agent.actuator import restore  # noqa: PLC0415
+
+            sys.exit(restore.main(arguments))
+        case ["doctor", *arguments]:
+            from joulie_agent.actuator import doctor  # noqa: PLC0415
+
+            sys.exit(doctor.main(arguments))
+        case _:
+            _control()
+
+
+def _control() -> NoReturn:
+    from joulie_agent.app import SERVICE, VERSION, run  # noqa: PLC0415
+    from joulie_agent.settings import AgentSettings  # noqa: PLC0415
+    from joulie_api import entry  # noqa: PLC0415
+
+    commands = " ".join(f"`{SERVICE} {name}`: {what}." for name, what in COMMANDS.items())
     entry.main(
         SERVICE,
         AgentSettings,
         run,
         version=VERSION,
-        summary="Discovers the hardware of its nodes, enforces their published power targets and reports the outcome.",
+        summary="Discovers the hardware of its nodes, enforces their published power targets and reports the outcome. "
+        f"Other commands, each with a --help of its own: {commands}",
     )
 
 

@@ -1,12 +1,17 @@
 """The agent process: its watches, its workers, its endpoints."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Final
 
 from joulie_agent import metrics
+from joulie_agent.actuator.client import ActuatorClient, Hands, LocalHands, structured_log
+from joulie_agent.actuator.parts import Machine
+from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.backends.base import PowerBackend
 from joulie_agent.backends.headers import SecretHeaders
+from joulie_agent.backends.host import HostBackend, lease_s
 from joulie_agent.backends.http import wall_time
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
@@ -16,7 +21,7 @@ from joulie_agent.fleet import Fleet
 from joulie_agent.publish import FIELD_MANAGER, Publisher
 from joulie_agent.reasons import Reason
 from joulie_agent.scope import scope_of
-from joulie_agent.settings import AgentMode, AgentSettings
+from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess
 from joulie_agent.worker import Tools
 from joulie_agent.world import World
 from joulie_api.app import App
@@ -33,23 +38,25 @@ _USER_AGENT: Final = f"{SERVICE}/{VERSION}"
 async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lambda _app: None) -> None:
     """Be the agent until the process is told to end; `on_start` gets the frame once it listens."""
     scope = scope_of(settings)
+    inventory = Inventory.load()
     async with (
         # The frame comes last, so that the tasks in it have ended before what they use is closed.
         await KubeClient.connect(kubeconfig=settings.kubeconfig or None, user_agent=_USER_AGENT) as client,
         HttpTransport(SecretHeaders(client, settings.pod_namespace), user_agent=_USER_AGENT) as transport,
+        host_backend(settings, inventory) as host,
         App(settings, service=SERVICE, version=VERSION) as app,
     ):
         on_start(app)
         fleet = Fleet(client, scope)
         world = World(client, scope, settings.default_route, wake=fleet.wake, moved=fleet.move)
-        host = host_backend(settings)
         tools = Tools(
             world=world,
             wirer=Wirer(transport, lambda _node: host),
             publisher=Publisher(client, Applier(client, FIELD_MANAGER)),
-            discoverer=Discoverer(Inventory.load()),
+            discoverer=Discoverer(inventory),
             dvfs=settings.dvfs,
             interval_s=settings.reconcile_interval,
+            spec_timeout_s=settings.spec_read_timeout,
             wall_time=wall_time,
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(fleet.workers)))
@@ -60,13 +67,36 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         await app.wait()
 
 
-def host_backend(settings: AgentSettings) -> PowerBackend:
-    """The backend for this machine's own hardware, or one that says why there is none."""
+@asynccontextmanager
+async def host_backend(settings: AgentSettings, inventory: Inventory) -> AsyncIterator[PowerBackend]:
+    """The backend for this machine's own hardware, or one that says why there is none.
+
+    Raises:
+        JournalHeldError: the hardware is to be reached in this process, and another one has its hands on it.
+    """
     if settings.agent_mode is AgentMode.POOL:
-        return RefusingBackend(Reason.HOST_IN_POOL, "a pool agent does not act on the machine it runs on")
+        yield RefusingBackend(Reason.HOST_IN_POOL, "a pool agent does not act on the machine it runs on")
+        return
     if settings.simulate_only:
-        return RefusingBackend(Reason.SIMULATE_ONLY, "SIMULATE_ONLY is set")
-    return RefusingBackend(Reason.NO_HOST_INTERFACE, "this agent drives HTTP backends only")
+        yield RefusingBackend(Reason.SIMULATE_ONLY, "SIMULATE_ONLY is set")
+        return
+    hands = host_hands(settings)
+    try:
+        yield HostBackend(hands, inventory, lease_s=lease_s(settings.reconcile_interval))
+    finally:
+        await hands.close()
+
+
+def host_hands(settings: AgentSettings) -> Hands:
+    """What carries out requests on this machine."""
+    if settings.hardware_access is HardwareAccess.ACTUATOR:
+        return ActuatorClient(settings.actuator_socket)
+    local = ActuatorSettings(
+        host_sys_root=settings.host_sys_root,
+        state_dir=settings.state_dir,
+        dvfs_min_freq_khz=settings.dvfs_min_freq_khz,
+    )
+    return LocalHands(Machine(local, structured_log), stop_grace_s=local.actuator_stop_grace)
 
 
 def _unsynced(world: World) -> str | None:

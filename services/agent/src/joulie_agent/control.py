@@ -18,9 +18,16 @@ from joulie_agent.discovery import Discoverer, Hardware
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import resolve_cpu_cap
 from joulie_core.dvfs import DvfsDirection, DvfsSettings
-from joulie_core.kinds.node_hardware import NodeHardwareStatus
+from joulie_core.kinds.node_hardware import Capabilities, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, ControlResult
+from joulie_core.kinds.telemetry_profile import (
+    ControlReport,
+    ControlReports,
+    ControlResult,
+    ControlType,
+    SourceType,
+)
+from joulie_core.lost_control import Floor
 from joulie_core.node import Node
 from joulie_core.telemetry_route import Route
 
@@ -36,6 +43,8 @@ class Inputs:
     route: Route
     #: None: no NodePowerProfile.
     target: NodePowerProfileSpec | None
+    #: The target could not be refreshed for too long; `target` is then what is done about that, None to give back.
+    lost: bool
     #: What the node's NodeHardware says; None where there is none.
     published: NodeHardwareStatus | None
     #: Seconds on the loop's clock.
@@ -90,6 +99,11 @@ class NodeControl:
         """Whether a cap or throttle of ours may be in force."""
         return self.cpu_memory.in_force or self.gpu_memory.in_force
 
+    @property
+    def floor(self) -> Floor:
+        """The lowest caps of the node, as far as they are known."""
+        return Floor(self._hardware.cpu_limits.min_watts, self._hardware.gpu_limits.min_watts)
+
     async def tick(self, inputs: Inputs) -> Tick:
         """Look, then carry out the published target once."""
         wiring = await self._rewire(inputs)
@@ -97,9 +111,9 @@ class NodeControl:
         self._hardware = self._discover(inputs, wiring)
         cpu_result, gpu_result = await asyncio.gather(
             cpu.CpuEnforcer(wiring.cpu, self._dvfs).enforce(
-                self._cpu_order(inputs.target, wiring), self.cpu_memory, cpu_reading, inputs.now
+                self._cpu_order(inputs, wiring), self.cpu_memory, cpu_reading, inputs.now
             ),
-            gpu.enforce(self._gpu_order(inputs.target), self.gpu_memory, wiring.gpu),
+            gpu.enforce(self._gpu_order(inputs), self.gpu_memory, wiring.gpu),
         )
         self.cpu_memory, self.gpu_memory = cpu_result.memory, gpu_result.memory
         return Tick(
@@ -160,6 +174,7 @@ class NodeControl:
                 cpu=of_cpu.cpu if of_cpu else old.cpu,
                 gpu=of_gpu.gpu if of_gpu else old.gpu,
                 memory=of_cpu.memory if of_cpu else old.memory,
+                can=(of_cpu and of_cpu.can) or (of_gpu and of_gpu.can) or old.can,
             )
         return (by_cpu.cpu if by_cpu else None), (by_gpu.gpu if by_gpu else None)
 
@@ -174,22 +189,46 @@ class NodeControl:
         if self._facts is None and inputs.published is not None and wiring.capabilities.cpu_telemetry:
             # The backend has not answered this agent yet. Labels alone could say less than it told the agent before.
             return Hardware(inputs.published.model_copy(update={"updated_at": None}))
-        return self._discoverer.discover(inputs.node, self._facts or _NO_FACTS, wiring.capabilities)
+        facts = self._facts or _NO_FACTS
+        return self._discoverer.discover(inputs.node, facts, _capabilities(wiring, facts.can))
 
-    def _cpu_order(self, target: NodePowerProfileSpec | None, wiring: Wiring) -> cpu.CpuOrder:
-        limits = self._hardware.cpu_limits
+    def _cpu_order(self, inputs: Inputs, wiring: Wiring) -> cpu.CpuOrder:
+        target, limits = inputs.target, self._hardware.cpu_limits
         return cpu.CpuOrder(
             cap=resolve_cpu_cap(target.cpu, limits) if target else None,
-            absent=Reason.NO_PROFILE if target is None else Reason.NO_INTENT,
+            absent=_absent(inputs),
             limits=limits,
             packages=self._hardware.packages,
             mode=wiring.cpu_mode,
         )
 
-    def _gpu_order(self, target: NodePowerProfileSpec | None) -> gpu.GpuOrder:
+    def _gpu_order(self, inputs: Inputs) -> gpu.GpuOrder:
+        target = inputs.target
         return gpu.GpuOrder(
             target=target.gpu.power_cap if target and target.gpu else None,
-            absent=Reason.NO_PROFILE if target is None else Reason.NO_INTENT,
+            absent=_absent(inputs),
             limits=self._hardware.gpu_limits,
             present=self._hardware.gpu_present,
         )
+
+
+def _absent(inputs: Inputs) -> Reason:
+    """Why a subsystem without an intent has none."""
+    if inputs.target is not None:
+        return Reason.NO_INTENT
+    return Reason.LOST_CONTROL if inputs.lost else Reason.NO_PROFILE
+
+
+def _capabilities(wiring: Wiring, host: Capabilities | None) -> Capabilities:
+    """What works on the node: where a part is routed to the host, only what the host can do."""
+    route, can = wiring.route, wiring.capabilities
+    if host is None:
+        return can
+    on_host = {
+        "cpu_control": route.cpu_control.type is ControlType.HOST,
+        "gpu_control": route.gpu_control.type is ControlType.HOST,
+        "cpu_telemetry": route.cpu_source.type is SourceType.HOST,
+        "gpu_telemetry": route.gpu_source.type is SourceType.HOST,
+    }
+    lacking = {name: False for name, here in on_host.items() if here and not getattr(host, name)}
+    return can.model_copy(update=lacking)

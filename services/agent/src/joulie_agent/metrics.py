@@ -105,6 +105,16 @@ def _readings(out: _Families, node: str, view: NodeView) -> None:
         ("node", "gpu"),
         [((node, sample.gpu), sample.cap_watts) for sample in view.gpu.gpus],
     )
+    out.counter(
+        "joulie_foreign_writes_total",
+        "Limits on the host that somebody else had changed and that were put back in force.",
+        ("node", "part"),
+        [((node, "cpu"), _count(view.cpu.overwritten)), ((node, "gpu"), _count(view.gpu.overwritten))],
+    )
+
+
+def _count(value: int | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _dvfs(out: _Families, node: str, view: NodeView) -> None:

@@ -18,6 +18,8 @@ class Reason(StrEnum):
     NO_PROFILE = "NoProfile"
     #: The NodePowerProfile leaves this subsystem alone.
     NO_INTENT = "NoIntent"
+    #: The published target has not been refreshed for so long that it no longer counts.
+    LOST_CONTROL = "LostControl"
     #: The hardware was given back: no cap and no throttle of Joulie's is in force.
     RESTORED = "Restored"
 

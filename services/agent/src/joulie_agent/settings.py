@@ -37,6 +37,13 @@ class AgentMode(StrEnum):
     POOL = "pool"
 
 
+class HardwareAccess(StrEnum):
+    """Who has the hands on the machine's own hardware."""
+
+    ACTUATOR = "actuator"
+    IN_PROCESS = "in-process"
+
+
 class EnvSource(StrEnum):
     """Sources that the environment can name."""
 
@@ -77,8 +84,22 @@ class AgentSettings(ServiceSettings):
     """How often each node is looked at without a cause. Changes are acted on at once, so this is the period of
     the power readings and of the DVFS loop, and how soon a backend that forgot its cap gets it again."""
 
+    spec_read_timeout: Annotated[Duration, Field(gt=0)] = 300.0
+    """How long a published target counts while the API server cannot be asked whether it still holds. Then the target's
+    own `spec.policy.onLostControl` says what happens. An API server that is restarted should not be enough."""
+
+    hardware_access: HardwareAccess = HardwareAccess.ACTUATOR
+    """How this machine's own hardware is reached: by the `actuator` process beside this one, or `in-process`, for
+    development, which takes root."""
+
+    actuator_socket: str = "/run/joulie/actuator.sock"
+    """Where the actuator listens."""
+
+    state_dir: str = "/var/lib/joulie"
+    """Where the journals of originals are while the hardware is reached in this process."""
+
     host_sys_root: str = "/host-sys"
-    """Where the node's /sys is mounted."""
+    """Where the node's /sys is mounted while the hardware is reached in this process."""
 
     simulate_only: bool = False
     """Keep hands off this machine: host controls are reported as blocked. HTTP backends are not concerned."""

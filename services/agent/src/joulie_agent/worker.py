@@ -2,7 +2,8 @@
 
 Promises that nodes do not wait for each other, that a pass which fails is counted, logged once for each new cause and
 followed by the next, and that a node which leaves is given back what may be in force before its objects are removed.
-Nothing is given back on a mere shutdown: the next agent goes on from the report.
+Nothing is given back on a mere shutdown: the next agent goes on from the report, and where there is none the lease of
+what is in force on the host runs out.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from joulie_api.errors import KubeError
 from joulie_core.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.fnv import fnv1a_32
 from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
+from joulie_core.lost_control import target_out_of_reach
 from joulie_core.node import Node
 
 #: Changes that come together, such as a profile and its node's labels, are acted on together.
@@ -45,6 +47,8 @@ class Tools:
     discoverer: Discoverer
     dvfs: DvfsSettings
     interval_s: float
+    #: How long a target counts that cannot be refreshed.
+    spec_timeout_s: float
     #: Now, RFC 3339.
     wall_time: Callable[[], str]
 
@@ -176,10 +180,18 @@ class NodeWorker:
     def _inputs(self, now: float) -> Inputs:
         world = self._tools.world
         hardware = world.hardware(self._node.name)
+        age_s, target = world.targets_age_s(), world.target(self._node.name)
+        lost = age_s > self._tools.spec_timeout_s
+        if lost and target is not None:
+            target = target_out_of_reach(target, self._control.floor)
+            self._tell("target out of reach", kept=target is not None, age_s=round(age_s))
+        else:
+            self._told.pop("target out of reach", None)
         return Inputs(
             node=self._node,
             route=world.last_route(self._node) if self._orphan else world.route(self._node),
-            target=world.target(self._node.name),
+            target=target,
+            lost=lost,
             published=hardware.model.status if hardware else None,
             now=now,
         )

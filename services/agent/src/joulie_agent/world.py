@@ -86,6 +86,10 @@ class World:
         found = self._targets.store.get(name)
         return found.model.spec if found else None
 
+    def targets_age_s(self) -> float:
+        """Seconds since the API server was last heard of in matters of targets."""
+        return self._targets.age_s()
+
     def hardware(self, name: str) -> Versioned[NodeHardware] | None:
         """The published hardware of a node."""
         return self._hardware.store.get(name)

@@ -49,11 +49,22 @@ class GpuTarget(Model):
     power_cap: GpuPowerCap | None = None
 
 
+class OnLostControl(StrEnum):
+    """What the agent does when it cannot refresh this target for too long."""
+
+    RESTORE = "restore"
+    HOLD = "hold"
+    FLOOR = "floor"
+
+
 class PolicyNote(Model):
     """Which policy chose the profile, and why."""
 
     name: Annotated[str, Field(max_length=253)] = ""
     reason: Text = ""
+    on_lost_control: OnLostControl | None = None
+    """What the agent does when it cannot refresh this target for its SPEC_READ_TIMEOUT: `restore` gives the hardware
+    back as it was found, `hold` keeps the last caps, `floor` goes to the lowest cap; absent is `restore`."""
 
 
 class NodePowerProfileSpec(Model):
