@@ -52,6 +52,7 @@ crds:
 # the reference pages under docs, from the code
 docs:
     python docs/reference.py
+    python docs/policy_pages.py
 
 # the figures of the services, against named limits
 bench WHAT *ARGS:

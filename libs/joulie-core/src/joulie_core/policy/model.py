@@ -7,21 +7,10 @@ exactly once. Source: policy algorithms, "Shared Reconcile Flow".
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from joulie_core.kinds.base import Profile
 from joulie_core.names import NodeName
-
-
-class Choice(StrEnum):
-    """Why a node got its profile; one value per node, free of counts, so that it changes only with the profile."""
-
-    FAMILY_FLOOR = "densest node of its hardware family"
-    DENSITY = "among the densest nodes"
-    SURPLUS = "beyond the performance count"
-    ROTATION = "its turn in the rotation"
-    REST = "not its turn in the rotation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +41,8 @@ class Plan:
     """A profile for every candidate."""
 
     profiles: Mapping[NodeName, Profile]
-    choices: Mapping[NodeName, Choice]
+    #: Why each candidate got its profile; free of counts, so that it changes with the profile only.
+    choices: Mapping[NodeName, str]
     hp_count: int
     #: One sentence for the log: how the count came about.
     reason: str

@@ -7,17 +7,25 @@ families and is no policy for production. Source: policy algorithms, "rule_swap_
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from joulie_core.kinds.base import Profile
-from joulie_core.policy.model import Choice, Plan, PolicyContext
+from joulie_core.policy.model import Plan, PolicyContext
 from joulie_core.policy.selection import order_by_density
 
 NAME: Final = "rule_swap_v1"
 #: Nodes that take turns in eco.
 ROTATION: Final = 2
+
+
+class Turn(StrEnum):
+    """Why a node got its profile."""
+
+    ITS = "its turn in the rotation"
+    NOT_ITS = "not its turn in the rotation"
 
 
 class RuleSwapSettings(BaseModel):
@@ -40,7 +48,7 @@ class RuleSwap:
         turn = ordered[phase].name if phase < len(ordered) else None
         return Plan(
             profiles={c.name: Profile.ECO if c.name == turn else Profile.PERFORMANCE for c in ordered},
-            choices={c.name: Choice.ROTATION if c.name == turn else Choice.REST for c in ordered},
+            choices={c.name: Turn.ITS if c.name == turn else Turn.NOT_ITS for c in ordered},
             hp_count=len(ordered) - (turn is not None),
             reason=f"rotation phase {phase}",
         )

@@ -6,10 +6,19 @@ Reconcile Flow" steps 3 and 4; contracts, decision 7.
 """
 
 from collections.abc import Iterable
+from enum import StrEnum
 
 from joulie_core.kinds.base import Profile
 from joulie_core.names import NodeName
-from joulie_core.policy.model import Candidate, Choice, Plan
+from joulie_core.policy.model import Candidate, Plan
+
+
+class Choice(StrEnum):
+    """Why a node got its profile."""
+
+    FAMILY_FLOOR = "densest node of its hardware family"
+    DENSITY = "among the densest nodes"
+    SURPLUS = "beyond the performance count"
 
 
 def order_by_density(candidates: Iterable[Candidate]) -> list[Candidate]:
