@@ -130,6 +130,8 @@ class Publisher:
                 self._retry(name, error)
             finally:
                 self._queue.done(name)
+            # Most looks end without a request. Thousands of them in a row must not keep the lease from being renewed.
+            await asyncio.sleep(0)
 
     def lost(self, res: Resource, name: NodeName) -> None:
         """Note that somebody deleted an object, and look at the node."""

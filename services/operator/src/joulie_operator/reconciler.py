@@ -1,8 +1,9 @@
 """When the operator thinks: shortly after what may alter a plan, at least once in the interval, and for twins steadily.
 
-Changes within the debounce time share one plan. The regular pass looks at every node, so that whatever was missed or
+A node whose pods or hardware changed is looked at at once; what its change does to the others is planned after the
+debounce time, which a burst of changes shares. The regular pass looks at every node, so that whatever was missed or
 changed behind our back is put right within the interval. Twins are measured in sweeps of their own, a slice of nodes at
-a time, so that a large cluster does not hold the event loop.
+a time and spread over the sweep interval, so that a large cluster neither holds the event loop nor writes in waves.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from joulie_operator.workqueue import WorkQueue
 
 #: Nodes of one slice of a sweep: a few milliseconds of the event loop.
 SLICE = 100
+#: Share of the sweep interval that a sweep is spread over.
+SPREAD = 0.8
 
 _log = structlog.get_logger()
 
@@ -58,6 +61,8 @@ class Reconciler:
         """Note a change that may alter the plan."""
         if name is not None:
             self._changed.add(name)
+            # A draining node whose last performance pod has left need not wait for a plan.
+            self._queue.add(name)
         self._dirty.set()
 
     async def plan_for_ever(self) -> None:
@@ -70,11 +75,12 @@ class Reconciler:
                 self.plan(everything=False)
 
     async def sweep_for_ever(self) -> None:
-        """Measure all twins, once in the sweep interval."""
+        """Measure all twins, once in the sweep interval; the first time before any is compared."""
         loop = asyncio.get_running_loop()
+        await self.measure()
         while True:
             due_at = loop.time() + self._sweep_interval_s
-            await self.sweep()
+            await self.sweep(spread_s=SPREAD * self._sweep_interval_s)
             await asyncio.sleep(max(0.0, due_at - loop.time()))
 
     def plan(self, *, everything: bool) -> None:
@@ -91,20 +97,29 @@ class Reconciler:
         self._report()
         self._on_pass(asyncio.get_running_loop().time() - started_at)
 
-    async def sweep(self) -> None:
-        """Measure every node, then queue those whose twin has to be written."""
+    async def measure(self) -> None:
+        """Measure every node."""
         for names in _slices(self._controller.managed()):
             now = asyncio.get_running_loop().time()
             for name in names:
                 self._twins.measure(name, now)
             await asyncio.sleep(0)
+
+    async def sweep(self, *, spread_s: float = 0.0) -> None:
+        """Measure every node and queue those whose twin has to be written; racks draw what they drew one sweep ago."""
         self._twins.sum_racks()
-        for names in _slices(self._controller.managed()):
+        names = self._controller.managed()
+        pause_s = spread_s * SLICE / max(SLICE, len(names))
+        for part in _slices(names):
             now = asyncio.get_running_loop().time()
-            for name in names:
+            for name in part:
+                if self._controller.state(name) is None:
+                    # It left management since the sweep began.
+                    continue
+                self._twins.measure(name, now)
                 if self._is_due(name, now):
                     self._queue.add(name, urgent=False)
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause_s)
 
     def _is_due(self, name: NodeName, now: float) -> bool:
         there = self._published.twins.get(name)

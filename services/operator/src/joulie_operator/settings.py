@@ -108,8 +108,8 @@ class OperatorSettings(PowerSettings, CapSettings):
     """The planning policy."""
     reconcile_interval: PositiveDuration = 60
     """At least so often everything is planned and compared; changes are followed within PLAN_DEBOUNCE anyway."""
-    plan_debounce: Duration = 1
-    """Changes within this time share one plan."""
+    plan_debounce: Duration = 0.5
+    """Changes within this time share one plan; well below the two seconds in which labels are to follow a pod."""
     downgrade_settle: Duration = 1
     """How long a node is announced as eco before its caps come, so that a pod placed by the older label is seen."""
     twin_interval: PositiveDuration = 10

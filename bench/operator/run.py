@@ -1,0 +1,159 @@
+"""What the operator costs at 5,000 nodes and 50,000 pods, and how fast it answers a pod.
+
+    just bench operator                          the table against its limits, and the write rate over time to out/
+    just bench operator --nodes 500 --pods 5000  a smaller cluster, in half the time
+
+The operator runs as it is shipped, on an API server in a third process that plays a cluster: every node's agent reports
+once a minute, pods come and go. Phases: it converges from nothing; it rests; 300 performance pods leave draining nodes
+at random moments while others come, and the time from each pod to the node label that follows from it is taken; it is
+restarted, and passes over all nodes every second, so that the CPU of one pass can be told. Takes about four minutes.
+Exit code 1 where a limit is missed.
+"""
+
+import argparse
+import math
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from scenario import Plan, serve
+from service import Operator, run_operator
+
+OUT = Path("out")
+#: Demand decides, and each ten pods move one node.
+POLICY = {"POLICY_TYPE": "queue_aware_v1", "QUEUE_HP_BASE_FRAC": "0.1", "QUEUE_PERF_PER_HP_NODE": "10"}
+#: A pass each second and no twins in between: what the second operator spends, it spends on passes.
+PASSES = {"RECONCILE_INTERVAL": "1s", "TWIN_INTERVAL": "1h", "TWIN_HEARTBEAT": "1h"}
+PASSES_S = 20.0
+#: What the project holds itself to.
+PLAN_CPU_S, MEMORY_MIB, LABEL_P99_S = 1.0, 400.0, 2.0
+HEARTBEATS = {"Lease", "NodeTwin/status"}
+
+
+@dataclass
+class Table:
+    """Rows with limits."""
+
+    met: bool = True
+
+    def row(self, what: str, value: float, unit: str, limit: float | None = None) -> None:
+        """Print a figure, and whether it is within its limit."""
+        verdict = "" if limit is None else ("ok" if value < limit else "MISSED") + f" (limit {limit:g} {unit})"
+        self.met &= limit is None or value < limit
+        print(f"{what:52} {value:10.3f} {unit:6} {verdict}", flush=True)
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value that this share of all stays within."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def counts(writes: Counter[str]) -> str:
+    """Writes by kind, most first."""
+    return ", ".join(f"{what} {count}" for what, count in writes.most_common()) or "none"
+
+
+def measure(operator: Operator, plan: Plan, channel: Any, table: Table) -> None:
+    """Follow the first operator through its phases."""
+    took_s, writes, draining = channel.recv()
+    print(f"converged: {counts(writes)}; {draining} nodes draining")
+    table.row("from start to every node published", took_s, "s")
+    table.row("writes per second while converging", writes.total() / took_s, "1/s")
+    cpu_s, started_at = operator.cpu_s, time.monotonic()
+    channel.send("rest")
+    writes = channel.recv()
+    print(f"at rest for {plan.rest_s:g} s: {counts(writes)}")
+    table.row("writes per second at rest", writes.total() / plan.rest_s, "1/s")
+    table.row("writes at rest that are no heartbeats", sum(writes[k] for k in writes.keys() - HEARTBEATS), "", 1)
+    table.row("CPU at rest", 100 * (operator.cpu_s - cpu_s) / (time.monotonic() - started_at), "%")
+    cpu_s, started_at = operator.cpu_s, time.monotonic()
+    channel.send("churn")
+    for cause, latencies in channel.recv().items():
+        table.row(f"label after {cause}, p50 of {len(latencies)}", quantile(latencies, 0.5), "s")
+        table.row("    p99", quantile(latencies, 0.99), "s", LABEL_P99_S)
+    table.row("CPU while pods come and go", 100 * (operator.cpu_s - cpu_s) / (time.monotonic() - started_at), "%")
+    passes, seconds = operator.plans()
+    table.row(f"time of one plan, mean of {passes}", seconds / passes, "s", PLAN_CPU_S)
+    table.row("resident memory", operator.memory_mib(), "MiB", MEMORY_MIB)
+    table.row("    peak", operator.memory_mib("VmHWM"), "MiB", MEMORY_MIB)
+
+
+def measure_passes(operator: Operator, table: Table) -> None:
+    """Tell the CPU of a pass over all nodes: policy, every node's goal, and the comparison with what is published."""
+    time.sleep(5)
+    cpu_s, (passes, _) = operator.cpu_s, operator.plans()
+    time.sleep(PASSES_S)
+    spent_s, done = operator.cpu_s - cpu_s, operator.plans()[0] - passes
+    table.row(f"CPU of a full plan, all nodes looked at ({done})", spent_s / done, "s", PLAN_CPU_S)
+
+
+def plot(writes: dict[tuple[int, str], int], directory: Path) -> Path:
+    """Draw the write rate over time."""
+    kinds = sorted({what for _, what in writes})
+    seconds = range(max(second for second, _ in writes) + 1)
+    figure = Figure(figsize=(9, 5))
+    axes = figure.subplots()
+    axes.stackplot(seconds, [[writes.get((second, kind), 0) for second in seconds] for kind in kinds], labels=kinds)
+    axes.set(xlabel="seconds since the start", ylabel="writes per second", title="joulie-operator")
+    axes.set_yscale("symlog", linthresh=100)
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    directory.mkdir(exist_ok=True)
+    path = directory / "operator-writes.png"
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    return path
+
+
+def run(plan: Plan, directory: Path) -> bool:
+    """Run everything; True when all limits are met."""
+    context = multiprocessing.get_context("spawn")
+    channel, theirs = context.Pipe()
+    api = context.Process(target=serve, args=(plan, directory, theirs), daemon=True)
+    api.start()
+    table = Table()
+    kubeconfig = channel.recv()
+    print(f"{plan.nodes} nodes, {plan.pods} pods", flush=True)
+    with run_operator(kubeconfig, POLICY) as operator:
+        measure(operator, plan, channel, table)
+    channel.send("restart")
+    with run_operator(kubeconfig, POLICY | PASSES) as operator:
+        measure_passes(operator, table)
+        channel.send("count")
+        writes, rate = channel.recv()
+    print(f"restarted: {counts(writes)}")
+    table.row("most writes in one second", max(_by_second(rate).values()), "1/s")
+    print(plot(rate, OUT))
+    channel.send("stop")
+    api.join(10)
+    return table.met
+
+
+def _by_second(writes: dict[tuple[int, str], int]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for (second, _), count in writes.items():
+        found[second] += count
+    return found
+
+
+def main() -> int:
+    """Run the bench; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=5_000, help="managed nodes")
+    parser.add_argument("--pods", type=int, default=50_000, help="pods, a fifth of them performance")
+    parser.add_argument("--rest-s", type=float, default=60, help="seconds of rest")
+    parser.add_argument("--churn-s", type=float, default=60, help="seconds of coming and going")
+    options = parser.parse_args()
+    plan = Plan(options.nodes, options.pods, options.rest_s, options.churn_s)
+    with tempfile.TemporaryDirectory() as directory:
+        return 0 if run(plan, Path(directory)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""The operator as a process, and what /proc and /metrics say of it."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+PLANS = "joulie_operator_reconcile_duration_seconds"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A running operator."""
+
+    pid: int
+    metrics_url: str
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time that the process has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory_mib(self, what: str = "VmRSS") -> float:
+        """Resident memory; `VmHWM` is its peak."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(f"{what}:"):
+                return int(line.split()[1]) / 1024
+        raise RuntimeError(f"no {what} for process {self.pid}")
+
+    def plans(self) -> tuple[int, float]:
+        """How many plans there were, and the seconds they took together."""
+        with urllib.request.urlopen(f"{self.metrics_url}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        values = {line.partition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line.startswith(PLANS)}
+        return int(values[f"{PLANS}_count"]), values[f"{PLANS}_sum"]
+
+
+@contextmanager
+def run_operator(kubeconfig: str, env: Mapping[str, str]) -> Iterator[Operator]:
+    """Start an operator as it is shipped, and end it in good order."""
+    environment = os.environ | {"KUBECONFIG": kubeconfig, "METRICS_ADDR": "127.0.0.1:0"} | env
+    command = [sys.executable, "-m", "joulie_operator"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield _wait(process)
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _wait(process: "subprocess.Popen[str]") -> Operator:
+    assert process.stdout is not None
+    url = ""
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "listening":
+            url = f"http://127.0.0.1:{event['port']}"
+        if event["event"] == "planned":
+            threading.Thread(target=_drain, args=(process.stdout,), daemon=True).start()
+            return Operator(process.pid, url)
+    raise RuntimeError(f"the operator ended with {process.wait()}")
+
+
+def _drain(lines: Iterator[str]) -> None:
+    for line in lines:
+        event = json.loads(line)
+        if event["level"] not in {"info", "debug"}:
+            print(f"{time.strftime('%H:%M:%S')} {event}", file=sys.stderr)
