@@ -33,6 +33,7 @@ LOOK_EVERY_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Order:
+    uuid: str
     driver: GpuDriver
     knob: Knob
     asked_mw: int
@@ -114,7 +115,7 @@ class GpuPart:
             if isinstance(knob, Refusal):
                 refusals.append(knob)
             else:
-                orders.append(_Order(self._homes[uuid], knob, cap_mw))
+                orders.append(_Order(uuid, self._homes[uuid], knob, cap_mw))
         answers = self.hands.set_all([(order.knob, order.limit_mw) for order in orders])
         written = [answer for answer in answers if isinstance(answer, Written)]
         refusals += [answer for answer in answers if isinstance(answer, Refusal)]
@@ -129,7 +130,7 @@ class GpuPart:
             reason=Reason.CLAMPED if clamped else Reason.CAPPED,
             backend=backend,
             message=verdicts.join(said),
-            enforced_watts=max(answer.value for answer in written) / MW_PER_WATT,
+            enforced_watts=max(map(_in_force_mw, orders, written)) / MW_PER_WATT,
         )
 
     def _knob(self, uuid: str) -> Knob | Refusal:
@@ -166,6 +167,12 @@ class GpuPart:
             refusals=dict(self._refusals),
             journal=self.hands if isinstance(self.hands, Refusal) else None,
         )
+
+
+def _in_force_mw(order: _Order, written: Written) -> int:
+    """The limit that holds, which the hardware itself may have lowered below the one that was set."""
+    enforced_mw = order.driver.enforced_mw(order.uuid)
+    return written.value if isinstance(enforced_mw, Refusal) else enforced_mw
 
 
 def _constant(info: GpuDeviceInfo) -> object:

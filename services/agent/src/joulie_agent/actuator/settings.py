@@ -6,7 +6,7 @@ Promises that every invalid value is named at once. Shared by the subcommands th
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta
@@ -28,7 +28,7 @@ class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the actuator can be told; the variables are the names in capitals."""
 
     host_sys_root: Annotated[
-        str, Meta(title="path", description="Where the node's /sys is; unset takes /host-sys, or /sys without it.")
+        str, Meta(title="path", description="Where the node's /sys is; where there is no /host-sys, /sys is taken.")
     ] = msgspec.field(default_factory=_sys_root)
     host_proc_root: Annotated[
         str, Meta(title="path", description="Where the node's /proc is; read for the model and the memory only.")
@@ -90,12 +90,31 @@ def read_settings(env: Mapping[str, str]) -> ActuatorSettings:
     return ActuatorSettings(**values)
 
 
+class Row(NamedTuple):
+    """One variable, for people."""
+
+    name: str
+    unit: str
+    default: str
+    doc: str
+
+
+def rows() -> list[Row]:
+    """Return every variable."""
+    return [
+        Row(
+            setting.name.upper(),
+            get_args(setting.type)[1].title,
+            str(_MOUNTED_SYS if setting.default is msgspec.NODEFAULT else setting.default),
+            get_args(setting.type)[1].description,
+        )
+        for setting in msgspec.structs.fields(ActuatorSettings)
+    ]
+
+
 def help_text() -> str:
     """Return every variable with its unit, default and meaning."""
-    defaults = ActuatorSettings()
     lines = ["Settings are environment variables; an empty one counts as unset.", ""]
-    for setting in msgspec.structs.fields(ActuatorSettings):
-        meta = get_args(setting.type)[1]
-        lines += [f"{setting.name.upper()}  <{meta.title}>  default {getattr(defaults, setting.name)}"]
-        lines += [f"    {meta.description}", ""]
+    for row in rows():
+        lines += [f"{row.name}  <{row.unit}>  default {row.default}", f"    {row.doc}", ""]
     return "\n".join(lines)

@@ -1,0 +1,116 @@
+"""Machines in directories, and parts and lanes over them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.gpus import GpuPart
+from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.hardware.hands import Hands
+from joulie_agent.hardware.journal import Journal
+from joulie_agent.testing.fake_gpu import FakeGpuLibrary, fake_gpu_driver
+from joulie_agent.testing.fake_sysfs import FakeMachine
+from joulie_agent.testing.machine_spec import PLATFORMS
+
+
+@dataclass
+class Clock:
+    """Monotonic seconds, as the test wants them."""
+
+    now: float = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@dataclass
+class Events:
+    """A log that remembers."""
+
+    lines: list = field(default_factory=list)
+
+    def __call__(self, event, /, *, level="info", **details):
+        self.lines.append((event, level, details))
+
+    def named(self, event):
+        return [details for name, _, details in self.lines if name == event]
+
+
+@dataclass
+class CpuBench:
+    machine: FakeMachine
+    part: CpuPart
+    hands: Hands
+    clock: Clock
+
+    @property
+    def limits_watts(self):
+        return [self.machine.read(path) / 1e6 for path in self.machine.limits()]
+
+    @property
+    def policies_khz(self):
+        return [self.machine.read(path) for path in self.machine.policy_limits()]
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def events():
+    return Events()
+
+
+@pytest.fixture
+def hands(tmp_path):
+    with Journal.open(tmp_path / "state") as journal:
+        yield Hands(journal)
+
+
+@pytest.fixture
+def cpu_bench(tmp_path, hands, clock):
+    def make(platform="xeon-2s"):
+        machine = FakeMachine(tmp_path / "machine", PLATFORMS[platform])
+        part = CpuPart(
+            tree=machine.tree(), proc_root=str(machine.proc), hands=hands, min_freq_khz=1_500_000, clock=clock
+        )
+        return CpuBench(machine, part, hands, clock)
+
+    return make
+
+
+@dataclass
+class GpuBench:
+    part: GpuPart
+    library: FakeGpuLibrary
+    hands: Hands
+    clock: Clock
+
+
+@pytest.fixture
+def gpu_bench(hands, clock):
+    def make(*gpus):
+        driver, library = fake_gpu_driver(*gpus)
+        return GpuBench(GpuPart(drivers=[driver], hands=hands, clock=clock), library, hands, clock)
+
+    return make
+
+
+@pytest.fixture
+def actuator_settings(tmp_path):
+    """Settings over a fake two-socket machine; the machine is at `tmp_path / "machine"`."""
+
+    def make(platform="xeon-2s") -> tuple[ActuatorSettings, FakeMachine]:
+        machine = FakeMachine(tmp_path / "machine", PLATFORMS[platform])
+        settings = ActuatorSettings(
+            host_sys_root=str(machine.sys),
+            host_proc_root=str(machine.proc),
+            state_dir=str(tmp_path / "journals"),
+            actuator_socket=str(Path(tmp_path / "socket")),
+        )
+        return settings, machine
+
+    return make

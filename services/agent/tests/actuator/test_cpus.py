@@ -1,0 +1,212 @@
+import errno
+
+import pytest
+
+from joulie_agent.actuator.protocol import DescribeCpu, ReadCpu, SetCpuCap, SetThrottle, Verdict
+from joulie_agent.hardware.hands import GivenBack
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.reasons import Reason
+from joulie_agent.testing.fake_sysfs import Fault
+
+
+def cap(watts):
+    return SetCpuCap(cap_uw_per_package=round(watts * 1e6), lease_s=60)
+
+
+def throttle(pct):
+    return SetThrottle(throttle_pct=pct, lease_s=60)
+
+
+def test_a_cap_is_per_package_and_is_given_back_as_found(cpu_bench):
+    bench = cpu_bench()
+    done = bench.part.carry_out(cap(90))
+    assert (done.verdict, done.reason, done.backend, done.enforced_watts) == (
+        Verdict.APPLIED,
+        Reason.CAPPED,
+        "rapl",
+        90,
+    )
+    assert bench.limits_watts == [90, 90]
+    report = bench.part.restore(bench.hands.held)
+    assert [knob.outcome for knob in report.knobs] == [GivenBack.RESTORED] * 2
+    assert bench.limits_watts == [150, 150]
+
+
+def test_a_package_of_several_dies_holds_the_cap_with_all_of_them(cpu_bench):
+    bench = cpu_bench("xeon-multi-die")
+    assert bench.part.carry_out(cap(300)).enforced_watts == 300
+    assert bench.limits_watts == [150] * 4
+
+
+def test_a_cap_outside_the_range_is_held_at_its_end_and_the_message_says_so(cpu_bench):
+    bench = cpu_bench()
+    done = bench.part.carry_out(cap(5000))
+    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.CLAMPED, 150)
+    assert "held at 150 W" in done.message
+
+
+def test_what_the_hardware_rounds_is_reported_as_it_holds(cpu_bench):
+    bench = cpu_bench()
+    assert bench.part.carry_out(cap(100.06)).enforced_watts == 100
+
+
+@pytest.mark.parametrize(
+    ("platform", "reason"),
+    [
+        ("xeon-locked", Reason.FIRMWARE_LOCKED),
+        ("xeon-held", Reason.FIRMWARE_LOCKED),
+        ("xeon-read-only", Reason.NOT_PERMITTED),
+        ("epyc-2s", Reason.NO_INTERFACE),
+        ("epyc-no-constraints", Reason.NO_INTERFACE),
+        ("virtual-machine", Reason.NO_INTERFACE),
+    ],
+)
+def test_a_cap_that_this_machine_cannot_hold_is_blocked_with_the_reason(platform, reason, cpu_bench):
+    bench = cpu_bench(platform)
+    done = bench.part.carry_out(cap(90))
+    assert (done.verdict, done.reason) == (Verdict.BLOCKED, reason)
+    assert done.message
+    assert bench.hands.held <= {"rapl/intel-rapl:0/constraint_0_power_limit_uw"}
+    assert all(knob.done for knob in bench.part.restore(bench.hands.held).knobs)
+    assert bench.hands.held == frozenset()
+
+
+def test_a_limit_that_is_switched_off_is_switched_on_and_off_again(cpu_bench):
+    bench = cpu_bench("xeon-switched-off")
+    (zone,) = bench.machine.zones()
+    assert bench.part.carry_out(cap(90)).verdict is Verdict.APPLIED
+    assert bench.machine.read(f"{zone}/enabled") == 1
+    bench.part.restore(bench.hands.held)
+    assert bench.machine.read(f"{zone}/enabled") == 0
+    assert bench.limits_watts == [150]
+
+
+def test_a_package_that_refuses_is_an_error_and_keeps_the_other_capped(cpu_bench):
+    bench = cpu_bench()
+    bench.machine.faults[bench.machine.limits()[0]] = Fault(write_errno=errno.EIO)
+    done = bench.part.carry_out(cap(90))
+    assert (done.verdict, done.reason) == (Verdict.ERROR, Reason.IO_ERROR)
+    assert bench.limits_watts == [150, 90]
+    bench.part.restore(bench.hands.held)
+    assert bench.limits_watts == [150, 150]
+
+
+def test_somebody_elses_limit_is_written_over_told_and_counted(cpu_bench):
+    bench = cpu_bench()
+    bench.part.carry_out(cap(90))
+    bench.machine.write(bench.machine.limits()[1], 120_000_000)
+    done = bench.part.carry_out(cap(90))
+    assert "120000000 of somebody else was written over" in done.message
+    assert sum(bench.part.carry_out(ReadCpu()).overwritten.values()) == 1
+    bench.part.restore(bench.hands.held)
+    assert bench.limits_watts == [150, 120]
+
+
+def test_a_throttle_slows_its_share_of_the_policies_and_zero_frees_them(cpu_bench):
+    bench = cpu_bench()
+    done = bench.part.carry_out(throttle(50))
+    assert (done.verdict, done.backend) == (Verdict.APPLIED, "dvfs")
+    assert sorted(bench.policies_khz) == [1_500_000] * 16 + [3_900_000] * 16
+    assert bench.part.carry_out(ReadCpu()).throttle_pct == 50
+    bench.part.carry_out(throttle(25))
+    assert sorted(bench.policies_khz) == [1_500_000] * 8 + [3_900_000] * 24
+    assert bench.part.carry_out(throttle(0)).reason is Reason.RESTORED
+    assert set(bench.policies_khz) == {3_900_000}
+    assert bench.hands.held == frozenset()
+
+
+def test_a_throttle_never_raises_what_somebody_else_holds_lower(cpu_bench):
+    bench = cpu_bench()
+    bench.part.carry_out(throttle(100))
+    path = bench.machine.policy_limits()[0]
+    bench.machine.write(path, 1_200_000)
+    bench.part.carry_out(throttle(100))
+    assert bench.machine.read(path) == 1_200_000
+    bench.part.carry_out(throttle(0))
+    assert bench.machine.read(path) == 1_200_000
+
+
+def test_a_policy_that_refuses_is_named_and_the_others_are_throttled(cpu_bench):
+    bench = cpu_bench()
+    bench.machine.faults[bench.machine.policy_limits()[0]] = Fault(write_errno=errno.EIO)
+    done = bench.part.carry_out(throttle(100))
+    assert done.verdict is Verdict.APPLIED
+    assert "1 of 32 policies refuse" in done.message
+
+
+def test_without_policies_a_throttle_is_blocked(cpu_bench):
+    done = cpu_bench("virtual-machine").part.carry_out(throttle(50))
+    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_INTERFACE)
+
+
+def test_a_throttle_that_cannot_be_lifted_is_an_error(cpu_bench):
+    bench = cpu_bench()
+    bench.part.carry_out(throttle(100))
+    for path in bench.machine.policy_limits():
+        bench.machine.faults[path] = Fault(write_errno=errno.EIO)
+    assert bench.part.carry_out(throttle(0)).verdict is Verdict.ERROR
+    assert len(bench.hands.held) == 32
+
+
+def test_a_cpu_that_went_offline_is_given_back_when_it_returns(cpu_bench):
+    bench = cpu_bench()
+    bench.part.carry_out(throttle(100))
+    bench.machine.set_offline(3)
+    left = bench.part.restore(bench.hands.held).left
+    assert [(knob.key, knob.reason) for knob in left] == [("cpufreq/policy3/scaling_max_freq", Reason.NO_DEVICE)]
+    bench.machine.set_offline()
+    bench.machine.write("devices/system/cpu/cpufreq/policy3/scaling_max_freq", 1_500_000)  # as cpufreq remembers it
+    assert bench.part.restore(bench.hands.held).left == ()
+    assert set(bench.policies_khz) == {3_900_000}
+
+
+def test_without_a_journal_nothing_is_written(cpu_bench):
+    bench = cpu_bench()
+    bench.part.hands = Refusal(Reason.NO_JOURNAL, "damaged")
+    for request in (cap(90), throttle(50)):
+        done = bench.part.carry_out(request)
+        assert (done.verdict, done.reason, done.message) == (Verdict.BLOCKED, Reason.NO_JOURNAL, "damaged")
+    assert bench.limits_watts == [150, 150]
+    assert set(bench.policies_khz) == {3_900_000}
+    assert bench.part.carry_out(DescribeCpu()).journal == Refusal(Reason.NO_JOURNAL, "damaged")
+
+
+def test_power_is_read_from_two_looks_at_the_counters(cpu_bench):
+    bench = cpu_bench()
+    assert [zone.power_watts for zone in bench.part.carry_out(ReadCpu()).zones] == [None, None]
+    bench.clock.now += 2
+    for zone in bench.machine.zones():
+        bench.machine.consume(zone, 160)
+    assert [zone.power_watts for zone in bench.part.carry_out(ReadCpu()).zones] == [80, 80]
+
+
+def test_a_machine_that_tells_no_maximum_is_judged_by_the_one_it_is_told(cpu_bench):
+    bench = cpu_bench("epyc-2s")
+    request = ReadCpu(package_max_watts=280)
+    bench.part.carry_out(request)
+    bench.clock.now += 1
+    for zone in bench.machine.zones():
+        bench.machine.consume(zone, 3 * 280 + 1)
+    assert [zone.power_watts for zone in bench.part.carry_out(request).zones] == [None, None]
+
+
+def test_hardware_that_comes_late_is_found_within_a_minute_and_told_by_a_new_revision(cpu_bench):
+    bench = cpu_bench()
+    bench.machine.unload_rapl()
+    bench.clock.now += 61
+    assert bench.part.carry_out(cap(90)).verdict is Verdict.BLOCKED
+    gone = bench.part.carry_out(DescribeCpu())
+    bench.machine.load_rapl()
+    bench.clock.now += 61
+    assert bench.part.carry_out(cap(90)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(DescribeCpu()).revision == gone.revision + 1
+
+
+def test_a_description_says_what_works_and_why_not(cpu_bench):
+    works = cpu_bench().part.carry_out(DescribeCpu())
+    assert (works.reading, works.capping, works.throttling, works.journal) == (None, None, None, None)
+
+
+def test_a_description_of_a_virtual_machine_names_what_it_lacks(cpu_bench):
+    lacks = cpu_bench("virtual-machine").part.carry_out(DescribeCpu())
+    assert {lacks.reading.reason, lacks.capping.reason, lacks.throttling.reason} == {Reason.NO_INTERFACE}

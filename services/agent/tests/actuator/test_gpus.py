@@ -1,0 +1,144 @@
+from joulie_agent.actuator.gpus import GpuPart
+from joulie_agent.actuator.protocol import DescribeGpu, ReadGpu, SetGpuCaps, Verdict
+from joulie_agent.hardware.gpu.bounded import BoundedGpuDriver
+from joulie_agent.hardware.hands import GivenBack
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.reasons import Reason
+from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
+
+
+def caps(**watts):
+    return SetGpuCaps(caps_mw={name: round(each * 1000) for name, each in watts.items()}, lease_s=60)
+
+
+def test_each_gpu_gets_its_own_cap_and_gets_back_what_it_had(gpu_bench):
+    a, b = FakeGpu("a", limit_mw=650_000), FakeGpu("b")
+    bench = gpu_bench(a, b)
+    done = bench.part.carry_out(caps(a=400, b=500))
+    assert (done.verdict, done.reason, done.backend, done.enforced_watts) == (
+        Verdict.APPLIED,
+        Reason.CAPPED,
+        "nvml",
+        500,
+    )
+    assert (a.limit_mw, b.limit_mw) == (400_000, 500_000)
+    assert bench.part.restore(bench.hands.held).left == ()
+    assert (a.limit_mw, b.limit_mw) == (650_000, 700_000)
+
+
+def test_a_cap_is_held_within_the_devices_own_range(gpu_bench):
+    gpu = FakeGpu("a", min_mw=300_000)
+    done = gpu_bench(gpu).part.carry_out(caps(a=100))
+    assert (done.reason, gpu.limit_mw) == (Reason.CLAMPED, 300_000)
+    assert "held at 300 W" in done.message
+
+
+def test_the_limit_that_holds_is_reported_as_enforced(gpu_bench):
+    assert gpu_bench(FakeGpu("a", imposed_mw=350_000)).part.carry_out(caps(a=400)).enforced_watts == 350
+
+
+def test_a_lost_gpu_is_an_error_and_the_other_is_capped(gpu_bench):
+    a, b = FakeGpu("a"), FakeGpu("b")
+    bench = gpu_bench(a, b)
+    bench.part.carry_out(DescribeGpu())
+    a.lost = True
+    done = bench.part.carry_out(caps(a=400, b=400))
+    assert (done.verdict, done.reason) == (Verdict.ERROR, Reason.DEVICE_LOST)
+    assert b.limit_mw == 400_000
+
+
+def test_a_gpu_that_was_never_here_is_blocked(gpu_bench):
+    done = gpu_bench(FakeGpu("a")).part.carry_out(caps(b=400))
+    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_DEVICE)
+
+
+def test_without_permission_a_cap_is_blocked_and_nothing_stays_in_charge(gpu_bench):
+    bench = gpu_bench(FakeGpu("a"))
+    bench.library.permitted = False
+    done = bench.part.carry_out(caps(a=400))
+    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NOT_PERMITTED)
+    assert bench.hands.held == frozenset()
+
+
+def test_a_cap_survives_a_reload_of_the_driver_and_its_default_is_what_is_given_back(gpu_bench):
+    gpu = FakeGpu("a", limit_mw=600_000)
+    bench = gpu_bench(gpu)
+    bench.part.carry_out(caps(a=400))
+    bench.library.reload()
+    assert gpu.limit_mw == 700_000
+    assert bench.part.carry_out(caps(a=400)).verdict is Verdict.APPLIED
+    assert gpu.limit_mw == 400_000
+    assert sum(bench.part.carry_out(ReadGpu()).overwritten.values()) == 1
+    bench.part.restore(bench.hands.held)
+    assert gpu.limit_mw == 700_000
+
+
+def test_a_lost_gpu_stays_in_charge_until_it_can_be_given_back(gpu_bench):
+    gpu = FakeGpu("a")
+    bench = gpu_bench(gpu)
+    bench.part.carry_out(caps(a=400))
+    gpu.lost = True
+    (left,) = bench.part.restore(bench.hands.held).left
+    assert (left.key, left.reason) == ("gpu/a/power_limit_mw", Reason.DEVICE_LOST)
+    assert bench.hands.held == {"gpu/a/power_limit_mw"}
+
+
+def test_where_nothing_is_in_charge_giving_back_opens_no_driver(gpu_bench):
+    bench = gpu_bench(FakeGpu("a"))
+    assert bench.part.restore(bench.hands.held).knobs == ()
+    assert bench.library.opened == 0
+
+
+def test_readings_are_power_and_the_limit_in_force(gpu_bench):
+    (figure,) = gpu_bench(FakeGpu("a", power_mw=250_000, limit_mw=500_000)).part.carry_out(ReadGpu()).gpus
+    assert (figure.uuid, figure.power_mw, figure.limit_mw, figure.refusal) == ("a", 250_000, 500_000, None)
+
+
+def test_moving_figures_make_no_new_revision_and_another_gpu_does(gpu_bench):
+    gpu = FakeGpu("a")
+    bench = gpu_bench(gpu)
+    first = bench.part.carry_out(ReadGpu()).revision
+    gpu.power_mw, gpu.limit_mw = 1, 300_000
+    bench.clock.now += 61
+    assert bench.part.carry_out(ReadGpu()).revision == first
+    bench.library.gpus.append(FakeGpu("b"))
+    bench.library.reload()
+    bench.clock.now += 61
+    assert bench.part.carry_out(ReadGpu()).revision == first + 1
+    assert [info.uuid for info in bench.part.carry_out(DescribeGpu()).devices] == ["a", "b"]
+
+
+def test_a_machine_without_a_driver_says_why(gpu_bench):
+    bench = gpu_bench()
+    bench.library.loaded = False
+    described = bench.part.carry_out(DescribeGpu())
+    assert described.devices == ()
+    assert described.refusals["nvml"].reason is Reason.NO_INTERFACE
+    assert bench.part.carry_out(caps(a=400)).reason is Reason.NO_DEVICE
+
+
+def test_a_driver_that_hangs_is_told_and_its_gpus_are_remembered(hands, clock):
+    driver, library = fake_gpu_driver(FakeGpu("a"))
+    bounded = BoundedGpuDriver(driver, open_deadline_s=5, call_deadline_s=0.2)
+    part = GpuPart(drivers=[bounded], hands=hands, clock=clock)
+    part.carry_out(caps(a=400))
+    library.answering.clear()
+    try:
+        clock.now += 61
+        done = part.carry_out(caps(a=300))
+        assert (done.verdict, done.reason) == (Verdict.ERROR, Reason.TIMEOUT)
+        (info,) = part.carry_out(DescribeGpu()).devices
+        assert (info.uuid, info.refusal.reason) == ("a", Reason.TIMEOUT)
+        (left,) = part.restore(hands.held).left
+        assert left.outcome is GivenBack.REFUSED
+    finally:
+        library.answering.set()
+    bounded.close()
+
+
+def test_without_a_journal_nothing_is_written(gpu_bench):
+    gpu = FakeGpu("a")
+    bench = gpu_bench(gpu)
+    bench.part.hands = Refusal(Reason.NO_JOURNAL, "damaged")
+    assert bench.part.carry_out(caps(a=400)).reason is Reason.NO_JOURNAL
+    assert gpu.limit_mw == 700_000
