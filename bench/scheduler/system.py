@@ -1,0 +1,205 @@
+"""The system under test: a real control plane with KWOK nodes, Joulie on it, and a scheduler that is configured anew.
+
+Pods are created while no scheduler runs, so that what is measured is scheduling and not the creation of pods. Bindings
+are counted by a watch in this process.
+"""
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import yaml
+
+from joulie_api.client import KubeClient
+from joulie_api.reflector import Reflector
+from joulie_api.resources import PODS
+from joulie_api.testing.builders import make_pod
+from joulie_devcluster.cluster import DevCluster
+from joulie_devcluster.config import ClusterConfig
+from joulie_devcluster.fixtures import create_namespace
+from joulie_devcluster.modules import Binary
+from joulie_devcluster.nodes import default_node_classes, scale
+from joulie_devcluster.process import ServiceProcess
+from joulie_devcluster.scheduler_config import SchedulerSettings, scheduler_configuration
+from joulie_devcluster.service import Service
+from joulie_devcluster.stack import JoulieStack, StackConfig
+
+_ENV = {
+    Service.OPERATOR: {"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0.5"},
+    Service.AGENT: {"RECONCILE_INTERVAL": "10s"},
+    Service.EXTENDER: {"TELEMETRY_INTERVAL": "10s"},
+}
+_CREATIONS_IN_FLIGHT = 32
+_SETTLED_S = 180.0
+_PLACED_S = 180.0
+
+
+class System:
+    """A cluster with Joulie, of which pods are scheduled wave by wave."""
+
+    def __init__(self, cluster: DevCluster, stack: JoulieStack, client: KubeClient, namespace: str) -> None:
+        self.cluster = cluster
+        self.stack = stack
+        self._client = client
+        self._namespace = namespace
+        #: When each pod was seen to be bound, by key.
+        self._bound_at: dict[str, float] = {}
+        self._changed = asyncio.Event()
+        self._bindings = Reflector(client, PODS, _node_of, namespace=namespace, field_selector="spec.nodeName!=")
+        self._bindings.subscribe(self._on_pod)
+
+    @property
+    def scheduler(self) -> ServiceProcess:
+        """kube-scheduler."""
+        return self.cluster.processes[Binary.SCHEDULER]
+
+    async def wait_settled(self, nodes: int) -> None:
+        """Wait until the extender knows a measurement of every node that has none of our pods in it."""
+        async with asyncio.timeout(_SETTLED_S):
+            while not await self._settled(nodes):  # noqa: ASYNC110 - the event is in other processes
+                await asyncio.sleep(0.5)
+
+    async def schedule(self, pods: list[dict[str, Any]], settings: SchedulerSettings, *, extender: bool) -> list[float]:
+        """Schedule a wave with a scheduler configured so; when each pod was seen to be bound, in order."""
+        await self.scheduler.stop()
+        self._bound_at.clear()
+        await self._create(pods)
+        self._configure(settings, extender=extender)
+        await self.scheduler.start()
+        await self._wait_bindings(lambda: len(self._bound_at) == len(pods))
+        return sorted(self._bound_at.values())
+
+    def placements(self) -> dict[str, str]:
+        """Node of every pod by the pod's name."""
+        return {key.rpartition("/")[2]: node for key, node in self._bindings.store.items()}
+
+    async def clear(self) -> None:
+        """Delete all pods of the wave."""
+        path = PODS.collection_path(self._namespace)
+        await self._client.request("DELETE", path, query=(("gracePeriodSeconds", "0"),))
+        await self._wait_bindings(lambda: not self._bindings.store)
+
+    async def watts(self, *, pods: int) -> float:
+        """What all nodes draw, by the simulator's own books, once it has seen that many pods."""
+        async with asyncio.timeout(_PLACED_S):
+            while True:
+                state = await _fetch(f"{self.stack.sim_url}/state")
+                if sum(len(node["jobs"]) for node in state["nodes"].values()) == pods:
+                    return float(state["watts"])
+                await asyncio.sleep(0.2)
+
+    async def scoring(self) -> list[dict[str, Any]]:
+        """What the extender knows of the nodes."""
+        return list((await _fetch(f"{self.stack.extender_url}/debug/scoring"))["nodes"])
+
+    async def follow(self) -> None:
+        """Watch the bindings; runs until it is cancelled."""
+        await self._bindings.run()
+
+    def _on_pod(self, key: str, _old: str | None, new: str | None) -> None:
+        if new is not None:
+            self._bound_at.setdefault(key, asyncio.get_running_loop().time())
+        self._changed.set()
+
+    async def _wait_bindings(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(_PLACED_S):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def _settled(self, nodes: int) -> bool:
+        known = await self.scoring()
+        true = (await _fetch(f"{self.stack.sim_url}/state"))["nodes"]
+        return len(known) == nodes and all(
+            not node["stale"]
+            and not node["assumedPowerW"]
+            and node["schedulableClass"] in {"performance", "eco"}
+            and abs((node["measuredPowerW"] or 0) - true[node["nodeName"]]["watts"]) < 1
+            for node in known
+        )
+
+    async def _create(self, pods: list[dict[str, Any]]) -> None:
+        limit = asyncio.Semaphore(_CREATIONS_IN_FLIGHT)
+
+        async def create(pod: dict[str, Any]) -> None:
+            async with limit:
+                placed = {**pod, "metadata": {**pod["metadata"], "namespace": self._namespace}}
+                await self._client.create(PODS, placed, self._namespace)
+
+        async with asyncio.TaskGroup() as group:
+            for pod in pods:
+                group.create_task(create(pod))
+
+    def _configure(self, settings: SchedulerSettings, *, extender: bool) -> None:
+        layout = self.cluster.layout
+        written = scheduler_configuration(
+            settings,
+            kubeconfig=str(layout.kubeconfig(Binary.SCHEDULER)),
+            extender_url=self.stack.extender_url if extender else None,
+        )
+        layout.config(Binary.SCHEDULER).write_text(yaml.safe_dump(written, sort_keys=False))
+
+
+@asynccontextmanager
+async def run_system(nodes: int) -> AsyncIterator[System]:
+    """Bring up a cluster of so many mixed nodes with Joulie on it."""
+    cluster = DevCluster(ClusterConfig(name="bench", nodes=scale(default_node_classes(), nodes)))
+    async with cluster, JoulieStack(cluster, StackConfig(env=_ENV)) as stack, await cluster.client() as client:
+        system = System(cluster, stack, client, await create_namespace(client))
+        watch = asyncio.create_task(system.follow())
+        try:
+            yield system
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
+
+def make_wave(count: int, number: int) -> list[dict[str, Any]]:
+    """The same mix of pods in every wave: seven in ten are services, two are fast ones, one has a GPU."""
+    dice = random.Random(1)
+    kinds = dice.choices(("service", "fast", "gpu"), (7, 2, 1), k=count)
+    return [_pod(kind, f"{kind}-{number}-{index}", dice) for index, kind in enumerate(kinds)]
+
+
+def _pod(kind: str, name: str, dice: random.Random) -> dict[str, Any]:
+    match kind:
+        case "service":
+            return make_pod(name, cpu=dice.choice((2, 4, 8)), memory="8Gi")
+        case "fast":
+            return make_pod(name, cpu=dice.choice((8, 16)), memory="32Gi", workload_class="performance")
+        case _:
+            return make_pod(name, cpu=8, memory="64Gi", gpu=1)
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str
+
+
+class _Pod(msgspec.Struct):
+    spec: _Spec
+
+
+_POD = msgspec.json.Decoder(_Pod)
+
+
+def _node_of(raw: bytes) -> str:
+    return _POD.decode(raw).spec.node_name
+
+
+async def _fetch(url: str) -> Any:
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        answer.raise_for_status()
+        return json.loads(await answer.read())
+
+
+def cpu_s(process: ServiceProcess) -> float:
+    """CPU time that a running process has used."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
