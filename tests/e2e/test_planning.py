@@ -98,7 +98,7 @@ async def test_a_node_that_leaves_management_is_given_back(system: System) -> No
 
     await eventually(capped, within_s=30)
     full_watts = (await system.hardware(node))["cpu"]["capRange"]["maxWattsPerSocket"]
-    await view.client.merge_patch(NODES, node, {"metadata": {"labels": {"joulie.io/managed": None}}})
+    await view.label(node, {"joulie.io/managed": None})
 
     async def given_back() -> None:
         marks = await view.labels_of(node)
@@ -109,5 +109,5 @@ async def test_a_node_that_leaves_management_is_given_back(system: System) -> No
 
     await eventually(given_back, within_s=20)
     await holds(given_back, for_s=2)
-    await view.client.merge_patch(NODES, node, {"metadata": {"labels": {"joulie.io/managed": "true"}}})
+    await view.label(node, {"joulie.io/managed": "true"})
     await eventually(capped, within_s=30)

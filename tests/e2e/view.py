@@ -37,6 +37,10 @@ class ClusterView:
         """Labels of one node."""
         return json.loads(await self.client.get(NODES, node))["metadata"].get("labels", {})
 
+    async def label(self, node: str, labels: Mapping[str, str | None]) -> None:
+        """Set labels of a node; None removes one."""
+        await self.client.merge_patch(NODES, node, {"metadata": {"labels": dict(labels)}})
+
     async def target(self, node: str) -> dict[str, Any]:
         """`spec` of the node's NodePowerProfile; AssertionError where it has none."""
         try:
