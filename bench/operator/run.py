@@ -102,7 +102,6 @@ def plot(writes: dict[tuple[int, str], int], directory: Path) -> Path:
     axes = figure.subplots()
     axes.stackplot(seconds, [[writes.get((second, kind), 0) for second in seconds] for kind in kinds], labels=kinds)
     axes.set(xlabel="seconds since the start", ylabel="writes per second", title="joulie-operator")
-    axes.set_yscale("symlog", linthresh=100)
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
     directory.mkdir(exist_ok=True)
