@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+
 from joulie_api.client import KubeClient
 from joulie_devcluster import binaries
 from joulie_devcluster.config import ClusterConfig, Ports
@@ -197,17 +199,14 @@ class DevCluster:
             raise RuntimeError("the cluster is not up")
         return self._ports
 
+    @retry(retry=retry_if_exception_type(PortTakenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True)
     async def _start_with_free_ports(self) -> None:
-        for attempt in range(1, _ATTEMPTS + 1):
-            self._ports = Ports(*(free_port() for _ in range(5)))
-            try:
-                await self._start()
-            except PortTakenError:
-                await self._stop()
-                if attempt == _ATTEMPTS:
-                    raise
-            else:
-                return
+        self._ports = Ports(*(free_port() for _ in range(5)))
+        try:
+            await self._start()
+        except PortTakenError:
+            await self._stop()
+            raise
 
     async def _start(self) -> None:
         assert self._credentials is not None
