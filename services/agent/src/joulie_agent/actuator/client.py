@@ -71,6 +71,7 @@ class ActuatorClient:
         """Close the connections. What is in force stays so until its lease ends."""
         for connection in self._connections.values():
             connection.close()
+        await asyncio.sleep(0)  # transports close at the loop's next turn
 
 
 class _Connection:

@@ -99,6 +99,8 @@ class _Connection(socketserver.StreamRequestHandler):
         try:
             while line := self.rfile.readline(LINE_LIMIT):
                 self.wfile.write(encode(self._answer(line, peer)))
+                if not line.endswith(b"\n"):
+                    return  # cut off, or longer than any request: what follows would be read as another
         except (TimeoutError, ConnectionError):
             return  # silent, or gone before its answer: the lease says what becomes of what it wanted
 

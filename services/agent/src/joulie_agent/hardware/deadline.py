@@ -9,11 +9,11 @@ Does not promise that a call refused with TIMEOUT has done nothing: nobody can s
 was asked to write may still be written when it returns. `returned_late` counts those.
 """
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -54,11 +54,14 @@ class DeadlineWorker:
         submitted = self._submit(function, deadline_s)
         if isinstance(submitted, Refusal):
             return submitted
-        wait([submitted.future], deadline_s)
+        with suppress(TimeoutError):  # of the wait: what the call itself raises is returned here
+            submitted.future.exception(deadline_s)
         return self._settle(submitted)
 
     async def call_async(self, function: Callable[[], T], deadline_s: float) -> T | Refusal:
         """Make a call without blocking the event loop; whatever it raises is raised here."""
+        import asyncio  # noqa: PLC0415 - seven megabytes that a process without an event loop need not pay
+
         submitted = self._submit(function, deadline_s)
         if isinstance(submitted, Refusal):
             return submitted

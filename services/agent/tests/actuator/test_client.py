@@ -1,0 +1,173 @@
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from joulie_agent.actuator.client import ActuatorClient, LocalHands
+from joulie_agent.actuator.parts import Machine
+from joulie_agent.actuator.protocol import (
+    CpuReadings,
+    DescribeCpu,
+    Done,
+    Fault,
+    GpuReadings,
+    ReadCpu,
+    ReadGpu,
+    SetCpuCap,
+    encode,
+)
+from joulie_agent.actuator.server import Admission, Server
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.reasons import Reason
+from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
+
+CAP = SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60)
+
+
+@pytest.fixture
+def gpus():
+    return fake_gpu_driver(FakeGpu("a"))
+
+
+@pytest.fixture
+def serve(actuator_settings, events, gpus):
+    """Start an actuator in threads; what is returned stops it."""
+    settings, machine = actuator_settings()
+    stops = []
+
+    def start():
+        parts = Machine(settings, events, drivers=[gpus[0]])
+        server = Server(Path(settings.actuator_socket), parts.lanes, Admission(0, 0), events)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+
+        def stop():
+            server.shutdown()
+            thread.join()
+            server.server_close()
+            parts.close()
+
+        stops.append(stop)
+        return stop
+
+    start.path = settings.actuator_socket
+    start.machine = machine
+    yield start
+    stops[-1]()
+
+
+async def test_requests_reach_the_hardware(serve):
+    serve()
+    client = ActuatorClient(serve.path)
+    assert isinstance(await client.ask(CAP), Done)
+    assert [serve.machine.read(path) for path in serve.machine.limits()] == [90_000_000] * 2
+    cpu, gpu = await asyncio.gather(client.ask(ReadCpu()), client.ask(ReadGpu()))
+    assert isinstance(cpu, CpuReadings)
+    assert isinstance(gpu, GpuReadings)
+    await client.close()
+
+
+async def test_where_there_is_no_actuator_the_refusal_is_no_fault(tmp_path):
+    answer = await ActuatorClient(str(tmp_path / "none")).ask(DescribeCpu())
+    assert isinstance(answer, Refusal)
+    assert answer.reason is Reason.NO_HOST_INTERFACE
+
+
+@asynccontextmanager
+async def _scripted(path, answer):
+    """A server that does with each connection what `answer` does."""
+    writers = []
+
+    async def serve(reader, writer):
+        writers.append(writer)
+        await answer(reader, writer)
+
+    async with await asyncio.start_unix_server(serve, path):
+        yield
+    for writer in writers:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_an_actuator_that_was_restarted_is_found_again_without_a_refusal(tmp_path):
+    connections = []
+
+    async def once(reader, writer):
+        connections.append(writer)
+        await reader.readline()
+        writer.write(encode(Fault(message=f"connection {len(connections)}")))
+        writer.close()
+
+    async with _scripted(tmp_path / "s", once):
+        client = ActuatorClient(str(tmp_path / "s"))
+        assert await client.ask(DescribeCpu()) == Fault(message="connection 1")
+        assert await client.ask(DescribeCpu()) == Fault(message="connection 2")
+        await client.close()
+
+
+async def test_a_silent_actuator_is_a_timeout_and_its_late_answer_is_nobody_elses(tmp_path):
+    silent = True
+
+    async def answer(reader, writer):
+        while await reader.readline():
+            if not silent:
+                writer.write(encode(Fault(message="fresh")))
+        writer.close()
+
+    async with _scripted(tmp_path / "s", answer):
+        client = ActuatorClient(str(tmp_path / "s"), answer_s=0.1)
+        refusal = await client.ask(DescribeCpu())
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.TIMEOUT
+        silent = False
+        assert await client.ask(DescribeCpu()) == Fault(message="fresh")
+        await client.close()
+
+
+async def test_an_answer_that_is_none_is_a_refusal(tmp_path):
+    async def answer(reader, writer):
+        await reader.readline()
+        writer.write(b"hello\n")
+        writer.close()
+
+    async with _scripted(tmp_path / "s", answer):
+        client = ActuatorClient(str(tmp_path / "s"))
+        refusal = await client.ask(DescribeCpu())
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.MALFORMED_REPLY
+        await client.close()
+
+
+async def test_an_actuator_that_hangs_up_is_a_refusal(tmp_path):
+    async def hang_up(_reader, writer):
+        writer.close()
+
+    async with _scripted(tmp_path / "s", hang_up):
+        refusal = await ActuatorClient(str(tmp_path / "s")).ask(DescribeCpu())
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.UNREACHABLE
+
+
+async def test_hands_in_this_process_give_everything_back_when_they_are_closed(actuator_settings, events, gpus):
+    settings, machine = actuator_settings()
+    hands = LocalHands(Machine(settings, events, drivers=[gpus[0]]), stop_grace_s=5)
+    assert isinstance(await hands.ask(CAP), Done)
+    assert [machine.read(path) for path in machine.limits()] == [90_000_000] * 2
+    await hands.close()
+    assert [machine.read(path) for path in machine.limits()] == [150_000_000] * 2
+
+
+async def test_a_driver_that_hangs_in_this_process_costs_a_timeout(actuator_settings, events, gpus):
+    settings, _ = actuator_settings()
+    hands = LocalHands(Machine(settings, events, drivers=[gpus[0]]), stop_grace_s=0, answer_s=0.1)
+    gpus[1].answering.clear()
+    try:
+        refusal = await hands.ask(ReadGpu())
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.TIMEOUT
+        assert isinstance(await hands.ask(ReadCpu()), CpuReadings)
+    finally:
+        gpus[1].answering.set()
+        await hands.close()

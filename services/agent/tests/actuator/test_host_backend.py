@@ -1,0 +1,190 @@
+"""The backend over a fake machine with two GPUs, through lanes in this process."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from joulie_agent.actuator.client import LocalHands
+from joulie_agent.actuator.parts import Machine
+from joulie_agent.actuator.protocol import DescribeCpu, Fault, ReadCpu, ReadGpu
+from joulie_agent.backends.base import Reading, Unavailable
+from joulie_agent.backends.host import HostBackend, lease_s
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.reasons import Reason
+from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
+from joulie_agent.testing.fake_sysfs import FakeMachine
+from joulie_core.caps_resolve import WattRange
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.telemetry_profile import ControlResult
+
+NO_LIMITS = WattRange()
+
+
+@dataclass
+class Bench:
+    backend: HostBackend
+    machine: FakeMachine
+    library: FakeGpuLibrary
+    asked: list
+
+
+@pytest.fixture
+async def bench(actuator_settings, events):
+    settings, machine = actuator_settings()
+    driver, library = fake_gpu_driver(FakeGpu("a"), FakeGpu("b"))
+    hands = LocalHands(Machine(settings, events, drivers=[driver]), stop_grace_s=5)
+    asked = []
+
+    class Spy:
+        async def ask(self, request):
+            asked.append(request)
+            return await hands.ask(request)
+
+    yield Bench(HostBackend(Spy(), Inventory.load(), lease_s=60), machine, library, asked)
+    await hands.close()
+
+
+async def test_a_reading_has_power_limits_and_facts(bench):
+    reading = await bench.backend.read()
+    assert isinstance(reading, Reading)
+    assert [sample.cap_watts for sample in reading.gpu.gpus] == [700, 700]
+    assert reading.gpu.power_watts == 180
+    assert len(reading.cpu.frequencies) == 32
+    assert (reading.facts.cpu.sockets, reading.facts.cpu.total_cores, reading.facts.gpu.count) == (2, 16, 2)
+    assert reading.facts.can.model_dump() == {
+        "cpu_control": True,
+        "gpu_control": True,
+        "cpu_telemetry": True,
+        "gpu_telemetry": True,
+    }
+
+
+async def test_facts_are_asked_for_once_while_the_hardware_stays(bench):
+    for _ in range(3):
+        await bench.backend.read()
+    assert sum(isinstance(request, DescribeCpu) for request in bench.asked) == 1
+
+
+async def test_a_cap_is_set_read_back_and_given_back(bench):
+    done = await bench.backend.set_cpu_cap(90)
+    assert (done.result, done.reason, done.backend, done.enforced_watts) == (
+        ControlResult.APPLIED,
+        Reason.CAPPED,
+        "rapl",
+        90,
+    )
+    restored = await bench.backend.restore_cpu(NO_LIMITS)
+    assert (restored.result, restored.reason) == (ControlResult.APPLIED, Reason.RESTORED)
+    assert [bench.machine.read(path) for path in bench.machine.limits()] == [150_000_000] * 2
+
+
+async def test_a_throttle_is_read_back_as_it_was_asked(bench):
+    assert (await bench.backend.set_dvfs_throttle(50)).applied
+    assert (await bench.backend.read()).cpu.throttle_pct == 50
+
+
+async def test_gpus_are_capped_by_uuid_within_their_range(bench):
+    await bench.backend.read()
+    assert [(device.uuid, device.limits) for device in bench.backend.gpu_devices()] == [
+        ("a", WattRange(700, 200)),
+        ("b", WattRange(700, 200)),
+    ]
+    done = await bench.backend.set_gpu_caps({"a": 400, "b": 350})
+    assert (done.result, done.backend, done.enforced_watts) == (ControlResult.APPLIED, "nvml", 400)
+    assert (await bench.backend.restore_gpu(NO_LIMITS)).reason is Reason.RESTORED
+    assert [gpu.limit_mw for gpu in bench.library.gpus] == [700_000] * 2
+
+
+async def test_somebody_elses_value_is_kept_and_told_when_giving_back(bench):
+    await bench.backend.set_cpu_cap(90)
+    bench.machine.write(bench.machine.limits()[0], 120_000_000)
+    restored = await bench.backend.restore_cpu(NO_LIMITS)
+    assert "120000000 of somebody else is kept" in restored.message
+
+
+async def test_writing_over_somebody_else_is_counted(bench):
+    await bench.backend.set_cpu_cap(90)
+    bench.machine.write(bench.machine.limits()[0], 120_000_000)
+    await bench.backend.set_cpu_cap(90)
+    assert (await bench.backend.read()).cpu.overwritten == 1
+
+
+async def test_part_of_the_gpus_power_is_not_passed_off_as_the_whole(bench):
+    await bench.backend.read()
+    bench.library.gpus[0].lost = True
+    reading = await bench.backend.read()
+    assert reading.gpu.power_watts is None
+    assert [sample.power_watts for sample in reading.gpu.gpus] == [None, 90]
+
+
+async def test_caps_for_no_known_gpu_are_blocked(bench):
+    outcome = await bench.backend.set_gpu_caps({"": 300})
+    assert (outcome.result, outcome.reason) == (ControlResult.BLOCKED, Reason.NO_DEVICE)
+
+
+class _Answering:
+    def __init__(self, **answers):
+        self._answers = answers
+
+    async def ask(self, request):
+        return self._answers.get(type(request).__name__, self._answers.get("rest"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "reason"),
+    [
+        (Refusal(Reason.NO_HOST_INTERFACE, "no actuator"), ControlResult.BLOCKED, Reason.NO_HOST_INTERFACE),
+        (Refusal(Reason.TIMEOUT, "slow"), ControlResult.ERROR, Reason.TIMEOUT),
+        (Fault(message="ending"), ControlResult.ERROR, Reason.BACKEND_FAILED),
+    ],
+)
+async def test_hands_that_do_not_answer_are_an_outcome_with_the_reason(answer, result, reason):
+    backend = HostBackend(_Answering(rest=answer), Inventory.load(), lease_s=60)
+    for outcome in (
+        await backend.set_cpu_cap(90),
+        await backend.set_dvfs_throttle(10),
+        await backend.set_gpu_caps({"a": 300}),
+        await backend.restore_cpu(NO_LIMITS),
+        await backend.restore_gpu(NO_LIMITS),
+    ):
+        assert (outcome.result, outcome.reason) == (result, reason)
+    reading = await backend.read()
+    assert isinstance(reading, Unavailable)
+    assert reading.reason is reason
+    assert backend.gpu_devices() == ()
+
+
+async def test_gpus_that_do_not_answer_leave_the_cpus_readable(bench):
+    class GpusHang:
+        async def ask(self, request):
+            return Refusal(Reason.TIMEOUT, "hung") if isinstance(request, ReadGpu) else await real(request)
+
+    real = bench.backend._hands.ask
+    reading = await HostBackend(GpusHang(), Inventory.load(), lease_s=60).read()
+    assert isinstance(reading, Reading)
+    assert reading.facts.cpu is not None
+    assert reading.gpu.power_watts is None
+
+
+async def test_the_inventory_tells_the_maximum_where_the_hardware_does_not(actuator_settings, events):
+    settings, _ = actuator_settings("epyc-2s")
+    hands = LocalHands(Machine(settings, events, drivers=[]), stop_grace_s=5)
+    asked = []
+
+    class Spy:
+        async def ask(self, request):
+            asked.append(request)
+            return await hands.ask(request)
+
+    backend = HostBackend(Spy(), Inventory.load(), lease_s=60)
+    await backend.read()
+    await backend.read()
+    hints = [request.package_max_watts for request in asked if isinstance(request, ReadCpu)]
+    assert hints == [None, Inventory.load().find_cpu("AMD EPYC 7763 64-Core Processor").spec.max_watts]
+    await hands.close()
+
+
+def test_a_lease_outlasts_a_few_ticks_and_a_slow_moment():
+    assert lease_s(1) == 60
+    assert lease_s(20) == 80
+    assert lease_s(3600) == 3600

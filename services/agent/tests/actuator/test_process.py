@@ -1,0 +1,277 @@
+"""The commands as processes, on a fake two-socket machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from joulie_agent.actuator import call
+from joulie_agent.actuator.protocol import (
+    CpuDescription,
+    DescribeCpu,
+    Done,
+    GpuReadings,
+    ReadCpu,
+    ReadGpu,
+    SetCpuCap,
+    SetThrottle,
+    Verdict,
+)
+from joulie_agent.testing.fake_sysfs import FakeMachine
+
+MIB = 1024
+ACTUATOR_LIMIT_KIB = 40 * MIB
+#: What has no business in a process that runs as root.
+FORBIDDEN = {"kubernetes_asyncio", "aiohttp", "pydantic", "structlog", "prometheus_client", "asyncio", "ssl"}
+
+
+@dataclass
+class Node:
+    """A machine in a directory, and the commands run on it."""
+
+    machine: FakeMachine
+    env: dict
+    running: list = field(default_factory=list)
+
+    def start(self, *options, **env):
+        process = subprocess.Popen(
+            [sys.executable, *options, "-m", "joulie_agent", "actuator"],
+            env={**self.env, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.running.append(process)
+        return process
+
+    def start_listening(self, *options, **env):
+        process = self.start(*options, **env)
+        while (event := json.loads(process.stdout.readline()))["event"] != "listening":
+            assert event["level"] != "error", event
+        return process
+
+    def run(self, command, *arguments, **env):
+        return subprocess.run(
+            [sys.executable, "-m", "joulie_agent", command, *arguments],
+            env={**self.env, **env},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def ask(self, request):
+        return call.ask(self.env["ACTUATOR_SOCKET"], request, 30)
+
+    @property
+    def limits_watts(self):
+        return [self.machine.read(path) / 1e6 for path in self.machine.limits()]
+
+    @property
+    def policies_khz(self):
+        return {self.machine.read(path) for path in self.machine.policy_limits()}
+
+
+@pytest.fixture
+def node(actuator_settings):
+    settings, machine = actuator_settings()
+    env = {
+        **os.environ,
+        "HOST_SYS_ROOT": settings.host_sys_root,
+        "HOST_PROC_ROOT": settings.host_proc_root,
+        "STATE_DIR": settings.state_dir,
+        "ACTUATOR_SOCKET": settings.actuator_socket,
+    }
+    made = Node(machine, env)
+    yield made
+    for process in made.running:
+        process.kill()
+        process.communicate()
+
+
+def cap(watts, lease_s=60.0):
+    return SetCpuCap(cap_uw_per_package=watts * 1_000_000, lease_s=lease_s)
+
+
+def test_ending_by_order_gives_everything_back(node):
+    actuator = node.start_listening()
+    assert node.ask(cap(90)).verdict is Verdict.APPLIED
+    assert node.ask(SetThrottle(throttle_pct=50, lease_s=60)).verdict is Verdict.APPLIED
+    assert node.limits_watts == [90, 90]
+    actuator.send_signal(signal.SIGTERM)
+    out, err = actuator.communicate(timeout=30)
+    assert (actuator.returncode, err) == (0, "")
+    assert (node.limits_watts, node.policies_khz) == ([150, 150], {3_900_000})
+    assert [json.loads(line)["event"] for line in out.splitlines()] == ["stopping", "given back", "stopped"]
+
+
+def test_a_killed_actuator_leaves_its_caps_and_the_next_gives_them_back_before_it_serves(node):
+    node.start_listening().kill()
+    killed = node.start_listening()
+    node.ask(cap(90))
+    killed.kill()
+    killed.wait()
+    assert node.limits_watts == [90, 90]
+    node.start_listening()
+    assert node.ask(ReadCpu()).throttle_pct == 0
+    assert node.limits_watts == [150, 150]
+
+
+def test_a_controller_that_falls_silent_loses_its_caps(node):
+    actuator = node.start_listening()
+    node.ask(cap(90, lease_s=0.1))
+    event = json.loads(actuator.stdout.readline())
+    assert (event["event"], event["why"], event["restored"]) == ("given back", "not renewed", 2)
+    assert node.limits_watts == [150, 150]
+
+
+def test_two_actuators_never_share_a_machine(node):
+    node.start_listening()
+    second = node.start()
+    out, _ = second.communicate(timeout=30)
+    assert second.returncode == 1
+    assert "another process" in out
+    assert isinstance(node.ask(DescribeCpu()), CpuDescription)
+
+
+def test_what_runs_as_root_imports_no_more_than_it_needs(node):
+    actuator = node.start_listening("-X", "importtime")
+    for request in (DescribeCpu(), cap(90), ReadCpu(), ReadGpu()):
+        node.ask(request)
+    actuator.send_signal(signal.SIGTERM)
+    _, imports = actuator.communicate(timeout=30)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in imports.splitlines()}
+    assert "joulie_agent" in imported
+    assert not imported & FORBIDDEN
+
+
+def test_the_actuator_stays_within_its_memory(node):
+    actuator = node.start_listening()
+    for watts in range(60, 150):
+        node.ask(cap(watts))
+        node.ask(SetThrottle(throttle_pct=watts % 100, lease_s=60))
+        assert isinstance(node.ask(ReadGpu()), GpuReadings)
+        node.ask(ReadCpu())
+    status = Path(f"/proc/{actuator.pid}/status").read_text()
+    (rss_kib,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    print(f"VmRSS of the actuator: {rss_kib / MIB:.1f} MiB")
+    assert rss_kib < ACTUATOR_LIMIT_KIB
+
+
+def test_restore_gives_back_what_a_killed_actuator_left(node):
+    killed = node.start_listening()
+    node.ask(cap(90))
+    killed.kill()
+    killed.wait()
+    restored = node.run("restore")
+    assert (restored.returncode, restored.stderr) == (0, "")
+    assert "restored      rapl/intel-rapl:0/constraint_0_power_limit_uw = 150000000" in restored.stdout
+    assert restored.stdout.endswith("2 given back, nothing is left\n")
+    assert node.limits_watts == [150, 150]
+    assert node.run("restore").stdout == "0 given back, nothing is left\n"
+
+
+def test_restore_keeps_what_somebody_else_has_set_since(node):
+    killed = node.start_listening()
+    node.ask(cap(90))
+    killed.kill()
+    killed.wait()
+    node.machine.write(node.machine.limits()[0], 120_000_000)
+    restored = node.run("restore")
+    assert restored.returncode == 0
+    assert "kept_foreign  rapl/intel-rapl:0/constraint_0_power_limit_uw = 120000000" in restored.stdout
+    assert node.limits_watts == [120, 150]
+
+
+def test_restore_asks_an_actuator_that_runs(node):
+    node.start_listening()
+    node.ask(cap(90))
+    restored = node.run("restore")
+    assert restored.returncode == 0
+    assert "asking it to give back" in restored.stdout
+    assert "stop it first" in restored.stdout
+    assert node.limits_watts == [150, 150]
+
+
+def test_restore_fails_where_something_is_left(node):
+    killed = node.start_listening()
+    node.ask(cap(90))
+    killed.kill()
+    killed.wait()
+    (node.machine.sys / node.machine.limits()[0]).chmod(0o444)
+    restored = node.run("restore")
+    assert restored.returncode == 1
+    assert "1 given back, 1 not" in restored.stdout
+    assert "read-only" in restored.stdout
+
+
+def test_a_damaged_journal_stops_caps_and_is_no_success_for_restore(node):
+    journal = Path(node.env["STATE_DIR"]) / "cpu" / "journal.json"
+    journal.parent.mkdir(parents=True)
+    journal.write_text("{")
+    node.start()
+    while json.loads(node.running[-1].stdout.readline())["event"] != "listening":
+        pass
+    done = node.ask(cap(90))
+    assert isinstance(done, Done)
+    assert done.verdict is Verdict.BLOCKED
+    assert "damaged" in done.message
+    assert node.limits_watts == [150, 150]
+    node.running[-1].kill()
+    node.running[-1].wait()
+    restored = node.run("restore")
+    assert restored.returncode == 1
+    assert "damaged" in restored.stdout
+
+
+def test_the_doctor_says_what_works_on_a_two_socket_node(node):
+    told = node.run("doctor")
+    assert told.returncode == 0
+    lines = {line.split("  ")[0]: line for line in told.stdout.splitlines()}
+    assert "absent" in lines["actuator"]
+    assert "2 packages, 16 cores, 32 threads, 192 GiB" in lines["cpu"]
+    assert "works    package-0, package-1" in lines["cpu power reading"]
+    assert "works    37.5 to 150 W per package" in lines["cpu power cap"]
+    assert "works    32 policies, 1.0 to 3.9 GHz, driver intel_pstate" in lines["cpu throttle"]
+
+
+def test_the_doctor_asks_an_actuator_that_runs(node):
+    node.start_listening()
+    node.ask(cap(90))
+    told = node.run("doctor").stdout
+    assert "as the actuator sees it" in told
+    assert "2 limits in our charge" in told
+
+
+def test_the_doctor_names_what_a_machine_lacks_and_why(node, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    told = node.run("doctor", HOST_SYS_ROOT=str(bare), HOST_PROC_ROOT=str(bare), LD_LIBRARY_PATH="", ROCM_HOME="")
+    assert told.returncode == 0
+    lines = {line.split("  ")[0]: line for line in told.stdout.splitlines()}
+    assert "blocked  NoInterface: no RAPL package zone" in lines["cpu power cap"]
+    assert "blocked  NoInterface: no RAPL package zone" in lines["cpu power reading"]
+    assert "blocked  NoInterface: no cpufreq policy" in lines["cpu throttle"]
+    assert {"nvml", "amdsmi"} <= lines.keys()
+
+
+def test_the_doctor_changes_nothing(node, tmp_path):
+    node.run("doctor")
+    assert not Path(node.env["STATE_DIR"]).exists()
+
+
+@pytest.mark.parametrize("command", ["actuator", "restore", "doctor"])
+def test_a_command_started_wrongly_says_everything_that_is_wrong(command, node):
+    wrong = node.run(command, DVFS_MIN_FREQ_KHZ="x", ACTUATOR_CONTROLLER_UID="-1")
+    assert wrong.returncode == 2
+    assert "DVFS_MIN_FREQ_KHZ" in wrong.stderr
+    assert "ACTUATOR_CONTROLLER_UID" in wrong.stderr
+    assert node.run(command, "--frobnicate").returncode == 2
+    helped = node.run(command, "--help")
+    assert helped.returncode == 0
+    assert "STATE_DIR" in helped.stdout

@@ -1,0 +1,80 @@
+import pytest
+
+from joulie_agent.actuator.protocol import (
+    DescribeCpu,
+    DescribeGpu,
+    Done,
+    Part,
+    ProtocolError,
+    ReadCpu,
+    ReadGpu,
+    Restore,
+    SetCpuCap,
+    SetGpuCaps,
+    SetThrottle,
+    Verdict,
+    decode_reply,
+    decode_request,
+    encode,
+    part_of,
+)
+from joulie_agent.reasons import Reason
+
+REQUESTS = [
+    (SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60), Part.CPU),
+    (SetThrottle(throttle_pct=50, lease_s=60), Part.CPU),
+    (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Part.GPU),
+    (Restore(part=Part.GPU), Part.GPU),
+    (Restore(part=Part.CPU), Part.CPU),
+    (ReadCpu(package_max_watts=280), Part.CPU),
+    (ReadGpu(), Part.GPU),
+    (DescribeCpu(), Part.CPU),
+    (DescribeGpu(), Part.GPU),
+]
+
+
+@pytest.mark.parametrize(("request_", "part"), REQUESTS)
+def test_a_request_is_one_line_about_one_part(request_, part):
+    line = encode(request_)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode_request(line) == request_
+    assert part_of(request_) is part
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"op":"write_file","path":"/etc/passwd"}',
+        b'{"op":"set_cpu_cap","cap_uw_per_package":0,"lease_s":60}',
+        b'{"op":"set_cpu_cap","cap_uw_per_package":-1,"lease_s":60}',
+        b'{"op":"set_cpu_cap","cap_uw_per_package":9000000000,"lease_s":60}',
+        b'{"op":"set_cpu_cap","cap_uw_per_package":90.5,"lease_s":60}',
+        b'{"op":"set_cpu_cap","cap_uw_per_package":90000000}',
+        b'{"op":"set_cpu_cap","cap_uw_per_package":90000000,"lease_s":0}',
+        b'{"op":"set_cpu_cap","cap_uw_per_package":90000000,"lease_s":86400}',
+        b'{"op":"set_cpu_cap","cap_uw_per_package":90000000,"lease_s":60,"path":"x"}',
+        b'{"op":"set_throttle","throttle_pct":101,"lease_s":60}',
+        b'{"op":"set_throttle","throttle_pct":NaN,"lease_s":60}',
+        b'{"op":"set_gpu_caps","caps_mw":{},"lease_s":60}',
+        b'{"op":"set_gpu_caps","caps_mw":{"":300000},"lease_s":60}',
+        b'{"op":"set_gpu_caps","caps_mw":{"a":99999999999},"lease_s":60}',
+        b'{"op":"restore","part":"disk"}',
+    ],
+)
+def test_what_is_not_on_the_list_or_out_of_range_is_no_request(line):
+    with pytest.raises(ProtocolError):
+        decode_request(line)
+
+
+def test_a_reply_comes_back_as_it_was_sent():
+    done = Done(verdict=Verdict.APPLIED, reason=Reason.CLAMPED, backend="rapl", enforced_watts=90.5)
+    assert decode_reply(encode(done)) == done
+
+
+def test_what_is_no_reply_is_an_error():
+    with pytest.raises(ProtocolError):
+        decode_reply(b'{"is":"odd"}')
