@@ -55,11 +55,13 @@ class SysfsTree:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
         self._real_root = os.path.realpath(root)
+        #: A string, since a `Path` costs more to join than the file to read.
+        self._prefix = f"{self.root}/"
 
     def read_text(self, path: str) -> str | Refusal:
         """Return the first line of a file, without space around it."""
         try:
-            fd = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self._prefix + path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             return _refusal(path, error, _ON_OPEN)
         try:
