@@ -71,6 +71,15 @@ async def test_a_performance_pod_holds_a_node_in_draining_with_performance_caps_
     assert caps(cluster.target("node-3")) == ECO_CAPS
 
 
+async def test_a_draining_node_whose_last_pod_has_left_waits_for_no_plan(cluster):
+    cluster.api.put_all(CPU_NODES)
+    cluster.place("busy", "node-3")
+    cluster.start(PLAN_DEBOUNCE="1h", RECONCILE_INTERVAL="1h")
+    await cluster.until(lambda: cluster.settled() and cluster.view("node-3") == "eco-draining")
+    cluster.api.remove("Pod", "busy", "default")
+    await cluster.until(lambda: cluster.view("node-3") == "eco")
+
+
 async def test_a_finished_pod_blocks_nothing(cluster):
     cluster.api.put_all(CPU_NODES)
     cluster.place("busy", "node-3")
