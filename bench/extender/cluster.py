@@ -9,6 +9,8 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+#: Different bodies of a case; more than the extender could remember.
+BODIES = 24
 FAMILIES = ({"cores": 64, "watts": 560, "gpus": 0}, {"cores": 128, "watts": 700, "gpus": 8})
 
 
@@ -109,14 +111,14 @@ def full_node(name: str) -> dict[str, Any]:
     }
 
 
-def pod(workload_class: str) -> dict[str, Any]:
-    """A pod with a container and a sidecar, as a scheduler posts it."""
-    resources = {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}}
+def pod(workload_class: str, number: int = 0, *, cpu: str = "4") -> dict[str, Any]:
+    """A pod with a container and a sidecar, as a scheduler posts it; pods of different numbers are different pods."""
+    resources = {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": cpu, "memory": "16Gi", "nvidia.com/gpu": "1"}}
     return {
         "metadata": {
             "name": "train-7d5b8c9f4-x2x7p",
             "namespace": "research",
-            "uid": "11111111-1111-1111-1111-111111111111",
+            "uid": f"11111111-1111-1111-1111-{number:012}",
             "annotations": {"joulie.io/workload-class": workload_class},
         },
         "spec": {
@@ -130,9 +132,23 @@ def pod(workload_class: str) -> dict[str, Any]:
     }
 
 
-def names_body(names: list[str], workload_class: str) -> bytes:
-    """The body of a scheduler whose extender is cache capable."""
-    return compact({"Pod": pod(workload_class), "Nodes": None, "NodeNames": names})
+def names_bodies(names: list[str], workload_class: str, *, unlike: bool = False) -> list[bytes]:
+    """Bodies of a scheduler whose extender is cache capable, each of another pod.
+
+    kube-scheduler looks at nodes in parallel, so their order differs every time. The pods ask for the same, as those of
+    a burst do, or with `unlike` each for another number of cores.
+    """
+    dice = random.Random(len(names))
+    return [
+        compact(
+            {
+                "Pod": pod(workload_class, number, cpu=f"{4000 + number}m" if unlike else "4"),
+                "Nodes": None,
+                "NodeNames": dice.sample(names, len(names)),
+            }
+        )
+        for number in range(BODIES)
+    ]
 
 
 def nodes_body(nodes: list[bytes], workload_class: str) -> bytes:

@@ -81,7 +81,10 @@ async def run_wave(system: System, kind: Kind, number: int, pods: int, nodes: in
         "headroom_pct": min(node["headroom"] for node in await system.scoring()),
     }
     most = Counter(placed.values()).most_common(1)[0][1]
-    print(f"{kind.title:22} {figures['pods_per_s']:6.0f} pods/s {figures['watts']:8.0f} W, most on a node {most}")
+    print(
+        f"{kind.title:22} {figures['pods_per_s']:6.0f} pods/s {figures['watts']:8.0f} W, most on a node {most}",
+        flush=True,
+    )
     await system.clear()
     return figures
 
@@ -94,6 +97,7 @@ async def run(nodes: int, pods: int, waves: int) -> dict[Kind, Results]:
             for kind in KINDS:
                 for name, figure in (await run_wave(system, kind, number, pods, nodes)).items():
                     getattr(results[kind], name).append(figure)
+            print(table(results), flush=True)
     return results
 
 
@@ -139,7 +143,6 @@ def main() -> int:
     parser.add_argument("--waves", type=int, default=3, help="waves of each kind of scheduler")
     options = parser.parse_args()
     results = asyncio.run(run(options.nodes, options.pods, options.waves))
-    print(table(results))
     print(plot(results, options.nodes))
     return 0
 

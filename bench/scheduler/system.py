@@ -32,7 +32,13 @@ from joulie_devcluster.service import Service
 from joulie_devcluster.stack import JoulieStack, StackConfig
 
 _ENV = {
-    Service.OPERATOR: {"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0.5"},
+    # One operator on a machine that is meant to be saturated: no lease may end in the middle of a wave.
+    Service.OPERATOR: {
+        "POLICY_TYPE": "static_partition",
+        "STATIC_HP_FRAC": "0.5",
+        "LEASE_DURATION": "180s",
+        "LEASE_RENEW_DEADLINE": "120s",
+    },
     Service.AGENT: {"RECONCILE_INTERVAL": "10s"},
     Service.EXTENDER: {"TELEMETRY_INTERVAL": "10s"},
 }
@@ -62,9 +68,11 @@ class System:
 
     async def wait_settled(self, nodes: int) -> None:
         """Wait until the extender knows a measurement of every node that has none of our pods in it."""
-        async with asyncio.timeout(_SETTLED_S):
-            while not await self._settled(nodes):  # noqa: ASYNC110 - the event is in other processes
-                await asyncio.sleep(0.5)
+        deadline = asyncio.get_running_loop().time() + _SETTLED_S
+        while problems := await self._unsettled(nodes):
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError(f"{len(problems)} nodes are not at rest, such as {problems[0]}")
+            await asyncio.sleep(0.5)
 
     async def schedule(self, pods: list[dict[str, Any]], settings: SchedulerSettings, *, extender: bool) -> list[float]:
         """Schedule a wave with a scheduler configured so; when each pod was seen to be bound, in order."""
@@ -83,7 +91,7 @@ class System:
     async def clear(self) -> None:
         """Delete all pods of the wave."""
         path = PODS.collection_path(self._namespace)
-        await self._client.request("DELETE", path, query=(("gracePeriodSeconds", "0"),))
+        await self._client.request("DELETE", path, query=(("gracePeriodSeconds", "0"),), timeout_s=_PLACED_S)
         await self._wait_bindings(lambda: not self._bindings.store)
 
     async def watts(self, *, pods: int) -> float:
@@ -114,16 +122,18 @@ class System:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def _settled(self, nodes: int) -> bool:
+    async def _unsettled(self, nodes: int) -> list[Any]:
         known = await self.scoring()
         true = (await _fetch(f"{self.stack.sim_url}/state"))["nodes"]
-        return len(known) == nodes and all(
-            not node["stale"]
-            and not node["assumedPowerW"]
-            and node["schedulableClass"] in {"performance", "eco"}
-            and abs((node["measuredPowerW"] or 0) - true[node["nodeName"]]["watts"]) < 1
+        problems: list[Any] = [
+            node
             for node in known
-        )
+            if node["stale"]
+            or node["assumedPowerW"]
+            or node["schedulableClass"] not in {"performance", "eco"}
+            or abs((node["measuredPowerW"] or 0) - true[node["nodeName"]]["watts"]) > 1
+        ]
+        return problems + ["unknown"] * (nodes - len(known))
 
     async def _create(self, pods: list[dict[str, Any]]) -> None:
         limit = asyncio.Semaphore(_CREATIONS_IN_FLIGHT)
