@@ -93,6 +93,7 @@ def host_hands(settings: AgentSettings) -> Hands:
         return ActuatorClient(settings.actuator_socket)
     local = ActuatorSettings(
         host_sys_root=settings.host_sys_root,
+        host_proc_root=settings.host_proc_root,
         state_dir=settings.state_dir,
         dvfs_min_freq_khz=settings.dvfs_min_freq_khz,
     )

@@ -101,6 +101,9 @@ class AgentSettings(ServiceSettings):
     host_sys_root: str = "/host-sys"
     """Where the node's /sys is mounted while the hardware is reached in this process."""
 
+    host_proc_root: str = "/proc"
+    """Where the node's /proc is while the hardware is reached in this process."""
+
     simulate_only: bool = False
     """Keep hands off this machine: host controls are reported as blocked. HTTP backends are not concerned."""
 

@@ -1,0 +1,143 @@
+"""The whole agent on a fake two-socket machine: real watches, and the hands in this process or behind a socket."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+
+from joulie_agent.testing.fake_sysfs import FakeMachine
+from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_api.testing import make_node
+
+ON_HOST = {
+    "AGENT_MODE": "daemonset",
+    "NODE_NAME": "n1",
+    "TELEMETRY_CPU_SOURCE": "host",
+    "TELEMETRY_CPU_CONTROL": "host",
+    "TELEMETRY_GPU_CONTROL": "host",
+}
+ECO = {"cpu": {"packagePowerCapPctOfMax": 60}}
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return FakeMachine(tmp_path / "machine", PLATFORMS["xeon-2s"])
+
+
+def limits_watts(machine):
+    return [machine.read(path) / 1e6 for path in machine.limits()]
+
+
+@asynccontextmanager
+async def in_process(machine, tmp_path):
+    yield {
+        "HARDWARE_ACCESS": "in-process",
+        "HOST_SYS_ROOT": str(machine.sys),
+        "HOST_PROC_ROOT": str(machine.proc),
+        "STATE_DIR": str(tmp_path / "state"),
+    }
+
+
+@asynccontextmanager
+async def behind_a_socket(machine, tmp_path):
+    path = str(tmp_path / "socket")
+    actuator = subprocess.Popen(  # noqa: ASYNC220 - a test may wait
+        [sys.executable, "-m", "joulie_agent", "actuator"],
+        env={
+            **os.environ,
+            "HOST_SYS_ROOT": str(machine.sys),
+            "HOST_PROC_ROOT": str(machine.proc),
+            "STATE_DIR": str(tmp_path / "state"),
+            "ACTUATOR_SOCKET": path,
+        },
+        stdout=subprocess.PIPE,
+    )
+    try:
+        while b"listening" not in actuator.stdout.readline():
+            assert actuator.poll() is None
+        yield {"ACTUATOR_SOCKET": path}
+    finally:
+        actuator.send_signal(signal.SIGTERM)
+        actuator.communicate(timeout=30)
+    assert limits_watts(machine) == [150, 150]
+
+
+@pytest.mark.parametrize("hands", [in_process, behind_a_socket])
+async def test_a_target_reaches_the_packages_and_is_lifted_with_its_profile(hands, cluster, machine, tmp_path):
+    cluster.api.put(make_node("n1"))
+    cluster.set_target("n1", **ECO)
+    async with hands(machine, tmp_path) as env:
+        await cluster.start_agent(**ON_HOST, **env)
+        report = await cluster.until_reported("n1", result="applied", enforcedWatts=90)
+        assert (report["backend"], report["reason"]) == ("rapl", "Capped")
+        assert limits_watts(machine) == [90, 90]
+        hardware = cluster.api.get("NodeHardware", "n1")["status"]
+        assert (hardware["cpu"]["sockets"], hardware["cpu"]["totalCores"]) == (2, 16)
+        assert hardware["cpu"]["capRange"]["maxWattsPerSocket"] == 150
+        assert hardware["capabilities"]["cpuControl"]
+        assert not hardware["capabilities"]["gpuControl"]
+        cluster.api.remove("NodePowerProfile", "n1")
+        await cluster.until_reported("n1", reason="NoProfile")
+        assert limits_watts(machine) == [150, 150]
+        await cluster.agents[0].kill()
+
+
+async def test_a_machine_whose_power_cannot_be_capped_is_throttled(cluster, tmp_path):
+    machine = FakeMachine(tmp_path / "machine", PLATFORMS["xeon-read-only"])
+    cluster.api.put(make_node("n1"))
+    cluster.set_target("n1", **ECO)
+    async with in_process(machine, tmp_path) as env:
+        await cluster.start_agent(**ON_HOST, **env)
+        report = await cluster.until_reported("n1", backend="dvfs", result="applied")
+        assert "read-only" in report["message"]
+        await cluster.agents[0].kill()
+
+
+async def test_without_an_actuator_the_report_is_blocked_and_says_where_it_was_looked_for(cluster, tmp_path):
+    cluster.api.put(make_node("n1"))
+    cluster.set_target("n1", cpu={"packagePowerCapWatts": 120})
+    await cluster.start_agent(**ON_HOST, ACTUATOR_SOCKET=str(tmp_path / "nowhere"))
+    report = await cluster.until_reported("n1", result="blocked", reason="NoHostInterface")
+    assert str(tmp_path / "nowhere") in report["message"]
+
+
+async def test_somebody_elses_cap_is_written_over_at_the_next_tick_and_counted(cluster, machine, tmp_path):
+    cluster.api.put(make_node("n1"))
+    cluster.set_target("n1", **ECO)
+    async with in_process(machine, tmp_path) as env:
+        agent = await cluster.start_agent(**ON_HOST, **env)
+        await cluster.until_reported("n1", result="applied", enforcedWatts=90)
+        machine.write(machine.limits()[0], 120_000_000)
+        while (await agent.series("n1")).get('joulie_foreign_writes_total{part="cpu"}') != 1:
+            pass
+        assert limits_watts(machine) == [90, 90]
+        await agent.kill()
+    assert limits_watts(machine) == [120, 150]
+
+
+@pytest.mark.parametrize(
+    ("choice", "report"),
+    [
+        (None, {"reason": "LostControl"}),
+        ("restore", {"reason": "LostControl"}),
+        ("hold", {"result": "applied", "enforcedWatts": 90}),
+        ("floor", {"result": "applied", "enforcedWatts": 60}),
+    ],
+)
+async def test_a_target_that_cannot_be_refreshed_is_treated_as_its_policy_says(
+    choice, report, cluster, machine, monkeypatch
+):
+    cluster.api.put(make_node("n1"))
+    policy = {"name": "static_partition", **({"onLostControl": choice} if choice else {})}
+    cluster.set_target("n1", **ECO, policy=policy)
+    async with in_process(machine, cluster.directory) as env:
+        agent = await cluster.start_agent(**ON_HOST, **env, SPEC_READ_TIMEOUT="1h")
+        await cluster.until_reported("n1", result="applied", enforcedWatts=90)
+        monkeypatch.setattr("joulie_agent.world.World.targets_age_s", lambda _self: 3601.0)
+        await cluster.until_reported("n1", **report)
+        watts = report.get("enforcedWatts", 150)
+        assert limits_watts(machine) == [watts, watts]
+        await agent.kill()
