@@ -1,6 +1,7 @@
 """The API server's process: one node, and a published target that changes now and then."""
 
 import asyncio
+import signal
 from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,6 +18,7 @@ TARGETS = (("eco", 60, 50), ("performance", 100, 100))
 
 def serve(toggle_s: float, directory: Path, parent: Connection) -> None:
     """Be the process; the parent's word asks for the writes since its last one, "stop" ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to end
     asyncio.run(_serve(toggle_s, directory, parent))
 
 

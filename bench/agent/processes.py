@@ -88,7 +88,10 @@ class Process:
 def start(name: str, arguments: list[str], env: Mapping[str, str]) -> Iterator[Process]:
     """Run `joulie-agent` with these arguments, and end it in good order."""
     command = [sys.executable, "-m", "joulie_agent", *arguments]
-    with subprocess.Popen(command, env=os.environ | env, stdout=subprocess.PIPE, text=True) as popen:
+    # In a session of its own, so that Ctrl-C ends it by our hand, after what depends on it.
+    with subprocess.Popen(
+        command, env=os.environ | env, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as popen:
         process = Process(name, popen)
         threading.Thread(target=process.follow, daemon=True).start()
         try:

@@ -14,6 +14,7 @@ a limit is missed.
 import argparse
 import csv
 import multiprocessing
+import signal
 import statistics
 import sys
 import tempfile
@@ -193,6 +194,7 @@ def main() -> int:
     parser.add_argument("--cores", type=int, default=8, help="cores per socket, of two threads each")
     parser.add_argument("--toggle-s", type=float, default=60, help="seconds between two changes of the caps")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return 0 if run(options) else 1
     except KeyboardInterrupt:
