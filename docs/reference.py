@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from joulie_agent.actuator import settings as actuator
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import Settings, describe
 from joulie_extender.settings import ExtenderSettings
@@ -33,7 +34,8 @@ def _page() -> str:
         "joulie-extender": ExtenderSettings,
         "joulie-sim": SimSettings,
     }
-    return "\n".join([_HEAD, *(line for name, model in models.items() for line in _table(name, model))])
+    tables = [line for name, model in models.items() for line in _table(name, model)]
+    return "\n".join([_HEAD, *tables, *_actuator_table()])
 
 
 def _table(service: str, model: type[Settings]) -> Iterator[str]:
@@ -44,6 +46,16 @@ def _table(service: str, model: type[Settings]) -> Iterator[str]:
         default = "*required*" if row.required else f"`{row.default}`" if row.default else ""
         meaning = f"{row.doc} ({row.unit})" if row.unit else row.doc
         yield "| " + " | ".join([f"`{row.name}`", default.replace("|", "\\|"), meaning.replace("|", "\\|")]) + " |"
+    yield ""
+
+
+def _actuator_table() -> Iterator[str]:
+    """The commands that run as root read their settings without the library behind the others' models."""
+    yield "## joulie-agent actuator, restore and doctor\n"
+    yield "| variable | default | meaning |"
+    yield "|---|---|---|"
+    for row in actuator.rows():
+        yield f"| `{row.name}` | `{row.default}` | {row.doc} ({row.unit}) |"
     yield ""
 
 
