@@ -121,11 +121,12 @@ def write(samples: list[Sample], directory: Path) -> tuple[Path, Path]:
     together = [cpu_pct(samples[0], each, 0) + cpu_pct(samples[0], each, 1) for each in samples[1:]]
     cpu.plot(times[1:], together, color="black", label="together")
     cpu.axhline(TOGETHER_CPU_PCT, color="black", linestyle=":", label="together, limit")
-    memory.set(ylabel="resident memory, MiB", ylim=(0, None), title="joulie-agent, one look per second")
-    cpu.set(xlabel="seconds", ylabel="CPU since the start, % of a core", ylim=(0, None))
+    memory.set(ylabel="resident memory, MiB", ylim=(0, 1.5 * CONTROLLER_MIB), title="joulie-agent, one look per second")
+    highest_pct = max(TOGETHER_CPU_PCT, *together)
+    cpu.set(xlabel="seconds", ylabel="CPU since the start, % of a core", ylim=(0, 1.5 * highest_pct))
     for axes in (memory, cpu):
         axes.grid(visible=True, alpha=0.3)
-        axes.legend(ncols=2)
+        axes.legend(ncols=2, loc="upper right")
     figure.savefig(picture, dpi=150, bbox_inches="tight")
     return table, picture
 
