@@ -11,7 +11,7 @@ from joulie_core import labels
 from joulie_core.caps import CapSettings
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.base import Profile
-from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
+from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, OnLostControl
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.policy import build_policy
@@ -66,6 +66,7 @@ class World:
             CapSettings(),
             reconcile_interval_s=60,
             settle_s=SETTLE_S,
+            on_lost_control=OnLostControl.RESTORE,
             blocking_pods=lambda name: self.cluster.load(name).performance_pods if self.readable else None,
             published=self.published.get,
             on_transition=lambda name, transition: self.transitions.append(str(transition.result)),

@@ -32,7 +32,15 @@ async def test_static_partition_converges_on_twelve_mixed_nodes_and_every_family
     assert cluster.target("old-0")["policy"] == {
         "name": "static_partition",
         "reason": "densest node of its hardware family",
+        "onLostControl": "restore",
     }
+
+
+async def test_the_target_says_what_its_agent_does_without_us(cluster, mixed):
+    cluster.api.put_all(mixed)
+    cluster.start(ON_LOST_CONTROL="hold")
+    await cluster.until(cluster.settled)
+    assert cluster.target("old-0")["policy"]["onLostControl"] == "hold"
 
 
 async def test_objects_are_named_after_their_node_and_owned_by_it(cluster):

@@ -251,6 +251,7 @@ class Operator:
             settings,
             reconcile_interval_s=settings.reconcile_interval,
             settle_s=settings.downgrade_settle,
+            on_lost_control=settings.on_lost_control,
             blocking_pods=self._blocking_pods,
             published=self._watches.targets.store.get,
             on_transition=self._on_transition,

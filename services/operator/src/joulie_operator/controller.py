@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from joulie_core.caps import CapIntent, CapSettings, intent_for
 from joulie_core.kinds.base import Profile
-from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, PolicyNote
+from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, OnLostControl, PolicyNote
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.node import Node
@@ -84,6 +84,7 @@ class Controller:
         *,
         reconcile_interval_s: float,
         settle_s: float,
+        on_lost_control: OnLostControl,
         blocking_pods: Callable[[NodeName], int | None],
         published: Callable[[NodeName], PublishedTarget | None],
         on_transition: TransitionListener,
@@ -94,6 +95,7 @@ class Controller:
         self._caps = caps
         self._reconcile_interval_s = reconcile_interval_s
         self._settle_s = settle_s
+        self._on_lost_control = on_lost_control
         self._blocking_pods = blocking_pods
         self._published = published
         self._on_transition = on_transition
@@ -259,6 +261,6 @@ class Controller:
                 draining=record.state.draining,
                 cpu=caps.cpu_target(),
                 gpu=caps.gpu_target(),
-                policy=PolicyNote(name=self._policy.name, reason=record.reason),
+                policy=PolicyNote(name=self._policy.name, reason=record.reason, on_lost_control=self._on_lost_control),
             )
         return record.target

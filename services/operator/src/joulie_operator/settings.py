@@ -13,6 +13,7 @@ from joulie_api.settings import Addr, Duration, ServiceSettings
 from joulie_core import labels
 from joulie_core.caps import CapSettings
 from joulie_core.kinds.base import PositiveWatts
+from joulie_core.kinds.node_power_profile import OnLostControl
 from joulie_core.policy import POLICIES
 from joulie_core.twin.stress import DEFAULT_RACK_CAPACITY_W
 
@@ -108,6 +109,9 @@ class OperatorSettings(PowerSettings, CapSettings):
     """The planning policy."""
     reconcile_interval: PositiveDuration = 60
     """At least so often everything is planned and compared; changes are followed within PLAN_DEBOUNCE anyway."""
+    on_lost_control: OnLostControl = OnLostControl.RESTORE
+    """What an agent does that cannot refresh its target for SPEC_READ_TIMEOUT: give the hardware back, hold the last
+    caps, or go to the lowest cap. Giving back, since a cap must not outlive whoever answers for it."""
     plan_debounce: Duration = 0.5
     """Changes within this time share one plan; well below the two seconds in which labels are to follow a pod."""
     downgrade_settle: Duration = 1
