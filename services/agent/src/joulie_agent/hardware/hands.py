@@ -10,7 +10,7 @@ Promises, whatever instant the process dies at:
   written over (`Written.overwrote` says so) and becomes the new original; while we give back it stays.
 
 Cannot see a value that somebody writes between our read and our write, nor tell somebody else's value that equals ours
-from ours. Why it is done this way: docs/decisions/0006-give-back.md.
+from ours. Why it is done this way: docs/decisions/0003-give-back.md.
 
 Not for several threads at once.
 """
