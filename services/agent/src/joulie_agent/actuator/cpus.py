@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from joulie_agent.actuator import verdicts
+from joulie_agent.actuator.frequencies import FrequencyRota
 from joulie_agent.actuator.protocol import (
     CpuDescription,
     CpuReadings,
@@ -63,8 +64,10 @@ class CpuPart:
     _throttle_pct: float = field(init=False, default=0.0)
     _meter: PowerMeter = field(init=False, default_factory=PowerMeter)
     _package_max_watts: float | None = field(init=False, default=None)
+    _rota: FrequencyRota = field(init=False)
 
     def __post_init__(self) -> None:
+        self._rota = FrequencyRota(self.clock)
         self._look()
 
     def carry_out(self, request: CpuRequest) -> Reply:
@@ -165,13 +168,14 @@ class CpuPart:
         if package_max_watts != self._package_max_watts:
             self._package_max_watts = package_max_watts
             self._meter = PowerMeter(package_max_watts=package_max_watts)
+        current_khz = self._rota.look(self._cpus.policies)
         return CpuReadings(
             revision=self._revision,
             zones=self._meter.sample(self._cpus.zones, self.clock()),
             throttle_pct=self._throttle_pct,
             policies=tuple(
                 PolicyReading(
-                    cpus=policy.cpus, current_khz=_known(policy.current_khz()), max_khz=_known(policy.max_freq.read())
+                    cpus=policy.cpus, current_khz=current_khz[policy.name], max_khz=_known(policy.max_freq.read())
                 )
                 for policy in self._cpus.policies
             ),
