@@ -32,11 +32,15 @@ lint:
 
 # unit and integration tests on in-process fakes
 test *ARGS:
-    pytest -n 2 -m "not e2e and not docker" {{ARGS}}
+    pytest -n 2 -m "not e2e and not docker and not soak" {{ARGS}}
 
 # the end-to-end suite on a real control plane
 e2e *ARGS:
     pytest -m e2e --timeout 300 {{ARGS}}
+
+# tests that take minutes: thousands of nodes on a real control plane
+soak *ARGS:
+    pytest -m soak -s --timeout 900 {{ARGS}}
 
 # everything that must pass before a change lands
 ci: sync lint test e2e
