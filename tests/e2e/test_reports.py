@@ -7,6 +7,7 @@ import pytest
 from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 
+from joulie_api.errors import NotFound
 from joulie_api.resources import EVENTS, NODE_POWER_PROFILES
 
 pytestmark = pytest.mark.e2e
@@ -16,7 +17,10 @@ _NODE = "xeon-8480-2"
 
 
 async def _conditions(system: System) -> dict[str, dict[str, Any]]:
-    raw = await system.view.client.get(NODE_POWER_PROFILES, _NODE)
+    try:
+        raw = await system.view.client.get(NODE_POWER_PROFILES, _NODE)
+    except NotFound:
+        return {}
     return {each["type"]: each for each in json.loads(raw).get("status", {}).get("conditions", ())}
 
 
