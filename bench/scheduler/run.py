@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 from system import System, cpu_s, make_wave, run_system
@@ -50,7 +51,9 @@ class Results:
     """What the waves of one kind gave."""
 
     pods_per_s: list[float] = field(default_factory=list)
-    watts: list[float] = field(default_factory=list)
+    #: What the wave's pods add: by the choice of a CPU, and by that of a GPU, whose models differ by a factor of two.
+    cpu_watts: list[float] = field(default_factory=list)
+    gpu_watts: list[float] = field(default_factory=list)
     #: Lowest percent of a node's cap that was left, of all nodes.
     headroom_pct: list[float] = field(default_factory=list)
     #: Performance pods on nodes that are eco.
@@ -59,30 +62,33 @@ class Results:
     extender_ms: list[float] = field(default_factory=list)
 
 
-async def run_wave(system: System, kind: Kind, number: int, pods: int, nodes: int) -> dict[str, float]:
+async def run_wave(system: System, kind: Kind, wave: list[dict[str, Any]], nodes: int) -> dict[str, float]:
     """Schedule one wave and look at where it went."""
+    pods = len(wave)
     await system.wait_settled(nodes)
     classes = {node["nodeName"]: node["schedulableClass"] for node in await system.scoring()}
-    idle_watts = await system.watts(pods=0)
-    wave = make_wave(pods, number)
+    idle_cpu_watts, idle_gpu_watts = await system.watts(pods=0)
     extender_cpu_s = cpu_s(system.stack.extender)
     settings = SchedulerSettings(percentage_of_nodes_to_score=kind.percentage)
     bound_at = await system.schedule(wave, settings, extender=kind.extender)
     # From the tenth part to the last but one: the start of a scheduler and its last binding are not its rate.
     first, last = len(bound_at) // 10, len(bound_at) * 9 // 10
     placed = system.placements()
+    cpu_watts, gpu_watts = await system.watts(pods=pods)
     figures = {
         "pods_per_s": (last - first) / (bound_at[last] - bound_at[first]),
         # A scheduler of its own for each wave: what it used since its start, reading the cluster included.
         "scheduler_ms": cpu_s(system.scheduler) / pods * 1e3,
         "extender_ms": (cpu_s(system.stack.extender) - extender_cpu_s) / pods * 1e3,
-        "watts": await system.watts(pods=pods) - idle_watts,
+        "cpu_watts": cpu_watts - idle_cpu_watts,
+        "gpu_watts": gpu_watts - idle_gpu_watts,
         "misplaced": float(sum(classes[node] == "eco" for name, node in placed.items() if name.startswith("fast"))),
         "headroom_pct": min(node["headroom"] for node in await system.scoring()),
     }
     most = Counter(placed.values()).most_common(1)[0][1]
     print(
-        f"{kind.title:22} {figures['pods_per_s']:6.0f} pods/s {figures['watts']:8.0f} W, most on a node {most}",
+        f"{kind.title:22}{figures['pods_per_s']:6.0f} pods/s, {figures['cpu_watts']:.0f} W by CPUs, "
+        f"{figures['gpu_watts']:.0f} W by GPUs, at most {most} on a node",
         flush=True,
     )
     await system.clear()
@@ -94,8 +100,10 @@ async def run(nodes: int, pods: int, waves: int) -> dict[Kind, Results]:
     results = {kind: Results() for kind in KINDS}
     async with run_system(nodes) as system:
         for number in range(waves):
-            for kind in KINDS:
-                for name, figure in (await run_wave(system, kind, number, pods, nodes)).items():
+            for index, kind in enumerate(KINDS):
+                # Names of their own for each wave: KWOK may still be about to delete the last wave's, by name.
+                wave = make_wave(pods, number * len(KINDS) + index)
+                for name, figure in (await run_wave(system, kind, wave, nodes)).items():
                     getattr(results[kind], name).append(figure)
             print(table(results), flush=True)
     return results
@@ -104,14 +112,15 @@ async def run(nodes: int, pods: int, waves: int) -> dict[Kind, Results]:
 def table(results: dict[Kind, Results]) -> str:
     """All figures: medians, and the range of rates."""
     base = {kind.percentage: statistics.median(each.pods_per_s) for kind, each in results.items() if not kind.extender}
-    head = f"{'extender, candidates':22}{'pods/s':>8}{'range':>12}{'ratio':>8}{'added W':>10}{'least headroom':>16}"
-    lines = [head + f"{'fast on eco':>13}{'scheduler':>13}{'extender':>12}"]
+    columns = f"{'pods/s':>8}{'range':>12}{'ratio':>8}{'CPU W':>9}{'GPU W':>9}{'least headroom':>16}{'fast on eco':>13}"
+    lines = [f"{'extender, candidates':22}{columns}{'scheduler':>13}{'extender':>12}"]
     for kind, each in results.items():
         rate = statistics.median(each.pods_per_s)
         spread = f"{min(each.pods_per_s):.0f}..{max(each.pods_per_s):.0f}"
         lines.append(
             f"{kind.title:22}{rate:8.0f}{spread:>12}{rate / base[kind.percentage]:8.2f}"
-            f"{statistics.median(each.watts):10.0f}{statistics.median(each.headroom_pct):14.1f} %"
+            f"{statistics.median(each.cpu_watts):9.0f}{statistics.median(each.gpu_watts):9.0f}"
+            f"{statistics.median(each.headroom_pct):14.1f} %"
             f"{statistics.median(each.misplaced):13.0f}{statistics.median(each.scheduler_ms):8.2f} ms/p"
             f"{statistics.median(each.extender_ms):7.2f} ms/p"
         )
@@ -126,9 +135,17 @@ def plot(results: dict[Kind, Results], nodes: int) -> Path:
     colors = ["tab:blue" if kind.extender else "tab:gray" for kind in results]
     rates.bar(titles, [statistics.median(each.pods_per_s) for each in results.values()], color=colors)
     rates.set(ylabel="pods/s", title=f"kube-scheduler at {nodes:,} nodes")
-    watts.bar(titles, [statistics.median(each.watts) for each in results.values()], color=colors)
-    lowest = min(statistics.median(each.watts) for each in results.values())
-    watts.set(ylabel="watts added by a wave (axis cut)", title="where its pods went", ylim=(lowest * 0.9, None))
+    bottoms = [statistics.median(each.gpu_watts) for each in results.values()]
+    watts.bar(titles, bottoms, color=colors, alpha=0.5, label="GPUs")
+    watts.bar(
+        titles,
+        [statistics.median(each.cpu_watts) for each in results.values()],
+        bottom=bottoms,
+        color=colors,
+        label="CPUs",
+    )
+    watts.set(ylabel="watts added by a wave", title="where its pods went")
+    watts.legend()
     OUT.mkdir(exist_ok=True)
     path = OUT / f"scheduler-{nodes}.png"
     figure.savefig(path, dpi=150, bbox_inches="tight")

@@ -8,10 +8,10 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
@@ -31,6 +31,8 @@ from joulie_devcluster.scheduler_config import SchedulerSettings, scheduler_conf
 from joulie_devcluster.service import Service
 from joulie_devcluster.stack import JoulieStack, StackConfig
 
+T = TypeVar("T")
+
 _ENV = {
     # One operator on a machine that is meant to be saturated: no lease may end in the middle of a wave.
     Service.OPERATOR: {
@@ -42,7 +44,7 @@ _ENV = {
     Service.AGENT: {"RECONCILE_INTERVAL": "10s"},
     Service.EXTENDER: {"TELEMETRY_INTERVAL": "10s"},
 }
-_CREATIONS_IN_FLIGHT = 32
+_WRITES_IN_FLIGHT = 32
 _SETTLED_S = 180.0
 _PLACED_S = 180.0
 
@@ -90,17 +92,17 @@ class System:
 
     async def clear(self) -> None:
         """Delete all pods of the wave."""
-        path = PODS.collection_path(self._namespace)
-        await self._client.request("DELETE", path, query=(("gracePeriodSeconds", "0"),), timeout_s=_PLACED_S)
+        keys = list(self._bindings.store)
+        await self._each(keys, lambda key: self._client.delete(PODS, key.rpartition("/")[2], self._namespace))
         await self._wait_bindings(lambda: not self._bindings.store)
 
-    async def watts(self, *, pods: int) -> float:
-        """What all nodes draw, by the simulator's own books, once it has seen that many pods."""
+    async def watts(self, *, pods: int) -> tuple[float, float]:
+        """What CPUs and GPUs of all nodes draw, by the simulator's own books, once it has seen that many pods."""
         async with asyncio.timeout(_PLACED_S):
             while True:
-                state = await _fetch(f"{self.stack.sim_url}/state")
-                if sum(len(node["jobs"]) for node in state["nodes"].values()) == pods:
-                    return float(state["watts"])
+                nodes = (await _fetch(f"{self.stack.sim_url}/state"))["nodes"].values()
+                if sum(len(node["jobs"]) for node in nodes) == pods:
+                    return sum(node["cpuWatts"] for node in nodes), sum(node["gpuWatts"] for node in nodes)
                 await asyncio.sleep(0.2)
 
     async def scoring(self) -> list[dict[str, Any]]:
@@ -136,16 +138,22 @@ class System:
         return problems + ["unknown"] * (nodes - len(known))
 
     async def _create(self, pods: list[dict[str, Any]]) -> None:
-        limit = asyncio.Semaphore(_CREATIONS_IN_FLIGHT)
-
         async def create(pod: dict[str, Any]) -> None:
+            placed = {**pod, "metadata": {**pod["metadata"], "namespace": self._namespace}}
+            await self._client.create(PODS, placed, self._namespace)
+
+        await self._each(pods, create)
+
+    async def _each(self, items: Sequence[T], act: Callable[[T], Awaitable[object]]) -> None:
+        limit = asyncio.Semaphore(_WRITES_IN_FLIGHT)
+
+        async def take(item: T) -> None:
             async with limit:
-                placed = {**pod, "metadata": {**pod["metadata"], "namespace": self._namespace}}
-                await self._client.create(PODS, placed, self._namespace)
+                await act(item)
 
         async with asyncio.TaskGroup() as group:
-            for pod in pods:
-                group.create_task(create(pod))
+            for item in items:
+                group.create_task(take(item))
 
     def _configure(self, settings: SchedulerSettings, *, extender: bool) -> None:
         layout = self.cluster.layout
