@@ -14,7 +14,6 @@ from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watt
 from joulie_core.scoring.filter import verdict
 from joulie_core.scoring.formula import score
 from joulie_core.scoring.state import NodeState, cluster_terms
-from joulie_extender.replies import scores_reply
 from joulie_extender.table import BoundPod, NodeTable, TableConfig
 
 NOW_S = 1_000.0
@@ -95,13 +94,13 @@ def play(table, changes, between=lambda: None):
 def test_any_history_of_changes_ends_in_the_scores_of_the_formula(changes, demand, score_max):
     table = make_table(Clock(), score_max=score_max)
     # Asked again and again, so that kept scores have to follow the changes.
-    stores = play(table, changes, between=lambda: table.score(NAMES, demand))
+    stores = play(table, changes, between=lambda: table.answer(NAMES, demand))
     states = {name: table.entry(name).state for name in NAMES}
     fresh = [state for state in states.values() if state and not state.stale(NOW_S, 300.0)]
     cluster = cluster_terms(fresh)
     if 499 < abs(cluster.trend_w_per_min) < 501:
         return  # the last digit of a sum may decide about the scale
-    reply = msgspec.json.decode(scores_reply(table.score(NAMES, demand)))
+    reply = msgspec.json.decode(table.answer(NAMES, demand).body)
     assert [each["Host"] for each in reply] == NAMES
     for each in reply:
         state = states[each["Host"]]

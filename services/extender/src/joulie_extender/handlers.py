@@ -19,7 +19,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.scoring.filter import Verdict
 from joulie_extender.feeds import Feeds
 from joulie_extender.metrics import Metrics
-from joulie_extender.replies import names_reply, objects_reply, scores_reply
+from joulie_extender.replies import names_reply, objects_reply
 from joulie_extender.requests import (
     BadRequestError,
     Body,
@@ -28,7 +28,7 @@ from joulie_extender.requests import (
     read_object,
     read_scoring_query,
 )
-from joulie_extender.scores import Scored, likely_node
+from joulie_extender.scores import Answer
 from joulie_extender.table import NodeTable
 
 #: 5,000 full nodes with their managed fields are about 47 MB.
@@ -82,21 +82,20 @@ class Handlers:
         if not self._feeds.synced:
             return _not_synced()
         self._feeds.refresh()
-        scored = self._table.score(query.names, query.demand)
-        answer = _json(scores_reply(scored))
+        answer = self._table.answer(query.names, query.demand)
         # After the reply is on its way: the scheduler does not wait for it, and asks nothing before.
-        asyncio.get_running_loop().call_soon(self._expect, query, scored)
+        asyncio.get_running_loop().call_soon(self._expect, query, answer)
         self._metrics.last_demands[query.demand.workload_class] = query.demand
         self._metrics.prioritize.observe(query.demand.workload_class, started)
-        return answer
+        return _json(answer.body)
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """The process answers; whether it should be asked is /readyz on the other port."""
         return web.Response(text="ok\n")
 
-    def _expect(self, query: ScoringQuery, scored: list[Scored]) -> None:
-        node = likely_node(query.names, scored, query.uid)
-        if query.uid and node is not None:
+    def _expect(self, query: ScoringQuery, answer: Answer) -> None:
+        node = answer.likely_node(query.uid) if query.uid else None
+        if node is not None:
             self._table.expect_pod(query.uid, node, query.demand)
 
     async def _judge(self, objects: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], dict[str, Verdict]]:

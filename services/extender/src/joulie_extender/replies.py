@@ -1,22 +1,19 @@
-"""What kube-scheduler is answered, as bytes.
+"""What kube-scheduler is answered about filtering, as bytes.
 
 Promises answers in the order and from the set of the question, and full nodes byte for byte as they came.
-Source: kube-scheduler's extender API v1, HostPriorityList and ExtenderFilterResult; contracts, decision 10.
+Source: kube-scheduler's extender API v1, ExtenderFilterResult; contracts, decision 10.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from joulie_core.scoring.filter import Verdict
-from joulie_extender.scores import Scored
 
 _ENCODER: Final = msgspec.json.Encoder()
 #: Full nodes written at once: about a megabyte.
 _OBJECTS_A_PART: Final = 128
-_ENTRY: Final = itemgetter(0)
 
 
 class _Answer(msgspec.Struct, rename="pascal"):
@@ -29,11 +26,6 @@ class _Answer(msgspec.Struct, rename="pascal"):
     failed_nodes: dict[str, str]
     failed_and_unresolvable_nodes: dict[str, str]
     error: str = ""
-
-
-def scores_reply(scored: Iterable[Scored]) -> bytes:
-    """Put the scores of the candidates together: a HostPriorityList."""
-    return b"[" + b"".join(map(_ENTRY, scored))[:-1] + b"]"
 
 
 def names_reply(names: list[str], refusals: Mapping[str, Verdict]) -> bytes:

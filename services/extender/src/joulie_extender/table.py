@@ -8,7 +8,7 @@ the watches are silent. Wall time is used for the age of twins only, whose dates
 Source: scheduler-extender document; contracts, decision 10.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum, inf
 
@@ -21,8 +21,8 @@ from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.scoring.filter import Verdict, verdict
 from joulie_core.scoring.prepared import AffineRow, ClusterSums, prepare_row
-from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, ClusterTerms, NodeState
-from joulie_extender.scores import ScoreBoard, Scored
+from joulie_core.scoring.state import ClusterTerms, NodeState
+from joulie_extender.scores import ASPECTS, Answer, ScoreTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,8 @@ class NodeTable:
         self._assumed = AssumedPods(config.telemetry_interval_s, config.assumed_window_s)
         #: Sums over the `state` of all entries that are not stale.
         self._sums = ClusterSums()
-        #: Scores of all entries, by workload class and by the trend scale they hold for.
-        self._boards: dict[tuple[WorkloadClass, float], ScoreBoard] = {
-            (workload_class, scale): ScoreBoard(workload_class, config.score_max)
-            for workload_class in WorkloadClass
-            for scale in (STEADY_TREND_SCALE, BURST_TREND_SCALE)
-        }
+        #: Scores of all entries.
+        self._scores = ScoreTable(config.score_max)
         #: What keeps performance pods off nodes; nodes that take them are left out.
         self._refusals: dict[str, Verdict] = {}
         #: No entry becomes stale before this moment of the wall clock.
@@ -169,10 +165,9 @@ class NodeTable:
         """What the cluster contributes to every score."""
         return self._sums.terms
 
-    def score(self, names: Iterable[str], demand: PodDemand) -> list[Scored]:
+    def answer(self, names: Sequence[str], demand: PodDemand) -> Answer:
         """Score candidates for a pod, as the cluster is now."""
-        terms = self.terms
-        return self._boards[demand.workload_class, terms.trend_scale].score(names, demand, terms.perf_pressure)
+        return self._scores.answer(names, demand, self.terms)
 
     @property
     def refusals(self) -> Mapping[str, Verdict]:
@@ -230,8 +225,7 @@ class NodeTable:
         if hardware_changed:
             entry.power = self._read_power(entry.node, entry.hardware)
         self._age(entry)
-        for (workload_class, trend_scale), board in self._boards.items():
-            board.put(entry.name, self._row(entry, workload_class, trend_scale))
+        self._scores.put(entry.name, {aspect: self._row(entry, *aspect) for aspect in ASPECTS})
         judged = entry.judge(WorkloadClass.PERFORMANCE)
         if judged.ok:
             self._refusals.pop(entry.name, None)
@@ -258,5 +252,4 @@ class NodeTable:
     def _drop(self, name: NodeName) -> None:
         del self._entries[name]
         self._refusals.pop(name, None)
-        for board in self._boards.values():
-            board.drop(name)
+        self._scores.drop(name)
