@@ -16,6 +16,7 @@ lock:
     uv lock
     uv export --frozen --all-packages --all-groups --no-emit-workspace --no-header --quiet -o requirements/dev.txt
     uv export --frozen --only-group tools --no-emit-workspace --no-header --quiet -o requirements/tools.txt
+    uv export --frozen --only-group build --no-emit-workspace --no-header --quiet -o requirements/build.txt
     for s in operator agent extender; do uv export --frozen --package joulie-$s --no-dev --no-emit-workspace --no-header --quiet -o requirements/$s.txt; done
 
 # format the code
