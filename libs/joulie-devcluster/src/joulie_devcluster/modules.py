@@ -19,7 +19,7 @@ _STRIP = "-s -w"
 
 
 class Binary(StrEnum):
-    """A command of the control plane (or a node), named as its executable."""
+    """A command of the control plane, of a node or of its users, named as its executable."""
 
     ETCD = "etcd"
     APISERVER = "kube-apiserver"
@@ -27,6 +27,7 @@ class Binary(StrEnum):
     KWOK = "kwok"
     CONTROLLER_MANAGER = "kube-controller-manager"
     KUBELET = "kubelet"
+    HELM = "helm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ def load_modules() -> tuple[Module, ...]:
             },
         ),
         _load(root, "kwok", "sigs.k8s.io/kwok", {Binary.KWOK: "/cmd/kwok"}),
+        _load(root, "helm", "helm.sh/helm/v4", {Binary.HELM: "/cmd/helm"}),
     )
 
 
@@ -103,9 +105,16 @@ def _load(root: Path, name: str, upstream: str, paths: dict[Binary, str]) -> Mod
 
 
 def _ldflags(name: str, version: str) -> str:
-    """Strip symbols; Kubernetes gets its version too, or clients negotiate features against v0.0.0."""
-    if name != "kubernetes":
-        return _STRIP
+    """Strip symbols, and tell those their version that act on it.
+
+    Clients of Kubernetes would negotiate features against v0.0.0; a chart may ask for a release of Helm.
+    """
     major, minor = parse_release(version)
-    stamps = {"gitVersion": version, "gitMajor": str(major), "gitMinor": str(minor)}
-    return " ".join([_STRIP, *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())])
+    stamps: dict[str, str] = {}
+    match name:
+        case "kubernetes":
+            values = {"gitVersion": version, "gitMajor": str(major), "gitMinor": str(minor)}
+            stamps = {f"k8s.io/component-base/version.{key}": value for key, value in values.items()}
+        case "helm":
+            stamps = {"helm.sh/helm/v4/internal/version.version": version}
+    return " ".join([_STRIP, *(f"-X {key}={value}" for key, value in stamps.items())])

