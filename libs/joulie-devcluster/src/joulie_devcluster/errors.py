@@ -23,3 +23,11 @@ class NodeClassError(DevClusterError):
 
 class StateError(DevClusterError):
     """A cluster directory is not what was expected: in use, missing, or not a cluster's."""
+
+
+class EngineError(DevClusterError):
+    """There is no container engine, or it could not build what was asked for."""
+
+
+class RealNodeError(DevClusterError):
+    """This machine cannot run a real node, or the node's runtime refused what it was asked."""
