@@ -1,13 +1,16 @@
 """A client like kube-scheduler's: one keep-alive connection, the whole body at once, the whole answer read."""
 
 import http.client
-import threading
+import multiprocessing
 import time
-from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+_SPAWN = multiprocessing.get_context("spawn")
+#: Requests of a probe that do not count.
+_WARM_UP = 20
 _HEADERS = {"Content-Type": "application/json"}
 
 
@@ -38,29 +41,37 @@ class Client:
         self._connection.close()
 
 
-@dataclass
 class Probe:
-    """Asks /healthz again and again on its own connection: the worst round trip is the event loop's worst stall."""
+    """Asks /healthz again and again from a process of its own: its worst round trip is the event loop's worst stall."""
 
-    url: str
-    worst_s: float = 0.0
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._ours, self._theirs = _SPAWN.Pipe()
 
     def __enter__(self) -> Self:
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._ask, daemon=True)
-        self._thread.start()
+        self._process = _SPAWN.Process(target=_probe, args=(self._url, self._theirs), daemon=True)
+        self._process.start()
+        self._ours.recv()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._done.set()
-        self._thread.join()
+        self._ours.send("stop")
+        self.worst_s = float(self._ours.recv())
+        self._process.join()
 
-    def _ask(self) -> None:
-        parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-        while not self._done.wait(0.001):
-            started = time.perf_counter()
-            connection.request("GET", "/healthz")
-            connection.getresponse().read()
-            self.worst_s = max(self.worst_s, time.perf_counter() - started)
-        connection.close()
+
+def _probe(url: str, parent: Connection) -> None:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    worst_s, asked = 0.0, 0
+    while not parent.poll(0.001):
+        started = time.perf_counter()
+        connection.request("GET", "/healthz")
+        connection.getresponse().read()
+        asked += 1
+        if asked > _WARM_UP:
+            worst_s = max(worst_s, time.perf_counter() - started)
+        elif asked == _WARM_UP:
+            parent.send("ready")
+    parent.send(worst_s)
+    connection.close()

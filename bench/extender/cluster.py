@@ -75,7 +75,7 @@ def full_node(name: str) -> dict[str, Any]:
     """A Node as kube-scheduler's cache holds it."""
     labels = {f"feature.node.kubernetes.io/cpu-cpuid.FLAG{number}": "true" for number in range(26)}
     labels |= {"kubernetes.io/hostname": name, "joulie.io/managed": "true", "joulie.io/power-profile": "performance"}
-    fields = {f"f:annotation.example/{number}": {} for number in range(90)}
+    fields: dict[str, Any] = {f"f:annotation.example/{number}": {} for number in range(90)}
     condition = {
         "status": "False",
         "lastHeartbeatTime": "2026-01-01T00:00:00Z",

@@ -11,7 +11,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.demand import PodDemand
 from joulie_core.scoring.prepared import AffineRow
 from joulie_core.scoring.state import ClusterTerms
-from joulie_extender.scores import ASPECTS, Answer, ScoreTable
+from joulie_extender.scores import ASPECTS, ScoreTable
 
 FOUR = PodDemand(4.0)
 
@@ -29,10 +29,9 @@ def table():
 
 
 def scores(table, names="abc", *, demand=FOUR, pressure=0.0):
-    answer = table.answer(list(names), demand, ClusterTerms(perf_pressure=pressure))
-    told = msgspec.json.decode(answer.body)
-    assert told == [{"Host": name, "Score": score} for name, score in zip(names, answer.scores, strict=True)]
-    return answer.scores
+    told = msgspec.json.decode(table.answer(list(names), demand, ClusterTerms(perf_pressure=pressure)).body)
+    assert [each["Host"] for each in told] == list(names)
+    return [each["Score"] for each in told]
 
 
 def test_a_question_has_the_same_answer_the_first_the_second_and_every_later_time(table):
@@ -78,14 +77,12 @@ def test_other_pods_and_other_pressure_get_other_scores(table):
 def test_every_aspect_has_rows_of_its_own():
     table = ScoreTable(100)
     table.put("a", {aspect: AffineRow(10.0 * number, 0.0, 0.0, 0.0) for number, aspect in enumerate(ASPECTS, 1)})
-    found = {
-        table.answer(["a"], PodDemand(1.0, workload_class=workload_class), ClusterTerms(trend_w_per_min=trend)).scores[
-            0
-        ]
+    bodies = {
+        table.answer(["a"], PodDemand(1.0, workload_class=workload_class), ClusterTerms(trend_w_per_min=trend)).body
         for workload_class in WorkloadClass
         for trend in (0.0, 1_000.0)
     }
-    assert found == {10, 20, 30, 40}
+    assert {msgspec.json.decode(body)[0]["Score"] for body in bodies} == {10, 20, 30, 40}
 
 
 def test_a_score_is_rounded_half_away_from_zero_and_stays_within_its_range():
@@ -119,17 +116,31 @@ def test_more_questions_than_are_remembered_are_all_answered(table):
             assert scores(table, "a", demand=PodDemand(float(cores))) == [50 - cores]
 
 
-def test_the_best_node_is_the_likely_one():
-    assert Answer(["a", "b", "c"], [10, 90, 89], b"").likely_node("uid") == "b"
+def likely(table, names, uid="uid"):
+    return table.answer(list(names), FOUR, ClusterTerms()).likely_node(uid)
 
 
-def test_without_candidates_no_node_is_likely():
-    assert Answer([], [], b"").likely_node("uid") is None
+@pytest.mark.parametrize("bases", [(14, 94, 93), (4, 104, 103.4), (4, 13, 12), (-9, 5, 4)])
+def test_the_best_node_is_the_likely_one_however_many_digits_scores_have(table, bases):
+    for name, base in zip("abc", bases, strict=True):
+        put(table, name, float(base), 1.0, 0.0, 0.0)
+    for names in ("abc", "cba"):
+        assert likely(table, names) == "b"
 
 
-def test_guesses_among_equals_are_repeatable_and_spread():
-    answer = Answer(list("abcdx"), [70] * 4 + [69], b"")
-    guesses = Counter(answer.likely_node(f"uid-{number}") for number in range(400))
+def test_without_candidates_no_node_is_likely(table):
+    assert likely(table, "") is None
+
+
+def test_a_name_that_json_has_to_escape_is_a_likely_node_as_any_other(table):
+    put(table, '"},\n', 99.0, 0.0, 0.0, 0.0)
+    assert likely(table, ["a", '"},\n']) == '"},\n'
+
+
+def test_guesses_among_equals_are_repeatable_and_spread(table):
+    for name in "abcdx":
+        put(table, name, 70.0 - (name == "x"), 0.0, 0.0, 0.0)
+    guesses = Counter(likely(table, "abcdx", f"uid-{number}") for number in range(400))
     assert guesses.keys() == set("abcd")
     assert min(guesses.values()) > 60
-    assert guesses == Counter(answer.likely_node(f"uid-{number}") for number in range(400))
+    assert guesses == Counter(likely(table, "abcdx", f"uid-{number}") for number in range(400))

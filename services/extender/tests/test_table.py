@@ -14,6 +14,7 @@ from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watt
 from joulie_core.scoring.filter import verdict
 from joulie_core.scoring.formula import score
 from joulie_core.scoring.state import NodeState, cluster_terms
+from joulie_extender.replies import refusal
 from joulie_extender.table import BoundPod, NodeTable, TableConfig
 
 NOW_S = 1_000.0
@@ -129,7 +130,7 @@ def test_any_history_of_changes_ends_in_the_verdicts_of_the_filter(changes):
             stale=twin is None or twin.stale(NOW_S, 300.0),
             labels=stores["node"][name].labels if name in stores["node"] else {},
         )
-        assert table.refusals.get(name) == (None if judged.ok else judged)
+        assert table.refusals.get(name) == (None if judged.ok else refusal(name, judged))
 
 
 @given(CHANGES)

@@ -16,10 +16,9 @@ import msgspec
 from aiohttp import hdrs, web
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.scoring.filter import Verdict
 from joulie_extender.feeds import Feeds
 from joulie_extender.metrics import Metrics
-from joulie_extender.replies import names_reply, objects_reply
+from joulie_extender.replies import names_reply, objects_reply, refusal
 from joulie_extender.requests import (
     BadRequestError,
     Body,
@@ -65,7 +64,7 @@ class Handlers:
             if query.objects is None:
                 answer: web.StreamResponse = _json(names_reply(query.names, self._table.refusals if picky else {}))
             else:
-                passed, refused = await self._judge(query.objects) if picky else (query.objects, {})
+                passed, refused = await self._judge(query.objects) if picky else (query.objects, [])
                 answer = await _send_parts(request, objects_reply(passed, refused))
         except BadRequestError as error:
             return bad_request(error)
@@ -98,9 +97,9 @@ class Handlers:
         if node is not None:
             self._table.expect_pod(query.uid, node, query.demand)
 
-    async def _judge(self, objects: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], dict[str, Verdict]]:
+    async def _judge(self, objects: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], list[bytes]]:
         passed: list[msgspec.Raw] = []
-        refused: dict[str, Verdict] = {}
+        refused: list[bytes] = []
         for number, raw in enumerate(objects, start=1):
             name, labels = read_object(raw)
             # The object's own label is what the scheduler goes by; without one, the watched node's counts.
@@ -108,7 +107,7 @@ class Handlers:
             if judged.ok:
                 passed.append(raw)
             else:
-                refused[name] = judged
+                refused.append(refusal(name, judged))
             if number % _PART == 0:
                 await asyncio.sleep(0)
         return passed, refused

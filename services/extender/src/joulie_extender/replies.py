@@ -1,10 +1,11 @@
 """What kube-scheduler is answered about filtering, as bytes.
 
-Promises answers in the order and from the set of the question, and full nodes byte for byte as they came.
+Promises answers in the order and from the set of the question, and full nodes byte for byte as they came. What is
+refused is in both maps: kube-scheduler lets FailedAndUnresolvableNodes overrule FailedNodes, people look at the latter.
 Source: kube-scheduler's extender API v1, ExtenderFilterResult; contracts, decision 10.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,29 +17,26 @@ _ENCODER: Final = msgspec.json.Encoder()
 _OBJECTS_A_PART: Final = 128
 
 
-class _Answer(msgspec.Struct, rename="pascal"):
-    """ExtenderFilterResult without its Nodes, which are put before it.
-
-    What is refused is in both maps: kube-scheduler lets the second overrule the first, people look at the first.
-    """
-
-    node_names: list[str] | None
-    failed_nodes: dict[str, str]
-    failed_and_unresolvable_nodes: dict[str, str]
-    error: str = ""
+def refusal(name: str, judged: Verdict) -> bytes:
+    """A refused node's member of the maps of failed nodes."""
+    return _ENCODER.encode(name) + b":" + _ENCODER.encode(judged.message)
 
 
-def names_reply(names: list[str], refusals: Mapping[str, Verdict]) -> bytes:
+def names_reply(names: list[str], refusals: Mapping[str, bytes]) -> bytes:
     """Answer a question asked with names: those that are not refused, and why the others are."""
-    failed = {name: refusals[name].message for name in names if name in refusals}
-    passed = [name for name in names if name not in failed] if failed else names
-    return b'{"Nodes":null,' + _ENCODER.encode(_Answer(passed, failed, failed))[1:]
+    passed = [name for name in names if name not in refusals] if refusals else names
+    failed = [refusals[name] for name in names if name in refusals] if len(passed) < len(names) else []
+    return b'{"Nodes":null,"NodeNames":' + _ENCODER.encode(passed) + _failed(failed)
 
 
-def objects_reply(passed: Sequence[msgspec.Raw], refusals: Mapping[str, Verdict]) -> Iterator[bytes]:
+def objects_reply(passed: Sequence[msgspec.Raw], refusals: Iterable[bytes]) -> Iterator[bytes]:
     """Answer a question asked with full objects, in parts of about a megabyte that make up the reply together."""
-    failed = {name: judged.message for name, judged in refusals.items()}
     yield b'{"Nodes":{"metadata":{},"items":['
     for first in range(0, len(passed), _OBJECTS_A_PART):
         yield (b"," if first else b"") + b",".join(passed[first : first + _OBJECTS_A_PART])
-    yield b"]}," + _ENCODER.encode(_Answer(None, failed, failed))[1:]
+    yield b']},"NodeNames":null' + _failed(refusals)
+
+
+def _failed(refusals: Iterable[bytes]) -> bytes:
+    members = b"{" + b",".join(refusals) + b"}"
+    return b',"FailedNodes":' + members + b',"FailedAndUnresolvableNodes":' + members + b',"Error":""}'

@@ -1,16 +1,15 @@
-"""Scores of all nodes, column by column, and the reply that is made of them.
+"""Scores of all nodes, and the reply that is made of them.
 
 Promises whole numbers in 0..SCORE_MAX, rounded half away from zero, for any set of candidates in any order; a node that
-is not known scores neutrally. Thousands of candidates come in another order every time, so what is read of each lies
-close together: a slot number, four floats, the opening of its entry. Scores of a demand that was asked for before are
-kept, one small list each, and computed again only for the nodes that changed, as bursts are made of equal pods.
+is not known scores neutrally. Thousands of candidates come in another order every time, so what is kept for a question
+is each node's finished entry of the reply: one look-up for each candidate. Bursts are made of equal pods, which ask the
+same question; an entry is made anew when its node has changed.
 Source: kube-scheduler's extender API v1, HostPriorityList.
 """
 
-from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from joulie_core.demand import WorkloadClass
 from joulie_core.fnv import fnv1a_32
 from joulie_core.powerest.demand import PodDemand
+from joulie_core.rounding import round_half_away
 from joulie_core.scoring.formula import MAX_SCORE
 from joulie_core.scoring.prepared import NEUTRAL_ROW, AffineRow
 from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, ClusterTerms
@@ -30,19 +30,19 @@ ASPECTS: Final[tuple[Aspect, ...]] = tuple(
 
 #: Cores, GPUs and pressure: all that a score depends on beside the node.
 _Question = tuple[float, float, float]
-#: Questions that are remembered for each aspect.
-_QUESTIONS: Final = 16
-#: The slot that stands for every node that is not known.
-_UNKNOWN: Final = 0
+#: A node's row in points of SCORE_MAX, and its entry in the reply from the host on.
+_Row = tuple[float, float, float, float, bytes]
+#: Questions that are remembered for each aspect: with 5,000 nodes up to a megabyte each.
+_QUESTIONS: Final = 8
 _ENCODER: Final = msgspec.json.Encoder()
+_HOST: Final = msgspec.json.Decoder(dict[str, str | int])
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Scores of the candidates, in the order of the question, and the reply that tells them."""
+    """The candidates' entries in the order of the question, and the reply that consists of them."""
 
-    names: Sequence[str]
-    scores: Sequence[int]
+    entries: Sequence[bytes]
     body: bytes
 
     def likely_node(self, uid: str) -> str | None:
@@ -51,134 +51,131 @@ class Answer:
         kube-scheduler picks among equals by its own plugins and then at random, so this is a guess. The same question
         gets the same guess everywhere, and a burst's guesses are spread over the equals. None without a candidate.
         """
-        best = max(self.scores, default=None)
-        equals = [name for name, score in zip(self.names, self.scores, strict=True) if score == best]
-        return equals[fnv1a_32(uid) % len(equals)] if equals else None
+        if not self.entries:
+            return None
+        # Entries open with scores of equal width, so that they compare as the scores do.
+        best, comma, _ = max(self.entries).partition(b",")
+        equals = [*filter((best + comma).__le__, self.entries)]
+        entry = equals[fnv1a_32(uid) % len(equals)]
+        return str(_HOST.decode(entry)["Host"])
 
 
 class ScoreTable:
     """The rows of all nodes in every aspect."""
 
     def __init__(self, score_max: int) -> None:
-        self._slots: dict[str, int] = {}
-        self._free: list[int] = []
-        #: By slot: the node's entry in the reply, up to its score; and by score: the rest of it.
-        self._openings: list[bytes] = [b""]
-        self._closings = tuple(b"%d}," % score for score in range(score_max + 1))
-        self._columns = {
-            aspect: _Columns(score_max, competing=aspect[0] is WorkloadClass.STANDARD) for aspect in ASPECTS
+        self._hosts: dict[str, bytes] = {}
+        self._aspects = {
+            aspect: _AspectTable(score_max, competing=aspect[0] is WorkloadClass.STANDARD) for aspect in ASPECTS
         }
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._hosts)
 
     def put(self, name: str, rows: Mapping[Aspect, AffineRow]) -> None:
         """Enter a node or change its rows, given for every aspect."""
-        slot = self._slots.get(name)
-        if slot is None:
-            slot = self._slots[name] = self._take_slot()
-            self._openings[slot] = _opening(name)
-        for aspect, columns in self._columns.items():
-            columns.put(slot, rows[aspect])
+        host = self._hosts.get(name)
+        if host is None:
+            host = self._hosts[name] = _host(name)
+        for aspect, table in self._aspects.items():
+            table.put(name, rows[aspect], host)
 
     def drop(self, name: str) -> None:
         """Forget a node."""
-        slot = self._slots.pop(name, None)
-        if slot is not None:
-            self._free.append(slot)
+        if self._hosts.pop(name, None) is not None:
+            for table in self._aspects.values():
+                table.drop(name)
 
     def answer(self, names: Sequence[str], demand: PodDemand, terms: ClusterTerms) -> Answer:
         """Score the candidates for a pod."""
-        openings: Iterable[bytes]
-        try:
-            slots = [*map(self._slots.__getitem__, names)]
-            openings = map(self._openings.__getitem__, slots)
-        except KeyError:
-            slots = [self._slots.get(name, _UNKNOWN) for name in names]
-            openings = [self._openings[slot] or _opening(name) for slot, name in zip(slots, names, strict=True)]
-        scores = self._columns[demand.workload_class, terms.trend_scale].score(slots, demand, terms.perf_pressure)
-        parts = [b""] * (2 * len(names))
-        parts[0::2] = openings
-        parts[1::2] = map(self._closings.__getitem__, scores)
-        return Answer(names, scores, b"[" + b"".join(parts)[:-1] + b"]")
-
-    def _take_slot(self) -> int:
-        if self._free:
-            return self._free.pop()
-        self._openings.append(b"")
-        return len(self._openings) - 1
+        table = self._aspects[demand.workload_class, terms.trend_scale]
+        entries = table.entries(names, demand, terms.perf_pressure)
+        return Answer(entries, b"[" + b",".join(entries) + b"]")
 
 
-@dataclass(slots=True)
-class _Kept:
-    """Scores of one question by slot."""
-
-    scores: list[int]
-    #: Slots whose row has changed since.
-    outdated: set[int] = field(default_factory=set)
-
-
-class _Columns:
-    """The rows of one aspect by slot, in points of SCORE_MAX, and the scores that they gave lately."""
+class _AspectTable:
+    """The rows of one aspect, and the entries that were made of them lately."""
 
     def __init__(self, score_max: int, *, competing: bool) -> None:
-        self._score_max = score_max
         self._factor = score_max / MAX_SCORE
         self._competing = competing
-        self._base, self._cpu, self._gpu, self._pressure = (array("d") for _ in range(4))
-        #: The last questions, and once they were asked twice their scores.
-        self._asked: OrderedDict[_Question, _Kept | None] = OrderedDict()
-        self.put(_UNKNOWN, NEUTRAL_ROW)
+        width = len(str(score_max))
+        #: By score: an entry of the reply up to the host.
+        self._openings = tuple(b'{"Score":%*d,' % (width, score) for score in range(score_max + 1))
+        self._rows: dict[str, _Row] = {}
+        self._asked: OrderedDict[_Question, _Entries] = OrderedDict()
 
-    def put(self, slot: int, row: AffineRow) -> None:
-        """Set the row of a slot, which may be one more than there are."""
-        columns = (self._base, self._cpu, self._gpu, self._pressure)
-        if slot == len(self._base):
-            for column in columns:
-                column.append(0.0)
-        for column, points in zip(columns, row, strict=True):
-            column[slot] = points * self._factor
-        for kept in self._asked.values():
-            if kept is not None:
-                kept.outdated.add(slot)
+    def put(self, name: str, row: AffineRow, host: bytes) -> None:
+        """Enter a node or change its row."""
+        base, cpu, gpu, weight = (points * self._factor for points in row)
+        self._rows[name] = (base, cpu, gpu, weight, host)
+        self._forget(name)
 
-    def score(self, slots: Sequence[int], demand: PodDemand, perf_pressure: float) -> list[int]:
-        """Scores of some slots."""
+    def drop(self, name: str) -> None:
+        """Forget a node."""
+        del self._rows[name]
+        self._forget(name)
+
+    def entries(self, names: Sequence[str], demand: PodDemand, perf_pressure: float) -> list[bytes]:
+        """Entries of the candidates."""
         # Performance pods do not compete for performance nodes: the pressure must not make their questions differ.
         question = (demand.cpu_cores, demand.gpus, perf_pressure if self._competing else 0.0)
-        if question not in self._asked:
-            self._asked[question] = None
+        kept = self._asked.get(question)
+        if kept is None:
+            kept = self._asked[question] = _Entries(self._rows, self._openings, question)
+            if 2 * len(names) > len(self._rows):
+                kept.make_all()
             if len(self._asked) > _QUESTIONS:
                 self._asked.popitem(last=False)
-            return self._compute(slots, question)
-        self._asked.move_to_end(question)
-        kept = self._asked[question]
-        if kept is None:
-            kept = self._asked[question] = _Kept(self._compute(range(len(self._base)), question))
-        elif kept.outdated:
-            self._follow(kept, question)
-        return [*map(kept.scores.__getitem__, slots)]
+        else:
+            self._asked.move_to_end(question)
+        return [*map(kept.__getitem__, names)]
 
-    def _follow(self, kept: _Kept, question: _Question) -> None:
-        kept.scores += [0] * (len(self._base) - len(kept.scores))
-        slots = [*kept.outdated]
-        for slot, score in zip(slots, self._compute(slots, question), strict=True):
-            kept.scores[slot] = score
-        kept.outdated.clear()
+    def _forget(self, name: str) -> None:
+        for kept in self._asked.values():
+            kept.pop(name, None)
 
-    def _compute(self, slots: Iterable[int], question: _Question) -> list[int]:
-        base, cpu, gpu, weight, most = self._base, self._cpu, self._gpu, self._pressure, self._score_max
-        cores, gpus, pressure = question
+
+class _Entries(dict[str, bytes]):
+    """Entries of the reply to one question by node name; what is missing is made when it is looked up."""
+
+    __slots__ = ("_openings", "_question", "_rows")
+
+    def __init__(self, rows: Mapping[str, _Row], openings: Sequence[bytes], question: _Question) -> None:
+        super().__init__()
+        self._rows = rows
+        self._openings = openings
+        self._question = question
+
+    def __missing__(self, name: str) -> bytes:
+        if name in self._rows:
+            self.update(self._make({name: self._rows[name]}))
+            return self[name]
+        # Not kept: nobody would ever say that a node is gone that is not known.
+        neutral = round_half_away(NEUTRAL_ROW.base / MAX_SCORE * (len(self._openings) - 1))
+        return self._openings[neutral] + _host(name)
+
+    def make_all(self) -> None:
+        """Make the entries of all nodes: in one go this takes a fraction of the time."""
+        self.update(self._make(self._rows))
+
+    def _make(self, rows: Mapping[str, _Row]) -> dict[str, bytes]:
+        openings = self._openings
+        most = len(openings) - 1
+        cores, gpus, pressure = self._question
         # Thousands of turns a request, so nothing in it but a sum.
-        return [
-            0
-            if (points := base[slot] - cpu[slot] * cores - gpu[slot] * gpus - weight[slot] * pressure) <= 0
-            else int(points + 0.5)
-            if points < most
-            else most
-            for slot in slots
-        ]
+        return {
+            name: openings[
+                0
+                if (points := base - cpu * cores - gpu * gpus - weight * pressure) <= 0
+                else int(points + 0.5)
+                if points < most
+                else most
+            ]
+            + host
+            for name, (base, cpu, gpu, weight, host) in rows.items()
+        }
 
 
-def _opening(name: str) -> bytes:
-    return b'{"Host":' + _ENCODER.encode(name) + b',"Score":'
+def _host(name: str) -> bytes:
+    return b'"Host":' + _ENCODER.encode(name) + b"}"

@@ -22,6 +22,7 @@ from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watt
 from joulie_core.scoring.filter import Verdict, verdict
 from joulie_core.scoring.prepared import AffineRow, ClusterSums, prepare_row
 from joulie_core.scoring.state import ClusterTerms, NodeState
+from joulie_extender.replies import refusal
 from joulie_extender.scores import ASPECTS, Answer, ScoreTable
 
 
@@ -103,8 +104,8 @@ class NodeTable:
         self._sums = ClusterSums()
         #: Scores of all entries.
         self._scores = ScoreTable(config.score_max)
-        #: What keeps performance pods off nodes; nodes that take them are left out.
-        self._refusals: dict[str, Verdict] = {}
+        #: What keeps performance pods off nodes, as the reply says it; nodes that take them are left out.
+        self._refusals: dict[str, bytes] = {}
         #: No entry becomes stale before this moment of the wall clock.
         self._next_expiry_s = inf
         self._silent = False
@@ -170,8 +171,8 @@ class NodeTable:
         return self._scores.answer(names, demand, self.terms)
 
     @property
-    def refusals(self) -> Mapping[str, Verdict]:
-        """Verdicts, by node name, of the nodes that refuse performance pods."""
+    def refusals(self) -> Mapping[str, bytes]:
+        """Members of the reply, by node name, of the nodes that refuse performance pods."""
         return self._refusals
 
     def entry(self, name: str) -> NodeEntry:
@@ -230,7 +231,7 @@ class NodeTable:
         if judged.ok:
             self._refusals.pop(entry.name, None)
         else:
-            self._refusals[entry.name] = judged
+            self._refusals[entry.name] = refusal(entry.name, judged)
 
     def _age(self, entry: NodeEntry) -> None:
         """Set `state` and `stale`, and count what is fresh."""
