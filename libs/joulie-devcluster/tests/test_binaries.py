@@ -18,6 +18,8 @@ GOOD = {
     Binary.APISERVER: "Kubernetes v1.34.0",
     Binary.KWOK: "kwok version v0.7.9 go1",
     Binary.HELM: "v4.2.0+g1234567",
+    Binary.CONTAINERD: "containerd github.com/containerd/containerd/v2 v2.2.1 ",
+    Binary.RUNC_SHIM: "containerd-shim-runc-v2:\n  Version:  2.2.1\n  Go version: go1.26.8",
 }
 
 

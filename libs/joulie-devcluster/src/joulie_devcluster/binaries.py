@@ -23,11 +23,12 @@ from joulie_devcluster.paths import cache_home
 from joulie_devcluster.progress import Reporter, SilentReporter
 
 CONTROL_PLANE = (Binary.ETCD, Binary.APISERVER, Binary.SCHEDULER, Binary.KWOK, Binary.CONTROLLER_MANAGER)
+REAL_NODE = (Binary.KUBELET, Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)
 
 _ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 _VERSION_TIMEOUT_S = 20
 #: How a binary is asked for its version, where that is not by `--version`.
-_VERSION_QUESTION: Mapping[Binary, Sequence[str]] = {Binary.HELM: ("version", "--short")}
+_VERSION_QUESTION: Mapping[Binary, Sequence[str]] = {Binary.HELM: ("version", "--short"), Binary.RUNC_SHIM: ("-v",)}
 
 
 class Source(StrEnum):

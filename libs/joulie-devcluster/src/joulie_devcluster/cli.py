@@ -73,6 +73,7 @@ def _up(options: argparse.Namespace) -> int:
         binaries=options.binaries,
         extender=not options.no_extender,
         extender_port=options.extender_port,
+        real_node=options.real_node,
     )
     return supervise.up_detached(request) if options.detach else supervise.up(request)
 
@@ -136,6 +137,7 @@ def _add_up(
     up.add_argument("--nodes", type=_count, metavar="N", help="make N nodes: of the default mix, or of --config's")
     up.add_argument("--config", type=Path, metavar="FILE", help="YAML of node classes")
     up.add_argument("--detach", action="store_true", help="return when it is ready, and leave it running")
+    up.add_argument("--real-node", action="store_true", help="add a node that runs containers; needs root")
     up.add_argument("--no-extender", action="store_true", help="let kube-scheduler decide alone")
     up.add_argument(
         "--extender-port", type=_port, metavar="PORT", help="where the extender listens (default: any free)"

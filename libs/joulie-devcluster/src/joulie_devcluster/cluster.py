@@ -9,7 +9,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +40,7 @@ from joulie_devcluster.ports import LOOPBACK, free_port
 from joulie_devcluster.probe import tls_context, wait_until_ready
 from joulie_devcluster.process import ServiceProcess, stop_in_order
 from joulie_devcluster.progress import Reporter
+from joulie_devcluster.real_node import cgroups
 from joulie_devcluster.state import ClusterState, ProcessRecord
 
 _ATTEMPTS = 3
@@ -114,8 +115,11 @@ class DevCluster:
         """All its processes by name, those of `adopt` included."""
         return self._processes
 
-    async def up(self) -> None:
+    async def up(self, *, before_ready: Callable[[], Awaitable[None]] | None = None) -> None:
         """Bring it up; returns when every process says that it is ready and every configured node is schedulable.
+
+        Args:
+            before_ready: awaited before `status` (and whoever waits for a detached cluster) counts it as ready.
 
         Raises:
             BinaryError: a binary is missing and cannot be built.
@@ -130,6 +134,8 @@ class DevCluster:
             await self._start_with_free_ports()
             if self.config.nodes:
                 await self.add_nodes(self.config.nodes)
+            if before_ready is not None:
+                await before_ready()
             self._is_up = True
             self._write_state()
         except BaseException:
@@ -142,6 +148,7 @@ class DevCluster:
             return
         self._is_up = False
         await self._stop()
+        await asyncio.to_thread(cgroups.remove, cgroups.group_name(self._layout.root))
         shutil.rmtree(self._layout.root)
         self._layout = self._ports = self._credentials = self._extender_port = None
 

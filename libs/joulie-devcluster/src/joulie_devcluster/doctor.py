@@ -13,6 +13,7 @@ from joulie_devcluster.build import NEEDED_DISK_BYTES
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.modules import Binary
 from joulie_devcluster.paths import cache_home
+from joulie_devcluster.real_node.requirements import find_busybox, find_runc, obstacles
 
 # Resident memory of the five processes with a few hundred nodes.
 _NEEDED_MEMORY_BYTES = 1024**3
@@ -57,6 +58,7 @@ def examine(directory: Path | None) -> Iterator[Finding]:
         yield _disk()
     yield _memory()
     yield _kubectl()
+    yield _real_node()
 
 
 def _system() -> Finding:
@@ -112,3 +114,10 @@ def _kubectl() -> Finding:
     return Finding(
         "kubectl", Verdict.NOTE, "not on PATH", "not needed, but handy: https://kubernetes.io/docs/tasks/tools"
     )
+
+
+def _real_node() -> Finding:
+    found = obstacles()
+    if found:
+        return Finding("real node", Verdict.NOTE, "not possible; only `up --real-node` needs it", "; ".join(found))
+    return Finding("real node", Verdict.OK, f"{find_runc()}, {find_busybox()}")

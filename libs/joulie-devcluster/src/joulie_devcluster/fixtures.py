@@ -1,15 +1,15 @@
 """pytest fixtures: a control plane for the session or for one test, and a namespace of one's own.
 
 Enable with `pytest_plugins = ["joulie_devcluster.fixtures"]` in the top conftest. Needs pytest and pytest-asyncio,
-which this package does not depend on. Nothing here skips: where no binary is found and none can be built, the test
-fails and says what to do.
+which this package does not depend on. Where no binary is found and none can be built, the test fails and says what to
+do. One thing skips: a test on a real node where the user is not root.
 """
 
 import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import pytest
@@ -22,11 +22,14 @@ from joulie_devcluster import binaries
 from joulie_devcluster.cluster import DevCluster
 from joulie_devcluster.config import ClusterConfig
 from joulie_devcluster.errors import BinaryError
+from joulie_devcluster.modules import Binary
 from joulie_devcluster.progress import terminal_reporter
+from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 
 ClusterFactory = Callable[..., Awaitable[DevCluster]]
+RealNodeFactory = Callable[..., Awaitable[RealNode]]
 Starter = Callable[[ClusterConfig], Awaitable[DevCluster]]
 
 _ACCOUNT_TIMEOUT_S: Final = 15.0
@@ -44,7 +47,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
         try:
             with terminal_reporter() as reporter:
-                binaries.ensure(reporter=reporter)
+                binaries.ensure(_needed_binaries(session.items), reporter=reporter)
         except BinaryError as error:
             # Told by each test that needs them; the others still run.
             session.config.stash[_BUILD_ERROR] = str(error)
@@ -52,6 +55,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _needs_a_cluster(item: pytest.Item) -> bool:
     return item.get_closest_marker("e2e") is not None or "start_cluster" in getattr(item, "fixturenames", ())
+
+
+def _needed_binaries(items: Sequence[pytest.Item]) -> tuple[Binary, ...]:
+    real = os.geteuid() == 0 and any("real_node" in getattr(item, "fixturenames", ()) for item in items)
+    return (*binaries.CONTROL_PLANE, *binaries.REAL_NODE) if real else binaries.CONTROL_PLANE
 
 
 @pytest.fixture(scope="session")
@@ -94,6 +102,29 @@ async def fresh_devcluster(start_cluster: Starter) -> AsyncIterator[ClusterFacto
     finally:
         for cluster in clusters:
             await cluster.down()
+
+
+@pytest_asyncio.fixture
+async def real_node() -> AsyncIterator[RealNodeFactory]:
+    """A function that brings up a real node in a cluster, from the keyword arguments of `RealNodeConfig`.
+
+    Skips where the user is not root; where root lacks something, the test fails and says what.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("a real node needs root")
+    nodes: list[RealNode] = []
+
+    async def start(cluster: DevCluster, **config: Any) -> RealNode:
+        node = RealNode(cluster, RealNodeConfig(**config))
+        await node.up()
+        nodes.append(node)
+        return node
+
+    try:
+        yield start
+    finally:
+        for node in nodes:
+            await node.down()
 
 
 @pytest_asyncio.fixture

@@ -28,6 +28,9 @@ class Binary(StrEnum):
     CONTROLLER_MANAGER = "kube-controller-manager"
     KUBELET = "kubelet"
     HELM = "helm"
+    CONTAINERD = "containerd"
+    RUNC_SHIM = "containerd-shim-runc-v2"
+    CTR = "ctr"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,12 @@ def load_modules() -> tuple[Module, ...]:
         ),
         _load(root, "kwok", "sigs.k8s.io/kwok", {Binary.KWOK: "/cmd/kwok"}),
         _load(root, "helm", "helm.sh/helm/v4", {Binary.HELM: "/cmd/helm"}),
+        _load(
+            root,
+            "containerd",
+            "github.com/containerd/containerd/v2",
+            {binary: f"/cmd/{binary}" for binary in (Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)},
+        ),
     )
 
 
@@ -117,4 +126,6 @@ def _ldflags(name: str, version: str) -> str:
             stamps = {f"k8s.io/component-base/version.{key}": value for key, value in values.items()}
         case "helm":
             stamps = {"helm.sh/helm/v4/internal/version.version": version}
+        case _:
+            pass
     return " ".join([_STRIP, *(f"-X {key}={value}" for key, value in stamps.items())])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from joulie_devcluster.errors import StateError
+from joulie_devcluster.real_node import cgroups
 
 STATE_FILE = "cluster.json"
 
@@ -120,6 +121,8 @@ def tear_down(directory: Path, *, grace_s: float = 30.0) -> bool:
         record.signal(signal.SIGKILL)
     if not _wait_gone((state.supervisor, *remaining), grace_s):
         raise StateError(f"processes of {directory} do not end: {[each.pid for each in remaining if each.alive]}")
+    # A real node's; what ran in them died with the processes above.
+    cgroups.remove(cgroups.group_name(directory))
     if directory.exists():
         shutil.rmtree(directory)
     return True

@@ -9,12 +9,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from joulie_core.labels import MANAGED
 from joulie_devcluster import binaries
 from joulie_devcluster.cluster import DevCluster
 from joulie_devcluster.config import ClusterConfig
-from joulie_devcluster.errors import StateError
+from joulie_devcluster.errors import RealNodeError, StateError
 from joulie_devcluster.nodes import NodeClass, default_node_classes, read_node_classes, scale
 from joulie_devcluster.progress import terminal_reporter
+from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
+from joulie_devcluster.real_node.requirements import obstacles
 from joulie_devcluster.state import ClusterState, tear_down
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -33,6 +36,7 @@ class UpRequest:
     binaries: Path | None = None
     extender: bool = True
     extender_port: int | None = None
+    real_node: bool = False
 
     def node_classes(self) -> tuple[NodeClass, ...]:
         """The nodes to make: those of the file, scaled to a number if one was given; none where neither was."""
@@ -52,13 +56,14 @@ class UpRequest:
             "--extender-port": self.extender_port,
         }
         given = [text for option, value in options.items() if value is not None for text in (option, str(value))]
-        return ["up", *given, *([] if self.extender else ["--no-extender"])]
+        switches = {"--no-extender": not self.extender, "--real-node": self.real_node}
+        return ["up", *given, *(switch for switch, is_on in switches.items() if is_on)]
 
 
 def up(request: UpRequest) -> int:
     """Run a cluster until a signal comes or one of its processes ends; the exit status."""
     config = _prepare(request)
-    return asyncio.run(_serve(config))
+    return asyncio.run(_serve(config, real_node=request.real_node))
 
 
 def up_detached(request: UpRequest) -> int:
@@ -91,6 +96,9 @@ def up_detached(request: UpRequest) -> int:
 def _prepare(request: UpRequest) -> ClusterConfig:
     """Everything that can fail or take long before the first process starts: node file, directory, binaries."""
     nodes = request.node_classes()
+    found = obstacles() if request.real_node else []
+    if found:
+        raise RealNodeError("; ".join(found))
     state = ClusterState.read(request.directory)
     if state is not None:
         if state.supervisor.alive:
@@ -101,7 +109,8 @@ def _prepare(request: UpRequest) -> ClusterConfig:
         sys.stderr.write(f"removing what a killed cluster left in {request.directory}\n")
         tear_down(request.directory)
     with terminal_reporter() as reporter:
-        binaries.ensure(directory=request.binaries, reporter=reporter)
+        wanted = (*binaries.CONTROL_PLANE, *(binaries.REAL_NODE if request.real_node else ()))
+        binaries.ensure(wanted, directory=request.binaries, reporter=reporter)
     return ClusterConfig(
         name=request.name,
         directory=request.directory,
@@ -112,19 +121,28 @@ def _prepare(request: UpRequest) -> ClusterConfig:
     )
 
 
-async def _serve(config: ClusterConfig) -> int:
+async def _serve(config: ClusterConfig, *, real_node: bool) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
     for number in _SIGNALS:
         loop.add_signal_handler(number, task.cancel)
     cluster = DevCluster(config)
+    node: RealNode | None = None
+
+    async def start_real_node() -> None:
+        nonlocal node
+        node = RealNode(cluster, RealNodeConfig(labels={MANAGED: "true"}))
+        await node.up()
+
     try:
-        await cluster.up()
+        await cluster.up(before_ready=start_real_node if real_node else None)
         _announce(str(cluster.kubeconfig), config.name)
         sys.stderr.write("running; Ctrl-C stops it and removes its files\n")
         while True:
             cluster.check()
+            if node is not None:
+                node.check()
             await asyncio.sleep(_CHECK_INTERVAL_S)
     except asyncio.CancelledError:
         sys.stderr.write("stopping\n")
@@ -133,6 +151,8 @@ async def _serve(config: ClusterConfig) -> int:
         # From here on an impatient second Ctrl-C must not keep files from being removed.
         for number in _SIGNALS:
             loop.add_signal_handler(number, lambda: None)
+        if node is not None:
+            await node.down()
         await cluster.down()
 
 

@@ -1,0 +1,253 @@
+"""One real node of a development cluster: containerd and kubelet as child processes, beside KWOK's nodes.
+
+Promises what the cluster promises: every file is in the cluster's directory, and every process (each container
+included) ends with the process or thread that called `up`, however that ends, because all of them live in an enclosure.
+Containers are killed at `down`, not asked.
+
+What differs from a node in production: pods must use the host's network (`hostNetwork: true`), images must have been
+imported (`imagePullPolicy: Never`), and the node has no address, so that logs are read by `logs` instead of kubectl.
+"""
+
+import asyncio
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import yaml
+
+from joulie_devcluster import binaries
+from joulie_devcluster.cluster import DevCluster
+from joulie_devcluster.errors import RealNodeError
+from joulie_devcluster.modules import Binary
+from joulie_devcluster.node_pool import wait_nodes_schedulable
+from joulie_devcluster.pki import write_file
+from joulie_devcluster.ports import LOOPBACK
+from joulie_devcluster.process import ProcessExitedError, ServiceProcess, base_environment, stop_in_order
+from joulie_devcluster.progress import Reporter
+from joulie_devcluster.real_node import cgroups, enclosure
+from joulie_devcluster.real_node.config import NodeLayout, containerd_config, kubelet_config, network
+from joulie_devcluster.real_node.oci import write_busybox_archive
+from joulie_devcluster.real_node.requirements import find_busybox, find_runc, obstacles
+
+ENCLOSURE: Final = "enclosure"
+
+_IMPORT_TIMEOUT_S: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealNodeConfig:
+    """One real node.
+
+    Attributes:
+        name: the Node's name.
+        labels: the Node's labels, beside those that a kubelet sets itself.
+        start_timeout_s: how long each step to a ready node may take.
+    """
+
+    name: str = "real-0"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    start_timeout_s: float = 60.0
+
+
+class RealNode:
+    """The real node of a cluster that is up; `up` and `down` once each, or an async context manager.
+
+    A cluster can have one. `DevCluster.down` stops it too.
+    """
+
+    def __init__(
+        self, cluster: DevCluster, config: RealNodeConfig | None = None, *, reporter: Reporter | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.config = config if config is not None else RealNodeConfig()
+        self.layout = NodeLayout(cluster.directory / "real-node", cluster.layout.logs)
+        self._cgroup = cgroups.group_name(cluster.directory)
+        self._reporter = reporter
+        self._paths: Mapping[Binary, Path] = {}
+        self._processes: dict[str, ServiceProcess] = {}
+        self._init_pid = 0
+        self._made_mount_points: list[Path] = []
+
+    async def __aenter__(self) -> Self:
+        await self.up()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.down()
+
+    @property
+    def name(self) -> str:
+        """The Node's name."""
+        return self.config.name
+
+    @property
+    def processes(self) -> Mapping[str, ServiceProcess]:
+        """enclosure, containerd and kubelet, by name."""
+        return self._processes
+
+    async def up(self) -> None:
+        """Bring it up; returns when pods can be scheduled on it.
+
+        Raises:
+            RealNodeError: this machine cannot have one (no root, a program missing); says what to do about each.
+            BinaryError: a binary is missing and cannot be built.
+            StartError: something did not become ready; nothing is left running then.
+        """
+        found = obstacles()
+        if found:
+            raise RealNodeError("; ".join(found))
+        self._paths = await asyncio.to_thread(
+            binaries.ensure,
+            binaries.REAL_NODE,
+            directory=self.cluster.config.binaries,
+            reporter=self._reporter,
+        )
+        try:
+            self._write_files()
+            cgroups.create(self._cgroup)
+            await self._start_enclosure()
+            await self._start_containerd()
+            await self.import_image(await asyncio.to_thread(self._write_sandbox_image))
+            await self._start_kubelet()
+        except BaseException:
+            await self.down()
+            raise
+
+    async def down(self) -> None:
+        """Stop the kubelet and the runtime, kill every container, remove control groups; files go with the cluster."""
+        await stop_in_order([[process] for process in reversed(self._processes.values())])
+        for name in self._processes:
+            self.cluster.release(name)
+        self._processes.clear()
+        await asyncio.to_thread(cgroups.remove, self._cgroup)
+        while self._made_mount_points:
+            mount_point = self._made_mount_points.pop()
+            if not any(mount_point.iterdir()):
+                mount_point.rmdir()
+
+    def check(self) -> None:
+        """Raise StartError if a process of the node has ended, with the end of its log."""
+        for process in self._processes.values():
+            if process.returncode is not None:
+                raise ProcessExitedError(process.name, process.returncode, process.log_tail())
+
+    async def import_image(self, archive: Path) -> None:
+        """Give the node the images of an archive, as `docker save` or an OCI layout in a tar file has them.
+
+        Raises:
+            RealNodeError: the archive cannot be read as one; carries what the runtime's client said.
+        """
+        # Unpacked when the first container needs it, by the snapshotter that containers use.
+        await asyncio.to_thread(self._ctr, "images", "import", "--local", "--no-unpack", str(archive))
+
+    def logs(self, namespace: str, pod: str, container: str) -> str:
+        """What a container wrote, over all its runs that the kubelet still has; lines as the runtime records them."""
+        files = sorted(self.layout.pod_logs.glob(f"{namespace}_{pod}_*/{container}/*.log"), key=_run_number)
+        return "".join(path.read_text(errors="replace") for path in files)
+
+    def container_pids(self, container_id: str) -> tuple[int, ...]:
+        """The processes of a running container, by its id as in a pod's status; none where it does not run."""
+        return cgroups.pids(self._cgroup, container_id.removeprefix("containerd://"))
+
+    def _write_files(self) -> None:
+        layout = self.layout
+        for target, source in layout.binds.items():
+            source.mkdir(parents=True)
+            if not target.exists():
+                target.mkdir(parents=True)
+                self._made_mount_points.append(target)
+        for target, source in layout.kernel_settings.items():
+            write_file(source, target.read_bytes())
+        runc = find_runc()
+        assert runc is not None
+        write_file(layout.containerd_config, containerd_config(layout, runc).encode())
+        write_file(layout.network / "10-none.conflist", network().encode())
+        resolv_conf = write_file(layout.root / "resolv.conf", b"# a development node resolves nothing\n")
+        kubelet = kubelet_config(layout, cgroup=self._cgroup, resolv_conf=resolv_conf)
+        write_file(layout.kubelet_config, yaml.safe_dump(kubelet, sort_keys=False).encode())
+
+    def _write_sandbox_image(self) -> Path:
+        busybox = find_busybox()
+        assert busybox is not None
+        return write_busybox_archive(busybox, self.layout.root / "busybox.tar", machine=platform.machine())
+
+    async def _start_enclosure(self) -> None:
+        binds = [f"{source}:{target}" for target, source in (self.layout.binds | self.layout.kernel_settings).items()]
+        argv = [sys.executable, "-I", "-S", enclosure.__file__, "hold", *binds]
+        process = await self._start(ENCLOSURE, argv)
+        match = await process.wait_for_log(r"^holding as (\d+)$", self.config.start_timeout_s)
+        self._init_pid = int(match[1])
+
+    async def _start_containerd(self) -> None:
+        argv = self._inside(Binary.CONTAINERD, "--config", str(self.layout.containerd_config))
+        process = await self._start(Binary.CONTAINERD, argv)
+        await process.wait_for_log("containerd successfully booted", self.config.start_timeout_s)
+
+    async def _start_kubelet(self) -> None:
+        credentials = self.cluster.issue_kubeconfig(f"system:node:{self.name}", ["system:nodes"])
+        options = {
+            "config": self.layout.kubelet_config,
+            "kubeconfig": credentials,
+            "hostname-override": self.name,
+            # It is refused, so that the node has no address: else it depends on the machine's network what the node
+            # and its pods look like, and whether there is one at all.
+            "node-ip": LOOPBACK,
+            "node-labels": ",".join(f"{key}={value}" for key, value in self.config.labels.items()),
+            "v": self.cluster.config.verbosity,
+        }
+        argv = self._inside(Binary.KUBELET, *(f"--{key}={value}" for key, value in options.items()))
+        kubelet = await self._start(Binary.KUBELET, argv)
+        async with asyncio.TaskGroup() as group, await self.cluster.client() as client:
+            watch = group.create_task(_fail_when_ended(kubelet))
+            await wait_nodes_schedulable(client, [self.name], timeout_s=self.config.start_timeout_s)
+            watch.cancel()
+
+    async def _start(self, name: str, argv: list[str]) -> ServiceProcess:
+        process = ServiceProcess(name, argv, log_path=self.cluster.layout.log(name), env=self._environment())
+        self._processes[name] = process
+        self.cluster.adopt(process)
+        await process.start()
+        return process
+
+    def _inside(self, binary: Binary, *arguments: str) -> list[str]:
+        """The command line that runs a binary in the enclosure."""
+        program = [sys.executable, "-I", "-S", enclosure.__file__, "enter", str(self._init_pid)]
+        return [*program, str(self._paths[binary]), *arguments]
+
+    def _ctr(self, *arguments: str) -> None:
+        # "k8s.io" is the runtime's name for what belongs to a kubelet.
+        reply = subprocess.run(  # noqa: S603 - our own command
+            self._inside(Binary.CTR, "--namespace", "k8s.io", *arguments),
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=_IMPORT_TIMEOUT_S,
+            check=False,
+        )
+        if reply.returncode != 0:
+            raise RealNodeError(f"ctr {' '.join(arguments)} failed: {reply.stderr.strip()}")
+
+    def _environment(self) -> dict[str, str]:
+        """Our own, with a PATH on which containerd finds its shim, and the shim runc's helpers."""
+        inherited = base_environment()
+        shim = self._paths[Binary.RUNC_SHIM].parent
+        path = os.pathsep.join([str(shim), inherited.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+        return {**inherited, "PATH": path}
+
+
+async def _fail_when_ended(process: ServiceProcess) -> None:
+    returncode = await process.wait()
+    raise ProcessExitedError(process.name, returncode, process.log_tail())
+
+
+def _run_number(log: Path) -> tuple[str, int]:
+    # 0.log, 1.log, ... one for each run; rotated ones have more in their names and are not ours to read.
+    return str(log.parent), int(log.stem) if log.stem.isdecimal() else -1

@@ -1,0 +1,50 @@
+"""What a machine must have so that a real node can run on it, beyond what `binaries` finds or builds."""
+
+import os
+import shutil
+from pathlib import Path
+
+# A user's PATH often lacks the directories of system programs.
+_SYSTEM_PATH = os.pathsep.join(("/usr/local/sbin", "/usr/sbin", "/sbin"))
+_ELF_MAGIC = b"\x7fELF"
+_PROGRAM_INTERPRETER = 3
+
+
+def obstacles() -> list[str]:
+    """Why no real node can be started here, each with the way out; empty where one can."""
+    found = []
+    if os.geteuid() != 0:
+        found.append("a real node needs root: namespaces, mounts and control groups are root's")
+    if find_runc() is None:
+        found.append("no runc: install it (Debian's package runc)")
+    if find_busybox() is None:
+        found.append("no static busybox, which the sandbox image is made of: install Debian's package busybox-static")
+    return found
+
+
+def find_runc() -> Path | None:
+    """The program that starts containers."""
+    return _which("runc")
+
+
+def find_busybox() -> Path | None:
+    """A busybox that needs no library."""
+    found = _which("busybox")
+    return found if found is not None and is_static(found.read_bytes()) else None
+
+
+def is_static(content: bytes) -> bool:
+    """Whether a 64-bit executable runs without a loader; False for what is no such executable."""
+    if not content.startswith(_ELF_MAGIC):
+        return False
+    # The ELF specification: place, size and number of the program headers in the file header; the type comes first in
+    # each of them.
+    start = int.from_bytes(content[0x20:0x28], "little")
+    size, count = (int.from_bytes(content[at : at + 2], "little") for at in (0x36, 0x38))
+    kinds = (int.from_bytes(content[at : at + 4], "little") for at in range(start, start + size * count, size or 1))
+    return _PROGRAM_INTERPRETER not in kinds
+
+
+def _which(name: str) -> Path | None:
+    found = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
+    return None if found is None else Path(found).resolve()
