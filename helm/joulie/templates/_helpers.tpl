@@ -1,0 +1,195 @@
+{{/* The release's name where it says "joulie" already, else both: names stay short and do not clash. */}}
+{{- define "joulie.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" (.Release.Name | trunc 33 | trimSuffix "-") .Chart.Name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names of objects. The extender's is the one that scheduler configurations are written with. */}}
+{{- define "joulie.operator.name" -}}{{ include "joulie.fullname" . }}-operator{{- end -}}
+{{- define "joulie.agent.name" -}}{{ include "joulie.fullname" . }}-agent{{- end -}}
+{{- define "joulie.extender.name" -}}{{ include "joulie.fullname" . }}-scheduler-extender{{- end -}}
+{{- define "joulie.giveBack.name" -}}{{ include "joulie.fullname" . }}-give-back{{- end -}}
+
+{{/* What selects pods; never changes within a release. Takes (list . component). */}}
+{{- define "joulie.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ $root.Chart.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* Labels of pods. Without versions, since a changed label starts every pod anew. Takes (list . component). */}}
+{{- define "joulie.podLabels" -}}
+{{- $root := index . 0 -}}
+{{ include "joulie.selectorLabels" . }}
+app.kubernetes.io/part-of: joulie
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels of every other object. Takes (list . component). */}}
+{{- define "joulie.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "joulie.selectorLabels" . }}
+app.kubernetes.io/part-of: joulie
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* A digest names content and wins over the tag. Takes an image stanza. */}}
+{{- define "joulie.image" -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag }}
+{{- end -}}
+{{- end -}}
+
+{{/* A map of variables and a list of whole entries, as a container has them. Takes (list env extraEnv). */}}
+{{- define "joulie.env" -}}
+{{- range $name, $value := index . 0 }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- with index . 1 }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Where a pod may run and how it is fetched; keys of a pod's spec. Takes (list . stanza). */}}
+{{- define "joulie.placement" -}}
+{{- $root := index . 0 -}}
+{{- $stanza := index . 1 -}}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $stanza.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $stanza.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $stanza.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $stanza.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Replicas on nodes of their own, as far as there are. Takes (list . component). */}}
+{{- define "joulie.spread" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "joulie.selectorLabels" . | nindent 8 }}
+{{- end -}}
+
+{{/* Nothing of root, nothing to write. For every container but the actuator. */}}
+{{- define "joulie.unprivileged" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* Health endpoints on the port `metrics`. Takes the host to ask, empty for the pod's own. */}}
+{{- define "joulie.probes" -}}
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: metrics
+    {{- with . }}
+    host: {{ . | quote }}
+    {{- end }}
+  initialDelaySeconds: 10
+  periodSeconds: 20
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: metrics
+    {{- with . }}
+    host: {{ . | quote }}
+    {{- end }}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end -}}
+
+{{/* Own name and namespace, as environment variables. */}}
+{{- define "joulie.identityEnv" -}}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- end -}}
+
+{{/* ServiceAccount and the bindings of the roles that carry its name. Takes (list . component name namespaced-role). */}}
+{{- define "joulie.account" -}}
+{{- $root := index . 0 -}}
+{{- $name := index . 2 -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "joulie.labels" (list $root (index . 1)) | nindent 4 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "joulie.labels" (list $root (index . 1)) | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $name }}
+    namespace: {{ $root.Release.Namespace }}
+{{- if index . 3 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "joulie.labels" (list $root (index . 1)) | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $name }}
+    namespace: {{ $root.Release.Namespace }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,40 @@
+{{/* The container with the head: the token and the network, no device and nothing writable. */}}
+{{- define "joulie.controller" -}}
+{{- $agent := .Values.agent -}}
+- name: controller
+  image: {{ include "joulie.image" $agent.image }}
+  imagePullPolicy: {{ $agent.image.pullPolicy }}
+  env:
+    {{- include "joulie.identityEnv" . | nindent 4 }}
+    - name: AGENT_MODE
+      value: {{ $agent.mode }}
+    {{- if eq $agent.mode "pool" }}
+    - name: POOL_SHARDS
+      value: {{ $agent.pool.shards | quote }}
+    - name: POOL_NODE_SELECTOR
+      value: {{ $agent.pool.nodeSelector | quote }}
+    {{- else }}
+    - name: NODE_NAME
+      valueFrom:
+        fieldRef:
+          fieldPath: spec.nodeName
+    {{- if $agent.actuator.nvidia.enabled }}
+    # Where the NVIDIA runtime is every container's, this one is none of its business.
+    - name: NVIDIA_VISIBLE_DEVICES
+      value: void
+    {{- end }}
+    {{- end }}
+    - name: METRICS_ADDR
+      value: {{ printf "%s:%d" $agent.metricsHost (int $agent.metricsPort) | quote }}
+    {{- include "joulie.env" (list $agent.env $agent.extraEnv) | nindent 4 }}
+  ports:
+    - name: metrics
+      containerPort: {{ $agent.metricsPort }}
+  {{- include "joulie.probes" $agent.metricsHost | nindent 2 }}
+  securityContext:
+    {{- include "joulie.unprivileged" . | nindent 4 }}
+  {{- with $agent.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}

@@ -1,0 +1,80 @@
+{{/* Annotations of an object that exists for the uninstall only. Takes its weight: lower ones come first. */}}
+{{- define "joulie.hook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
+{{/* A Job that runs the program. Takes (list . command weight). */}}
+{{- define "joulie.giveBackJob" -}}
+{{- $root := index . 0 -}}
+{{- $command := index . 1 -}}
+{{- $name := include "joulie.giveBack.name" $root -}}
+{{- $uninstall := $root.Values.uninstall -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ $name }}-{{ $command }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "joulie.labels" (list $root "uninstall") | nindent 4 }}
+  annotations:
+    {{- include "joulie.hook" (index . 2) | nindent 4 }}
+    # Helm prints what the Job said.
+    helm.sh/hook-output-log-policy: hook-failed
+spec:
+  # The program tries again by itself; a second pod would only double the time.
+  backoffLimit: 0
+  # Beyond its own deadline: to start, and to say what is in the way.
+  activeDeadlineSeconds: {{ add $uninstall.timeoutSeconds 60 }}
+  template:
+    metadata:
+      labels:
+        {{- include "joulie.podLabels" (list $root "uninstall") | nindent 8 }}
+    spec:
+      serviceAccountName: {{ $name }}
+      restartPolicy: Never
+      hostNetwork: {{ $root.Values.agent.hostNetwork }}
+      {{- if $root.Values.agent.hostNetwork }}
+      dnsPolicy: ClusterFirstWithHostNet
+      {{- end }}
+      securityContext:
+        seccompProfile:
+          type: RuntimeDefault
+      {{- include "joulie.placement" (list $root $uninstall) | nindent 6 }}
+      containers:
+        - name: {{ $command }}
+          image: {{ include "joulie.image" $root.Values.agent.image }}
+          imagePullPolicy: {{ $root.Values.agent.image.pullPolicy }}
+          command: [python3, /chart/give_back.py, {{ $command }}]
+          env:
+            {{- include "joulie.identityEnv" $root | nindent 12 }}
+            - name: OPERATOR_DEPLOYMENT
+              value: {{ if $root.Values.operator.enabled }}{{ include "joulie.operator.name" $root }}{{ else }}""{{ end }}
+            - name: AGENT_DAEMONSET
+              value: {{ if eq $root.Values.agent.mode "daemonset" }}{{ include "joulie.agent.name" $root }}{{ else }}""{{ end }}
+            - name: GIVE_BACK_DAEMONSET
+              value: {{ $name }}
+            - name: GIVE_BACK_SELECTOR
+              value: {{ include "joulie.selectorLabels" (list $root "give-back") | replace ": " "=" | replace "\n" "," | quote }}
+            - name: TIMEOUT_SECONDS
+              value: {{ $uninstall.timeoutSeconds | quote }}
+            {{- include "joulie.env" (list dict $uninstall.extraEnv) | nindent 12 }}
+          terminationMessagePolicy: FallbackToLogsOnError
+          securityContext:
+            {{- include "joulie.unprivileged" $root | nindent 12 }}
+          resources:
+            requests:
+              cpu: 20m
+              memory: 64Mi
+            limits:
+              memory: 256Mi
+          volumeMounts:
+            - name: program
+              mountPath: /chart
+              readOnly: true
+      volumes:
+        - name: program
+          configMap:
+            name: {{ $name }}
+{{- end -}}

@@ -1,0 +1,204 @@
+# ruff: noqa: INP001 - a script beside the chart
+"""Writes the chart's `values.schema.json`; with `--check`, says whether it is what it should be.
+
+The variables in `env` maps are the services' own settings: they pass over names that they do not know, so a typing
+error is to be caught here. Those that the chart derives from other values are left out.
+"""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from joulie_agent.actuator import settings as actuator_settings
+from joulie_agent.settings import AgentSettings
+from joulie_api.settings import Settings, describe
+from joulie_extender.settings import ExtenderSettings
+from joulie_operator.settings import settings_model
+
+SCHEMA: Final = Path(__file__).parent / "joulie" / "values.schema.json"
+
+#: Set by the templates from other values.
+_DERIVED: Final = frozenset(
+    {"ACTUATOR_CONTROLLER_GID", "ACTUATOR_CONTROLLER_UID", "ACTUATOR_SOCKET", "AGENT_MODE", "EXTENDER_ADDR"}
+    | {"HARDWARE_ACCESS", "HOST_PROC_ROOT", "HOST_SYS_ROOT", "KUBECONFIG", "METRICS_ADDR", "NODE_NAME"}
+    | {"POD_NAME", "POD_NAMESPACE", "POOL_NODE_SELECTOR", "POOL_SHARDS", "POOL_SHARD_ID", "STATE_DIR"}
+)
+
+_Schema = dict[str, Any]
+
+_FLAG: Final[_Schema] = {"type": "boolean"}
+_TEXT: Final[_Schema] = {"type": "string"}
+_NAME: Final[_Schema] = {"type": "string", "maxLength": 253, "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"}
+_PATH: Final[_Schema] = {"type": "string", "pattern": "^/"}
+_PORT: Final[_Schema] = {"type": "integer", "minimum": 1, "maximum": 65535}
+_STRINGS: Final[_Schema] = {"type": "object", "additionalProperties": _TEXT}
+#: Kubernetes' own structures, which the API server checks.
+_OBJECT: Final[_Schema] = {"type": "object"}
+_OBJECTS: Final[_Schema] = {"type": "array", "items": _OBJECT}
+
+_ENTRIES: Final[_Schema] = {"type": "array", "items": {**_OBJECT, "required": ["name"]}}
+_PLACEMENT: Final = {
+    "nodeSelector": _STRINGS,
+    "tolerations": _OBJECTS,
+    "affinity": _OBJECT,
+    "priorityClassName": _NAME,
+}
+
+
+def _closed(properties: _Schema) -> _Schema:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _replicas(most: int) -> _Schema:
+    return {"type": "integer", "minimum": 1, "maximum": most}
+
+
+def _image() -> _Schema:
+    return _closed(
+        {
+            "repository": {"type": "string", "minLength": 1},
+            "tag": {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"},
+            "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+            "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+        }
+    )
+
+
+def _env(rows: Iterable[tuple[str, str]]) -> _Schema:
+    return _closed({name: {"type": "string", "description": doc} for name, doc in rows if name not in _DERIVED})
+
+
+def _service_env(model: type[Settings]) -> _Schema:
+    return _env((row.name, row.doc) for row in describe(model))
+
+
+def schema() -> _Schema:
+    """Return the schema of the chart's values."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart joulie",
+        **_closed(
+            {
+                "global": _OBJECT,
+                "fullnameOverride": _NAME,
+                "commonLabels": _STRINGS,
+                "imagePullSecrets": _OBJECTS,
+                "operator": _closed(
+                    {
+                        "enabled": _FLAG,
+                        "image": _image(),
+                        "replicas": _replicas(5),
+                        "env": _service_env(settings_model()),
+                        "extraEnv": _ENTRIES,
+                        "resources": _OBJECT,
+                        **_PLACEMENT,
+                        "podAnnotations": _STRINGS,
+                    }
+                ),
+                "agent": _agent(),
+                "extender": _extender(),
+                "uninstall": _closed(
+                    {
+                        "enabled": _FLAG,
+                        "timeoutSeconds": {"type": "integer", "minimum": 10, "maximum": 3600},
+                        **_PLACEMENT,
+                        "extraEnv": _ENTRIES,
+                    }
+                ),
+            }
+        ),
+    }
+
+
+def _agent() -> _Schema:
+    return _closed(
+        {
+            "enabled": _FLAG,
+            "mode": {"enum": ["daemonset", "pool"]},
+            "image": _image(),
+            "env": _service_env(AgentSettings),
+            "extraEnv": _ENTRIES,
+            "headersSecrets": {"type": "array", "items": {**_NAME, "minLength": 1}, "uniqueItems": True},
+            "resources": _OBJECT,
+            "metricsPort": _PORT,
+            "metricsHost": _TEXT,
+            "hostNetwork": _FLAG,
+            # The grace of the actuator, and time to end in.
+            "terminationGracePeriodSeconds": {"type": "integer", "minimum": 25, "maximum": 3600},
+            "affinity": _OBJECT,
+            "priorityClassName": _NAME,
+            "podAnnotations": _STRINGS,
+            "tolerations": _OBJECTS,
+            "daemonset": _closed(
+                {
+                    "nodeSelector": {**_STRINGS, "minProperties": 1},
+                    "maxUnavailable": {
+                        "oneOf": [
+                            {"type": "integer", "minimum": 1},
+                            {"type": "string", "pattern": "^[1-9][0-9]?%$|^100%$"},
+                        ]
+                    },
+                }
+            ),
+            "actuator": _actuator(),
+            "pool": _closed(
+                {
+                    "shards": _replicas(100),
+                    "nodeSelector": {"type": "string", "minLength": 1},
+                    "podNodeSelector": _STRINGS,
+                    "tolerations": _OBJECTS,
+                }
+            ),
+        }
+    )
+
+
+def _actuator() -> _Schema:
+    return _closed(
+        {
+            "env": _env((row.name, row.doc) for row in actuator_settings.rows()),
+            "extraEnv": _ENTRIES,
+            "resources": _OBJECT,
+            "hostStatePath": _PATH,
+            "hostSysPath": _PATH,
+            "hostProcPath": {"type": "string", "pattern": "^(/.*)?$"},
+            "seLinuxOptions": _STRINGS,
+            "nvidia": _closed({"enabled": _FLAG, "runtimeClassName": _NAME}),
+            "amd": _closed({"enabled": _FLAG, "rocmPath": _PATH}),
+        }
+    )
+
+
+def _extender() -> _Schema:
+    return _closed(
+        {
+            "enabled": _FLAG,
+            "image": _image(),
+            "replicas": _replicas(20),
+            "env": _service_env(ExtenderSettings),
+            "extraEnv": _ENTRIES,
+            "resources": _OBJECT,
+            "service": _closed({"clusterIP": _TEXT}),
+            "networkPolicy": _closed({"enabled": _FLAG, "from": _OBJECTS}),
+            **_PLACEMENT,
+            "podAnnotations": _STRINGS,
+        }
+    )
+
+
+def main() -> int:
+    """Write the file, or compare it; 1 where it differs."""
+    text = json.dumps(schema(), indent=2) + "\n"
+    if sys.argv[1:] != ["--check"]:
+        SCHEMA.write_text(text)
+        return 0
+    if SCHEMA.is_file() and SCHEMA.read_text() == text:
+        return 0
+    sys.stderr.write(f"{SCHEMA} is not what this program writes: run it again\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,348 @@
+"""What the chart renders: rights, separation, settings, hooks. Needs Helm and no cluster."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+from tests.chart import ROOT, Helm, HelmError, containers, env_of, find, pod_spec
+
+from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.actuator.settings import read_settings as read_actuator_settings
+from joulie_agent.settings import AgentMode, AgentSettings
+from joulie_api.settings import read_settings
+from joulie_devcluster.manifests import load_manifests
+from joulie_devcluster.scheduler_config import SchedulerSettings, extender_block
+from joulie_extender.settings import ExtenderSettings
+from joulie_operator.settings import settings_model
+
+POOL = {"agent": {"mode": "pool", "pool": {"shards": 3, "nodeSelector": "rack in (a,b)"}}}
+NVIDIA = {"agent": {"actuator": {"nvidia": {"enabled": True, "runtimeClassName": "nvidia"}}}}
+AMD = {"agent": {"actuator": {"amd": {"enabled": True}}}}
+EVERYTHING = {
+    "fullnameOverride": "power",
+    "commonLabels": {"team": "green"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "operator": {
+        "replicas": 1,
+        "env": {"POLICY_TYPE": "queue_aware_v1", "ENABLE_FACILITY_METRICS": "false"},
+        "extraEnv": [{"name": "TZ", "value": "UTC"}],
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"role": "infra"},
+        "tolerations": [{"operator": "Exists"}],
+        "podAnnotations": {"a": "b"},
+    },
+    "agent": {
+        "env": {"RECONCILE_INTERVAL": "5s"},
+        "headersSecrets": ["bmc"],
+        "hostNetwork": True,
+        "metricsPort": 18080,
+        "metricsHost": "127.0.0.1",
+        "podAnnotations": {"a": "b"},
+        "priorityClassName": "system-node-critical",
+        "actuator": {
+            "env": {"ACTUATOR_STOP_GRACE": "30"},
+            "hostSysPath": "/tree/sys",
+            "hostProcPath": "/tree/proc",
+            "seLinuxOptions": {"type": "spc_t"},
+        },
+    },
+    "extender": {
+        "image": {"digest": "sha256:" + "0" * 64},
+        "service": {"clusterIP": "10.96.0.76"},
+        "networkPolicy": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+    },
+    "uninstall": {"tolerations": [{"operator": "Exists"}], "extraEnv": [{"name": "A", "value": "b"}]},
+}
+MATRIX = {
+    "defaults": {},
+    "pool": POOL,
+    "nvidia": NVIDIA,
+    "amd": AMD,
+    "everything": EVERYTHING,
+    "agent alone": {"operator": {"enabled": False}, "extender": {"enabled": False}},
+    "no agent": {"agent": {"enabled": False}},
+    "no hook": {"uninstall": {"enabled": False}},
+}
+SERVICES = ("operator", "agent", "extender")
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_the_chart_is_clean_and_everything_in_it_has_a_place_and_labels(helm: Helm, values):
+    helm.lint(values)
+    for each in helm.render(values, release="shop", namespace="elsewhere"):
+        labels = each["metadata"]["labels"]
+        assert labels["app.kubernetes.io/name"] == "joulie"
+        assert labels["app.kubernetes.io/instance"] == "shop"
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        cluster_wide = each["kind"].startswith("ClusterRole")
+        assert each["metadata"].get("namespace") == (None if cluster_wide else "elsewhere")
+        if "selector" in each["spec"] if "spec" in each else False:
+            selector = each["spec"]["selector"].get("matchLabels", each["spec"]["selector"])
+            assert selector.items() <= labels.items()
+
+
+def test_names_are_those_that_scheduler_configurations_are_written_with(helm: Helm):
+    assert find(helm.render({}), "Service", "joulie-scheduler-extender")
+    assert find(helm.render({}, release="my-joulie"), "DaemonSet", "my-joulie-agent")
+    assert find(helm.render({}, release="shop"), "DaemonSet", "shop-joulie-agent")
+    assert find(helm.render({"fullnameOverride": "power"}), "DaemonSet", "power-agent")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_is_installed_in_its_own_version(helm: Helm, service):
+    version = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]["version"]
+    images = {each["image"] for workload in _workloads(helm.render({})) for each in pod_spec(workload)["containers"]}
+    assert f"docker.io/joulie/{service}:{version}" in images
+
+
+def test_a_digest_wins_over_the_tag(helm: Helm):
+    extender = find(helm.render(EVERYTHING), "Deployment", "power-scheduler-extender")
+    assert containers(extender)["extender"]["image"] == "docker.io/joulie/extender@sha256:" + "0" * 64
+
+
+# --- rights
+
+
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+@pytest.mark.parametrize("service", SERVICES)
+def test_roles_are_those_that_the_end_to_end_tests_run_with(helm: Helm, service, kind):
+    wanted = [
+        m["rules"]
+        for m in load_manifests("rbac.yaml")
+        if (m["kind"], m["metadata"]["name"]) == (kind, f"joulie-{service}")
+    ]
+    name = "joulie-scheduler-extender" if service == "extender" else f"joulie-{service}"
+    found = [
+        [{key: value for key, value in rule.items() if key != "resourceNames"} for rule in m["rules"]]
+        for m in helm.render({"agent": {"headersSecrets": ["bmc"]}})
+        if (m["kind"], m["metadata"]["name"]) == (kind, name)
+    ]
+    assert found == wanted
+
+
+def test_the_agent_may_read_no_secret_unless_it_is_named(helm: Helm):
+    assert not [rule for rule in _rules(helm.render({})) if "secrets" in rule["resources"]]
+    assert not [m for m in helm.render({}) if m["kind"] == "RoleBinding" and m["metadata"]["name"] == "joulie-agent"]
+    rules = [rule for rule in _rules(helm.render(EVERYTHING)) if "secrets" in rule["resources"]]
+    assert rules == [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["bmc"], "verbs": ["get"]}]
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_every_binding_names_a_role_and_an_account_of_the_release(helm: Helm, values):
+    manifests = helm.render(values)
+    for binding in (m for m in manifests if m["kind"].endswith("RoleBinding")):
+        find(manifests, binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        for subject in binding["subjects"]:
+            find(manifests, subject["kind"], subject["name"])
+    for workload in _workloads(manifests):
+        if account := pod_spec(workload).get("serviceAccountName"):
+            find(manifests, "ServiceAccount", account)
+
+
+# --- the hands and the head
+
+
+def test_the_controller_has_the_token_and_nothing_else(helm: Helm):
+    agent = find(helm.render({}), "DaemonSet", "joulie-agent")
+    assert pod_spec(agent)["automountServiceAccountToken"] is False
+    controller = containers(agent)["controller"]
+    security = controller["securityContext"]
+    assert (security["runAsUser"], security["runAsGroup"], security["runAsNonRoot"]) == (65532, 65532, True)
+    assert security["readOnlyRootFilesystem"]
+    assert not security["allowPrivilegeEscalation"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert {mount["name"] for mount in controller["volumeMounts"]} == {"token", "socket"}
+    assert not {"token", "socket"} & {volume["name"] for volume in pod_spec(agent)["volumes"] if "hostPath" in volume}
+
+
+def test_the_actuator_has_the_machine_and_no_token(helm: Helm):
+    agent = find(helm.render({}), "DaemonSet", "joulie-agent")
+    actuator = containers(agent)["actuator"]
+    assert actuator["args"] == ["actuator"]
+    assert actuator["image"] == containers(agent)["controller"]["image"]
+    assert "token" not in {mount["name"] for mount in actuator["volumeMounts"]}
+    security = actuator["securityContext"]
+    assert security["runAsUser"] == 0
+    assert security["readOnlyRootFilesystem"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert "privileged" not in security
+    # Root without capabilities hands its socket to a group that it is a member of.
+    assert ActuatorSettings().actuator_controller_gid in pod_spec(agent)["securityContext"]["supplementalGroups"]
+
+
+def test_a_grace_period_that_is_too_short_to_give_back_is_refused(helm: Helm):
+    grace = pod_spec(find(helm.render({}), "DaemonSet", "joulie-agent"))["terminationGracePeriodSeconds"]
+    assert grace > ActuatorSettings().actuator_stop_grace + 5
+    with pytest.raises(HelmError, match=r"terminationGracePeriodSeconds \(45\).*ACTUATOR_STOP_GRACE \(41 s\)"):
+        helm.render({"agent": {"actuator": {"env": {"ACTUATOR_STOP_GRACE": "41"}}}})
+
+
+def test_gpus_take_rights_that_are_given_where_they_are_asked_for(helm: Helm):
+    nvidia = find(helm.render(NVIDIA), "DaemonSet", "joulie-agent")
+    assert pod_spec(nvidia)["runtimeClassName"] == "nvidia"
+    actuator, controller = containers(nvidia)["actuator"], containers(nvidia)["controller"]
+    assert actuator["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+    assert env_of(actuator)["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert env_of(actuator)["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
+    assert env_of(controller)["NVIDIA_VISIBLE_DEVICES"] == "void"
+    amd = containers(find(helm.render(AMD), "DaemonSet", "joulie-agent"))
+    assert amd["actuator"]["securityContext"]["privileged"]
+    assert {"name": "rocm", "mountPath": "/opt/rocm", "readOnly": True} in amd["actuator"]["volumeMounts"]
+    assert amd["controller"]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_pool_has_no_hands(helm: Helm):
+    manifests = helm.render(POOL)
+    assert not [m for m in manifests if m["kind"] == "DaemonSet"]
+    pool = find(manifests, "StatefulSet", "joulie-agent")
+    assert list(containers(pool)) == ["controller"]
+    assert "volumes" not in pod_spec(pool)
+    assert pool["spec"]["replicas"] == 3
+    find(manifests, "Service", pool["spec"]["serviceName"])
+
+
+# --- settings
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_every_container_starts_with_settings_that_its_service_accepts(helm: Helm, values):
+    models = {"operator": settings_model(), "controller": AgentSettings, "extender": ExtenderSettings}
+    for workload in _workloads(helm.render(values)):
+        for name, container in containers(workload).items():
+            if name in ("let-go", "prove"):
+                continue
+            env = {key: "pod-0" if value is None else value for key, value in env_of(container).items()}
+            settings = read_actuator_settings(env) if name == "actuator" else read_settings(models[name], env)
+            mounts = {mount["mountPath"] for mount in container.get("volumeMounts", ())}
+            if name == "actuator":
+                assert {
+                    settings.host_sys_root,
+                    settings.state_dir,
+                    settings.actuator_socket.rpartition("/")[0],
+                } <= mounts
+                assert settings.host_proc_root in {*mounts, "/proc"}
+            if name == "controller" and settings.agent_mode is AgentMode.DAEMONSET:
+                assert settings.actuator_socket.rpartition("/")[0] in mounts
+
+
+def test_probes_ask_where_health_is_served(helm: Helm):
+    for workload in _workloads(helm.render(EVERYTHING)):
+        for container in pod_spec(workload)["containers"]:
+            if address := env_of(container).get("METRICS_ADDR"):
+                host, _, port = address.rpartition(":")
+                ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+                assert ports["metrics"] == int(port)
+                for probe in ("livenessProbe", "readinessProbe"):
+                    assert container[probe]["httpGet"].get("host", "") == host
+                    assert container[probe]["httpGet"]["port"] == "metrics"
+
+
+def test_shards_are_told_to_the_pool(helm: Helm):
+    env = env_of(containers(find(helm.render(POOL), "StatefulSet", "joulie-agent"))["controller"])
+    settings = read_settings(AgentSettings, {**{k: v or "" for k, v in env.items()}, "POD_NAME": "joulie-agent-2"})
+    assert (settings.pool_shards, settings.shard_id, settings.pool_node_selector) == (3, 2, "rack in (a,b)")
+
+
+# --- values that cannot be right
+
+REFUSED = {
+    "a typing error in a setting": ({"agent": {"env": {"RECONCILE_INTERVALL": "5s"}}}, "RECONCILE_INTERVALL"),
+    "another service's setting": ({"extender": {"env": {"POLICY_TYPE": "x"}}}, "POLICY_TYPE"),
+    "a setting that the chart derives": ({"agent": {"env": {"NODE_NAME": "n"}}}, "NODE_NAME"),
+    "a number for a setting": ({"operator": {"env": {"WRITE_CONCURRENCY": 5}}}, "want string"),
+    "a typing error in a key": ({"agent": {"daemonSet": {}}}, "daemonSet"),
+    "an unknown mode": ({"agent": {"mode": "sidecar"}}, "'daemonset', 'pool'"),
+    "no agents' nodes": ({"agent": {"daemonset": {"nodeSelector": {"joulie.io/managed": None}}}}, "minProperties"),
+    "no replicas": ({"operator": {"replicas": 0}}, "minimum"),
+    "no shards": ({"agent": {"pool": {"shards": 0}}}, "minimum"),
+    "a relative path": ({"agent": {"actuator": {"hostSysPath": "sys"}}}, "pattern"),
+    "an unknown pull policy": ({"operator": {"image": {"pullPolicy": "Sometimes"}}}, "'Never'"),
+    "a short digest": ({"operator": {"image": {"digest": "sha256:1"}}}, "pattern"),
+    "an extra variable without a name": ({"agent": {"extraEnv": [{"value": "x"}]}}, "'name'"),
+}
+
+
+@pytest.mark.parametrize(("values", "said"), REFUSED.values(), ids=REFUSED)
+def test_values_that_cannot_be_right_are_refused_by_name(helm: Helm, values, said):
+    with pytest.raises(HelmError, match=re.escape(said)):
+        helm.render(values)
+
+
+def test_the_schema_is_what_its_generator_writes():
+    run = subprocess.run(
+        [sys.executable, ROOT / "helm" / "schema.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+# --- the notes, the hook
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["name", "address"])
+def test_the_notes_have_the_configuration_that_the_scheduler_is_tested_with(helm: Helm, values):
+    notes = helm.notes(values)
+    snippet = yaml.safe_load(re.search(r"^percentageOfNodesToScore:.*?(?=\n\n)", notes, re.MULTILINE | re.DOTALL)[0])
+    host = "10.96.0.76" if values else "joulie-scheduler-extender.joulie-system.svc.cluster.local"
+    scheduler = SchedulerSettings()
+    assert snippet == {
+        "percentageOfNodesToScore": scheduler.percentage_of_nodes_to_score,
+        "extenders": [extender_block(f"http://{host}:9876", scheduler.extender_timeout_s)],
+    }
+
+
+def test_nothing_of_the_hook_is_there_before_the_uninstall(helm: Helm):
+    for values in (POOL, {}):
+        for each in helm.render(values):
+            hook = each["metadata"].get("annotations", {}).get("helm.sh/hook")
+            assert hook == ("pre-delete" if "give-back" in each["metadata"]["name"] else None)
+
+
+def test_the_hook_lets_go_then_sends_hands_to_every_node_and_then_proves(helm: Helm):
+    hooks = [m for m in helm.render({}) if "helm.sh/hook" in m["metadata"].get("annotations", {})]
+    weights = {
+        (m["kind"], m["metadata"]["name"]): int(m["metadata"]["annotations"]["helm.sh/hook-weight"]) for m in hooks
+    }
+    order = [
+        ("ClusterRole", "joulie-give-back"),
+        ("Job", "joulie-give-back-let-go"),
+        ("DaemonSet", "joulie-give-back"),
+        ("Job", "joulie-give-back-prove"),
+    ]
+    assert sorted(order, key=weights.__getitem__) == order
+    assert len({weights[each] for each in order}) == len(order)
+    assert max(weights.values()) == weights[order[-1]]
+
+
+def test_the_give_back_pods_go_where_the_agents_are_and_have_the_same_hands(helm: Helm):
+    values = EVERYTHING | {"agent": {**EVERYTHING["agent"], "daemonset": {"nodeSelector": {"pool": "hpc"}}}}
+    manifests = helm.render(values)
+    agent, give_back = find(manifests, "DaemonSet", "power-agent"), find(manifests, "DaemonSet", "power-give-back")
+    for key in ("nodeSelector", "tolerations", "hostNetwork", "terminationGracePeriodSeconds", "securityContext"):
+        assert pod_spec(give_back)[key] == pod_spec(agent)[key]
+    hands = containers(give_back)["actuator"]
+    assert hands.pop("readinessProbe")["exec"]["command"] == ["joulie-agent", "restore"]
+    assert hands == containers(agent)["actuator"]
+    volumes = {volume["name"]: volume for volume in pod_spec(agent)["volumes"]}
+    assert pod_spec(give_back)["volumes"] == [volumes[mount["name"]] for mount in hands["volumeMounts"]]
+    assert list(containers(give_back)) == ["actuator"]
+    assert pod_spec(give_back)["automountServiceAccountToken"] is False
+
+
+def test_a_job_has_time_to_say_what_is_in_the_way(helm: Helm):
+    for name in ("let-go", "prove"):
+        job = find(helm.render({}), "Job", f"joulie-give-back-{name}")
+        own = int(env_of(containers(job)[name])["TIMEOUT_SECONDS"])
+        helms_default_s = 300
+        assert own < job["spec"]["activeDeadlineSeconds"] < helms_default_s
+        assert job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-failed"
+
+
+def _workloads(manifests):
+    return [m for m in manifests if m["kind"] in ("Deployment", "DaemonSet", "StatefulSet", "Job")]
+
+
+def _rules(manifests):
+    return [rule for m in manifests if m["kind"] in ("Role", "ClusterRole") for rule in m["rules"]]
