@@ -39,12 +39,24 @@ test *ARGS:
 e2e *ARGS:
     pytest -m e2e --timeout 300 {{ARGS}}
 
+# the services' container images, built, started and used; on DOCKER_HOST, or as root on an engine of our own
+docker *ARGS:
+    pytest -m docker --timeout 600 {{ARGS}}
+
 # tests that take minutes: thousands of nodes on a real control plane
 soak *ARGS:
     pytest -m soak -s --timeout 900 {{ARGS}}
 
 # everything that must pass before a change lands
-ci: sync lint test e2e
+ci: sync lint test docker e2e
+
+# build the container image of one service on the engine that docker reaches: operator, agent or extender
+image SERVICE:
+    python -m joulie_devcluster.images {{SERVICE}}
+
+# build the container images of all services
+images:
+    python -m joulie_devcluster.images operator agent extender
 
 # a control plane, 40 simulated nodes and a few hundred pods, with a live table
 demo *ARGS: sync

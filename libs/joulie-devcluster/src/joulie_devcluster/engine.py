@@ -167,14 +167,23 @@ def private_engine(data: Path, reporter: Reporter) -> Iterator[Engine]:
         engine = Engine(f"unix://{runtime}/docker.sock", client)
         process = _start(daemon, data, runtime, engine)
         try:
+            # Of sessions that were killed, and of builds that later ones have replaced.
+            engine.run("container", "prune", "--force")
+            engine.run("image", "prune", "--force")
             yield engine
         finally:
             _stop(process)
+            _unmount_below(data)
+            _unmount_below(runtime)
             shutil.rmtree(runtime, ignore_errors=True)
 
 
 def _start(daemon: str, data: Path, runtime: Path, engine: Engine) -> subprocess.Popen[bytes]:
     runtime.mkdir(mode=0o700, exist_ok=True)
+    # What an engine that was killed has left there is how this one finds, and ends, the containers that still run. All
+    # but the pids: its containerd died with it, and is waited for in vain while a zombie has its pid.
+    for left in (runtime / "docker.pid", runtime / "exec/containerd/containerd.pid"):
+        left.unlink(missing_ok=True)
     config = data / "daemon.json"
     config.write_text(json.dumps(_CONFIG), encoding="utf-8")
     log = data / "dockerd.log"
@@ -221,3 +230,10 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _unmount_below(directory: Path) -> None:
+    """Undo what dockerd leaves: the network namespace of containers on the host's network, or all, when killed."""
+    mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    for place in reversed([place for place in mounted if Path(place).is_relative_to(directory)]):
+        subprocess.run(["/bin/umount", "--lazy", place], capture_output=True, check=False)  # noqa: S603 - our own

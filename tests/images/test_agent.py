@@ -1,0 +1,187 @@
+"""The agent's one image as two containers: a controller without any right, an actuator without a network.
+
+The machine is a fake two-socket one on the engine's host, mounted where a pod has the node's /sys.
+"""
+
+import asyncio
+
+import pytest
+
+from joulie_agent.testing.fake_sysfs import FakeMachine
+from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_api.testing import make_node
+from joulie_devcluster.ports import LOOPBACK, free_port
+
+pytestmark = pytest.mark.docker
+
+#: The actuator's lease, 60 s, and some more.
+LEASE_S = 75.0
+POLL_S = 0.1
+CAPPED, ORIGINAL = [90, 90], [150, 150]
+PROFILE = {
+    "apiVersion": "joulie.io/v1alpha1",
+    "kind": "NodePowerProfile",
+    "metadata": {"name": "n1"},
+    "spec": {
+        "nodeName": "n1",
+        "profile": "eco",
+        "draining": False,
+        "policy": {"name": "static_partition"},
+        "cpu": {"packagePowerCapPctOfMax": 60},
+    },
+}
+
+
+class Node:
+    """A node: its hardware, and the directories that its containers share."""
+
+    def __init__(self, directory, start, fake_api):
+        self.machine = FakeMachine(directory / "machine", PLATFORMS["xeon-2s"])
+        self._api = fake_api
+        self._start = start
+        self._kubeconfig = fake_api.kubeconfig(directory)
+        self._state, self._run = directory / "state", directory / "run"
+        self._state.mkdir()
+        self._run.mkdir()
+        self._run.chmod(0o755)
+
+    @property
+    def limits_watts(self):
+        return [self.machine.read(path) / 1e6 for path in self.machine.limits()]
+
+    async def hands(self, *arguments):
+        """Start a command that has the hands: root, but with no more of its powers than the socket's group takes."""
+        return await self._start(
+            "agent",
+            *arguments,
+            user="0:0",
+            cap_add=["CHOWN"],
+            network_mode="none",
+            env={"HOST_PROC_ROOT": "/host-proc"},
+            volumes=(
+                f"{self.machine.sys}:/host-sys:rw",
+                f"{self.machine.proc}:/host-proc:ro",
+                f"{self._state}:/var/lib/joulie:rw",
+                f"{self._run}:/run/joulie:rw",
+            ),
+        )
+
+    async def actuator(self):
+        actuator = await self.hands("actuator")
+        await actuator.until_logged("listening")
+        return actuator
+
+    async def controller(self):
+        env = {
+            "NODE_NAME": "n1",
+            "KUBECONFIG": "/etc/joulie/kubeconfig",
+            "METRICS_ADDR": f"{LOOPBACK}:{free_port()}",
+            "RECONCILE_INTERVAL": "1s",
+        }
+        volumes = (f"{self._kubeconfig}:/etc/joulie/kubeconfig:ro", f"{self._run}:/run/joulie:ro")
+        return await self._start("agent", env=env, volumes=volumes, network_mode="host")
+
+    async def until(self, watts, timeout_s=30.0):
+        async with asyncio.timeout(timeout_s):
+            while self.limits_watts != watts:  # noqa: ASYNC110 - files tell nobody of their changes
+                await asyncio.sleep(POLL_S)
+
+    def report(self):
+        telemetry = self._api.get("TelemetryProfile", "n1") or {}
+        return telemetry.get("status", {}).get("control", {}).get("cpu", {})
+
+
+@pytest.fixture
+def node(start, fake_api, tmp_path):
+    fake_api.put_all([make_node("n1"), PROFILE])
+    return Node(tmp_path, start, fake_api)
+
+
+@pytest.fixture
+async def capped(node):
+    """A node under its target, its actuator and its controller."""
+    actuator = await node.actuator()
+    controller = await node.controller()
+    await node.until(CAPPED)
+    return node, actuator, controller
+
+
+async def test_a_target_reaches_the_hardware_and_both_containers_give_it_back_when_told_to_end(capped, fake_api):
+    node, actuator, controller = capped
+    await fake_api.wait_for(lambda: node.report().get("result") == "applied")
+    assert node.report()["enforcedWatts"] == 90
+    await controller.signal("SIGTERM")
+    assert await controller.end() == 0
+    await actuator.signal("SIGTERM")
+    assert await actuator.end() == 0
+    assert node.limits_watts == ORIGINAL
+
+
+async def test_a_killed_controller_costs_its_lease_and_the_actuator_gives_back(capped):
+    node, actuator, controller = capped
+    await controller.signal("SIGKILL")
+    assert await controller.end() == 137
+    assert node.limits_watts == CAPPED
+    await node.until(ORIGINAL, LEASE_S)
+    assert await actuator.state() == "running"
+
+
+async def test_what_a_killed_actuator_left_is_given_back_by_restore_in_a_container_of_its_own(capped):
+    node, actuator, controller = capped
+    await controller.signal("SIGKILL")
+    await actuator.signal("SIGKILL")
+    assert (await controller.end(), await actuator.end()) == (137, 137)
+    assert node.limits_watts == CAPPED
+    restore = await node.hands("restore")
+    assert await restore.end() == 0, await restore.log()
+    assert node.limits_watts == ORIGINAL
+    assert "nothing is left" in await restore.log()
+
+
+async def test_a_killed_actuator_gives_back_at_its_next_start_unless_its_controller_asks_again(capped):
+    node, actuator, controller = capped
+    await actuator.signal("SIGKILL")
+    await actuator.end()
+    again = await node.actuator()
+    await node.until(CAPPED)
+    await controller.signal("SIGTERM")
+    await controller.end()
+    await again.signal("SIGTERM")
+    assert await again.end() == 0
+    assert node.limits_watts == ORIGINAL
+
+
+async def test_the_doctor_tells_what_the_container_can_reach(node, start):
+    looking = await node.hands("doctor")
+    assert await looking.end() == 0
+    told = await looking.log()
+    assert "hardware below /host-sys" in told
+    assert "cpu power cap" in told
+    assert "40 to 150 W" in told or "150 W per package" in told
+    blind = await start("agent", "doctor")
+    assert await blind.end() == 0
+    assert "hardware below /sys, as uid 65532 sees it" in await blind.log()
+
+
+async def test_the_controller_has_no_power_and_the_actuator_no_network(capped):
+    _, actuator, controller = capped
+    assert await python(controller, STATUS) == f"{0:016x} {0:016x} 65532"
+    chown = 1 << 0
+    assert await python(actuator, STATUS) == f"{chown:016x} {0:016x} 0"
+    assert await python(actuator, INTERFACES) == "lo"
+    assert await python(controller, "import os; print(os.path.exists('/host-sys'))") == "False"
+
+
+STATUS = """
+told = dict(line.split(":", 1) for line in open("/proc/1/status"))
+print(told["CapEff"].strip(), told["CapAmb"].strip(), told["Uid"].split()[1])
+"""
+INTERFACES = "import socket; print(*(name for _, name in socket.if_nameindex()))"
+
+
+async def python(running, code):
+    """Run Python beside a container's process, as the same user."""
+    user = running.container.attrs["Config"]["User"]
+    done = await asyncio.to_thread(running.container.exec_run, ["/opt/joulie/bin/python", "-c", code], user=user)
+    assert done.exit_code == 0, done.output
+    return done.output.decode().strip()

@@ -1,0 +1,96 @@
+"""What is in the images, and what is not."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from joulie_devcluster.images import SERVICES, image_name
+
+pytestmark = pytest.mark.docker
+
+ROOT = Path(__file__).parents[2]
+#: Debian's slim image has 75 MB, Python 30, kubernetes_asyncio with its models 48.
+LARGEST_MB = 220
+#: Walks the root filesystem without leaving it; no `find` is needed.
+LIST_FILES = """
+import os
+for directory, below, names in os.walk("/"):
+    if directory in ("/proc", "/sys", "/dev"):
+        below.clear()
+    for name in names:
+        print(os.path.join(directory, name))
+"""
+NOT_COMPILED = """
+import importlib.util, pathlib, sysconfig
+place = pathlib.Path(sysconfig.get_path("purelib"))
+for source in place.glob("joulie_*/**/*.py"):
+    if not pathlib.Path(importlib.util.cache_from_source(source)).exists():
+        print(source)
+"""
+
+
+@pytest.fixture(params=SERVICES)
+def service(request):
+    return request.param
+
+
+@pytest.fixture
+def image(engine, service):
+    return json.loads(engine.run("image", "inspect", image_name(service)))[0]
+
+
+async def python(start, service, code, **options):
+    running = await start(service, "-c", code, entrypoint=["/opt/joulie/bin/python"], **options)
+    assert await running.end() == 0, await running.log()
+    return (await running.log()).splitlines()
+
+
+def test_an_image_runs_its_service_as_nobody_and_names_its_version(image, service):
+    project = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]
+    config = image["Config"]
+    assert (config["User"], config["Entrypoint"], config["Cmd"]) == ("65532:65532", [f"joulie-{service}"], None)
+    assert config["Labels"]["org.opencontainers.image.version"] == project["version"]
+    assert config["Labels"]["org.opencontainers.image.title"] == f"joulie-{service}"
+
+
+def test_an_image_is_no_larger_than_its_parts(image, service, engine):
+    size_mb = engine.size_bytes(image_name(service)) / 1e6
+    print(f"{image_name(service)}: {size_mb:.0f} MB")
+    assert 100 < size_mb < LARGEST_MB
+
+
+def test_nothing_tells_where_the_build_had_its_packages_from(image, service, engine):
+    history = engine.run("history", "--no-trunc", "--format", "{{.CreatedBy}}", image_name(service))
+    assert "joulie" in history
+    for word in ("://", "index", "secret", "proxy"):
+        assert word not in history.lower()
+    assert {entry.partition("=")[0] for entry in image["Config"]["Env"]} == {"PATH", "PYTHONDONTWRITEBYTECODE"}
+
+
+async def test_no_tool_no_test_and_no_trace_of_the_build_is_left_in_it(start, service):
+    files = await python(start, service, LIST_FILES, user="0:0")
+    names = {Path(file).name for file in files}
+    assert f"joulie-{service}" in names
+    assert names.isdisjoint({"pip", "pip3", "uv", "git", "cc", "gcc", "make", "pytest", "pip.conf", "direct_url.json"})
+    packages = [file for file in files if file.startswith("/opt/joulie/lib/") and "/joulie_" in file]
+    assert any(file.endswith("/app.py") for file in packages)
+    assert [file for file in packages if "/testing/" in file or "/tests/" in file] == []
+    assert [file for file in files if file.startswith(("/src", "/build", "/wheels", "/run/secrets", "/root/."))] == [
+        "/root/.bashrc",
+        "/root/.profile",
+    ]
+    others = {f"joulie_{other}" for other in (*SERVICES, "sim", "devcluster")} - {f"joulie_{service}"}
+    assert {Path(file).parts[6] for file in packages}.isdisjoint(others)
+
+
+async def test_our_modules_are_compiled_since_nothing_can_be_written(start, service):
+    assert await python(start, service, NOT_COMPILED) == []
+
+
+async def test_the_command_tells_its_version(start, service):
+    running = await start(service, "--version")
+    assert await running.end() == 0
+    version = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]["version"]
+    assert await running.log() == f"joulie-{service} {version}\n"
