@@ -16,7 +16,7 @@ import pytest
 
 from joulie_devcluster.engine import Engine, engine_obstacle
 from joulie_devcluster.errors import EngineError
-from joulie_devcluster.images import SERVICES, image_builder, image_name
+from joulie_devcluster.images import SERVICES, ImageBuilder, image_builder, image_name
 from joulie_devcluster.progress import terminal_reporter
 
 DEADLINE_S = 60.0
@@ -25,8 +25,8 @@ _TAIL = 4000
 
 
 @pytest.fixture(scope="package")
-def engine(pytestconfig: pytest.Config) -> Iterator[Engine]:
-    """An engine that has the images of all services, as this checkout is now."""
+def builder(pytestconfig: pytest.Config) -> Iterator[ImageBuilder]:
+    """A builder that has built the images of all services, as this checkout is now."""
     obstacle = None if os.environ.get("DOCKER_HOST") else engine_obstacle()
     if obstacle is not None:
         pytest.skip(obstacle)
@@ -43,7 +43,13 @@ def engine(pytestconfig: pytest.Config) -> Iterator[Engine]:
         patch.setenv("DOCKER_HOST", builder.engine.host)
         # It is an image of a registry, and would reap what the engine ends anyway.
         patch.setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
-        yield builder.engine
+        yield builder
+
+
+@pytest.fixture(scope="package")
+def engine(builder: ImageBuilder) -> Engine:
+    """The engine that has the images."""
+    return builder.engine
 
 
 @dataclass(frozen=True, slots=True)

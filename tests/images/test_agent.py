@@ -4,6 +4,9 @@ The machine is a fake two-socket one on the engine's host, mounted where a pod h
 """
 
 import asyncio
+import struct
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from joulie_devcluster.ports import LOOPBACK, free_port
 
 pytestmark = pytest.mark.docker
 
+STUBS = Path(__file__).parents[2] / "services/agent/tests/stubs"
 #: The actuator's lease, 60 s, and some more.
 LEASE_S = 75.0
 POLL_S = 0.1
@@ -49,20 +53,24 @@ class Node:
     def limits_watts(self):
         return [self.machine.read(path) / 1e6 for path in self.machine.limits()]
 
-    async def hands(self, *arguments):
-        """Start a command that has the hands: root, but with no more of its powers than the socket's group takes."""
+    async def hands(self, *arguments, volumes=(), **env):
+        """Start a command that has the hands: root, but with none of its powers.
+
+        Root owns the files of /sys; and as a member of the socket's group it may put the socket into it.
+        """
         return await self._start(
             "agent",
             *arguments,
             user="0:0",
-            cap_add=["CHOWN"],
+            group_add=["65532"],
             network_mode="none",
-            env={"HOST_PROC_ROOT": "/host-proc"},
+            env={"HOST_PROC_ROOT": "/host-proc", **env},
             volumes=(
                 f"{self.machine.sys}:/host-sys:rw",
                 f"{self.machine.proc}:/host-proc:ro",
                 f"{self._state}:/var/lib/joulie:rw",
                 f"{self._run}:/run/joulie:rw",
+                *volumes,
             ),
         )
 
@@ -156,27 +164,58 @@ async def test_the_doctor_tells_what_the_container_can_reach(node, start):
     assert await looking.end() == 0
     told = await looking.log()
     assert "hardware below /host-sys" in told
-    assert "cpu power cap" in told
-    assert "40 to 150 W" in told or "150 W per package" in told
+    assert "150 W per package" in told
     blind = await start("agent", "doctor")
     assert await blind.end() == 0
     assert "hardware below /sys, as uid 65532 sees it" in await blind.log()
 
 
-async def test_the_controller_has_no_power_and_the_actuator_no_network(capped):
+async def test_the_doctor_finds_the_driver_libraries_that_a_node_lends(node, tmp_path):
+    """Mounted where NVIDIA's container runtime puts its own, and with ROCm's folder."""
+    nvml, amdsmi = compiled("nvml/nvml.c", tmp_path), compiled("amdsmi/amdsmi.c", tmp_path)
+    gpus = tmp_path / "gpus"
+    state = struct.pack("9I", 1, 1, 0, 1, 0, 0, 0, 0, 0)
+    gpu = struct.pack("80s96s10I", b"GPU-1", b"NVIDIA H100", 200_000, 700_000, 700_000, 700_000, 90_000, 0, 0, 0, 0, 0)
+    gpus.write_bytes((state + gpu).ljust(4096, b"\0"))
+    without = await node.hands("doctor")
+    assert await without.end() == 0
+    assert "libnvidia-ml.so.1: cannot open" in await without.log()
+    assert "libamd_smi.so is not found" in await without.log()
+    lent = await node.hands(
+        "doctor",
+        volumes=(
+            f"{nvml}:/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1:ro",
+            f"{amdsmi}:/opt/rocm/lib/libamd_smi.so:ro",
+            f"{gpus}:/gpus:rw",
+        ),
+        JOULIE_STUB_GPU_STATE="/gpus",
+    )
+    assert await lent.end() == 0
+    told = await lent.log()
+    assert "NVIDIA H100 GPU-1: 200 to 700 W, now 700 W" in told
+    assert "is not found" not in told
+
+
+async def test_neither_has_a_capability_and_the_actuator_no_network(capped):
     _, actuator, controller = capped
-    assert await python(controller, STATUS) == f"{0:016x} {0:016x} 65532"
-    chown = 1 << 0
-    assert await python(actuator, STATUS) == f"{chown:016x} {0:016x} 0"
+    assert await python(controller, STATUS) == f"{0:016x} 65532"
+    assert await python(actuator, STATUS) == f"{0:016x} 0"
     assert await python(actuator, INTERFACES) == "lo"
     assert await python(controller, "import os; print(os.path.exists('/host-sys'))") == "False"
 
 
 STATUS = """
 told = dict(line.split(":", 1) for line in open("/proc/1/status"))
-print(told["CapEff"].strip(), told["CapAmb"].strip(), told["Uid"].split()[1])
+print(told["CapEff"].strip(), told["Uid"].split()[1])
 """
 INTERFACES = "import socket; print(*(name for _, name in socket.if_nameindex()))"
+
+
+def compiled(source, directory):
+    """Compile one of the agent's stub libraries."""
+    library = directory / Path(source).with_suffix(".so").name
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, STUBS / source], check=True, timeout=60)
+    return library
 
 
 async def python(running, code):

@@ -1,12 +1,13 @@
 """What is in the images, and what is not."""
 
 import json
+import tarfile
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from joulie_devcluster.images import SERVICES, image_name
+from joulie_devcluster.images import SERVICES, image_name, save_image
 
 pytestmark = pytest.mark.docker
 
@@ -94,3 +95,15 @@ async def test_the_command_tells_its_version(start, service):
     assert await running.end() == 0
     version = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]["version"]
     assert await running.log() == f"joulie-{service} {version}\n"
+
+
+def test_an_archive_is_saved_once_and_carries_the_name_that_pods_ask_for(builder, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive = builder.save("extender")
+    assert archive.parent == tmp_path / "joulie" / "images"
+    with tarfile.open(archive) as opened:
+        manifest = json.load(opened.extractfile("manifest.json"))
+    assert manifest[0]["RepoTags"] == [image_name("extender").removeprefix("docker.io/")]
+    written = archive.stat().st_mtime_ns
+    assert save_image("extender") == archive
+    assert archive.stat().st_mtime_ns == written
