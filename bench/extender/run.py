@@ -84,15 +84,16 @@ class Result:
             if figure is not None and limit is not None and figure > limit
         ]
         if self.within_service is not None and self.within_service < 0.99:
-            missed.append(f"service time over {case.service_ms:g} ms in {1 - self.within_service:.1%}")
+            missed.append(f"service time over {case.service_ms:g} ms in {1 - self.within_service:.2%}")
         return missed
 
     def line(self) -> str:
         """One row of the table."""
         stall = f"{self.stall_ms:8.1f}" if self.stall_ms is not None else " " * 8
-        verdict = ", ".join(self.missed) or "ok"
+        met = "ok"
         if self.within_service is not None:
-            verdict += f", service time within {self.case.service_ms:g} ms in {self.within_service:.2%}"
+            met += f", service time within {self.case.service_ms:g} ms in {self.within_service:.2%}"
+        verdict = ", ".join(self.missed) or met
         size_mb = len(self.case.bodies[0]) / 1e6
         return (
             f"{self.case.title:44} {size_mb:7.2f} {len(self.times_ms):6} {self.quantile(0.5):8.2f} "

@@ -2,6 +2,7 @@
 
 import gzip
 from contextlib import suppress
+from dataclasses import replace
 from io import BytesIO
 
 import msgspec
@@ -10,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from joulie_api.testing import make_node, make_pod
-from joulie_extender.handlers import MAX_BODY_BYTES
-from joulie_extender.requests import BadRequestError, read_filter_query, read_object, read_scoring_query
+from joulie_extender.bodies import MAX_BODY_BYTES
+from joulie_extender.requests import BadRequestError, cut_query, read_object, read_query
 
 POD = make_pod()
 PATHS = ["/filter", "/prioritize", "/debug/explain"]
@@ -129,11 +130,21 @@ BODIES = st.fixed_dictionaries(
 
 
 def read_all(body):
+    """Nothing but BadRequestError comes of any body, and what can be cut is what the whole says."""
+    cut = None
     with suppress(BadRequestError):
-        read_scoring_query(body)
+        if query := cut_query(body):
+            cut = replace(query, objects=[read_object(raw) for raw in query.objects])
+    whole = None
     with suppress(BadRequestError):
-        for raw in read_filter_query(body).objects or ():
-            read_object(raw)
+        query = read_query(body)
+        whole = query if query.objects is None else replace(query, objects=[read_object(raw) for raw in query.objects])
+    if cut is not None:
+        assert whole is not None
+        assert [node.name for node in cut.objects] == [node.name for node in whole.objects]
+        assert [bytes(node.raw) for node in cut.objects] == [bytes(node.raw) for node in whole.objects]
+        assert (cut.uid, cut.demand) == (whole.uid, whole.demand)
+    return cut
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -151,3 +162,39 @@ def test_any_bytes_are_read_or_refused(body):
 def test_a_damaged_body_is_read_or_refused(position, damage):
     body = msgspec.json.encode({"Pod": make_pod(cpu=2), "Nodes": {"items": [make_node("a")]}, "NodeNames": None})
     read_all(body[:position] + damage + body[position + len(damage) :])
+
+
+TEXTS = st.text() | st.sampled_from(['},{"metadata":{', '"Nodes":{', '"items":[{', "}]}"])
+NODES = st.lists(
+    st.fixed_dictionaries(
+        {"metadata": st.fixed_dictionaries({"name": TEXTS, "labels": st.dictionaries(TEXTS, TEXTS, max_size=2)})},
+        optional={"status": st.fixed_dictionaries({"images": st.lists(JSON | TEXTS, max_size=3)})},
+    ).map(lambda node: {"metadata": node["metadata"]} | node),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(NODES, TEXTS, st.sampled_from([{}, {"NodeNames": None}]))
+def test_nodes_as_a_scheduler_writes_them_are_cut_where_they_end(nodes, text, more):
+    pod = make_pod(cpu=2, annotations={"text": text})
+    body = msgspec.json.encode({"Pod": pod, "Nodes": {"metadata": {}, "items": nodes}, **more})
+    cut = read_all(body)
+    assert cut is not None
+    assert [bytes(node.raw) for node in cut.objects] == [msgspec.json.encode(node) for node in nodes]
+
+
+def test_objects_within_a_node_that_look_like_nodes_are_left_to_the_whole_body():
+    inner = {"metadata": {"name": "inner"}}
+    node = {"metadata": {"name": "a"}, "x": [inner, inner]}
+    body = msgspec.json.encode({"Pod": POD, "Nodes": {"items": [node, node]}})
+    assert read_all(body) is None
+    assert [read_object(raw).name for raw in read_query(body).objects] == ["a", "a"]
+
+
+async def test_such_objects_are_answered_as_any_other(start):
+    extender = await start()
+    inner = {"metadata": {"name": "inner"}}
+    nodes = [{"metadata": {"name": "a"}, "x": [inner, inner]}]
+    status, answer = await extender.post("/prioritize", {"Pod": POD, "Nodes": {"items": nodes}})
+    assert (status, answer) == (200, [{"Host": "a", "Score": 50}])

@@ -16,9 +16,10 @@ from aiohttp import web
 from joulie_api.app import App, freeze_heap
 from joulie_api.client import KubeClient
 from joulie_extender import VERSION
+from joulie_extender.bodies import MAX_BODY_BYTES
 from joulie_extender.debug import Debug
 from joulie_extender.feeds import Feeds
-from joulie_extender.handlers import MAX_BODY_BYTES, Handlers
+from joulie_extender.handlers import Handlers
 from joulie_extender.hardware import PowerReader
 from joulie_extender.metrics import Metrics
 from joulie_extender.settings import ExtenderSettings

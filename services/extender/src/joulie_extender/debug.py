@@ -20,9 +20,10 @@ from joulie_core.powerest.marginal import marginal_watts
 from joulie_core.scoring import formula
 from joulie_core.scoring.filter import Verdict
 from joulie_core.scoring.state import NodeState
+from joulie_extender.bodies import read_question
 from joulie_extender.feeds import Feeds
 from joulie_extender.handlers import bad_request
-from joulie_extender.requests import BadRequestError, read_scoring_query
+from joulie_extender.requests import BadRequestError
 from joulie_extender.table import NodeEntry, NodeTable
 
 _UNKNOWN = NodeState()
@@ -52,11 +53,12 @@ class Debug:
     async def explain(self, request: web.Request) -> web.Response:
         """Every term of the candidates' scores for one pod."""
         try:
-            query = read_scoring_query(await request.read())
+            query, sent = await read_question(request)
         except BadRequestError as error:
             return bad_request(error)
         self._feeds.refresh()
-        nodes = [self._explain(self._table.entry(name), query.demand) for name in query.names]
+        names = query.names if sent is None else [node.name for node in sent]
+        nodes = [self._explain(self._table.entry(name), query.demand) for name in names]
         return _json({**self._cluster(), "pod": asdict(query.demand), "nodes": nodes})
 
     def _cluster(self) -> dict[str, Any]:

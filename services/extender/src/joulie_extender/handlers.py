@@ -10,30 +10,17 @@ import asyncio
 from collections.abc import Iterable
 from http import HTTPStatus
 from time import perf_counter
-from typing import Final
 
-import msgspec
 from aiohttp import hdrs, web
 
 from joulie_core.demand import WorkloadClass
+from joulie_extender.bodies import PART_NODES, read_question
 from joulie_extender.feeds import Feeds
 from joulie_extender.metrics import Metrics
 from joulie_extender.replies import names_reply, objects_reply, refusal
-from joulie_extender.requests import (
-    BadRequestError,
-    Body,
-    ScoringQuery,
-    read_filter_query,
-    read_object,
-    read_scoring_query,
-)
+from joulie_extender.requests import BadRequestError, Part, Query, SentNode
 from joulie_extender.scores import Answer
 from joulie_extender.table import NodeTable
-
-#: 5,000 full nodes with their managed fields are about 47 MB.
-MAX_BODY_BYTES: Final = 256 * 1024 * 1024
-#: Full nodes judged before others get the event loop: about two milliseconds.
-_PART: Final = 256
 
 
 class Handlers:
@@ -56,18 +43,18 @@ class Handlers:
         """Which candidates the pod may use."""
         started = perf_counter()
         try:
-            query = read_filter_query(await read_body(request))
-            if not self._feeds.synced:
-                return _not_synced()
-            self._feeds.refresh()
-            picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
-            if query.objects is None:
-                answer: web.StreamResponse = _json(names_reply(query.names, self._table.refusals if picky else {}))
-            else:
-                passed, refused = await self._judge(query.objects) if picky else (query.objects, [])
-                answer = await _send_parts(request, objects_reply(passed, refused))
+            query, nodes = await read_question(request)
         except BadRequestError as error:
             return bad_request(error)
+        if not self._feeds.synced:
+            return _not_synced()
+        self._feeds.refresh()
+        picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
+        if nodes is None:
+            answer: web.StreamResponse = _json(names_reply(query.names, self._table.refusals if picky else {}))
+        else:
+            passed, refused = await self._judge(nodes) if picky else ([node.raw for node in nodes], [])
+            answer = await _send_parts(request, objects_reply(passed, refused))
         self._metrics.filter.observe(query.demand.workload_class, started)
         return answer
 
@@ -75,13 +62,13 @@ class Handlers:
         """How well each candidate suits the pod."""
         started = perf_counter()
         try:
-            query = read_scoring_query(await read_body(request))
+            query, nodes = await read_question(request)
         except BadRequestError as error:
             return bad_request(error)
         if not self._feeds.synced:
             return _not_synced()
         self._feeds.refresh()
-        answer = self._table.answer(query.names, query.demand)
+        answer = self._table.answer(query.names if nodes is None else [node.name for node in nodes], query.demand)
         # After the reply is on its way: the scheduler does not wait for it, and asks nothing before.
         asyncio.get_running_loop().call_soon(self._expect, query, answer)
         self._metrics.last_demands[query.demand.workload_class] = query.demand
@@ -92,44 +79,24 @@ class Handlers:
         """The process answers; whether it should be asked is /readyz on the other port."""
         return web.Response(text="ok\n")
 
-    def _expect(self, query: ScoringQuery, answer: Answer) -> None:
+    def _expect(self, query: Query, answer: Answer) -> None:
         node = answer.likely_node(query.uid) if query.uid else None
         if node is not None:
             self._table.expect_pod(query.uid, node, query.demand)
 
-    async def _judge(self, objects: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], list[bytes]]:
-        passed: list[msgspec.Raw] = []
+    async def _judge(self, nodes: list[SentNode]) -> tuple[list[Part], list[bytes]]:
+        passed: list[Part] = []
         refused: list[bytes] = []
-        for number, raw in enumerate(objects, start=1):
-            name, labels = read_object(raw)
+        for number, node in enumerate(nodes, start=1):
             # The object's own label is what the scheduler goes by; without one, the watched node's counts.
-            judged = self._table.entry(name).judge(WorkloadClass.PERFORMANCE, labels or None)
+            judged = self._table.entry(node.name).judge(WorkloadClass.PERFORMANCE, node.labels or None)
             if judged.ok:
-                passed.append(raw)
+                passed.append(node.raw)
             else:
-                refused.append(refusal(name, judged))
-            if number % _PART == 0:
+                refused.append(refusal(node.name, judged))
+            if number % PART_NODES == 0:
                 await asyncio.sleep(0)
         return passed, refused
-
-
-async def read_body(request: web.Request) -> Body:
-    """Receive a body into one buffer of its announced size, as growing and copying 47 MB costs more than reading them.
-
-    Raises:
-        HTTPRequestEntityTooLarge: the body exceeds MAX_BODY_BYTES.
-    """
-    size = request.content_length
-    if size is None or hdrs.CONTENT_ENCODING in request.headers:
-        return await request.read()  # of unknown size: grown step by step up to the limit
-    if size > MAX_BODY_BYTES:
-        raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, size)
-    body = bytearray(size)
-    end = 0
-    async for part in request.content.iter_any():
-        start, end = end, end + len(part)
-        body[start:end] = part
-    return body
 
 
 async def _send_parts(request: web.Request, parts: Iterable[bytes]) -> web.StreamResponse:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from joulie_core.scoring.filter import Verdict
+from joulie_extender.requests import Part
 
 _ENCODER: Final = msgspec.json.Encoder()
 #: Full nodes written at once: about a megabyte.
@@ -29,7 +30,7 @@ def names_reply(names: list[str], refusals: Mapping[str, bytes]) -> bytes:
     return b'{"Nodes":null,"NodeNames":' + _ENCODER.encode(passed) + _failed(failed)
 
 
-def objects_reply(passed: Sequence[msgspec.Raw], refusals: Iterable[bytes]) -> Iterator[bytes]:
+def objects_reply(passed: Sequence[Part], refusals: Iterable[bytes]) -> Iterator[bytes]:
     """Answer a question asked with full objects, in parts of about a megabyte that make up the reply together."""
     yield b'{"Nodes":{"metadata":{},"items":['
     for first in range(0, len(passed), _OBJECTS_A_PART):

@@ -1,15 +1,14 @@
 """What kube-scheduler asks: the body of /filter and /prioritize.
 
-Promises to read only what is needed, in one pass: names come out as strings, full Node objects stay the bytes they
-were. Keys of the body are accepted in any letter case, as Go accepts them (kube-scheduler itself sends `Pod`, `Nodes`,
-`NodeNames`, the unused side null); an absent or null side is empty. Every body that cannot be read raises
-BadRequestError.
+Promises to read only what is needed: names come out as strings, full Node objects stay the bytes they were. Keys of the
+body are accepted in any letter case, as Go accepts them (kube-scheduler itself sends `Pod`, `Nodes`, `NodeNames`, the
+unused side null); an absent or null side is empty. Every body that cannot be read raises BadRequestError.
 Source: contracts, decision 10; kube-scheduler's extender API v1, ExtenderArgs.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,104 +23,122 @@ T = TypeVar("T")
 B = TypeVar("B")
 
 _NULL: Final = msgspec.Raw(b"null")
+#: What stands between two nodes as kube-scheduler writes them. Within a string the quotes would be escaped.
+_BETWEEN: Final = b'},{"metadata":{'
+#: A pod is smaller, and its nodes stand behind it.
+_POD_BYTES: Final = 65_536
 
-#: A body as it was received. Raw objects are views of it: it must not change while they are in use.
+#: A body as it was received. Parts are views of it: it must not change while they are in use.
 Body = bytes | bytearray
+Part = msgspec.Raw | memoryview
 
 
 class BadRequestError(Exception):
     """The body is no ExtenderArgs; the message says what is wrong with it."""
 
 
-class _NodeList(msgspec.Struct, Generic[T]):
-    items: list[T] | None = None
+class _NodeList(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
 
 
-class _Args(msgspec.Struct, Generic[T]):
-    pod: msgspec.Raw = msgspec.field(default=_NULL, name="Pod")
-    nodes: _NodeList[T] | None = msgspec.field(default=None, name="Nodes")
-    node_names: list[str] | None = msgspec.field(default=None, name="NodeNames")
-
-
-class _Name(msgspec.Struct):
-    name: str
-
-
-class _NamedNode(msgspec.Struct):
-    metadata: _Name
+class _Args(msgspec.Struct, rename="pascal"):
+    pod: msgspec.Raw = _NULL
+    nodes: _NodeList | None = None
+    node_names: list[str] | None = None
 
 
 class _Labels(msgspec.Struct):
     power_profile: str | None = msgspec.field(default=None, name=POWER_PROFILE)
 
 
-class _LabelledName(msgspec.Struct):
+class _Meta(msgspec.Struct):
     name: str
     labels: _Labels | None = None
 
 
-class _LabelledNode(msgspec.Struct):
-    metadata: _LabelledName
+class _Node(msgspec.Struct):
+    metadata: _Meta
 
 
-_SCORING: Final = msgspec.json.Decoder(_Args[_NamedNode])
-_FILTERING: Final = msgspec.json.Decoder(_Args[msgspec.Raw])
+_ARGS: Final = msgspec.json.Decoder(_Args)
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LABELLED_NODE: Final = msgspec.json.Decoder(_LabelledNode)
+_NODE: Final = msgspec.json.Decoder(_Node)
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringQuery:
-    """How well does each of these nodes suit the pod? `uid` is empty where the question does not say."""
+class Query:
+    """What of these nodes, for the pod? `uid` is empty where the question does not say.
+
+    `objects` is set where the scheduler sent full Node objects, each as the bytes that it sent, and wants those back;
+    otherwise it sent `names`.
+    """
 
     uid: str
     demand: PodDemand
     names: list[str]
+    objects: Iterable[Part] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FilterQuery:
-    """Which of these nodes may the pod use?
+class SentNode:
+    """What is read of a full Node object: of its labels, the one that verdicts need."""
 
-    `objects` is set where the scheduler sent full Node objects and wants those back; otherwise it sent `names`.
+    name: str
+    labels: Mapping[str, str]
+    raw: Part
+
+
+def read_query(body: Body) -> Query:
+    """Read a body, its objects as far as to tell one from the next. Raises BadRequestError."""
+    return _query(_read_args(body))
+
+
+def cut_query(body: Body) -> Query | None:
+    """Read a body with full nodes as kube-scheduler writes them, and find its objects only when they are asked for.
+
+    Telling thousands of nodes apart takes the time of reading them all, at once; this takes it node by node. None where
+    the body is written otherwise. It may look like it and not be: then one of the objects cannot be read, and
+    `read_query` has the answer.
     """
-
-    demand: PodDemand
-    names: list[str]
-    objects: list[msgspec.Raw] | None = None
-
-
-def read_scoring_query(body: Body) -> ScoringQuery:
-    """Read the body of /prioritize. Raises BadRequestError."""
-    args = _read_args(_SCORING, body)
-    names = args.node_names
-    if names is None:
-        names = [item.metadata.name for item in _items(args)]
-    uid, demand = _read_pod(args)
-    return ScoringQuery(uid, demand, names)
+    nodes = body.find(b'"Nodes":{', 0, _POD_BYTES)
+    first = body.find(b'"items":[{', nodes, nodes + _POD_BYTES) + len(b'"items":[')
+    end = body.rfind(b"}]}") + 1
+    if nodes < 0 or not nodes < first < end:
+        return None
+    try:
+        query = read_query(body[:first] + body[end:])
+    except BadRequestError:
+        return None
+    return None if query.objects is None else replace(query, objects=_cut(body, first, end))
 
 
-def read_filter_query(body: Body) -> FilterQuery:
-    """Read the body of /filter. Raises BadRequestError."""
-    args = _read_args(_FILTERING, body)
-    _, demand = _read_pod(args)
-    if args.node_names is not None or args.nodes is None:
-        return FilterQuery(demand, args.node_names or [])
-    return FilterQuery(demand, [], _items(args))
-
-
-def read_object(raw: msgspec.Raw) -> tuple[str, Mapping[str, str]]:
-    """Read the name of a full Node object, and of its labels the one that verdicts need. Raises BadRequestError."""
-    meta = _decode(_LABELLED_NODE.decode, raw).metadata
+def read_object(raw: Part) -> SentNode:
+    """Read a full Node object. Raises BadRequestError."""
+    meta = _decode(_NODE.decode, raw).metadata
     profile = meta.labels.power_profile if meta.labels else None
-    return meta.name, ({} if profile is None else {POWER_PROFILE: profile})
+    return SentNode(meta.name, {} if profile is None else {POWER_PROFILE: profile}, raw)
 
 
-def _read_args(decoder: msgspec.json.Decoder[_Args[T]], body: Body) -> _Args[T]:
-    args = _decode(decoder.decode, body)
+def _cut(body: Body, first: int, end: int) -> Iterator[memoryview]:
+    view = memoryview(body)
+    while (cut := body.find(_BETWEEN, first, end)) >= 0:
+        yield view[first : cut + 1]
+        first = cut + 2
+    yield view[first:end]
+
+
+def _query(args: _Args) -> Query:
+    uid, demand = _decode(_uid_and_demand, bytes(args.pod))
+    if args.node_names is not None or args.nodes is None:
+        return Query(uid, demand, args.node_names or [])
+    return Query(uid, demand, [], args.nodes.items or [])
+
+
+def _read_args(body: Body) -> _Args:
+    args = _decode(_ARGS.decode, body)
     if _is_null(args.pod) or (args.node_names is None and (args.nodes is None or args.nodes.items is None)):
         # Something seems to be missing: perhaps it is only spelled otherwise.
-        args = _decode(decoder.decode, _spelled_as_usual(body))
+        args = _decode(_ARGS.decode, _spelled_as_usual(body))
     if _is_null(args.pod):
         raise BadRequestError("no Pod in the request")
     return args
@@ -140,14 +157,6 @@ def _spelled_as_usual(body: Body) -> bytes:
 
 def _fields_any_case(raw: Body | msgspec.Raw) -> dict[str, msgspec.Raw]:
     return {key.lower(): value for key, value in _decode(_FIELDS.decode, raw).items() if not _is_null(value)}
-
-
-def _items(args: _Args[T]) -> list[T]:
-    return (args.nodes.items if args.nodes else None) or []
-
-
-def _read_pod(args: _Args[T]) -> tuple[str, PodDemand]:
-    return _decode(_uid_and_demand, bytes(args.pod))
 
 
 def _uid_and_demand(raw: bytes) -> tuple[str, PodDemand]:
