@@ -15,6 +15,57 @@ CHART = ROOT / "helm" / "joulie"
 NAMESPACE = "joulie-system"
 
 Manifest = dict[str, Any]
+Values = dict[str, Any]
+
+POOL: Values = {"agent": {"mode": "pool", "pool": {"shards": 3, "nodeSelector": "rack in (a,b)"}}}
+NVIDIA: Values = {"agent": {"actuator": {"nvidia": {"enabled": True, "runtimeClassName": "nvidia"}}}}
+AMD: Values = {"agent": {"actuator": {"amd": {"enabled": True}}}}
+EVERYTHING: Values = {
+    "fullnameOverride": "power",
+    "commonLabels": {"team": "green"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "operator": {
+        "replicas": 1,
+        "env": {"POLICY_TYPE": "queue_aware_v1", "ENABLE_FACILITY_METRICS": "false"},
+        "extraEnv": [{"name": "TZ", "value": "UTC"}],
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"role": "infra"},
+        "tolerations": [{"operator": "Exists"}],
+        "podAnnotations": {"a": "b"},
+    },
+    "agent": {
+        "env": {"RECONCILE_INTERVAL": "5s"},
+        "headersSecrets": ["bmc"],
+        "hostNetwork": True,
+        "metricsPort": 18080,
+        "metricsHost": "127.0.0.1",
+        "podAnnotations": {"a": "b"},
+        "priorityClassName": "system-node-critical",
+        "actuator": {
+            "env": {"ACTUATOR_STOP_GRACE": "30"},
+            "hostSysPath": "/tree/sys",
+            "hostProcPath": "/tree/proc",
+            "seLinuxOptions": {"type": "spc_t"},
+        },
+    },
+    "extender": {
+        "image": {"digest": "sha256:" + "0" * 64},
+        "service": {"clusterIP": "10.96.0.76"},
+        "networkPolicy": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+    },
+    "uninstall": {"tolerations": [{"operator": "Exists"}], "extraEnv": [{"name": "A", "value": "b"}]},
+}
+#: Values that between them render everything that the chart can.
+MATRIX: dict[str, Values] = {
+    "defaults": {},
+    "pool": POOL,
+    "nvidia": NVIDIA,
+    "amd": AMD,
+    "everything": EVERYTHING,
+    "agent alone": {"operator": {"enabled": False}, "extender": {"enabled": False}},
+    "no agent": {"agent": {"enabled": False}},
+    "no hook": {"uninstall": {"enabled": False}},
+}
 
 
 class HelmError(AssertionError):

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 import yaml
-from tests.chart import ROOT, Helm, HelmError, containers, env_of, find, pod_spec
+from tests.chart import AMD, EVERYTHING, MATRIX, NVIDIA, POOL, ROOT, Helm, HelmError, containers, env_of, find, pod_spec
 
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.actuator.settings import read_settings as read_actuator_settings
@@ -18,54 +18,6 @@ from joulie_devcluster.scheduler_config import SchedulerSettings, extender_block
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
 
-POOL = {"agent": {"mode": "pool", "pool": {"shards": 3, "nodeSelector": "rack in (a,b)"}}}
-NVIDIA = {"agent": {"actuator": {"nvidia": {"enabled": True, "runtimeClassName": "nvidia"}}}}
-AMD = {"agent": {"actuator": {"amd": {"enabled": True}}}}
-EVERYTHING = {
-    "fullnameOverride": "power",
-    "commonLabels": {"team": "green"},
-    "imagePullSecrets": [{"name": "registry"}],
-    "operator": {
-        "replicas": 1,
-        "env": {"POLICY_TYPE": "queue_aware_v1", "ENABLE_FACILITY_METRICS": "false"},
-        "extraEnv": [{"name": "TZ", "value": "UTC"}],
-        "priorityClassName": "system-cluster-critical",
-        "nodeSelector": {"role": "infra"},
-        "tolerations": [{"operator": "Exists"}],
-        "podAnnotations": {"a": "b"},
-    },
-    "agent": {
-        "env": {"RECONCILE_INTERVAL": "5s"},
-        "headersSecrets": ["bmc"],
-        "hostNetwork": True,
-        "metricsPort": 18080,
-        "metricsHost": "127.0.0.1",
-        "podAnnotations": {"a": "b"},
-        "priorityClassName": "system-node-critical",
-        "actuator": {
-            "env": {"ACTUATOR_STOP_GRACE": "30"},
-            "hostSysPath": "/tree/sys",
-            "hostProcPath": "/tree/proc",
-            "seLinuxOptions": {"type": "spc_t"},
-        },
-    },
-    "extender": {
-        "image": {"digest": "sha256:" + "0" * 64},
-        "service": {"clusterIP": "10.96.0.76"},
-        "networkPolicy": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
-    },
-    "uninstall": {"tolerations": [{"operator": "Exists"}], "extraEnv": [{"name": "A", "value": "b"}]},
-}
-MATRIX = {
-    "defaults": {},
-    "pool": POOL,
-    "nvidia": NVIDIA,
-    "amd": AMD,
-    "everything": EVERYTHING,
-    "agent alone": {"operator": {"enabled": False}, "extender": {"enabled": False}},
-    "no agent": {"agent": {"enabled": False}},
-    "no hook": {"uninstall": {"enabled": False}},
-}
 SERVICES = ("operator", "agent", "extender")
 
 

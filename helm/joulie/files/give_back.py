@@ -27,6 +27,7 @@ from typing import Any, Final
 
 _JOULIE: Final = "/apis/joulie.io/v1alpha1"
 _REQUEST_TIMEOUT_S: Final = 10.0
+#: At 5,000 nodes a look is ten pages.
 _POLL_S: Final = 2.0
 _PAGE: Final = 500
 #: Looks in a row that find no limit reported: an agent may have been about to report one.
@@ -50,6 +51,7 @@ class Api:
     base: str
     account: Path
     deadline: float
+    poll_s: float = _POLL_S
 
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
         """Return an object or a page; None where there is none."""
@@ -88,7 +90,7 @@ class Api:
                 why = f"{type(error).__name__}: {error}"
             if time.monotonic() >= self.deadline:
                 raise GaveUpError(f"{method} {path}: the API server does not answer: {why}")
-            time.sleep(_POLL_S)
+            time.sleep(self.poll_s)
 
     def _trust(self) -> ssl.SSLContext | None:
         if not self.base.startswith("https:"):
@@ -128,7 +130,7 @@ def let_go(api: Api, release: Release) -> None:
     patience = api.deadline - release.timeout_s / 2
     clean = 0
     while clean < _CLEAN_LOOKS:
-        if any(api.items(f"{_JOULIE}/nodepowerprofiles")):
+        if next(api.items(f"{_JOULIE}/nodepowerprofiles"), None) is not None:
             api.delete(f"{_JOULIE}/nodepowerprofiles")
         on_nodes, behind_http = _reported(api)
         if not release.agent:
@@ -140,7 +142,7 @@ def let_go(api: Api, release: Release) -> None:
         if on_nodes and not behind_http and now >= patience:
             _say(f"no word that these let go, their nodes will be looked at: {_shown(on_nodes)}")
             break
-        time.sleep(_POLL_S)
+        time.sleep(api.poll_s)
     if release.agent:
         _delete_agents(api, release)
 
@@ -154,7 +156,7 @@ def _delete_agents(api: Api, release: Release) -> None:
             # A pod of a node that does not answer stays for ever. If it is more than that, `prove` fails on its node.
             _say("some agents are not gone yet")
             return
-        time.sleep(_POLL_S)
+        time.sleep(api.poll_s)
 
 
 def prove(api: Api, release: Release) -> None:
@@ -175,7 +177,7 @@ def prove(api: Api, release: Release) -> None:
             return
         if time.monotonic() >= api.deadline:
             raise GaveUpError(f"{ready} of {wanted} nodes have given back, not: {_shown(_unready(api, release))}")
-        time.sleep(_POLL_S)
+        time.sleep(api.poll_s)
 
 
 def _reported(api: Api) -> tuple[list[str], list[str]]:
@@ -236,6 +238,7 @@ def main() -> int:
         base=env.get("API_URL") or f"https://{f'[{host}]' if ':' in host else host}:{port}",
         account=Path(env.get("ACCOUNT_DIR") or "/var/run/secrets/kubernetes.io/serviceaccount"),
         deadline=time.monotonic() + release.timeout_s,
+        poll_s=float(env.get("POLL_SECONDS") or _POLL_S),
     )
     try:
         _COMMANDS[sys.argv[1]](api, release)

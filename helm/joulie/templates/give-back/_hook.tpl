@@ -19,8 +19,11 @@ metadata:
   labels:
     {{- include "joulie.labels" (list $root "uninstall") | nindent 4 }}
   annotations:
-    {{- include "joulie.hook" (index . 2) | nindent 4 }}
-    # Helm prints what the Job said.
+    helm.sh/hook: pre-delete
+    helm.sh/hook-weight: {{ index . 2 | quote }}
+    # Gone in any case: one that Helm has given up must not go on beside whatever is done next.
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+    # Helm (3.18 and later) prints what the Job said.
     helm.sh/hook-output-log-policy: hook-failed
 spec:
   # The program tries again by itself; a second pod would only double the time.

@@ -1,0 +1,264 @@
+"""The chart on a real control plane: what it renders is accepted, a release works with its own rights, and goes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from tests.chart import CHART, MATRIX, NAMESPACE, Helm, HelmError, Manifest, containers, env_of, find
+from tests.e2e.waiting import eventually
+
+from joulie_api.client import KubeClient
+from joulie_api.errors import NotFound
+from joulie_api.resources import CRDS, NODE_HARDWARES, NODE_POWER_PROFILES, PODS, Resource
+from joulie_devcluster.cluster import DevCluster
+from joulie_devcluster.fixtures import ClusterFactory
+from joulie_devcluster.manifests import load_manifests
+from joulie_devcluster.nodes import CpuClass, NodeClass
+from joulie_devcluster.ports import LOOPBACK, free_port
+from joulie_devcluster.service import JoulieService, Service
+
+pytestmark = pytest.mark.e2e
+
+RBAC = "rbac.authorization.k8s.io"
+RESOURCES = {
+    each.kind: each
+    for each in (
+        Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
+        Resource("", "v1", "services", "Service", namespaced=True),
+        Resource("", "v1", "configmaps", "ConfigMap", namespaced=True),
+        Resource("apps", "v1", "deployments", "Deployment", namespaced=True),
+        Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True),
+        Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True),
+        Resource("batch", "v1", "jobs", "Job", namespaced=True),
+        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True),
+        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True),
+        Resource(RBAC, "v1", "roles", "Role", namespaced=True),
+        Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
+        Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+        Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+    )
+}
+#: Three nodes of which two are managed.
+NODES = (
+    NodeClass(name="epyc", count=2, cpu=CpuClass(model="AMD-EPYC-9654", cores=192)),
+    NodeClass(name="other", cpu=CpuClass(model="AMD-EPYC-9654", cores=192), managed=False),
+)
+HELM_TIMEOUT_S = 120
+
+
+class Release:
+    """A release `joulie` on a cluster of the test's own."""
+
+    def __init__(self, cluster: DevCluster, client: KubeClient, helm: Helm, tmp_path: Path) -> None:
+        self.cluster = cluster
+        self.client = client
+        self.helm = helm
+        self.tmp_path = tmp_path
+
+    async def run(self, *arguments: str, values: dict[str, Any] | None = None) -> str:
+        stdin = json.dumps(values or {})
+        where = ("--namespace", NAMESPACE)
+        return await asyncio.to_thread(self.helm.run, *arguments, *where, stdin=stdin, timeout_s=HELM_TIMEOUT_S)
+
+    async def install(self, values: dict[str, Any]) -> str:
+        command = ("install", "joulie", str(CHART), "--create-namespace", "--wait", "--timeout", "90s", "--values", "-")
+        return await self.run(*command, values=values)
+
+    async def pods(self, component: str) -> list[dict[str, Any]]:
+        """Pods of a component."""
+        selector = f"app.kubernetes.io/instance=joulie,app.kubernetes.io/component={component}"
+        return await self.client.list(PODS, NAMESPACE, label_selector=selector)
+
+    async def left(self) -> list[tuple[str, str]]:
+        """Objects of the release that exist, whatever made them."""
+        found = []
+        for resource in (*RESOURCES.values(), PODS):
+            selector = "app.kubernetes.io/instance=joulie"
+            found += [(resource.kind, each["metadata"]["name"]) for each in await self._list(resource, selector)]
+        return found
+
+    async def _list(self, resource: Resource, selector: str) -> list[dict[str, Any]]:
+        return await self.client.list(resource, label_selector=selector)
+
+    async def kubeconfig(self, account: str) -> Path:
+        """A kubeconfig with a token of a service account."""
+        user = {"token": await self.token(account)}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": "c",
+                    "cluster": {"server": self.cluster.server, "certificate-authority": str(self.cluster.ca_path)},
+                }
+            ],
+            "users": [{"name": account, "user": user}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": account}}],
+            "current-context": "c",
+        }
+        path = self.tmp_path / f"{account}.kubeconfig"
+        path.write_text(yaml.safe_dump(content))
+        return path
+
+    async def token(self, account: str) -> str:
+        """A token of a service account of the release."""
+        path = RESOURCES["ServiceAccount"].object_path(account, NAMESPACE, "token")
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        return str(json.loads(await self.client.request("POST", path, body=body))["status"]["token"])
+
+
+@pytest_asyncio.fixture
+async def release(fresh_devcluster: ClusterFactory, helm: Helm, tmp_path: Path) -> AsyncIterator[Release]:
+    """Nothing is installed yet."""
+    cluster = await fresh_devcluster(nodes=NODES)
+    async with await cluster.client(user_agent="joulie-tests") as client:
+        yield Release(cluster, client, replace(helm, home=tmp_path, kubeconfig=cluster.kubeconfig), tmp_path)
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+async def test_the_api_server_accepts_every_object(helm: Helm, kube_client: KubeClient, kube_namespace: str, values):
+    for manifest in helm.render(values, release="accepted", namespace=kube_namespace):
+        resource = RESOURCES[manifest["kind"]]
+        assert resource.api_version == manifest["apiVersion"]
+        path = resource.collection_path(kube_namespace if resource.namespaced else None)
+        query = (("dryRun", "All"), ("fieldValidation", "Strict"))
+        await kube_client.request("POST", path, query=query, body=manifest)
+
+
+async def test_a_release_works_with_its_own_accounts_and_goes(release: Release):
+    assert "percentageOfNodesToScore: 100" in await release.install({"agent": {"headersSecrets": ["bmc"]}})
+    assert {pod["spec"]["nodeName"] for pod in await release.pods("agent")} == {"epyc-0", "epyc-1"}
+    assert len(await release.pods("extender")) == 2
+    assert len(await release.pods("operator")) == 2
+    await _rights_are_as_written(release)
+    await _services_work(release)
+
+    await release.run("uninstall", "joulie", "--timeout", "60s")
+    assert await release.run("list", "--short") == ""
+
+    async def gone() -> None:
+        assert await release.left() == []
+
+    await eventually(gone, within_s=60)
+    crds = {each["metadata"]["name"] for each in await release.client.list(CRDS)}
+    assert "nodepowerprofiles.joulie.io" in crds
+
+
+async def test_an_uninstall_that_cannot_give_back_fails_loudly_and_can_be_repeated(release: Release):
+    # The hook's first pod finds no node to run on.
+    await release.install({"uninstall": {"nodeSelector": {"hooks": "here"}}})
+    with pytest.raises(HelmError, match="joulie-give-back-let-go"):
+        await release.run("uninstall", "joulie", "--timeout", "10s")
+    assert await release.run("list", "--short") == "joulie\n"
+    assert len(await release.pods("agent")) == 2
+
+    nodes = Resource("", "v1", "nodes", "Node", namespaced=False)
+    await release.client.merge_patch(nodes, "other-0", {"metadata": {"labels": {"hooks": "here"}}})
+    await release.run("uninstall", "joulie", "--timeout", "60s")
+    assert await release.run("list", "--short") == ""
+
+
+async def test_a_release_whose_uninstall_failed_can_be_had_back(release: Release):
+    await release.install({"uninstall": {"nodeSelector": {"hooks": "here"}}})
+    with pytest.raises(HelmError):
+        await release.run("uninstall", "joulie", "--timeout", "10s")
+    assert not [name for _, name in await release.left() if "give-back" in name]
+    # What the hook has done when it fails late.
+    await release.client.delete(RESOURCES["Deployment"], "joulie-operator", NAMESPACE)
+    await release.client.delete(RESOURCES["DaemonSet"], "joulie-agent", NAMESPACE)
+    await release.run("rollback", "joulie", "1", "--wait", "--timeout", "60s")
+    assert "deployed" in await release.run("status", "joulie")
+    assert len(await release.pods("agent")) == 2
+    assert len(await release.pods("operator")) == 2
+
+
+async def _rights_are_as_written(release: Release) -> None:
+    for role in load_manifests("rbac.yaml"):
+        service = role["metadata"]["name"]
+        if service == "joulie-sim":
+            continue
+        account = "joulie-scheduler-extender" if service == "joulie-extender" else service
+        namespace = NAMESPACE if role["kind"] == "Role" else ""
+        for rule in role["rules"]:
+            name = "bmc" if rule["resources"] == ["secrets"] else ""
+            for group, resource, verb in [
+                (g, r, v) for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]
+            ]:
+                assert await _may(release, account, verb, group, resource, namespace, name), (account, verb, resource)
+    for account, verb, group, resource, namespace, name in [
+        ("joulie-agent", "get", "", "secrets", NAMESPACE, "other"),
+        ("joulie-agent", "list", "", "secrets", NAMESPACE, ""),
+        ("joulie-agent", "patch", "", "nodes", "", ""),
+        ("joulie-agent", "patch", "joulie.io", "nodepowerprofiles", "", ""),
+        ("joulie-agent", "list", "", "pods", "", ""),
+        ("joulie-operator", "delete", "", "pods", NAMESPACE, ""),
+        ("joulie-operator", "get", "", "secrets", NAMESPACE, ""),
+        ("joulie-scheduler-extender", "patch", "", "nodes", "", ""),
+        ("joulie-scheduler-extender", "patch", "joulie.io", "nodetwins", "", ""),
+    ]:
+        assert not await _may(release, account, verb, group, resource, namespace, name), (account, verb, resource)
+
+
+async def _may(release: Release, account: str, *access: str) -> bool:
+    verb, group, resource, namespace, name = access
+    plural, _, subresource = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": plural, "subresource": subresource}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{NAMESPACE}:{account}",
+            "resourceAttributes": {**attributes, "namespace": namespace, "name": name},
+        },
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return bool(json.loads(await release.client.request("POST", path, body=body))["status"]["allowed"])
+
+
+async def _services_work(release: Release) -> None:
+    """Operator, agent and extender, as processes here: with the environment and the tokens that their pods have."""
+    manifests = [each for each in yaml.safe_load_all(await release.run("get", "manifest", "joulie")) if each]
+    started = [
+        await _start(release, Service.AGENT, find(manifests, "DaemonSet", "joulie-agent"), "controller"),
+        await _start(release, Service.OPERATOR, find(manifests, "Deployment", "joulie-operator"), "operator"),
+        await _start(release, Service.EXTENDER, find(manifests, "Deployment", "joulie-scheduler-extender"), "extender"),
+    ]
+    try:
+        for service in started:
+            await service.wait_ready()
+        await eventually(lambda: _exists(release, NODE_HARDWARES, "epyc-0"), within_s=20, what="no NodeHardware")
+        await eventually(lambda: _exists(release, NODE_POWER_PROFILES, "epyc-0"), within_s=20, what="no target")
+    finally:
+        for service in reversed(started):
+            await service.stop()
+
+
+async def _start(release: Release, service: Service, workload: Manifest, container: str) -> JoulieService:
+    port = free_port()
+    own = {
+        "KUBECONFIG": str(await release.kubeconfig(workload["spec"]["template"]["spec"]["serviceAccountName"])),
+        "METRICS_ADDR": f"{LOOPBACK}:{port}",
+        "EXTENDER_ADDR": f"{LOOPBACK}:{free_port()}",
+        "NODE_NAME": "epyc-0",
+        "POD_NAME": "pod-0",
+        "POD_NAMESPACE": NAMESPACE,
+    }
+    env = {key: value or "" for key, value in env_of(containers(workload)[container]).items()} | own
+    log_path = release.tmp_path / f"{service}.log"
+    process = JoulieService(service, str(service), metrics_port=port, env=env, log_path=log_path)
+    await process.start()
+    return process
+
+
+async def _exists(release: Release, resource: Resource, name: str) -> bool:
+    try:
+        await release.client.get(resource, name)
+    except NotFound:
+        return False
+    return True
