@@ -50,11 +50,11 @@ soak *ARGS:
 # everything that must pass before a change lands
 ci: sync lint test docker e2e
 
-# build the container image of one service on the engine that docker reaches: operator, agent or extender
+# build the image of a service (operator, agent, extender) on docker's engine; without one, save it as an archive
 image SERVICE:
     python -m joulie_devcluster.images {{SERVICE}}
 
-# build the container images of all services
+# build the images of all services, and tell their sizes
 images:
     python -m joulie_devcluster.images operator agent extender
 

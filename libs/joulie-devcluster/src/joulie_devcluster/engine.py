@@ -114,11 +114,18 @@ def user_engine() -> Engine:
     Raises:
         EngineError: there is no client, or nothing answers it.
     """
-    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-    engine = Engine(host, docker_client())
+    client = docker_client()
+    host = os.environ.get("DOCKER_HOST") or _context_host(client)
+    engine = Engine(host, client)
     if not engine.answers():
         raise EngineError(f"no container engine answers at {host}: start one, or set DOCKER_HOST")
     return engine
+
+
+def _context_host(client: Path) -> str:
+    command = [str(client), "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    return told.stdout.strip() or "unix:///var/run/docker.sock"
 
 
 def docker_client() -> Path:

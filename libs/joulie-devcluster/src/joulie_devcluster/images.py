@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_devcluster.engine import INSTALL, Engine, private_engine, user_engine
+from joulie_devcluster.engine import INSTALL, Engine, engine_obstacle, private_engine, user_engine
 from joulie_devcluster.errors import EngineError
 from joulie_devcluster.paths import cache_home
 from joulie_devcluster.progress import Reporter, SilentReporter, terminal_reporter
@@ -231,26 +231,39 @@ def _digest(service: str) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m joulie_devcluster.images`: build, and tell names and sizes, or save, and tell the archives."""
+    """Build images on the engine that `docker` reaches; where there is none, on one of our own, and save archives."""
     parser = argparse.ArgumentParser(prog="python -m joulie_devcluster.images", description=main.__doc__)
     parser.add_argument("service", nargs="+", choices=SERVICES)
-    parser.add_argument(
-        "--save", action="store_true", help="write archives instead, with an engine of our own if need be"
-    )
+    parser.add_argument("--save", action="store_true", help="save archives in any case")
     options = parser.parse_args(argv)
     try:
-        with terminal_reporter() as reporter:
+        with terminal_reporter() as reporter, _any_builder(reporter) as (builder, own):
             for service in options.service:
-                if options.save:
-                    sys.stdout.write(f"{save_image(service, reporter)}\n")
-                    continue
-                builder = ImageBuilder(user_engine(), reporter)
                 name = builder.build(service)
                 sys.stdout.write(f"{name}  {builder.engine.size_bytes(name) / 1e6:.0f} MB\n")
+                if own or options.save:
+                    sys.stdout.write(f"  {builder.save(service)}\n")
     except EngineError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+@contextmanager
+def _any_builder(reporter: Reporter) -> Iterator[tuple[ImageBuilder, bool]]:
+    """A builder on the user's engine, or on one of our own, which the second tells."""
+    try:
+        builder = ImageBuilder(user_engine(), reporter)
+    except EngineError as error:
+        obstacle = engine_obstacle()
+        if obstacle is not None or os.environ.get("DOCKER_HOST"):
+            raise
+        reporter.note(f"{error}; building on one of our own, whose images are saved as archives")
+    else:
+        yield builder, False
+        return
+    with image_builder(reporter) as builder:
+        yield builder, True
 
 
 if __name__ == "__main__":
