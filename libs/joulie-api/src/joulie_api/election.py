@@ -2,8 +2,8 @@
 
 Promises: at any moment :meth:`Elector.is_leading` is true in at most one process (why: :mod:`joulie_api.lease`). A
 holder that cannot renew stops leading before anybody else may start; a candidate takes over at most a lease duration
-and two retry periods after the holder died, and at its next look when the holder left in good order. A process that
-was stopped and goes on finds itself not leading at once, since the monotonic clock went on.
+and two retry periods after the holder died, if the server answers at once, and at its next look when the holder left in
+good order. A process that was stopped and goes on finds itself not leading at once, since the monotonic clock went on.
 
 Not promised: that a request already sent by a former leader does not arrive later, nor anything on a machine that
 suspends, where the monotonic clock stands still.
@@ -25,8 +25,11 @@ from joulie_api.errors import Conflict, KubeError, LeadershipLost, NotFound
 from joulie_api.lease import Candidate, Lease, StandBy, Write, decode_lease
 from joulie_api.resources import LEASES, Resource
 
-#: A request about the lease gets this share of the retry period, so that the next attempt is never late.
-_CALL_SHARE: Final = 0.75
+#: An attempt gets this share of the renew deadline, as in client-go: a server that is slow answers in time, and one
+#: that does not answer leaves time for another attempt.
+_CALL_SHARE: Final = 0.5
+#: Releasing gets this share of the retry period: the process is about to end, and the lease runs out anyway.
+_RELEASE_SHARE: Final = 0.75
 #: Candidates wait between this share of the retry period and all of it, so that they do not stay in step.
 _JITTER_FLOOR: Final = 0.75
 
@@ -152,7 +155,7 @@ class Elector:
     async def _attempt(self) -> float:
         """Read the lease if need be, do what it allows, and return after how many seconds to look again."""
         try:
-            async with asyncio.timeout(self._retry_period_s * _CALL_SHARE):
+            async with asyncio.timeout(self._renew_deadline_s * _CALL_SHARE):
                 pause_s = await self._read_and_write()
         except Conflict:
             # Overtaken by another candidate, or by an earlier write of ours whose answer was lost.
@@ -203,7 +206,7 @@ class Elector:
     async def _release(self) -> None:
         """Say that nobody holds the lease, if we do. If that fails it runs out by itself."""
         try:
-            async with asyncio.timeout(self._retry_period_s * _CALL_SHARE):
+            async with asyncio.timeout(self._retry_period_s * _RELEASE_SHARE):
                 while not await self._try_release():
                     pass
         except (KubeError, TimeoutError) as error:
