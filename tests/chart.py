@@ -10,6 +10,9 @@ from typing import Any
 
 import yaml
 
+from joulie_api.client import KubeClient
+from joulie_api.resources import Resource
+
 ROOT = Path(__file__).parents[1]
 CHART = ROOT / "helm" / "joulie"
 NAMESPACE = "joulie-system"
@@ -68,6 +71,28 @@ MATRIX: dict[str, Values] = {
 }
 
 
+_RBAC = "rbac.authorization.k8s.io"
+#: Where the kinds are that the chart has.
+RESOURCES = {
+    each.kind: each
+    for each in (
+        Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
+        Resource("", "v1", "services", "Service", namespaced=True),
+        Resource("", "v1", "configmaps", "ConfigMap", namespaced=True),
+        Resource("apps", "v1", "deployments", "Deployment", namespaced=True),
+        Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True),
+        Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True),
+        Resource("batch", "v1", "jobs", "Job", namespaced=True),
+        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True),
+        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True),
+        Resource(_RBAC, "v1", "roles", "Role", namespaced=True),
+        Resource(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
+        Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+        Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+    )
+}
+
+
 class HelmError(AssertionError):
     """Helm refused; the text is what it wrote on standard error."""
 
@@ -84,6 +109,7 @@ class Helm:
         """Standard output of a command; HelmError where it fails."""
         env = {
             "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
             **{f"HELM_{kind}_HOME": str(self.home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")},
             "KUBECONFIG": str(self.kubeconfig or self.home / "no-kubeconfig"),
         }
@@ -138,3 +164,10 @@ def containers(manifest: Manifest) -> dict[str, dict[str, Any]]:
 def env_of(container: Mapping[str, Any]) -> dict[str, str | None]:
     """Variables of a container; None where the value comes from elsewhere."""
     return {each["name"]: each.get("value") for each in container["env"]}
+
+
+async def account_token(client: KubeClient, account: str, namespace: str = NAMESPACE) -> str:
+    """A token of a service account, as its pods would have it."""
+    path = RESOURCES["ServiceAccount"].object_path(account, namespace, "token")
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    return str(json.loads(await client.request("POST", path, body=body))["status"]["token"])

@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
-from tests.chart import CHART, MATRIX, NAMESPACE, Helm, HelmError, Manifest, containers, env_of, find
+from tests.chart import (
+    CHART,
+    MATRIX,
+    NAMESPACE,
+    RESOURCES,
+    Helm,
+    HelmError,
+    Manifest,
+    account_token,
+    containers,
+    env_of,
+    find,
+)
 from tests.e2e.waiting import eventually
 
 from joulie_api.client import KubeClient
@@ -25,25 +37,6 @@ from joulie_devcluster.service import JoulieService, Service
 
 pytestmark = pytest.mark.e2e
 
-RBAC = "rbac.authorization.k8s.io"
-RESOURCES = {
-    each.kind: each
-    for each in (
-        Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
-        Resource("", "v1", "services", "Service", namespaced=True),
-        Resource("", "v1", "configmaps", "ConfigMap", namespaced=True),
-        Resource("apps", "v1", "deployments", "Deployment", namespaced=True),
-        Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True),
-        Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True),
-        Resource("batch", "v1", "jobs", "Job", namespaced=True),
-        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True),
-        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True),
-        Resource(RBAC, "v1", "roles", "Role", namespaced=True),
-        Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
-        Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
-        Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
-    )
-}
 #: Three nodes of which two are managed.
 NODES = (
     NodeClass(name="epyc", count=2, cpu=CpuClass(model="AMD-EPYC-9654", cores=192)),
@@ -88,7 +81,7 @@ class Release:
 
     async def kubeconfig(self, account: str) -> Path:
         """A kubeconfig with a token of a service account."""
-        user = {"token": await self.token(account)}
+        user = {"token": await account_token(self.client, account)}
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -105,12 +98,6 @@ class Release:
         path = self.tmp_path / f"{account}.kubeconfig"
         path.write_text(yaml.safe_dump(content))
         return path
-
-    async def token(self, account: str) -> str:
-        """A token of a service account of the release."""
-        path = RESOURCES["ServiceAccount"].object_path(account, NAMESPACE, "token")
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        return str(json.loads(await self.client.request("POST", path, body=body))["status"]["token"])
 
 
 @pytest_asyncio.fixture
