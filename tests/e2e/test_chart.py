@@ -27,7 +27,7 @@ from tests.e2e.waiting import eventually
 
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
-from joulie_api.resources import CRDS, NODE_HARDWARES, NODE_POWER_PROFILES, PODS, Resource
+from joulie_api.resources import CRDS, NODE_HARDWARES, NODE_POWER_PROFILES, NODES, PODS, Resource
 from joulie_devcluster.cluster import DevCluster
 from joulie_devcluster.fixtures import ClusterFactory
 from joulie_devcluster.manifests import load_manifests
@@ -38,7 +38,7 @@ from joulie_devcluster.service import JoulieService, Service
 pytestmark = pytest.mark.e2e
 
 #: Three nodes of which two are managed.
-NODES = (
+NODE_CLASSES = (
     NodeClass(name="epyc", count=2, cpu=CpuClass(model="AMD-EPYC-9654", cores=192)),
     NodeClass(name="other", cpu=CpuClass(model="AMD-EPYC-9654", cores=192), managed=False),
 )
@@ -103,7 +103,7 @@ class Release:
 @pytest_asyncio.fixture
 async def release(fresh_devcluster: ClusterFactory, helm: Helm, tmp_path: Path) -> AsyncIterator[Release]:
     """Nothing is installed yet."""
-    cluster = await fresh_devcluster(nodes=NODES)
+    cluster = await fresh_devcluster(nodes=NODE_CLASSES)
     async with await cluster.client(user_agent="joulie-tests") as client:
         yield Release(cluster, client, replace(helm, home=tmp_path, kubeconfig=cluster.kubeconfig), tmp_path)
 
@@ -137,25 +137,14 @@ async def test_a_release_works_with_its_own_accounts_and_goes(release: Release):
     assert "nodepowerprofiles.joulie.io" in crds
 
 
-async def test_an_uninstall_that_cannot_give_back_fails_loudly_and_can_be_repeated(release: Release):
+async def test_an_uninstall_that_cannot_give_back_fails_loudly_and_can_be_undone_or_repeated(release: Release):
     # The hook's first pod finds no node to run on.
     await release.install({"uninstall": {"nodeSelector": {"hooks": "here"}}})
-    with pytest.raises(HelmError, match="joulie-give-back-let-go"):
-        await release.run("uninstall", "joulie", "--timeout", "10s")
+    await _uninstall_fails(release)
     assert await release.run("list", "--short") == "joulie\n"
     assert len(await release.pods("agent")) == 2
-
-    nodes = Resource("", "v1", "nodes", "Node", namespaced=False)
-    await release.client.merge_patch(nodes, "other-0", {"metadata": {"labels": {"hooks": "here"}}})
-    await release.run("uninstall", "joulie", "--timeout", "60s")
-    assert await release.run("list", "--short") == ""
-
-
-async def test_a_release_whose_uninstall_failed_can_be_had_back(release: Release):
-    await release.install({"uninstall": {"nodeSelector": {"hooks": "here"}}})
-    with pytest.raises(HelmError):
-        await release.run("uninstall", "joulie", "--timeout", "10s")
     assert not [name for _, name in await release.left() if "give-back" in name]
+
     # What the hook has done when it fails late.
     await release.client.delete(RESOURCES["Deployment"], "joulie-operator", NAMESPACE)
     await release.client.delete(RESOURCES["DaemonSet"], "joulie-agent", NAMESPACE)
@@ -163,6 +152,16 @@ async def test_a_release_whose_uninstall_failed_can_be_had_back(release: Release
     assert "deployed" in await release.run("status", "joulie")
     assert len(await release.pods("agent")) == 2
     assert len(await release.pods("operator")) == 2
+
+    await _uninstall_fails(release)
+    await release.client.merge_patch(NODES, "other-0", {"metadata": {"labels": {"hooks": "here"}}})
+    await release.run("uninstall", "joulie", "--timeout", "60s")
+    assert await release.run("list", "--short") == ""
+
+
+async def _uninstall_fails(release: Release) -> None:
+    with pytest.raises(HelmError, match="joulie-give-back-let-go"):
+        await release.run("uninstall", "joulie", "--timeout", "6s")
 
 
 async def _rights_are_as_written(release: Release) -> None:
