@@ -115,10 +115,31 @@ def test_a_busybox_with_libraries_is_none(monkeypatch, tmp_path):
     assert requirements.find_busybox() == (tmp_path / "busybox").resolve()
 
 
+@pytest.mark.parametrize(
+    ("kernel", "mounts", "snapshotter"),
+    [
+        ("nodev\toverlay\n\text4\n", "/dev/a / ext4", "overlayfs"),
+        ("\text4\n", "/dev/a / ext4", "native"),
+        ("nodev\toverlay\n", "overlay / overlay", "native"),
+        ("nodev\toverlay\n", "overlay / overlay\ntmpfs {tmp} tmpfs", "overlayfs"),
+        ("nodev\toverlay\n", "/dev/a {tmp} ext4\noverlay {tmp} overlay\n/dev/a / ext4", "native"),
+    ],
+    ids=["can", "unknown to the kernel", "on an overlay", "on its own mount", "hidden by an overlay"],
+)
+def test_layers_are_copied_only_where_they_cannot_be_laid_over_one_another(
+    kernel, mounts, snapshotter, monkeypatch, tmp_path
+):
+    for name, text in (("_FILE_SYSTEMS", kernel), ("_MOUNTS", mounts.format(tmp=tmp_path))):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(requirements, name, tmp_path / name)
+    assert requirements.find_snapshotter(tmp_path / "none" / "yet") == snapshotter
+
+
 def test_the_runtime_uses_our_sandbox_image_and_writes_only_below_the_cluster_and_its_own_run(layout):
-    config = tomllib.loads(containerd_config(layout, Path("/usr/sbin/runc")))
+    config = tomllib.loads(containerd_config(layout, runc=Path("/usr/sbin/runc"), snapshotter="native"))
     plugins = config["plugins"]
     assert config["version"] == 3
+    assert plugins["io.containerd.cri.v1.images"]["snapshotter"] == "native"
     assert plugins["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"] == BUSYBOX_IMAGE
     runc = plugins["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]["runc"]
     assert runc["options"] == {"BinaryName": "/usr/sbin/runc", "SystemdCgroup": False}

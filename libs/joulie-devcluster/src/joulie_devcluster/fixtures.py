@@ -31,6 +31,7 @@ SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount"
 ClusterFactory = Callable[..., Awaitable[DevCluster]]
 RealNodeFactory = Callable[..., Awaitable[RealNode]]
 Starter = Callable[[ClusterConfig], Awaitable[DevCluster]]
+RealNodeStarter = Callable[[DevCluster, RealNodeConfig], Awaitable[RealNode]]
 
 _ACCOUNT_TIMEOUT_S: Final = 15.0
 _POLL_S: Final = 0.05
@@ -58,7 +59,7 @@ def _needs_a_cluster(item: pytest.Item) -> bool:
 
 
 def _needed_binaries(items: Sequence[pytest.Item]) -> tuple[Binary, ...]:
-    real = os.geteuid() == 0 and any("real_node" in getattr(item, "fixturenames", ()) for item in items)
+    real = os.geteuid() == 0 and any("start_real_node" in getattr(item, "fixturenames", ()) for item in items)
     return (*binaries.CONTROL_PLANE, *binaries.REAL_NODE) if real else binaries.CONTROL_PLANE
 
 
@@ -72,6 +73,23 @@ def start_cluster(pytestconfig: pytest.Config) -> Starter:
         cluster = DevCluster(config)
         await cluster.up()
         return cluster
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def start_real_node() -> RealNodeStarter:
+    """A function that brings up a real node in a cluster.
+
+    Skips where the user is not root; where root lacks something, it fails and says what.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("a real node needs root")
+
+    async def start(cluster: DevCluster, config: RealNodeConfig) -> RealNode:
+        node = RealNode(cluster, config)
+        await node.up()
+        return node
 
     return start
 
@@ -105,18 +123,12 @@ async def fresh_devcluster(start_cluster: Starter) -> AsyncIterator[ClusterFacto
 
 
 @pytest_asyncio.fixture
-async def real_node() -> AsyncIterator[RealNodeFactory]:
-    """A function that brings up a real node in a cluster, from the keyword arguments of `RealNodeConfig`.
-
-    Skips where the user is not root; where root lacks something, the test fails and says what.
-    """
-    if os.geteuid() != 0:
-        pytest.skip("a real node needs root")
+async def real_node(start_real_node: RealNodeStarter) -> AsyncIterator[RealNodeFactory]:
+    """A function that brings up a real node for this test, from a cluster and keyword arguments of `RealNodeConfig`."""
     nodes: list[RealNode] = []
 
     async def start(cluster: DevCluster, **config: Any) -> RealNode:
-        node = RealNode(cluster, RealNodeConfig(**config))
-        await node.up()
+        node = await start_real_node(cluster, RealNodeConfig(**config))
         nodes.append(node)
         return node
 

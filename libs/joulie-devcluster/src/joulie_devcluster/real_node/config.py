@@ -78,8 +78,8 @@ def network() -> str:
     return json.dumps(_CNI_NETWORK)
 
 
-def containerd_config(layout: NodeLayout, runc: Path) -> str:
-    """The runtime's configuration, TOML."""
+def containerd_config(layout: NodeLayout, *, runc: Path, snapshotter: str) -> str:
+    """The runtime's configuration, TOML; `snapshotter` is how it puts the layers of an image together."""
     root = layout.root
     tables: dict[str, dict[str, object]] = {
         "grpc": {"address": CONTAINERD_SOCKET},
@@ -89,8 +89,7 @@ def containerd_config(layout: NodeLayout, runc: Path) -> str:
             "plugin_path": str(root / "nri" / "plugins"),
             "plugin_config_path": str(root / "nri" / "conf.d"),
         },
-        # Copies instead of overlays: needs no module of the kernel and works on top of any file system.
-        'plugins."io.containerd.cri.v1.images"': {"snapshotter": "native"},
+        'plugins."io.containerd.cri.v1.images"': {"snapshotter": snapshotter},
         'plugins."io.containerd.cri.v1.images".pinned_images': {"sandbox": BUSYBOX_IMAGE},
         # A root without CAP_SYS_RESOURCE may not give a sandbox the score that it is meant to have.
         'plugins."io.containerd.cri.v1.runtime"': {"restrict_oom_score_adj": True},

@@ -33,7 +33,7 @@ from joulie_devcluster.progress import Reporter
 from joulie_devcluster.real_node import cgroups, enclosure
 from joulie_devcluster.real_node.config import NodeLayout, containerd_config, kubelet_config, network
 from joulie_devcluster.real_node.oci import write_busybox_archive
-from joulie_devcluster.real_node.requirements import find_busybox, find_runc, obstacles
+from joulie_devcluster.real_node.requirements import find_busybox, find_runc, find_snapshotter, obstacles
 
 ENCLOSURE: Final = "enclosure"
 
@@ -168,7 +168,8 @@ class RealNode:
             write_file(source, target.read_bytes())
         runc = find_runc()
         assert runc is not None
-        write_file(layout.containerd_config, containerd_config(layout, runc).encode())
+        snapshotter = find_snapshotter(layout.root)
+        write_file(layout.containerd_config, containerd_config(layout, runc=runc, snapshotter=snapshotter).encode())
         write_file(layout.network / "10-none.conflist", network().encode())
         resolv_conf = write_file(layout.root / "resolv.conf", b"# a development node resolves nothing\n")
         kubelet = kubelet_config(layout, cgroup=self._cgroup, resolv_conf=resolv_conf)
