@@ -20,11 +20,11 @@ from joulie_devcluster.errors import StateError
 from joulie_devcluster.real_node import cgroups, enclosure, requirements
 from joulie_devcluster.real_node.config import NodeLayout, containerd_config, kubelet_config, network
 from joulie_devcluster.real_node.oci import BUSYBOX_IMAGE, write_busybox_archive
-from joulie_devcluster.real_node.requirements import is_static, obstacles
+from joulie_devcluster.real_node.requirements import is_static, missing_rights, obstacles
 
 BUSYBOX_SCRIPT = "#!/bin/sh\nprintf 'busybox\\nsh\\ntail\\n'\n"
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces are root's")
+as_root = pytest.mark.skipif(missing_rights() is not None, reason=str(missing_rights()))
 
 
 @pytest.fixture
@@ -103,6 +103,14 @@ def test_a_machine_without_root_runc_and_busybox_is_told_all_three_with_the_way_
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert len(obstacles()) == 3
     assert [word for word in ("root", "package runc", "busybox-static") if word not in " ".join(obstacles())] == []
+
+
+@pytest.mark.parametrize(("capabilities", "may"), [("000001fffeffffff", True), ("00000000a80425fb", False)])
+def test_root_in_a_container_that_gives_it_no_rights_is_not_root_enough(capabilities, may, monkeypatch, tmp_path):
+    (tmp_path / "status").write_text(f"Name:\tx\nCapEff:\t{capabilities}\n")
+    monkeypatch.setattr(requirements, "_STATUS", tmp_path / "status")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert (missing_rights() is None) is may
 
 
 def test_a_busybox_with_libraries_is_none(monkeypatch, tmp_path):

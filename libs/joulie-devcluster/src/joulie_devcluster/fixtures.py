@@ -25,6 +25,7 @@ from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.modules import Binary
 from joulie_devcluster.progress import terminal_reporter
 from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
+from joulie_devcluster.real_node.requirements import missing_rights
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 
@@ -59,7 +60,7 @@ def _needs_a_cluster(item: pytest.Item) -> bool:
 
 
 def _needed_binaries(items: Sequence[pytest.Item]) -> tuple[Binary, ...]:
-    real = os.geteuid() == 0 and any("start_real_node" in getattr(item, "fixturenames", ()) for item in items)
+    real = missing_rights() is None and any("start_real_node" in getattr(item, "fixturenames", ()) for item in items)
     return (*binaries.CONTROL_PLANE, *binaries.REAL_NODE) if real else binaries.CONTROL_PLANE
 
 
@@ -83,8 +84,9 @@ def start_real_node() -> RealNodeStarter:
 
     Skips where the user is not root; where root lacks something, it fails and says what.
     """
-    if os.geteuid() != 0:
-        pytest.skip("a real node needs root")
+    rights = missing_rights()
+    if rights is not None:
+        pytest.skip(rights)
 
     async def start(cluster: DevCluster, config: RealNodeConfig) -> RealNode:
         node = RealNode(cluster, config)

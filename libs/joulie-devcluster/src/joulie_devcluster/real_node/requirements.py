@@ -1,26 +1,37 @@
 """What a machine must have so that a real node can run on it, beyond what `binaries` finds or builds."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 # A user's PATH often lacks the directories of system programs.
 _SYSTEM_PATH = os.pathsep.join(("/usr/local/sbin", "/usr/sbin", "/sbin"))
 _FILE_SYSTEMS, _MOUNTS = Path("/proc/filesystems"), Path("/proc/self/mounts")
+_STATUS = Path("/proc/self/status")
+_CAP_SYS_ADMIN = 21
 _ELF_MAGIC = b"\x7fELF"
 _PROGRAM_INTERPRETER = 3
 
 
 def obstacles() -> list[str]:
     """Why no real node can be started here, each with the way out; empty where one can."""
-    found = []
-    if os.geteuid() != 0:
-        found.append("a real node needs root: namespaces, mounts and control groups are root's")
+    rights = missing_rights()
+    found = [] if rights is None else [rights]
     if find_runc() is None:
         found.append("no runc: install it (Debian's package runc)")
     if find_busybox() is None:
         found.append("no static busybox, which the sandbox image is made of: install Debian's package busybox-static")
     return found
+
+
+def missing_rights() -> str | None:
+    """Why this user cannot start a real node, whatever is installed; None where he can."""
+    status = re.search(r"^CapEff:\s*([0-9a-f]+)$", _STATUS.read_text(), re.MULTILINE)
+    # Root in a container mostly lacks it.
+    if os.geteuid() == 0 and status is not None and int(status[1], 16) >> _CAP_SYS_ADMIN & 1:
+        return None
+    return "a real node needs root with CAP_SYS_ADMIN: namespaces, mounts and control groups are root's"
 
 
 def find_runc() -> Path | None:
