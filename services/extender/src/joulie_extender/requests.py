@@ -101,9 +101,11 @@ def cut_query(body: Body) -> Query | None:
     `read_query` has the answer.
     """
     nodes = body.find(b'"Nodes":{', 0, _POD_BYTES)
+    if nodes < 0:
+        return None
     first = body.find(b'"items":[{', nodes, nodes + _POD_BYTES) + len(b'"items":[')
     end = body.rfind(b"}]}") + 1
-    if nodes < 0 or not nodes < first < end:
+    if not nodes < first < end:
         return None
     try:
         query = read_query(body[:first] + body[end:])
