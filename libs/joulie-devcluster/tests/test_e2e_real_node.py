@@ -89,6 +89,11 @@ def pids_of(command):
     return [pid for path in Path("/proc").glob("[0-9]*") if command_of(pid := int(path.name)) == command]
 
 
+def beside():
+    """Directories that a kubelet wants and that a machine may have."""
+    return {path for path in (Path("/var/lib/kubelet"), Path("/var/log/containers"), Path("/run/nri")) if path.exists()}
+
+
 def mounts():
     return Path("/proc/self/mounts").read_text()
 
@@ -154,6 +159,7 @@ async def test_down_kills_containers_and_leaves_no_mount_and_no_control_group(fr
 
 async def test_containers_die_with_a_killed_up_and_down_removes_what_is_left(tmp_path, real_node):
     directory = tmp_path / "c"
+    before = beside()
     command = [*CLI, "up", "--dir", str(directory), "--real-node"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:  # noqa: ASYNC220 - the fork is quick
         assert await asyncio.to_thread(up.stdout.readline) == f"export KUBECONFIG={directory}/kubeconfig\n"
@@ -172,3 +178,4 @@ async def test_containers_die_with_a_killed_up_and_down_removes_what_is_left(tmp
     assert down.returncode == 0
     assert not directory.exists()
     assert control_groups(directory) == []
+    assert beside() == before

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from joulie_devcluster.errors import StateError
-from joulie_devcluster.real_node import cgroups, enclosure, requirements
+from joulie_devcluster.real_node import cgroups, enclosure, requirements, traces
 from joulie_devcluster.real_node.config import NodeLayout, containerd_config, kubelet_config, network
 from joulie_devcluster.real_node.oci import BUSYBOX_IMAGE, write_busybox_archive
 from joulie_devcluster.real_node.requirements import is_static, missing_rights, obstacles
@@ -205,6 +205,25 @@ def test_a_control_group_that_is_in_use_is_an_error_that_names_it(hierarchies, m
     (hierarchies / "memory" / "g" / "in-the-way").touch()
     with pytest.raises(StateError, match="memory/g"):
         cgroups.remove("g")
+
+
+def test_directories_made_for_a_node_are_removed_unless_somebody_has_come_to_use_them(hierarchies, tmp_path):
+    theirs, ours, shared = (tmp_path / "var" / name for name in ("theirs", "ours", "shared"))
+    theirs.mkdir(parents=True)
+    traces.make_mount_points(tmp_path / "c", [theirs, ours, shared])
+    cgroups.create(cgroups.group_name(tmp_path / "c"))
+    assert ours.is_dir()
+    (shared / "file").touch()
+    traces.remove(tmp_path / "c")
+    assert sorted(path.name for path in (tmp_path / "var").iterdir()) == ["shared", "theirs"]
+    traces.remove(tmp_path / "c")
+
+
+def test_a_directory_is_left_to_another_real_node_that_may_have_mounted_its_own_there(hierarchies, tmp_path):
+    traces.make_mount_points(tmp_path / "c", [tmp_path / "var"])
+    cgroups.create(cgroups.group_name(tmp_path / "another"))
+    traces.remove(tmp_path / "c")
+    assert (tmp_path / "var").is_dir()
 
 
 ENCLOSE = [sys.executable, "-I", "-S", enclosure.__file__]

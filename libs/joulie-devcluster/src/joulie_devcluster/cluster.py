@@ -40,7 +40,7 @@ from joulie_devcluster.ports import LOOPBACK, free_port
 from joulie_devcluster.probe import tls_context, wait_until_ready
 from joulie_devcluster.process import ServiceProcess, stop_in_order
 from joulie_devcluster.progress import Reporter
-from joulie_devcluster.real_node import cgroups
+from joulie_devcluster.real_node import traces
 from joulie_devcluster.state import ClusterState, ProcessRecord
 
 _ATTEMPTS = 3
@@ -148,7 +148,7 @@ class DevCluster:
             return
         self._is_up = False
         await self._stop()
-        await asyncio.to_thread(cgroups.remove, cgroups.group_name(self._layout.root))
+        await asyncio.to_thread(traces.remove, self._layout.root)
         shutil.rmtree(self._layout.root)
         self._layout = self._ports = self._credentials = self._extender_port = None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from joulie_devcluster.errors import StateError
-from joulie_devcluster.real_node import cgroups
+from joulie_devcluster.real_node import traces
 
 STATE_FILE = "cluster.json"
 
@@ -121,8 +121,8 @@ def tear_down(directory: Path, *, grace_s: float = 30.0) -> bool:
         record.signal(signal.SIGKILL)
     if not _wait_gone((state.supervisor, *remaining), grace_s):
         raise StateError(f"processes of {directory} do not end: {[each.pid for each in remaining if each.alive]}")
-    # A real node's; what ran in them died with the processes above.
-    cgroups.remove(cgroups.group_name(directory))
+    # A real node's; what it ran died with the processes above.
+    traces.remove(directory)
     if directory.exists():
         shutil.rmtree(directory)
     return True

@@ -18,12 +18,13 @@ _UNIFIED = Path("/sys/fs/cgroup")
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 _REMOVE_TIMEOUT_S = 10.0
 _POLL_S = 0.05
+_PREFIX = "joulie-devcluster-"
 _NAME_DIGITS = 12
 
 
 def group_name(directory: Path) -> str:
     """The name of the group of the real node of the cluster in `directory`."""
-    return f"joulie-devcluster-{hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:_NAME_DIGITS]}"
+    return f"{_PREFIX}{hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:_NAME_DIGITS]}"
 
 
 def create(name: str) -> None:
@@ -55,6 +56,11 @@ def remove(name: str) -> None:
             if time.monotonic() >= deadline:
                 raise StateError(f"{group} cannot be removed, end what runs in it: {error}")
             time.sleep(_POLL_S)
+
+
+def exist() -> bool:
+    """Whether any real node's group exists."""
+    return any(any(mount.glob(f"{_PREFIX}*")) for mount, _ in _hierarchies())
 
 
 def pids(name: str, member: str) -> tuple[int, ...]:

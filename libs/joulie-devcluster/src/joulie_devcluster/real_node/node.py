@@ -30,7 +30,7 @@ from joulie_devcluster.pki import write_file
 from joulie_devcluster.ports import LOOPBACK
 from joulie_devcluster.process import ProcessExitedError, ServiceProcess, base_environment, stop_in_order
 from joulie_devcluster.progress import Reporter
-from joulie_devcluster.real_node import cgroups, enclosure
+from joulie_devcluster.real_node import cgroups, enclosure, traces
 from joulie_devcluster.real_node.config import NodeLayout, containerd_config, kubelet_config, network
 from joulie_devcluster.real_node.oci import write_busybox_archive
 from joulie_devcluster.real_node.requirements import find_busybox, find_runc, find_snapshotter, obstacles
@@ -67,12 +67,13 @@ class RealNode:
         self.cluster = cluster
         self.config = config if config is not None else RealNodeConfig()
         self.layout = NodeLayout(cluster.directory / "real-node", cluster.layout.logs)
+        # Kept: `down` may come after the cluster's.
+        self._directory = cluster.directory
         self._cgroup = cgroups.group_name(cluster.directory)
         self._reporter = reporter
         self._paths: Mapping[Binary, Path] = {}
         self._processes: dict[str, ServiceProcess] = {}
         self._init_pid = 0
-        self._made_mount_points: list[Path] = []
 
     async def __aenter__(self) -> Self:
         await self.up()
@@ -127,11 +128,7 @@ class RealNode:
         for name in self._processes:
             self.cluster.release(name)
         self._processes.clear()
-        await asyncio.to_thread(cgroups.remove, self._cgroup)
-        while self._made_mount_points:
-            mount_point = self._made_mount_points.pop()
-            if not any(mount_point.iterdir()):
-                mount_point.rmdir()
+        await asyncio.to_thread(traces.remove, self._directory)
 
     def check(self) -> None:
         """Raise StartError if a process of the node has ended, with the end of its log."""
@@ -159,11 +156,9 @@ class RealNode:
 
     def _write_files(self) -> None:
         layout = self.layout
-        for target, source in layout.binds.items():
+        for source in layout.binds.values():
             source.mkdir(parents=True)
-            if not target.exists():
-                target.mkdir(parents=True)
-                self._made_mount_points.append(target)
+        traces.make_mount_points(self._directory, layout.binds)
         for target, source in layout.kernel_settings.items():
             write_file(source, target.read_bytes())
         runc = find_runc()
