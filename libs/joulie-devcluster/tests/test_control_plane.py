@@ -49,8 +49,9 @@ def test_configuration_files_agree_with_the_ports(tmp_path):
         assert content["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:2"
     scheduler = yaml.safe_load(layout.config(Binary.SCHEDULER).read_text())
     assert scheduler["extenders"][0]["urlPrefix"] == "http://127.0.0.1:6"
-    kwok = yaml.safe_load(layout.config(Binary.KWOK).read_text())
+    kwok, stage = yaml.safe_load_all(layout.config(Binary.KWOK).read_text())
     assert kwok["options"]["manageNodesWithAnnotationSelector"] == "kwok.x-k8s.io/node=fake"
+    assert stage["spec"]["resourceRef"]["kind"] == "Node"
 
 
 def test_a_kubelet_is_not_part_of_the_control_plane(tmp_path):

@@ -9,6 +9,7 @@ import yaml
 
 from joulie_devcluster.config import ClusterConfig, Ports
 from joulie_devcluster.kubeconfig import write_kubeconfig
+from joulie_devcluster.manifests import load_manifests
 from joulie_devcluster.modules import Binary
 from joulie_devcluster.nodes import KWOK_ANNOTATION, KWOK_ANNOTATION_VALUE
 from joulie_devcluster.pki import Authority, KeyPair, create_signing_key, write_file
@@ -18,6 +19,8 @@ from joulie_devcluster.scheduler_config import scheduler_configuration
 ADMIN: Final = "admin"
 
 _SERVICE_CIDR: Final = "10.96.0.0/16"
+#: How long a simulated node counts as alive without renewing its lease.
+_LEASE_S: Final = 160
 _SERVICE_ACCOUNT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _API_NAMES: Final = (
     "kubernetes",
@@ -128,17 +131,17 @@ def write_configuration(
         "kind": "KwokConfiguration",
         "options": {
             "manageNodesWithAnnotationSelector": f"{KWOK_ANNOTATION}={KWOK_ANNOTATION_VALUE}",
-            # Leases instead of status updates as heartbeats: every status update of a node wakes all who watch nodes.
-            "nodeLeaseDurationSeconds": 40,
+            # A lease is renewed after a quarter of its time. With 40 s, as a kubelet has it, thousands of nodes ask for
+            # more renewals a second than two cores serve, and those that come late turn their nodes NotReady.
+            "nodeLeaseDurationSeconds": _LEASE_S,
             # The defaults of 4 make a thousand nodes or pods wait in line on an idle machine.
             "nodePlayStageParallelism": 16,
             "podPlayStageParallelism": 16,
             "nodeLeaseParallelism": 16,
         },
     }
-    # Always given: without --config KWOK reads the user's ~/.kwok/kwok.yaml. No stages in it: then its built-in ones
-    # apply.
-    _write_yaml(layout.config(Binary.KWOK), kwok)
+    # Always given: without --config KWOK reads the user's ~/.kwok/kwok.yaml. For pods its built-in stages apply.
+    _write_yaml(layout.config(Binary.KWOK), kwok, *load_manifests("kwok-stages.yaml"))
 
 
 def server_url(ports: Ports) -> str:
@@ -263,8 +266,10 @@ def _controller_manager(layout: Layout) -> list[str]:
         # The defaults of 20 and 30 make a test wait for its namespaces.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
+        # Must be longer than a lease by a good part; the default of 50 s goes with leases of 40 s.
+        f"--node-monitor-grace-period={_LEASE_S * 5 // 4}s",
     ]
 
 
-def _write_yaml(path: Path, content: Mapping[str, object]) -> None:
-    write_file(path, yaml.safe_dump(dict(content), sort_keys=False).encode())
+def _write_yaml(path: Path, *documents: Mapping[str, object]) -> None:
+    write_file(path, yaml.safe_dump_all(map(dict, documents), sort_keys=False).encode())
