@@ -5,17 +5,22 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from tests.e2e.system import System
 from tests.e2e.view import count
 from tests.e2e.waiting import eventually
 
-from joulie_devcluster.nodes import CpuClass, NodeClass, default_node_classes, scale
+from joulie_api.errors import ServerError
+from joulie_devcluster.node_pool import create_nodes
+from joulie_devcluster.nodes import CpuClass, NodeClass, default_node_classes, node_manifests, scale
 
 pytestmark = pytest.mark.soak
 
 _NODES = 2_000
+_OUT = Path("out")
 _FIRST = (NodeClass(name="first", cpu=CpuClass(model="AMD-EPYC-9654", cores=192)),)
 _INTERVAL_S = 5.0
 _REST_S = 90.0
@@ -52,9 +57,38 @@ class _Recorder:
             for before, after in pairwise(self.samples)
         ]
 
+    async def only_heartbeats(self) -> None:
+        """AssertionError unless the last two intervals have seen nothing but a heartbeat's share of twins."""
+        for _, _, writes, seconds in self.rates()[-2:]:
+            assert set(+writes) <= {"NodeTwin"}, writes
+            assert writes.total() / seconds < 1.5 * _HEARTBEATS_PER_S, writes
+
     def per_s(self, phase: str) -> list[float]:
         """Writes a second in the intervals of a phase."""
         return [writes.total() / seconds for _, each, writes, seconds in self.rates() if each == phase]
+
+    def kinds(self, phase: str) -> set[str]:
+        """What was written in a phase."""
+        return {kind for _, each, writes, _ in self.rates() if each == phase for kind in +writes}
+
+    def plot(self) -> Path:
+        """Draw the rate of writes over time, by kind, and return where."""
+        rates = self.rates()
+        kinds = sorted({kind for _, _, writes, _ in rates for kind in writes})
+        figure = Figure(figsize=(9, 4.5))
+        axes = figure.subplots()
+        ends = [at_s for at_s, _, _, _ in rates]
+        axes.stackplot(ends, [[writes[kind] / s for _, _, writes, s in rates] for kind in kinds], labels=kinds)
+        for (_, before, _, _), (at_s, after, _, _) in pairwise(rates):
+            if before != after:
+                axes.axvline(at_s - _INTERVAL_S, color="black", linewidth=0.8)
+                axes.text(at_s, axes.get_ylim()[1], after, va="top")
+        axes.set(xlabel="seconds", ylabel="writes a second", title=f"What the operator writes, {_NODES} nodes")
+        axes.legend()
+        _OUT.mkdir(exist_ok=True)
+        path = _OUT / "operator-writes-2000-nodes.png"
+        figure.savefig(path, dpi=150, bbox_inches="tight")
+        return path
 
     def table(self) -> str:
         kinds = sorted({kind for sample in self.samples for kind in sample.writes})
@@ -67,17 +101,24 @@ class _Recorder:
 
 @pytest.mark.system(
     nodes=_FIRST,
-    operator={"POLICY_TYPE": "queue_aware_v1", "QUEUE_HP_BASE_FRAC": "0.2", "QUEUE_PERF_PER_HP_NODE": "1"},
+    operator={
+        "POLICY_TYPE": "queue_aware_v1",
+        "QUEUE_HP_BASE_FRAC": "0.2",
+        "QUEUE_PERF_PER_HP_NODE": "1",
+        # A small machine runs two thousand nodes besides: a lease that is renewed late is no failure of this test.
+        "LEASE_DURATION": "90s",
+        "LEASE_RENEW_DEADLINE": "60s",
+    },
 )
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800)
 async def test_two_thousand_nodes_are_steered_with_a_bounded_rate_of_writes(system: System) -> None:
     recorder = _Recorder(system)
     recording = asyncio.create_task(recorder.run())
     try:
-        await system.stack.cluster.add_nodes(scale(default_node_classes(), _NODES))
-        await eventually(lambda: _all_steered(system), within_s=180)
+        await create_nodes(system.view.client, node_manifests(scale(default_node_classes(), _NODES)))
+        await eventually(lambda: _all_steered(system), within_s=900)
         recorder.phase = "settle"
-        await asyncio.sleep(30)
+        await eventually(recorder.only_heartbeats, within_s=300)
         recorder.phase = "rest"
         await asyncio.sleep(_REST_S)
         recorder.phase = "burst"
@@ -86,15 +127,23 @@ async def test_two_thousand_nodes_are_steered_with_a_bounded_rate_of_writes(syst
         recording.cancel()
         await asyncio.gather(recording, return_exceptions=True)
         print(recorder.table())
+        print(recorder.plot())
+    assert recorder.kinds("rest") == {"NodeTwin"}
     rest = recorder.per_s("rest")
     assert sum(rest) / len(rest) < 1.5 * _HEARTBEATS_PER_S
-    # Labels, target and twin of every node once, and twins again as hardware and caps become known.
-    joined = sum((writes for _, phase, writes, _ in recorder.rates() if phase in {"join", "settle"}), Counter())
-    assert joined.total() < 8 * _NODES, joined
+    # Labels, target and twin of every node once, twins again as hardware and caps become known, conditions, an event;
+    # and heartbeats meanwhile.
+    joining = [each for each in recorder.rates() if each[1] in {"join", "settle"}]
+    joined = sum((writes for _, _, writes, _ in joining), Counter())
+    assert joined.total() < 8 * _NODES + _HEARTBEATS_PER_S * sum(seconds for *_, seconds in joining), joined
 
 
 async def _all_steered(system: System) -> None:
-    profiles = count(await system.view.profiles())
+    try:
+        profiles = count(await system.view.profiles())
+    except ServerError as error:
+        # While thousands of writes are under way, the server's own cache may lag behind a list's second page.
+        raise AssertionError("the server cannot list its nodes") from error
     assert profiles.total() == _NODES + 1, profiles
 
 
