@@ -2,7 +2,8 @@
 
 Promises to give back what a killed predecessor left before it serves anybody, and everything when it is told to end:
 exit code 0 where nothing of ours is left in the hardware, 1 otherwise, 2 where it was started wrongly. A thread that
-dies takes the process with it, which is how its supervisor learns of it; the next start gives back.
+dies takes the process with it, which is how its supervisor learns of it; the next start gives back. Has no network, see
+`confine`; where a machine cannot take it away, a warning says so.
 """
 
 import os
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from joulie_agent.actuator.confine import FAMILIES, confine
 from joulie_agent.actuator.log import Level, write_line
 from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.server import Admission, Server
@@ -30,6 +32,7 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     settings = start_settings("actuator", SUMMARY, arguments, os.environ if env is None else env)
     if isinstance(settings, int):
         return settings
+    _close_network()
     threading.excepthook = _die_of_thread
     # Taken out by `sigwait` below; threads inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -60,6 +63,15 @@ def start_settings(
     except ActuatorSettingsError as error:
         sys.stderr.write(f"{usage} cannot start:\n  " + str(error).replace("\n", "\n  ") + "\n")
         return _USAGE
+
+
+def _close_network() -> None:
+    """Before anything is opened or started. Where it cannot be closed, giving back is still worth more than ending."""
+    why_not = confine()
+    if why_not is None:
+        write_line("network closed", sockets=[family.name for family in FAMILIES])
+    else:
+        write_line("network not closed", level=Level.WARNING, why=why_not)
 
 
 def _serve(machine: Machine, settings: ActuatorSettings) -> int:
