@@ -71,6 +71,10 @@ docs:
     python docs/reference.py
     python docs/policy_pages.py
 
+# the chart's schema of values, from the settings
+schema:
+    python helm/schema.py
+
 # the figures of the services, against named limits
 bench WHAT *ARGS:
     python bench/{{WHAT}}/run.py {{ARGS}}

@@ -144,6 +144,8 @@ async def test_the_head_has_no_hands_and_the_hands_have_no_token_and_no_network(
     assert actuator.can_see("/host-sys/class/powercap")
     assert actuator.sockets("unix")
     assert actuator.sockets("tcp", "tcp6", "udp", "udp6") == set()
+    # Its own filter; the runtime's makes `Seccomp` 2 as well.
+    assert '"network closed"' in await agent.logs(ACTUATOR)
 
     for process in (controller, actuator):
         fields, points = process.fields(), process.mount_points()
