@@ -16,19 +16,20 @@ class SchedulerSettings:
         percentage_of_nodes_to_score: 100 hands every feasible node to the extender. With the default (0, adaptive)
             kube-scheduler stops looking once it has found enough: of 300 feasible nodes it offers 144, of 1,000 420,
             of 5,000 500, so the best node is often not on the list. Both have their price, which `bench/scheduler`
-            measures. Here are means of two waves (300 nodes, all: one) of mixed pods on mixed nodes, on two busy cores
-            that run the whole control plane and the nodes besides:
+            measures: means of two waves (300 nodes, all: one) of mixed pods on mixed nodes, on two cores that run the
+            whole control plane and the nodes besides. The watts are those that the wave adds by CPUs.
 
-            | nodes | candidates | pods/s | of no extender | watts that the wave adds |
-            | 300   | sample     | 152    | 0.69           | 7.3 kW by CPUs           |
-            | 300   | all        | 81     | 0.36           | 4.6 kW by CPUs           |
-            | 1,000 | sample     | 136    | 1.2            | 69.1 kW in all           |
-            | 1,000 | all        | 62     | 0.59           | 65.8 kW in all           |
+            | nodes | candidates | pods/s | of no extender | kW without | kW with |
+            | 300   | sample     | 152    | 0.69           |            | 7.3     |
+            | 300   | all        | 81     | 0.36           |            | 4.6     |
+            | 1,000 | sample     | 112    | 0.72           | 14.0       | 9.2     |
+            | 1,000 | all        | 87     | 0.53           | 14.1       | 8.4     |
 
             All nodes are shipped: watts are drawn for as long as the pods run, dozens of pods a second are more than
             most clusters of that size ever start, and two cores are the worst case. A cluster that starts hundreds of
-            pods a second, or has thousands of nodes, sets 0. (On GPU nodes the model of the GPU that a pod gets moves
-            the watts more than the sample does.)
+            pods a second, or has thousands of nodes, sets 0: the sample then holds hundreds of nodes, and costs a tenth
+            of the watts rather than a third. The watts of GPUs (50 to 58 kW more at 1,000 nodes) go by the model that a
+            pod happens to get, with and without the extender.
         client_qps: requests per second to the API server. kube-scheduler's default of 50 would be what a benchmark on
             one machine measures.
     """
