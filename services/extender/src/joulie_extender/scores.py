@@ -55,7 +55,8 @@ class Answer:
             return None
         # Entries open with scores of equal width, so that they compare as the scores do.
         best, comma, _ = max(self.entries).partition(b",")
-        equals = [*filter((best + comma).__le__, self.entries)]
+        least = best + comma
+        equals = [entry for entry in self.entries if entry >= least]
         entry = equals[fnv1a_32(uid) % len(equals)]
         return str(_HOST.decode(entry)["Host"])
 
