@@ -1,5 +1,7 @@
 """Ask the running system why: a node that was rejected, and one that scores low."""
 
+import json
+
 import pytest
 from tests.e2e.asking import ask, explain, question, scoring
 from tests.e2e.system import System
@@ -66,6 +68,6 @@ async def _check_a_low_scored_node(system: System) -> None:
         total = sum(node["terms"][term] for term in _TERMS)
         assert node["score"] == pytest.approx(min(100, max(0, total)))
     pod["metadata"].pop("uid", None)  # a question, no pod: nothing is expected anywhere
-    answer = (await ask(url, "/prioritize", question(pod, [busy]))).decode()
+    (answer,) = json.loads(await ask(url, "/prioritize", question(pod, [busy])))
     explained = (await explain(url, pod, [busy]))[busy]["score"]
-    assert abs(int(answer.rpartition(":")[2].rstrip("}]")) - explained) <= 1
+    assert abs(answer["Score"] - explained) <= 1

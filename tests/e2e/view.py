@@ -51,9 +51,11 @@ class ClusterView:
     async def twin(self, node: str) -> dict[str, Any]:
         """`status` of the node's NodeTwin; AssertionError where it has none."""
         try:
-            return json.loads(await self.client.get(NODE_TWINS, node)).get("status", {})
+            twin = json.loads(await self.client.get(NODE_TWINS, node))
         except NotFound as error:
             raise AssertionError(f"{node} has no NodeTwin") from error
+        assert "status" in twin, f"the NodeTwin of {node} has no status yet"
+        return twin["status"]
 
     async def simulated(self, node: str) -> dict[str, Any]:
         """The simulator's state of one node."""
