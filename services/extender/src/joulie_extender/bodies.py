@@ -5,13 +5,13 @@ through, where the body is written as kube-scheduler writes it; written otherwis
 """
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from aiohttp import hdrs, web
 
-from joulie_extender.requests import BadRequestError, Body, Part, Query, SentNode, cut_query, read_object, read_query
+from joulie_extender.requests import BadRequestError, Body, Query, SentNode, cut_query, read_object, read_query
 
 #: 5,000 full nodes with their managed fields are about 47 MB.
 MAX_BODY_BYTES: Final = 256 * 1024 * 1024
@@ -20,28 +20,29 @@ PART_NODES: Final = 128
 
 
 async def read_question(request: web.Request) -> tuple[Query, list[SentNode] | None]:
-    """Receive and read a question; and its full nodes, if it has such.
+    """Receive and read a question; and its full nodes if it has such, whose names are then the query's.
 
     Raises:
         BadRequestError: it cannot be read.
         HTTPRequestEntityTooLarge: the body exceeds MAX_BODY_BYTES.
     """
     body = await _receive(request)
-    query = cut_query(body)
-    if query and query.objects is not None:
+    cut = cut_query(body)
+    if cut is not None:
         with suppress(BadRequestError):  # Whether it is one, the whole body says.
-            return query, await _read_objects(query.objects)
-    query = read_query(body)
-    return query, (None if query.objects is None else await _read_objects(query.objects))
+            return await _read_objects(cut)
+    return await _read_objects(read_query(body))
 
 
-async def _read_objects(objects: Iterable[Part]) -> list[SentNode]:
+async def _read_objects(query: Query) -> tuple[Query, list[SentNode] | None]:
+    if query.objects is None:
+        return query, None
     nodes: list[SentNode] = []
-    for raw in objects:
+    for raw in query.objects:
         nodes.append(read_object(raw))
         if len(nodes) % PART_NODES == 0:
             await asyncio.sleep(0)
-    return nodes
+    return replace(query, names=[node.name for node in nodes]), nodes
 
 
 async def _receive(request: web.Request) -> Body:

@@ -53,12 +53,11 @@ class Debug:
     async def explain(self, request: web.Request) -> web.Response:
         """Every term of the candidates' scores for one pod."""
         try:
-            query, sent = await read_question(request)
+            query, _ = await read_question(request)
         except BadRequestError as error:
             return bad_request(error)
         self._feeds.refresh()
-        names = query.names if sent is None else [node.name for node in sent]
-        nodes = [self._explain(self._table.entry(name), query.demand) for name in names]
+        nodes = [self._explain(self._table.entry(name), query.demand) for name in query.names]
         return _json({**self._cluster(), "pod": asdict(query.demand), "nodes": nodes})
 
     def _cluster(self) -> dict[str, Any]:

@@ -62,13 +62,13 @@ class Handlers:
         """How well each candidate suits the pod."""
         started = perf_counter()
         try:
-            query, nodes = await read_question(request)
+            query, _ = await read_question(request)
         except BadRequestError as error:
             return bad_request(error)
         if not self._feeds.synced:
             return _not_synced()
         self._feeds.refresh()
-        answer = self._table.answer(query.names if nodes is None else [node.name for node in nodes], query.demand)
+        answer = self._table.answer(query.names, query.demand)
         # After the reply is on its way: the scheduler does not wait for it, and asks nothing before.
         asyncio.get_running_loop().call_soon(self._expect, query, answer)
         self._metrics.last_demands[query.demand.workload_class] = query.demand
