@@ -114,3 +114,18 @@ def actuator_settings(tmp_path):
         return settings, machine
 
     return make
+
+
+@pytest.fixture
+def actuator_environment():
+    """Of the environment, what tells a process given settings."""
+
+    def make(settings: ActuatorSettings) -> dict[str, str]:
+        return {
+            "HOST_SYS_ROOT": settings.host_sys_root,
+            "HOST_PROC_ROOT": settings.host_proc_root,
+            "STATE_DIR": settings.state_dir,
+            "ACTUATOR_SOCKET": settings.actuator_socket,
+        }
+
+    return make

@@ -234,16 +234,10 @@ def test_the_filter_of_each_architecture_decides_alike(machine, arch, sockets, o
 
 
 @pytest.fixture
-def start_actuator(actuator_settings):
+def start_actuator(actuator_settings, actuator_environment):
     """Start the real process, after a program that may run in it before; returns it and its lines until it listens."""
     settings, _ = actuator_settings()
-    env = {
-        **os.environ,
-        "HOST_SYS_ROOT": settings.host_sys_root,
-        "HOST_PROC_ROOT": settings.host_proc_root,
-        "STATE_DIR": settings.state_dir,
-        "ACTUATOR_SOCKET": settings.actuator_socket,
-    }
+    env = os.environ | actuator_environment(settings)
     started = []
 
     def start(before=""):

@@ -34,14 +34,11 @@ def _control_until_killed(settings, ready):
             part.carry_out(SetThrottle(throttle_pct=dice.choice([0, 10, 50, 100]), lease_s=60))
 
 
-def test_200_kills_at_random_points_and_200_times_everything_is_restored(actuator_settings, capfd):
+def test_200_kills_at_random_points_and_200_times_everything_is_restored(
+    actuator_settings, actuator_environment, capfd
+):
     settings, machine = actuator_settings()
-    env = {
-        "HOST_SYS_ROOT": settings.host_sys_root,
-        "HOST_PROC_ROOT": settings.host_proc_root,
-        "STATE_DIR": settings.state_dir,
-        "ACTUATOR_SOCKET": settings.actuator_socket,
-    }
+    env = actuator_environment(settings)
     paths = [*machine.limits(), *machine.policy_limits()]
     originals = {path: machine.read(path) for path in paths}
     dice = random.Random(1)

@@ -78,15 +78,9 @@ class Node:
 
 
 @pytest.fixture
-def node(actuator_settings):
+def node(actuator_settings, actuator_environment):
     settings, machine = actuator_settings()
-    env = {
-        **os.environ,
-        "HOST_SYS_ROOT": settings.host_sys_root,
-        "HOST_PROC_ROOT": settings.host_proc_root,
-        "STATE_DIR": settings.state_dir,
-        "ACTUATOR_SOCKET": settings.actuator_socket,
-    }
+    env = os.environ | actuator_environment(settings)
     made = Node(machine, env)
     yield made
     for process in made.running:
