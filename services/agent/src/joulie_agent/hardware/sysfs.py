@@ -14,7 +14,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from joulie_agent.hardware.knob import KnobLimits, Refusal
 from joulie_agent.reasons import Reason
@@ -49,27 +49,85 @@ _ON_WRITE: Final = _ON_OPEN | {
 }
 
 
+class FileCalls(Protocol):
+    """The system calls that a tree makes. Paths are absolute; every call raises OSError as the kernel would."""
+
+    def open(self, path: str, flags: int) -> int:
+        """Return a handle for the other calls."""
+
+    def read(self, handle: int) -> bytes:
+        """Return the attribute as a whole, up to a page."""
+
+    def write(self, handle: int, content: bytes) -> None:
+        """Write in one call."""
+
+    def mode(self, handle: int) -> int:
+        """Return the permission bits."""
+
+    def close(self, handle: int) -> None:
+        """Forget the handle."""
+
+    def entries(self, path: str) -> list[str]:
+        """Return the names in a directory, in any order."""
+
+    def real(self, path: str) -> str:
+        """Return the path without symbolic links; of a path that leads nowhere, as far as it goes."""
+
+
+class OsCalls:
+    """The calls of the running system; a `FileCalls`."""
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file."""
+        return os.open(path, flags | os.O_CLOEXEC)
+
+    def read(self, handle: int) -> bytes:
+        """Read at the start of the file."""
+        return os.read(handle, _PAGE)
+
+    def write(self, handle: int, content: bytes) -> None:
+        """Write at the start of the file."""
+        os.write(handle, content)
+
+    def mode(self, handle: int) -> int:
+        """Return the permission bits."""
+        return os.fstat(handle).st_mode
+
+    def close(self, handle: int) -> None:
+        """Close the file."""
+        os.close(handle)
+
+    def entries(self, path: str) -> list[str]:
+        """List a directory."""
+        return os.listdir(path)  # noqa: PTH208 - names only, and a `Path` for each costs more than the call
+
+    def real(self, path: str) -> str:
+        """Resolve symbolic links."""
+        return os.path.realpath(path)
+
+
 class SysfsTree:
     """A mounted sysfs, such as `/sys` or `/host-sys`. Paths are relative to it."""
 
-    def __init__(self, root: Path | str) -> None:
+    def __init__(self, root: Path | str, calls: FileCalls | None = None) -> None:
         self.root = Path(root)
-        self._real_root = os.path.realpath(root)
+        self._calls: FileCalls = calls or OsCalls()
+        self._real_root = self._calls.real(str(root))
         #: A string, since a `Path` costs more to join than the file to read.
         self._prefix = f"{self.root}/"
 
     def read_text(self, path: str) -> str | Refusal:
         """Return the first line of a file, without space around it."""
         try:
-            fd = os.open(self._prefix + path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = self._calls.open(self._prefix + path, os.O_RDONLY)
         except OSError as error:
             return _refusal(path, error, _ON_OPEN)
         try:
-            content = os.read(fd, _PAGE)
+            content = self._calls.read(fd)
         except OSError as error:
             return read_refusal(path, error)
         finally:
-            os.close(fd)
+            self._calls.close(fd)
         return content.decode(errors="replace").partition("\n")[0].strip()
 
     def read_int(self, path: str) -> int | Refusal:
@@ -95,11 +153,11 @@ class SysfsTree:
         try:
             # No truncation: sysfs has none, and on an ordinary file a reader takes the first line only. So a file holds
             # the old or the new value, and never nothing, whenever this process is killed.
-            os.write(fd, f"{value}\n".encode())
+            self._calls.write(fd, f"{value}\n".encode())
         except OSError as error:
             return write_refusal(path, error)
         finally:
-            os.close(fd)
+            self._calls.close(fd)
         return None
 
     def probe_write(self, path: str) -> Refusal | None:
@@ -107,31 +165,31 @@ class SysfsTree:
         fd = self._open_for_writing(path)
         if isinstance(fd, Refusal):
             return fd
-        os.close(fd)
+        self._calls.close(fd)
         return None
 
     def names(self, path: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
         """Return the entries of a directory that match as a whole, in natural order; none where it cannot be read."""
         try:
-            found = [entry.name for entry in (self.root / path).iterdir()]
+            found = self._calls.entries(self._prefix + path)
         except OSError:
             return ()
         return tuple(sorted((name for name in found if pattern.fullmatch(name)), key=natural))
 
     def real(self, path: str) -> str:
         """Return the path without symbolic links; two paths to one file or directory become the same."""
-        return os.path.relpath(os.path.realpath(self.root / path), self._real_root)
+        return os.path.relpath(self._calls.real(self._prefix + path), self._real_root)
 
     def _open_for_writing(self, path: str) -> int | Refusal:
         if self.real(path).startswith(os.pardir):
             return Refusal(Reason.NO_INTERFACE, f"{path} leads out of {self.root}")
         try:
-            fd = os.open(self.root / path, os.O_WRONLY | os.O_CLOEXEC)
+            fd = self._calls.open(self._prefix + path, os.O_WRONLY)
         except OSError as error:
             return _refusal(path, error, _ON_OPEN)
         # kernfs lets nobody write where the mode has no write bit, root included.
-        if not os.fstat(fd).st_mode & _WRITABLE:
-            os.close(fd)
+        if not self._calls.mode(fd) & _WRITABLE:
+            self._calls.close(fd)
             return Refusal(Reason.NOT_PERMITTED, f"{path} is read-only")
         return fd
 
