@@ -25,7 +25,17 @@ GPU_PRODUCT: Final = "joulie.io/gpu.product"
 NVIDIA_GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 AMD_GPU_PRODUCT: Final = "amd.com/gpu.product"
 #: Physical GPUs, written by NVIDIA's feature discovery; the extended resource counts shares where GPUs are time-sliced.
+#: Where all GPUs are cut alike and the partitions go by the name of GPUs (MIG strategy single), it counts partitions.
 NVIDIA_GPU_COUNT: Final = "nvidia.com/gpu.count"
+#: Shares of each GPU, or of each of its partitions; 1 without time-slicing and MPS.
+NVIDIA_GPU_REPLICAS: Final = "nvidia.com/gpu.replicas"
+#: Written by GKE: shares of each GPU, and the MIG profile that all GPUs of the node are cut into.
+GKE_SHARES: Final = "cloud.google.com/gke-max-shared-clients-per-gpu"
+GKE_PARTITION: Final = "cloud.google.com/gke-gpu-partition-size"
+#: Written by AMD's node labeller: the mode that all GPUs of the node are cut by, such as `cpx_nps4`.
+AMD_PARTITION_KEYS: Final = ("amd.com/compute-memory-partition", "amd.com/gpu.compute-memory-partition")
+#: Physical GPUs, written by NFD with the rules of Intel's device plugins.
+INTEL_GPU_COUNT: Final = "gpu.intel.com/device.count"
 #: Where the GPU model of a node may be found, most trusted first.
 GPU_PRODUCT_KEYS: Final = (HW_GPU_MODEL, GPU_PRODUCT, NVIDIA_GPU_PRODUCT, AMD_GPU_PRODUCT)
 
