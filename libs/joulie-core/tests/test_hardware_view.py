@@ -207,6 +207,32 @@ def test_discovery_wins_over_labels():
     assert resolve_view(node(LABELS, cpu="4", memory="1Gi"), FULL, INVENTORY) == view_from_status(FULL, INVENTORY)
 
 
+@pytest.mark.parametrize(
+    ("discovered", "allocatable", "threads"),
+    [
+        ({"totalCores": 64, "threads": 128}, "120", 128),
+        ({"totalCores": 64, "threads": 64}, "128", 64),
+        ({"totalCores": 64}, "127500m", 128),
+        ({"totalCores": 64}, None, 64),
+        ({"totalCores": 64}, "8", 64),
+        ({}, "128", 128),
+    ],
+)
+def test_threads_are_those_counted_else_the_most_there_are_for_certain(discovered, allocatable, threads):
+    of = {"cpu": allocatable} if allocatable else {}
+    view = resolve_view(node({"joulie.io/hw.cpu-model": "AMD EPYC 7742"}, **of), status(cpu=discovered), INVENTORY)
+    assert (view.cpu.total_cores, view.cpu.threads) == (64, threads)
+
+
+@given(st.integers(1, 256), st.integers(1, 2), st.integers(0, 512), st.booleans())
+def test_threads_that_nobody_counted_never_exceed_those_there_are(cores, per_core, reserved, label):
+    there = cores * per_core
+    allocatable = max(there - reserved, 0)
+    labels = {"joulie.io/hw.cpu-cores": str(cores)} if label else {}
+    view = resolve_view(node(labels, cpu=str(allocatable)), status(cpu={"totalCores": cores}), INVENTORY)
+    assert max(cores, allocatable) <= view.cpu.threads <= there
+
+
 def test_labels_fill_what_was_not_discovered():
     part = status(cpu={"capRange": {"minWattsPerSocket": 0, "maxWattsPerSocket": 250}})
     view = resolve_view(node(LABELS | {"joulie.io/hw.cpu-cores": "64"}, memory="1Gi"), part, INVENTORY)

@@ -32,6 +32,7 @@ def test_a_two_socket_server(described):
         16,
         8,
     )
+    assert cpu.threads == 32
     assert cpu.driver_family == "intel_pstate"
     assert cpu.landmarks == FrequencyLandmarks(min_freq_mhz=1000, base_freq_mhz=2500, max_boost_mhz=3900)
     assert cpu.cap_range.max_watts_per_socket == 150.0

@@ -6,7 +6,8 @@ from joulie_api.testing import make_node, make_pod
 
 DOCUMENTED = {
     "nodeName", "schedulableClass", "headroom", "coolingStress", "measuredPowerW", "cappedPowerW", "nodeTdpW",
-    "powerTrendWPerMin", "baseScore", "cpuTotalCores", "cpuMaxWattsTotal", "gpuCount", "gpuMaxWattsPerGpu", "hasGpu",
+    "powerTrendWPerMin", "baseScore", "cpuTotalCores", "cpuTotalThreads",
+    "cpuMaxWattsTotal", "gpuCount", "gpuMaxWattsPerGpu", "hasGpu",
     "stale",
 }  # fmt: skip
 
@@ -28,7 +29,7 @@ async def test_scoring_shows_every_documented_field(start, fake_api, make_twin, 
     assert node["schedulableClass"] == "performance"
     assert node["headroom"] == pytest.approx(72.5)
     assert node["baseScore"] == pytest.approx(72.5 * 0.7 + 68.7 * 0.15 + 5.2 / 6)
-    assert (node["cpuTotalCores"], node["cpuMaxWattsTotal"]) == (128, 700)
+    assert (node["cpuTotalCores"], node["cpuTotalThreads"], node["cpuMaxWattsTotal"]) == (128, 128, 700)
     assert (node["gpuCount"], node["gpuMaxWattsPerGpu"], node["hasGpu"]) == (8, 400, True)
     assert node["stale"] is False
 

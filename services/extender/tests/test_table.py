@@ -18,7 +18,7 @@ from joulie_extender.replies import refusal
 from joulie_extender.table import BoundPod, NodeTable, TableConfig
 
 NOW_S = 1_000.0
-POWER = NodePower(cpu_cores=64, cpu_max_watts=500, gpu_count=4, gpu_max_watts=1_600)
+POWER = NodePower(cpu_threads=64, cpu_max_watts=500, gpu_count=4, gpu_max_watts=1_600)
 NAMES = ["a", "b", "c", "d", "e"]
 TWINS = st.builds(
     NodeState,

@@ -77,6 +77,11 @@ def test_the_model_follows_what_pods_request():
     assert 0 < idle.watts < busy.watts
 
 
+def test_the_model_draws_its_busy_power_only_when_all_threads_are_requested():
+    half, all_threads, more = (measure([], load=Load(pods=1, cpu_cores=cores)).watts for cores in (128, 256, 512))
+    assert half < all_threads == more
+
+
 def test_a_node_of_unknown_hardware_without_readings_is_unknown_and_not_zero():
     assert measure([], view=None) == Measurement(MeasurementSource.STATIC, MeasurementQuality.UNKNOWN, None)
 

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import (
-    GENERIC_WATTS_PER_CORE,
     GENERIC_WATTS_PER_GPU,
+    GENERIC_WATTS_PER_THREAD,
     Coefficients,
     Marginal,
     NodePower,
     marginal_watts,
 )
 
-NODE = NodePower(cpu_cores=128, cpu_max_watts=700, gpu_count=8, gpu_max_watts=3200)
+NODE = NodePower(cpu_threads=128, cpu_max_watts=700, gpu_count=8, gpu_max_watts=3200)
 STANDARD = WorkloadClass.STANDARD
 PERFORMANCE = WorkloadClass.PERFORMANCE
 
@@ -29,6 +29,15 @@ def test_the_default_coefficients_are_those_of_the_documents_example():
 def test_a_cpu_pod_adds_its_share_of_the_nodes_cpu_power():
     added = marginal_watts(PodDemand(cpu_cores=32), NODE, Coefficients())
     assert added == Marginal(cpu_watts=pytest.approx(0.8 * 32 / 128 * 700), gpu_watts=0)
+
+
+@given(st.integers(1, 512), st.floats(1, 2_000), st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0, 1))
+def test_pods_that_together_take_all_threads_add_no_more_than_the_nodes_maximum(threads, watts, shares, coefficient):
+    power = NodePower(cpu_threads=threads, cpu_max_watts=watts)
+    whole = math.fsum(shares) or 1.0
+    pods = [PodDemand(cpu_cores=threads * share / whole) for share in shares]
+    added = math.fsum(marginal_watts(pod, power, Coefficients(cpu_util=coefficient)).cpu_watts for pod in pods)
+    assert added <= watts * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("workload_class", "coefficient"), [(STANDARD, 0.6), (PERFORMANCE, 0.9)])
@@ -53,11 +62,11 @@ def test_a_pue_not_above_one_has_no_effect(pue):
 
 @pytest.mark.parametrize(
     "power",
-    [NodePower(), NodePower(cpu_cores=64), NodePower(cpu_max_watts=700), NodePower(64, math.inf, 8, math.nan)],
+    [NodePower(), NodePower(cpu_threads=64), NodePower(cpu_max_watts=700), NodePower(64, math.inf, 8, math.nan)],
 )
 def test_unknown_hardware_is_never_free(power):
     added = marginal_watts(PodDemand(cpu_cores=1, gpus=1), power, Coefficients(1, 1, 1))
-    assert added == Marginal(GENERIC_WATTS_PER_CORE, GENERIC_WATTS_PER_GPU)
+    assert added == Marginal(GENERIC_WATTS_PER_THREAD, GENERIC_WATTS_PER_GPU)
 
 
 DEMANDS = st.builds(

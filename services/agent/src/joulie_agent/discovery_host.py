@@ -26,6 +26,7 @@ def describe_cpu(
         vendor=match.spec.vendor if match else "",
         sockets=facts.packages,
         total_cores=facts.cores,
+        threads=facts.threads,
         cores_per_socket=facts.cores // facts.packages if facts.packages else 0,
         driver_family=facts.driver_family,
         cap_range=_cap_range(facts, spec),

@@ -91,6 +91,7 @@ class Debug:
             "estimatedPUE": state.pue,
             "baseScore": self._base_score(entry),
             "cpuTotalCores": power.cpu_cores,
+            "cpuTotalThreads": power.cpu_threads,
             "cpuMaxWattsTotal": power.cpu_max_watts,
             "gpuCount": power.gpu_count,
             "gpuMaxWattsPerGpu": power.watts_per_gpu if power.gpu_count else 0,

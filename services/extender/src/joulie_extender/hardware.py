@@ -25,8 +25,9 @@ class PowerReader:
 
 def _power(view: HardwareView) -> NodePower:
     return NodePower(
-        cpu_cores=view.cpu.total_cores if view.cpu else 0,
+        cpu_threads=view.cpu.threads if view.cpu else 0,
         cpu_max_watts=view.cpu_max_watts,
         gpu_count=view.gpu.count if view.gpu else 0,
         gpu_max_watts=view.gpu_max_watts,
+        cpu_cores=view.cpu.total_cores if view.cpu else 0,
     )

@@ -29,7 +29,8 @@ class ExtenderSettings(ServiceSettings):
     """Age from which a NodeTwin is not believed: its node is scored 50. The operator refreshes twins far more often."""
 
     marginal_cpu_util_coeff: Coefficient = _DEFAULTS.cpu_util
-    """Share of a core's maximum power that a pod draws on each core it requests."""
+    """Share of a hardware thread's maximum power that a pod draws on each thread it requests; Kubernetes counts CPU in
+    threads."""
 
     marginal_gpu_util_coeff_standard: Coefficient = _DEFAULTS.gpu_util_standard
     """Share of a GPU's maximum power that a standard pod draws on each of its GPUs."""

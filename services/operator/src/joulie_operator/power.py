@@ -119,7 +119,7 @@ def model(view: HardwareView | None, budget: PowerBudget, load: Load) -> float |
     if view is None or view.cpu is None:
         return None
     cpu, gpu = view.cpu, view.gpu
-    watts = cpu_watts(Subsystem(cpu.spec.curve, load.cpu_cores, cpu.total_cores, budget.cpu_tdp_w, budget.cpu_capped_w))
+    watts = cpu_watts(Subsystem(cpu.spec.curve, load.cpu_cores, cpu.threads, budget.cpu_tdp_w, budget.cpu_capped_w))
     if gpu is not None:
         watts += gpu_watts(Subsystem(gpu.spec.curve, load.gpus, gpu.count, budget.gpu_tdp_w, budget.gpu_capped_w))
     return watts

@@ -83,6 +83,7 @@ def _cpu_discovered(cpu: CpuHardware, inventory: Inventory) -> CpuFacts:
         match=inventory.find_cpu(cpu.raw_model) or inventory.find_cpu(cpu.model) or inventory.find_cpu(cpu.vendor),
         sockets=cpu.sockets or None,
         cores=cpu.total_cores or cpu.cores_per_socket * cpu.sockets or None,
+        threads=cpu.threads or None,
         base_ghz=base_mhz / 1000 if base_mhz else None,
         min_watts=limits.min_watts_per_socket or None if limits else None,
         max_watts=limits.max_watts_per_socket or None if limits else None,

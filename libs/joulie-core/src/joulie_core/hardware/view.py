@@ -32,6 +32,8 @@ class CpuView:
     sockets: int
     #: Physical cores of all sockets.
     total_cores: int
+    #: Hardware threads of all sockets, the unit of pod requests; where nobody has counted them no more than there are.
+    threads: int
     base_ghz: float
     min_watts_per_socket: float
     max_watts_per_socket: float
@@ -140,11 +142,24 @@ def _cpu(first: CpuFacts, second: CpuFacts, inventory: Inventory) -> tuple[CpuVi
         vendor=spec.vendor,
         sockets=sockets or math.ceil(cores / spec.cores),
         total_cores=cores,
+        threads=_threads(first.threads, second.threads, cores),
         base_ghz=_known(first.base_ghz, second.base_ghz, spec.base_ghz),
         min_watts_per_socket=min(_known(first.min_watts, second.min_watts, spec.min_watts), max_watts),
         max_watts_per_socket=max_watts,
         spec=spec,
     ), match.exactness if match else Exactness.GENERIC
+
+
+def _threads(counted: float | None, allocatable: float | None, cores: int) -> int:
+    """Return the node's hardware threads: as the machine counts them, else the most that there are for certain.
+
+    Both what is allocatable to pods and the cores are lower bounds, and the fewer threads share the node's watts, the
+    more each of them costs: a count that nobody made never makes a node freer. The model's threads per core would be a
+    guess upwards, as hyper-threads are often switched off.
+    """
+    if counted:
+        return math.ceil(counted)
+    return max(cores, math.ceil(allocatable or 0))
 
 
 def _gpu(first: GpuFacts, second: GpuFacts, inventory: Inventory) -> tuple[GpuView | None, Exactness]:

@@ -51,6 +51,8 @@ class CpuHardware(Model):
     sockets: Count = 0
     total_cores: Count = 0
     """Physical cores of all sockets."""
+    threads: Count = 0
+    """Hardware threads of all sockets, the unit of pod requests; 0 where nobody has counted them."""
     cores_per_socket: Count = 0
     driver_family: Name = ""
     cap_range: CpuCapRange | None = None

@@ -27,8 +27,9 @@ _ZERO: Final = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class PodDemand:
-    """Effective demand of one pod: cores, whole GPUs of any vendor, bytes; and how hard it will drive them."""
+    """Effective demand of one pod: CPU, whole GPUs of any vendor, bytes; and how hard it will drive them."""
 
+    #: Kubernetes' unit of CPU, which is one hardware thread and not a physical core.
     cpu_cores: float
     gpus: float = 0.0
     memory_bytes: float = 0.0

@@ -1,10 +1,11 @@
 """Watts that a pod will add to a node.
 
-Promises `coefficient * share of the node's cores (or GPUs) * their maximum power`, per subsystem, weighted by the
-facility's PUE where one above 1 is given. Hardware that is not known is taken to be generic and hungry, never free: a
-missing inventory must not attract pods.
+Promises `coefficient * share of the node's threads (or GPUs) * their maximum power`, per subsystem, weighted by the
+facility's PUE where one above 1 is given. Kubernetes counts CPU in hardware threads, so the share is one of threads: a
+pod that takes all of a node costs the node's maximum. Hardware that is not known is taken to be generic and hungry,
+never free: a missing inventory must not attract pods.
 Source: scheduler-extender document, Marginal power estimation and PUE-weighted marginal power estimation; contracts,
-decision 10 for the default coefficients.
+decision 10 for the default coefficients and 13 for threads.
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from typing import Final
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.demand import PodDemand
 
-#: Watts of one core of a node whose CPU is not known; current server CPUs are between 2.5 and 8.
-GENERIC_WATTS_PER_CORE: Final = 8.0
+#: Watts of one hardware thread of a node whose CPU is not known; current server CPUs draw between 1.2 and 8, the most
+#: where a core has one thread only.
+GENERIC_WATTS_PER_THREAD: Final = 8.0
 #: Watts of one GPU of a node whose GPU is not known; current accelerators are between 70 and 1,000.
 GENERIC_WATTS_PER_GPU: Final = 700.0
 #: What lies outside is no figure of a machine.
@@ -23,7 +25,7 @@ _MAX_PLAUSIBLE: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """Share of the maximum power that a fully used core or GPU really draws."""
+    """Share of the maximum power that a fully used thread or GPU really draws."""
 
     cpu_util: float = 0.8
     gpu_util_standard: float = 0.6
@@ -36,17 +38,19 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True)
 class NodePower:
-    """Cores, GPUs and their maximum power, each of the whole node; zero where not known."""
+    """Hardware threads, GPUs and their maximum power, each of the whole node; zero where not known."""
 
-    cpu_cores: float = 0.0
+    cpu_threads: float = 0.0
     cpu_max_watts: float = 0.0
     gpu_count: float = 0.0
     gpu_max_watts: float = 0.0
+    #: Physical cores: for people to read, no estimate takes them.
+    cpu_cores: float = 0.0
 
     @property
-    def watts_per_core(self) -> float:
-        """Maximum watts of one core; the generic figure where cores or watts are not known."""
-        return _share(self.cpu_max_watts, self.cpu_cores, GENERIC_WATTS_PER_CORE)
+    def watts_per_thread(self) -> float:
+        """Maximum watts of one thread; the generic figure where threads or watts are not known."""
+        return _share(self.cpu_max_watts, self.cpu_threads, GENERIC_WATTS_PER_THREAD)
 
     @property
     def watts_per_gpu(self) -> float:
@@ -72,7 +76,7 @@ def marginal_watts(
 ) -> Marginal:
     """Return the watts that a pod adds to a node, multiplied by the PUE if that is above 1."""
     weight = pue_weight(pue)
-    cpu = coefficients.cpu_util * demand.cpu_cores * power.watts_per_core
+    cpu = coefficients.cpu_util * demand.cpu_cores * power.watts_per_thread
     gpu = coefficients.gpu_util(demand.workload_class) * demand.gpus * power.watts_per_gpu
     return Marginal(cpu * weight, gpu * weight)
 

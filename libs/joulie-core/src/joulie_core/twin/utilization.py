@@ -1,8 +1,9 @@
 """Power of a node that nobody measures, modelled from what its pods request.
 
-CPUs share their load, so they follow their power curve at the requested share of all cores; GPUs are handed out whole,
-so each is either busy or idle. What is requested is taken to be used to the extent that the marginal power estimate
-assumes too, and nothing draws more than its caps allow. The result is good for ranking nodes and is called `modelled`.
+CPUs share their load, so they follow their power curve at the requested share of all hardware threads; GPUs are handed
+out whole, so each is either busy or idle. What is requested is taken to be used to the extent that the marginal power
+estimate assumes too, and nothing draws more than its caps allow. The result is good for ranking nodes and is called
+`modelled`.
 Source: contracts, decision 9.
 """
 
@@ -11,7 +12,7 @@ from typing import Final
 
 from joulie_core.hardware.power_curve import PowerCurve
 
-#: Share of the requested cores that is busy, and load of a requested GPU, on average.
+#: Share of the requested threads that is busy, and load of a requested GPU, on average.
 CPU_USE: Final = 0.8
 GPU_USE: Final = 0.6
 
@@ -21,7 +22,7 @@ class Subsystem:
     """The CPUs or the GPUs of a node, all together."""
 
     curve: PowerCurve
-    #: Cores or GPUs that the pods request, and that there are.
+    #: Hardware threads (as Kubernetes counts CPU) or GPUs that the pods request, and that there are.
     requested: float
     units: float
     max_watts: float
