@@ -140,6 +140,19 @@ async def test_mode_rapl_never_throttles():
     assert (result.report.result, result.report.message) == ("blocked", "locked by firmware")
 
 
+@pytest.mark.parametrize("reason", [Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPLIED])
+async def test_a_cap_that_is_in_force_in_part_is_remembered_and_given_back(reason):
+    actuator = Actuator(rapl=replace(blocked("rapl", reason, "package-0 holds 150 W"), enforced_watts=150))
+    result = await enforce(actuator, replace(WATTS, mode=CpuControlMode.RAPL))
+    assert (result.report.result, result.report.reason, result.report.enforced_watts) == ("blocked", reason, 150)
+    assert result.memory.in_force
+    assert remembered(result.report).in_force
+    actuator.rapl = None
+    result = await enforce(actuator, replace(WATTS, cap=None), result.memory)
+    assert actuator.calls[-1] == ("restore", 400)
+    assert not result.memory.in_force
+
+
 async def test_mode_dvfs_never_caps():
     actuator = Actuator()
     result, _ = await run(actuator, 3, order=replace(WATTS, mode=CpuControlMode.DVFS))

@@ -34,6 +34,10 @@ _NO_FALLBACK: Final = frozenset(
 )
 
 
+#: Of what was not done as asked, a part is in force.
+_IN_FORCE_IN_PART: Final = frozenset({Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPLIED})
+
+
 class CpuMode(StrEnum):
     """What holds the power; the `mode` label of `joulie_backend_mode`."""
 
@@ -79,7 +83,7 @@ class CpuResult:
 
 def remembered(report: ControlReport | None) -> CpuMemory:
     """What a new agent must assume is in force, from the last report of the one before it."""
-    if report is None or report.result not in {ControlResult.APPLIED, ControlResult.ERROR}:
+    if report is None or not _may_be_in_force(report):
         return CpuMemory()
     if report.reason == Reason.RESTORED or not report.backend:
         return CpuMemory()
@@ -205,8 +209,11 @@ def _seeded(memory: CpuMemory, reading: CpuReading | None) -> CpuMemory:
 
 def _noted(memory: CpuMemory, outcome: Outcome) -> CpuMemory:
     """Remember that something may be in force; a request without an answer may have landed."""
-    landed = outcome.result in {ControlResult.APPLIED, ControlResult.ERROR}
-    return replace(memory, in_force=memory.in_force or landed)
+    return replace(memory, in_force=memory.in_force or _may_be_in_force(outcome))
+
+
+def _may_be_in_force(outcome: Outcome | ControlReport) -> bool:
+    return outcome.result in {ControlResult.APPLIED, ControlResult.ERROR} or outcome.reason in _IN_FORCE_IN_PART
 
 
 def _throttle_of(memory: CpuMemory) -> float | None:

@@ -41,6 +41,10 @@ class Reason(StrEnum):
     NOT_PERMITTED = "NotPermitted"
     #: Firmware holds the limit and takes no new one.
     FIRMWARE_LOCKED = "FirmwareLocked"
+    #: Firmware took the limit and holds another one, which is in force.
+    HELD_BY_FIRMWARE = "HeldByFirmware"
+    #: The cap is in force on some of the packages only.
+    PARTLY_APPLIED = "PartlyApplied"
     #: The value lies outside what may be asked for.
     OUT_OF_RANGE = "OutOfRange"
     #: Originals cannot be recorded, so nothing may be changed.

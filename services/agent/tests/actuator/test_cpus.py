@@ -1,12 +1,14 @@
 import errno
+import shutil
 
 import pytest
 
 from joulie_agent.actuator.protocol import DescribeCpu, ReadCpu, SetCpuCap, SetThrottle, Verdict
 from joulie_agent.hardware.hands import GivenBack
 from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.power_meter import total_watts
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import Fault
+from joulie_agent.testing.fake_sysfs import FakeTree, Fault
 
 
 def cap(watts):
@@ -81,14 +83,55 @@ def test_a_limit_that_is_switched_off_is_switched_on_and_off_again(cpu_bench):
     assert bench.limits_watts == [150]
 
 
-def test_a_package_that_refuses_is_an_error_and_keeps_the_other_capped(cpu_bench):
+def test_a_package_that_refuses_is_an_error_told_as_partly_applied_and_keeps_the_other_capped(cpu_bench):
     bench = cpu_bench()
     bench.machine.faults[bench.machine.limits()[0]] = Fault(write_errno=errno.EIO)
     done = bench.part.carry_out(cap(90))
-    assert (done.verdict, done.reason) == (Verdict.ERROR, Reason.IO_ERROR)
+    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.ERROR, Reason.PARTLY_APPLIED, None)
+    assert done.message.startswith("1 of 2 packages capped")
     assert bench.limits_watts == [150, 90]
     bench.part.restore(bench.hands.held)
     assert bench.limits_watts == [150, 150]
+
+
+def test_a_package_without_a_zone_makes_a_cap_partly_applied(cpu_bench):
+    bench = cpu_bench()
+    shutil.rmtree(bench.machine.sys / bench.machine.zones()[1])
+    bench.clock.now += 61
+    done = bench.part.carry_out(cap(90))
+    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.PARTLY_APPLIED)
+    assert "1 of 2 packages capped" in done.message
+    assert bench.limits_watts == [90]
+
+
+def test_the_power_of_one_of_two_packages_is_not_the_power_of_the_node(cpu_bench):
+    bench = cpu_bench()
+    shutil.rmtree(bench.machine.sys / bench.machine.zones()[1])
+    bench.clock.now += 61
+    bench.part.carry_out(ReadCpu())
+    bench.clock.now += 2
+    bench.machine.consume(bench.machine.zones()[0], 160)
+    readings = bench.part.carry_out(ReadCpu()).zones
+    assert readings[0].power_watts == 80
+    assert total_watts(readings) is None
+
+
+def test_a_limit_that_firmware_holds_above_the_cap_is_in_force_and_told_with_its_watts(cpu_bench, monkeypatch):
+    bench = cpu_bench()
+    for path in bench.machine.limits():
+        bench.machine.write(path, 200_000_000)
+    monkeypatch.setattr(FakeTree, "write_int", _at_least(150_000_000))
+    for _ in range(2):  # the second time nothing is written
+        done = bench.part.carry_out(cap(120))
+        assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.BLOCKED, Reason.HELD_BY_FIRMWARE, 150)
+        assert "package-0 holds 150 W where 120 W was written" in done.message
+    bench.part.restore(bench.hands.held)
+    assert bench.limits_watts == [200, 200]
+
+
+def _at_least(lowest):
+    write_int = FakeTree.write_int
+    return lambda tree, path, value: write_int(tree, path, max(lowest, value) if "power_limit" in path else value)
 
 
 def test_somebody_elses_limit_is_written_over_told_and_counted(cpu_bench):

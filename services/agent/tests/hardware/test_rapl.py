@@ -21,8 +21,9 @@ def machine(tmp_path):
 
 def put(cap):
     """Write a cap as the agent does, without the journal."""
+    original_uw = cap.knob.read()
     found_uw = cap.knob.write(cap.limit_uw)
-    return found_uw if isinstance(found_uw, Refusal) else rapl.check_cap(cap, found_uw)
+    return found_uw if isinstance(found_uw, Refusal) else rapl.check_cap(cap, found_uw, original_uw)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,23 @@ def test_a_limit_that_takes_a_write_and_keeps_its_value_is_locked(machine):
     refusal = put(cap)
     assert refusal.reason is Reason.FIRMWARE_LOCKED
     assert refusal.message == "package-0 keeps 150 W where 100 W was written"
+
+
+def test_a_limit_that_moves_to_a_higher_value_than_the_one_written_is_held_by_firmware(machine):
+    (cap,) = rapl.split_cap(rapl.discover(machine(MachineSpec()).tree()), 100.0)
+    refusal = rapl.check_cap(cap, 120_000_000, original_uw=150_000_000)
+    assert refusal.reason is Reason.HELD_BY_FIRMWARE
+    assert refusal.message == "package-0 holds 120 W where 100 W was written"
+
+
+def test_a_limit_that_firmware_moves_to_a_lower_value_keeps_the_cap(machine):
+    (cap,) = rapl.split_cap(rapl.discover(machine(MachineSpec()).tree()), 100.0)
+    assert rapl.check_cap(cap, 80_000_000, original_uw=150_000_000) is None
+
+
+def test_a_lower_limit_that_never_moves_is_locked(machine):
+    (cap,) = rapl.split_cap(rapl.discover(machine(MachineSpec()).tree()), 100.0)
+    assert rapl.check_cap(cap, 80_000_000, original_uw=80_000_000).reason is Reason.FIRMWARE_LOCKED
 
 
 def test_a_limit_that_is_not_enforced_is_not_in_force_until_it_is_switched_on(machine):

@@ -30,7 +30,7 @@ from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.cpuinfo import HostCpus
 from joulie_agent.hardware.hands import Hands, Written
 from joulie_agent.hardware.knob import Knob, Refusal
-from joulie_agent.hardware.power_meter import PowerMeter
+from joulie_agent.hardware.power_meter import PowerMeter, ZoneReading
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone, ZoneCap
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.reasons import Reason
@@ -43,6 +43,7 @@ _POLICY_KEYS: Final = "cpufreq/"
 CpuRequest: TypeAlias = SetCpuCap | SetThrottle | ReadCpu | DescribeCpu
 Answers: TypeAlias = Sequence[tuple[ZoneCap, Written | Refusal]]
 _NO_ZONES: Final = Refusal(Reason.NO_INTERFACE, "no RAPL package zone")
+_NO_ZONE: Final = "a package without a RAPL zone"
 _NO_POLICIES: Final = Refusal(Reason.NO_INTERFACE, "no cpufreq policy")
 
 
@@ -111,9 +112,9 @@ class CpuPart:
             return verdicts.refused(RAPL, without or [_NO_ZONES])
         answers = list(zip(caps, self.hands.set_all([(cap.knob, cap.limit_uw) for cap in caps]), strict=True))
         self._switch_on(answers)
-        refusals = [refusal for cap, answer in answers if (refusal := _judge(cap, answer))]
-        if refusals:
-            return verdicts.refused(RAPL, refusals, some_landed=len(refusals) < len(caps))
+        short = [(cap, refusal) for cap, answer in answers if (refusal := self._judge(cap, answer))]
+        if short or self._packages_without_zone():
+            return self._fell_short(answers, short)
         said = verdicts.overwrote((cap.knob.key, answer) for cap, answer in answers)
         said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in caps if cap.clamped]
         return Done(
@@ -123,6 +124,33 @@ class CpuPart:
             message=verdicts.join(said),
             enforced_watts=_highest_package_watts(answers),
         )
+
+    def _judge(self, cap: ZoneCap, answer: Written | Refusal) -> Refusal | None:
+        if isinstance(answer, Refusal):
+            return answer
+        assert isinstance(self.hands, Hands)
+        original = self.hands.original(cap.knob) if answer.value != cap.limit_uw else None
+        return rapl.check_cap(cap, answer.value, None if isinstance(original, Refusal) else original)
+
+    def _fell_short(self, answers: Answers, short: Sequence[tuple[ZoneCap, Refusal]]) -> Done:
+        """Say what is in force where not every package is held at the cap."""
+        refusals = [refusal for _, refusal in short]
+        if len(short) == len(answers) and not any(each.reason is Reason.HELD_BY_FIRMWARE for each in refusals):
+            return verdicts.refused(RAPL, refusals)
+        missing = self._packages_without_zone()
+        if not missing and all(refusal.reason is Reason.HELD_BY_FIRMWARE for refusal in refusals):
+            held_watts = _highest_package_watts(answers)
+            return verdicts.partly(RAPL, Reason.HELD_BY_FIRMWARE, refusals, enforced_watts=held_watts)
+        packages = {cap.zone.package for cap, _ in answers}
+        capped = len(packages - {cap.zone.package for cap, _ in short})
+        said = f"{capped} of {len(packages) + len(missing)} packages capped"
+        return verdicts.partly(RAPL, Reason.PARTLY_APPLIED, [*refusals, *missing], said)
+
+    def _packages_without_zone(self) -> list[Refusal]:
+        """Packages that RAPL neither caps nor measures, where it does so for others; they have no name to go by."""
+        covered = len({zone.package for zone in self._cpus.zones})
+        lacking = self._cpus.facts.packages - covered
+        return [Refusal(Reason.NO_INTERFACE, _NO_ZONE)] * lacking if covered else []
 
     def _switch_on(self, answers: Answers) -> None:
         """Enforce limits that are set and switched off; whether that worked is seen where the cap is judged."""
@@ -171,7 +199,10 @@ class CpuPart:
         current_khz = self._rota.look(self._cpus.policies)
         return CpuReadings(
             revision=self._revision,
-            zones=self._meter.sample(self._cpus.zones, self.clock()),
+            zones=(
+                *self._meter.sample(self._cpus.zones, self.clock()),
+                *(ZoneReading(_NO_ZONE, refusal=refusal) for refusal in self._packages_without_zone()),
+            ),
             throttle_pct=self._throttle_pct,
             policies=tuple(
                 PolicyReading(
@@ -197,10 +228,6 @@ class CpuPart:
 
 def _zone_knobs(zone: RaplZone) -> list[Knob]:
     return [zone.enable] if isinstance(zone.power_limit, Refusal) else [zone.power_limit, zone.enable]
-
-
-def _judge(cap: ZoneCap, answer: Written | Refusal) -> Refusal | None:
-    return answer if isinstance(answer, Refusal) else rapl.check_cap(cap, answer.value)
 
 
 def _highest_package_watts(answers: Answers) -> float:

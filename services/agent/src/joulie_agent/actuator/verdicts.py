@@ -16,6 +16,7 @@ _CANNOT_BE_DONE: Final = frozenset(
         Reason.NO_DEVICE,
         Reason.NOT_PERMITTED,
         Reason.FIRMWARE_LOCKED,
+        Reason.HELD_BY_FIRMWARE,
         Reason.OUT_OF_RANGE,
         Reason.NO_CAP_RANGE,
         Reason.NO_JOURNAL,
@@ -28,13 +29,30 @@ _AWAY: Final = Refusal(Reason.NO_DEVICE, "not on this machine now")
 
 def refused(backend: str, refusals: Sequence[Refusal], *, some_landed: bool = False) -> Done:
     """Return the verdict where something refused; `some_landed`: a part of it is in force all the same."""
-    cannot = all(refusal.reason in _CANNOT_BE_DONE for refusal in refusals)
     return Done(
-        verdict=Verdict.BLOCKED if cannot and not some_landed else Verdict.ERROR,
+        verdict=Verdict.BLOCKED if _cannot(refusals) and not some_landed else Verdict.ERROR,
         reason=refusals[0].reason,
         backend=backend,
         message=join(refusal.message for refusal in refusals),
     )
+
+
+def partly(
+    backend: str, reason: Reason, refusals: Sequence[Refusal], said: str = "", *, enforced_watts: float | None = None
+) -> Done:
+    """Return the verdict where less than what was asked for is in force; the reason says that something is."""
+    return Done(
+        verdict=Verdict.BLOCKED if _cannot(refusals) else Verdict.ERROR,
+        reason=reason,
+        backend=backend,
+        message=join([said, *(refusal.message for refusal in refusals)]),
+        enforced_watts=enforced_watts,
+    )
+
+
+def _cannot(refusals: Sequence[Refusal]) -> bool:
+    """Whether trying again is of no use."""
+    return all(refusal.reason in _CANNOT_BE_DONE for refusal in refusals)
 
 
 def give_back(hands: Hands, keys: frozenset[str], knobs: Mapping[str, Knob | Refusal]) -> tuple[Restored, ...]:

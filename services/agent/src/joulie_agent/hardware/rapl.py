@@ -133,14 +133,20 @@ def split_cap(zones: Iterable[RaplZone], cap_watts_per_package: float) -> tuple[
     return tuple(caps)
 
 
-def check_cap(cap: ZoneCap, found_uw: int) -> Refusal | None:
+def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> Refusal | None:
     """Say whether a cap is in force, from what was read back and whether the zone enforces its limit at all.
 
-    Firmware that has locked a limit may take a write without a word and keep its own value.
+    Firmware that has locked a limit may take a write without a word and keep its own value; firmware that bounds it
+    moves to another value than the one asked for. A lower one keeps the cap, and `original_uw`, the limit before the
+    first write, tells whether a higher one is the effect of ours.
     """
-    if abs(found_uw - cap.limit_uw) >= _COARSEST_UNIT_UW:
+    if found_uw >= cap.limit_uw + _COARSEST_UNIT_UW or (
+        found_uw == original_uw and found_uw <= cap.limit_uw - _COARSEST_UNIT_UW
+    ):
         held, asked = found_uw / UW_PER_WATT, cap.limit_uw / UW_PER_WATT
-        return Refusal(Reason.FIRMWARE_LOCKED, f"{cap.zone.name} keeps {held:g} W where {asked:g} W was written")
+        if original_uw is None or found_uw == original_uw:
+            return Refusal(Reason.FIRMWARE_LOCKED, f"{cap.zone.name} keeps {held:g} W where {asked:g} W was written")
+        return Refusal(Reason.HELD_BY_FIRMWARE, f"{cap.zone.name} holds {held:g} W where {asked:g} W was written")
     if cap.zone.enable.read() == 0:
         return Refusal(Reason.FIRMWARE_LOCKED, f"{cap.zone.name} takes the limit and does not enforce it (enabled=0)")
     return None
