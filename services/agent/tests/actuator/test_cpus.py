@@ -3,6 +3,7 @@ import shutil
 
 import pytest
 
+from joulie_agent.actuator.cpus import CpuPart
 from joulie_agent.actuator.protocol import DescribeCpu, ReadCpu, SetCpuCap, SetThrottle, Verdict
 from joulie_agent.hardware.hands import GivenBack
 from joulie_agent.hardware.knob import Refusal
@@ -68,7 +69,7 @@ def test_a_cap_that_this_machine_cannot_hold_is_blocked_with_the_reason(platform
     done = bench.part.carry_out(cap(90))
     assert (done.verdict, done.reason) == (Verdict.BLOCKED, reason)
     assert done.message
-    assert bench.hands.held <= {"rapl/intel-rapl:0/constraint_0_power_limit_uw"}
+    assert bench.hands.held <= {"rapl/package-0/long_term"}
     assert all(knob.done for knob in bench.part.restore(bench.hands.held).knobs)
     assert bench.hands.held == frozenset()
 
@@ -145,6 +146,35 @@ def test_somebody_elses_limit_is_written_over_told_and_counted(cpu_bench):
     assert bench.limits_watts == [150, 120]
 
 
+def test_zones_that_are_renumbered_get_their_own_originals_back(cpu_bench, hands, clock):
+    bench = cpu_bench()
+    for path, uw in zip(bench.machine.limits(), (140_000_000, 120_000_000), strict=True):
+        bench.machine.write(path, uw)
+    bench.part.carry_out(cap(90))
+    first, second = ((bench.machine.sys / zone / "name") for zone in bench.machine.zones())
+    first_name, second_name = first.read_text(), second.read_text()
+    for file, name in ((first, second_name), (second, first_name)):
+        file.chmod(0o644)
+        file.write_text(name)
+    reborn = CpuPart(
+        tree=bench.machine.tree(), proc_root=str(bench.machine.proc), hands=hands, min_freq_khz=1_500_000, clock=clock
+    )
+    assert {knob.key: knob.value for knob in reborn.restore(hands.held).knobs} == {
+        "rapl/package-0/long_term": 140_000_000,
+        "rapl/package-1/long_term": 120_000_000,
+    }
+    assert bench.limits_watts == [120, 140]  # by directory, which now is the other package's
+
+
+def test_a_policy_whose_directory_is_renumbered_is_the_same_policy(cpu_bench, hands, clock):
+    bench = cpu_bench("policy-per-package")
+    bench.machine.write(bench.machine.policy_limits()[0], 3_000_000)
+    bench.part.carry_out(throttle(100))
+    root = bench.machine.sys / "devices/system/cpu/cpufreq"
+    (root / "policy0").rename(root / "policy2")  # CPU 2 was the first to come online
+    assert [knob.value for knob in bench.part.restore(hands.held).knobs] == [3_000_000, 3_900_000]
+
+
 def test_a_throttle_slows_its_share_of_the_policies_and_zero_frees_them(cpu_bench):
     bench = cpu_bench()
     done = bench.part.carry_out(throttle(50))
@@ -196,7 +226,7 @@ def test_a_cpu_that_went_offline_is_given_back_when_it_returns(cpu_bench):
     bench.part.carry_out(throttle(100))
     bench.machine.set_offline(3)
     left = bench.part.restore(bench.hands.held).left
-    assert [(knob.key, knob.reason) for knob in left] == [("cpufreq/policy3/scaling_max_freq", Reason.NO_DEVICE)]
+    assert [(knob.key, knob.reason) for knob in left] == [("cpufreq/cpu3/scaling_max_freq", Reason.NO_DEVICE)]
     bench.machine.set_offline()
     bench.machine.write("devices/system/cpu/cpufreq/policy3/scaling_max_freq", 1_500_000)  # as cpufreq remembers it
     assert bench.part.restore(bench.hands.held).left == ()

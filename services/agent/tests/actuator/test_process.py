@@ -164,7 +164,7 @@ def test_restore_gives_back_what_a_killed_actuator_left(node):
     killed.wait()
     restored = node.run("restore")
     assert (restored.returncode, restored.stderr) == (0, "")
-    assert "restored      rapl/intel-rapl:0/constraint_0_power_limit_uw = 150000000" in restored.stdout
+    assert "restored      rapl/package-0/long_term = 150000000" in restored.stdout
     assert restored.stdout.endswith("2 given back, nothing is left\n")
     assert node.limits_watts == [150, 150]
     assert node.run("restore").stdout == "0 given back, nothing is left\n"
@@ -178,7 +178,7 @@ def test_restore_keeps_what_somebody_else_has_set_since(node):
     node.machine.write(node.machine.limits()[0], 120_000_000)
     restored = node.run("restore")
     assert restored.returncode == 0
-    assert "kept_foreign  rapl/intel-rapl:0/constraint_0_power_limit_uw = 120000000" in restored.stdout
+    assert "kept_foreign  rapl/package-0/long_term = 120000000" in restored.stdout
     assert node.limits_watts == [120, 150]
 
 

@@ -41,7 +41,7 @@ def test_each_policy_with_an_online_cpu_is_found_once(machine, platform, count):
 def test_a_policy_knows_its_place_and_its_range(machine):
     policy = policies_of(machine("xeon-2s"))[8]
     assert (policy.name, policy.cpus, policy.package) == ("policy8", (8,), 1)
-    assert policy.max_freq.key == "cpufreq/policy8/scaling_max_freq"
+    assert policy.max_freq.key == "cpufreq/cpu8/scaling_max_freq"
     assert policy.max_freq.unit == "kHz"
     assert policy.max_freq.limits == KnobLimits(1_000_000, 3_900_000)
     assert (policy.base_khz, policy.driver, policy.governor) == (2_500_000, "intel_pstate", "powersave")
@@ -137,7 +137,7 @@ def test_a_policy_that_lost_only_some_of_its_cpus_stays(machine):
     assert policies_of(fake)[0].cpus == (2, 3, 8, 9, 10, 11)
 
 
-@pytest.mark.parametrize("broken", ["cpuinfo_min_freq", "cpuinfo_max_freq", "affected_cpus"])
+@pytest.mark.parametrize("broken", ["cpuinfo_min_freq", "cpuinfo_max_freq", "affected_cpus", "related_cpus"])
 def test_a_policy_that_does_not_tell_its_range_is_left_alone(machine, broken):
     fake = machine("policy-per-package")
     (fake.sys / CPU_ROOT / "cpufreq/policy0" / broken).unlink()

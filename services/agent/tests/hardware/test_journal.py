@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -34,6 +35,26 @@ def test_entries_of_an_earlier_boot_are_dropped_and_named(tmp_path):
     with Journal.open(tmp_path, boot_id="second") as journal:
         assert not journal.entries
         assert journal.dropped == ("rapl/0",)
+
+
+def _older(path, entries, boot_id):
+    raw = msgspec.json.encode(entries)
+    file = {"version": 1, "boot_id": boot_id, "crc32": zlib.crc32(raw), "entries": entries}
+    (path / JOURNAL_FILE).write_bytes(msgspec.json.encode(file))
+
+
+def test_an_older_journal_with_entries_is_refused_and_names_the_command_that_restores_it(tmp_path):
+    _older(tmp_path, {"rapl/intel-rapl:0/constraint_0_power_limit_uw": ENTRY}, "this")
+    with pytest.raises(JournalError, match=r"version 1.*1 limits.*`joulie-agent restore` of that release"):
+        Journal.open(tmp_path, boot_id="this")
+
+
+@pytest.mark.parametrize(("entries", "boot_id"), [({}, "this"), ({"rapl/0": ENTRY}, "an earlier one")])
+def test_an_older_journal_without_entries_of_this_boot_is_accepted(entries, boot_id, tmp_path):
+    _older(tmp_path, entries, boot_id)
+    with Journal.open(tmp_path, boot_id="this") as journal:
+        assert not journal.entries
+        assert journal.dropped == tuple(entries)
 
 
 def test_two_processes_never_share_a_state_directory(tmp_path):

@@ -49,9 +49,9 @@ def test_no_zone_but_a_package_of_the_msr_interface_is_ever_offered(machine):
 
 def test_keys_name_the_place_and_not_the_mount(machine):
     zone = rapl.discover(machine("xeon-2s").tree())[1]
-    assert zone.power_limit.key == "rapl/intel-rapl:1/constraint_0_power_limit_uw"
+    assert zone.power_limit.key == "rapl/package-1/long_term"
     assert zone.power_limit.unit == "uW"
-    assert zone.enable.key == "rapl/intel-rapl:1/enabled"
+    assert zone.enable.key == "rapl/package-1/enabled"
 
 
 def test_zones_are_found_where_the_class_directory_is_not_mounted(machine):

@@ -38,7 +38,6 @@ from joulie_agent.reasons import Reason
 RAPL: Final = "rapl"
 DVFS: Final = "dvfs"
 LOOK_EVERY_S: Final = 60.0
-_POLICY_KEYS: Final = "cpufreq/"
 
 CpuRequest: TypeAlias = SetCpuCap | SetThrottle | ReadCpu | DescribeCpu
 Answers: TypeAlias = Sequence[tuple[ZoneCap, Written | Refusal]]
@@ -92,7 +91,7 @@ class CpuPart:
         self._look()
         knobs: dict[str, Knob | Refusal] = {knob.key: knob for zone in self._cpus.zones for knob in _zone_knobs(zone)}
         knobs |= {policy.max_freq.key: policy.max_freq for policy in self._cpus.policies}
-        if any(key.startswith(_POLICY_KEYS) for key in keys):
+        if any(key.startswith(cpufreq.KEYS) for key in keys):
             self._throttle_pct = 0.0
         return GivenBackReport(knobs=verdicts.give_back(self.hands, keys, knobs))
 

@@ -15,6 +15,9 @@ from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree, parse_cpu_list
 from joulie_agent.hardware.topology import CPU_ROOT, CpuPlace, Topology
 from joulie_core import throttle_plan
 
+#: The keys of all knobs here begin so. They name the lowest CPU of a policy, online or not: the number of its directory
+#: is that of the CPU which came online first.
+KEYS: Final = "cpufreq/"
 POLICY_ROOT: Final = f"{CPU_ROOT}/cpufreq"
 _POLICY: Final = re.compile(r"policy\d+")
 _KHZ_PER_MHZ: Final = 1000
@@ -81,11 +84,10 @@ def driver_family(policies: Iterable[CpuPolicy]) -> str:
 
 def _policy(tree: SysfsTree, path: str, topology: Topology) -> CpuPolicy | None:
     name = path.rpartition("/")[2]
-    online = tree.read_text(f"{path}/affected_cpus")
-    cpus = () if isinstance(online, Refusal) else parse_cpu_list(online)
+    cpus, related = _cpus(tree, f"{path}/affected_cpus"), _cpus(tree, f"{path}/related_cpus")
     lowest_khz = tree.read_known(f"{path}/cpuinfo_min_freq")
     highest_khz = tree.read_known(f"{path}/cpuinfo_max_freq")
-    if not cpus or lowest_khz is None or highest_khz is None or lowest_khz > highest_khz:
+    if not cpus or not related or lowest_khz is None or highest_khz is None or lowest_khz > highest_khz:
         return None
     file = f"{path}/scaling_max_freq"
     limits = KnobLimits(lowest_khz, highest_khz)
@@ -101,8 +103,13 @@ def _policy(tree: SysfsTree, path: str, topology: Topology) -> CpuPolicy | None:
         base_khz=_base_khz(tree, path, cpus[0]),
         driver=_word(tree, f"{path}/scaling_driver"),
         governor=_word(tree, f"{path}/scaling_governor"),
-        max_freq=SysfsKnob(tree, file, f"cpufreq/{name}/scaling_max_freq", "kHz", limits),
+        max_freq=SysfsKnob(tree, file, f"{KEYS}cpu{related[0]}/scaling_max_freq", "kHz", limits),
     )
+
+
+def _cpus(tree: SysfsTree, path: str) -> tuple[int, ...]:
+    text = tree.read_text(path)
+    return () if isinstance(text, Refusal) else parse_cpu_list(text)
 
 
 def _base_khz(tree: SysfsTree, path: str, cpu: int) -> int | None:

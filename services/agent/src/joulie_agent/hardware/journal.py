@@ -18,11 +18,12 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, NamedTuple, Self
 
 import msgspec
 
-VERSION: Final = 1
+#: 2: keys name what is limited (`rapl/package-0/long_term`); before, they named directories.
+VERSION: Final = 2
 JOURNAL_FILE: Final = "journal.json"
 LOCK_FILE: Final = "lock"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -67,6 +68,14 @@ class _File(msgspec.Struct, frozen=True):
     #: Of `entries` as they stand in the file: a damaged digit is still a number.
     crc32: int
     entries: msgspec.Raw
+
+
+class _Content(NamedTuple):
+    """What a file of entries says."""
+
+    version: int = VERSION
+    boot_id: str = ""
+    entries: dict[str, Entry] = {}  # noqa: RUF012 - nobody changes it
 
 
 class Journal:
@@ -144,11 +153,9 @@ class Journal:
         self._entries = entries
 
     def _load(self) -> None:
-        boot_id, entries = _read(self._path)
-        if boot_id == self._boot_id:
-            self._entries = entries
-        else:
-            self.dropped = tuple(entries)
+        content = _read(self._path)
+        self._entries = _of_boot(self._path, content, self._boot_id)
+        self.dropped = () if self._entries else tuple(content.entries)
 
     def _encode(self, entries: Mapping[str, Entry]) -> bytes:
         raw = msgspec.json.encode(entries, order="deterministic")
@@ -163,21 +170,33 @@ def peek(directory: Path) -> Mapping[str, Entry]:
     Raises:
         JournalError: it cannot be read or understood.
     """
-    boot_id, entries = _read(directory / JOURNAL_FILE)
-    return entries if boot_id == BOOT_ID.read_text().strip() else {}
+    path = directory / JOURNAL_FILE
+    return _of_boot(path, _read(path), BOOT_ID.read_text().strip())
 
 
-def _read(path: Path) -> tuple[str, dict[str, Entry]]:
+def _of_boot(path: Path, content: _Content, boot_id: str) -> dict[str, Entry]:
+    """Return the entries of this boot. The keys of an older format cannot be told from those of other knobs."""
+    if content.boot_id != boot_id:
+        return {}
+    if content.entries and content.version < VERSION:
+        raise JournalError(
+            f"{path} was written by an older release (version {content.version}, this one reads {VERSION}) and holds "
+            f"{len(content.entries)} limits: run `joulie-agent restore` of that release, or reboot"
+        )
+    return content.entries
+
+
+def _read(path: Path) -> _Content:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        return "", {}
+        return _Content()
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error}") from error
     return _decode(path, content)
 
 
-def _decode(path: Path, content: bytes) -> tuple[str, dict[str, Entry]]:
+def _decode(path: Path, content: bytes) -> _Content:
     try:
         version = msgspec.json.decode(content, type=_Header).version
         if version > VERSION:
@@ -188,7 +207,7 @@ def _decode(path: Path, content: bytes) -> tuple[str, dict[str, Entry]]:
         file = msgspec.json.decode(content, type=_File)
         if zlib.crc32(file.entries) != file.crc32:
             raise msgspec.ValidationError("the checksum does not match")
-        return file.boot_id, msgspec.json.decode(file.entries, type=dict[str, Entry])
+        return _Content(version, file.boot_id, msgspec.json.decode(file.entries, type=dict[str, Entry]))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise JournalError(
             f"{path} is damaged ({error}); nothing is changed while the originals are unknown. "

@@ -42,8 +42,8 @@ class Knob(Protocol):
     def key(self) -> str:
         """Stable identity over restarts and reboots, with the driver first.
 
-        For example `rapl/intel-rapl:0/constraint_0_power_limit_uw`, `cpufreq/policy0/scaling_max_freq`,
-        `gpu/<UUID>/power_limit_mw`. It names a place, not a path: a tree mounted elsewhere has the same keys.
+        For example `rapl/package-0/long_term`, `cpufreq/cpu4/scaling_max_freq`, `gpu/<UUID>/power_limit_mw`. It names
+        what is limited, not where the file is: directories are numbered anew when a driver is loaded again.
         """
 
     @property

@@ -25,6 +25,8 @@ from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 from joulie_agent.reasons import Reason
 
 UW_PER_WATT: Final = 1_000_000
+#: The keys of all knobs here begin so. They name what is limited: directory numbers change when the driver is reloaded.
+KEYS: Final = "rapl/"
 #: Lowest cap that is let through, as a share of the zone's maximum. No kernel interface tells the real minimum; below a
 #: quarter of the thermal design power the cores are at their lowest clock and a node risks to stop making progress.
 LOWEST_SHARE: Final = 0.25
@@ -167,10 +169,10 @@ def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int) -> RaplZo
         dies=dies,
         max_power_uw=max_uw,
         energy_range_uj=tree.read_known(f"{path}/max_energy_range_uj"),
-        power_limit=_power_limit(tree, path, directory, prefix, max_uw)
+        power_limit=_power_limit(tree, path, named[0], prefix, max_uw)
         if constraint is not None
         else Refusal(Reason.NO_INTERFACE, "energy is counted and cannot be capped: there is no long-term limit"),
-        enable=SysfsKnob(tree, f"{path}/enabled", f"rapl/{directory}/enabled", "flag", KnobLimits(0, 1)),
+        enable=SysfsKnob(tree, f"{path}/enabled", f"{KEYS}{named[0]}/enabled", "flag", KnobLimits(0, 1)),
     )
 
 
@@ -178,7 +180,7 @@ def _constraint(tree: SysfsTree, path: str) -> int | None:
     return next((n for n in _CONSTRAINTS if tree.read_text(f"{path}/constraint_{n}_name") == _LONG_TERM), None)
 
 
-def _power_limit(tree: SysfsTree, path: str, directory: str, prefix: str, max_uw: int | None) -> SysfsKnob | Refusal:
+def _power_limit(tree: SysfsTree, path: str, zone: str, prefix: str, max_uw: int | None) -> SysfsKnob | Refusal:
     file = f"{prefix}_power_limit_uw"
     current_uw = tree.read_int(f"{path}/{file}")
     if isinstance(current_uw, Refusal):
@@ -186,7 +188,7 @@ def _power_limit(tree: SysfsTree, path: str, directory: str, prefix: str, max_uw
     high_uw = max_uw or current_uw
     if high_uw <= 0:
         return Refusal(Reason.NO_CAP_RANGE, f"neither {prefix}_max_power_uw nor the limit itself tells a maximum")
-    return SysfsKnob(tree, f"{path}/{file}", f"rapl/{directory}/{file}", "uW", _limits(high_uw))
+    return SysfsKnob(tree, f"{path}/{file}", f"{KEYS}{zone}/{_LONG_TERM}", "uW", _limits(high_uw))
 
 
 def _limits(high_uw: int) -> KnobLimits:
