@@ -165,6 +165,7 @@ def _actuator() -> _Schema:
             "hostSysPath": _PATH,
             "hostProcPath": {"type": "string", "pattern": "^(/.*)?$"},
             "seLinuxOptions": _STRINGS,
+            "hsmp": _closed({"enabled": _FLAG}),
             "nvidia": _closed({"enabled": _FLAG, "runtimeClassName": _NAME}),
             "amd": _closed({"enabled": _FLAG, "rocmPath": _PATH}),
         }

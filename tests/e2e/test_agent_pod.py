@@ -63,6 +63,7 @@ async def site(start_cluster: Starter, start_real_node: RealNodeStarter, helm: H
 async def agent(request: pytest.FixtureRequest, site: Site, tmp_path: Path) -> AsyncIterator[AgentRelease]:
     """The agent, installed, with the machine capped."""
     machine = build(tmp_path / "machine", PLATFORMS["xeon-2s"])
+    (machine.sys / "bus").mkdir(exist_ok=True)
     for path, watts in zip(machine.limits(), ORIGINALS, strict=True):
         machine.write(path, int(watts * 1e6))
     if not site.stack.operator.running:
@@ -142,6 +143,10 @@ async def test_the_head_has_no_hands_and_the_hands_have_no_token_and_no_network(
     assert not actuator.can_see(token)
     assert [point for point in actuator.mount_points() if "secrets" in point] == []
     assert actuator.can_see("/host-sys/class/powercap")
+    options = actuator.mount_points()
+    seen = {point: options[point].split(",")[0] for point in options if point.startswith("/host-sys")}
+    read_only = {f"/host-sys/{each}": "ro" for each in ("class", "bus", "devices")}
+    assert seen == read_only | {"/host-sys/devices/system/cpu": "rw", "/host-sys/devices/virtual": "rw"}
     assert actuator.sockets("unix")
     assert actuator.sockets("tcp", "tcp6", "udp", "udp6") == set()
     # Its own filter; the runtime's makes `Seccomp` 2 as well.

@@ -22,6 +22,14 @@ STUBS = Path(__file__).parents[2] / "services/agent/tests/stubs"
 LEASE_S = 75.0
 POLL_S = 0.1
 CAPPED, ORIGINAL = [90, 90], [150, 150]
+#: As the chart mounts them.
+SYS_DIRECTORIES = {
+    "class": "ro",
+    "bus": "ro",
+    "devices": "ro",
+    "devices/system/cpu": "rw",
+    "devices/virtual": "rw",
+}
 PROFILE = {
     "apiVersion": "joulie.io/v1alpha1",
     "kind": "NodePowerProfile",
@@ -41,6 +49,7 @@ class Node:
 
     def __init__(self, directory, start, fake_api):
         self.machine = FakeMachine(directory / "machine", PLATFORMS["xeon-2s"])
+        (self.machine.sys / "bus").mkdir()
         self._api = fake_api
         self._start = start
         self._kubeconfig = fake_api.kubeconfig(directory)
@@ -66,7 +75,7 @@ class Node:
             network_mode="none",
             env={"HOST_PROC_ROOT": "/host-proc", **env},
             volumes=(
-                f"{self.machine.sys}:/host-sys:rw",
+                *(f"{self.machine.sys}/{path}:/host-sys/{path}:{mode}" for path, mode in SYS_DIRECTORIES.items()),
                 f"{self.machine.proc}:/host-proc:ro",
                 f"{self._state}:/var/lib/joulie:rw",
                 f"{self._run}:/run/joulie:rw",

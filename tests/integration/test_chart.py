@@ -125,6 +125,26 @@ def test_the_actuator_has_the_machine_and_no_token(helm: Helm):
     assert ActuatorSettings().actuator_controller_gid in pod_spec(agent)["securityContext"]["supplementalGroups"]
 
 
+HSMP = {"agent": {"actuator": {"hsmp": {"enabled": True}}}}
+
+
+@pytest.mark.parametrize(("values", "more"), [({}, set()), (HSMP, {"devices/platform"})], ids=["default", "hsmp"])
+def test_the_nodes_sys_is_read_only_but_for_directories_that_hold_limits(helm: Helm, values, more):
+    agent = find(helm.render(values), "DaemonSet", "joulie-agent")
+    volumes = {each["name"]: each.get("hostPath", {}) for each in pod_spec(agent)["volumes"]}
+    mounts = {
+        volumes[each["name"]]["path"]: each.get("readOnly", False)
+        for each in containers(agent)["actuator"]["volumeMounts"]
+        if volumes[each["name"]].get("path", "").startswith("/sys")
+    }
+    writable = {path for path, read_only in mounts.items() if not read_only}
+    assert writable == {f"/sys/{each}" for each in {"devices/system/cpu", "devices/virtual"} | more}
+    # As a whole it would bring along what is mounted below it, which a read-only mount leaves writable.
+    assert mounts.keys() - writable == {"/sys/class", "/sys/bus", "/sys/devices"}
+    # A type that creates what is missing cannot be meant in sysfs.
+    assert {volumes[name]["type"] for name in volumes if name.startswith("sys-")} == {"Directory"}
+
+
 def test_a_grace_period_that_is_too_short_to_give_back_is_refused(helm: Helm):
     grace = pod_spec(find(helm.render({}), "DaemonSet", "joulie-agent"))["terminationGracePeriodSeconds"]
     assert grace > ActuatorSettings().actuator_stop_grace + 5
@@ -170,11 +190,9 @@ def test_every_container_starts_with_settings_that_its_service_accepts(helm: Hel
             settings = read_actuator_settings(env) if name == "actuator" else read_settings(models[name], env)
             mounts = {mount["mountPath"] for mount in container.get("volumeMounts", ())}
             if name == "actuator":
-                assert {
-                    settings.host_sys_root,
-                    settings.state_dir,
-                    settings.actuator_socket.rpartition("/")[0],
-                } <= mounts
+                sys_root = settings.host_sys_root
+                needed = {f"{sys_root}/class", f"{sys_root}/devices", f"{sys_root}/devices/system/cpu"}
+                assert needed | {settings.state_dir, settings.actuator_socket.rpartition("/")[0]} <= mounts
                 assert settings.host_proc_root in {*mounts, "/proc"}
             if name == "controller" and settings.agent_mode is AgentMode.DAEMONSET:
                 assert settings.actuator_socket.rpartition("/")[0] in mounts

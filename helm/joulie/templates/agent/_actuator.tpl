@@ -61,8 +61,11 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
       mountPath: /run/joulie
     - name: state
       mountPath: /var/lib/joulie
-    - name: sys
-      mountPath: /host-sys
+    {{- range include "joulie.sysDirectories" . | fromYamlArray }}
+    - name: {{ include "joulie.sysVolume" .path }}
+      mountPath: /host-sys/{{ .path }}
+      readOnly: {{ not .writable }}
+    {{- end }}
     {{- if $actuator.hostProcPath }}
     - name: proc
       mountPath: /host-proc
@@ -73,6 +76,29 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
       mountPath: /opt/rocm
       readOnly: true
     {{- end }}
+{{- end -}}
+
+{{/*
+What the actuator sees of the node's /sys, parents first. It reads `class` (links), `bus` (links) and `devices`; it writes below
+the directories that say so. Those are the narrowest ones that exist on every node: the kernel creates devices/system/cpu/cpufreq
+and devices/virtual/powercap with the first driver, in sysfs nobody else can create a mount point, and a pod whose hostPath is
+missing does not start. Not /sys as a whole, although read-only: a read-only mount of it leaves the file systems mounted below it
+writable (fs/cgroup, fs/bpf, kernel/debug).
+*/}}
+{{- define "joulie.sysDirectories" -}}
+- {path: class, writable: false}
+- {path: bus, writable: false}
+- {path: devices, writable: false}
+- {path: devices/system/cpu, writable: true}
+- {path: devices/virtual, writable: true}
+{{- if .Values.agent.actuator.hsmp.enabled }}
+- {path: devices/platform, writable: true}
+{{- end }}
+{{- end -}}
+
+{{/* Name of the volume of such a directory. */}}
+{{- define "joulie.sysVolume" -}}
+sys-{{ replace "/" "-" . }}
 {{- end -}}
 
 {{/* Its volumes. */}}
@@ -87,10 +113,12 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
   hostPath:
     path: {{ $actuator.hostStatePath | quote }}
     type: DirectoryOrCreate
-- name: sys
+{{- range include "joulie.sysDirectories" . | fromYamlArray }}
+- name: {{ include "joulie.sysVolume" .path }}
   hostPath:
-    path: {{ $actuator.hostSysPath | quote }}
+    path: {{ printf "%s/%s" (trimSuffix "/" $actuator.hostSysPath) .path | quote }}
     type: Directory
+{{- end }}
 {{- with $actuator.hostProcPath }}
 - name: proc
   hostPath:
