@@ -1,7 +1,10 @@
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import pytest
 
+from joulie_agent.actuator.cpus import CpuPart
 from joulie_agent.actuator.lane import RETRY_S, Lane
 from joulie_agent.actuator.protocol import Fault, GivenBackReport, Part, ReadCpu, Restore, SetCpuCap, SetThrottle
 from joulie_agent.hardware.knob import Refusal
@@ -139,3 +142,127 @@ def test_the_keeper_gives_back_in_real_time_and_ends_with_the_lane(bench, events
     assert restored.wait(10)
     assert bench.limits_watts == [150, 150]
     assert lane.end(0)
+
+
+@dataclass
+class Watched:
+    """The CPUs, with a count of the attempts to restore, so that a test waits for one instead of for time."""
+
+    part: CpuPart
+    #: Called before each attempt with how many there have been.
+    before: Callable[[int], None] = lambda _attempts: None
+    attempts: int = 0
+    attempted: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def hands(self):
+        return self.part.hands
+
+    def carry_out(self, request):
+        return self.part.carry_out(request)
+
+    def restore(self, keys):
+        self.before(self.attempts)
+        report = self.part.restore(keys)
+        with self.attempted:
+            self.attempts += 1
+            self.attempted.notify_all()
+        return report
+
+    def until(self, attempts):
+        with self.attempted:
+            assert self.attempted.wait_for(lambda: self.attempts >= attempts, 10), "no attempt was made"
+
+
+@pytest.fixture
+def watched(bench):
+    return Watched(bench.part)
+
+
+@pytest.fixture
+def watched_lane(watched, events, clock):
+    lane = Lane(Part.CPU, watched, events, clock=clock)
+    yield lane
+    lane.end(0)
+
+
+def start_and_sleep(lane, monkeypatch):
+    """Start the lease thread and return once it sleeps: it holds the turn from its look at what is due until then."""
+    looked, check = threading.Event(), lane.check
+
+    def look():
+        wait_s = check()
+        looked.set()
+        return wait_s
+
+    monkeypatch.setattr(lane, "check", look)
+    lane.start()
+    assert looked.wait(10)
+
+
+def test_what_a_refused_request_to_restore_left_is_tried_again_at_once(bench, watched, watched_lane, monkeypatch):
+    stuck = bench.machine.policy_limits()[0]
+    watched.before = lambda attempts: bench.machine.faults.pop(stuck) if attempts == 1 else None
+    watched_lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
+    start_and_sleep(watched_lane, monkeypatch)
+    bench.machine.faults[stuck] = FileFault(write_errno=5)
+    assert watched_lane.ask(Restore(part=Part.CPU)).left
+    watched.until(2)
+    assert set(bench.policies_khz) == {3_900_000}
+
+
+def test_what_a_lifted_throttle_could_not_restore_is_tried_again_at_once(bench, watched, watched_lane, monkeypatch):
+    stuck = bench.machine.policy_limits()[0]
+    watched.before = lambda _: bench.machine.faults.clear()
+    watched_lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
+    start_and_sleep(watched_lane, monkeypatch)
+    bench.machine.faults[stuck] = FileFault(write_errno=5)
+    watched_lane.ask(SetThrottle(throttle_pct=0, lease_s=3600))
+    watched.until(1)
+    assert set(bench.policies_khz) == {3_900_000}
+
+
+def test_what_goes_on_refusing_is_tried_every_15_s_and_not_at_every_request(bench, watched, watched_lane, clock):
+    watched_lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
+    bench.machine.faults[bench.machine.policy_limits()[0]] = FileFault(write_errno=5)
+    watched_lane.ask(Restore(part=Part.CPU))
+    assert watched_lane.check() == RETRY_S
+    assert watched.attempts == 2
+    for _ in range(3):
+        watched_lane.ask(ReadCpu())
+        assert watched_lane.check() == RETRY_S
+    assert watched.attempts == 2
+    clock.now += RETRY_S
+    watched_lane.check()
+    assert watched.attempts == 3
+
+
+def test_what_is_newly_left_is_tried_at_once_though_something_else_waits_for_its_next_attempt(bench, lane):
+    lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
+    first, second = bench.machine.policy_limits()[:2]
+    bench.machine.faults[first] = FileFault(write_errno=5)
+    lane.ask(Restore(part=Part.CPU))
+    assert lane.check() == RETRY_S
+    lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
+    bench.machine.faults |= {second: FileFault(write_errno=5)}
+    lane.ask(SetThrottle(throttle_pct=0, lease_s=3600))
+    del bench.machine.faults[second]
+    lane.check()
+    assert bench.policies_khz.count(1_500_000) == 1
+
+
+class Failing(Watched):
+    def carry_out(self, request):
+        super().carry_out(request)
+        raise ZeroDivisionError
+
+
+def test_an_exception_after_a_write_leaves_a_lease(bench, events, clock):
+    lane = Lane(Part.CPU, Failing(bench.part), events, clock=clock)
+    with pytest.raises(ZeroDivisionError):
+        lane.ask(cap(90))
+    assert bench.limits_watts == [90, 90]
+    assert lane.check() == 60
+    clock.now += 60
+    assert lane.check() is None
+    assert bench.limits_watts == [150, 150]

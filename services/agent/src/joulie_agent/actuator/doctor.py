@@ -18,6 +18,7 @@ from joulie_agent.actuator.protocol import CpuDescription, DescribeCpu, Describe
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.hardware import journal
 from joulie_agent.hardware.cpuinfo import HostFacts
+from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
 from joulie_agent.hardware.journal import JournalError
@@ -69,7 +70,7 @@ def _look(settings: ActuatorSettings) -> tuple[CpuDescription, GpuDescription]:
         min_freq_khz=settings.dvfs_min_freq_khz,
         clock=time.monotonic,
     )
-    gpus = GpuPart(drivers=host_gpu_drivers(), hands=_LOOKING, clock=time.monotonic)
+    gpus = GpuPart(drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S), hands=_LOOKING, clock=time.monotonic)
     cpu, gpu = cpus.carry_out(DescribeCpu()), gpus.carry_out(DescribeGpu())
     assert isinstance(cpu, CpuDescription)
     assert isinstance(gpu, GpuDescription)

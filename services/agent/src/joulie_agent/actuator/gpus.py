@@ -77,11 +77,17 @@ class GpuPart:
         if isinstance(self.hands, Refusal) or not keys:
             return GivenBackReport(knobs=())
         self._look()
-        knobs = {limit_key(uuid): driver.power_limit(uuid) for uuid, driver in self._homes.items()}
+        silent = self._silent()
+        knobs: dict[str, Knob | Refusal] = {} if silent is None else dict.fromkeys(keys, silent)
+        knobs |= {limit_key(uuid): driver.power_limit(uuid) for uuid, driver in self._homes.items()}
         return GivenBackReport(knobs=verdicts.give_back(self.hands, keys, knobs))
 
     def _is_stale(self) -> bool:
         if self._looked_at is None or self.clock() - self._looked_at > LOOK_EVERY_S:
+            return True
+        # What is being opened, or hangs, may answer at any moment.
+        waiting = (*self._refusals.values(), *(info.refusal for info in self._all()))
+        if any(refusal is not None and refusal.reason is Reason.TIMEOUT for refusal in waiting):
             return True
         return self._generations != [driver.generation for driver in self.drivers]
 
@@ -137,9 +143,13 @@ class GpuPart:
         driver = self._homes.get(uuid)
         if driver is not None:
             return driver.power_limit(uuid)
-        # A driver that is there and does not answer may be hiding it.
-        broken = (refusal for refusal in self._refusals.values() if refusal.reason is not Reason.NO_INTERFACE)
-        return next(broken, Refusal(Reason.NO_DEVICE, f"no GPU {uuid}"))
+        return self._silent() or Refusal(Reason.NO_DEVICE, f"no GPU {uuid}")
+
+    def _silent(self) -> Refusal | None:
+        """Why a GPU that is not known may be there all the same: a driver, or a device without a name, is silent."""
+        broken = [refusal for refusal in self._refusals.values() if refusal.reason is not Reason.NO_INTERFACE]
+        broken += [info.refusal for info in self._all() if not info.uuid and info.refusal is not None]
+        return broken[0] if broken else None
 
     def _read(self) -> GpuReadings:
         return GpuReadings(

@@ -1,8 +1,9 @@
 """One part of the machine: its journal, its lease, and one request at a time.
 
-Promises that what is in force without a lease is given back, and tried again until nothing is left: at the start (what
-a killed predecessor left), when the lease runs out, and at the end. A request that puts something in force renews the
-lease once it has been carried out. A part whose journal cannot be used can be read and not written.
+Promises that what is in force without a lease is restored: at the start (what a killed predecessor left), when the
+lease runs out, at the end, and when a request has restored some of it only. What refuses is tried again at once and
+then every 15 s until nothing is left. A request that puts something in force renews the lease, also where it fails
+half-way. A part whose journal cannot be used can be read and not written.
 
 Parts have a lane each, so that a driver which hangs in one holds up nothing in the other.
 """

@@ -15,6 +15,8 @@ from joulie_agent.actuator.log import Level
 from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.process import start_settings
 from joulie_agent.actuator.protocol import Fault, GivenBackReport, Part, Reply, Restore
+from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
+from joulie_agent.hardware.gpu.host import host_gpu_drivers
 from joulie_agent.hardware.journal import JournalHeldError
 from joulie_agent.hardware.knob import Refusal
 
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     if isinstance(settings, int):
         return settings
     try:
-        machine = Machine(settings, _mute)
+        machine = Machine(settings, _mute, drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S))
     except JournalHeldError as error:
         _say(f"{error}: asking it to give back")
         _say("a controller that is still there will set its caps again; stop it first to be rid of them")

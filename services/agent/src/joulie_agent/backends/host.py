@@ -80,6 +80,8 @@ class HostBackend:
         self._lease_s = lease_s
         self._cpu: CpuDescription | None = None
         self._gpu: GpuDescription | None = None
+        #: Why it is not known yet what GPUs there are.
+        self._gpu_opening: Refusal | None = None
         self._facts = HardwareFacts()
 
     async def read(self) -> Reading | Unavailable:
@@ -117,6 +119,8 @@ class HostBackend:
         """By NVML or AMD SMI, each GPU within its own range."""
         caps_mw = {uuid: max(1, round(watts * MW_PER_WATT)) for uuid, watts in cap_watts.items() if uuid}
         if not caps_mw:
+            if self._gpu_opening is not None:
+                return failed(HOST, self._gpu_opening.reason, self._gpu_opening.message)
             return blocked(HOST, Reason.NO_DEVICE, self._why_no_gpu())
         return await self._set(HOST, SetGpuCaps(caps_mw=caps_mw, lease_s=self._lease_s))
 
@@ -146,12 +150,18 @@ class HostBackend:
             described = await self._hands.ask(DescribeCpu())
             self._cpu = described if isinstance(described, CpuDescription) else self._cpu
         if isinstance(gpu, GpuReadings) and (self._gpu is None or self._gpu.revision != gpu.revision):
-            described = await self._hands.ask(DescribeGpu())
-            # GPUs whose driver hangs are not gone.
-            if isinstance(described, GpuDescription) and not (self._gpu and _hangs(described)):
-                self._gpu = described
+            self._take(await self._hands.ask(DescribeGpu()))
         if known != (self._cpu, self._gpu):
             self._facts = self._compose()
+
+    def _take(self, described: Reply | Refusal) -> None:
+        """Take over a description of the GPUs that is complete."""
+        if not isinstance(described, GpuDescription):
+            return
+        self._gpu_opening = next((why for why in described.refusals.values() if why.reason is Reason.TIMEOUT), None)
+        # GPUs whose driver hangs are not gone, and those whose driver is being opened are not absent.
+        if self._gpu_opening is None and not (self._gpu and _hangs(described)):
+            self._gpu = described
 
     def _compose(self) -> HardwareFacts:
         cpu, gpu = self._cpu, self._gpu

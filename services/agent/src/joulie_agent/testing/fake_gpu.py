@@ -4,13 +4,18 @@ Only the vendor's library is imitated; sessions, retries and knobs are those of 
 """
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_agent.hardware.gpu.library import Extent, Handle, LibraryError
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.reasons import Reason
+
+
+def _set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
 
 
 @dataclass(slots=True)
@@ -28,6 +33,8 @@ class FakeGpu:
     imposed_mw: int | None = None
     partitioned: bool | None = None
     lost: bool = False
+    #: Clear it to make every call to this GPU hang until it is set again.
+    answering: threading.Event = field(default_factory=_set_event)
 
     @property
     def enforced_mw(self) -> int:
@@ -44,18 +51,16 @@ class FakeGpuLibrary:
     vendor: Vendor = Vendor.NVIDIA
     loaded: bool = True
     permitted: bool = True
+    hanging: bool = False
     #: Clear it to make every call hang until it is set again.
-    answering: threading.Event = field(default_factory=threading.Event)
+    answering: threading.Event = field(default_factory=_set_event)
     opened: int = 0
     writes: int = 0
-    _connected: bool = False
-
-    def __post_init__(self) -> None:
-        self.answering.set()
+    connected: bool = False
 
     def reload(self) -> None:
         """Unload the driver and load it again: limits are the defaults, and clients must connect anew."""
-        self._connected = False
+        self.connected = False
         for gpu in self.gpus:
             gpu.limit_mw = gpu.default_mw
             gpu.lost = False
@@ -65,17 +70,21 @@ class FakeGpuLibrary:
         self.answering.wait()
         if not self.loaded:
             raise LibraryError(Reason.NO_INTERFACE, "driver not loaded", Extent.DRIVER)
-        self._connected = True
+        self.connected = True
         self.opened += 1
 
     def close(self) -> None:
         """Disconnect."""
-        self._connected = False
+        self.connected = False
 
-    def handles(self) -> Sequence[Handle | LibraryError]:
-        """Return the GPUs, lost ones as errors."""
+    def count(self) -> int:
+        """Return how many GPUs there are."""
         self._check()
-        return [_lost() if gpu.lost else gpu for gpu in self.gpus]
+        return len(self.gpus)
+
+    def handle(self, index: int) -> Handle:
+        """Return a GPU."""
+        return self._gpu(self.gpus[index])
 
     def uuid(self, handle: Handle) -> str:
         """Return the UUID."""
@@ -121,12 +130,13 @@ class FakeGpuLibrary:
 
     def _check(self) -> None:
         self.answering.wait()
-        if not (self.loaded and self._connected):
+        if not (self.loaded and self.connected):
             raise LibraryError(Reason.NO_INTERFACE, "uninitialized", Extent.DRIVER)
 
     def _gpu(self, handle: Handle) -> FakeGpu:
         self._check()
         assert isinstance(handle, FakeGpu)
+        handle.answering.wait()
         if handle.lost:
             raise _lost()
         return handle

@@ -16,7 +16,7 @@ import ctypes
 import importlib.util
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
@@ -61,11 +61,14 @@ class AmdSmiLibrary:
 
     name = "amdsmi"
     vendor = Vendor.AMD
+    #: A call is over when it returns.
+    hanging = False
 
     def __init__(self) -> None:
         self._amdsmi: ModuleType | None = None
         #: Why the package cannot be used in this process.
         self._unusable: LibraryError | None = None
+        self._handles: list[Handle] = []
 
     def open(self) -> None:
         """Load amdsmi and initialise the library, which finds the GPUs."""
@@ -79,10 +82,15 @@ class AmdSmiLibrary:
         with suppress(LibraryError), self._calls() as smi:
             smi.amdsmi_shut_down()
 
-    def handles(self) -> Sequence[Handle | LibraryError]:
-        """Return a handle per device; partitions and the dies of a package are devices of their own."""
+    def count(self) -> int:
+        """Return how many devices there are; partitions and the dies of a package are devices of their own."""
         with self._calls() as smi:
-            return list(smi.amdsmi_get_processor_handles())
+            self._handles = list(smi.amdsmi_get_processor_handles())
+        return len(self._handles)
+
+    def handle(self, index: int) -> Handle:
+        """Return a device's handle; the library hands out all of them at once."""
+        return self._handles[index]
 
     def uuid(self, handle: Handle) -> str:
         """Return the UUID, five groups of hexadecimal digits."""

@@ -4,7 +4,7 @@ Promises values: whatever a driver answers becomes a figure or a refusal with it
 its UUID; an index may belong to another GPU after the next boot. Power is in milliwatts, as integers.
 
 Does not promise to return soon: a call takes as long as the driver does. `joulie_agent.hardware.gpu.bounded` adds the
-deadline. Does not judge values either: that is for whoever writes, see `joulie_agent.hardware.hands`.
+deadlines. Does not judge values either: that is for whoever writes, see `joulie_agent.hardware.hands`.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,17 @@
-"""The GPU drivers of this machine: NVIDIA's and AMD's, each with a thread of its own, so that each hangs alone."""
+"""The GPU drivers of this machine: NVIDIA's and AMD's, each device with a thread of its own, so that it hangs alone."""
 
 from joulie_agent.hardware.gpu.amdsmi import AmdSmiLibrary
-from joulie_agent.hardware.gpu.bounded import BoundedGpuDriver
+from joulie_agent.hardware.gpu.bounded import OPEN_WAIT_S, BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.gpu.nvml import NvmlLibrary
 
 
-def host_gpu_drivers() -> tuple[BoundedGpuDriver, ...]:
-    """Return both, unopened: a vendor's package is imported when its driver is first asked, if the library is there."""
-    return tuple(BoundedGpuDriver(LibraryDriver(library)) for library in (NvmlLibrary(), AmdSmiLibrary()))
+def host_gpu_drivers(*, open_wait_s: float = OPEN_WAIT_S) -> tuple[LibraryDriver, ...]:
+    """Return both, unopened: a vendor's package is imported when its driver is first asked, if the library is there.
+
+    Args:
+        open_wait_s: how long the first question waits for a driver to open before it is refused.
+    """
+    return tuple(
+        LibraryDriver(BoundedLibrary(library, open_wait_s=open_wait_s)) for library in (NvmlLibrary(), AmdSmiLibrary())
+    )

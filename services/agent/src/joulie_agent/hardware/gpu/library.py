@@ -4,7 +4,6 @@
 """
 
 import ctypes
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
@@ -47,14 +46,21 @@ class GpuLibrary(Protocol):
     def vendor(self) -> Vendor:
         """Whose GPUs these are."""
 
+    @property
+    def hanging(self) -> bool:
+        """Whether a call has not returned in time and still runs, so that closing is not possible now."""
+
     def open(self) -> None:
         """Load the library and connect to the driver."""
 
     def close(self) -> None:
         """Disconnect; an error means that there is nothing to disconnect from."""
 
-    def handles(self) -> Sequence[Handle | LibraryError]:
-        """Return a handle per device, in the driver's order, or why there is none."""
+    def count(self) -> int:
+        """Return how many devices there are, those that do not answer included."""
+
+    def handle(self, index: int) -> Handle:
+        """Return the handle of a device, by the driver's number; takes seconds where that initialises the device."""
 
     def uuid(self, handle: Handle) -> str:
         """Return what identifies the device over reboots."""

@@ -4,9 +4,10 @@ Promises that a call which finds the driver gone opens it once more and asks aga
 reload between two calls goes unnoticed but for `generation`. Setting a limit twice does no harm.
 
 A GPU that is lost stays lost until the library is opened again, and that disconnects the other GPUs for a moment, whose
-limits the driver may then forget (persistence mode off). So it is tried, but not often.
+limits the driver may then forget (persistence mode off). So it is tried, but not often, and not while a call hangs. A
+GPU that did not answer in time while the library was opened is asked again by every call.
 
-Not for several threads at once.
+One caller at a time.
 """
 
 import time
@@ -38,9 +39,9 @@ class _Session:
     lost: dict[str, Refusal]
 
     @property
-    def complete(self) -> bool:
-        """Whether every device answers, as far as is known."""
-        return not (self.unknown or self.lost)
+    def lacks_a_device(self) -> bool:
+        """Whether a device is gone that opening the library again may bring back."""
+        return bool(self.lost) or any(why.reason is not Reason.TIMEOUT for why in self.unknown.values())
 
 
 class LibraryDriver:
@@ -154,9 +155,13 @@ class LibraryDriver:
 
     def _current(self) -> _Session:
         """Return the session, after opening the library where there is none or where that may bring a GPU back."""
-        if self._session is not None:
-            if self._session.complete or self._clock() - self._session.opened_at < REOPEN_FOR_LOST_S:
-                return self._session
+        session = self._session
+        if session is not None:
+            for index in [index for index, why in session.unknown.items() if why.reason is Reason.TIMEOUT]:
+                self._enlist(session, index)
+            too_early = self._clock() - session.opened_at < REOPEN_FOR_LOST_S
+            if not session.lacks_a_device or too_early or self._library.hanging:
+                return session
             self.close()
         self._library.open()
         try:
@@ -169,17 +174,20 @@ class LibraryDriver:
 
     def _enumerate(self) -> _Session:
         session = _Session(self._clock(), {}, {}, {})
-        for index, handle in enumerate(self._library.handles()):
-            try:
-                if isinstance(handle, LibraryError):
-                    raise handle
-                # Partitions of one GPU may carry its UUID; the first of them stands for it and has the power limit.
-                session.handles.setdefault(self._library.uuid(handle), (index, handle))
-            except LibraryError as error:
-                if error.extent is Extent.DRIVER:
-                    raise
-                session.unknown[index] = _named(error.refusal, index)
+        for index in range(self._library.count()):
+            self._enlist(session, index)
         return session
+
+    def _enlist(self, session: _Session, index: int) -> None:
+        try:
+            handle = self._library.handle(index)
+            # Partitions of one GPU may carry its UUID; the first of them stands for it and has the power limit.
+            session.handles.setdefault(self._library.uuid(handle), (index, handle))
+            session.unknown.pop(index, None)
+        except LibraryError as error:
+            if error.extent is Extent.DRIVER:
+                raise
+            session.unknown[index] = _named(error.refusal, index)
 
     def _describe_all(self) -> tuple[GpuDeviceInfo, ...] | Refusal:
         session = self._current()

@@ -11,7 +11,7 @@ Source: NVIDIA, NVML API Reference Guide; NVIDIA, Driver Persistence.
 """
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Final
@@ -63,6 +63,8 @@ class NvmlLibrary:
 
     name = "nvml"
     vendor = Vendor.NVIDIA
+    #: A call is over when it returns.
+    hanging = False
 
     def __init__(self) -> None:
         self._pynvml: ModuleType | None = None
@@ -79,11 +81,15 @@ class NvmlLibrary:
         with suppress(LibraryError), self._calls() as nvml:
             nvml.nvmlShutdown()
 
-    def handles(self) -> Sequence[Handle | LibraryError]:
-        """Return a handle per GPU; getting one initialises the GPU where no other client has."""
+    def count(self) -> int:
+        """Return how many GPUs there are."""
         with self._calls() as nvml:
-            count = nvml.nvmlDeviceGetCount()
-        return [self._handle(index) for index in range(count)]
+            return int(nvml.nvmlDeviceGetCount())
+
+    def handle(self, index: int) -> Handle:
+        """Return a GPU's handle; getting one initialises the GPU where no other client has."""
+        with self._calls() as nvml:
+            return nvml.nvmlDeviceGetHandleByIndex(index)
 
     def uuid(self, handle: Handle) -> str:
         """Return the UUID, `GPU-` and five groups of hexadecimal digits."""
@@ -132,13 +138,6 @@ class NvmlLibrary:
         """Set the management limit."""
         with self._calls() as nvml:
             nvml.nvmlDeviceSetPowerManagementLimit(handle, limit_mw)
-
-    def _handle(self, index: int) -> Handle | LibraryError:
-        try:
-            with self._calls() as nvml:
-                return nvml.nvmlDeviceGetHandleByIndex(index)
-        except LibraryError as error:
-            return error
 
     def _figure(self, function: str, handle: Handle) -> int | None:
         with _optional(), self._calls() as nvml:
