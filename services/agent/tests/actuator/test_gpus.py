@@ -1,10 +1,11 @@
 from joulie_agent.actuator.gpus import GpuPart
 from joulie_agent.actuator.protocol import DescribeGpu, ReadGpu, SetGpuCaps, Verdict
-from joulie_agent.hardware.gpu.bounded import BoundedGpuDriver
+from joulie_agent.hardware.gpu.bounded import BoundedLibrary
+from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.hands import GivenBack
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
+from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary
 
 
 def caps(**watts):
@@ -117,23 +118,38 @@ def test_a_machine_without_a_driver_says_why(gpu_bench):
     assert bench.part.carry_out(caps(a=400)).reason is Reason.NO_DEVICE
 
 
-def test_a_driver_that_hangs_is_told_and_its_gpus_are_remembered(hands, clock):
-    driver, library = fake_gpu_driver(FakeGpu("a"))
-    bounded = BoundedGpuDriver(driver, open_deadline_s=5, call_deadline_s=0.2)
-    part = GpuPart(drivers=[bounded], hands=hands, clock=clock)
-    part.carry_out(caps(a=400))
-    library.answering.clear()
+def test_a_gpu_that_hangs_is_told_and_remembered_and_the_other_is_capped_and_restored(hands, clock):
+    a, b = FakeGpu("a"), FakeGpu("b")
+    bounded = BoundedLibrary(FakeGpuLibrary([a, b]), open_wait_s=5, call_deadline_s=0.2)
+    part = GpuPart(drivers=[LibraryDriver(bounded)], hands=hands, clock=clock)
+    part.carry_out(caps(a=400, b=400))
+    a.answering.clear()
     try:
         clock.now += 61
-        done = part.carry_out(caps(a=300))
-        assert (done.verdict, done.reason) == (Verdict.ERROR, Reason.TIMEOUT)
-        (info,) = part.carry_out(DescribeGpu()).devices
-        assert (info.uuid, info.refusal.reason) == ("a", Reason.TIMEOUT)
+        done = part.carry_out(caps(a=300, b=300))
+        assert (done.verdict, done.reason, b.limit_mw) == (Verdict.ERROR, Reason.TIMEOUT, 300_000)
+        hung, well = part.carry_out(DescribeGpu()).devices
+        assert (hung.uuid, hung.refusal.reason, well.refusal) == ("a", Reason.TIMEOUT, None)
         (left,) = part.restore(hands.held).left
-        assert left.outcome is GivenBack.REFUSED
+        assert (left.key, left.outcome, b.limit_mw) == ("gpu/a/power_limit_mw", GivenBack.REFUSED, 700_000)
+    finally:
+        a.answering.set()
+    bounded.close()
+
+
+def test_while_its_driver_is_being_opened_a_gpu_is_not_said_to_be_absent(hands, clock):
+    library = FakeGpuLibrary([FakeGpu("a")])
+    part = GpuPart(drivers=[LibraryDriver(BoundedLibrary(library, open_wait_s=0.05))], hands=hands, clock=clock)
+    library.answering.clear()
+    try:
+        done = part.carry_out(caps(a=400))
+        assert (done.verdict, done.reason) == (Verdict.ERROR, Reason.TIMEOUT)
+        assert "is being opened" in done.message
     finally:
         library.answering.set()
-    bounded.close()
+    while part.carry_out(caps(a=400)).reason is Reason.TIMEOUT:
+        pass
+    assert library.gpus[0].limit_mw == 400_000
 
 
 def test_without_a_journal_nothing_is_written(gpu_bench):

@@ -9,6 +9,8 @@ from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.protocol import DescribeCpu, Fault, ReadCpu, ReadGpu
 from joulie_agent.backends.base import Reading, Unavailable
 from joulie_agent.backends.host import HostBackend, lease_s
+from joulie_agent.hardware.gpu.bounded import BoundedLibrary
+from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
@@ -188,3 +190,24 @@ def test_a_lease_outlasts_a_few_ticks_and_a_slow_moment():
     assert lease_s(1) == 60
     assert lease_s(20) == 80
     assert lease_s(3600) == 3600
+
+
+async def test_gpus_whose_driver_is_being_opened_are_unknown_and_not_absent(actuator_settings, events):
+    settings, _ = actuator_settings()
+    library = FakeGpuLibrary([FakeGpu("a")])
+    driver = LibraryDriver(BoundedLibrary(library, open_wait_s=0.05))
+    hands = LocalHands(Machine(settings, events, drivers=[driver]), stop_grace_s=5)
+    backend = HostBackend(hands, Inventory.load(), lease_s=60)
+    library.answering.clear()
+    try:
+        reading = await backend.read()
+        assert isinstance(reading, Reading)
+        assert reading.facts.gpu is None
+        outcome = await backend.set_gpu_caps({"": 300})
+        assert (outcome.result, outcome.reason) == (ControlResult.ERROR, Reason.TIMEOUT)
+    finally:
+        library.answering.set()
+    while (reading := await backend.read()).facts.gpu is None:
+        pass
+    assert reading.facts.gpu.count == 1
+    await hands.close()

@@ -7,10 +7,8 @@ import time
 import pytest
 
 from joulie_agent.hardware.deadline import DeadlineWorker
-from joulie_agent.hardware.gpu.bounded import BoundedGpuDriver
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
 
 SHORT_S = 0.05
 LONG_S = 20.0
@@ -181,30 +179,3 @@ def test_an_answer_that_comes_after_its_event_loop_was_closed_troubles_nobody(wo
     wait_until(lambda: worker.hanging() is None)
     assert worker.call(lambda: 42, LONG_S) == 42
     assert caplog.records == []
-
-
-def test_a_hung_driver_refuses_every_gpu_at_once_and_another_driver_goes_on():
-    hung, library = fake_gpu_driver(FakeGpu("GPU-a"), FakeGpu("GPU-b"))
-    well, _ = fake_gpu_driver(FakeGpu("GPU-c"))
-    hung, well = (BoundedGpuDriver(each, call_deadline_s=SHORT_S) for each in (hung, well))
-    knob = hung.power_limit("GPU-a")
-    assert knob.read() == 700_000
-    library.answering.clear()
-    began = time.monotonic()
-    assert timed_out(knob.write(400_000))
-    assert timed_out(hung.power_mw("GPU-b"))
-    assert timed_out(hung.devices())
-    assert time.monotonic() - began < LONG_S / 2
-    assert well.power_mw("GPU-c") == 90_000
-    library.answering.set()
-    wait_until(lambda: knob.read() == 400_000)
-    assert hung.worker.returned_late == 1
-
-
-def test_a_closed_driver_opens_again_when_asked():
-    driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
-    bounded = BoundedGpuDriver(driver)
-    assert bounded.power_mw("GPU-a") == 90_000
-    bounded.close()
-    assert bounded.power_mw("GPU-a") == 90_000
-    assert (library.opened, bounded.generation) == (2, 2)

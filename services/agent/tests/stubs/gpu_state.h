@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MAX_GPUS 8
+#define MAX_GPUS 80
 
 enum { HANG_NEVER = 0, HANG_ALWAYS = 1, HANG_ON_SET = 2 };
 
@@ -22,6 +22,7 @@ struct stub_gpu {
     volatile uint32_t no_power_limit;   /* a device that offers none */
     volatile uint32_t can_be_partitioned, partitioned;
     volatile uint32_t lost;
+    volatile uint32_t hang;             /* as for all GPUs, of this one */
 };
 
 struct stub_state {
@@ -57,6 +58,12 @@ static void attach(void)
 static void hang_if_told(int setting)
 {
     while (state->hang == HANG_ALWAYS || (setting && state->hang == HANG_ON_SET))
+        usleep(1000);
+}
+
+static inline void hang_gpu_if_told(const struct stub_gpu *gpu, int setting)
+{
+    while (gpu->hang == HANG_ALWAYS || (setting && gpu->hang == HANG_ON_SET))
         usleep(1000);
 }
 

@@ -37,6 +37,7 @@ class StubGpu(ctypes.Structure):
         ("can_be_partitioned", ctypes.c_uint32),
         ("partitioned", ctypes.c_uint32),
         ("lost", ctypes.c_uint32),
+        ("hang", ctypes.c_uint32),
     )
 
 
@@ -53,7 +54,7 @@ class StubState(ctypes.Structure):
         ("inits", ctypes.c_uint32),
         ("shutdowns", ctypes.c_uint32),
         ("sets", ctypes.c_uint32),
-        ("gpus", StubGpu * 8),
+        ("gpus", StubGpu * 80),
     )
 
     def add(self, uuid: str, name: str, **figures: int) -> StubGpu:

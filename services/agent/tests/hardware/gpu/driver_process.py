@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from joulie_agent.hardware.gpu.amdsmi import AmdSmiLibrary
-from joulie_agent.hardware.gpu.bounded import BoundedGpuDriver
+from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.driver import GpuDriver
+from joulie_agent.hardware.gpu.library import GpuLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.gpu.nvml import NvmlLibrary
 from joulie_agent.hardware.knob import Knob, Refusal
@@ -54,10 +55,10 @@ def _describe(knob: Knob) -> dict[str, Any]:
 
 def main(vendor: str, deadline_s: float) -> None:
     """Serve until the input ends."""
-    driver: GpuDriver = LibraryDriver(NvmlLibrary() if vendor == "nvml" else AmdSmiLibrary())
+    library: GpuLibrary = NvmlLibrary() if vendor == "nvml" else AmdSmiLibrary()
     if deadline_s:
-        driver = BoundedGpuDriver(driver, open_deadline_s=20, call_deadline_s=deadline_s)
-    server = Server(driver)
+        library = BoundedLibrary(library, open_wait_s=20, device_open_s=5, call_deadline_s=deadline_s)
+    server = Server(LibraryDriver(library))
     for line in sys.stdin:
         print(json.dumps(server.answer(**json.loads(line))), flush=True)
 

@@ -144,7 +144,7 @@ def test_a_hung_library_is_refused_in_time_and_answers_again_when_it_returns(sta
     assert drive("read", FIRST) == 750_000
     state.hang = 1
     assert reason(drive("read", FIRST)) == Reason.TIMEOUT
-    assert "has not returned for" in drive("read", SECOND)["message"]
+    assert "has not returned for" in drive("read", FIRST)["message"]
     state.hang = 0
     deadline = time.monotonic() + 20
     while drive("read", FIRST) != 750_000:

@@ -167,7 +167,7 @@ def test_a_hung_driver_is_refused_in_time_then_at_once_and_answers_again_when_it
     began = time.monotonic()
     assert reason(drive("read", FIRST)) == Reason.TIMEOUT
     assert time.monotonic() - began < 5
-    assert "has not returned for" in drive("power", SECOND)["message"]
+    assert "has not returned for" in drive("power", FIRST)["message"]
     state.hang = 0
     _wait_until(lambda: drive("read", FIRST) == 700_000)
 

@@ -32,6 +32,7 @@ static amdsmi_status_t find(handle_t device, struct stub_gpu **gpu)
     *gpu = gpu_of(device);
     if (*gpu == NULL)
         return INVAL;
+    hang_gpu_if_told(*gpu, 0);
     return (*gpu)->lost ? NOT_FOUND : SUCCESS;
 }
 
@@ -156,6 +157,7 @@ amdsmi_status_t amdsmi_set_power_cap(handle_t device, uint32_t sensor, uint64_t 
     if (cap_uw < gpu->min_mw * UW_PER_MW || cap_uw > gpu->max_mw * UW_PER_MW)
         return INVAL;
     hang_if_told(1);
+    hang_gpu_if_told(gpu, 1);
     gpu->limit_mw = (uint32_t)(cap_uw / 1000000) * 1000; /* amdgpu keeps whole watts */
     state->sets++;
     return SUCCESS;

@@ -30,6 +30,7 @@ static nvmlReturn_t find(nvmlDevice_t device, struct stub_gpu **gpu)
     *gpu = gpu_of(device);
     if (*gpu == NULL)
         return INVALID_ARGUMENT;
+    hang_gpu_if_told(*gpu, 0);
     return (*gpu)->lost ? GPU_IS_LOST : SUCCESS;
 }
 
@@ -91,6 +92,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
         return ret;
     if (index >= state->count)
         return INVALID_ARGUMENT;
+    hang_gpu_if_told(&state->gpus[index], 0);
     if (state->gpus[index].lost)
         return GPU_IS_LOST;
     *device = handle_of(index);
@@ -177,6 +179,7 @@ nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int
     if (limit_mw < gpu->min_mw || limit_mw > gpu->max_mw)
         return INVALID_ARGUMENT;
     hang_if_told(1);
+    hang_gpu_if_told(gpu, 1);
     gpu->limit_mw = limit_mw;
     state->sets++;
     return SUCCESS;
