@@ -50,6 +50,8 @@ class Lane:
         self._begun = False
         self._lease_until = _NEVER
         self._retry_at = _NEVER
+        #: What the last attempt could not restore, and waits for the next one.
+        self._refused: frozenset[str] = frozenset()
         self._ending = threading.Event()
         self._told: dict[str, str] = {}
 
@@ -66,11 +68,13 @@ class Lane:
                 return self._give_back()
             if not self._begun:
                 self.check()  # nothing new comes into force on top of what a predecessor left
-            reply = self._handler.carry_out(request)
-            if isinstance(request, Setting):
-                self._lease_until = self.clock() + request.lease_s
+            try:
+                return self._handler.carry_out(request)
+            finally:
+                # Also where it failed: what it has written before that must not stay without a lease.
+                if isinstance(request, Setting):
+                    self._lease_until = self.clock() + request.lease_s
                 self._turn.notify_all()
-            return reply
 
     def check(self) -> float | None:
         """Give back what is due; return the seconds until something may be due again, None where nothing is held."""
@@ -78,10 +82,11 @@ class Lane:
             self._begun = True
             now = self.clock()
             due = self._due(now)
-            if due and now >= self._retry_at:
+            if due and (now >= self._retry_at or due - self._refused):
                 self._restore("left behind" if self._lease_until == _NEVER else "not renewed", due)
                 now = self.clock()
-                self._retry_at = now + RETRY_S if self._due(now) else _NEVER
+                self._refused = self._due(now)
+                self._retry_at = now + RETRY_S
             if not self._held():
                 return None
             return max(0.0, (self._retry_at if self._due(now) else self._lease_until) - now)
@@ -103,7 +108,11 @@ class Lane:
         if isinstance(self._handler.hands, Refusal):
             return Fault(message=self._handler.hands.message)
         self._lease_until = _NEVER
-        return self._restore("asked to", self._held())
+        self._refused = frozenset()
+        try:
+            return self._restore("asked to", self._held())
+        finally:
+            self._turn.notify_all()  # what refused is tried again at once
 
     def _held(self) -> frozenset[str]:
         return self._handler.hands.held if isinstance(self._handler.hands, Hands) else frozenset()
