@@ -12,12 +12,12 @@ from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import FakeTree, Fault
 
 
-def cap(watts):
-    return SetCpuCap(cap_uw_per_package=round(watts * 1e6), lease_s=60)
+def cap(watts, **options):
+    return SetCpuCap(cap_uw_per_package=round(watts * 1e6), lease_s=60, **options)
 
 
-def throttle(pct):
-    return SetThrottle(throttle_pct=pct, lease_s=60)
+def throttle(pct, **options):
+    return SetThrottle(throttle_pct=pct, lease_s=60, **options)
 
 
 def test_a_cap_is_per_package_and_is_given_back_as_found(cpu_bench):
@@ -41,11 +41,92 @@ def test_a_package_of_several_dies_holds_the_cap_with_all_of_them(cpu_bench):
     assert bench.limits_watts == [150] * 4
 
 
-def test_a_cap_outside_the_range_is_held_at_its_end_and_the_message_says_so(cpu_bench):
+def test_a_cap_below_the_range_is_held_at_its_lower_end_and_the_message_says_so(cpu_bench):
     bench = cpu_bench()
-    done = bench.part.carry_out(cap(5000))
-    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.CLAMPED, 150)
-    assert "held at 150 W" in done.message
+    done = bench.part.carry_out(cap(10))
+    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.CLAMPED, 37.5)
+    assert "held at 37.5 W" in done.message
+
+
+@pytest.mark.parametrize("watts", [125, 5000])
+def test_a_cap_that_is_not_below_the_range_leaves_a_factory_limit_above_it_as_it_is(watts, cpu_bench):
+    bench = cpu_bench("client-hybrid")  # its range ends at 125 W, and the factory limit is 241 W
+    for before in (watts, 90):
+        bench.part.carry_out(cap(before))
+        done = bench.part.carry_out(cap(watts))
+        assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.RESTORED, 241)
+        assert "no limit is set on package-0" in done.message
+        assert bench.limits_watts == [241]
+        assert bench.hands.held == frozenset()
+
+
+def test_a_cap_that_is_no_cap_and_cannot_be_lifted_is_an_error(cpu_bench):
+    bench = cpu_bench()
+    bench.part.carry_out(cap(90))
+    bench.machine.faults[bench.machine.limits()[0]] = Fault(write_errno=errno.EIO)
+    assert bench.part.carry_out(cap(150)).verdict is Verdict.ERROR
+    assert bench.limits_watts == [90, 150]
+    assert bench.hands.orphans == {"rapl/package-0/long_term"}  # tried again by whoever keeps the lease
+
+
+def test_without_a_maximum_the_range_ends_at_the_original_and_not_at_our_own_cap(cpu_bench):
+    bench = cpu_bench("xeon-unknown-maximum")
+    for watts in (60, 140, 40, 140):
+        bench.part.carry_out(cap(watts))
+        bench.clock.now += 61  # hardware is looked for again
+        assert bench.part.carry_out(cap(watts)).enforced_watts == watts
+    assert bench.part.carry_out(cap(200)).enforced_watts == 150
+    assert bench.hands.held == frozenset()
+
+
+def test_without_a_maximum_the_range_of_a_predecessors_cap_ends_at_the_original(cpu_bench, hands, clock):
+    bench = cpu_bench("xeon-unknown-maximum")
+    bench.part.carry_out(cap(60))
+    reborn = CpuPart(
+        tree=bench.machine.tree(), proc_root=str(bench.machine.proc), hands=hands, min_freq_khz=1_500_000, clock=clock
+    )
+    assert reborn.carry_out(cap(140)).enforced_watts == 140
+    assert reborn.carry_out(DescribeCpu()).facts.max_package_watts is None
+
+
+def test_a_cap_lifts_the_throttle_that_held_the_power_before_it(cpu_bench):
+    bench = cpu_bench()
+    bench.part.carry_out(throttle(100))
+    assert bench.part.carry_out(cap(90)).verdict is Verdict.APPLIED
+    assert set(bench.policies_khz) == {1_500_000}
+    assert bench.part.carry_out(cap(90, release_throttle=True)).verdict is Verdict.APPLIED
+    assert set(bench.policies_khz) == {3_900_000}
+    assert bench.limits_watts == [90, 90]
+    assert bench.part.carry_out(ReadCpu()).throttle_pct == 0
+
+
+def test_a_throttle_lifts_the_caps_that_held_the_power_before_it(cpu_bench):
+    bench = cpu_bench("xeon-switched-off")
+    bench.part.carry_out(cap(90))
+    assert bench.part.carry_out(throttle(50)).verdict is Verdict.APPLIED
+    assert bench.limits_watts == [90]
+    assert bench.part.carry_out(throttle(50, release_caps=True)).verdict is Verdict.APPLIED
+    assert bench.limits_watts == [150]
+    assert all(key.startswith("cpufreq/") for key in bench.hands.held)
+
+
+def test_what_is_not_in_force_lifts_nothing(cpu_bench):
+    bench = cpu_bench()
+    bench.part.carry_out(throttle(100))
+    for path in bench.machine.limits():
+        bench.machine.faults[path] = Fault(write_errno=errno.EIO)
+    assert bench.part.carry_out(cap(90, release_throttle=True)).verdict is Verdict.ERROR
+    assert set(bench.policies_khz) == {1_500_000}
+
+
+def test_a_throttle_that_cannot_be_lifted_is_told_beside_the_cap_and_not_wanted_any_more(cpu_bench):
+    bench = cpu_bench()
+    bench.part.carry_out(throttle(100))
+    bench.machine.faults[bench.machine.policy_limits()[0]] = Fault(write_errno=errno.EIO)
+    done = bench.part.carry_out(cap(90, release_throttle=True))
+    assert done.verdict is Verdict.APPLIED
+    assert "not released yet: cpufreq/cpu0/scaling_max_freq" in done.message
+    assert bench.hands.orphans == {"cpufreq/cpu0/scaling_max_freq"}
 
 
 def test_what_the_hardware_rounds_is_reported_as_it_holds(cpu_bench):

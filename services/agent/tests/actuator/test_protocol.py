@@ -22,7 +22,9 @@ from joulie_agent.reasons import Reason
 
 REQUESTS = [
     (SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60), Part.CPU),
+    (SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60, release_throttle=True), Part.CPU),
     (SetThrottle(throttle_pct=50, lease_s=60), Part.CPU),
+    (SetThrottle(throttle_pct=50, lease_s=60, release_caps=True), Part.CPU),
     (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Part.GPU),
     (Restore(part=Part.GPU), Part.GPU),
     (Restore(part=Part.CPU), Part.CPU),

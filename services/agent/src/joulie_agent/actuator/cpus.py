@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import msgspec
+
 from joulie_agent.actuator import verdicts
 from joulie_agent.actuator.frequencies import FrequencyRota
 from joulie_agent.actuator.protocol import (
@@ -75,10 +77,12 @@ class CpuPart:
         if self.clock() - self._looked_at > LOOK_EVERY_S:
             self._look()
         match request:
-            case SetCpuCap(cap_uw_per_package=cap_uw):
-                return self._cap(cap_uw / UW_PER_WATT)
-            case SetThrottle(throttle_pct=throttle_pct):
-                return self._throttle(throttle_pct)
+            case SetCpuCap(cap_uw_per_package=cap_uw, release_throttle=release):
+                done = self._cap(cap_uw / UW_PER_WATT)
+                return self._release(done, throttles=True) if release else done
+            case SetThrottle(throttle_pct=throttle_pct, release_caps=release):
+                done = self._throttle(throttle_pct)
+                return self._release(done, throttles=False) if release else done
             case ReadCpu(package_max_watts=max_watts):
                 return self._read(max_watts)
             case DescribeCpu():
@@ -89,15 +93,33 @@ class CpuPart:
         if isinstance(self.hands, Refusal):
             return GivenBackReport(knobs=())
         self._look()
-        knobs: dict[str, Knob | Refusal] = {knob.key: knob for zone in self._cpus.zones for knob in _zone_knobs(zone)}
-        knobs |= {policy.max_freq.key: policy.max_freq for policy in self._cpus.policies}
         if any(key.startswith(cpufreq.KEYS) for key in keys):
             self._throttle_pct = 0.0
-        return GivenBackReport(knobs=verdicts.give_back(self.hands, keys, knobs))
+        return GivenBackReport(knobs=verdicts.give_back(self.hands, keys, self._knobs()))
+
+    def _knobs(self) -> dict[str, Knob | Refusal]:
+        knobs: dict[str, Knob | Refusal] = {knob.key: knob for zone in self._cpus.zones for knob in _zone_knobs(zone)}
+        return knobs | {policy.max_freq.key: policy.max_freq for policy in self._cpus.policies}
+
+    def _release(self, done: Done, *, throttles: bool) -> Done:
+        """Lift all throttles, or all caps, now that something else is in force; one path at a time holds the CPUs.
+
+        What cannot be lifted now is wanted by nobody from here on, so that whoever keeps the lease tries it again.
+        """
+        if done.verdict is not Verdict.APPLIED or isinstance(self.hands, Refusal):
+            return done
+        keys = frozenset(key for key in self.hands.held if key.startswith(cpufreq.KEYS) == throttles)
+        freed = verdicts.give_back(self.hands, keys, self._knobs())
+        if throttles:
+            self._throttle_pct = 0.0
+        said = [f"not released yet: {knob.key}: {knob.message}" for knob in freed if not knob.done]
+        said += verdicts.remarks(knob for knob in freed if knob.done)
+        return msgspec.structs.replace(done, message=verdicts.join([done.message, *said]))
 
     def _look(self) -> None:
         self._looked_at = self.clock()
-        found = cpuinfo.discover(self.tree, self.proc_root)
+        originals = {} if isinstance(self.hands, Refusal) else self.hands.originals
+        found = cpuinfo.discover(self.tree, self.proc_root, originals)
         if self._revision == 0 or found.facts != self._cpus.facts:
             self._revision += 1
         self._cpus = found
@@ -109,24 +131,44 @@ class CpuPart:
         without = [zone.power_limit for zone in self._cpus.zones if isinstance(zone.power_limit, Refusal)]
         if without or not caps:
             return verdicts.refused(RAPL, without or [_NO_ZONES])
-        answers = list(zip(caps, self.hands.set_all([(cap.knob, cap.limit_uw) for cap in caps]), strict=True))
+        bounded = [cap for cap in caps if not cap.unlimited]
+        answers = list(zip(bounded, self.hands.set_all([(cap.knob, cap.limit_uw) for cap in bounded]), strict=True))
         self._switch_on(answers)
+        answers += self._unlimit([cap for cap in caps if cap.unlimited])
         short = [(cap, refusal) for cap, answer in answers if (refusal := self._judge(cap, answer))]
         if short or self._packages_without_zone():
             return self._fell_short(answers, short)
         said = verdicts.overwrote((cap.knob.key, answer) for cap, answer in answers)
-        said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in caps if cap.clamped]
+        clamped = [cap for cap in bounded if cap.clamped]
+        said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in clamped]
+        said += [_no_limit(cap, cap_watts) for cap in caps if cap.unlimited]
+        reason = Reason.CLAMPED if clamped else Reason.CAPPED
         return Done(
             verdict=Verdict.APPLIED,
-            reason=Reason.CLAMPED if any(cap.clamped for cap in caps) else Reason.CAPPED,
+            reason=reason if bounded else Reason.RESTORED,
             backend=RAPL,
             message=verdicts.join(said),
             enforced_watts=_highest_package_watts(answers),
         )
 
+    def _unlimit(self, caps: Sequence[ZoneCap]) -> list[tuple[ZoneCap, Written | Refusal]]:
+        """Restore the zones that no limit is wanted of."""
+        assert isinstance(self.hands, Hands)
+        freed = {knob.key: knob for knob in self.hands.restore(knob for cap in caps for knob in _zone_knobs(cap.zone))}
+        answers: list[tuple[ZoneCap, Written | Refusal]] = []
+        for cap in caps:
+            of_zone = [freed[knob.key] for knob in _zone_knobs(cap.zone) if knob.key in freed]
+            stuck = [Refusal(knob.reason, knob.message) for knob in of_zone if knob.reason is not None]
+            value = stuck[0] if stuck else cap.knob.read()
+            changed = bool(of_zone)
+            answers.append((cap, value if isinstance(value, Refusal) else Written(value, changed, foreign=True)))
+        return answers
+
     def _judge(self, cap: ZoneCap, answer: Written | Refusal) -> Refusal | None:
         if isinstance(answer, Refusal):
             return answer
+        if answer.foreign:
+            return None
         assert isinstance(self.hands, Hands)
         original = self.hands.original(cap.knob) if answer.value != cap.limit_uw else None
         return rapl.check_cap(cap, answer.value, None if isinstance(original, Refusal) else original)
@@ -166,9 +208,12 @@ class CpuPart:
             return verdicts.refused(DVFS, [_NO_POLICIES])
         slowed = cpufreq.plan_throttle(policies, throttle_pct)
         answers = self._slow([policy for policy in policies if policy.name in slowed], self.hands)
-        freed = self.hands.restore(policy.max_freq for policy in policies if policy.name not in slowed)
+        planned = {policy.max_freq.key for policy in policies if policy.name in slowed}
+        gone = frozenset(key for key in self.hands.held if key.startswith(cpufreq.KEYS) and key not in planned)
+        freed = verdicts.give_back(self.hands, gone, self._knobs())
         refusals = [answer for _, answer in answers if isinstance(answer, Refusal)]
-        stuck = [Refusal(knob.reason, knob.message) for knob in freed if knob.reason is not None]
+        # A policy without an online CPU slows nothing down; it is restored when it returns.
+        stuck = [Refusal(knob.reason, knob.message) for knob in freed if knob.reason not in {None, Reason.NO_DEVICE}]
         if len(refusals) == len(slowed) and (refusals or stuck):
             return verdicts.refused(DVFS, refusals + stuck, some_landed=bool(stuck))
         self._throttle_pct = throttle_pct
@@ -227,6 +272,11 @@ class CpuPart:
 
 def _zone_knobs(zone: RaplZone) -> list[Knob]:
     return [zone.enable] if isinstance(zone.power_limit, Refusal) else [zone.power_limit, zone.enable]
+
+
+def _no_limit(cap: ZoneCap, cap_watts: float) -> str:
+    end = _watts(cap.knob.limits.high)
+    return f"no limit is set on {cap.zone.name}: {cap_watts:g} W per package is not below the end of its range, {end}"
 
 
 def _highest_package_watts(answers: Answers) -> float:

@@ -47,6 +47,8 @@ class SetCpuCap(_Request, frozen=True, tag="set_cpu_cap"):
 
     cap_uw_per_package: MicroWatts
     lease_s: LeaseS
+    #: Lift a throttle of ours once the cap is in force, so that one path at a time holds the CPUs.
+    release_throttle: bool = False
 
 
 class SetThrottle(_Request, frozen=True, tag="set_throttle"):
@@ -54,6 +56,8 @@ class SetThrottle(_Request, frozen=True, tag="set_throttle"):
 
     throttle_pct: Pct
     lease_s: LeaseS
+    #: Lift power caps of ours once the throttle is in force, so that one path at a time holds the CPUs.
+    release_caps: bool = False
 
 
 class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):

@@ -61,6 +61,7 @@ def give_back(hands: Hands, keys: frozenset[str], knobs: Mapping[str, Knob | Ref
     What is held and not on the machine is refused and stays in the journal: an unplugged CPU or a lost GPU may come
     back with our value still in it.
     """
+    hands.unwant(keys)
     here: list[Knob] = []
     away: list[Restored] = []
     for key in sorted(hands.held & keys):

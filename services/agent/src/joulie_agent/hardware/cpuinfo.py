@@ -5,7 +5,7 @@ wrong is a warning. What it all means, and what the inventory adds, is in `jouli
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -51,7 +51,7 @@ class HostFacts:
     highest_khz: int | None
     #: RAPL package zones, with or without a limit.
     zones: tuple[str, ...]
-    #: What a package can be capped to by RAPL.
+    #: What a package can be capped to by RAPL, where the hardware tells. A limit in force is no such figure.
     min_package_watts: float | None
     max_package_watts: float | None
     memory_bytes: int | None
@@ -68,11 +68,13 @@ class HostCpus:
     facts: HostFacts
 
 
-def discover(tree: SysfsTree, proc_root: Path | str = PROC_ROOT) -> HostCpus:
-    """Look at the machine once."""
+def discover(
+    tree: SysfsTree, proc_root: Path | str = PROC_ROOT, originals: Mapping[str, int] = rapl.NONE_HELD
+) -> HostCpus:
+    """Look at the machine once; `originals`: of the limits that hold a value of ours, by key."""
     proc = Path(proc_root)
     topology = read_topology(tree)
-    zones = rapl.discover(tree)
+    zones = rapl.discover(tree, originals)
     policies = cpufreq.discover(tree, topology)
     base = [policy.base_khz for policy in policies if policy.base_khz]
     limits = rapl.package_range_uw(zones)

@@ -38,6 +38,9 @@ class Written:
     changed: bool
     #: The value of somebody else that was written over while the knob was in our charge.
     overwrote: int | None = None
+    #: The value in force is not ours: an external writer's is lower, or no limit is wanted. Nothing of ours is left in
+    #: the knob.
+    foreign: bool = False
 
 
 class GivenBack(StrEnum):
@@ -107,6 +110,11 @@ class Hands:
         return self.held - self._wanted
 
     @property
+    def originals(self) -> Mapping[str, int]:
+        """What the knobs are to be given back, by key."""
+        return {key: entry.original for key, entry in self._journal.entries.items()}
+
+    @property
     def overwritten(self) -> Mapping[str, int]:
         """How often somebody else's value was written over, by key, since this process began."""
         return MappingProxyType(self._overwritten)
@@ -117,6 +125,10 @@ class Hands:
         if isinstance(found, Refusal):
             return found
         return found.entry.original if found.entry is not None and found.ours else found.value
+
+    def unwant(self, keys: Iterable[str]) -> None:
+        """Note that nobody asks for these knobs any more, also where they cannot be restored now: see `orphans`."""
+        self._wanted.difference_update(keys)
 
     def set(self, knob: Knob, value: int) -> Written | Refusal:
         """Put a value in force; the same value again costs one read and re-asserts it if somebody has changed it."""

@@ -16,8 +16,9 @@ Source: contracts, decision 4; Linux, Documentation/power/powercap/powercap.rst 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from joulie_agent.hardware.knob import KnobLimits, Refusal
@@ -41,6 +42,7 @@ _MMIO: Final = re.compile(r"intel-rapl-mmio:[0-9a-f]+")
 _PACKAGE: Final = re.compile(r"package-(\d+)(?:-die-(\d+))?")
 _LONG_TERM: Final = "long_term"
 _CONSTRAINTS: Final = range(3)
+NONE_HELD: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,19 @@ class ZoneCap:
     limit_uw: int
     #: Whether the zone's range changed what its share of the cap was.
     clamped: bool
+    #: The share is not below the upper end of the range, so it is no cap: a factory limit may lie above that end, and
+    #: writing the end of the range would cut it.
+    unlimited: bool
 
 
-def discover(tree: SysfsTree) -> tuple[RaplZone, ...]:
-    """Return the package zones, by package and die."""
+def discover(tree: SysfsTree, originals: Mapping[str, int] = NONE_HELD) -> tuple[RaplZone, ...]:
+    """Return the package zones, by package and die.
+
+    Args:
+        tree: where they are.
+        originals: of the limits that hold a value of ours, by key. Where the hardware tells no maximum, the range ends
+            there, and for all other limits at the value in force; never at a value that we have written.
+    """
     paths = {tree.real(f"{place}/{directory}"): None for place in _PLACES for directory in tree.names(place, _ZONE)}
     named: dict[str, str] = {}
     for path in paths:
@@ -96,7 +107,7 @@ def discover(tree: SysfsTree) -> tuple[RaplZone, ...]:
             named.setdefault(name, path)
     found = [(match, path) for name, path in named.items() if (match := _PACKAGE.fullmatch(name))]
     dies = Counter(match[1] for match, _ in found)
-    zones = (_zone(tree, path, match, dies[match[1]]) for match, path in found)
+    zones = (_zone(tree, path, match, dies[match[1]], originals) for match, path in found)
     return tuple(sorted(zones, key=lambda zone: (zone.package, zone.die or 0)))
 
 
@@ -130,8 +141,10 @@ def split_cap(zones: Iterable[RaplZone], cap_watts_per_package: float) -> tuple[
     for zone in zones:
         if not isinstance(zone.power_limit, Refusal):
             share_uw = round(cap_watts_per_package * UW_PER_WATT / zone.dies)
-            limit_uw = zone.power_limit.limits.clamp(share_uw)
-            caps.append(ZoneCap(zone, zone.power_limit, limit_uw, clamped=limit_uw != share_uw))
+            limits = zone.power_limit.limits
+            limit_uw = limits.clamp(share_uw)
+            clamped, unlimited = limit_uw != share_uw, share_uw >= limits.high
+            caps.append(ZoneCap(zone, zone.power_limit, limit_uw, clamped=clamped, unlimited=unlimited))
     return tuple(caps)
 
 
@@ -154,7 +167,7 @@ def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> Refusal |
     return None
 
 
-def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int) -> RaplZone:
+def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int, originals: Mapping[str, int]) -> RaplZone:
     directory = path.rpartition("/")[2]
     constraint = _constraint(tree, path)
     prefix = f"constraint_{constraint}"
@@ -169,7 +182,7 @@ def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int) -> RaplZo
         dies=dies,
         max_power_uw=max_uw,
         energy_range_uj=tree.read_known(f"{path}/max_energy_range_uj"),
-        power_limit=_power_limit(tree, path, named[0], prefix, max_uw)
+        power_limit=_power_limit(tree, f"{path}/{prefix}_power_limit_uw", named[0], max_uw, originals)
         if constraint is not None
         else Refusal(Reason.NO_INTERFACE, "energy is counted and cannot be capped: there is no long-term limit"),
         enable=SysfsKnob(tree, f"{path}/enabled", f"{KEYS}{named[0]}/enabled", "flag", KnobLimits(0, 1)),
@@ -180,15 +193,17 @@ def _constraint(tree: SysfsTree, path: str) -> int | None:
     return next((n for n in _CONSTRAINTS if tree.read_text(f"{path}/constraint_{n}_name") == _LONG_TERM), None)
 
 
-def _power_limit(tree: SysfsTree, path: str, zone: str, prefix: str, max_uw: int | None) -> SysfsKnob | Refusal:
-    file = f"{prefix}_power_limit_uw"
-    current_uw = tree.read_int(f"{path}/{file}")
+def _power_limit(
+    tree: SysfsTree, path: str, zone: str, max_uw: int | None, originals: Mapping[str, int]
+) -> SysfsKnob | Refusal:
+    key = f"{KEYS}{zone}/{_LONG_TERM}"
+    current_uw = tree.read_int(path)
     if isinstance(current_uw, Refusal):
         return Refusal(current_uw.reason, f"energy is counted and cannot be capped: {current_uw.message}")
-    high_uw = max_uw or current_uw
+    high_uw = max_uw or originals.get(key, current_uw)
     if high_uw <= 0:
-        return Refusal(Reason.NO_CAP_RANGE, f"neither {prefix}_max_power_uw nor the limit itself tells a maximum")
-    return SysfsKnob(tree, f"{path}/{file}", f"{KEYS}{zone}/{_LONG_TERM}", "uW", _limits(high_uw))
+        return Refusal(Reason.NO_CAP_RANGE, f"{zone}: neither a maximum nor the limit itself tells a range")
+    return SysfsKnob(tree, path, key, "uW", _limits(high_uw))
 
 
 def _limits(high_uw: int) -> KnobLimits:
