@@ -44,6 +44,21 @@ def test_an_answer_without_figures_is_a_reading_of_nothing_and_never_zero():
     assert (reading.cpu.power_watts, reading.gpu.power_watts, reading.gpu.gpus) == (None, None, ())
 
 
+@pytest.mark.parametrize(
+    ("raw", "gpu_watts"),
+    [
+        (b'{"packagePowerWatts": 0}', None),
+        (b'{"cpu": {"packagePowerWatts": 0}, "gpu": {"powerWatts": 700}}', 700),
+        (b'{"cpu": {"packagePowerWatts": 0}, "gpu": {"powerWatts": 0}}', None),
+        (b'{"cpu": {"packagePowerWatts": 0}, "gpu": {"devices": [{"powerWatts": 10}, {"powerWatts": 0}]}}', None),
+    ],
+)
+def test_0_watts_is_no_measurement(raw, gpu_watts):
+    reading = parse_telemetry(raw)
+    assert (reading.cpu.power_watts, reading.gpu.power_watts) == (None, gpu_watts)
+    assert not [sample for sample in reading.gpu.gpus if sample.power_watts == 0]
+
+
 def test_a_fact_that_does_not_fit_does_no_harm():
     reading = parse_telemetry(b'{"packagePowerWatts": 240, "cpu": {"sockets": "two"}, "gpu": null}')
     assert (reading.cpu.power_watts, reading.facts.cpu, reading.facts.gpu) == (240, None, None)
@@ -59,6 +74,7 @@ def test_a_fact_that_does_not_fit_does_no_harm():
         b'{"packagePowerWatts": "240"}',
         b'{"packagePowerWatts": -1}',
         b'{"packagePowerWatts": NaN}',
+        b'{"packagePowerWatts": 300000}',
         b'{"gpu": {"devices": [{"powerWatts": -5}]}}',
     ],
 )

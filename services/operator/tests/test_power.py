@@ -1,11 +1,14 @@
 """Power readings: agents, HTTP, Prometheus, the model, and who is believed."""
 
 import json
+import math
 
 import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from joulie_api.testing import make_node
 from joulie_api.wire import decode_node
@@ -16,7 +19,7 @@ from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.names import NodeName
 from joulie_core.twin import Measurement, PowerBudget
 from joulie_operator.cluster import Load
-from joulie_operator.power import AgentReadings, PowerBook, Reading
+from joulie_operator.power import AgentReadings, Machinery, PowerBook, Reading
 from joulie_operator.power_http import HttpReadings
 from joulie_operator.power_prometheus import PrometheusReadings, node_of
 from joulie_operator.prometheus import Prometheus, QueryError, Sample
@@ -42,9 +45,9 @@ class Meter:
         return self.readings.get(name)
 
 
-def measure(sources, *, view=CPU_VIEW, now=0.0, load=Load(), tdp=560.0):  # noqa: B008 - never changed
+def measure(sources, *, view=CPU_VIEW, now=0.0, load=Load(), tdp=560.0, max_watts=None):  # noqa: B008 - never changed
     book = PowerBook(sources, max_age_s=180)
-    return book.measure(N1, view=view, budget=PowerBudget(cpu_tdp_w=tdp), load=load, now=now)[0]
+    return book.measure(N1, Machinery(view, PowerBudget(cpu_tdp_w=tdp), load, max_watts), now)[0]
 
 
 def test_the_first_source_that_answers_is_believed():
@@ -53,10 +56,77 @@ def test_the_first_source_that_answers_is_believed():
     assert measure([Meter(), Meter(n1=agent)]) == Measurement(MeasurementSource.AGENT, MeasurementQuality.MEASURED, 290)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), -1.0, 560 * 3 + 1])
-def test_an_impossible_reading_is_no_answer(bad):
-    measured = measure([Meter(n1=Reading(bad, 0, MeasurementSource.HTTP))])
-    assert measured.quality is MeasurementQuality.MODELLED
+@pytest.mark.parametrize("nothing", [float("nan"), -1.0, 0.0])
+def test_what_is_not_above_zero_is_no_answer(nothing):
+    measured = measure([Meter(n1=Reading(nothing, 0, MeasurementSource.HTTP))])
+    assert measured == measure([])
+
+
+def test_a_reading_above_an_inferred_maximum_is_believed():
+    assert measure([Meter(n1=Reading(10_000.0, 0, MeasurementSource.HTTP))]).watts == 10_000
+
+
+@pytest.mark.parametrize("too_high", [560 * 3 + 1, float("inf")])
+def test_a_reading_above_what_the_hardware_can_draw_counts_as_the_limit_and_not_as_measured(too_high):
+    cooler = Meter(n1=Reading(200, 0, MeasurementSource.AGENT))
+    measured = measure([Meter(n1=Reading(too_high, 0, MeasurementSource.HTTP)), cooler], max_watts=560)
+    assert measured == Measurement(MeasurementSource.UTILIZATION, MeasurementQuality.MODELLED, 1680)
+
+
+#: Readings of one meter, one after the other: good ones up to three times 560 W, missing, nothing, too high.
+READINGS = st.lists(
+    st.floats(1, 1680) | st.sampled_from([None, math.nan, -math.inf, -5.0, 0.0, 1681.0, math.inf]), max_size=12
+)
+
+
+def counted(readings, load=Load()):  # noqa: B008 - never changed
+    """The watts that a node counts with after each reading, ten minutes apart."""
+    meter = Meter()
+    book = PowerBook([meter], max_age_s=180)
+    node = Machinery(CPU_VIEW, PowerBudget(cpu_tdp_w=560), load, max_watts=560)
+    watts = []
+    for at, reading in enumerate(readings):
+        now = at * 600.0
+        meter.readings = {} if reading is None else {"n1": Reading(reading, now, MeasurementSource.HTTP)}
+        watts.append(book.measure(N1, node, now)[0].watts)
+    return watts
+
+
+def is_good(reading):
+    return reading is not None and 0 < reading <= 1680
+
+
+@given(READINGS)
+def test_only_a_plausible_reading_lowers_what_a_node_counts_with(readings):
+    watts = counted(readings)
+    for reading, before, now in zip(readings[1:], watts, watts[1:], strict=False):
+        assert now == reading if is_good(reading) else now >= before
+
+
+@given(READINGS, st.data())
+def test_an_implausible_reading_in_place_of_a_good_one_never_raises_head_room(readings, data):
+    good = [at for at, reading in enumerate(readings) if is_good(reading)]
+    if not good:
+        return
+    at = data.draw(st.sampled_from(good))
+    bad = data.draw(st.sampled_from([1681.0, math.inf, math.nan, -5.0, 0.0, None]))
+    watts, spoilt = counted(readings), counted([*readings[:at], bad, *readings[at + 1 :]])
+    # A meter that says nothing may hide a rise; what was known before it still holds.
+    before = watts[at - 1] if at else counted([None])[0]
+    known = math.inf if bad in (1681.0, math.inf) else before
+    for then, now in zip(watts[at:], spoilt[at:], strict=True):
+        assert now >= min(then, known)
+
+
+def test_pods_that_came_after_the_last_reading_are_added_to_it():
+    meter = Meter(n1=Reading(500, 0, MeasurementSource.AGENT))
+    book = PowerBook([meter], max_age_s=180)
+    budget = PowerBudget(cpu_tdp_w=560)
+    empty, busy = (Machinery(CPU_VIEW, budget, Load(pods=1, cpu_cores=cores)) for cores in (0, 256))
+    assert book.measure(N1, empty, 0)[0].watts == 500
+    held, added, ended = (book.measure(N1, node, 200)[0].watts for node in (empty, busy, empty))
+    assert held == ended == 500
+    assert added == pytest.approx(500 + measure([], load=busy.load).watts - measure([]).watts)
 
 
 def test_an_old_reading_is_no_answer():
@@ -107,6 +177,14 @@ def test_an_agents_reading_is_the_sum_of_its_subsystems_dated_by_its_arrival():
     assert readings.reading(N1) == Reading(1200, 0.0, MeasurementSource.AGENT)
     readings.on_profile("n1", profile(210, None, WALL))
     assert readings.reading(N1) == Reading(210, 1.0, MeasurementSource.AGENT, with_gpus=False)
+
+
+@pytest.mark.parametrize(("cpu", "gpu", "left"), [(0, 1000, None), (200, 0, (200, False))])
+def test_a_subsystem_of_0_watts_was_not_measured(cpu, gpu, left):
+    readings = agents()
+    readings.on_profile("n1", profile(cpu, gpu, WALL))
+    reading = readings.reading(N1)
+    assert (reading and (reading.watts, reading.with_gpus)) == left
 
 
 def test_the_same_reading_seen_again_is_not_newer():
@@ -165,6 +243,8 @@ async def session():
         ({}, None, None),
         ({"cpu": {"packagePowerWatts": "300"}}, None, None),
         ({"packagePowerWatts": -1}, None, None),
+        ({"packagePowerWatts": 0}, None, None),
+        ({"cpu": {"packagePowerWatts": 300}, "gpu": {"powerWatts": 0}}, 300, False),
         ([], None, None),
     ],
 )
@@ -268,6 +348,31 @@ async def test_series_of_the_cpus_alone_do_not_speak_for_the_gpus(serve, session
     readings = PrometheusReadings(await start, "w", lambda: {N1}, source=MeasurementSource.KEPLER, interval_s=1)
     await readings.poll()
     assert readings.reading(N1).with_gpus is with_gpus
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        ([({"zone": "package-0"}, "0"), ({"zone": "package-1"}, "0")], None),
+        ([({"zone": "package-0"}, "120"), ({"zone": "package-1"}, "0")], None),
+        ([({"zone": "package-0"}, "-3")], None),
+        ([({"part": "cpu"}, "0"), ({"part": "gpu"}, "900")], None),
+        ([({"part": "cpu"}, "120"), ({"part": "gpu"}, "0")], (120, False)),
+        ([({"part": "gpu"}, "900")], None),
+        (
+            [({"part": "cpu"}, "120"), ({"part": "gpu", "gpu": "0"}, "900"), ({"part": "gpu", "gpu": "1"}, "0")],
+            (120, False),
+        ),
+        ([({"part": "cpu"}, "120"), ({"part": "gpu"}, "900")], (1020, True)),
+    ],
+)
+async def test_a_counter_that_stands_still_is_no_measurement(serve, session, series, expected):
+    found = [({"node": "n1", **metric}, watts) for metric, watts in series]
+    start, _ = prometheus_answering(serve, session, vector(*found))
+    readings = PrometheusReadings(await start, "w", lambda: {N1}, source=MeasurementSource.KEPLER, interval_s=1)
+    await readings.poll()
+    reading = readings.reading(N1)
+    assert (reading and (reading.watts, reading.with_gpus)) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_core.caps import CapIntent
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, SchedulableClass
 from joulie_core.names import NodeName
 from joulie_operator.cluster import Cluster
@@ -58,6 +59,7 @@ class World:
         return self.twins.is_due(name, self.status(name, schedulable_class), self.now, seen)
 
 
+EPYC = {"rawModel": "AMD EPYC 7763", "sockets": 2, "totalCores": 128, "threads": 256}
 HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256, "labels": {labels.RACK: "small"}}
 
 
@@ -107,6 +109,27 @@ def test_a_twin_from_before_a_restart_is_due_only_for_another_class_or_at_its_he
     assert world.is_due(seen="eco")
     world.now = 70
     assert world.is_due(seen="performance")
+
+
+def test_a_reading_far_above_an_inferred_tdp_leaves_no_head_room():
+    world = World(names=[N0])
+    unlisted = make_node(N0, cpu=96, gpus=8, gpu_model="ACME Accelerator 9000")
+    world.cluster.on_node(N0, None, decode_node(orjson.dumps(unlisted)))
+    world.watts[N0] = 10_000.0
+    status = world.status()
+    assert status.power_measurement.quality is MeasurementQuality.MEASURED
+    assert status.power_measurement.measured_node_power_w == 10_000
+    assert status.predicted_power_headroom_score < 0
+
+
+def test_a_reading_too_high_for_known_hardware_leaves_no_head_room_either():
+    world = World(names=[N0])
+    exact = NodeHardwareStatus.model_validate({"cpu": EPYC, "quality": {"overall": "exact"}})
+    world.cluster.on_hardware(N0, exact)
+    world.watts[N0] = 3 * 560 + 1
+    status = world.status()
+    assert status.power_measurement.quality is MeasurementQuality.MODELLED
+    assert status.predicted_power_headroom_score == -200
 
 
 def test_heartbeats_of_different_nodes_do_not_come_together():

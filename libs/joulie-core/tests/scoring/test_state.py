@@ -56,9 +56,11 @@ def test_a_cap_of_zero_is_no_cap():
     assert node_state(status(powerMeasurement=power)).capped_watts is None
 
 
-def test_a_power_beyond_any_machine_is_no_reading():
+def test_a_power_beyond_any_machine_leaves_no_head_room():
     power = {"source": "http", "quality": "measured", "measuredNodePowerW": 1e300, "nodeCappedPowerW": 500}
-    assert node_state(status(powerMeasurement=power)).measured_watts is None
+    state = node_state(status(powerMeasurement=power, predictedPowerHeadroomScore=90))
+    assert state.measured_watts == 100_000
+    assert state.headroom_pct() < 0
 
 
 @pytest.mark.parametrize(

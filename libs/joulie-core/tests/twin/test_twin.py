@@ -116,10 +116,10 @@ def test_the_trend_of_a_straight_line_is_its_slope(slope, start, times):
         assert trend == pytest.approx(slope * 60, abs=1e-3)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -1, 3001])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -1, 0, 3001])
 def test_bad_samples_are_left_out_of_the_trend(bad):
-    window = PowerWindow().add("agent", 0, 100, tdp_w=1000).add("agent", 30, bad, tdp_w=1000)
-    window = window.add("agent", 60, 100, tdp_w=1000)
+    window = PowerWindow().add("agent", 0, 100, max_watts=1000).add("agent", 30, bad, max_watts=1000)
+    window = window.add("agent", 60, 100, max_watts=1000)
     assert window.slope_w_per_min(60) == 0
     assert len(window.samples) == 2
 

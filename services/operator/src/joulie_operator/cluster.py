@@ -14,7 +14,7 @@ from joulie_core import labels
 from joulie_core.hardware.density import Density, density
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import HardwareView, resolve_view
-from joulie_core.kinds.node_hardware import NodeHardwareStatus
+from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Quality
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.policy import Candidate
@@ -62,6 +62,9 @@ class Machine:
 
     view: HardwareView
     density: Density
+    #: The most that the node draws for long, where hardware or its own inventory entry tells it; None where any part of
+    #: it is inferred, as that bounds no measurement.
+    max_watts: float | None = None
 
 
 EMPTY = Load()
@@ -114,10 +117,9 @@ class Cluster:
         """Return the hardware of a node of the watched selection."""
         machine = self._machines.get(name)
         if machine is None and (node := self._nodes.get(name)) is not None:
-            view = resolve_view(
-                node, self._hardware.get(name), self._inventory, gpu_product_label_keys=self._gpu_product_keys
-            )
-            machine = self._machines[name] = Machine(view, density(view))
+            status = self._hardware.get(name)
+            view = resolve_view(node, status, self._inventory, gpu_product_label_keys=self._gpu_product_keys)
+            machine = self._machines[name] = Machine(view, density(view), _told_max_watts(status, view))
         return machine
 
     def candidates(self) -> Sequence[Candidate]:
@@ -180,6 +182,11 @@ class Cluster:
         places = {pod.node for pod in (old, new) if pod is not None and pod.performance}
         for name in places:
             self.on_change(name)
+
+
+def _told_max_watts(status: NodeHardwareStatus | None, view: HardwareView) -> float | None:
+    seen = status is not None and status.quality is not None and status.quality.overall is Quality.EXACT
+    return view.tdp_watts if seen and view.exactness is Exactness.EXACT else None
 
 
 def _same_to_us(old: Node, new: Node) -> bool:

@@ -2,7 +2,9 @@
 
 The order is: the source that was configured (HTTP or Prometheus), the agent's own reading, the model from pod requests.
 A reading counts for `max_age_s` after it was taken and is then no answer at all; nothing is ever filled in with zero.
-Sources are asked without waiting: those that need the network poll in the background and answer from memory.
+Where a node was measured once, the model's figure never lowers it again; a reading that is too high to be true counts
+as the limit that it exceeds. Sources are asked without waiting: those that need the network poll in the background and
+answer from memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +15,9 @@ from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.names import NodeName
+from joulie_core.plausible import Plausibility, judge, limit_watts, reading_watts
 from joulie_core.twin import Measurement, PowerBudget, PowerWindow
-from joulie_core.twin.trend import is_plausible
+from joulie_core.twin.evidence import Evidence, stand_in
 from joulie_core.twin.utilization import Subsystem, cpu_watts, gpu_watts
 from joulie_operator.cluster import Load
 from joulie_operator.timestamps import seconds_of
@@ -55,20 +58,32 @@ class AgentReadings:
         """Take a change of a TelemetryProfile."""
         name = NodeName(key)
         power = profile.status.power if profile is not None else None
-        if power is None or power.cpu_watts is None or power.updated_at is None:
+        cpu_watts = reading_watts(power.cpu_watts) if power is not None else None
+        if power is None or cpu_watts is None or power.updated_at is None:
             self._readings.pop(name, None)
             return
         seen = self._readings.get(name)
         if seen is not None and seen[0] == power.updated_at:
             return
         if self._wall() - seconds_of(power.updated_at) <= self._max_age_s:
-            reading = whole_node(power.cpu_watts, power.gpu_watts, self._clock(), MeasurementSource.AGENT)
+            reading = whole_node(cpu_watts, power.gpu_watts, self._clock(), MeasurementSource.AGENT)
             self._readings[name] = (power.updated_at, reading)
 
     def reading(self, name: NodeName) -> Reading | None:
         """Return the latest reading of the node."""
         seen = self._readings.get(name)
         return seen[1] if seen is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Machinery:
+    """What a node's power is judged and modelled by."""
+
+    view: HardwareView | None
+    budget: PowerBudget
+    load: Load
+    #: The most that the node draws for long; None where that is unknown or inferred.
+    max_watts: float | None = None
 
 
 class PowerBook:
@@ -78,47 +93,56 @@ class PowerBook:
         self._sources = tuple(sources)
         self._max_age_s = max_age_s
         self._windows: dict[NodeName, PowerWindow] = {}
+        self._evidence: dict[NodeName, Evidence] = {}
 
-    def measure(
-        self, name: NodeName, *, view: HardwareView | None, budget: PowerBudget, load: Load, now: float
-    ) -> tuple[Measurement, float | None]:
+    def measure(self, name: NodeName, node: Machinery, now: float) -> tuple[Measurement, float | None]:
         """Return the node's power and its trend in watts per minute, None where there is no trend yet."""
-        reading = self._first_good(name, view, budget.tdp_w, now)
+        modelled_w = model(node)
+        reading, floor_w = self._look(name, node, now)
         if reading is not None:
             measurement = Measurement(reading.source, MeasurementQuality.MEASURED, reading.watts)
-            sample = (reading.at, reading.watts)
+            sampled_at, watts = reading.at, reading.watts
         else:
-            watts = model(view, budget, load)
-            if watts is None:
+            stood_in = stand_in(self._evidence.get(name), modelled_w, floor_w)
+            if stood_in is None:
                 self._windows.pop(name, None)
                 return Measurement(MeasurementSource.STATIC, MeasurementQuality.UNKNOWN, None), None
-            measurement = Measurement(MeasurementSource.UTILIZATION, MeasurementQuality.MODELLED, watts)
-            sample = (now, watts)
-        window = self._windows.get(name, PowerWindow()).add(measurement.source, *sample, budget.tdp_w)
-        self._windows[name] = window
+            measurement = Measurement(MeasurementSource.UTILIZATION, MeasurementQuality.MODELLED, stood_in)
+            sampled_at, watts = now, stood_in
+        if reading is not None or floor_w is not None:
+            self._evidence[name] = Evidence(watts, modelled_w)
+        window = self._windows.get(name, PowerWindow())
+        if floor_w is None:
+            window = self._windows[name] = window.add(measurement.source, sampled_at, watts, node.max_watts)
         return measurement, window.slope_w_per_min(now)
 
     def forget(self, name: NodeName) -> None:
         """Drop a node that has left."""
         self._windows.pop(name, None)
+        self._evidence.pop(name, None)
 
-    def _first_good(self, name: NodeName, view: HardwareView | None, tdp_w: float, now: float) -> Reading | None:
-        has_gpus = view is not None and view.gpu is not None
+    def _look(self, name: NodeName, node: Machinery, now: float) -> tuple[Reading | None, float | None]:
+        """Return the first plausible reading; or none, and the limit that one exceeded, if one did."""
+        has_gpus = node.view is not None and node.view.gpu is not None
         for source in self._sources:
             reading = source.reading(name)
-            if reading is None or now - reading.at > self._max_age_s or not is_plausible(reading.watts, tdp_w):
+            if reading is None or now - reading.at > self._max_age_s:
                 continue
+            verdict = judge(reading.watts, node.max_watts)
+            if verdict is Plausibility.TOO_HIGH:
+                # A cooler source does not refute it: it may not see the hardware that draws so much.
+                return None, limit_watts(node.max_watts)
             # The CPUs' power alone would make a node of GPUs look almost idle.
-            if reading.with_gpus or not has_gpus:
-                return reading
-        return None
+            if verdict is Plausibility.MEASURED and (reading.with_gpus or not has_gpus):
+                return reading, None
+        return None, None
 
 
-def model(view: HardwareView | None, budget: PowerBudget, load: Load) -> float | None:
+def model(node: Machinery) -> float | None:
     """Return the node's expected draw from what its pods request; None where its hardware is unknown."""
-    if view is None or view.cpu is None:
+    if node.view is None or node.view.cpu is None:
         return None
-    cpu, gpu = view.cpu, view.gpu
+    cpu, gpu, budget, load = node.view.cpu, node.view.gpu, node.budget, node.load
     watts = cpu_watts(Subsystem(cpu.spec.curve, load.cpu_cores, cpu.threads, budget.cpu_tdp_w, budget.cpu_capped_w))
     if gpu is not None:
         watts += gpu_watts(Subsystem(gpu.spec.curve, load.gpus, gpu.count, budget.gpu_tdp_w, budget.gpu_capped_w))
@@ -126,5 +150,6 @@ def model(view: HardwareView | None, budget: PowerBudget, load: Load) -> float |
 
 
 def whole_node(cpu: float, gpu: float | None, at: float, source: MeasurementSource) -> Reading:
-    """Return the reading of a node whose subsystems were measured one by one."""
-    return Reading(cpu + (gpu or 0), at, source, with_gpus=gpu is not None)
+    """Return the reading of a node whose subsystems were measured one by one; GPUs at 0 W were not."""
+    measured_gpu = reading_watts(gpu)
+    return Reading(cpu + (measured_gpu or 0), at, source, with_gpus=measured_gpu is not None)

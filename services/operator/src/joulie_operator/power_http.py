@@ -2,7 +2,7 @@
 
 Speaks the telemetry half of the HTTP backend: `GET .../telemetry/{node}` answers `{"packagePowerWatts": w}` or
 `{"cpu": {"packagePowerWatts": w}, "gpu": {"powerWatts": w}}`, further fields welcome. A node that does not answer keeps
-its last reading, which ages. Source: contracts, section 4.
+its last reading, which ages, and so does one that answers 0 W or less. Source: contracts, section 4.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import structlog
 
 from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
+from joulie_core.plausible import reading_watts
 from joulie_operator.power import Reading, whole_node
 
 #: Requests under way at once: 5,000 nodes at 5 ms each are asked within a second.
@@ -99,13 +100,13 @@ class HttpReadings:
             except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError) as error:
                 self._report(name, f"{type(error).__name__}: {error}")
                 return
-        cpu, gpu = telemetry.cpu_watts(), telemetry.gpu_watts()
-        if cpu is None or cpu < 0 or (gpu or 0) < 0:
-            self._report(name, "the answer has no CPU power" if cpu is None else "negative power")
+        cpu = reading_watts(telemetry.cpu_watts())
+        if cpu is None:
+            self._report(name, "the answer has no CPU power above 0 W")
             return
         self._report(name, None)
         now = asyncio.get_running_loop().time()
-        self._readings[name] = whole_node(cpu, gpu, now, MeasurementSource.HTTP)
+        self._readings[name] = whole_node(cpu, telemetry.gpu_watts(), now, MeasurementSource.HTTP)
 
     def _report(self, name: NodeName, problem: str | None) -> None:
         """Log the beginning and the end of a node's silence, not each poll of it."""

@@ -4,9 +4,13 @@ The query answers watts per node; a counter of joules is turned into watts by th
 default for Kepler. A series names its node by the first of `NODE_LABELS` whose value is a node's name; several series
 of one node (its sockets, its zones, its parts) are added up. Where all of them say `part="cpu"`, the node's GPUs are
 not in the sum.
+
+A series of 0 W is a counter that stands still, and no measurement: GPUs of which one reads 0 W are not in the sum, and
+a sum that lacks any other series would pass for a cooler node, so it is no reading at all.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -14,27 +18,31 @@ import structlog
 
 from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
+from joulie_core.plausible import reading_watts
 from joulie_operator.power import Reading
 from joulie_operator.prometheus import Prometheus, QueryError, Sample
 
-_GROUP: Final = "sum by (node_name, exported_instance, instance)"
+_NODE: Final = "node_name, exported_instance, instance"
+#: Packages stay apart, so that one whose counter stands still is seen.
+_GROUP: Final = f"sum by ({_NODE}, zone, path, package)"
 #: Joules per second are watts. `irate`, because `rate` spreads the first samples of a counter that has just appeared
 #: over the whole range, and would call every node almost idle for minutes after its exporter started.
 _CPU: Final = (
     f'{_GROUP} (irate(kepler_node_cpu_joules_total{{zone=~"package.*"}}[5m])'
     " or irate(kepler_node_package_joules_total[5m]))"
 )
-_GPU: Final = f"{_GROUP} (irate(kepler_node_gpu_joules_total[5m]))"
+_GPU: Final = f"sum by ({_NODE}) (irate(kepler_node_gpu_joules_total[5m]))"
 _PLATFORM: Final = f"{_GROUP} (irate(kepler_node_platform_joules_total[5m]))"
 #: Packages and GPUs as Kepler of either generation counts them (from 0.10 on by zone); where it counts no packages, the
 #: whole platform. Source: Kepler, metrics documentation.
 KEPLER_QUERY: Final = (
     f'label_replace({_CPU}, "part", "cpu", "", "") or label_replace({_GPU}, "part", "gpu", "", "")'
-    f" or ({_PLATFORM} unless {_CPU})"
+    f" or ({_PLATFORM} unless on ({_NODE}) {_CPU})"
 )
 #: Label by which a series says that it is about one part of its node only.
 PART_LABEL: Final = "part"
 CPU_PART: Final = "cpu"
+GPU_PART: Final = "gpu"
 #: Where exporters and scrape configurations put the node's name, most specific first.
 NODE_LABELS: Final = (
     "node",
@@ -68,6 +76,8 @@ class PrometheusReadings:
         self._interval_s = interval_s
         self._readings: dict[NodeName, Reading] = {}
         self._problem: str | None = None
+        #: Nodes of which a counter stands still.
+        self._still: frozenset[NodeName] = frozenset()
 
     def reading(self, name: NodeName) -> Reading | None:
         """Return the latest reading of the node."""
@@ -95,12 +105,26 @@ class PrometheusReadings:
         self._report(None if found or not names else "no series names a managed node")
         now = asyncio.get_running_loop().time()
         kept = {name: reading for name, reading in self._readings.items() if name in names}
-        self._readings = kept | {name: self._reading(of_node, now) for name, of_node in found.items()}
+        fresh = {name: self._reading(of_node, now) for name, of_node in found.items()}
+        self._report_still(frozenset(name for name, reading in fresh.items() if reading is None))
+        self._readings = kept | {name: reading for name, reading in fresh.items() if reading is not None}
 
-    def _reading(self, samples: list[Sample], now: float) -> Reading:
-        """Return the sum of a node's series."""
-        with_gpus = any(sample.labels.get(PART_LABEL) != CPU_PART for sample in samples)
-        return Reading(sum(sample.value for sample in samples), now, self._source, with_gpus=with_gpus)
+    def _reading(self, samples: list[Sample], now: float) -> Reading | None:
+        """Return the sum of a node's series; None where one that has to be in it measures nothing."""
+        still = {_part(sample) for sample in samples if reading_watts(sample.value) is None}
+        parts = {_part(sample) for sample in samples} - still
+        if still - {GPU_PART} or parts <= {GPU_PART}:
+            return None
+        watts = math.fsum(sample.value for sample in samples if _part(sample) in parts)
+        return Reading(watts, now, self._source, with_gpus=parts != {CPU_PART})
+
+    def _report_still(self, still: frozenset[NodeName]) -> None:
+        """Log which nodes have begun or ceased to read 0 W, not each poll."""
+        for name in sorted(still - self._still):
+            _log.warning("power reading is 0 W, which is no measurement", node=name, source=self._source)
+        for name in sorted(self._still - still):
+            _log.info("power reading is above 0 W again", node=name, source=self._source)
+        self._still = still
 
     def _report(self, problem: str | None) -> None:
         """Log a change of the problem, not each poll."""
@@ -111,6 +135,10 @@ class PrometheusReadings:
             _log.info("power query works", source=self._source)
         else:
             _log.warning("power query has no answer", source=self._source, problem=problem)
+
+
+def _part(sample: Sample) -> str:
+    return sample.labels.get(PART_LABEL, "")
 
 
 def node_of(sample: Sample, names: Collection[NodeName]) -> NodeName | None:

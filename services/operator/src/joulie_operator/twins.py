@@ -16,7 +16,7 @@ from joulie_core.kinds.node_twin import NodeTwinStatus, PowerMeasurement, Schedu
 from joulie_core.names import NodeName
 from joulie_core.twin import LinearPue, Measurement, PowerBudget, PueModel, TwinInputs, budget_of, build_twin
 from joulie_operator.cluster import Cluster
-from joulie_operator.power import PowerBook
+from joulie_operator.power import Machinery, PowerBook
 
 #: Scores (0..100) within which a change writes nothing.
 SCORE_BAND: Final = 2.0
@@ -113,13 +113,13 @@ class TwinBook:
         """Take the node's power into account as it is now."""
         book = self._book(name)
         machine = self._cluster.machine(name)
-        book.measurement, book.trend_w_per_min = self._power.measure(
-            name,
+        node = Machinery(
             view=machine.view if machine is not None else None,
             budget=book.budget,
             load=self._cluster.load(name),
-            now=now,
+            max_watts=machine.max_watts if machine is not None else None,
         )
+        book.measurement, book.trend_w_per_min = self._power.measure(name, node, now)
 
     def sum_racks(self) -> None:
         """Add up what each rack draws; a node whose power is unknown counts with all that its caps allow."""

@@ -1,7 +1,9 @@
 """What the scheduler's decisions read of a node's twin.
 
-Promises plausible numbers: a reading that is not finite, or beyond what any machine draws, is no reading. Whatever is
-missing stays missing (None) and is decided by who uses it; nothing becomes zero here.
+Promises plausible numbers: a figure that is not finite, or beyond what any machine draws, is no figure. Whatever is
+missing stays missing (None) and is decided by who uses it; nothing becomes zero here. A measured power that is too high
+to be true counts as the limit that it exceeds: it never makes the node freer. That 0 W is no measurement is decided
+where power is read; in a twin it is the idle node of the document's example.
 Source: scheduler-extender document, Scoring inputs per node and Stale twin fallback.
 """
 
@@ -12,6 +14,7 @@ from math import fsum
 from typing import Final
 
 from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
+from joulie_core.plausible import limit_watts
 
 #: Beyond this many watts, watts a minute or percent, a figure is no reading of a node.
 _MAX_PLAUSIBLE: Final = 1e9
@@ -65,9 +68,10 @@ def node_state(status: NodeTwinStatus) -> NodeState:
     """Return what a twin's status says."""
     power = status.power_measurement
     stress = _plausible(status.predicted_cooling_stress_score)
+    measured = power.measured_node_power_w if power else None
     return NodeState(
         schedulable_class=status.schedulable_class,
-        measured_watts=_plausible(power.measured_node_power_w) if power else None,
+        measured_watts=_plausible(None if measured is None else min(measured, limit_watts())),
         capped_watts=_plausible(power.node_capped_power_w, at_least=_MIN_CAP_WATTS) if power else None,
         tdp_watts=_plausible(power.node_tdp_w, at_least=_MIN_CAP_WATTS) if power else None,
         predicted_headroom_pct=_plausible(status.predicted_power_headroom_score, at_least=-_MAX_PLAUSIBLE),

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from joulie_core.plausible import is_measured
+
 WINDOW_S: Final = 300.0
 #: The slope over less time is mostly noise: one watt of jitter in a second would be 60 W/min.
 LEAST_SPAN_S: Final = 30.0
-#: A reading above this multiple of the TDP is implausible.
-IMPLAUSIBLE_OVER_TDP: Final = 3.0
 _SECONDS_PER_MINUTE: Final = 60.0
 
 
@@ -25,17 +25,17 @@ class PowerWindow:
     source: str = ""
     samples: tuple[tuple[float, float], ...] = ()
 
-    def add(self, source: str, at: float, watts: float, tdp_w: float = 0) -> "PowerWindow":
+    def add(self, source: str, at: float, watts: float, max_watts: float | None = None) -> "PowerWindow":
         """Return the window with one more sample, or the same window where the sample is bad or not new.
 
         Args:
             source: who measured.
             at: when, in seconds on any clock that does not jump.
             watts: the reading.
-            tdp_w: the node's maximum power, 0 where it is unknown.
+            max_watts: the node's maximum power; None where it is unknown or inferred.
 
         """
-        if not is_plausible(watts, tdp_w):
+        if not is_measured(watts, max_watts):
             return self
         kept = self.samples if source == self.source else ()
         if kept and at <= kept[-1][0]:
@@ -49,11 +49,6 @@ class PowerWindow:
         if not recent or recent[-1][0] - recent[0][0] < LEAST_SPAN_S:
             return None
         return least_squares_slope(recent) * _SECONDS_PER_MINUTE
-
-
-def is_plausible(watts: float, tdp_w: float = 0) -> bool:
-    """Say whether a reading can be true: finite, not negative, and not far above the TDP where that is known."""
-    return math.isfinite(watts) and watts >= 0 and (tdp_w <= 0 or watts <= IMPLAUSIBLE_OVER_TDP * tdp_w)
 
 
 def least_squares_slope(samples: Iterable[tuple[float, float]]) -> float:

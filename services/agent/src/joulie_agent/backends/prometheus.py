@@ -1,10 +1,10 @@
 """Power readings from a Prometheus query.
 
-Promises the sum of the samples that the query answers, in watts, as CPU or as GPU power; an empty answer, a value that
-is not finite or is negative is no reading. Source: Prometheus HTTP API, instant queries.
+Promises the sum of the samples that the query answers, in watts, as CPU or as GPU power. An empty answer is no reading,
+and neither is a sum with a sample that cannot be true, 0 W included: it is the rate of a counter that stands still, and
+a sum without it would pass for a cooler node. Source: Prometheus HTTP API, instant queries.
 """
 
-import math
 from typing import Final
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from joulie_agent.backends.base import CpuReading, GpuReading, Reading, Unavailable
 from joulie_agent.backends.transport import HttpTransport, Target
 from joulie_agent.reasons import Reason
+from joulie_core.plausible import is_measured
 
 QUERY_PATH: Final = "/api/v1/query"
 
@@ -55,7 +56,7 @@ def _watts(raw: bytes) -> float | Unavailable:
         return Unavailable(Reason.MALFORMED_REPLY, f"not a vector of samples: {error}")
     if not values:
         return Unavailable(Reason.NO_READING, "the query answers no sample")
-    watts = sum(values)
-    if not math.isfinite(watts) or watts < 0:
-        return Unavailable(Reason.NO_READING, f"the query answers {watts:g} W")
-    return watts
+    unusable = [watts for watts in (*values, sum(values)) if not is_measured(watts)]
+    if unusable:
+        return Unavailable(Reason.NO_READING, f"the query answers {unusable[0]:g} W, which is no measurement")
+    return sum(values)

@@ -1,7 +1,8 @@
 """What HTTP backends say: the telemetry answer and the control reply.
 
 Promises that a figure of the contract is either understood or refused with a reason, never guessed: text where a number
-should be, or negative watts, is no reading. Facts about the hardware that come along are taken where they fit the model
+should be, negative watts, or more than any node draws, is no reading. 0 W is a meter that does not measure and counts
+as absent. Facts about the hardware that come along are taken where they fit the model
 of NodeHardware, field names included, and left out where they do not: extra fields are welcome and cannot do harm.
 
 Telemetry: `{"packagePowerWatts": w}` or `{"cpu": {"packagePowerWatts": w, "throttlePct": t, ...}, "gpu": {"powerWatts":
@@ -21,6 +22,7 @@ from joulie_agent.reasons import Reason
 from joulie_core.kinds.base import Model
 from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHardware
 from joulie_core.kinds.telemetry_profile import ControlResult
+from joulie_core.plausible import Plausibility, judge, reading_watts
 
 _M = TypeVar("_M", bound=Model)
 #: What a part that is not there holds; one that is there but null holds the four letters.
@@ -89,11 +91,11 @@ def parse_telemetry(raw: bytes) -> Reading | Unavailable:
     cpu, gpu = wire.cpu or _Cpu(), wire.gpu or _Gpu()
     cpu_watts = cpu.package_power_watts if cpu.package_power_watts is not None else wire.package_power_watts
     devices = gpu.devices or []
-    figures = [cpu_watts, gpu.power_watts, *(device.power_watts for device in devices)]
-    if any(watts is not None and watts < 0 for watts in figures):
-        return Unavailable(Reason.MALFORMED_REPLY, "negative watts")
+    for watts in (cpu_watts, gpu.power_watts, *(device.power_watts for device in devices)):
+        if watts is not None and (watts < 0 or judge(watts) is Plausibility.TOO_HIGH):
+            return Unavailable(Reason.MALFORMED_REPLY, f"{watts:g} W cannot be true")
     return Reading(
-        cpu=CpuReading(power_watts=cpu_watts, throttle_pct=_percentage(cpu.throttle_pct)),
+        cpu=CpuReading(power_watts=reading_watts(cpu_watts), throttle_pct=_percentage(cpu.throttle_pct)),
         gpu=GpuReading(power_watts=_gpu_watts(gpu), gpus=_gpu_samples(gpu)),
         facts=_facts(raw),
     )
@@ -115,8 +117,8 @@ def parse_reply(raw: bytes) -> ControlReply | Unavailable:
 
 def _gpu_watts(gpu: _Gpu) -> float | None:
     if gpu.power_watts is not None:
-        return gpu.power_watts
-    watts = [device.power_watts for device in gpu.devices or []]
+        return reading_watts(gpu.power_watts)
+    watts = [reading_watts(device.power_watts) for device in gpu.devices or []]
     # A sum over some of the devices would pass for the node's power.
     return sum(part for part in watts if part is not None) if watts and None not in watts else None
 
@@ -126,14 +128,14 @@ def _gpu_samples(gpu: _Gpu) -> tuple[GpuSample, ...]:
         return tuple(
             GpuSample(
                 gpu=device.uuid or str(position if device.index is None else device.index),
-                power_watts=device.power_watts,
+                power_watts=reading_watts(device.power_watts),
                 cap_watts=gpu.cap_watts_per_gpu if device.cap_watts is None else device.cap_watts,
             )
             for position, device in enumerate(gpu.devices)
         )
     if gpu.power_watts is None and gpu.cap_watts_per_gpu is None:
         return ()
-    return (GpuSample(gpu="all", power_watts=gpu.power_watts, cap_watts=gpu.cap_watts_per_gpu),)
+    return (GpuSample(gpu="all", power_watts=reading_watts(gpu.power_watts), cap_watts=gpu.cap_watts_per_gpu),)
 
 
 def _facts(raw: bytes) -> HardwareFacts:

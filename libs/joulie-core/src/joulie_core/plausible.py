@@ -1,0 +1,58 @@
+"""Whether a power reading can be true: the one rule, for every place that takes one.
+
+A reading is a measurement, or none at all, or too high to be true, and the last two are not alike. What is not above
+zero measures nothing: a running CPU draws power, so 0 W is a counter that stands still or a meter without access. What
+is too high is a meter's fault or hardware that nobody knows of; it says nothing exact, but nothing of a free node
+either, so whoever drops it must not put a lower figure in its place than the limit that it exceeded.
+
+The limit is `OVER_MAX` times the maximum that the hardware itself or its own entry of the inventory tells. A maximum
+that is inferred (a relative's, a generic model's, a label's) bounds nothing: a reading far above it says that the
+inference was wrong. Then only `MOST_WATTS` holds. Source: contracts, decision 12.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+#: Meters, capacitors and turbo modes exceed the maximum for moments, but not by this factor.
+OVER_MAX: Final = 3.0
+#: More than any single node draws, in watts; servers with eight GPUs of 2025 draw 15 kW.
+MOST_WATTS: Final = 100_000.0
+
+
+class Plausibility(StrEnum):
+    """What a reading is worth."""
+
+    MEASURED = "measured"
+    #: Absent, 0 W, negative or not a number.
+    NOTHING = "nothing"
+    TOO_HIGH = "too_high"
+
+
+def judge(watts: float | None, max_watts: float | None = None) -> Plausibility:
+    """Judge one reading.
+
+    Args:
+        watts: the reading; None where there is none.
+        max_watts: the most that is drawn for long, as the hardware or its own inventory entry tells; None where that is
+            unknown or inferred.
+
+    """
+    # Written so that a value that is not a number measures nothing.
+    if watts is None or not watts > 0:
+        return Plausibility.NOTHING
+    return Plausibility.MEASURED if watts <= limit_watts(max_watts) else Plausibility.TOO_HIGH
+
+
+def is_measured(watts: float | None, max_watts: float | None = None) -> bool:
+    """Say whether a reading is a measurement; arguments as in `judge`."""
+    return judge(watts, max_watts) is Plausibility.MEASURED
+
+
+def reading_watts(watts: float | None) -> float | None:
+    """Return a reading that says something, be it too high; None where it measures nothing."""
+    return None if judge(watts) is Plausibility.NOTHING else watts
+
+
+def limit_watts(max_watts: float | None = None) -> float:
+    """Return the highest reading that is believed; a maximum that is not above zero is unknown."""
+    return min(OVER_MAX * max_watts, MOST_WATTS) if max_watts is not None and max_watts > 0 else MOST_WATTS
