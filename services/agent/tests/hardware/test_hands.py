@@ -1,3 +1,4 @@
+import os
 from dataclasses import dataclass, field
 
 import pytest
@@ -215,13 +216,14 @@ def test_a_full_disk_does_not_keep_anything_from_being_given_back(hands, journal
     knob = FakeKnob()
     hands.set(knob, 120)
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "change", _full)
+        patch.setattr(os, "fsync", _no_space)
         assert hands.restore([knob]) == [Restored("rapl/0", GivenBack.RESTORED, 205)]
-    assert knob.value == 205
-    assert hands.journal_problem == "disk full"
-    assert hands.restore([knob]) == [Restored("rapl/0", GivenBack.RESTORED, 205)]
+        assert knob.value == 205
+        assert hands.held == frozenset()
+        assert "No space left" in hands.journal_problem
+        assert hands.set(knob, 120).reason is Reason.NO_JOURNAL
+    assert isinstance(hands.set(knob, 120), Written)
     assert hands.journal_problem is None
-    assert hands.held == frozenset()
 
 
 def test_many_knobs_cost_two_changes_of_the_journal(hands, monkeypatch):
@@ -239,3 +241,7 @@ def test_many_knobs_cost_two_changes_of_the_journal(hands, monkeypatch):
 
 def _full(_journal, _changes):
     raise JournalError("disk full")
+
+
+def _no_space(_file):
+    raise OSError(28, "No space left on device")

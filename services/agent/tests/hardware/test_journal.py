@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -7,7 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from joulie_agent.hardware.journal import JOURNAL_FILE, VERSION, Entry, Journal, JournalError, JournalHeldError
+from joulie_agent.hardware import journal as journal_module
+from joulie_agent.hardware.journal import (
+    JOURNAL_FILE,
+    LOCK_FILE,
+    VERSION,
+    Entry,
+    Journal,
+    JournalError,
+    JournalHeldError,
+    is_held,
+    peek,
+)
 
 ENTRY = Entry(unit="uW", original=250_000_000, asked=180_000_000, got=180_125_000)
 
@@ -151,6 +163,7 @@ def test_a_change_that_fails_leaves_the_entries_as_they_were(tmp_path, monkeypat
 
 def test_the_file_and_the_directory_are_synced_before_a_change_returns(tmp_path, monkeypatch):
     calls = []
+    journal = Journal.open(tmp_path)
     for name in ("fsync", "replace"):
         real = getattr(os, name)
 
@@ -160,10 +173,92 @@ def test_the_file_and_the_directory_are_synced_before_a_change_returns(tmp_path,
             return real(*args)
 
         monkeypatch.setattr(os, name, spy)
-    with Journal.open(tmp_path) as journal:
-        journal.change({"rapl/0": ENTRY})
+    journal.change({"rapl/0": ENTRY})
+    journal.close()
     new = JOURNAL_FILE + ".new"
     assert calls == [("fsync", new), ("replace", new), ("fsync", ".")]
+
+
+@pytest.fixture
+def unwritable(monkeypatch):
+    """Make files of any directory unwritable from now on, as the kernel does; what it returns ends that."""
+
+    def make(code):
+        opened = os.open
+
+        def refuse(path, flags, *args, **kwargs):
+            if flags & (os.O_WRONLY | os.O_RDWR):
+                raise OSError(code, os.strerror(code), str(path))
+            return opened(path, flags, *args, **kwargs)
+
+        monkeypatch.setattr(os, "open", refuse)
+        return lambda: monkeypatch.setattr(os, "open", opened)
+
+    return make
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.EDQUOT])
+def test_a_journal_that_can_be_read_and_not_written_is_opened_and_says_why(tmp_path, unwritable, code):
+    _recorded(tmp_path)
+    writable = unwritable(code)
+    with Journal.open(tmp_path) as journal:
+        assert journal.entries == {"rapl/0": ENTRY}
+        assert os.strerror(code) in journal.problem
+        with pytest.raises(JournalError, match=os.strerror(code)):
+            journal.change({"rapl/1": ENTRY})
+        assert journal.entries == {"rapl/0": ENTRY}
+        writable()
+        journal.change({"rapl/1": ENTRY})
+        assert journal.problem is None
+
+
+def test_a_removed_entry_is_not_held_though_the_removal_is_not_recorded(tmp_path, unwritable):
+    _recorded(tmp_path)
+    writable = unwritable(errno.EROFS)
+    with Journal.open(tmp_path) as journal:
+        with pytest.raises(JournalError):
+            journal.change({"rapl/0": None})
+        assert not journal.entries
+        writable()
+        assert peek(tmp_path)
+        journal.change({})
+        assert not peek(tmp_path)
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["lock file", "directory"])
+def test_two_processes_never_share_a_directory_that_cannot_be_written(tmp_path, unwritable, exists):
+    _recorded(tmp_path)
+    if not exists:
+        (tmp_path / LOCK_FILE).unlink()
+    unwritable(errno.EROFS)
+    assert not is_held(tmp_path)
+    with Journal.open(tmp_path):
+        assert is_held(tmp_path)
+        with pytest.raises(JournalHeldError):
+            Journal.open(tmp_path)
+    assert not is_held(tmp_path)
+
+
+def test_a_directory_that_is_not_there_and_cannot_be_made_holds_nothing_and_takes_nothing(tmp_path, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with Journal.open(tmp_path / "state") as journal:
+        assert not journal.entries
+        with pytest.raises(JournalError, match="cannot be written"):
+            journal.change({"rapl/0": ENTRY})
+
+
+def test_an_unknown_boot_leaves_the_entries_for_restoring_and_takes_no_new_ones(tmp_path, monkeypatch):
+    _recorded(tmp_path)
+    monkeypatch.setattr(journal_module, "BOOT_ID", tmp_path / "none")
+    with Journal.open(tmp_path) as journal:
+        assert journal.entries == {"rapl/0": ENTRY}
+        assert "none cannot be read" in journal.problem
+        with pytest.raises(JournalError, match="this boot"):
+            journal.change({"rapl/1": ENTRY})
+    assert peek(tmp_path) == {"rapl/0": ENTRY}
 
 
 def test_a_closed_journal_takes_no_change(tmp_path):

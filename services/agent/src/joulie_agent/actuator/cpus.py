@@ -266,7 +266,7 @@ class CpuPart:
             reading=_first_refusal(energies, _NO_ZONES),
             capping=_first_refusal([zone.refusal() for zone in zones], _NO_ZONES),
             throttling=_first_refusal([policy.max_freq.probe_write() for policy in policies], _NO_POLICIES),
-            journal=self.hands if isinstance(self.hands, Refusal) else None,
+            journal=self.hands if isinstance(self.hands, Refusal) else self.hands.journal_refusal,
         )
 
 

@@ -175,7 +175,7 @@ class GpuPart:
             revision=self._revision,
             devices=tuple(self._all()),
             refusals=dict(self._refusals),
-            journal=self.hands if isinstance(self.hands, Refusal) else None,
+            journal=self.hands if isinstance(self.hands, Refusal) else self.hands.journal_refusal,
         )
 
 

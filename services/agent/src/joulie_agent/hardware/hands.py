@@ -17,6 +17,7 @@ Not for several threads at once.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -95,9 +96,20 @@ class Hands:
         self._journal = journal
         self._overwritten: Counter[str] = Counter()
         self._wanted: set[str] = set()
-        self.journal_problem: str | None = None
-        """Why the last record of something done could not be made; None where it could. Nothing is lost by it: the
-        intent was recorded before, and what came of it is found out at the next look."""
+
+    @property
+    def journal_problem(self) -> str | None:
+        """Why the last record could not be made; None where it could.
+
+        Nothing is lost where it was of something done: the intent was recorded before, and what came of it is found out
+        at the next look.
+        """
+        return self._journal.problem
+
+    @property
+    def journal_refusal(self) -> Refusal | None:
+        """Why nothing new may be set, and only restored; None where it may."""
+        return Refusal(Reason.NO_JOURNAL, self._journal.problem) if self._journal.problem is not None else None
 
     @property
     def held(self) -> frozenset[str]:
@@ -262,13 +274,9 @@ class Hands:
         return _Found(knob, answer, _landed(replace(entry, original=original), answer))
 
     def _note(self, outcomes: Mapping[str, Entry | None]) -> None:
-        """Record what has been done already."""
-        try:
+        """Record what has been done already; where that fails, `journal_problem` says so."""
+        with suppress(JournalError):
             self._journal.change(outcomes)
-        except JournalError as error:
-            self.journal_problem = str(error)
-        else:
-            self.journal_problem = None
 
 
 def _intent(found: _Found, value: int) -> Entry:

@@ -6,16 +6,22 @@ first. A journal that cannot be understood (torn, damaged, written by a newer re
 since the originals in it exist nowhere else. One process at a time holds a state directory; the kernel ends its claim
 with it, however it dies.
 
+A journal that can be read and not written (read-only or full file system, missing rights) is opened all the same: what
+it names can be restored, and `change` refuses everything new until the file can be written again. So is one where the
+identity of the running boot cannot be read: its entries may be of this boot.
+
 Entries of an earlier boot are dropped on opening: limits of packages, policies and GPUs are volatile, so what is found
 after a boot was put there by firmware, drivers or somebody since, and is nobody's to overwrite with older values.
 
 Does not decide what an original is or whose value a knob holds: see `joulie_agent.hardware.hands`.
 """
 
+import errno
 import fcntl
 import os
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final, NamedTuple, Self
@@ -28,6 +34,8 @@ JOURNAL_FILE: Final = "journal.json"
 LOCK_FILE: Final = "lock"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _NEW_SUFFIX: Final = ".new"
+#: Errors of a directory that may hold a journal and takes no new file.
+_NOT_WRITABLE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
 
 
 class JournalError(Exception):
@@ -84,17 +92,23 @@ class Journal:
     Use `open`. Not for several threads at once.
     """
 
-    def __init__(self, directory: Path, lock: int, boot_id: str) -> None:
+    def __init__(self, directory: Path, lock: int | None, boot_id: str | None) -> None:
         self._path = directory / JOURNAL_FILE
-        self._lock: int | None = lock
+        self._lock = lock
+        self._closed = False
+        #: None: not known, so no entry can be recorded as of this boot.
         self._boot_id = boot_id
         self._entries: dict[str, Entry] = {}
+        #: Whether the file holds entries that are no longer held.
+        self._behind = False
+        self.problem: str | None = None
+        """Why the last record could not be made, so that nothing new may be set; None where it could."""
         self.dropped: tuple[str, ...] = ()
         """Keys of entries that an earlier boot left."""
 
     @classmethod
     def open(cls, directory: Path, *, boot_id: str | None = None) -> Self:
-        """Claim a state directory and read what is in it.
+        """Claim a state directory, read what is in it, and find out whether it can be written (`problem`).
 
         Args:
             directory: created if it is missing.
@@ -105,17 +119,18 @@ class Journal:
             JournalError: the directory cannot be used, or its journal not understood.
         """
         try:
-            boot_id = boot_id if boot_id is not None else BOOT_ID.read_text().strip()
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = _claim(directory / LOCK_FILE)
+            _make(directory)
+            lock = _claim(directory)
         except OSError as error:
             raise JournalError(f"{directory} cannot keep a journal: {error}") from error
-        journal = cls(directory, lock, boot_id)
+        journal = cls(directory, lock, _boot_id() if boot_id is None else boot_id)
         try:
             journal._load()
         except BaseException:
             journal.close()
             raise
+        with suppress(JournalError):  # told by `problem`
+            journal._store(journal._entries)
         return journal
 
     def __enter__(self) -> Self:
@@ -126,6 +141,7 @@ class Journal:
 
     def close(self) -> None:
         """Give up the directory. What is in the journal stays there."""
+        self._closed = True
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -139,28 +155,49 @@ class Journal:
         """Record all changes at once; None removes an entry. A change to nothing costs nothing.
 
         Raises:
-            JournalError: it is not on disk, and the entries here are as they were.
+            JournalError: it is not on disk. Entries here are as they were, but for removed ones: what has been restored
+                is no longer held, and a file that still names it costs the next process one look.
         """
         entries = {key: entry for key, entry in {**self._entries, **changes}.items() if entry is not None}
-        if entries == self._entries:
+        if entries == self._entries and not self._behind:
             return
-        if self._lock is None:
-            raise JournalError(f"{self._path} is closed")
         try:
-            _replace(self._path, self._encode(entries))
-        except OSError as error:
-            raise JournalError(f"{self._path} cannot be written: {error}") from error
+            self._store(entries)
+        except JournalError:
+            removed = {key for key, entry in changes.items() if entry is None}
+            self._entries = {key: entry for key, entry in self._entries.items() if key not in removed}
+            raise
         self._entries = entries
+
+    def _store(self, entries: Mapping[str, Entry]) -> None:
+        self._behind = True
+        self.problem = self._write(entries)
+        if self.problem is not None:
+            raise JournalError(self.problem)
+        self._behind = False
+
+    def _write(self, entries: Mapping[str, Entry]) -> str | None:
+        """Write the file; return why that is not done."""
+        if self._closed:
+            return f"{self._path} is closed"
+        if self._boot_id is None:
+            return f"{BOOT_ID} cannot be read, so no limit could be known as one of this boot"
+        try:
+            _replace(self._path, self._encode(entries, self._boot_id))
+        except OSError as error:
+            return f"{self._path} cannot be written: {error}"
+        return None
 
     def _load(self) -> None:
         content = _read(self._path)
         self._entries = _of_boot(self._path, content, self._boot_id)
         self.dropped = () if self._entries else tuple(content.entries)
 
-    def _encode(self, entries: Mapping[str, Entry]) -> bytes:
+    @staticmethod
+    def _encode(entries: Mapping[str, Entry], boot_id: str) -> bytes:
         raw = msgspec.json.encode(entries, order="deterministic")
         return msgspec.json.encode(
-            _File(version=VERSION, boot_id=self._boot_id, crc32=zlib.crc32(raw), entries=msgspec.Raw(raw))
+            _File(version=VERSION, boot_id=boot_id, crc32=zlib.crc32(raw), entries=msgspec.Raw(raw))
         )
 
 
@@ -171,12 +208,46 @@ def peek(directory: Path) -> Mapping[str, Entry]:
         JournalError: it cannot be read or understood.
     """
     path = directory / JOURNAL_FILE
-    return _of_boot(path, _read(path), BOOT_ID.read_text().strip())
+    return _of_boot(path, _read(path), _boot_id())
 
 
-def _of_boot(path: Path, content: _Content, boot_id: str) -> dict[str, Entry]:
-    """Return the entries of this boot. The keys of an older format cannot be told from those of other knobs."""
-    if content.boot_id != boot_id:
+def is_held(directory: Path) -> bool:
+    """Whether a process holds a state directory; False where that cannot be found out.
+
+    Claims it for an instant, as whoever opens the journal then has to allow for. Changes nothing.
+    """
+    try:
+        lock = _lock(directory, 0)
+    except JournalHeldError:
+        return True
+    except OSError:
+        return False
+    if lock is not None:
+        os.close(lock)
+    return False
+
+
+def _boot_id() -> str | None:
+    try:
+        return BOOT_ID.read_text().strip() or None
+    except OSError:
+        return None
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
+
+
+def _of_boot(path: Path, content: _Content, boot_id: str | None) -> dict[str, Entry]:
+    """Return the entries of this boot, or those that may be of it.
+
+    The keys of an older format cannot be told from those of other knobs.
+    """
+    if boot_id is not None and content.boot_id != boot_id:
         return {}
     if content.entries and content.version < VERSION:
         raise JournalError(
@@ -215,21 +286,54 @@ def _decode(path: Path, content: bytes) -> _Content:
         ) from error
 
 
-def _claim(path: Path) -> int:
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _claim(directory: Path) -> int | None:
+    lock = _lock(directory, os.O_CREAT)
+    if lock is not None:
+        # For a message only; in another container's view the number means another process.
+        with suppress(OSError):  # a full disk, or one that is read-only
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _lock(directory: Path, create: int) -> int | None:
+    """Lock a state directory; None where there is none."""
+    lock = _lock_file(directory / LOCK_FILE, create)
+    if lock is None:
+        return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+        holder = _pid_in(lock)
         os.close(lock)
-        raise JournalHeldError(f"{path.parent} is held by another process (pid {holder})") from error
+        raise JournalHeldError(f"{directory} is held by another process (pid {holder})") from error
     except BaseException:
         os.close(lock)
         raise
-    # For the message above only; in another container's view the number means another process.
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
+
+
+def _lock_file(path: Path, create: int) -> int | None:
+    """Open what is locked: the file, also where it cannot be written; the directory where there is no file.
+
+    Whoever could write has made the file, and locks it; so two processes always lock the same of the two.
+    """
+    try:
+        return os.open(path, os.O_RDWR | create | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE | {errno.ENOENT}:
+            raise
+    for place in (path, path.parent):
+        with suppress(FileNotFoundError):
+            return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    return None
+
+
+def _pid_in(lock: int) -> str:
+    try:
+        return os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+    except OSError:  # a directory
+        return "unknown"
 
 
 def _replace(path: Path, content: bytes) -> None:
