@@ -27,14 +27,14 @@ from joulie_agent.actuator.protocol import (
     SetThrottle,
     Verdict,
 )
-from joulie_agent.hardware import cpufreq, cpuinfo, rapl
+from joulie_agent.hardware import cpufreq, cpuinfo, hsmp, rapl
 from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.cpuinfo import HostCpus
 from joulie_agent.hardware.hands import Hands, Written
 from joulie_agent.hardware.knob import Knob, Refusal
 from joulie_agent.hardware.power_meter import PowerMeter, ZoneReading
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone, ZoneCap
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 from joulie_agent.reasons import Reason
 
 RAPL: Final = "rapl"
@@ -44,7 +44,7 @@ LOOK_EVERY_S: Final = 60.0
 CpuRequest: TypeAlias = SetCpuCap | SetThrottle | ReadCpu | DescribeCpu
 Answers: TypeAlias = Sequence[tuple[ZoneCap, Written | Refusal]]
 _NO_ZONES: Final = Refusal(Reason.NO_INTERFACE, "no RAPL package zone")
-_NO_ZONE: Final = "a package without a RAPL zone"
+_NO_ZONE: Final = "a package without a power zone"
 _NO_POLICIES: Final = Refusal(Reason.NO_INTERFACE, "no cpufreq policy")
 
 
@@ -108,7 +108,8 @@ class CpuPart:
         """
         if done.verdict is not Verdict.APPLIED or isinstance(self.hands, Refusal):
             return done
-        keys = frozenset(key for key in self.hands.held if key.startswith(cpufreq.KEYS) == throttles)
+        prefixes = (cpufreq.KEYS,) if throttles else (rapl.KEYS, hsmp.KEYS)
+        keys = frozenset(key for key in self.hands.held if key.startswith(prefixes))
         freed = verdicts.give_back(self.hands, keys, self._knobs())
         if throttles:
             self._throttle_pct = 0.0
@@ -128,6 +129,7 @@ class CpuPart:
         if isinstance(self.hands, Refusal):
             return verdicts.refused(RAPL, [self.hands])
         caps = rapl.split_cap(self._cpus.zones, cap_watts)
+        backend = next((cap.zone.backend for cap in caps), RAPL)
         without = [zone.power_limit for zone in self._cpus.zones if isinstance(zone.power_limit, Refusal)]
         if without or not caps:
             return verdicts.refused(RAPL, without or [_NO_ZONES])
@@ -146,7 +148,7 @@ class CpuPart:
         return Done(
             verdict=Verdict.APPLIED,
             reason=reason if bounded else Reason.RESTORED,
-            backend=RAPL,
+            backend=backend,
             message=verdicts.join(said),
             enforced_watts=_highest_package_watts(answers),
         )
@@ -176,16 +178,17 @@ class CpuPart:
     def _fell_short(self, answers: Answers, short: Sequence[tuple[ZoneCap, Refusal]]) -> Done:
         """Say what is in force where not every package is held at the cap."""
         refusals = [refusal for _, refusal in short]
+        backend = answers[0][0].zone.backend
         if len(short) == len(answers) and not any(each.reason is Reason.HELD_BY_FIRMWARE for each in refusals):
-            return verdicts.refused(RAPL, refusals)
+            return verdicts.refused(backend, refusals)
         missing = self._packages_without_zone()
         if not missing and all(refusal.reason is Reason.HELD_BY_FIRMWARE for refusal in refusals):
             held_watts = _highest_package_watts(answers)
-            return verdicts.partly(RAPL, Reason.HELD_BY_FIRMWARE, refusals, enforced_watts=held_watts)
+            return verdicts.partly(backend, Reason.HELD_BY_FIRMWARE, refusals, enforced_watts=held_watts)
         packages = {cap.zone.package for cap, _ in answers}
         capped = len(packages - {cap.zone.package for cap, _ in short})
         said = f"{capped} of {len(packages) + len(missing)} packages capped"
-        return verdicts.partly(RAPL, Reason.PARTLY_APPLIED, [*refusals, *missing], said)
+        return verdicts.partly(backend, Reason.PARTLY_APPLIED, [*refusals, *missing], said)
 
     def _packages_without_zone(self) -> list[Refusal]:
         """Packages that RAPL neither caps nor measures, where it does so for others; they have no name to go by."""
@@ -197,7 +200,7 @@ class CpuPart:
         """Enforce limits that are set and switched off; whether that worked is seen where the cap is judged."""
         assert isinstance(self.hands, Hands)
         switches = [cap.zone.enable for cap, answer in answers if isinstance(answer, Written)]
-        off = [switch for switch in switches if switch.read() == 0]
+        off = [switch for switch in switches if switch is not None and switch.read() == 0]
         self.hands.set_all([(switch, 1) for switch in off])
 
     def _throttle(self, throttle_pct: float) -> Done:
@@ -259,7 +262,7 @@ class CpuPart:
 
     def _describe(self) -> CpuDescription:
         zones, policies = self._cpus.zones, self._cpus.policies
-        energies = [zone.read_energy_uj() for zone in zones]
+        energies = [_readable(zone) for zone in zones]
         return CpuDescription(
             revision=self._revision,
             facts=self._cpus.facts,
@@ -271,7 +274,14 @@ class CpuPart:
 
 
 def _zone_knobs(zone: RaplZone) -> list[Knob]:
-    return [zone.enable] if isinstance(zone.power_limit, Refusal) else [zone.power_limit, zone.enable]
+    knobs = (zone.power_limit, zone.enable)
+    return [knob for knob in knobs if isinstance(knob, SysfsKnob)]
+
+
+def _readable(zone: RaplZone) -> Refusal | None:
+    """Say why the power of a zone cannot be read."""
+    refusals = [reading for reading in (zone.read_energy_uj(), zone.read_power_uw()) if isinstance(reading, Refusal)]
+    return refusals[0] if len(refusals) > 1 else None
 
 
 def _no_limit(cap: ZoneCap, cap_watts: float) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.hardware import cpufreq, rapl
+from joulie_agent.hardware import cpufreq, hsmp, rapl
 from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
 from joulie_agent.hardware.sysfs import SysfsTree
@@ -74,7 +74,7 @@ def discover(
     """Look at the machine once; `originals`: of the limits that hold a value of ours, by key."""
     proc = Path(proc_root)
     topology = read_topology(tree)
-    zones = rapl.discover(tree, originals)
+    zones = hsmp.attach(tree, rapl.discover(tree, originals), originals)
     policies = cpufreq.discover(tree, topology)
     base = [policy.base_khz for policy in policies if policy.base_khz]
     limits = rapl.package_range_uw(zones)

@@ -40,7 +40,7 @@ class PowerMeter:
         energy_uj = zone.read_energy_uj()
         if isinstance(energy_uj, Refusal):
             self._states.pop(zone.path, None)
-            return ZoneReading(zone.name, refusal=energy_uj)
+            return _sensed(zone, energy_uj)
         state, sampled = step(
             self._states.get(zone.path, MeterState()), energy_uj=energy_uj, now=now, counter=self._counter(zone)
         )
@@ -53,6 +53,14 @@ class PowerMeter:
         else:
             max_watts = self._package_max_watts / zone.dies if self._package_max_watts else None
         return EnergyCounter(zone.energy_range_uj, max_watts)
+
+
+def _sensed(zone: RaplZone, no_counter: Refusal) -> ZoneReading:
+    """Return the power that a sensor averages, where there is no energy counter to measure by."""
+    power_uw = zone.read_power_uw()
+    if isinstance(power_uw, Refusal):
+        return ZoneReading(zone.name, refusal=no_counter if zone.power_sensor is None else power_uw)
+    return ZoneReading(zone.name, power_watts=power_uw / UW_PER_WATT)
 
 
 def total_watts(readings: Sequence[ZoneReading]) -> float | None:

@@ -36,10 +36,10 @@ LOWEST_SHARE: Final = 0.25
 _COARSEST_UNIT_UW: Final = 1_000_000
 
 #: The second place is for containers that mount only part of sysfs; the numbers are hexadecimal.
-_PLACES: Final = ("class/powercap", "devices/virtual/powercap/intel-rapl")
-_ZONE: Final = re.compile(r"intel-rapl:[0-9a-f]+")
+PLACES: Final = ("class/powercap", "devices/virtual/powercap/intel-rapl")
+ZONE: Final = re.compile(r"intel-rapl:[0-9a-f]+")
 _MMIO: Final = re.compile(r"intel-rapl-mmio:[0-9a-f]+")
-_PACKAGE: Final = re.compile(r"package-(\d+)(?:-die-(\d+))?")
+PACKAGE: Final = re.compile(r"package-(\d+)(?:-die-(\d+))?")
 _LONG_TERM: Final = "long_term"
 _CONSTRAINTS: Final = range(3)
 NONE_HELD: Final[Mapping[str, int]] = MappingProxyType({})
@@ -65,12 +65,25 @@ class RaplZone:
     energy_range_uj: int | None
     #: The long-term limit, or why there is none.
     power_limit: SysfsKnob | Refusal
-    #: 1 where the limit is in force. A limit that is off or locked reads 0.
-    enable: SysfsKnob
+    #: 1 where the limit is in force. A limit that is off or locked reads 0. None where a limit cannot be switched off.
+    enable: SysfsKnob | None
+    #: What sets the limit, as in `status.control.cpu.backend`.
+    backend: str = "rapl"
+    #: A file with the power in microwatts, for a package without an energy counter.
+    power_sensor: str | None = None
 
     def read_energy_uj(self) -> int | Refusal:
         """Return the energy counter. Only root may read it (CVE-2020-8694)."""
         return self.tree.read_int(f"{self.path}/energy_uj")
+
+    def read_power_uw(self) -> int | Refusal:
+        """Return the power in microwatts as the hardware averages it; a zero is how firmware says "not measured"."""
+        if self.power_sensor is None:
+            return Refusal(Reason.NO_INTERFACE, f"{self.name} has no power sensor")
+        power_uw = self.tree.read_int(self.power_sensor)
+        if isinstance(power_uw, Refusal) or power_uw > 0:
+            return power_uw
+        return Refusal(Reason.NO_READING, f"{self.power_sensor} reads {power_uw}")
 
     def refusal(self) -> Refusal | None:
         """Say why the zone cannot be capped, as far as that is known without writing."""
@@ -99,13 +112,13 @@ def discover(tree: SysfsTree, originals: Mapping[str, int] = NONE_HELD) -> tuple
         originals: of the limits that hold a value of ours, by key. Where the hardware tells no maximum, the range ends
             there, and for all other limits at the value in force; never at a value that we have written.
     """
-    paths = {tree.real(f"{place}/{directory}"): None for place in _PLACES for directory in tree.names(place, _ZONE)}
+    paths = {tree.real(f"{place}/{directory}"): None for place in PLACES for directory in tree.names(place, ZONE)}
     named: dict[str, str] = {}
     for path in paths:
         name = tree.read_text(f"{path}/name")
         if not isinstance(name, Refusal):
             named.setdefault(name, path)
-    found = [(match, path) for name, path in named.items() if (match := _PACKAGE.fullmatch(name))]
+    found = [(match, path) for name, path in named.items() if (match := PACKAGE.fullmatch(name))]
     dies = Counter(match[1] for match, _ in found)
     zones = (_zone(tree, path, match, dies[match[1]], originals) for match, path in found)
     return tuple(sorted(zones, key=lambda zone: (zone.package, zone.die or 0)))
@@ -114,7 +127,7 @@ def discover(tree: SysfsTree, originals: Mapping[str, int] = NONE_HELD) -> tuple
 def warnings(tree: SysfsTree, zones: Sequence[RaplZone]) -> tuple[str, ...]:
     """Return what somebody who wonders about the power of this machine should know."""
     said = [f"{zone.name}: {zone.power_limit.message}" for zone in zones if isinstance(zone.power_limit, Refusal)]
-    mmio = tree.names(_PLACES[0], _MMIO)
+    mmio = tree.names(PLACES[0], _MMIO)
     if mmio and zones:
         said.append(f"{', '.join(mmio)} may hold the power below the cap: it is a second limit and is left alone")
     elif mmio:
@@ -162,7 +175,7 @@ def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> Refusal |
         if original_uw is None or found_uw == original_uw:
             return Refusal(Reason.FIRMWARE_LOCKED, f"{cap.zone.name} keeps {held:g} W where {asked:g} W was written")
         return Refusal(Reason.HELD_BY_FIRMWARE, f"{cap.zone.name} holds {held:g} W where {asked:g} W was written")
-    if cap.zone.enable.read() == 0:
+    if cap.zone.enable is not None and cap.zone.enable.read() == 0:
         return Refusal(Reason.FIRMWARE_LOCKED, f"{cap.zone.name} takes the limit and does not enforce it (enabled=0)")
     return None
 
@@ -182,7 +195,9 @@ def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int, originals
         dies=dies,
         max_power_uw=max_uw,
         energy_range_uj=tree.read_known(f"{path}/max_energy_range_uj"),
-        power_limit=_power_limit(tree, f"{path}/{prefix}_power_limit_uw", named[0], max_uw, originals)
+        power_limit=power_limit(
+            tree, f"{path}/{prefix}_power_limit_uw", f"{KEYS}{named[0]}/{_LONG_TERM}", max_uw, originals
+        )
         if constraint is not None
         else Refusal(Reason.NO_INTERFACE, "energy is counted and cannot be capped: there is no long-term limit"),
         enable=SysfsKnob(tree, f"{path}/enabled", f"{KEYS}{named[0]}/enabled", "flag", KnobLimits(0, 1)),
@@ -193,16 +208,16 @@ def _constraint(tree: SysfsTree, path: str) -> int | None:
     return next((n for n in _CONSTRAINTS if tree.read_text(f"{path}/constraint_{n}_name") == _LONG_TERM), None)
 
 
-def _power_limit(
-    tree: SysfsTree, path: str, zone: str, max_uw: int | None, originals: Mapping[str, int]
+def power_limit(
+    tree: SysfsTree, path: str, key: str, max_uw: int | None, originals: Mapping[str, int]
 ) -> SysfsKnob | Refusal:
-    key = f"{KEYS}{zone}/{_LONG_TERM}"
+    """Return the control of a power limit in microwatts, with its range, or why there is none."""
     current_uw = tree.read_int(path)
     if isinstance(current_uw, Refusal):
         return Refusal(current_uw.reason, f"energy is counted and cannot be capped: {current_uw.message}")
     high_uw = max_uw or originals.get(key, current_uw)
     if high_uw <= 0:
-        return Refusal(Reason.NO_CAP_RANGE, f"{zone}: neither a maximum nor the limit itself tells a range")
+        return Refusal(Reason.NO_CAP_RANGE, f"{key}: neither a maximum nor the limit itself tells a range")
     return SysfsKnob(tree, path, key, "uW", _limits(high_uw))
 
 
