@@ -35,7 +35,7 @@ class _Gpu(ctypes.Structure):
         ("name", ctypes.c_char * 96),
         *((name, ctypes.c_uint32) for name in ("min_mw", "max_mw", "default_mw", "limit_mw", "power_mw")),
         *((name, ctypes.c_uint32) for name in ("imposed_mw", "no_power_limit", "can_be_partitioned", "partitioned")),
-        ("lost", ctypes.c_uint32),
+        *((name, ctypes.c_uint32) for name in ("lost", "hang", "lowest_mhz", "highest_mhz", "lock_mhz", "no_lock")),
     )
 
 
@@ -44,7 +44,7 @@ class _State(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_uint32) for name in ("count", "loaded", "epoch", "may_set", "hang", "version_mismatch")),
-        *((name, ctypes.c_uint32) for name in ("inits", "shutdowns", "sets")),
+        *((name, ctypes.c_uint32) for name in ("lib_major", "lib_minor", "inits", "shutdowns", "sets")),
         ("gpus", _Gpu * GPUS),
     )
 

@@ -1,5 +1,15 @@
 from joulie_agent.actuator.gpus import GpuPart
-from joulie_agent.actuator.protocol import DescribeGpu, ReadGpu, SetGpuCaps, Verdict
+from joulie_agent.actuator.protocol import (
+    LINE_LIMIT,
+    MOST_GPUS,
+    DescribeGpu,
+    ReadGpu,
+    SetGpuCaps,
+    Verdict,
+    decode_reply,
+    decode_request,
+    encode,
+)
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.hands import GivenBack
@@ -158,3 +168,40 @@ def test_without_a_journal_nothing_is_written(gpu_bench):
     bench.part.hands = Refusal(Reason.NO_JOURNAL, "damaged")
     assert bench.part.carry_out(caps(a=400)).reason is Reason.NO_JOURNAL
     assert gpu.limit_mw == 700_000
+
+
+def test_more_than_64_gpus_are_capped_and_restored_by_one_request_that_fits_in_a_line(gpu_bench):
+    gpus = [FakeGpu(f"GPU-8f6d2c11-0b3e-4a57-9c1d-2f4e6a8b0{index:03}") for index in range(130)]
+    bench = gpu_bench(*gpus)
+    request = decode_request(encode(SetGpuCaps(caps_mw={gpu.uuid: 400_000 for gpu in gpus}, lease_s=60)))
+    assert bench.part.carry_out(request).verdict is Verdict.APPLIED
+    assert {gpu.limit_mw for gpu in gpus} == {400_000}
+    description = encode(bench.part.carry_out(DescribeGpu()))
+    assert len(description) / len(gpus) * MOST_GPUS < LINE_LIMIT
+    assert len(decode_reply(description).devices) == 130
+    assert bench.part.restore(bench.hands.held).left == ()
+    assert {gpu.limit_mw for gpu in gpus} == {700_000}
+
+
+def test_a_cap_at_the_end_of_the_range_leaves_a_lower_limit_of_an_administrator_alone(gpu_bench):
+    gpu = FakeGpu("a", limit_mw=300_000)
+    bench = gpu_bench(gpu)
+    done = bench.part.carry_out(caps(a=700))
+    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.RESTORED, 300)
+    assert "no limit is set" in done.message
+    assert (gpu.limit_mw, bench.library.writes, bench.hands.held) == (300_000, 0, frozenset())
+
+
+def test_a_cap_that_is_raised_to_the_end_of_the_range_restores_what_was_found(gpu_bench):
+    a, b = FakeGpu("a", limit_mw=650_000), FakeGpu("b", max_mw=750_000, limit_mw=300_000)
+    bench = gpu_bench(a, b)
+    bench.part.carry_out(caps(a=400, b=250))
+    done = bench.part.carry_out(caps(a=700, b=700))
+    assert (done.verdict, a.limit_mw) == (Verdict.APPLIED, 650_000)
+    assert bench.hands.held <= {"gpu/b/power_limit_mw"}
+
+
+def test_a_limit_that_the_driver_keeps_higher_than_asked_is_not_reported_as_applied(gpu_bench):
+    done = gpu_bench(FakeGpu("a", sticks_at_mw=600_000)).part.carry_out(caps(a=400))
+    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.BLOCKED, Reason.HELD_BY_FIRMWARE, 600)
+    assert "600 W where 400 W" in done.message

@@ -23,6 +23,9 @@ struct stub_gpu {
     volatile uint32_t can_be_partitioned, partitioned;
     volatile uint32_t lost;
     volatile uint32_t hang;             /* as for all GPUs, of this one */
+    volatile uint32_t lowest_mhz, highest_mhz; /* graphics clocks of the hardware */
+    volatile uint32_t lock_mhz;         /* the highest clock that it is held to; 0: none */
+    volatile uint32_t no_lock;          /* a device whose clocks cannot be held */
 };
 
 struct stub_state {
@@ -32,6 +35,7 @@ struct stub_state {
     volatile uint32_t may_set;          /* root */
     volatile uint32_t hang;
     volatile uint32_t version_mismatch;
+    volatile uint32_t lib_major, lib_minor; /* what AMD SMI says of itself */
     volatile uint32_t inits, shutdowns, sets;
     struct stub_gpu gpus[MAX_GPUS];
 };

@@ -42,6 +42,11 @@ class _Order:
     def limit_mw(self) -> int:
         return self.knob.limits.clamp(self.asked_mw)
 
+    @property
+    def unlimited(self) -> bool:
+        """Not below the upper end of the range: no cap."""
+        return self.asked_mw >= self.knob.limits.high
+
 
 @dataclass(slots=True)
 class GpuPart:
@@ -122,22 +127,27 @@ class GpuPart:
                 refusals.append(knob)
             else:
                 orders.append(_Order(uuid, self._homes[uuid], knob, cap_mw))
-        answers = self.hands.set_all([(order.knob, order.limit_mw) for order in orders])
-        written = [answer for answer in answers if isinstance(answer, Written)]
-        refusals += [answer for answer in answers if isinstance(answer, Refusal)]
-        backend = next((order.driver.name for order in orders), NONE)
-        if refusals:
-            return verdicts.refused(backend, refusals, some_landed=bool(written))
-        said = verdicts.overwrote((order.knob.key, answer) for order, answer in zip(orders, answers, strict=True))
-        clamped = [order for order in orders if order.limit_mw != order.asked_mw]
-        said += [f"{order.knob.key} is held at {order.limit_mw / MW_PER_WATT:g} W by its range" for order in clamped]
-        return Done(
-            verdict=Verdict.APPLIED,
-            reason=Reason.CLAMPED if clamped else Reason.CAPPED,
-            backend=backend,
-            message=verdicts.join(said),
-            enforced_watts=max(map(_in_force_mw, orders, written)) / MW_PER_WATT,
+        bounded = [order for order in orders if not order.unlimited]
+        answers = list(
+            zip(bounded, self.hands.set_all([(order.knob, order.limit_mw) for order in bounded]), strict=True)
         )
+        answers += self._unlimit(self.hands, [order for order in orders if order.unlimited])
+        return _judged(orders, answers, refusals)
+
+    @staticmethod
+    def _unlimit(hands: Hands, orders: Sequence[_Order]) -> list[tuple[_Order, Written | Refusal]]:
+        """Restore the GPUs that no limit is wanted of: what was found may be lower than the end of the range."""
+        freed = {knob.key: knob for knob in hands.restore(order.knob for order in orders)}
+        answers: list[tuple[_Order, Written | Refusal]] = []
+        for order in orders:
+            restored = freed.get(order.knob.key)
+            if restored is not None and restored.reason is not None:
+                answers.append((order, Refusal(restored.reason, restored.message)))
+                continue
+            value = order.knob.read()
+            changed = restored is not None
+            answers.append((order, value if isinstance(value, Refusal) else Written(value, changed, foreign=True)))
+        return answers
 
     def _knob(self, uuid: str) -> Knob | Refusal:
         driver = self._homes.get(uuid)
@@ -177,6 +187,50 @@ class GpuPart:
             refusals=dict(self._refusals),
             journal=self.hands if isinstance(self.hands, Refusal) else self.hands.journal_refusal,
         )
+
+
+def _judged(
+    orders: Sequence[_Order], answers: Sequence[tuple[_Order, Written | Refusal]], refusals: Sequence[Refusal]
+) -> Done:
+    """Return the verdict on caps that were set one by one."""
+    backend = next((order.driver.name for order in orders), NONE)
+    written = [(order, answer) for order, answer in answers if isinstance(answer, Written)]
+    refusals = [*refusals, *(answer for _, answer in answers if isinstance(answer, Refusal))]
+    if refusals:
+        return verdicts.refused(backend, refusals, some_landed=bool(written))
+    enforced_watts = max(_in_force_mw(order, answer) for order, answer in written) / MW_PER_WATT
+    held = [(order, answer) for order, answer in written if _is_held_higher(order, answer)]
+    if held:
+        kept = [Refusal(Reason.HELD_BY_FIRMWARE, _held_at(order, answer)) for order, answer in held]
+        return verdicts.partly(backend, Reason.HELD_BY_FIRMWARE, kept, enforced_watts=enforced_watts)
+    said = verdicts.overwrote((order.knob.key, answer) for order, answer in answers)
+    bounded = [order for order in orders if not order.unlimited]
+    clamped = [order for order in bounded if order.limit_mw != order.asked_mw]
+    said += [f"{order.knob.key} is held at {order.limit_mw / MW_PER_WATT:g} W by its range" for order in clamped]
+    said += [f"no limit is set on {order.knob.key}: {_cap_of(order)}" for order in orders if order.unlimited]
+    reason = Reason.CLAMPED if clamped else Reason.CAPPED
+    return Done(
+        verdict=Verdict.APPLIED,
+        reason=reason if bounded else Reason.RESTORED,
+        backend=backend,
+        message=verdicts.join(said),
+        enforced_watts=enforced_watts,
+    )
+
+
+def _is_held_higher(order: _Order, answer: Written) -> bool:
+    """Whether the driver took the limit and keeps a higher one; AMD's keeps whole watts."""
+    return not answer.foreign and _in_force_mw(order, answer) >= order.limit_mw + MW_PER_WATT
+
+
+def _held_at(order: _Order, answer: Written) -> str:
+    held, asked = answer.value / MW_PER_WATT, order.limit_mw / MW_PER_WATT
+    return f"{order.knob.key} reads {held:g} W where {asked:g} W was written"
+
+
+def _cap_of(order: _Order) -> str:
+    asked, end = order.asked_mw / MW_PER_WATT, order.knob.limits.high / MW_PER_WATT
+    return f"{asked:g} W is not below the end of its range, {end:g} W"
 
 
 def _in_force_mw(order: _Order, written: Written) -> int:

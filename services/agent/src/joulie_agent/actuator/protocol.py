@@ -22,6 +22,9 @@ from joulie_agent.reasons import Reason
 
 #: Longest line that is read, in bytes.
 LINE_LIMIT: Final = 1 << 20
+#: GPUs in one request. Eight modules in eight partitions each, with a UUID per partition, are 64 already, and machines
+#: with sixteen modules exist; a description of so many, at a kilobyte each, still fits in a line.
+MOST_GPUS: Final = 512
 
 MicroWatts = Annotated[int, msgspec.Meta(gt=0, le=5_000_000_000)]
 MilliWatts = Annotated[int, msgspec.Meta(gt=0, le=10_000_000)]
@@ -63,7 +66,7 @@ class SetThrottle(_Request, frozen=True, tag="set_throttle"):
 class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):
     """Cap the power of GPUs, by UUID. GPUs that are not named are left as they are."""
 
-    caps_mw: Annotated[dict[Uuid, MilliWatts], msgspec.Meta(min_length=1, max_length=64)]
+    caps_mw: Annotated[dict[Uuid, MilliWatts], msgspec.Meta(min_length=1, max_length=MOST_GPUS)]
     lease_s: LeaseS
 
 

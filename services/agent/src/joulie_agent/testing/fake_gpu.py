@@ -29,6 +29,8 @@ class FakeGpu:
     default_mw: int = 700_000
     limit_mw: int = 700_000
     power_mw: int = 90_000
+    #: A limit that is never set below this, whatever is asked for and acknowledged.
+    sticks_at_mw: int = 0
     #: A limit that the hardware imposes itself.
     imposed_mw: int | None = None
     partitioned: bool | None = None
@@ -125,7 +127,7 @@ class FakeGpuLibrary:
             raise LibraryError(Reason.NOT_PERMITTED, "insufficient permissions")
         if gpu.max_mw is None or not (gpu.min_mw or 0) <= limit_mw <= gpu.max_mw:
             raise LibraryError(Reason.OUT_OF_RANGE, "invalid argument")
-        gpu.limit_mw = limit_mw
+        gpu.limit_mw = max(limit_mw, gpu.sticks_at_mw)
         self.writes += 1
 
     def _check(self) -> None:

@@ -38,6 +38,10 @@ class StubGpu(ctypes.Structure):
         ("partitioned", ctypes.c_uint32),
         ("lost", ctypes.c_uint32),
         ("hang", ctypes.c_uint32),
+        ("lowest_mhz", ctypes.c_uint32),
+        ("highest_mhz", ctypes.c_uint32),
+        ("lock_mhz", ctypes.c_uint32),
+        ("no_lock", ctypes.c_uint32),
     )
 
 
@@ -51,6 +55,8 @@ class StubState(ctypes.Structure):
         ("may_set", ctypes.c_uint32),
         ("hang", ctypes.c_uint32),
         ("version_mismatch", ctypes.c_uint32),
+        ("lib_major", ctypes.c_uint32),
+        ("lib_minor", ctypes.c_uint32),
         ("inits", ctypes.c_uint32),
         ("shutdowns", ctypes.c_uint32),
         ("sets", ctypes.c_uint32),
@@ -91,6 +97,7 @@ def hardware(tmp_path: Path) -> Hardware:
     with path.open("r+b") as file:
         state = StubState.from_buffer(mmap.mmap(file.fileno(), 0))  # unmapped with the last reference to it
     state.loaded = state.may_set = 1
+    state.lib_major = 26
     return Hardware(path, state)
 
 

@@ -168,6 +168,23 @@ def test_a_library_of_another_version_is_refused_for_good_with_what_it_lacks(sta
         assert "undefined symbol" in answer["message"]
 
 
+def test_a_library_whose_structures_are_of_another_major_version_is_refused_for_good_with_both_versions(drive, state):
+    """The functions are all there, and would fill structures of another shape."""
+    state.lib_major, state.lib_minor = 27, 1
+    for _ in range(2):
+        answer = drive("devices")
+        assert reason(answer) == Reason.NO_INTERFACE
+        assert "27.1" in answer["message"]
+        assert "26" in answer["message"]
+        assert "7.0.2" in answer["message"]
+    assert (state.inits, state.shutdowns) == (1, 1), "and is let go of"
+
+
+def test_a_library_of_a_later_minor_version_is_used(drive, state):
+    state.lib_minor = 3
+    assert drive("write", FIRST, value=500_000) == 500_000
+
+
 def test_a_library_of_rocm_is_found_without_the_linker_knowing_it(start_driver, amdsmi_folder, state, tmp_path):
     (tmp_path / "rocm").mkdir()
     (tmp_path / "rocm/lib").symlink_to(amdsmi_folder)

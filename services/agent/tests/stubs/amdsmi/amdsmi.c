@@ -58,6 +58,19 @@ amdsmi_status_t amdsmi_shut_down(void)
     return SUCCESS;
 }
 
+/* amdsmi_version_t */
+struct version {
+    uint32_t major, minor, release, padding;
+    const char *build;
+};
+
+amdsmi_status_t amdsmi_get_lib_version(struct version *version)
+{
+    attach();
+    *version = (struct version){state->lib_major, state->lib_minor, 0, 0, "stub"};
+    return SUCCESS;
+}
+
 /* One socket per GPU, as on a machine with accelerator modules. */
 amdsmi_status_t amdsmi_get_socket_handles(uint32_t *count, handle_t *sockets)
 {

@@ -1,13 +1,16 @@
 """AMD's GPUs through AMD SMI; the only module that imports amdsmi.
 
 The package binds 184 functions of libamd_smi.so while it is imported, and prints and fails where it does not find the
-library or one of them. So it is imported once the library is known to be there, with its output caught, and a library
-of another version than the package is a refusal that stays: a process cannot load it twice. The import costs 10 MiB of
-resident memory and 0.2 s, of which 4 MiB stay once the C library has given back what it does not use (amdsmi 7.0.2,
+library or one of them. So it is imported once the library is known to be there, with its output caught. A library
+that lacks a function, or whose major version is not the package's, is a refusal that stays: a process cannot load it
+twice. The second would be the worse one, since structures of another shape make wrong figures. The import costs 10 MiB
+of resident memory and 0.2 s, of which 4 MiB stay once the C library has given back what it does not use (amdsmi 7.0.2,
 CPython 3.11, x86-64). A machine without AMD SMI pays nothing.
 
-A power cap is what `amd-smi set --power-cap` sets, on sensor 0, which is the whole package. Setting it needs root and
-is refused inside virtual machines; amdgpu keeps whole watts and forgets the cap when it is reloaded or the GPU reset.
+A power cap is what `amd-smi set --power-cap` sets. Devices that have two take it on PPT0, the lower limit on filtered
+power; PPT1, the higher one on raw power, stays as found. Packages before AMD SMI 26.2 offer sensor 0 only, which is
+PPT0. Setting it needs root and is refused inside virtual machines; amdgpu keeps whole watts and forgets the cap when it
+is reloaded or the GPU reset.
 Secondary dies of MI250 and MI250X have neither a power cap nor a reading: the primary die's are those of both.
 Source: AMD, AMD SMI documentation; ROCm/amdsmi issue 139; ROCm/rocm_smi_lib issue 160.
 """
@@ -16,21 +19,25 @@ import ctypes
 import importlib.util
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_agent.hardware.gpu.library import Extent, Handle, LibraryError, release_unused_memory
 from joulie_agent.reasons import Reason
 
+T = TypeVar("T")
+
 _LIBRARY: Final = "libamd_smi.so"
 _UW_PER_MW: Final = 1000
 _MW_PER_WATT: Final = 1000
-#: The sensor that limits the whole package.
-_PACKAGE_SENSOR: Final = 0
+#: PPT0, as sensor and as type of sensor (`amdsmi_power_cap_type_t`).
+_PPT0: Final = 0
+#: Major version of the library whose structures the package has: 26 is that of ROCm 7, 25 of ROCm 6.4.
+_LIBRARY_MAJOR: Final = 26
 #: More than any device draws or takes: the library fills a figure it does not have with ones.
 _NO_FIGURE_MW: Final = 100_000_000
 #: The whole device, not partitioned.
@@ -72,10 +79,17 @@ class AmdSmiLibrary:
 
     def open(self) -> None:
         """Load amdsmi and initialise the library, which finds the GPUs."""
+        if self._unusable is not None:
+            raise self._unusable
         if self._amdsmi is None:
             self._amdsmi = self._load()
         with self._calls() as smi:
             smi.amdsmi_init(smi.AmdSmiInitFlags.INIT_AMD_GPUS)
+        try:
+            self._check_version()
+        except LibraryError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Shut the library down."""
@@ -101,8 +115,8 @@ class AmdSmiLibrary:
         """Return what the library knows of a GPU."""
         with self._calls() as smi:
             asic: dict[str, Any] = smi.amdsmi_get_gpu_asic_info(handle)
-        caps = self._optional("amdsmi_get_power_cap_info", handle) or {}
-        partition = self._optional("amdsmi_get_gpu_compute_partition", handle)
+        caps = self._optional(self._caps, handle) or {}
+        partition = self._optional(self._compute_partition, handle)
         return GpuDeviceInfo(
             uuid=uuid,
             index=index,
@@ -129,8 +143,7 @@ class AmdSmiLibrary:
 
     def limit_mw(self, handle: Handle) -> int:
         """Return the power cap."""
-        with self._calls() as smi:
-            limit_mw = _from_uw(smi.amdsmi_get_power_cap_info(handle)["power_cap"])
+        limit_mw = _from_uw(self._caps(handle)["power_cap"])
         if limit_mw is None:
             raise LibraryError(Reason.NO_READING, "AMD SMI: the device tells no power cap")
         return limit_mw
@@ -142,11 +155,30 @@ class AmdSmiLibrary:
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the power cap."""
         with self._calls() as smi:
-            smi.amdsmi_set_power_cap(handle, _PACKAGE_SENSOR, limit_mw * _UW_PER_MW)
+            smi.amdsmi_set_power_cap(handle, _power_sensor(smi, handle), limit_mw * _UW_PER_MW)
+
+    def _caps(self, handle: Handle) -> dict[str, Any]:
+        with self._calls() as smi:
+            if not _tells_sensors(smi):
+                return dict(smi.amdsmi_get_power_cap_info(handle))
+            return dict(smi.amdsmi_get_power_cap_info(handle, _power_sensor(smi, handle)))
+
+    def _compute_partition(self, handle: Handle) -> str:
+        with self._calls() as smi:
+            return str(smi.amdsmi_get_gpu_compute_partition(handle))
+
+    def _check_version(self) -> None:
+        with self._calls() as smi:
+            version = smi.amdsmi_get_lib_version()
+        if version["major"] != _LIBRARY_MAJOR:
+            message = (
+                f"{_LIBRARY} is version {version['major']}.{version['minor']}, and the package "
+                f"amdsmi {smi.__version__} has the structures of version {_LIBRARY_MAJOR}"
+            )
+            self._unusable = LibraryError(Reason.NO_INTERFACE, message)
+            raise self._unusable
 
     def _load(self) -> ModuleType:
-        if self._unusable is not None:
-            raise self._unusable
         if not _library_is_there():
             raise LibraryError(Reason.NO_INTERFACE, f"no AMD SMI: {_LIBRARY} is not found")
         try:
@@ -157,11 +189,10 @@ class AmdSmiLibrary:
         finally:
             release_unused_memory()
 
-    def _optional(self, function: str, handle: Handle) -> Any:
-        """Call a function that a device, or a guest, need not have."""
+    def _optional(self, call: Callable[[Handle], T], handle: Handle) -> T | None:
+        """Call what a device, or a guest, need not have."""
         try:
-            with self._calls() as smi:
-                return getattr(smi, function)(handle)
+            return call(handle)
         except LibraryError as error:
             if error.extent is Extent.CALL and error.refusal.reason in {Reason.NO_INTERFACE, Reason.NOT_PERMITTED}:
                 return None
@@ -177,6 +208,21 @@ class AmdSmiLibrary:
             raise _translated(error.get_error_code(), error.get_error_info()) from error
         except self._amdsmi.AmdSmiException as error:
             raise LibraryError(Reason.BACKEND_FAILED, f"AMD SMI: {error}") from error
+
+
+def _tells_sensors(smi: ModuleType) -> bool:
+    return hasattr(smi, "amdsmi_get_supported_power_cap")
+
+
+def _power_sensor(smi: ModuleType, handle: Handle) -> int:
+    """Return the sensor that takes the cap."""
+    if not _tells_sensors(smi):
+        return _PPT0
+    offered = smi.amdsmi_get_supported_power_cap(handle)
+    for sensor, kind in zip(offered["sensor_inds"], offered["sensor_types"], strict=True):
+        if int(kind) == _PPT0:
+            return int(sensor)
+    raise LibraryError(Reason.NO_INTERFACE, "AMD SMI: the device offers no cap on filtered package power (PPT0)")
 
 
 def _library_is_there() -> bool:
