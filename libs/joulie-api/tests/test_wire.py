@@ -68,6 +68,16 @@ def test_quantities_stay_as_written_and_numbers_become_text():
     assert pod.overhead == {"cpu": "10m"}
 
 
+def test_what_a_pod_asks_for_as_a_whole_is_kept_beside_its_containers():
+    raw = make_pod("p1", cpu="250m")
+    raw["spec"]["resources"] = {"requests": {"cpu": 2}, "limits": {"cpu": "4", "memory": "1Gi"}}
+    pod = decode_pod(encode(raw))
+    assert (pod.requests, pod.limits) == ({"cpu": "2"}, {"cpu": "4", "memory": "1Gi"})
+    assert pod.containers[0].requests == {"cpu": "250m"}
+    raw["spec"]["resources"] = None
+    assert (decode_pod(encode(raw)).requests, decode_pod(encode(raw)).limits) == ({}, {})
+
+
 def test_an_init_container_that_restarts_always_is_a_sidecar():
     raw = make_pod("p1")
     raw["spec"]["initContainers"] = [{"name": "a", "restartPolicy": "Always"}, {"name": "b"}]

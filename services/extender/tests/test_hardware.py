@@ -25,6 +25,30 @@ def test_labels_stand_in_for_discovery():
     assert power.gpu_count == 0
 
 
+@pytest.mark.parametrize(
+    ("labels", "allocatable", "requested"),
+    [
+        ({}, {"nvidia.com/gpu": "1"}, 1),
+        ({"nvidia.com/gpu.replicas": "4"}, {"nvidia.com/gpu": "4"}, 4),
+        ({"nvidia.com/gpu.replicas": "4"}, {"nvidia.com/gpu.shared": "4"}, 4),
+        ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}, {"nvidia.com/gpu": "7"}, 7),
+    ],
+)
+def test_pods_that_take_all_shares_of_a_gpu_cost_its_maximum_once(labels, allocatable, requested):
+    described = {"joulie.io/hw.gpu-model": "NVIDIA A100 SXM4 40GB", "joulie.io/hw.gpu-count": "1", **labels}
+    power = PowerReader()(Node("n", labels=described, allocatable=allocatable), None)
+    one = marginal_watts(PodDemand(cpu_cores=0, gpus=1), power, Coefficients(gpu_util_standard=1)).gpu_watts
+    assert requested * one == pytest.approx(power.gpu_max_watts) == pytest.approx(400)
+
+
+def test_a_partition_does_not_become_cheaper_where_whole_gpus_are_shared():
+    labels = {"joulie.io/hw.gpu-model": "NVIDIA A100 SXM4 40GB", "joulie.io/hw.gpu-count": "2"}
+    allocatable = {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.5gb": "7"}
+    shared = Node("n", labels={**labels, "nvidia.com/gpu.replicas": "4"}, allocatable=allocatable)
+    one = marginal_watts(PodDemand(cpu_cores=0, gpus=1 / 7), PowerReader()(shared, None), Coefficients(0, 1, 1))
+    assert one.gpu_watts == pytest.approx(400 / 7)
+
+
 def test_nothing_known_is_nothing_claimed():
     assert PowerReader()(None, None) == NodePower()
 

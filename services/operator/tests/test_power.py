@@ -19,7 +19,7 @@ from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.names import NodeName
 from joulie_core.twin import Measurement, PowerBudget
 from joulie_operator.cluster import Load
-from joulie_operator.power import AgentReadings, Machinery, PowerBook, Reading
+from joulie_operator.power import AgentReadings, Machinery, PowerBook, Reading, model
 from joulie_operator.power_http import HttpReadings
 from joulie_operator.power_prometheus import PrometheusReadings, node_of
 from joulie_operator.prometheus import Prometheus, QueryError, Sample
@@ -145,6 +145,15 @@ def test_the_model_follows_what_pods_request():
     idle, busy = measure([]), measure([], load=Load(pods=1, cpu_cores=64))
     assert idle.source is MeasurementSource.UTILIZATION
     assert 0 < idle.watts < busy.watts
+
+
+def test_a_gpu_is_busy_in_the_model_when_all_of_its_shares_are_requested():
+    budget = PowerBudget(cpu_tdp_w=560, gpu_tdp_w=5600)
+    whole, shares, half = (
+        model(Machinery(GPU_VIEW, budget, Load(pods=1, gpus=gpus), gpu_units=units))
+        for gpus, units in ((8, 1), (32, 4), (16, 4))
+    )
+    assert half < shares == whole
 
 
 def test_the_model_draws_its_busy_power_only_when_all_threads_are_requested():

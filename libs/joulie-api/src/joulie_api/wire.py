@@ -115,6 +115,7 @@ class _WirePodSpec(msgspec.Struct, rename="camel"):
     containers: list[_WireContainer] | None = None
     init_containers: list[_WireContainer] | None = None
     overhead: _Quantities = None
+    resources: _WireResources | None = None
 
 
 class _WirePodStatus(msgspec.Struct):
@@ -236,6 +237,8 @@ def pod_from_wire(wire: WirePod) -> Pod:
         containers=_containers(spec.containers),
         init_containers=_containers(spec.init_containers),
         overhead=_quantities(spec.overhead),
+        requests=_quantities(spec.resources.requests if spec.resources else None),
+        limits=_quantities(spec.resources.limits if spec.resources else None),
     )
 
 

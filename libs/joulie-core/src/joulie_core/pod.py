@@ -71,6 +71,9 @@ class Pod:
     required_terms: tuple[Term, ...] | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    #: What is asked for the pod as a whole (`spec.resources`), beside what its containers ask for.
+    requests: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
     overhead: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -103,6 +103,74 @@ def test_a_quantity_that_cannot_be_read_is_named():
         cores(container("four"))
 
 
+@pytest.mark.parametrize(
+    ("requests", "limits", "containers", "expected"),
+    [
+        ({"cpu": "8"}, {}, ("1", "1"), 8),
+        ({"cpu": "3"}, {}, (), 3),
+        # The API server defaults a request that is not made: to the containers' sum, else to the pod's limit.
+        ({}, {"cpu": "8"}, ("1", "1"), 2),
+        ({}, {"cpu": "8"}, (), 8),
+        ({"memory": "1Gi"}, {}, ("1", "1"), 2),
+        ({"cpu": "1"}, {"cpu": "8"}, ("4",), 1),
+    ],
+)
+def test_a_request_of_the_whole_pod_stands_for_those_of_its_containers(requests, limits, containers, expected):
+    running = tuple(container(cpu) for cpu in containers) or (container(),)
+    pod = Pod("p", requests=requests, limits=limits, containers=running, overhead={"cpu": "500m"})
+    assert pod_demand(pod, STANDARD).cpu_cores == expected + 0.5
+
+
+def test_memory_of_the_whole_pod_stands_for_that_of_its_containers():
+    pod = Pod("p", requests={"memory": "4Gi"}, containers=(container("1", memory="1Gi"),))
+    assert pod_demand(pod, STANDARD).memory_bytes == 4 * 2**30
+
+
+def test_gpus_are_asked_for_by_containers_only():
+    pod = Pod("p", limits={"nvidia.com/gpu": "8"}, containers=(container(limits={"nvidia.com/gpu": "1"}),))
+    assert pod_demand(pod, STANDARD).gpus == 1
+
+
+@pytest.mark.parametrize(
+    ("resource", "share"),
+    [
+        ("nvidia.com/gpu", 1),
+        ("amd.com/gpu", 1),
+        ("gpu.intel.com/i915", 1),
+        ("gpu.intel.com/xe", 1),
+        ("nvidia.com/mig-1g.5gb", 1 / 7),
+        ("nvidia.com/mig-3g.40gb", 3 / 7),
+        ("nvidia.com/mig-7g.80gb", 1),
+        ("nvidia.com/mig-1g.10gb.me", 1 / 7),
+        ("nvidia.com/mig-1c.3g.20gb", 1 / 7),
+        # Profiles of GPUs with four slices, and one that exists on either kind.
+        ("nvidia.com/mig-1g.6gb", 1 / 4),
+        ("nvidia.com/mig-2g.12gb", 1 / 2),
+        ("nvidia.com/mig-4g.24gb", 1),
+        ("nvidia.com/mig-1g.24gb", 1 / 4),
+        ("nvidia.com/mig-1g.5gb.shared", 1 / 7),
+        # How many share it, the node says and not the pod.
+        ("nvidia.com/gpu.shared", 1),
+        ("amd.com/cpx_nps4", 1 / 8),
+        # Of unknown size: as a whole GPU.
+        ("nvidia.com/mig-9x.5gb", 1),
+        ("amd.com/zpx_nps2", 1),
+        ("gpu.intel.com/i915_monitoring", 0),
+        ("example.com/fpga", 0),
+    ],
+)
+def test_an_extended_resource_counts_as_the_most_of_a_gpu_that_it_may_be(resource, share):
+    pod = Pod("p", containers=(Container(limits={resource: "2"}),))
+    assert pod_demand(pod, STANDARD).gpus == pytest.approx(2 * share)
+
+
+def test_gpus_of_all_resources_are_added_up_and_the_start_up_phase_counts_per_resource():
+    running = Container(limits={"nvidia.com/gpu": "1", "nvidia.com/mig-1g.5gb": "7"})
+    starting = Container(limits={"nvidia.com/gpu": "2"})
+    pod = Pod("p", containers=(running,), init_containers=(starting,))
+    assert pod_demand(pod, STANDARD).gpus == pytest.approx(3)
+
+
 REQUESTS = st.builds(lambda m: f"{m}m", st.integers(0, 10_000))
 
 

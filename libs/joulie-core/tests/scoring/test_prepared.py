@@ -25,11 +25,18 @@ STATES = st.builds(
     last_updated_s=st.none() | st.floats(0, 1_000),
     assumed_watts=st.floats(0, 2_000),
 )
-POWERS = st.builds(NodePower, COUNTS, st.floats(0, 2_000), COUNTS, st.floats(0, 8_000))
+POWERS = st.builds(
+    NodePower,
+    COUNTS,
+    st.floats(0, 2_000),
+    COUNTS,
+    st.floats(0, 8_000),
+    units_per_gpu=st.sampled_from([1.0, 4.0, 7.0]),
+)
 DEMANDS = st.builds(
     PodDemand,
     cpu_cores=st.floats(0, 300),
-    gpus=st.sampled_from([0.0, 1.0, 8.0]),
+    gpus=st.sampled_from([0.0, 1 / 7, 1.0, 8.0]),
     workload_class=st.sampled_from(WorkloadClass),
 )
 COEFFICIENTS = st.builds(Coefficients, st.floats(0, 2), st.floats(0, 2), st.floats(0, 2))

@@ -111,6 +111,7 @@ def test_a_part_without_a_journal_cannot_say_that_nothing_is_left(bench, lane):
     bench.part.hands = Refusal(Reason.NO_JOURNAL, "damaged")
     assert lane.ask(Restore(part=Part.CPU)) == Fault(message="damaged")
     assert lane.check() is None
+    assert not lane.end(0)
 
 
 def test_ending_gives_back_and_takes_no_more_requests(bench, lane, clock):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -14,7 +15,6 @@ from joulie_agent.actuator import call
 from joulie_agent.actuator.protocol import (
     CpuDescription,
     DescribeCpu,
-    Done,
     GpuReadings,
     ReadCpu,
     ReadGpu,
@@ -22,6 +22,7 @@ from joulie_agent.actuator.protocol import (
     SetThrottle,
     Verdict,
 )
+from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import FakeMachine
 
 MIB = 1024
@@ -38,9 +39,9 @@ class Node:
     env: dict
     running: list = field(default_factory=list)
 
-    def start(self, *options, **env):
+    def start(self, *options, before=(), **env):
         process = subprocess.Popen(
-            [sys.executable, *options, "-m", "joulie_agent", "actuator"],
+            [*before, sys.executable, *options, "-m", "joulie_agent", "actuator"],
             env={**self.env, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -51,13 +52,13 @@ class Node:
 
     def start_listening(self, *options, **env):
         process = self.start(*options, **env)
-        while (event := json.loads(process.stdout.readline()))["event"] != "listening":
-            assert event["level"] != "error", event
+        while json.loads(process.stdout.readline())["event"] != "listening":
+            pass
         return process
 
-    def run(self, command, *arguments, **env):
+    def run(self, command, *arguments, before=(), **env):
         return subprocess.run(
-            [sys.executable, "-m", "joulie_agent", command, *arguments],
+            [*before, sys.executable, "-m", "joulie_agent", command, *arguments],
             env={**self.env, **env},
             capture_output=True,
             text=True,
@@ -204,23 +205,122 @@ def test_restore_fails_where_something_is_left(node):
     assert "read-only" in restored.stdout
 
 
-def test_a_damaged_journal_stops_caps_and_is_no_success_for_restore(node):
-    journal = Path(node.env["STATE_DIR"]) / "cpu" / "journal.json"
-    journal.parent.mkdir(parents=True)
-    journal.write_text("{")
-    node.start()
-    while json.loads(node.running[-1].stdout.readline())["event"] != "listening":
-        pass
-    done = node.ask(cap(90))
-    assert isinstance(done, Done)
-    assert done.verdict is Verdict.BLOCKED
-    assert "damaged" in done.message
-    assert node.limits_watts == [150, 150]
-    node.running[-1].kill()
-    node.running[-1].wait()
-    restored = node.run("restore")
+@pytest.fixture
+def capped(node):
+    """A machine with caps of an actuator that was killed."""
+    killed = node.start_listening()
+    assert node.ask(cap(90)).verdict is Verdict.APPLIED
+    assert node.ask(SetThrottle(throttle_pct=100, lease_s=60)).verdict is Verdict.APPLIED
+    killed.kill()
+    killed.wait()
+    assert node.limits_watts == [90, 90]
+    return node
+
+
+def stop(actuator):
+    """End an actuator; returns its exit code and its last line."""
+    actuator.send_signal(signal.SIGTERM)
+    out, _ = actuator.communicate(timeout=60)
+    return actuator.returncode, json.loads(out.splitlines()[-1])
+
+
+#: Makes the state directory `$0` refuse new files in a mount namespace of its own, with what is in it still readable.
+READ_ONLY = """mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" """
+FULL = """cp -a "$0" "$0.copy" && mount -t tmpfs -o size=32k none "$0" && cp -a "$0.copy/." "$0" && rm -r "$0.copy" &&
+    { cat /dev/zero >"$0/filler" 2>/dev/null; for n in 1 2 3 4 5 6 7 8; do echo x >"$0/$n" 2>/dev/null; done; true; }"""
+needs_mounts = pytest.mark.skipif(
+    subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0,
+    reason="takes the right to mount",
+)
+
+
+def mounted(node, script):
+    return [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        f'mount --make-rprivate / && {script} && exec "$@"',
+        node.env["STATE_DIR"],
+    ]
+
+
+@needs_mounts
+@pytest.mark.parametrize(("script", "error"), [(READ_ONLY, "Read-only file system"), (FULL, "No space left")])
+def test_an_actuator_whose_state_directory_takes_no_file_restores_and_sets_nothing(capped, script, error):
+    actuator = capped.start_listening(before=mounted(capped, script))
+    described = capped.ask(DescribeCpu())
+    assert (capped.limits_watts, capped.policies_khz) == ([150, 150], {3_900_000})
+    assert described.journal.reason is Reason.NO_JOURNAL
+    assert error in described.journal.message
+    for request in (cap(90), SetThrottle(throttle_pct=100, lease_s=60)):
+        done = capped.ask(request)
+        assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_JOURNAL)
+        assert error in done.message
+    assert capped.limits_watts == [150, 150]
+    assert stop(actuator) == (0, ANY)
+
+
+@needs_mounts
+@pytest.mark.parametrize("script", [READ_ONLY, FULL], ids=["read-only", "full"])
+def test_restore_restores_from_a_state_directory_that_takes_no_file(capped, script):
+    restored = capped.run("restore", before=mounted(capped, script))
+    assert (restored.returncode, restored.stderr) == (0, "")
+    assert "cannot be written" in restored.stdout
+    assert (capped.limits_watts, capped.policies_khz) == ([150, 150], {3_900_000})
+
+
+@needs_mounts
+def test_restore_fails_where_a_state_directory_takes_no_file_and_a_limit_refuses(capped):
+    (capped.machine.sys / capped.machine.limits()[0]).chmod(0o444)
+    assert capped.run("restore", before=mounted(capped, READ_ONLY)).returncode == 1
+    assert capped.limits_watts == [90, 150]
+
+
+@pytest.mark.parametrize("content", ["{", None], ids=["torn", "unreadable"])
+@pytest.mark.parametrize("part", ["cpu", "gpu"])
+def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_part_is_restored(capped, part, content):
+    journal = Path(capped.env["STATE_DIR"]) / part / "journal.json"
+    journal.unlink(missing_ok=True)
+    if content is None:
+        journal.mkdir()
+    else:
+        journal.write_text(content)
+    actuator = capped.start_listening()
+    done = capped.ask(cap(100))
+    if part == "cpu":
+        assert done.verdict is Verdict.BLOCKED
+        assert str(journal) in done.message
+        assert "remove" in done.message
+        assert capped.limits_watts == [90, 90]
+    else:
+        assert capped.limits_watts == [100, 100]
+    restored = capped.run("restore")
     assert restored.returncode == 1
-    assert "damaged" in restored.stdout
+    assert str(journal) in restored.stdout
+    assert capped.limits_watts == ([90, 90] if part == "cpu" else [150, 150])
+    assert capped.run("doctor").returncode == 1
+    code, said = stop(actuator)
+    assert (code, said["not_given_back"]) == (1, [part])
+    restored = capped.run("restore")
+    assert restored.returncode == 1
+    assert str(journal) in restored.stdout
+
+
+def test_the_doctor_lists_limits_below_the_maximum_where_the_journal_cannot_tell_whose_they_are(capped):
+    told = capped.run("doctor")
+    assert told.returncode == 1
+    assert "are in force and no actuator answers for them" in told.stdout
+    assert "suspect" not in told.stdout
+    (Path(capped.env["STATE_DIR"]) / "cpu" / "journal.json").write_text("{")
+    capped.machine.write(capped.machine.policy_limits()[1], 3_900_000)
+    told = capped.run("doctor")
+    assert told.returncode == 1
+    suspects = [line for line in told.stdout.splitlines() if line.startswith("suspect")]
+    assert len(suspects) == 2 + 31
+    assert f"{capped.machine.limits()[0]}: 90 W, the maximum is 150 W" in suspects[0]
+    assert f"{capped.machine.policy_limits()[0]}: 1.5 GHz, the maximum is 3.9 GHz" in suspects[2]
+    assert not any(capped.machine.policy_limits()[1] in line for line in suspects)
 
 
 def test_the_doctor_says_what_works_on_a_two_socket_node(node):

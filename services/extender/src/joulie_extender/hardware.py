@@ -7,6 +7,7 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import HardwareView, resolve_view, view_from_status
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.node import Node
+from joulie_core.powerest.gpu_share import units_per_gpu
 from joulie_core.powerest.marginal import NodePower
 
 
@@ -19,15 +20,16 @@ class PowerReader:
     def __call__(self, node: Node | None, status: NodeHardwareStatus | None) -> NodePower:
         """Return the figures of a node of which either may be missing."""
         if node is not None:
-            return _power(resolve_view(node, status, self._inventory))
-        return NodePower() if status is None else _power(view_from_status(status, self._inventory))
+            return _power(resolve_view(node, status, self._inventory), node)
+        return NodePower() if status is None else _power(view_from_status(status, self._inventory), None)
 
 
-def _power(view: HardwareView) -> NodePower:
+def _power(view: HardwareView, node: Node | None) -> NodePower:
     return NodePower(
         cpu_threads=view.cpu.threads if view.cpu else 0,
         cpu_max_watts=view.cpu_max_watts,
         gpu_count=view.gpu.count if view.gpu else 0,
         gpu_max_watts=view.gpu_max_watts,
         cpu_cores=view.cpu.total_cores if view.cpu else 0,
+        units_per_gpu=units_per_gpu(node, view.gpu.vendor) if view.gpu else 1,
     )

@@ -18,6 +18,7 @@ from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Quali
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.policy import Candidate
+from joulie_core.powerest.gpu_share import units_per_gpu
 from joulie_operator.facts import PodFacts
 
 #: Labels that the operator itself writes: changing them changes no hardware view and no eligibility.
@@ -65,6 +66,8 @@ class Machine:
     #: The most that the node draws for long, where hardware or its own inventory entry tells it; None where any part of
     #: it is inferred, as that bounds no measurement.
     max_watts: float | None = None
+    #: Units of pods' GPU demands that each GPU is handed out in.
+    gpu_units: float = 1
 
 
 EMPTY = Load()
@@ -119,7 +122,12 @@ class Cluster:
         if machine is None and (node := self._nodes.get(name)) is not None:
             status = self._hardware.get(name)
             view = resolve_view(node, status, self._inventory, gpu_product_label_keys=self._gpu_product_keys)
-            machine = self._machines[name] = Machine(view, density(view), _told_max_watts(status, view))
+            machine = self._machines[name] = Machine(
+                view,
+                density(view),
+                _told_max_watts(status, view),
+                units_per_gpu(node, view.gpu.vendor) if view.gpu is not None else 1,
+            )
         return machine
 
     def candidates(self) -> Sequence[Candidate]:

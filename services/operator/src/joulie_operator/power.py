@@ -84,6 +84,8 @@ class Machinery:
     load: Load
     #: The most that the node draws for long; None where that is unknown or inferred.
     max_watts: float | None = None
+    #: Units of the load's GPUs that each GPU is handed out in.
+    gpu_units: float = 1
 
 
 class PowerBook:
@@ -145,7 +147,8 @@ def model(node: Machinery) -> float | None:
     cpu, gpu, budget, load = node.view.cpu, node.view.gpu, node.budget, node.load
     watts = cpu_watts(Subsystem(cpu.spec.curve, load.cpu_cores, cpu.threads, budget.cpu_tdp_w, budget.cpu_capped_w))
     if gpu is not None:
-        watts += gpu_watts(Subsystem(gpu.spec.curve, load.gpus, gpu.count, budget.gpu_tdp_w, budget.gpu_capped_w))
+        units = gpu.count * node.gpu_units
+        watts += gpu_watts(Subsystem(gpu.spec.curve, load.gpus, units, budget.gpu_tdp_w, budget.gpu_capped_w))
     return watts
 
 

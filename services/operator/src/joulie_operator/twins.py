@@ -118,6 +118,7 @@ class TwinBook:
             budget=book.budget,
             load=self._cluster.load(name),
             max_watts=machine.max_watts if machine is not None else None,
+            gpu_units=machine.gpu_units if machine is not None else 1,
         )
         book.measurement, book.trend_w_per_min = self._power.measure(name, node, now)
 

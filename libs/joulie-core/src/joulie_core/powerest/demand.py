@@ -2,19 +2,21 @@
 
 Promises the effective request that kube-scheduler itself reserves: per resource the sum over containers and sidecars,
 or the largest moment of the start-up phase if that is more, plus the pod's overhead. A container's limit stands in for
-a request it does not make, as the API server defaults it. A pod that asks for no CPU at all will still burn some, so it
-counts as a small fixed share. Does not judge whether the pod fits.
-Source: contracts, decision 11; KEP-753 for sidecars.
+a request it does not make, as the API server defaults it. CPU and memory that are requested for the pod as a whole
+stand for those of its containers. A pod that asks for no CPU at all will still burn some, so it counts as a small fixed
+share. GPUs, their partitions and their shares count as the part of a GPU that they are at most. Does not judge whether
+the pod fits.
+Source: contracts, decision 11; KEP-753 for sidecars; KEP-2837 for the resources of whole pods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.labels import GPU_RESOURCES
 from joulie_core.pod import Container, Pod
+from joulie_core.powerest.gpu_share import gpu_share
 from joulie_core.quantity import parse_quantity
 
 #: Cores that a pod without any CPU request is taken to use.
@@ -27,10 +29,11 @@ _ZERO: Final = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class PodDemand:
-    """Effective demand of one pod: CPU, whole GPUs of any vendor, bytes; and how hard it will drive them."""
+    """Effective demand of one pod: CPU, GPUs of any vendor, bytes; and how hard it will drive them."""
 
     #: Kubernetes' unit of CPU, which is one hardware thread and not a physical core.
     cpu_cores: float
+    #: A partition of a GPU is a fraction.
     gpus: float = 0.0
     memory_bytes: float = 0.0
     workload_class: WorkloadClass = WorkloadClass.STANDARD
@@ -42,12 +45,29 @@ def pod_demand(pod: Pod, workload_class: WorkloadClass) -> PodDemand:
     Raises:
         QuantityError: a quantity of CPU, memory or GPUs cannot be read.
     """
-    requested = _effective(pod, "cpu")
+    requested = _of_whole_pod(pod, "cpu")
     overhead = _quantity(pod.overhead, "cpu")
     cpu = (requested or DEFAULT_CPU_CORES[workload_class]) + overhead
-    gpus = sum((_effective(pod, name) + _quantity(pod.overhead, name) for name in GPU_RESOURCES), _ZERO)
-    memory = _effective(pod, "memory") + _quantity(pod.overhead, "memory")
-    return PodDemand(float(cpu), float(gpus), float(memory), workload_class)
+    memory = _of_whole_pod(pod, "memory") + _quantity(pod.overhead, "memory")
+    return PodDemand(float(cpu), float(_gpus(pod)), float(memory), workload_class)
+
+
+def _gpus(pod: Pod) -> Decimal:
+    shares = {name: share for name in dict.fromkeys(_resource_names(pod)) if (share := gpu_share(name))}
+    return sum((share * _effective(pod, name) for name, share in shares.items()), _ZERO)
+
+
+def _resource_names(pod: Pod) -> Iterable[str]:
+    for container in (*pod.containers, *pod.init_containers):
+        yield from container.requests
+        yield from container.limits
+
+
+def _of_whole_pod(pod: Pod, resource: str) -> Decimal:
+    """Return the pod's own request; without one that of its containers; without those its own limit."""
+    if resource in pod.requests:
+        return _quantity(pod.requests, resource)
+    return _effective(pod, resource) or _quantity(pod.limits, resource)
 
 
 def _effective(pod: Pod, resource: str) -> Decimal:

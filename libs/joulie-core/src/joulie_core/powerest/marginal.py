@@ -46,6 +46,8 @@ class NodePower:
     gpu_max_watts: float = 0.0
     #: Physical cores: for people to read, no estimate takes them.
     cpu_cores: float = 0.0
+    #: Units of a pod's GPU demand that each GPU is handed out in, see `joulie_core.powerest.gpu_share`.
+    units_per_gpu: float = 1.0
 
     @property
     def watts_per_thread(self) -> float:
@@ -77,7 +79,7 @@ def marginal_watts(
     """Return the watts that a pod adds to a node, multiplied by the PUE if that is above 1."""
     weight = pue_weight(pue)
     cpu = coefficients.cpu_util * demand.cpu_cores * power.watts_per_thread
-    gpu = coefficients.gpu_util(demand.workload_class) * demand.gpus * power.watts_per_gpu
+    gpu = coefficients.gpu_util(demand.workload_class) * demand.gpus * power.watts_per_gpu / power.units_per_gpu
     return Marginal(cpu * weight, gpu * weight)
 
 

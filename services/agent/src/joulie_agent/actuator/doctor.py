@@ -1,6 +1,8 @@
 """`joulie-agent doctor`: what of this machine can be measured and controlled, what cannot, and why.
 
-Promises to change nothing: it looks, and asks an actuator where one runs. Exit code 0; what it finds is no failure.
+Promises to change nothing: it looks, and asks an actuator where one runs. Exit code 1 where a limit of ours is or may
+be in force that no actuator answers for, or where that cannot be known; 0 otherwise, since what a machine lacks is no
+failure.
 """
 
 import os
@@ -10,18 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.actuator import call
+from joulie_agent.actuator import call, in_force
 from joulie_agent.actuator.cpus import CpuPart
 from joulie_agent.actuator.gpus import GpuPart
+from joulie_agent.actuator.in_force import InForce
 from joulie_agent.actuator.process import start_settings
 from joulie_agent.actuator.protocol import CpuDescription, DescribeCpu, DescribeGpu, GpuDescription, Part
 from joulie_agent.actuator.settings import ActuatorSettings
-from joulie_agent.hardware import journal
 from joulie_agent.hardware.cpuinfo import HostFacts
 from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
-from joulie_agent.hardware.journal import JournalError
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.reasons import Reason
@@ -30,7 +31,7 @@ SUMMARY: Final = "Says what of this machine can be measured and controlled, what
 _TIMEOUT_S: Final = 90.0
 _GIB: Final = 1024**3
 _KHZ_PER_GHZ: Final = 1_000_000
-_WORKS, _BLOCKED, _ABSENT = "works", "blocked", "absent"
+_WORKS, _BLOCKED, _ABSENT, _UNKNOWN = "works", "blocked", "absent", "unknown"
 _LOOKING: Final = Refusal(Reason.NO_JOURNAL, "only looking")
 
 #: Subject, state, and what there is to say about it.
@@ -48,17 +49,19 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     if not isinstance(cpu, CpuDescription) or not isinstance(gpu, GpuDescription):
         cpu, gpu = _look(settings)
     who = f"uid {os.geteuid()}" if by_itself else "the actuator"
+    found = {part: in_force.look(Path(settings.state_dir), part, answered_for=not by_itself) for part in Part}
     rows = [
         ("actuator", *_actuator(actuator)),
         *_cpu_rows(cpu),
         *_gpu_rows(gpu),
-        *(("journal", *_journal(Path(settings.state_dir), part)) for part in Part),
+        *(("journal", _WORKS if journal.fine else _BLOCKED, journal.said) for journal in found.values()),
+        *(("suspect", _UNKNOWN, line) for line in _suspects(settings, found, gpu)),
     ]
     sys.stdout.write(f"hardware below {settings.host_sys_root}, as {who} sees it\n\n")
     width = max(len(subject) for subject, _, _ in rows)
     sys.stdout.writelines(f"{subject:<{width}}  {state:<7}  {said}".rstrip() + "\n" for subject, state, said in rows)
     sys.stdout.writelines(f"\nnote: {warning}\n" for warning in cpu.facts.warnings)
-    return 0
+    return 0 if all(journal.fine for journal in found.values()) else 1
 
 
 def _look(settings: ActuatorSettings) -> tuple[CpuDescription, GpuDescription]:
@@ -126,10 +129,8 @@ def _device(info: GpuDeviceInfo) -> str:
     return f"{info.model} {info.uuid}: {power}{now}"
 
 
-def _journal(state_dir: Path, part: Part) -> tuple[str, str]:
-    directory = state_dir / part
-    try:
-        entries = journal.peek(directory)
-    except JournalError as error:
-        return _BLOCKED, str(error)
-    return _WORKS, f"{directory}: {len(entries)} limits in our charge" if entries else f"{directory}: nothing in charge"
+def _suspects(settings: ActuatorSettings, found: Mapping[Part, InForce], gpu: GpuDescription) -> Iterator[str]:
+    if not found[Part.CPU].known:
+        yield from in_force.cpu_suspects(SysfsTree(settings.host_sys_root), settings.host_proc_root)
+    if not found[Part.GPU].known:
+        yield from in_force.gpu_suspects(gpu.devices)

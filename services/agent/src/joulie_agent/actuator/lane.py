@@ -92,7 +92,11 @@ class Lane:
             return max(0.0, (self._retry_at if self._due(now) else self._lease_until) - now)
 
     def end(self, deadline: float) -> bool:
-        """Take no more requests and give everything back; False if something was left at the deadline."""
+        """Take no more requests and restore everything.
+
+        Returns:
+            Whether nothing is left; False as well where that cannot be known, since there is no usable journal.
+        """
         with self._turn:
             self._ending.set()
             self._turn.notify_all()
@@ -102,7 +106,7 @@ class Lane:
                 if not self._held() or left_s <= 0:
                     break
                 self._turn.wait(min(RETRY_AT_END_S, left_s))
-            return not self._held()
+            return not self._held() and not isinstance(self._handler.hands, Refusal)
 
     def _give_back(self) -> Reply:
         if isinstance(self._handler.hands, Refusal):

@@ -38,7 +38,7 @@ class Machine:
         self._journals = ExitStack()
         drivers = host_gpu_drivers() if drivers is None else drivers
         try:
-            hands = {part: self._claim(part, Path(settings.state_dir), log) for part in Part}
+            self.hands = hands = {part: self._claim(part, Path(settings.state_dir), log) for part in Part}
         except JournalHeldError:
             self.close()
             raise
@@ -65,8 +65,10 @@ class Machine:
         except JournalHeldError:
             raise
         except JournalError as error:
-            log("no journal, nothing will be written", level=Level.ERROR, part=part, error=str(error))
+            log("no usable journal, nothing will be written", level=Level.ERROR, part=part, error=str(error))
             return Refusal(Reason.NO_JOURNAL, str(error))
         if journal.dropped:
             log("entries of an earlier boot dropped", part=part, knobs=journal.dropped)
+        if journal.problem is not None:
+            log("limits will be restored and none set", level=Level.ERROR, part=part, error=journal.problem)
         return Hands(journal)

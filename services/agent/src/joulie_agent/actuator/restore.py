@@ -17,6 +17,7 @@ from joulie_agent.actuator.process import start_settings
 from joulie_agent.actuator.protocol import Fault, GivenBackReport, Part, Reply, Restore
 from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
+from joulie_agent.hardware.hands import Hands
 from joulie_agent.hardware.journal import JournalHeldError
 from joulie_agent.hardware.knob import Refusal
 
@@ -40,7 +41,11 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         _say("a controller that is still there will set its caps again; stop it first to be rid of them")
         return _give_back(lambda part: call.ask(settings.actuator_socket, Restore(part=part), _TIMEOUT_S))
     try:
-        return _give_back(lambda part: machine.lanes[part].ask(Restore(part=part)))
+        code = _give_back(lambda part: machine.lanes[part].ask(Restore(part=part)))
+        for hands in machine.hands.values():
+            if isinstance(hands, Hands) and hands.journal_problem is not None:
+                _say(f"note: {hands.journal_problem}")
+        return code
     finally:
         machine.close()
 

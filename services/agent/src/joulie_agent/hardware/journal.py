@@ -33,6 +33,10 @@ VERSION: Final = 2
 JOURNAL_FILE: Final = "journal.json"
 LOCK_FILE: Final = "lock"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_BY_HAND: Final = (
+    "nothing is changed while the originals are unknown. Put the limits right by hand, which `joulie-agent doctor` "
+    "lists, or reboot, then remove the file"
+)
 _NEW_SUFFIX: Final = ".new"
 #: Errors of a directory that may hold a journal and takes no new file.
 _NOT_WRITABLE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM})
@@ -263,7 +267,7 @@ def _read(path: Path) -> _Content:
     except FileNotFoundError:
         return _Content()
     except OSError as error:
-        raise JournalError(f"{path} cannot be read: {error}") from error
+        raise JournalError(f"{path} cannot be read: {error}; {_BY_HAND}") from error
     return _decode(path, content)
 
 
@@ -280,10 +284,7 @@ def _decode(path: Path, content: bytes) -> _Content:
             raise msgspec.ValidationError("the checksum does not match")
         return _Content(version, file.boot_id, msgspec.json.decode(file.entries, type=dict[str, Entry]))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise JournalError(
-            f"{path} is damaged ({error}); nothing is changed while the originals are unknown. "
-            "Put the limits right by hand or reboot, then remove the file"
-        ) from error
+        raise JournalError(f"{path} is damaged ({error}); {_BY_HAND}") from error
 
 
 def _claim(directory: Path) -> int | None:
