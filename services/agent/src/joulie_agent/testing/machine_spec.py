@@ -1,7 +1,7 @@
 """A machine in a few words, for `joulie_agent.testing.fake_sysfs` to build; and the shapes that are worth a test."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -86,6 +86,12 @@ class MachineSpec:
     nominal_mhz: int | None = None
     highest_khz: int = 3_900_000
     efficient_highest_khz: int = 2_900_000
+    #: The table of a driver that has one, such as acpi-cpufreq; empty for four steps from highest to lowest.
+    frequencies_khz: tuple[int, ...] = ()
+    #: Whether the driver takes an energy performance preference.
+    epp: bool = False
+    #: Lowest and highest of the uncore's clock, per die; None where it cannot be limited.
+    uncore_khz: tuple[int, int] | None = None
 
     zones: frozenset[Zone] = frozenset({Zone.PACKAGE, Zone.DRAM})
     limit: Limit = Limit.WRITABLE
@@ -94,6 +100,14 @@ class MachineSpec:
     limit_watts: float = 150.0
     short_term_watts: float = 180.0
     energy_range_uj: int = 262_143_328_850
+    #: Limits are in wider registers and a third one, the peak power, is there (RAPL over TPMI).
+    tpmi: bool = False
+    #: The platform's own limit per socket, by the hwmon device of AMD's HSMP; None where there is no such device.
+    hsmp_max_watts: float | None = None
+
+    #: What a socket draws with nothing to do, and with all to do at the highest frequency.
+    idle_watts: float = 40.0
+    busy_watts: float = 200.0
 
     def cpus(self) -> tuple[Cpu, ...]:
         """Return all CPUs as Linux numbers them: the first threads of all cores, then the second ones."""
@@ -176,6 +190,33 @@ PLATFORMS: Final[Mapping[str, MachineSpec]] = {
     "policy-per-package": MachineSpec(policies=Policies.PER_PACKAGE, sockets=2, driver="acpi-cpufreq", base_khz=None),
     "policy-shared": MachineSpec(policies=Policies.SHARED, sockets=2, driver="acpi-cpufreq", base_khz=None),
     "cpus-offline": MachineSpec(sockets=2, offline=frozenset({3, 11})),
+    "xeon-small": MachineSpec(sockets=2, cores=2, epp=True),
+    "xeon-tpmi": MachineSpec(
+        sockets=2,
+        cores=8,
+        model_name="Intel(R) Xeon(R) 6766E",
+        model=175,
+        tpmi=True,
+        epp=True,
+        uncore_khz=(800_000, 2_200_000),
+        zones=frozenset({Zone.PACKAGE, Zone.DRAM, Zone.PSYS}),
+        max_watts=250.0,
+        limit_watts=250.0,
+        short_term_watts=300.0,
+        busy_watts=280.0,
+    ),
+    "epyc-hsmp": replace(_AMD, driver="amd-pstate-epp", epp=True, hsmp_max_watts=280.0, busy_watts=300.0),
+    "arm-cppc": MachineSpec(
+        threads=1,
+        vendor="",
+        model_name="",
+        driver="cppc_cpufreq",
+        governor="schedutil",
+        base_khz=None,
+        nominal_mhz=2600,
+        highest_khz=3_000_000,
+        zones=frozenset(),
+    ),
     "virtual-machine": MachineSpec(
         threads=1,
         model_name="Intel Xeon Processor (Cascadelake)",

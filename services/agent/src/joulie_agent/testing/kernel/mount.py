@@ -1,0 +1,126 @@
+"""The machine mounted by FUSE, so that a real program opens, reads and writes it by system calls.
+
+The file system runs in a process of its own (`joulie_agent.testing.kernel.serve`), which holds the machine; `Mounted`
+calls the machine's methods there over a socket. When this process goes, however it ends, the other one unmounts. Needs
+root, /dev/fuse, libfuse 3 and the package `mfusepy`; `why_not` says which of them is missing.
+"""
+
+import ctypes
+import ctypes.util
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, cast
+
+from joulie_agent.testing.kernel.behaviour import Behaviour
+from joulie_agent.testing.kernel.machine import KernelMachine
+from joulie_agent.testing.machine_spec import MachineSpec
+
+_START_S: Final = 30.0
+_STOP_S: Final = 5.0
+_MNT_DETACH: Final = 2
+
+
+class MountError(Exception):
+    """The file system did not come up; the message is what its process said."""
+
+
+def why_not() -> str | None:
+    """Say why nothing can be mounted here; None where it can."""
+    if os.geteuid() != 0:
+        return "only root can mount"
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return "there is no usable /dev/fuse"
+    if ctypes.util.find_library("fuse3") is None:
+        return "libfuse 3 is not installed"
+    if find_spec("mfusepy") is None:
+        return "the package mfusepy is not installed"
+    return None
+
+
+class Mounted:
+    """A mounted machine: `sys` and `proc` are its roots, `machine` calls the model's methods in the other process."""
+
+    def __init__(self, root: Path, connection: "Connection[Any, Any]") -> None:
+        self.root = root
+        self.sys = root / "sys"
+        self.proc = root / "proc"
+        self._connection = connection
+        self._turn = threading.Lock()
+        #: Only methods, with plain values: its attributes are in the other process.
+        self.machine = cast("KernelMachine", _Remote(self))
+
+    def call(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """Call a method of the machine."""
+        with self._turn:
+            self._connection.send((method, arguments, named))
+            answer = self._connection.recv()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+class _Remote:
+    """Stands for a `KernelMachine` in another process."""
+
+    def __init__(self, mounted: Mounted) -> None:
+        self._mounted = mounted
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            return self._mounted.call(name, *arguments, **named)
+
+        return call
+
+
+@contextmanager
+def mounted(spec: MachineSpec, directory: Path, behaviour: Behaviour | None = None) -> Iterator[Mounted]:
+    """Mount a machine on an empty directory for as long as the context lasts; it is unmounted whatever happens.
+
+    Raises:
+        MountError: it could not be mounted.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        command = [sys.executable, "-m", "joulie_agent.testing.kernel.serve", str(directory), str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)  # noqa: S603
+    connection: Connection[Any, Any] = Connection(ours.detach())
+    try:
+        _begin(connection, process, (spec, behaviour or Behaviour()))
+        yield Mounted(directory, connection)
+    finally:
+        connection.close()
+        _unmount(directory)
+        _end(process)
+
+
+def _begin(connection: "Connection[Any, Any]", process: "subprocess.Popen[bytes]", order: object) -> None:
+    try:
+        connection.send(order)
+        if connection.poll(_START_S) and connection.recv() == "mounted":
+            return
+    except (EOFError, ConnectionError):
+        pass
+    process.kill()
+    raise MountError(process.communicate()[1].decode(errors="replace") or "the file system did not answer")
+
+
+def _unmount(directory: Path) -> None:
+    """Take the mount away at once, also while somebody uses it."""
+    ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(directory), _MNT_DETACH)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End the process; with it goes the connection to the kernel, and whoever waits on a file gets an error."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_STOP_S)
+    process.kill()
+    process.communicate()
