@@ -8,7 +8,8 @@ from typing import Final, NoReturn
 
 COMMANDS: Final = {
     "actuator": "hold the hands on this machine's hardware, for a controller without root",
-    "restore": "give back every limit that was set on this machine",
+    "restore": "give back every limit that was set on this machine; with --if-unowned, for a timer of the host, only "
+    "while no actuator runs",
     "doctor": "say what of this machine can be measured and controlled, and what cannot",
 }
 

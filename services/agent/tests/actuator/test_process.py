@@ -11,7 +11,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from joulie_agent.actuator import call
+from joulie_agent.actuator import call, process
+from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.protocol import (
     CpuDescription,
     DescribeCpu,
@@ -22,6 +23,8 @@ from joulie_agent.actuator.protocol import (
     SetThrottle,
     Verdict,
 )
+from joulie_agent.actuator.settings import read_settings
+from joulie_agent.hardware.journal import JournalHeldError
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import FakeMachine
 
@@ -84,9 +87,9 @@ def node(actuator_settings, actuator_environment):
     env = os.environ | actuator_environment(settings)
     made = Node(machine, env)
     yield made
-    for process in made.running:
-        process.kill()
-        process.communicate()
+    for running in made.running:
+        running.kill()
+        running.communicate()
 
 
 def cap(watts, lease_s=60.0):
@@ -125,12 +128,11 @@ def test_a_controller_that_falls_silent_loses_its_caps(node):
     assert node.limits_watts == [150, 150]
 
 
-def test_two_actuators_never_share_a_machine(node):
+def test_two_actuators_never_share_a_machine(node, monkeypatch, capsys):
     node.start_listening()
-    second = node.start()
-    out, _ = second.communicate(timeout=30)
-    assert second.returncode == 1
-    assert "another process" in out
+    monkeypatch.setattr(process, "CLAIM_S", 0.0)
+    assert process.claim(read_settings(node.env)) is None
+    assert "is held by another process" in capsys.readouterr().out
     assert isinstance(node.ask(DescribeCpu()), CpuDescription)
 
 
@@ -369,3 +371,95 @@ def test_a_command_started_wrongly_says_everything_that_is_wrong(command, node):
     helped = node.run(command, "--help")
     assert helped.returncode == 0
     assert "STATE_DIR" in helped.stdout
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """The environment of a second agent on the same machine."""
+    return {"STATE_DIR": str(tmp_path / "elsewhere"), "ACTUATOR_SOCKET": str(tmp_path / "second")}
+
+
+def silent(_event, /, **_details):
+    """A log that nobody reads."""
+
+
+def next_event(actuator, name):
+    while (event := json.loads(actuator.stdout.readline()))["event"] != name:
+        pass
+    return event
+
+
+def test_an_actuator_with_another_state_directory_finds_that_the_machine_is_held(node, elsewhere, monkeypatch, capsys):
+    node.start_listening()
+    node.ask(cap(90))
+    monkeypatch.setattr(process, "CLAIM_S", 0.0)
+    assert process.claim(read_settings(node.env | elsewhere)) is None
+    assert "with a state directory other than" in capsys.readouterr().out
+    assert node.limits_watts == [90, 90]
+
+
+def test_restore_and_doctor_with_another_state_directory_say_who_manages_the_machine(node, elsewhere):
+    node.start_listening()
+    node.ask(cap(90))
+    for command in ("restore", "doctor"):
+        told = node.run(command, **elsewhere)
+        assert told.returncode == 1
+        assert "another process, with a state directory other than" in told.stdout
+    assert node.limits_watts == [90, 90]
+    assert "machine held by    works" in node.run("doctor").stdout
+
+
+def test_an_actuator_that_starts_while_restore_runs_waits_for_it(node):
+    holder = Machine(read_settings(node.env), silent, drivers=[])
+    actuator = node.start()
+    next_event(actuator, "waiting for another process to let go of this machine")
+    holder.close()
+    next_event(actuator, "listening")
+
+
+def test_an_actuator_that_is_told_to_end_while_it_waits_ends_at_once(node):
+    holder = Machine(read_settings(node.env), silent, drivers=[])
+    actuator = node.start()
+    next_event(actuator, "waiting for another process to let go of this machine")
+    assert stop(actuator)[0] == 1
+    holder.close()
+
+
+def test_two_actuators_on_a_machine_without_a_directory_of_cpus_are_kept_apart_by_the_state_directory(node, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    held = Machine(read_settings(node.env | {"HOST_SYS_ROOT": str(bare)}), lambda *_args, **_details: None, drivers=[])
+    with pytest.raises(JournalHeldError):
+        Machine(read_settings(node.env | {"HOST_SYS_ROOT": str(bare)}), lambda *_args, **_details: None, drivers=[])
+    held.close()
+
+
+def test_restoring_if_unowned_changes_nothing_while_an_actuator_runs(node):
+    node.start_listening()
+    node.ask(cap(90))
+    told = node.run("restore", "--if-unowned")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert node.limits_watts == [90, 90]
+
+
+def test_restoring_if_unowned_restores_what_a_killed_actuator_left_and_fails_where_it_cannot(capped):
+    stuck = capped.machine.sys / capped.machine.limits()[0]
+    stuck.chmod(0o444)
+    assert capped.run("restore", "--if-unowned").returncode == 1
+    assert capped.limits_watts == [90, 150]
+    stuck.chmod(0o644)
+    assert capped.run("restore", "--if-unowned").returncode == 0
+    assert capped.limits_watts == [150, 150]
+    assert capped.run("restore", "--if-unowned").stdout == "nothing is in force\n"
+
+
+def test_restoring_if_unowned_changes_nothing_where_nothing_was_ever_set(node):
+    told = node.run("restore", "--if-unowned")
+    assert (told.returncode, told.stdout) == (0, "nothing is in force\n")
+    assert not Path(node.env["STATE_DIR"]).exists()
+
+
+def test_restoring_if_unowned_fails_where_a_journal_cannot_tell(capped):
+    (Path(capped.env["STATE_DIR"]) / "gpu" / "journal.json").write_text("{")
+    assert capped.run("restore", "--if-unowned").returncode == 1
+    assert capped.limits_watts == [150, 150]

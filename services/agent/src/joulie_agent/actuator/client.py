@@ -149,4 +149,4 @@ class LocalHands:
 
 def structured_log(event: str, /, *, level: Level = Level.INFO, **details: object) -> None:
     """Tell what the lanes tell in the controller's own log."""
-    _log.log({Level.INFO: 20, Level.WARNING: 30, Level.ERROR: 40}[level], event, **details)
+    _log.log({Level.DEBUG: 10, Level.INFO: 20, Level.WARNING: 30, Level.ERROR: 40}[level], event, **details)

@@ -50,8 +50,10 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         cpu, gpu = _look(settings)
     who = f"uid {os.geteuid()}" if by_itself else "the actuator"
     found = {part: in_force.look(Path(settings.state_dir), part, answered_for=not by_itself) for part in Part}
+    owner = in_force.owner(Path(settings.state_dir), Path(settings.host_sys_root))
     rows = [
         ("actuator", *_actuator(actuator)),
+        ("machine held by", _WORKS if owner.fine else _BLOCKED, owner.said),
         *_cpu_rows(cpu),
         *_gpu_rows(gpu),
         *(("journal", _WORKS if journal.fine else _BLOCKED, journal.said) for journal in found.values()),
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     width = max(len(subject) for subject, _, _ in rows)
     sys.stdout.writelines(f"{subject:<{width}}  {state:<7}  {said}".rstrip() + "\n" for subject, state, said in rows)
     sys.stdout.writelines(f"\nnote: {warning}\n" for warning in cpu.facts.warnings)
-    return 0 if all(journal.fine for journal in found.values()) else 1
+    return 0 if owner.fine and all(journal.fine for journal in found.values()) else 1
 
 
 def _look(settings: ActuatorSettings) -> tuple[CpuDescription, GpuDescription]:

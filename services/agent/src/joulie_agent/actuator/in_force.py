@@ -4,16 +4,18 @@ Promises to change nothing. Where a journal cannot tell which limits are ours, e
 a suspect, with its path: whoever reads that knows what to look at, and to write where.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from joulie_agent.actuator.protocol import Part
-from joulie_agent.hardware import cpuinfo, journal
+from joulie_agent.hardware import cpuinfo, journal, machine_lock
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
 from joulie_agent.hardware.journal import JournalError
 from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.machine_lock import MachineHeldError
 from joulie_agent.hardware.rapl import UW_PER_WATT
 from joulie_agent.hardware.sysfs import SysfsTree
 
@@ -44,6 +46,20 @@ def look(state_dir: Path, part: Part, *, answered_for: bool) -> InForce:
     if answered_for:
         return InForce(said, fine=True)
     return InForce(f"{said} are in force and no actuator answers for them: run `joulie-agent restore`", fine=False)
+
+
+def owner(state_dir: Path, sys_root: Path) -> InForce:
+    """Say which process may set limits on this machine."""
+    ours = any(journal.is_held(state_dir / part) for part in Part)
+    if ours:
+        return InForce(f"a process holds {state_dir}", fine=True)
+    try:
+        lock = machine_lock.claim(sys_root, state_dir)
+    except MachineHeldError as error:
+        return InForce(str(error), fine=False)
+    if lock is not None:
+        os.close(lock)
+    return InForce("no process", fine=True)
 
 
 def cpu_suspects(tree: SysfsTree, proc_root: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ SERVICE: Final = "joulie-actuator"
 class Level(StrEnum):
     """Severity of an event."""
 
+    DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"

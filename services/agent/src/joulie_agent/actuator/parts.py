@@ -1,5 +1,6 @@
 """The lanes of this machine: its hardware found, its journals claimed."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from joulie_agent.actuator.lane import Lane
 from joulie_agent.actuator.log import Level, Log
 from joulie_agent.actuator.protocol import Part
 from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.hardware import machine_lock
 from joulie_agent.hardware.gpu.driver import GpuDriver
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
 from joulie_agent.hardware.hands import Hands
@@ -25,6 +27,7 @@ class Machine:
 
     Raises:
         JournalHeldError: another process has the journals, and so the hands on this machine.
+        MachineHeldError: another process has the machine, with other journals.
     """
 
     def __init__(
@@ -35,10 +38,11 @@ class Machine:
         drivers: Sequence[GpuDriver] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._journals = ExitStack()
-        drivers = host_gpu_drivers() if drivers is None else drivers
+        self._claims = ExitStack()
+        state_dir = Path(settings.state_dir)
         try:
-            self.hands = hands = {part: self._claim(part, Path(settings.state_dir), log) for part in Part}
+            self.hands = hands = {part: self._claim(part, state_dir, log) for part in Part}
+            self._claim_machine(Path(settings.host_sys_root), state_dir, log)
         except JournalHeldError:
             self.close()
             raise
@@ -49,6 +53,7 @@ class Machine:
             min_freq_khz=settings.dvfs_min_freq_khz,
             clock=clock,
         )
+        drivers = host_gpu_drivers() if drivers is None else drivers
         gpus = GpuPart(drivers=drivers, hands=hands[Part.GPU], clock=clock)
         self.lanes: Mapping[Part, Lane] = {
             Part.CPU: Lane(Part.CPU, cpus, log, clock=clock),
@@ -56,12 +61,19 @@ class Machine:
         }
 
     def close(self) -> None:
-        """Give up the journals."""
-        self._journals.close()
+        """Give up the journals and the machine."""
+        self._claims.close()
+
+    def _claim_machine(self, sys_root: Path, state_dir: Path, log: Log) -> None:
+        lock = machine_lock.claim(sys_root, state_dir)
+        if lock is None:
+            log("machine not locked, only the state directory is", level=Level.DEBUG, sys_root=str(sys_root))
+        else:
+            self._claims.callback(os.close, lock)
 
     def _claim(self, part: Part, state_dir: Path, log: Log) -> Hands | Refusal:
         try:
-            journal = self._journals.enter_context(Journal.open(state_dir / part))
+            journal = self._claims.enter_context(Journal.open(state_dir / part))
         except JournalHeldError:
             raise
         except JournalError as error:

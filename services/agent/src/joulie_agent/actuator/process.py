@@ -24,6 +24,10 @@ from joulie_agent.hardware.journal import JournalHeldError
 
 SUMMARY: Final = "Holds the hands on this machine's hardware: caps and throttles for the controller, and gives back."
 _DONE, _FAILED, _USAGE = 0, 1, 2
+#: For how long a start waits while another process holds the machine: `restore`, run by hand or by the host's timer,
+#: takes seconds, and an actuator that is being replaced takes ACTUATOR_STOP_GRACE at most.
+CLAIM_S: Final = 30.0
+_CLAIM_POLL_S: Final = 0.2
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -36,10 +40,8 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     threading.excepthook = _die_of_thread
     # Taken out by `sigwait` below; threads inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        machine = Machine(settings, write_line)
-    except JournalHeldError as error:
-        write_line("another process has its hands on this machine", level=Level.ERROR, error=str(error))
+    machine = claim(settings)
+    if machine is None:
         return _FAILED
     try:
         return _serve(machine, settings)
@@ -48,21 +50,44 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
 
 
 def start_settings(
-    command: str, summary: str, arguments: Sequence[str], env: Mapping[str, str]
+    command: str, summary: str, arguments: Sequence[str], env: Mapping[str, str], flags: Sequence[str] = ()
 ) -> ActuatorSettings | int:
-    """Read the settings of a subcommand that takes no arguments; an exit code where that is all there is to do."""
+    """Read the settings of a subcommand; an exit code where that is all there is to do.
+
+    The subcommand has taken its own `flags` out of `arguments`, so none ought to be left; they are for the message.
+    """
     usage = f"joulie-agent {command}"
+    known = ["--help", *flags]
     if list(arguments) in (["-h"], ["--help"]):
-        sys.stdout.write(f"usage: {usage} [--help]\n\n{summary}\n\n{help_text()}")
+        sys.stdout.write(f"usage: {usage} [{'] ['.join(known)}]\n\n{summary}\n\n{help_text()}")
         return _DONE
     if arguments:
-        sys.stderr.write(f"{usage} takes no arguments but --help; settings come from the environment\n")
+        sys.stderr.write(f"{usage} takes no arguments but {', '.join(known)}; settings come from the environment\n")
         return _USAGE
     try:
         return read_settings(env)
     except ActuatorSettingsError as error:
         sys.stderr.write(f"{usage} cannot start:\n  " + str(error).replace("\n", "\n  ") + "\n")
         return _USAGE
+
+
+def claim(settings: ActuatorSettings) -> Machine | None:
+    """Claim the machine, from `restore` or an actuator that is ending if need be; None where it stays another's."""
+    until = time.monotonic() + CLAIM_S
+    told = False
+    while True:
+        try:
+            return Machine(settings, write_line)
+        except JournalHeldError as error:
+            if time.monotonic() >= until:
+                write_line("another process has its hands on this machine", level=Level.ERROR, error=str(error))
+                return None
+            if not told:
+                write_line("waiting for another process to let go of this machine", for_s=CLAIM_S, error=str(error))
+                told = True
+        if (received := signal.sigtimedwait(_SIGNALS, _CLAIM_POLL_S)) is not None:
+            write_line("stopped while waiting", signal=signal.Signals(received.si_signo).name)
+            return None
 
 
 def _close_network() -> None:

@@ -8,6 +8,7 @@ there will then put its caps back in force, and the command says so.
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from joulie_agent.actuator import call
@@ -15,13 +16,22 @@ from joulie_agent.actuator.log import Level
 from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.process import start_settings
 from joulie_agent.actuator.protocol import Fault, GivenBackReport, Part, Reply, Restore
+from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.hardware import journal
 from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
 from joulie_agent.hardware.hands import Hands
-from joulie_agent.hardware.journal import JournalHeldError
+from joulie_agent.hardware.journal import JournalError, JournalHeldError
 from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.machine_lock import MachineHeldError
 
-SUMMARY: Final = "Gives back every limit that the agent has set on this machine and that nobody else has changed since."
+IF_UNOWNED: Final = "--if-unowned"
+SUMMARY: Final = (
+    "Gives back every limit that the agent has set on this machine and that nobody else has changed since.\n\n"
+    f"{IF_UNOWNED}: only where nobody answers for them. Exits with 0 at once, and changes nothing, while an actuator\n"
+    "runs or nothing is in force; for a timer of the host, whatever has become of the actuator. Takes the actuator's\n"
+    "environment, and the node's /sys, /proc and state directory.\n"
+)
 _DONE, _FAILED = 0, 1
 #: A GPU driver that nobody holds open takes seconds per GPU to answer.
 _TIMEOUT_S: Final = 90.0
@@ -31,15 +41,18 @@ _Ask: TypeAlias = Callable[[Part], Reply | Refusal]
 
 def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     """Give back; returns the exit code."""
-    settings = start_settings("restore", SUMMARY, arguments, os.environ if env is None else env)
+    if_unowned = IF_UNOWNED in arguments
+    others = [argument for argument in arguments if argument != IF_UNOWNED]
+    settings = start_settings("restore", SUMMARY, others, os.environ if env is None else env, flags=(IF_UNOWNED,))
     if isinstance(settings, int):
         return settings
+    if if_unowned and not _may_be_in_force(Path(settings.state_dir)):
+        _say("nothing is in force")
+        return _DONE
     try:
         machine = Machine(settings, _mute, drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S))
     except JournalHeldError as error:
-        _say(f"{error}: asking it to give back")
-        _say("a controller that is still there will set its caps again; stop it first to be rid of them")
-        return _give_back(lambda part: call.ask(settings.actuator_socket, Restore(part=part), _TIMEOUT_S))
+        return _DONE if if_unowned else _ask_holder(settings, error)
     try:
         code = _give_back(lambda part: machine.lanes[part].ask(Restore(part=part)))
         for hands in machine.hands.values():
@@ -48,6 +61,22 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         return code
     finally:
         machine.close()
+
+
+def _may_be_in_force(state_dir: Path) -> bool:
+    try:
+        return any(journal.peek(state_dir / part) for part in Part)
+    except JournalError:
+        return True
+
+
+def _ask_holder(settings: ActuatorSettings, error: JournalHeldError) -> int:
+    if isinstance(error, MachineHeldError):
+        _say(str(error))
+        return _FAILED
+    _say(f"{error}: asking it to give back")
+    _say("a controller that is still there will set its caps again; stop it first to be rid of them")
+    return _give_back(lambda part: call.ask(settings.actuator_socket, Restore(part=part), _TIMEOUT_S))
 
 
 def _give_back(ask: _Ask) -> int:
