@@ -141,3 +141,18 @@ async def test_a_target_that_cannot_be_refreshed_is_treated_as_its_policy_says(
         watts = report.get("enforcedWatts", 150)
         assert limits_watts(machine) == [watts, watts]
         await agent.kill()
+
+
+async def test_limits_time_windows_and_energy_beside_the_packages_are_exported(cluster, machine, tmp_path):
+    cluster.api.put(make_node("n1"))
+    cluster.set_target("n1", **ECO)
+    async with in_process(machine, tmp_path) as env:
+        agent = await cluster.start_agent(**ON_HOST, **env)
+        await cluster.until_reported("n1", result="applied", enforcedWatts=90)
+        limit = 'joulie_rapl_limit_watts{constraint="long_term",zone="package-1"}'
+        while (series := await agent.series("n1")).get(limit) != 90:
+            pass
+        assert series['joulie_rapl_limit_watts{constraint="short_term",zone="package-1"}'] == 180
+        assert series['joulie_rapl_time_window_seconds{constraint="long_term",zone="package-0"}'] == 0.999424
+        assert series['joulie_rapl_domain_energy_uj{domain="package-0/dram"}'] == 0
+        await agent.kill()

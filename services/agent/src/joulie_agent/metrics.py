@@ -94,6 +94,19 @@ def _readings(out: _Families, node: str, view: NodeView) -> None:
         [((node,), view.cpu.power_watts)],
     )
     out.gauge(
+        "joulie_rapl_domain_energy_uj",
+        "Energy counter of a RAPL domain beside the packages, such as psys or dram, in microjoules; wraps.",
+        ("node", "domain"),
+        [((node, domain.zone), domain.energy_uj) for domain in view.cpu.domains],
+    )
+    out.gauge(
+        "joulie_rapl_domain_power_watts",
+        "Power of a RAPL domain beside the packages, in watts; not part of the packages' total.",
+        ("node", "domain"),
+        [((node, domain.zone), domain.power_watts) for domain in view.cpu.domains],
+    )
+    _constraints(out, node, view)
+    out.gauge(
         "joulie_gpu_power_watts",
         "Power of a GPU, in watts; gpu is `all` where the source does not tell them apart.",
         ("node", "gpu"),
@@ -110,6 +123,21 @@ def _readings(out: _Families, node: str, view: NodeView) -> None:
         "Limits on the host that somebody else had changed and that were put back in force.",
         ("node", "part"),
         [((node, "cpu"), _count(view.cpu.overwritten)), ((node, "gpu"), _count(view.gpu.overwritten))],
+    )
+
+
+def _constraints(out: _Families, node: str, view: NodeView) -> None:
+    out.gauge(
+        "joulie_rapl_limit_watts",
+        "Power limit of a RAPL package zone as it is set, by whomever, in watts.",
+        ("node", "zone", "constraint"),
+        [((node, each.zone, each.constraint), each.limit_watts) for each in view.cpu.constraints],
+    )
+    out.gauge(
+        "joulie_rapl_time_window_seconds",
+        "Interval over which a power limit of a RAPL package zone bounds the average, in seconds.",
+        ("node", "zone", "constraint"),
+        [((node, each.zone, each.constraint), each.time_window_s) for each in view.cpu.constraints],
     )
 
 

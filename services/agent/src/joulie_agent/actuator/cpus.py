@@ -27,7 +27,7 @@ from joulie_agent.actuator.protocol import (
     SetThrottle,
     Verdict,
 )
-from joulie_agent.hardware import cpufreq, cpuinfo, hsmp, rapl
+from joulie_agent.hardware import cpufreq, cpuinfo, hsmp, rapl, rapl_domains
 from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.cpuinfo import HostCpus
 from joulie_agent.hardware.hands import Hands, Written
@@ -258,6 +258,8 @@ class CpuPart:
                 for policy in self._cpus.policies
             ),
             overwritten=dict(self.hands.overwritten) if isinstance(self.hands, Hands) else {},
+            domains=self._meter.sample_domains(self._cpus.domains, self.clock()),
+            constraints=tuple(each for zone in self._cpus.zones for each in rapl_domains.read_constraints(zone)),
         )
 
     def _describe(self) -> CpuDescription:

@@ -18,6 +18,7 @@ from joulie_agent.hardware.gpu.driver import GpuDeviceInfo
 from joulie_agent.hardware.hands import Restored
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.hardware.power_meter import ZoneReading
+from joulie_agent.hardware.rapl_domains import ConstraintReading
 from joulie_agent.reasons import Reason
 
 #: Longest line that is read, in bytes.
@@ -164,6 +165,10 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
     policies: tuple[PolicyReading, ...]
     #: How often somebody else's value was written over, by knob.
     overwritten: dict[str, int]
+    #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; no part of the total.
+    domains: tuple[ZoneReading, ...] = ()
+    #: Every power limit of the package zones, whoever set it.
+    constraints: tuple[ConstraintReading, ...] = ()
 
 
 class GpuFigure(msgspec.Struct, frozen=True, kw_only=True):

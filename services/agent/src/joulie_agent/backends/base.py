@@ -54,6 +54,18 @@ class ZoneSample:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerConstraint:
+    """One power limit of a RAPL package zone, whoever set it."""
+
+    zone: str
+    #: `long_term`, `short_term` or `peak_power`.
+    constraint: str
+    limit_watts: float | None = None
+    #: Interval over which the limit bounds the average.
+    time_window_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CoreFrequency:
     """Frequencies of one logical CPU, in kHz."""
 
@@ -74,6 +86,9 @@ class CpuReading:
     frequencies: tuple[CoreFrequency, ...] = ()
     #: How often a value of somebody else was written over since the backend began.
     overwritten: int | None = None
+    #: RAPL domains beside the packages, such as `psys` and `package-0/dram`; no part of `power_watts`.
+    domains: tuple[ZoneSample, ...] = ()
+    constraints: tuple[PowerConstraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

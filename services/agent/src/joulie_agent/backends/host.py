@@ -38,6 +38,7 @@ from joulie_agent.backends.base import (
     GpuSample,
     HardwareFacts,
     Outcome,
+    PowerConstraint,
     Reading,
     Unavailable,
     ZoneSample,
@@ -50,6 +51,7 @@ from joulie_agent.hardware.gpu.driver import MW_PER_WATT
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.hardware.power_meter import total_watts
 from joulie_agent.hardware.rapl import UW_PER_WATT
+from joulie_agent.hardware.rapl_domains import US_PER_S, ConstraintReading
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import Inventory
@@ -214,7 +216,15 @@ def _cpu_reading(readings: CpuReadings) -> CpuReading:
             for cpu in policy.cpus
         ),
         overwritten=sum(readings.overwritten.values()),
+        domains=tuple(ZoneSample(domain.zone, domain.energy_uj, domain.power_watts) for domain in readings.domains),
+        constraints=tuple(_constraint(constraint) for constraint in readings.constraints),
     )
+
+
+def _constraint(reading: ConstraintReading) -> PowerConstraint:
+    limit_watts = None if reading.limit_uw is None else reading.limit_uw / UW_PER_WATT
+    window_s = None if reading.time_window_us is None else reading.time_window_us / US_PER_S
+    return PowerConstraint(reading.zone, reading.constraint, limit_watts, window_s)
 
 
 def _gpu_reading(readings: GpuReadings) -> GpuReading:

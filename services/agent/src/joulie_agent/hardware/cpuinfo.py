@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.hardware import cpufreq, hsmp, rapl
+from joulie_agent.hardware import cpufreq, hsmp, rapl, rapl_domains
 from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
+from joulie_agent.hardware.rapl_domains import RaplDomain
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.hardware.topology import Topology, read_topology
 
@@ -65,6 +66,8 @@ class HostCpus:
     topology: Topology
     zones: tuple[RaplZone, ...]
     policies: tuple[CpuPolicy, ...]
+    #: Energy counters beside those of the packages.
+    domains: tuple[RaplDomain, ...]
     facts: HostFacts
 
 
@@ -96,7 +99,7 @@ def discover(
         memory_bytes=read_memory_bytes(proc / "meminfo"),
         warnings=_warnings(tree, topology, zones, policies),
     )
-    return HostCpus(topology, zones, policies, facts)
+    return HostCpus(topology, zones, policies, rapl_domains.discover(tree), facts)
 
 
 def read_identity(path: Path) -> CpuIdentity:

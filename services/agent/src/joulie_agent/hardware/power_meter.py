@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
+from joulie_agent.hardware.rapl_domains import RaplDomain
 from joulie_core.energy_meter import EnergyCounter, MeterState, Sampled, step
 
 
@@ -34,16 +35,22 @@ class PowerMeter:
 
     def sample(self, zones: Iterable[RaplZone], now: float) -> tuple[ZoneReading, ...]:
         """Read every zone; `now` is monotonic seconds."""
-        return tuple(self._read(zone, now) for zone in zones)
+        return tuple(self._read_zone(zone, now) for zone in zones)
 
-    def _read(self, zone: RaplZone, now: float) -> ZoneReading:
+    def sample_domains(self, domains: Iterable[RaplDomain], now: float) -> tuple[ZoneReading, ...]:
+        """Read every domain beside the packages; `now` is monotonic seconds."""
+        return tuple(self._read(domain, now, EnergyCounter(domain.energy_range_uj)) for domain in domains)
+
+    def _read_zone(self, zone: RaplZone, now: float) -> ZoneReading:
+        reading = self._read(zone, now, self._counter(zone))
+        return reading if reading.refusal is None else _sensed(zone, reading.refusal)
+
+    def _read(self, zone: RaplZone | RaplDomain, now: float, counter: EnergyCounter) -> ZoneReading:
         energy_uj = zone.read_energy_uj()
         if isinstance(energy_uj, Refusal):
             self._states.pop(zone.path, None)
-            return _sensed(zone, energy_uj)
-        state, sampled = step(
-            self._states.get(zone.path, MeterState()), energy_uj=energy_uj, now=now, counter=self._counter(zone)
-        )
+            return ZoneReading(zone.name, refusal=energy_uj)
+        state, sampled = step(self._states.get(zone.path, MeterState()), energy_uj=energy_uj, now=now, counter=counter)
         self._states[zone.path] = state
         return ZoneReading(zone.name, energy_uj, state.power_watts, sampled)
 

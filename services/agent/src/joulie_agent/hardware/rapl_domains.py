@@ -1,0 +1,90 @@
+"""RAPL domains that are read and never written: psys, dram, core and uncore, and the constraints of the packages.
+
+Guarantees each domain once, named by the package it belongs to, such as `psys` or `package-0/dram`. A domain is no part
+of the packages' total: dram and psys lie outside of it, core and uncore inside. What the hardware does not have is left
+out. Source: Linux, Documentation/power/powercap/powercap.rst.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.rapl import PACKAGE, PLACES, ZONE, RaplZone
+from joulie_agent.hardware.sysfs import SysfsTree
+
+US_PER_S: Final = 1_000_000
+_SUBZONE: Final = re.compile(r"intel-rapl:[0-9a-f]+:[0-9a-f]+")
+_CONSTRAINTS: Final = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class RaplDomain:
+    """One energy counter beside those of the packages."""
+
+    tree: SysfsTree
+    path: str
+    #: Such as `psys` or `package-1/dram`.
+    name: str
+    #: Where the counter wraps around; None where the hardware does not tell.
+    energy_range_uj: int | None
+
+    def read_energy_uj(self) -> int | Refusal:
+        """Return the energy counter, in microjoules."""
+        return self.tree.read_int(f"{self.path}/energy_uj")
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintReading:
+    """One power limit of a zone as it is set, whoever set it."""
+
+    #: Such as `package-0`.
+    zone: str
+    #: `long_term`, `short_term` or `peak_power`.
+    constraint: str
+    limit_uw: int | None
+    #: Interval over which the limit bounds the average; None where the hardware does not tell.
+    time_window_us: int | None
+
+
+def discover(tree: SysfsTree) -> tuple[RaplDomain, ...]:
+    """Return the domains, in order of their names."""
+    found: dict[str, RaplDomain] = {}
+    for path in _zone_paths(tree):
+        name = tree.read_text(f"{path}/name")
+        if isinstance(name, Refusal):
+            continue
+        if not PACKAGE.fullmatch(name):
+            found.setdefault(name, _domain(tree, path, name))
+            continue
+        for directory in tree.names(path, _SUBZONE):
+            child = f"{path}/{directory}"
+            child_name = tree.read_text(f"{child}/name")
+            if not isinstance(child_name, Refusal):
+                found.setdefault(f"{name}/{child_name}", _domain(tree, child, f"{name}/{child_name}"))
+    return tuple(found[name] for name in sorted(found))
+
+
+def read_constraints(zone: RaplZone) -> tuple[ConstraintReading, ...]:
+    """Return the constraints of a package zone that have a limit, in the order of the hardware."""
+    return tuple(_constraints(zone))
+
+
+def _constraints(zone: RaplZone) -> Iterator[ConstraintReading]:
+    for number in _CONSTRAINTS:
+        prefix = f"{zone.path}/constraint_{number}"
+        name = zone.tree.read_text(f"{prefix}_name")
+        if isinstance(name, Refusal):
+            return
+        limit_uw = zone.tree.read_int(f"{prefix}_power_limit_uw")
+        if not isinstance(limit_uw, Refusal):
+            yield ConstraintReading(zone.name, name, limit_uw, zone.tree.read_known(f"{prefix}_time_window_us"))
+
+
+def _zone_paths(tree: SysfsTree) -> list[str]:
+    return list(dict.fromkeys(tree.real(f"{place}/{name}") for place in PLACES for name in tree.names(place, ZONE)))
+
+
+def _domain(tree: SysfsTree, path: str, name: str) -> RaplDomain:
+    return RaplDomain(tree, path, name, tree.read_known(f"{path}/max_energy_range_uj"))
