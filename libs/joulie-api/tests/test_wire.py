@@ -31,6 +31,11 @@ def test_null_fields_are_absent_fields():
     assert (node.labels, node.annotations, node.allocatable, node.unschedulable) == ({}, {}, {}, False)
 
 
+def test_of_a_nodes_capacity_the_resources_of_device_plugins_are_kept():
+    raw = b'{"metadata":{"name":"n1"},"status":{"capacity":{"cpu":"8","memory":"1Gi","nvidia.com/gpu":8}}}'
+    assert decode_node(raw).capacity == {"nvidia.com/gpu": "8"}
+
+
 def test_a_pod_keeps_its_constraints():
     terms = [
         {"matchExpressions": [{"key": "joulie.io/power-profile", "operator": "NotIn", "values": ["eco"]}]},

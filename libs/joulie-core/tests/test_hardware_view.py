@@ -248,7 +248,7 @@ def test_without_discovery_the_node_speaks():
 
 
 def test_an_agent_that_saw_no_gpu_is_believed():
-    assert resolve_view(node(LABELS, nvidia="2"), status(gpu={"present": False}), INVENTORY).gpu is None
+    assert resolve_view(node(LABELS), status(gpu={"present": False}), INVENTORY).gpu is None
 
 
 def test_a_label_that_recognises_more_than_the_vendor_names_the_model():

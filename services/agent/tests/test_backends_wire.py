@@ -59,6 +59,11 @@ def test_0_watts_is_no_measurement(raw, gpu_watts):
     assert not [sample for sample in reading.gpu.gpus if sample.power_watts == 0]
 
 
+def test_gpus_that_are_counted_and_not_said_to_be_present_are_not_absent():
+    gpu = parse_telemetry(b'{"gpu": {"count": 8}}').facts.gpu
+    assert (gpu.count, gpu.present) == (8, None)
+
+
 def test_a_fact_that_does_not_fit_does_no_harm():
     reading = parse_telemetry(b'{"packagePowerWatts": 240, "cpu": {"sockets": "two"}, "gpu": null}')
     assert (reading.cpu.power_watts, reading.facts.cpu, reading.facts.gpu) == (240, None, None)

@@ -6,12 +6,15 @@ from joulie_agent.backends.base import HardwareFacts
 from joulie_agent.discovery import Discoverer
 from joulie_core.caps_resolve import WattRange
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import resolve_view
 from joulie_core.kinds.node_hardware import (
     Capabilities,
     CpuCapRange,
     CpuHardware,
+    FactOrigins,
     GpuCapRange,
     GpuHardware,
+    Origin,
     Quality,
 )
 from joulie_core.labels import GPU_PRODUCT, HW_CPU_MODEL, HW_CPU_SOCKETS, HW_GPU_COUNT
@@ -81,3 +84,42 @@ def test_capabilities_are_published(discover):
     status = discover(LABELS, can=can).status
     assert status.capabilities == can
     assert (status.cpu.control_available, status.gpu.control_available) == (True, False)
+
+
+@pytest.mark.parametrize("told", [None, GpuHardware(), GpuHardware(warnings=("no NVIDIA driver",))])
+def test_gpus_that_the_backend_could_not_see_are_filled_from_labels_and_called_labelled(discover, told):
+    facts = HardwareFacts(cpu=CpuHardware(raw_model="AMD EPYC 7763", sockets=1, total_cores=64), gpu=told)
+    status = discover(LABELS, facts).status
+    assert (status.gpu.present, status.gpu.count) == (True, 4)
+    assert status.quality.facts == FactOrigins(cpu=Origin.SEEN, gpu=Origin.LABELLED)
+    assert status.quality.overall is Quality.EXACT
+
+
+def test_a_node_whose_gpus_nobody_knows_does_not_say_that_it_has_none(discover):
+    facts = HardwareFacts(gpu=GpuHardware(warnings=("no NVIDIA driver",)))
+    status = discover({HW_CPU_MODEL: "AMD EPYC 7763"}, facts).status
+    assert (status.gpu.present, status.gpu.warnings) == (None, ("no NVIDIA driver",))
+    assert "present" not in status.gpu.dump()
+    assert status.quality.facts.gpu is None
+    assert discover({HW_CPU_MODEL: "AMD EPYC 7763"}).status.gpu is None
+
+
+def test_a_machine_that_was_searched_for_gpus_says_that_it_has_none(discover):
+    status = discover({HW_CPU_MODEL: "AMD EPYC 7763"}, HardwareFacts(gpu=GpuHardware(present=False))).status
+    assert (status.gpu.present, status.quality.facts.gpu) == (False, Origin.SEEN)
+
+
+def test_gpus_that_are_offered_and_not_seen_are_published_with_a_warning_and_no_exact_quality(discover):
+    facts = HardwareFacts(gpu=GpuHardware(present=False))
+    status = discover(LABELS, facts, allocatable={"cpu": "64", "nvidia.com/gpu": "4"}).status
+    assert (status.gpu.present, status.gpu.count, status.quality.overall) == (True, 4, Quality.HEURISTIC)
+    [said] = status.quality.warnings
+    assert "offers 4" in said
+
+
+def test_what_is_published_gives_the_operator_the_same_view_with_the_same_origins(discover):
+    node = Node(name=NodeName("n1"), labels=LABELS, allocatable={"cpu": "64", "nvidia.com/gpu": "4"})
+    facts = HardwareFacts(cpu=CpuHardware(raw_model="AMD EPYC 7763", sockets=1, total_cores=64), gpu=GpuHardware())
+    published = discover(LABELS, facts, allocatable=dict(node.allocatable)).status
+    view = resolve_view(node, published, Inventory.load())
+    assert (view.origins.cpu, view.origins.gpu, view.gpu.count) == (Origin.SEEN, Origin.LABELLED, 4)

@@ -5,10 +5,11 @@ from dataclasses import replace
 from joulie_agent.discovery_gpu import describe_gpus, device_ranges
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.pci import PciGpus
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.kinds.node_hardware import GpuCapRange, GpuDevice, GpuSlicing
+from joulie_core.kinds.node_hardware import GpuCapRange, GpuDevice, GpuHardware, GpuSlicing
 
 INVENTORY = Inventory.load()
 H100 = GpuDeviceInfo(
@@ -42,8 +43,8 @@ MI300X = GpuDeviceInfo(
 LOST = Refusal(Reason.DEVICE_LOST, "GPU 1: NVML: GPU is lost")
 
 
-def describe(*devices):
-    return describe_gpus(devices, INVENTORY, control_available=True, telemetry_available=True)
+def describe(*devices, on_bus=None):
+    return describe_gpus(devices, INVENTORY, on_bus=on_bus, control_available=True, telemetry_available=True)
 
 
 def test_gpus_of_one_model():
@@ -68,13 +69,38 @@ def test_a_gpu_that_does_not_answer_is_warned_of_and_not_counted():
     assert (gpus.count, len(gpus.devices), gpus.warnings) == (1, 1, (LOST.message,))
 
 
-def test_without_any_answer_there_are_no_gpus_and_the_warning_says_why():
+def test_a_gpu_that_does_not_answer_is_there_and_the_warning_says_why_it_is_silent():
     gpus = describe(GpuDeviceInfo("", 0, Vendor.NVIDIA, refusal=LOST))
-    assert (gpus.present, gpus.count, gpus.warnings) == (False, 0, (LOST.message,))
+    assert (gpus.present, gpus.vendor, gpus.count, gpus.warnings) == (True, "NVIDIA", 0, (LOST.message,))
 
 
-def test_a_machine_without_gpus_has_none_and_no_warning():
-    assert (describe().present, describe().warnings) == (False, ())
+def test_without_a_library_and_a_bus_to_look_at_nobody_knows_whether_there_are_gpus():
+    assert describe() == GpuHardware(control_available=True, telemetry_available=True)
+    assert describe().present is None
+
+
+def test_a_bus_without_gpus_says_that_there_is_none():
+    gpus = describe(on_bus=PciGpus({}))
+    assert (gpus.present, gpus.warnings) == (False, ())
+
+
+def test_a_bus_that_cannot_be_told_apart_leaves_it_open():
+    assert describe(on_bus=PciGpus({}, undecided=True)).present is None
+
+
+def test_gpus_on_the_bus_that_no_library_answers_for_are_there_and_warned_of():
+    gpus = describe(on_bus=PciGpus({"Intel": 1, "NVIDIA": 8}))
+    assert (gpus.present, gpus.vendor, gpus.count, gpus.raw_model) == (True, "NVIDIA", 8, "")
+    assert gpus.warnings == (
+        "1 Intel GPU on the PCI bus, and no library that answers for it",
+        "8 NVIDIA GPUs on the PCI bus, and no library that answers for them",
+    )
+
+
+def test_gpus_on_the_bus_that_do_not_answer_are_warned_of_beside_those_that_do():
+    gpus = describe(H100, on_bus=PciGpus({"NVIDIA": 2}))
+    assert (gpus.count, gpus.warnings) == (1, ("2 NVIDIA GPUs on the PCI bus, and 1 answers",))
+    assert describe(H100, on_bus=PciGpus({"NVIDIA": 1})).warnings == ()
 
 
 def test_of_several_models_the_most_common_gives_the_nodes_figures_and_each_device_keeps_its_own():

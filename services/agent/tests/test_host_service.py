@@ -85,6 +85,20 @@ async def test_a_target_reaches_the_packages_and_is_lifted_with_its_profile(hand
         await cluster.agents[0].kill()
 
 
+async def test_a_node_whose_agent_has_no_vendor_library_keeps_the_gpus_that_its_resources_tell(
+    cluster, machine, tmp_path
+):
+    cluster.api.put(make_node("n1", gpus=8, gpu_model="NVIDIA-H100-80GB-HBM3"))
+    async with in_process(machine, tmp_path) as env:
+        await cluster.start_agent(**ON_HOST, **env)
+        await cluster.until_reported("n1", reason="NoProfile")
+        hardware = cluster.api.get("NodeHardware", "n1")["status"]
+        assert (hardware["gpu"]["present"], hardware["gpu"]["count"]) == (True, 8)
+        assert hardware["gpu"]["capRangePerGpu"]["maxWatts"] == 700
+        assert hardware["quality"]["facts"] == {"cpu": "seen", "gpu": "labelled", "memory": "seen"}
+        await cluster.agents[0].kill()
+
+
 async def test_a_machine_whose_power_cannot_be_capped_is_throttled(cluster, tmp_path):
     machine = FakeMachine(tmp_path / "machine", PLATFORMS["xeon-read-only"])
     cluster.api.put(make_node("n1"))

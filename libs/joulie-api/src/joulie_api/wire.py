@@ -65,6 +65,7 @@ class _WireNodeSpec(msgspec.Struct):
 
 class _WireNodeStatus(msgspec.Struct):
     allocatable: _Quantities = None
+    capacity: _Quantities = None
 
 
 class WireNode(msgspec.Struct):
@@ -215,6 +216,7 @@ def node_from_wire(wire: WireNode) -> Node:
         annotations=_annotations(meta),
         unschedulable=wire.spec.unschedulable if wire.spec else False,
         allocatable=_quantities(wire.status.allocatable if wire.status else None),
+        capacity=_extended(wire.status.capacity if wire.status else None),
         deleting=meta.deletion_timestamp is not None,
     )
 
@@ -271,6 +273,11 @@ def _annotations(meta: WireMeta) -> Mapping[str, str]:
 
 def _quantities(wire: _Quantities) -> Mapping[str, str]:
     return {name: str(value) for name, value in wire.items()} if wire else {}
+
+
+def _extended(wire: _Quantities) -> Mapping[str, str]:
+    """Only resources of device plugins, whose names have a domain."""
+    return {name: str(value) for name, value in wire.items() if "/" in name} if wire else {}
 
 
 def _containers(wire: list[_WireContainer] | None) -> tuple[Container, ...]:

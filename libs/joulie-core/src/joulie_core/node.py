@@ -22,4 +22,6 @@ class Node:
     unschedulable: bool = False
     #: Kubernetes quantities as they are written, by resource name.
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    #: The same before anything is set aside or taken out for being unhealthy; extended resources only.
+    capacity: Mapping[str, str] = field(default_factory=dict)
     deleting: bool = False

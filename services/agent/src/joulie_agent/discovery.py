@@ -2,7 +2,8 @@
 
 Promises the same status for the same inputs, so that NodeHardware changes only when the hardware does. What moves by
 itself stays out of it: the cap in force (`gpu.currentCapWatts`) is in the TelemetryProfile's report instead. A cap
-range is the backend's or the model's own, never that of a generic model: nothing is capped by a guess.
+range is the backend's or the model's own, never that of a generic model: nothing is capped by a guess. That a node has
+no GPU is published only where its backend has seen so, and `quality.facts` says where each part comes from.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from joulie_core.kinds.node_hardware import (
     CpuCapRange,
     CpuHardware,
     Exactness,
+    FactOrigins,
     FrequencyLandmarks,
     GpuCapRange,
     GpuHardware,
@@ -58,7 +60,7 @@ class Hardware:
     @property
     def gpu_present(self) -> bool:
         """Whether the node is known to have GPUs."""
-        return self.status.gpu is not None and self.status.gpu.present
+        return self.status.gpu is not None and self.status.gpu.present is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class _Question:
 
     labels: tuple[tuple[str, str], ...]
     allocatable: tuple[tuple[str, str], ...]
+    capacity: tuple[tuple[str, str], ...]
     facts: HardwareFacts
     capabilities: Capabilities
 
@@ -81,7 +84,11 @@ class Discoverer:
     def discover(self, node: Node, facts: HardwareFacts, capabilities: Capabilities) -> Hardware:
         """Return the hardware of a node; `updated_at` is left to whoever publishes it."""
         question = _Question(
-            tuple(node.labels.items()), tuple(node.allocatable.items()), without_motion(facts), capabilities
+            labels=tuple(node.labels.items()),
+            allocatable=tuple(node.allocatable.items()),
+            capacity=tuple(node.capacity.items()),
+            facts=without_motion(facts),
+            capabilities=capabilities,
         )
         known = self._answers.get(node.name)
         if known is not None and known[0] == question:
@@ -100,7 +107,7 @@ class Discoverer:
         view = resolve_view(node, told, self._inventory)
         return NodeHardwareStatus(
             cpu=self._cpu(facts.cpu, view.cpu, can) if view.cpu else facts.cpu,
-            gpu=self._gpu(facts.gpu, view.gpu, can) if view.gpu else GpuHardware(present=False),
+            gpu=self._gpu(facts.gpu, view.gpu, can) if view.gpu else facts.gpu,
             memory=MemoryHardware(total_bytes=view.memory_bytes) if view.memory_bytes else None,
             inventory=InventoryMatch(
                 cpu=view.cpu.spec.key if view.cpu else "",
@@ -149,12 +156,18 @@ class Discoverer:
         )
 
     def _quality(self, view: HardwareView) -> HardwareQuality:
-        if view.cpu is None or view.cpu.spec.key not in self._inventory.cpus:
-            overall = Quality.UNAVAILABLE if view.cpu is None else Quality.HEURISTIC
-            return HardwareQuality(overall=overall, warnings=(_UNKNOWN_CPU,))
-        if view.exactness is Exactness.EXACT:
-            return HardwareQuality(overall=Quality.EXACT)
-        return HardwareQuality(overall=Quality.HEURISTIC, warnings=(_GUESSED,))
+        origins = FactOrigins(cpu=view.origins.cpu, gpu=view.origins.gpu, memory=view.origins.memory)
+        overall, warnings = self._trust(view)
+        if view.conflicts and overall is Quality.EXACT:
+            overall = Quality.HEURISTIC
+        return HardwareQuality(overall=overall, facts=origins, warnings=(*view.conflicts, *warnings))
+
+    def _trust(self, view: HardwareView) -> tuple[Quality, tuple[str, ...]]:
+        if view.cpu is None:
+            return Quality.UNAVAILABLE, (_UNKNOWN_CPU,)
+        if view.cpu.spec.key not in self._inventory.cpus:
+            return Quality.HEURISTIC, (_UNKNOWN_CPU,)
+        return (Quality.EXACT, ()) if view.exactness is Exactness.EXACT else (Quality.HEURISTIC, (_GUESSED,))
 
 
 def without_motion(facts: HardwareFacts) -> HardwareFacts:

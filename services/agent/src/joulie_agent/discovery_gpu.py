@@ -1,15 +1,18 @@
 """This machine's GPUs as NodeHardware has them: what the drivers say, with what the inventory knows of the model.
 
 Promises that what the hardware says wins over the inventory, that no figure is a generic model's, and that a GPU which
-does not answer is not counted and is warned of. Where GPUs of several models share a node, the node's figures are those
-of the model with the most GPUs; each GPU's own are under `devices`, and those are what caps are resolved against.
+does not answer is warned of and not counted beside those that do. That there is no GPU is said only where the PCI bus
+was searched and shows none; a library that is not there says nothing. Where GPUs of several models share a node, the
+node's figures are those of the model with the most GPUs; each GPU's own are under `devices`, and those are what caps
+are resolved against.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
+from joulie_agent.hardware.pci import PciGpus
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import GpuSpec, Inventory, Match
 from joulie_core.kinds.node_hardware import Exactness, GpuCapRange, GpuDevice, GpuHardware, GpuSlicing
@@ -19,12 +22,27 @@ _MOST_DEVICES: Final = 64
 
 
 def describe_gpus(
-    devices: Sequence[GpuDeviceInfo], inventory: Inventory, *, control_available: bool, telemetry_available: bool
+    devices: Sequence[GpuDeviceInfo],
+    inventory: Inventory,
+    *,
+    on_bus: PciGpus | None,
+    control_available: bool,
+    telemetry_available: bool,
 ) -> GpuHardware:
-    """Return the GPUs. Whether they can be controlled and measured is for whoever has the permissions to say."""
+    """Return the GPUs. Whether they can be controlled and measured is for whoever has the permissions to say.
+
+    Args:
+        devices: what the drivers list.
+        inventory: the known models.
+        on_bus: what the PCI bus shows; None where it cannot be read.
+        control_available: whether limits can be set.
+        telemetry_available: whether power can be read.
+    """
     answering = [each for each in devices if each.refusal is None]
     if not answering:
-        return GpuHardware(present=False, warnings=_warnings(devices))
+        return _without_answer(devices, on_bus).model_copy(
+            update={"control_available": control_available, "telemetry_available": telemetry_available}
+        )
     raw_model = Counter(each.model for each in answering).most_common(1)[0][0]
     typical = [each for each in answering if each.model == raw_model]
     match = inventory.find_gpu(raw_model)
@@ -42,8 +60,21 @@ def describe_gpus(
         ),
         control_available=control_available,
         telemetry_available=telemetry_available,
-        warnings=_warnings(devices),
+        warnings=_warnings(devices, on_bus),
         devices=tuple(_device(each, inventory) for each in answering[:_MOST_DEVICES]),
+    )
+
+
+def _without_answer(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> GpuHardware:
+    """Return what is known of GPUs that no driver speaks for."""
+    counts = on_bus.counts if on_bus else {}
+    vendor = max(counts, key=lambda each: counts[each], default=str(devices[0].vendor) if devices else "")
+    searched = on_bus is not None and not on_bus.undecided
+    return GpuHardware(
+        present=True if vendor else False if searched else None,
+        vendor=vendor,
+        count=counts.get(vendor, 0),
+        warnings=_warnings(devices, on_bus),
     )
 
 
@@ -82,9 +113,9 @@ def _cap_range(devices: Sequence[GpuDeviceInfo], match: Match[GpuSpec] | None) -
     return GpuCapRange(min_watts=spec.min_watts, max_watts=spec.max_watts, default_watts=spec.default_watts)
 
 
-def _warnings(devices: Sequence[GpuDeviceInfo]) -> tuple[str, ...]:
-    said = [each.refusal.message for each in devices if each.refusal is not None]
+def _warnings(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> tuple[str, ...]:
     answering = [each for each in devices if each.refusal is None]
+    said = [*_missing(devices, on_bus), *(each.refusal.message for each in devices if each.refusal is not None)]
     models = sorted({each.model for each in answering})
     if len(models) > 1:
         said.append(f"GPUs of several models: {', '.join(models)}")
@@ -94,6 +125,17 @@ def _warnings(devices: Sequence[GpuDeviceInfo]) -> tuple[str, ...]:
         if each.partitioned:
             said.append(f"GPU {each.index}: partitioned, and its power limit is that of all partitions together")
     return tuple(said)
+
+
+def _missing(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> Iterator[str]:
+    """Tell of GPUs that the bus shows and no driver lists."""
+    listed = Counter(str(each.vendor) for each in devices)
+    for vendor, count in sorted(on_bus.counts.items()) if on_bus else ():
+        shown = f"{count} {vendor} GPU{'s' if count > 1 else ''} on the PCI bus"
+        if not listed[vendor]:
+            yield f"{shown}, and no library that answers for {'them' if count > 1 else 'it'}"
+        elif listed[vendor] < count:
+            yield f"{shown}, and {listed[vendor]} answer{'s' if listed[vendor] == 1 else ''}"
 
 
 def _watts(mw: int | None) -> float | None:

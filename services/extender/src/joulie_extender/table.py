@@ -112,7 +112,7 @@ class NodeTable:
 
     def on_node(self, key: str, old: Node | None, new: Node | None) -> None:
         """A Node was added, changed or deleted."""
-        if old and new and old.labels == new.labels and old.allocatable == new.allocatable:
+        if old and new and _hardware_of(old) == _hardware_of(new):
             return  # a heartbeat
         entry = self._entry(key)
         entry.node = new
@@ -254,3 +254,8 @@ class NodeTable:
         del self._entries[name]
         self._refusals.pop(name, None)
         self._scores.drop(name)
+
+
+def _hardware_of(node: Node) -> tuple[object, ...]:
+    """What of a Node says what it is made of."""
+    return node.labels, node.allocatable, node.capacity

@@ -204,6 +204,7 @@ def _same_to_us(old: Node, new: Node) -> bool:
         and old.unschedulable == new.unschedulable
         and old.deleting == new.deleting
         and old.allocatable == new.allocatable
+        and old.capacity == new.capacity
         and (old.labels == new.labels or _foreign_labels(old) == _foreign_labels(new))
     )
 

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from joulie_core.hardware.gpu_resources import gpu_resource, is_partitioned, physical_gpus
 from joulie_core.hardware.inventory import CpuSpec, GpuSpec, Inventory, Match
-from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, NodeHardwareStatus
+from joulie_core.kinds.node_hardware import CpuHardware, FactOrigins, GpuHardware, NodeHardwareStatus, Origin
 from joulie_core.labels import (
-    GPU_RESOURCES,
     HW_CPU_CORES,
     HW_CPU_MODEL,
     HW_CPU_SOCKETS,
     HW_GPU_COUNT,
+    INTEL_GPU_COUNT,
     NFD_CPU_MODEL_PREFIX,
     NFD_PCI_PREFIX,
     NVIDIA_GPU_COUNT,
@@ -29,6 +30,7 @@ from joulie_core.quantity import QuantityError, parse_quantity
 class CpuFacts:
     """CPUs as one source sees them; watts are per package."""
 
+    origin: Origin = Origin.SEEN
     match: Match[CpuSpec] | None = None
     sockets: int | None = None
     cores: int | None = None
@@ -40,11 +42,17 @@ class CpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """GPUs as one source sees them; watts are per GPU, and a count of 0 says that there is none."""
+    """GPUs as one source sees them; watts are per GPU."""
 
+    origin: Origin = Origin.SEEN
+    #: False: the source says that there is none; None: it does not say.
+    present: bool | None = None
     match: Match[GpuSpec] | None = None
     vendor: str | None = None
+    #: At least one.
     count: int | None = None
+    #: The fewest that the node's resources stand for; at least one.
+    offered: int | None = None
     min_watts: float | None = None
     max_watts: float | None = None
     default_watts: float | None = None
@@ -57,29 +65,32 @@ class Facts:
     cpu: CpuFacts = field(default_factory=CpuFacts)
     gpu: GpuFacts = field(default_factory=GpuFacts)
     memory_bytes: int | None = None
+    memory_origin: Origin = Origin.SEEN
 
 
 _NFD_GPU_VENDORS: Final = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
 _PCI_DISPLAY: Final = "03"
 #: PCI classes of GPUs that drive no screen. Only these count for Intel, whose id alone may be any part of the board.
 _NFD_INTEL_GPU_CLASSES: Final = ("0302", "0380")
-_RESOURCE_VENDORS: Final = dict(zip(GPU_RESOURCES, ("NVIDIA", "AMD"), strict=True))
 
 
 def facts_from_status(status: NodeHardwareStatus, inventory: Inventory) -> Facts:
-    """Return what the agent discovered."""
+    """Return what the agent discovered, and where it has it from."""
     memory = status.memory.total_bytes if status.memory else None
+    origins = (status.quality and status.quality.facts) or FactOrigins()
     return Facts(
-        _cpu_discovered(status.cpu, inventory) if status.cpu else CpuFacts(),
-        _gpu_discovered(status.gpu, inventory) if status.gpu else GpuFacts(),
+        _cpu_discovered(status.cpu, inventory, origins.cpu or Origin.SEEN) if status.cpu else CpuFacts(),
+        _gpu_discovered(status.gpu, inventory, origins.gpu or Origin.SEEN) if status.gpu else GpuFacts(),
         memory or None,
+        origins.memory or Origin.SEEN,
     )
 
 
-def _cpu_discovered(cpu: CpuHardware, inventory: Inventory) -> CpuFacts:
+def _cpu_discovered(cpu: CpuHardware, inventory: Inventory, origin: Origin) -> CpuFacts:
     limits, landmarks = cpu.cap_range, cpu.landmarks
     base_mhz = landmarks.base_freq_mhz if landmarks else None
     return CpuFacts(
+        origin=origin,
         match=inventory.find_cpu(cpu.raw_model) or inventory.find_cpu(cpu.model) or inventory.find_cpu(cpu.vendor),
         sockets=cpu.sockets or None,
         cores=cpu.total_cores or cpu.cores_per_socket * cpu.sockets or None,
@@ -90,12 +101,13 @@ def _cpu_discovered(cpu: CpuHardware, inventory: Inventory) -> CpuFacts:
     )
 
 
-def _gpu_discovered(gpu: GpuHardware, inventory: Inventory) -> GpuFacts:
-    if not gpu.present:
-        return GpuFacts(count=0)
+def _gpu_discovered(gpu: GpuHardware, inventory: Inventory, origin: Origin) -> GpuFacts:
     limits = gpu.cap_range_per_gpu
     return GpuFacts(
+        origin=origin,
+        present=gpu.present,
         match=inventory.find_gpu(gpu.raw_model) or inventory.find_gpu(gpu.model) or inventory.find_gpu(gpu.vendor),
+        vendor=gpu.vendor or None,
         count=gpu.count or len(gpu.devices) or None,
         min_watts=limits.min_watts or None if limits else None,
         max_watts=limits.max_watts or None if limits else None,
@@ -104,21 +116,19 @@ def _gpu_discovered(gpu: GpuHardware, inventory: Inventory) -> GpuFacts:
 
 
 def facts_from_node(node: Node, inventory: Inventory, gpu_product_label_keys: Sequence[str]) -> Facts:
-    """Return what the node's labels and allocatable resources say."""
+    """Return what the node's labels and resources say."""
     memory = _quantity(node.allocatable, "memory")
     return Facts(
         CpuFacts(
+            origin=Origin.LABELLED,
             match=_labelled_cpu(node.labels, inventory),
             sockets=_whole(node.labels, HW_CPU_SOCKETS),
             cores=_whole(node.labels, HW_CPU_CORES),
             threads=_quantity(node.allocatable, "cpu"),
         ),
-        GpuFacts(
-            match=_labelled_gpu(node.labels, inventory, gpu_product_label_keys),
-            vendor=_gpu_vendor(node),
-            count=_gpu_count(node),
-        ),
+        _labelled_gpus(node, inventory, gpu_product_label_keys),
         int(memory) if memory else None,
+        Origin.LABELLED,
     )
 
 
@@ -138,20 +148,47 @@ def _labelled_gpu(labels: Mapping[str, str], inventory: Inventory, keys: Sequenc
     return next((match for match in matches if match), None)
 
 
-def _gpu_count(node: Node) -> int | None:
-    for key in (HW_GPU_COUNT, NVIDIA_GPU_COUNT):
-        count = _whole(node.labels, key)
-        if count is not None:
-            return count
-    # An extended resource of zero is no proof of absence: the driver may be down, or all GPUs be cut into slices.
-    return int(sum(_quantity(node.allocatable, resource) or 0 for resource in GPU_RESOURCES)) or None
+def _labelled_gpus(node: Node, inventory: Inventory, keys: Sequence[str]) -> GpuFacts:
+    vendor, offered = _offered(node)
+    count = _labelled_count(node.labels)
+    return GpuFacts(
+        origin=Origin.LABELLED,
+        present=None if count is None else count > 0,
+        match=_labelled_gpu(node.labels, inventory, keys),
+        vendor=vendor or _nfd_vendor(node.labels),
+        count=count or None,
+        offered=offered,
+    )
 
 
-def _gpu_vendor(node: Node) -> str | None:
-    for resource, vendor in _RESOURCE_VENDORS.items():
-        if _quantity(node.allocatable, resource):
-            return vendor
-    present = sorted(key for key, value in node.labels.items() if key.startswith(NFD_PCI_PREFIX) and value == "true")
+def _labelled_count(labels: Mapping[str, str]) -> int | None:
+    """Return the physical GPUs that labels tell; None where they tell nothing, or partitions."""
+    stated = _whole(labels, HW_GPU_COUNT)
+    if stated is not None:
+        return stated
+    found = None if is_partitioned(labels) else _whole(labels, NVIDIA_GPU_COUNT)
+    return _whole(labels, INTEL_GPU_COUNT) if found is None else found
+
+
+def _offered(node: Node) -> tuple[str | None, int | None]:
+    """Return who made most of the GPUs that the node's resources stand for, and how many of those there are.
+
+    A resource of zero is no proof of absence: the driver may be down, or all GPUs be cut into slices.
+    """
+    counts: dict[str, int] = {}
+    # A GPU that is unhealthy, or not given to pods, is in the node all the same.
+    for resources in (node.allocatable, node.capacity):
+        quantities = {name: _quantity(resources, name) or 0.0 for name in resources if gpu_resource(name) is not None}
+        for vendor, count in physical_gpus(quantities, node.labels).items():
+            counts[vendor] = max(counts.get(vendor, 0), count)
+    if not counts:
+        return None, None
+    vendor = max(counts, key=lambda each: counts[each])
+    return vendor, counts[vendor]
+
+
+def _nfd_vendor(labels: Mapping[str, str]) -> str | None:
+    present = sorted(key for key, value in labels.items() if key.startswith(NFD_PCI_PREFIX) and value == "true")
     vendors = (_pci_gpu_vendor(key.removeprefix(NFD_PCI_PREFIX)) for key in present)
     return next((vendor for vendor in vendors if vendor), None)
 

@@ -2,7 +2,8 @@
 
 Promises a view whatever is known: what the agent discovered comes first, field by field, then the node's labels and
 allocatable resources, then the inventory's figures for the model, then a generic model of the vendor. `exactness` says
-how good the worst of it is.
+how good the worst of the figures is, `origins` where the least certain of the facts comes from, and `conflicts` what
+the sources disagree about. Whether there are GPUs at all is `joulie_core.hardware.presence`.
 
 Assumptions, each made only where nothing better is known: hardware threads per core are the model's (two for an unknown
 one), a node has as many sockets as its cores need, a GPU model without a count is one GPU.
@@ -12,11 +13,12 @@ Source: contracts, sections 2 and 3 (decision 8); operator document, Heterogeneo
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from joulie_core.hardware.facts import CpuFacts, Facts, GpuFacts, facts_from_node, facts_from_status
 from joulie_core.hardware.inventory import CpuSpec, GpuSpec, Inventory, Match, Spec
-from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus
+from joulie_core.hardware.presence import count_gpus
+from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Origin
 from joulie_core.labels import GPU_PRODUCT_KEYS
 from joulie_core.node import Node
 
@@ -54,8 +56,21 @@ class GpuView:
 
 
 @dataclass(frozen=True, slots=True)
+class Origins:
+    """Where the least certain fact of each subsystem comes from; None where nothing is known of it."""
+
+    cpu: Origin | None = None
+    gpu: Origin | None = None
+    memory: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HardwareView:
-    """The hardware of one node; `cpu` is None where neither a model nor a core count is known."""
+    """The hardware of one node.
+
+    `cpu` is None where neither a model nor a core count is known. `gpu` is None where there is none and where nobody
+    knows of any; `origins.gpu` tells the two apart.
+    """
 
     cpu: CpuView | None
     gpu: GpuView | None
@@ -63,6 +78,9 @@ class HardwareView:
     exactness: Exactness
     #: Nodes of one family can stand in for each other: the GPU model, else the CPU model, else empty.
     family: str
+    origins: Origins = Origins()
+    #: What the sources disagree about, as sentences.
+    conflicts: tuple[str, ...] = ()
 
     @property
     def cpu_max_watts(self) -> float:
@@ -83,6 +101,7 @@ class HardwareView:
 _NOTHING: Final = Facts()
 #: From best to worst.
 _RANK: Final = (Exactness.EXACT, Exactness.PROXY, Exactness.GENERIC)
+_CERTAINTY: Final = (Origin.SEEN, Origin.LABELLED, Origin.INFERRED)
 
 
 def view_from_status(status: NodeHardwareStatus, inventory: Inventory) -> HardwareView:
@@ -114,40 +133,58 @@ def resolve_view(
     return _view(discovered, facts_from_node(node, inventory, gpu_product_label_keys), inventory)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part(Generic[T]):
+    """One subsystem; `view` is None where there is none."""
+
+    view: T | None
+    exactness: Exactness
+    origin: Origin | None
+    conflicts: tuple[str, ...] = ()
+
+
 def _view(first: Facts, second: Facts, inventory: Inventory) -> HardwareView:
-    cpu, cpu_exactness = _cpu(first.cpu, second.cpu, inventory)
-    gpu, gpu_exactness = _gpu(first.gpu, second.gpu, inventory)
+    cpu = _cpu(first.cpu, second.cpu, inventory)
+    gpu = _gpu(first.gpu, second.gpu, inventory)
+    memory = first if first.memory_bytes is not None else second
     return HardwareView(
-        cpu=cpu,
-        gpu=gpu,
-        memory_bytes=_known(first.memory_bytes, second.memory_bytes, 0),
-        exactness=max(cpu_exactness, gpu_exactness, key=_RANK.index),
-        family=gpu.model if gpu else cpu.model if cpu else "",
+        cpu=cpu.view,
+        gpu=gpu.view,
+        memory_bytes=memory.memory_bytes or 0,
+        exactness=max(cpu.exactness, gpu.exactness, key=_RANK.index),
+        family=gpu.view.model if gpu.view else cpu.view.model if cpu.view else "",
+        origins=Origins(cpu.origin, gpu.origin, memory.memory_origin if memory.memory_bytes else None),
+        conflicts=(*cpu.conflicts, *gpu.conflicts),
     )
 
 
-def _cpu(first: CpuFacts, second: CpuFacts, inventory: Inventory) -> tuple[CpuView | None, Exactness]:
+def _cpu(first: CpuFacts, second: CpuFacts, inventory: Inventory) -> _Part[CpuView]:
     match = _better(first.match, second.match)
     spec = match.spec if match else inventory.generic_cpu(None)
     sockets = first.sockets or second.sockets
     threads = first.threads or second.threads
     cores = first.cores or second.cores or (math.ceil(threads / spec.threads_per_core) if threads else None)
     if cores is None and match is None:
-        return None, Exactness.GENERIC
-    if cores is None:
-        cores = spec.cores * (sockets or 1)
+        return _Part(None, Exactness.GENERIC, None)
+    counted = _origin_of_count(first, second)
+    view = _cpu_view(first, second, match, cores or spec.cores * (sockets or 1), spec)
+    origin = _least_certain(_origin_of_match(match, first, second), counted)
+    return _Part(view, match.exactness if match else Exactness.GENERIC, origin)
+
+
+def _cpu_view(first: CpuFacts, second: CpuFacts, match: Match[CpuSpec] | None, cores: int, spec: CpuSpec) -> CpuView:
     max_watts = _known(first.max_watts, second.max_watts, spec.max_watts)
     return CpuView(
         model=match.model if match else spec.model,
         vendor=spec.vendor,
-        sockets=sockets or math.ceil(cores / spec.cores),
+        sockets=first.sockets or second.sockets or math.ceil(cores / spec.cores),
         total_cores=cores,
         threads=_threads(first.threads, second.threads, cores),
         base_ghz=_known(first.base_ghz, second.base_ghz, spec.base_ghz),
         min_watts_per_socket=min(_known(first.min_watts, second.min_watts, spec.min_watts), max_watts),
         max_watts_per_socket=max_watts,
         spec=spec,
-    ), match.exactness if match else Exactness.GENERIC
+    )
 
 
 def _threads(counted: float | None, allocatable: float | None, cores: int) -> int:
@@ -162,26 +199,44 @@ def _threads(counted: float | None, allocatable: float | None, cores: int) -> in
     return max(cores, math.ceil(allocatable or 0))
 
 
-def _gpu(first: GpuFacts, second: GpuFacts, inventory: Inventory) -> tuple[GpuView | None, Exactness]:
-    match = _better(first.match, second.match)
-    vendor = first.vendor or second.vendor
-    count = _known(first.count, second.count, 1 if match or vendor else 0)
-    if count == 0:
+def _gpu(first: GpuFacts, second: GpuFacts, inventory: Inventory) -> _Part[GpuView]:
+    number = count_gpus(first, second)
+    if not number.count:
         # No GPU is a fact, not a guess: it leaves the exactness to the CPU.
-        return None, Exactness.EXACT
-    spec = match.spec if match else inventory.generic_gpu(vendor)
+        return _Part(None, Exactness.EXACT, number.origin, number.conflicts)
+    match = _better(first.match, second.match)
+    spec = match.spec if match else inventory.generic_gpu(first.vendor or second.vendor)
     max_watts = _known(first.max_watts, second.max_watts, spec.max_watts)
     min_watts = min(_known(first.min_watts, second.min_watts, spec.min_watts), max_watts)
     default_watts = _known(first.default_watts, second.default_watts, spec.default_watts)
-    return GpuView(
+    view = GpuView(
         model=match.model if match else spec.model,
         vendor=spec.vendor,
-        count=count,
+        count=number.count,
         min_watts=min_watts,
         max_watts=max_watts,
         default_watts=min(max(default_watts, min_watts), max_watts),
         spec=spec,
-    ), match.exactness if match else Exactness.GENERIC
+    )
+    origin = _least_certain(_origin_of_match(match, first, second), number.origin)
+    return _Part(view, match.exactness if match else Exactness.GENERIC, origin, number.conflicts)
+
+
+def _origin_of_match(match: Match[Spec] | None, first: CpuFacts | GpuFacts, second: CpuFacts | GpuFacts) -> Origin:
+    """Return who named the model; a model of which only the vendor is recognised is a guess."""
+    if match is None or match.exactness is Exactness.GENERIC:
+        return Origin.INFERRED
+    return first.origin if match is first.match else second.origin
+
+
+def _origin_of_count(first: CpuFacts, second: CpuFacts) -> Origin:
+    if first.cores or first.threads:
+        return first.origin
+    return second.origin if second.cores or second.threads else Origin.INFERRED
+
+
+def _least_certain(*origins: Origin | None) -> Origin:
+    return max((origin or Origin.INFERRED for origin in origins), key=_CERTAINTY.index)
 
 
 def _better(first: Match[Spec] | None, second: Match[Spec] | None) -> Match[Spec] | None:

@@ -27,6 +27,17 @@ class Quality(StrEnum):
     UNAVAILABLE = "unavailable"
 
 
+class Origin(StrEnum):
+    """Where a fact comes from; a fact that nobody knows has none."""
+
+    SEEN = "seen"
+    """The machine itself said so, to its agent or to the backend that serves the node."""
+    LABELLED = "labelled"
+    """The node's labels or its resources say so."""
+    INFERRED = "inferred"
+    """Concluded from something else, such as a model from its vendor, or a count from a model."""
+
+
 class CpuCapRange(Model):
     """Power limits of one CPU package."""
 
@@ -91,7 +102,8 @@ class GpuDevice(Model):
 class GpuHardware(Model):
     """The node's GPUs."""
 
-    present: bool = False
+    present: bool | None = None
+    """Whether there are any: false only where something that sees every GPU found none; absent where nobody knows."""
     raw_model: Text = ""
     model: Name = ""
     vendor: Name = ""
@@ -128,10 +140,19 @@ class Capabilities(Model):
     gpu_telemetry: bool = False
 
 
+class FactOrigins(Model):
+    """By subsystem, where the least certain of its facts comes from; absent where nothing is known of it."""
+
+    cpu: Origin | None = None
+    gpu: Origin | None = None
+    memory: Origin | None = None
+
+
 class HardwareQuality(Model):
     """Trust in the whole report."""
 
     overall: Quality = Quality.UNAVAILABLE
+    facts: FactOrigins | None = None
     warnings: Warnings = ()
 
 

@@ -64,7 +64,7 @@ class Simulator:
             if gone is not None:
                 self.energy.close(name, gone.energy.joules)
             return
-        if old is None or (old.labels, old.allocatable) != (new.labels, new.allocatable):
+        if old is None or (old.labels, old.allocatable, old.capacity) != (new.labels, new.allocatable, new.capacity):
             known = name in self._world.nodes
             self._settle(self._world.put_node(name, self._hardware_of(new), self.now_s))
             drawn_joules = self._world.nodes[name].energy.joules

@@ -185,6 +185,7 @@ class HostBackend:
             gpu=describe_gpus(
                 gpu.devices,
                 self._inventory,
+                on_bus=cpu.facts.gpus_on_bus if cpu else None,
                 control_available=can.gpu_control,
                 telemetry_available=can.gpu_telemetry,
             )

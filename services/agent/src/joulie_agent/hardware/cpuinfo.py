@@ -1,4 +1,4 @@
-"""Plain facts about a machine's CPUs and memory, from /proc and /sys. Everything read here is readable by anybody.
+"""Plain facts about a machine, from /proc and /sys: its CPUs, its memory, the GPUs on its bus. Anybody may read them.
 
 Promises to claim nothing that the machine does not say: an absent or unreadable fact is None or empty, and what looks
 wrong is a warning. What it all means, and what the inventory adds, is in `joulie_agent.discovery_host`.
@@ -12,6 +12,7 @@ from typing import Final
 
 from joulie_agent.hardware import cpufreq, hsmp, rapl, rapl_domains
 from joulie_agent.hardware.cpufreq import CpuPolicy
+from joulie_agent.hardware.pci import PciGpus, read_pci_gpus
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
 from joulie_agent.hardware.rapl_domains import RaplDomain
 from joulie_agent.hardware.sysfs import SysfsTree
@@ -57,6 +58,8 @@ class HostFacts:
     max_package_watts: float | None
     memory_bytes: int | None
     warnings: tuple[str, ...]
+    #: None where there is no PCI bus to look at.
+    gpus_on_bus: PciGpus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def discover(
         max_package_watts=limits.high / UW_PER_WATT if limits else None,
         memory_bytes=read_memory_bytes(proc / "meminfo"),
         warnings=_warnings(tree, topology, zones, policies),
+        gpus_on_bus=read_pci_gpus(tree),
     )
     return HostCpus(topology, zones, policies, rapl_domains.discover(tree), facts)
 

@@ -1,0 +1,75 @@
+"""GPUs on the PCI bus: how many of which vendor, without any vendor's library. Readable by anybody.
+
+Promises evidence and no guess: graphics that may be part of the processor or of the board are neither counted nor taken
+for absence, and a bus that cannot be read says nothing. A GPU that its driver does not know, or that has no driver, is
+seen here. What a GPU is called is not: the bus tells numbers.
+Source: PCI Code and ID Assignment, class codes 03 (display) and 12 (processing accelerator); Linux,
+Documentation/ABI/testing/sysfs-bus-pci.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.sysfs import SysfsTree
+
+PCI_DEVICES: Final = "bus/pci/devices"
+_FUNCTION: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_CODE: Final = re.compile(r"0x[0-9a-f]+")
+_VENDORS: Final = {0x10DE: "NVIDIA", 0x1002: "AMD", 0x8086: "Intel"}
+_VGA: Final = 0x0300
+_DISPLAYS: Final = (0x0302, 0x0380)
+_ACCELERATOR: Final = 0x1200
+#: Class and subclass that are a GPU for certain. VGA controllers of Intel and AMD may be part of the processor, those
+#: of NVIDIA are cards; an accelerator of Intel is no GPU.
+_GPU_CLASSES: Final[Mapping[str, tuple[int, ...]]] = {
+    "NVIDIA": (_VGA, *_DISPLAYS),
+    "AMD": (*_DISPLAYS, _ACCELERATOR),
+    "Intel": _DISPLAYS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PciGpus:
+    """What the bus shows."""
+
+    #: Physical GPUs by vendor, as the inventory spells it.
+    counts: Mapping[str, int] = field(default_factory=dict)
+    #: Whether something on the bus may be a GPU, so that an empty count does not say that there is none.
+    undecided: bool = False
+
+
+def read_pci_gpus(tree: SysfsTree) -> PciGpus | None:
+    """Look at the bus; None where there is none to look at."""
+    functions = tree.names(PCI_DEVICES, _FUNCTION)
+    if not functions:
+        # Every bus has a bridge: an empty one is a directory that is hidden, or not mounted.
+        return None
+    counts: Counter[str] = Counter()
+    undecided = False
+    for function in functions:
+        vendor, kind = _read(tree, function, "vendor"), _read(tree, function, "class")
+        if vendor is None or kind is None:
+            undecided = True
+            continue
+        name, subclass = _VENDORS.get(vendor), kind >> 8
+        if name is None or _is_virtual(tree, function):
+            continue
+        if subclass in _GPU_CLASSES[name]:
+            counts[name] += 1
+        elif subclass == _VGA:
+            undecided = True
+    return PciGpus(dict(counts), undecided)
+
+
+def _read(tree: SysfsTree, function: str, name: str) -> int | None:
+    text = tree.read_text(f"{PCI_DEVICES}/{function}/{name}")
+    return None if isinstance(text, Refusal) or not _CODE.fullmatch(text) else int(text, 16)
+
+
+def _is_virtual(tree: SysfsTree, function: str) -> bool:
+    """Say whether a function is a virtual one of a GPU that is on the bus itself."""
+    return not isinstance(tree.read_text(f"{PCI_DEVICES}/{function}/physfn/vendor"), Refusal)
