@@ -214,6 +214,34 @@ def test_nodes_that_have_not_given_back_are_named_with_what_their_pod_does(clust
     assert "1 of 3 nodes have given back, not: n1 (p1: ErrImagePull), n2 (p2: Running)" in said
 
 
+def unready(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": "Pending", **status}}
+
+
+def test_an_actuator_that_ends_with_an_error_is_told_with_what_it_said_last(cluster, run):
+    cluster.objects[GIVE_BACK] = daemonset(1, 0)
+    log = '{"event": "listening"}\n{"event": "journal cannot be read", "path": "/var/lib/joulie/cpu"}\n'
+    crashed = {
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 1, "message": log}},
+    }
+    cluster.lists[PODS] = [unready(containerStatuses=[crashed])]
+    status, said = run("prove", timeout_s=2)
+    assert status == 1
+    assert 'n (p: CrashLoopBackOff, exit code 1: {"event": "journal cannot be read", "path"' in said
+    assert "listening" not in said
+
+
+def test_an_init_container_that_fails_is_told_as_well(cluster, run):
+    cluster.objects[GIVE_BACK] = daemonset(1, 0)
+    failed = {"state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "cannot remove the watchdog: x\n"}}}
+    waiting = {"state": {"waiting": {"reason": "PodInitializing"}}}
+    cluster.lists[PODS] = [unready(initContainerStatuses=[failed], containerStatuses=[waiting])]
+    status, said = run("prove", timeout_s=2)
+    assert status == 1
+    assert "n (p: Error, exit code 1: cannot remove the watchdog: x)" in said
+
+
 def test_a_daemonset_that_is_gone_is_no_proof(cluster, run):
     status, said = run("prove")
     assert status == 1

@@ -34,6 +34,7 @@ _PAGE: Final = 500
 _CLEAN_LOOKS: Final = 2
 #: Names in a message.
 _SHOWN: Final = 20
+_SHOWN_CHARACTERS: Final = 300
 
 
 class GaveUpError(Exception):
@@ -204,10 +205,21 @@ def _unready(api: Api, release: Release) -> list[str]:
         status = pod.get("status", {})
         if any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", ())):
             continue
-        states = [each.get("state", {}).get("waiting", {}) for each in status.get("containerStatuses", ())]
-        why = next((state["reason"] for state in states if state.get("reason")), status.get("phase", "unknown"))
+        containers = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+        why = next(filter(None, map(_obstacle, containers)), status.get("phase", "unknown"))
         lines.append(f"{pod.get('spec', {}).get('nodeName', 'no node')} ({pod['metadata']['name']}: {why})")
     return lines
+
+
+def _obstacle(container: dict[str, Any]) -> str:
+    """Return why a container does not run, with the last line of its log if it ended badly; empty where it runs."""
+    state = container.get("state", {})
+    reason: str = state.get("waiting", {}).get("reason", "")
+    ended = state.get("terminated") or container.get("lastState", {}).get("terminated") or {}
+    if "running" in state or not ended.get("exitCode"):
+        return reason
+    last = (ended.get("message", "").strip().splitlines() or [""])[-1][:_SHOWN_CHARACTERS]
+    return f"{reason or ended.get('reason', 'ended')}, exit code {ended['exitCode']}{f': {last}' if last else ''}"
 
 
 def _shown(names: list[str]) -> str:

@@ -31,6 +31,8 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
       value: /opt/rocm/lib
     {{- end }}
     {{- include "joulie.env" (list $actuator.env $actuator.extraEnv) | nindent 4 }}
+  # The uninstall tells why an actuator cannot start.
+  terminationMessagePolicy: FallbackToLogsOnError
   securityContext:
     runAsUser: 0
     runAsGroup: 0
