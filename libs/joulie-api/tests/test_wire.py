@@ -6,7 +6,7 @@ from joulie_api.errors import DecodeError
 from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_kind, decode_node, decode_page, decode_pod
 from joulie_core.kinds import NodePowerProfile, NodeTwin
-from joulie_core.pod import Operator
+from joulie_core.pod import Operator, PodClaim
 
 
 def encode(obj):
@@ -81,6 +81,23 @@ def test_what_a_pod_asks_for_as_a_whole_is_kept_beside_its_containers():
     assert pod.containers[0].requests == {"cpu": "250m"}
     raw["spec"]["resources"] = None
     assert (decode_pod(encode(raw)).requests, decode_pod(encode(raw)).limits) == ({}, {})
+
+
+def test_a_pods_claims_are_named_by_its_spec_or_once_they_are_made_by_its_status():
+    raw = make_pod("p1")
+    raw["spec"]["resourceClaims"] = [
+        {"name": "given", "resourceClaimName": "shared-gpu"},
+        {"name": "made", "resourceClaimTemplateName": "one-gpu"},
+        {"name": "waiting", "resourceClaimTemplateName": "nic"},
+    ]
+    raw["status"]["resourceClaimStatuses"] = [{"name": "made", "resourceClaimName": "p1-made-x7k2p"}]
+    assert decode_pod(encode(raw)).claims == (
+        PodClaim("shared-gpu"),
+        PodClaim("p1-made-x7k2p", "one-gpu"),
+        PodClaim(None, "nic"),
+    )
+    raw["status"] = None
+    assert decode_pod(encode(raw)).claims[1] == PodClaim(None, "one-gpu")
 
 
 def test_an_init_container_that_restarts_always_is_a_sidecar():

@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 
-from joulie_api.testing import EndStream, make_pod
+import pytest
+
+from joulie_api.testing import EndStream, claiming, dra_definitions, make_claim, make_pod
 
 #: With `make_hardware` of 128 cores and 700 W: 0.8 * 700 / 128 W a core.
 WATTS_PER_CORE = 4.375
@@ -187,3 +189,23 @@ async def test_a_burst_spreads_even_when_no_binding_is_seen_meanwhile(start, fak
         placed[min(best, key=placed.__getitem__)] += 1
     # No guess among equals is ever corrected here; without any, all fifty would be on n0.
     assert 2 <= min(placed.values()) <= max(placed.values()) <= 10, placed
+
+
+async def test_a_pods_claims_count_as_the_gpus_that_their_device_classes_say(start, fake_api, make_twin, make_hardware):
+    hardware = make_hardware("n", gpus=8, gpu_watts=400)
+    fake_api.put_all([*dra_definitions(), make_claim("four", count=4, template=True), make_twin("n"), hardware])
+    extender = await start()
+    pod = claiming(make_pod("p", cpu="1n"), template="four")
+    _, answer = await extender.post("/debug/explain", {"Pod": pod, "NodeNames": ["n"]})
+    assert answer["pod"]["gpus"] == 4
+    assert answer["nodes"][0]["marginalGpuW"] == pytest.approx(4 * 0.6 * 400)
+    extender.api.put(claiming(make_pod("p", cpu="1n", node="n"), template="four"))
+    await extender.wait_for(lambda: (assumed(extender) or 0) >= 4 * 0.6 * 400)
+
+
+async def test_a_claim_that_is_not_known_counts_as_a_gpu_and_the_answer_does_not_wait(start, make_twin, fake_api):
+    fake_api.put_all([make_twin("n")])
+    extender = await start()
+    pod = claiming(make_pod("p", cpu=1), claim="nobody-knows")
+    _, answer = await extender.post("/debug/explain", {"Pod": pod, "NodeNames": ["n"]})
+    assert answer["pod"]["gpus"] == 1

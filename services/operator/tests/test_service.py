@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from joulie_api.errors import LeadershipLost
-from joulie_api.testing import Respond, make_node, make_pod
+from joulie_api.testing import Respond, claiming, dra_definitions, make_claim, make_node, make_pod
 from joulie_core import labels
 
 CPU_NODES = [make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(4)]
@@ -416,3 +416,13 @@ async def test_an_operator_is_ready_once_it_has_seen_everything_whether_it_leads
     await cluster.until(lambda: follower.app.health.readiness().ok)
     assert leader.app.health.readiness().ok
     assert "joulie_operator_node_state{" not in await follower.metrics()
+
+
+async def test_gpus_that_pods_claim_are_busy_in_the_model_of_their_node(cluster, mixed):
+    cluster.api.put_all([*dra_definitions(), make_claim("all", count=8, template=True), *mixed])
+    cluster.start()
+    await cluster.until(cluster.settled)
+    idle = cluster.twin("gpu-0")["powerMeasurement"]["measuredNodePowerW"]
+    cluster.api.put(claiming(make_pod("train", node="gpu-0", cpu="1m"), template="all"))
+    # Eight H100 at 60 % load draw far more than they idle.
+    await cluster.until(lambda: cluster.twin("gpu-0")["powerMeasurement"]["measuredNodePowerW"] > idle + 1000)

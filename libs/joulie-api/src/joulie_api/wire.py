@@ -14,7 +14,7 @@ import pydantic
 from joulie_api.errors import DecodeError
 from joulie_core.names import NodeName
 from joulie_core.node import Node
-from joulie_core.pod import Container, Operator, Pod, Requirement, Term
+from joulie_core.pod import Container, Operator, Pod, PodClaim, Requirement, Term
 
 M = TypeVar("M", bound=pydantic.BaseModel)
 W = TypeVar("W")
@@ -109,6 +109,12 @@ class _WireAffinity(msgspec.Struct, rename="camel"):
     node_affinity: _WireNodeAffinity | None = None
 
 
+class _WirePodClaim(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class _WirePodSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
     node_selector: _Strings = None
@@ -117,10 +123,12 @@ class _WirePodSpec(msgspec.Struct, rename="camel"):
     init_containers: list[_WireContainer] | None = None
     overhead: _Quantities = None
     resources: _WireResources | None = None
+    resource_claims: list[_WirePodClaim] | None = None
 
 
-class _WirePodStatus(msgspec.Struct):
+class _WirePodStatus(msgspec.Struct, rename="camel"):
     phase: str | None = None
+    resource_claim_statuses: list[_WirePodClaim] | None = None
 
 
 class WirePod(msgspec.Struct):
@@ -241,6 +249,7 @@ def pod_from_wire(wire: WirePod) -> Pod:
         overhead=_quantities(spec.overhead),
         requests=_quantities(spec.resources.requests if spec.resources else None),
         limits=_quantities(spec.resources.limits if spec.resources else None),
+        claims=_claims(spec.resource_claims, wire.status) if spec.resource_claims else (),
     )
 
 
@@ -288,6 +297,13 @@ def _containers(wire: list[_WireContainer] | None) -> tuple[Container, ...]:
             sidecar=container.restart_policy == "Always",
         )
         for container in wire or ()
+    )
+
+
+def _claims(wire: list[_WirePodClaim], status: _WirePodStatus | None) -> tuple[PodClaim, ...]:
+    made = {each.name: each.resource_claim_name for each in (status.resource_claim_statuses if status else None) or ()}
+    return tuple(
+        PodClaim(each.resource_claim_name or made.get(each.name), each.resource_claim_template_name) for each in wire
     )
 
 

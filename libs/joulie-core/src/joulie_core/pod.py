@@ -53,6 +53,16 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class PodClaim:
+    """A claim of a pod for devices, as the pod names it; claims live in the pod's namespace."""
+
+    #: The ResourceClaim: given by the pod's author, or made for the pod from the template; None until it is made.
+    claim: str | None = None
+    #: The ResourceClaimTemplate; None where the claim itself is given.
+    template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """One Kubernetes Pod."""
 
@@ -75,6 +85,7 @@ class Pod:
     requests: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
     overhead: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[PodClaim, ...] = ()
 
     @property
     def key(self) -> str:

@@ -40,7 +40,7 @@ async def run(settings: ExtenderSettings) -> None:
         await KubeClient.connect(kubeconfig=settings.kubeconfig, user_agent=f"{SERVICE}/{VERSION}") as client,
     ):
         table = make_table(settings)
-        feeds = Feeds(client, table, cache_ttl_s=settings.cache_ttl)
+        feeds = Feeds(client, table, cache_ttl_s=settings.cache_ttl, device_classes=settings.device_class_gpus_json)
         app.health.add_ready("synced", feeds.check_synced)
         app.health.add_ready("fresh", feeds.check_fresh)
         handlers = Handlers(table, feeds, Metrics(app.registry, table))

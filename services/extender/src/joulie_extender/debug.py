@@ -53,7 +53,7 @@ class Debug:
     async def explain(self, request: web.Request) -> web.Response:
         """Every term of the candidates' scores for one pod."""
         try:
-            query, _ = await read_question(request)
+            query, _ = await read_question(request, self._feeds.claims.gpus)
         except BadRequestError as error:
             return bad_request(error)
         self._feeds.refresh()

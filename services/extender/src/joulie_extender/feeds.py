@@ -7,9 +7,11 @@ its bookmark.
 Source: contracts, decision 10.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
+from joulie_api.claims import Claims
 from joulie_api.client import WATCH_IDLE_TIMEOUT_S, KubeClient
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_HARDWARES, NODE_TWINS, NODES, PODS
@@ -31,23 +33,34 @@ _decode_hardware = decode_kind(NodeHardware)
 class Feeds:
     """The watches of one extender."""
 
-    def __init__(self, client: KubeClient, table: NodeTable, *, cache_ttl_s: float) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        table: NodeTable,
+        *,
+        cache_ttl_s: float,
+        device_classes: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        #: What pods' claims ask for. Nothing but the pods waits for them, and a cluster may not have any.
+        self.claims = Claims(client, device_classes)
         self._table = table
         self._cache_ttl_s = cache_ttl_s
         nodes = Reflector(client, NODES, decode_node)
         twins = Reflector(client, NODE_TWINS, _read_twin)
         hardware = Reflector(client, NODE_HARDWARES, _read_hardware)
-        pods = Reflector(client, PODS, _read_bound_pod, field_selector=_BOUND_PODS)
+        pods = Reflector(client, PODS, self._read_bound_pod, field_selector=_BOUND_PODS)
         nodes.subscribe(table.on_node)
         twins.subscribe(table.on_twin)
         hardware.subscribe(table.on_hardware)
         # Pods of the first list were bound before this process watched: measurements have them already.
         pods.subscribe(lambda _key, old, new: table.on_pod(old, new, counted=not pods.synced.is_set()))
+        self._pods = pods
         self._reflectors: tuple[Reflector[Any], ...] = (nodes, twins, hardware, pods)
 
     def runs(self) -> list[tuple[str, Coroutine[Any, Any, NoReturn]]]:
         """The work of each watch, with a name; each runs until it is cancelled."""
-        return [(f"watch {reflector.name}", reflector.run()) for reflector in self._reflectors]
+        works = [(reflector.name, self._run(reflector)) for reflector in self._reflectors]
+        return [(f"watch {name}", work) for name, work in (*works, ("claims", self.claims.run()))]
 
     @property
     def synced(self) -> bool:
@@ -73,6 +86,18 @@ class Feeds:
         """Bring the table up to this moment; to be called before it is read."""
         self._table.refresh(silent=any(map(self._is_silent, self._reflectors)))
 
+    async def _run(self, reflector: Reflector[Any]) -> NoReturn:
+        if reflector is self._pods:
+            # What they claim is looked up when they are read.
+            await self.claims.wait_settled()
+        await reflector.run()
+
+    def _read_bound_pod(self, raw: bytes) -> BoundPod:
+        pod = decode_pod(raw)
+        if pod.node_name is None:
+            raise ValueError(f"{pod.key} is not bound")
+        return BoundPod(pod.uid, pod.node_name, pod_demand(pod, workload_class(pod), self.claims.gpus(pod)))
+
     def _is_silent(self, reflector: Reflector[Any]) -> bool:
         limit_s = self._cache_ttl_s + (0.0 if reflector.problem else WATCH_IDLE_TIMEOUT_S)
         return reflector.age_s() > limit_s
@@ -88,10 +113,3 @@ def _read_twin(raw: bytes) -> NodeState:
 
 def _read_hardware(raw: bytes) -> NodeHardwareStatus:
     return _decode_hardware(raw).model.status
-
-
-def _read_bound_pod(raw: bytes) -> BoundPod:
-    pod = decode_pod(raw)
-    if pod.node_name is None:
-        raise ValueError(f"{pod.key} is not bound")
-    return BoundPod(pod.uid, pod.node_name, pod_demand(pod, workload_class(pod)))

@@ -43,7 +43,7 @@ class Handlers:
         """Which candidates the pod may use."""
         started = perf_counter()
         try:
-            query, nodes = await read_question(request)
+            query, nodes = await read_question(request, self._feeds.claims.gpus)
         except BadRequestError as error:
             return bad_request(error)
         if not self._feeds.synced:
@@ -62,7 +62,7 @@ class Handlers:
         """How well each candidate suits the pod."""
         started = perf_counter()
         try:
-            query, _ = await read_question(request)
+            query, _ = await read_question(request, self._feeds.claims.gpus)
         except BadRequestError as error:
             return bad_request(error)
         if not self._feeds.synced:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_pod
 from joulie_core.demand import workload_class
@@ -88,12 +89,12 @@ class SentNode:
     raw: Part
 
 
-def read_query(body: Body) -> Query:
+def read_query(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> Query:
     """Read a body, its objects as far as to tell one from the next. Raises BadRequestError."""
-    return _query(_read_args(body))
+    return _query(_read_args(body), claimed_gpus)
 
 
-def cut_query(body: Body) -> Query | None:
+def cut_query(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> Query | None:
     """Read a body with full nodes as kube-scheduler writes them, and find its objects only when they are asked for.
 
     Telling thousands of nodes apart takes the time of reading them all, at once; this takes it node by node. None where
@@ -108,7 +109,7 @@ def cut_query(body: Body) -> Query | None:
     if not nodes < first < end:
         return None
     try:
-        query = read_query(body[:first] + body[end:])
+        query = read_query(body[:first] + body[end:], claimed_gpus)
     except BadRequestError:
         return None
     return None if query.objects is None else replace(query, objects=_cut(body, first, end))
@@ -129,8 +130,9 @@ def _cut(body: Body, first: int, end: int) -> Iterator[memoryview]:
     yield view[first:end]
 
 
-def _query(args: _Args) -> Query:
-    uid, demand = _decode(_uid_and_demand, bytes(args.pod))
+def _query(args: _Args, claimed_gpus: ClaimedGpus) -> Query:
+    pod = _decode(decode_pod, bytes(args.pod))
+    uid, demand = pod.uid, _decode(lambda read: pod_demand(read, workload_class(read), claimed_gpus(read)), pod)
     if args.node_names is not None or args.nodes is None:
         return Query(uid, demand, args.node_names or [])
     return Query(uid, demand, [], args.nodes.items or [])
@@ -159,11 +161,6 @@ def _spelled_as_usual(body: Body) -> bytes:
 
 def _fields_any_case(raw: Body | msgspec.Raw) -> dict[str, msgspec.Raw]:
     return {key.lower(): value for key, value in _decode(_FIELDS.decode, raw).items() if not _is_null(value)}
-
-
-def _uid_and_demand(raw: bytes) -> tuple[str, PodDemand]:
-    pod = decode_pod(raw)
-    return pod.uid, pod_demand(pod, workload_class(pod))
 
 
 def _is_null(raw: msgspec.Raw) -> bool:

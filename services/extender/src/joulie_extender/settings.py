@@ -8,6 +8,7 @@ from joulie_api.settings import Addr, Duration, ServiceSettings
 from joulie_core.powerest.marginal import Coefficients
 
 Coefficient = Annotated[float, Field(ge=0, le=10)]
+NonNegative = Annotated[float, Field(ge=0)]
 _DEFAULTS = Coefficients()
 
 
@@ -58,6 +59,11 @@ class ExtenderSettings(ServiceSettings):
     score_max: Annotated[int, Field(ge=1, le=1000)] = 100
     """Score of a perfect node. kube-scheduler multiplies an extender's score by 10, so that 10 here weighs as much as
     one of its own plugins; 100 lets power decide."""
+
+    device_class_gpus_json: dict[str, NonNegative] = Field(default_factory=dict)
+    """GPUs that a device of a DRA device class counts as in the estimate of a pod's watts, by class:
+    {"small-mig": 0.25, "nic": 0}. The classes of NVIDIA's, AMD's and Intel's drivers are known; any other counts as a
+    whole GPU for each device, as a pod must not look cheaper than it is."""
 
     @property
     def coefficients(self) -> Coefficients:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import aiohttp
 import structlog
 
 from joulie_api.app import App
 from joulie_api.apply import Applier
+from joulie_api.claims import Claims
 from joulie_api.client import KubeClient
 from joulie_api.election import Elector
 from joulie_api.reflector import Reflector
@@ -76,6 +77,8 @@ class Watches:
     telemetry: Reflector[Versioned[TelemetryProfile]]
     targets: Reflector[PublishedTarget]
     twins: Reflector[PublishedTwin]
+    #: Not among `all`: nothing waits for them but the pods, and a cluster may not have any.
+    claims: Claims
 
     @property
     def all(self) -> tuple[Reflector[Any], ...]:
@@ -153,8 +156,10 @@ class Operator:
     def start(self) -> None:
         """Start every task; the election last, so that it ends first and gives the lease back."""
         self._subscribe()
+        self._app.spawn("watch claims", self._watches.claims.run())
         for reflector in self._watches.all:
-            self._app.spawn(f"watch {reflector.name}", reflector.run())
+            work = self._watch_pods() if reflector is self._watches.pods else reflector.run()
+            self._app.spawn(f"watch {reflector.name}", work)
             self._app.health.add_ready(f"watch {reflector.name}", readiness_of(reflector))
         for source in self._power:
             self._app.spawn("poll power", source.run())
@@ -164,6 +169,11 @@ class Operator:
             self._app.registry, self._metrics, self._cluster, self._controller, self._elector.is_leading
         )
         self._app.spawn("lead", self._elector.run(self._lead))
+
+    async def _watch_pods(self) -> NoReturn:
+        """Read pods when their claims can be looked up."""
+        await self._watches.claims.wait_settled()
+        await self._watches.pods.run()
 
     async def _lead(self) -> None:
         for reflector in self._watches.all:
@@ -296,13 +306,15 @@ class Operator:
 
 def watch(client: KubeClient, settings: OperatorSettings, on_pod: Callable[[Pod], None]) -> Watches:
     """Return the reflectors, not started; `on_pod` sees every pod before it is condensed."""
+    claims = Claims(client, settings.device_class_gpus_json)
     return Watches(
         nodes=Reflector(client, NODES, decode_node, label_selector=settings.node_selector),
-        pods=Reflector(client, PODS, decode_pod_facts(on_pod), field_selector=ACTIVE_PODS),
+        pods=Reflector(client, PODS, decode_pod_facts(on_pod, claims.gpus), field_selector=ACTIVE_PODS),
         hardware=Reflector(client, NODE_HARDWARES, decode_kind(NodeHardware)),
         telemetry=Reflector(client, TELEMETRY_PROFILES, decode_kind(TelemetryProfile)),
         targets=Reflector(client, NODE_POWER_PROFILES, decode_target),
         twins=Reflector(client, NODE_TWINS, decode_twin),
+        claims=claims,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import pydantic
 
+from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_pod
 from joulie_core.demand import WorkloadClass, workload_class
@@ -96,24 +97,26 @@ _TARGETS: Final = msgspec.json.Decoder(_Target)
 _TWINS: Final = msgspec.json.Decoder(_Twin)
 
 
-def decode_pod_facts(on_pod: Callable[[Pod], None] | None = None) -> Callable[[bytes], PodFacts]:
+def decode_pod_facts(
+    on_pod: Callable[[Pod], None] | None = None, claimed_gpus: ClaimedGpus = no_claims
+) -> Callable[[bytes], PodFacts]:
     """Return a decoder of pods; `on_pod` sees each whole pod before it is condensed."""
 
     def decode(raw: bytes) -> PodFacts:
         pod = decode_pod(raw)
         if on_pod is not None:
             on_pod(pod)
-        return condense(pod)
+        return condense(pod, claimed_gpus)
 
     return decode
 
 
-def condense(pod: Pod) -> PodFacts:
+def condense(pod: Pod, claimed_gpus: ClaimedGpus = no_claims) -> PodFacts:
     """Return what the operator keeps of a pod. A pod that is being deleted still runs, and counts until it is gone."""
     if not pod.active:
         return NO_POD
     demanded = workload_class(pod)
-    demand = pod_demand(pod, demanded)
+    demand = pod_demand(pod, demanded, claimed_gpus(pod))
     return PodFacts(
         node=NodeName(sys.intern(pod.node_name)) if pod.node_name else None,
         performance=demanded is WorkloadClass.PERFORMANCE,

@@ -33,6 +33,7 @@ def _known_policy(name: str) -> str:
     return name
 
 
+NonNegative = Annotated[float, Field(ge=0)]
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 
 
@@ -52,6 +53,10 @@ class PowerSettings(ServiceSettings):
     """How often the source is asked; a trend needs several samples in its five minutes."""
     operator_node_power_max_age: PositiveDuration = 180
     """Age up to which a reading counts: several report intervals of an agent, less than the age of a stale twin."""
+    device_class_gpus_json: dict[str, NonNegative] = Field(default_factory=dict)
+    """GPUs that a device of a DRA device class counts as where power is modelled from pod requests, by class:
+    {"small-mig": 0.25, "nic": 0}. The classes of NVIDIA's, AMD's and Intel's drivers are known; any other counts as a
+    whole GPU for each device, as a node must not look freer than it is."""
     enable_facility_metrics: bool = False
     """Ask Prometheus for the facility's figures, and compute the PUE from them."""
     facility_prometheus_address: str = ""

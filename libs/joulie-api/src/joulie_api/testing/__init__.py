@@ -5,6 +5,7 @@ Shipped with the library, so that every service is tested against the same behav
 """
 
 from joulie_api.testing.builders import make_node, make_pod
+from joulie_api.testing.devices import claiming, dra_definitions, make_claim
 from joulie_api.testing.faults import (
     CutMidLine,
     Delay,
@@ -29,8 +30,11 @@ __all__ = [
     "Inject",
     "Request",
     "Respond",
+    "claiming",
     "conflicting_apply",
+    "dra_definitions",
     "expired_event",
+    "make_claim",
     "make_node",
     "make_pod",
 ]

@@ -39,8 +39,13 @@ class PodDemand:
     workload_class: WorkloadClass = WorkloadClass.STANDARD
 
 
-def pod_demand(pod: Pod, workload_class: WorkloadClass) -> PodDemand:
+def pod_demand(pod: Pod, workload_class: WorkloadClass, claimed_gpus: float = 0.0) -> PodDemand:
     """Return the demand of a pod; negative quantities, which Kubernetes refuses, count as none.
+
+    Args:
+        pod: the pod.
+        workload_class: how it is to be treated.
+        claimed_gpus: what the pod's claims are in GPUs, see `joulie_core.powerest.claims`.
 
     Raises:
         QuantityError: a quantity of CPU, memory or GPUs cannot be read.
@@ -49,7 +54,7 @@ def pod_demand(pod: Pod, workload_class: WorkloadClass) -> PodDemand:
     overhead = _quantity(pod.overhead, "cpu")
     cpu = (requested or DEFAULT_CPU_CORES[workload_class]) + overhead
     memory = _of_whole_pod(pod, "memory") + _quantity(pod.overhead, "memory")
-    return PodDemand(float(cpu), float(_gpus(pod)), float(memory), workload_class)
+    return PodDemand(float(cpu), float(_gpus(pod)) + claimed_gpus, float(memory), workload_class)
 
 
 def _gpus(pod: Pod) -> Decimal:

@@ -16,6 +16,7 @@ from typing import Final
 
 from joulie_core.hardware.gpu_resources import MIG_SLICES, GpuResource, GpuUnit, gpu_resource, gpus_per_unit
 from joulie_core.node import Node
+from joulie_core.powerest.claims import CLASS_RESOURCE, DEVICE_CLASS_GPUS, UNKNOWN_GPUS
 
 _NOTHING: Final = Decimal(0)
 _WHOLE: Final = Decimal(1)
@@ -32,6 +33,8 @@ _OF_FOUR: Final = frozenset({"1g.6gb", "2g.12gb", "4g.24gb", "1g.24gb", "2g.48gb
 def gpu_share(name: str) -> Decimal:
     """Return the most of a GPU that one unit of an extended resource may be; 0 for one that is no GPU."""
     resource = gpu_resource(name)
+    if name.startswith(CLASS_RESOURCE):
+        return Decimal(DEVICE_CLASS_GPUS.get(name.removeprefix(CLASS_RESOURCE), UNKNOWN_GPUS))
     if resource is None:
         return _WHOLE if _LIKE_PARTITIONS.fullmatch(name) else _NOTHING
     if resource.slices_per_gpu is not None:

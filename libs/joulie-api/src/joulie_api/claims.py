@@ -1,0 +1,240 @@
+"""What pods' claims ask for: ResourceClaims and their templates, watched where the cluster has them.
+
+Promises an answer for every pod at once, without a request: a claim that is not known (it was made this moment, or may
+not be read) counts as a whole GPU, and so does each device of a class that nobody has named; each is warned of once.
+A cluster without dynamic resource allocation in version v1, or with rules that do not let it be read, is asked again
+from time to time and otherwise left alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+import structlog
+
+from joulie_api.client import KubeClient
+from joulie_api.errors import DecodeError, Forbidden, KubeError, NotFound
+from joulie_api.reflector import Reflector
+from joulie_api.resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from joulie_core.pod import Pod, PodClaim
+from joulie_core.powerest.claims import (
+    DEVICE_CLASS_GPUS,
+    UNKNOWN_GPUS,
+    ClaimDemand,
+    ClaimRequest,
+    DeviceRequest,
+)
+
+W = TypeVar("W")
+
+#: Clusters gain the API by an upgrade, which takes longer than this.
+_ASK_AGAIN_S: Final = 600.0
+_RETRY_S: Final = 5.0
+#: How long pods wait for claims at the start: the first lists take less where they can be read at all.
+_SETTLE_S: Final = 10.0
+#: Log lines that are remembered, so as not to be repeated.
+_TOLD: Final = 1024
+
+_log = structlog.get_logger()
+
+ClaimedGpus = Callable[[Pod], float]
+
+
+class _Device(msgspec.Struct, rename="camel"):
+    device_class_name: str = ""
+    allocation_mode: str | None = None
+    count: int | None = None
+    admin_access: bool | None = None
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    name: str = ""
+    exactly: _Device | None = None
+    first_available: list[_Device] | None = None
+
+
+class _Devices(msgspec.Struct):
+    requests: list[_Request] | None = None
+
+
+class _Result(msgspec.Struct):
+    request: str = ""
+
+
+class _AllocatedDevices(msgspec.Struct):
+    results: list[_Result] | None = None
+
+
+class _Allocation(msgspec.Struct):
+    devices: _AllocatedDevices | None = None
+
+
+class _ClaimSpec(msgspec.Struct):
+    devices: _Devices | None = None
+
+
+class _ClaimStatus(msgspec.Struct):
+    allocation: _Allocation | None = None
+
+
+class _Claim(msgspec.Struct):
+    spec: _ClaimSpec | None = None
+    status: _ClaimStatus | None = None
+
+
+class _TemplateSpec(msgspec.Struct):
+    spec: _ClaimSpec | None = None
+
+
+class _Template(msgspec.Struct):
+    spec: _TemplateSpec | None = None
+
+
+_CLAIMS: Final = msgspec.json.Decoder(_Claim)
+_TEMPLATES: Final = msgspec.json.Decoder(_Template)
+
+
+def no_claims(_pod: Pod) -> float:
+    """Nothing is claimed: for those who read pods of which they know that."""
+    return 0.0
+
+
+def decode_claim(raw: bytes) -> ClaimDemand:
+    """What a ResourceClaim asks for. Raises DecodeError."""
+    claim = _decode(_CLAIMS, raw)
+    allocation = claim.status.allocation if claim.status else None
+    results = (allocation.devices.results if allocation and allocation.devices else None) or []
+    # Results of an alternative name it behind the request: `request/alternative`.
+    allocated = [result.request.partition("/")[0] for result in results] if allocation else None
+    return _demand(claim.spec, allocated)
+
+
+def decode_template(raw: bytes) -> ClaimDemand:
+    """What the claims made from a ResourceClaimTemplate ask for. Raises DecodeError."""
+    template = _decode(_TEMPLATES, raw)
+    return _demand(template.spec.spec if template.spec else None, None)
+
+
+class Claims:
+    """The claims of one cluster; `run` is a task, `gpus` the answer.
+
+    Args:
+        client: the API server.
+        device_classes: GPUs that a device counts as, by device class, beside or instead of the well-known ones.
+
+    """
+
+    def __init__(self, client: KubeClient, device_classes: Mapping[str, float]) -> None:
+        self._client = client
+        self._classes = {**DEVICE_CLASS_GPUS, **device_classes}
+        self._claims = Reflector(client, RESOURCE_CLAIMS, decode_claim)
+        self._templates = Reflector(client, RESOURCE_CLAIM_TEMPLATES, decode_template)
+        self._absent = asyncio.Event()
+        self._told: set[str] = set()
+
+    def gpus(self, pod: Pod) -> float:
+        """Return the most GPUs that the pod's claims may be."""
+        return sum(self._gpus(pod.namespace, claim) for claim in pod.claims) if pod.claims else 0.0
+
+    async def wait_settled(self) -> None:
+        """Return when all claims are known, or it is clear that they will not be in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_S):
+                absent = asyncio.create_task(self._absent.wait())
+                known = asyncio.create_task(self._wait_synced())
+                try:
+                    await asyncio.wait((absent, known), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    absent.cancel()
+                    known.cancel()
+
+    async def run(self) -> NoReturn:
+        """Follow the claims for ever, from when the cluster has the API."""
+        while True:
+            if await self._is_readable():
+                break
+            await asyncio.sleep(_ASK_AGAIN_S if self._absent.is_set() else _RETRY_S)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._claims.run(), name=f"watch {self._claims.name}")
+            group.create_task(self._templates.run(), name=f"watch {self._templates.name}")
+        raise AssertionError("reflectors do not end")
+
+    async def _wait_synced(self) -> None:
+        await self._claims.wait_synced()
+        await self._templates.wait_synced()
+
+    async def _is_readable(self) -> bool:
+        try:
+            for resource in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES):
+                await self._client.list_page(resource, limit=1)
+        except NotFound:
+            self._tell(
+                _log.info, "claims are not watched, the cluster does not serve them", api=RESOURCE_CLAIMS.api_version
+            )
+        except Forbidden as error:
+            self._tell(_log.warning, "claims are not watched, they may not be read", error=str(error))
+        except KubeError:
+            return False  # The other watches tell that the server cannot be reached.
+        else:
+            return True
+        self._absent.set()
+        return False
+
+    def _gpus(self, namespace: str, asked: PodClaim) -> float:
+        demand = self._find(namespace, asked)
+        if demand is None:
+            name = f"{namespace}/{asked.claim or asked.template}"
+            self._tell(_log.warning, "claim is not known, counted as a whole gpu", claim=name)
+            return UNKNOWN_GPUS
+        for device_class in sorted(demand.unknown_classes(self._classes)):
+            self._tell(
+                _log.warning,
+                "device class is not known, each device counted as a whole gpu",
+                device_class=device_class,
+                setting="DEVICE_CLASS_GPUS_JSON",
+            )
+        return demand.gpus(self._classes)
+
+    def _find(self, namespace: str, asked: PodClaim) -> ClaimDemand | None:
+        found = self._claims.store.get(f"{namespace}/{asked.claim}") if asked.claim else None
+        if found is None and asked.template:
+            found = self._templates.store.get(f"{namespace}/{asked.template}")
+        return found
+
+    def _tell(self, log: Callable[..., None], event: str, **fields: str) -> None:
+        """Log something once."""
+        key = " ".join((event, *fields.values()))
+        if key not in self._told and len(self._told) < _TOLD:
+            self._told.add(key)
+            log(event, **fields)
+
+
+def _demand(spec: _ClaimSpec | None, allocated: list[str] | None) -> ClaimDemand:
+    requests = (spec.devices.requests if spec and spec.devices else None) or []
+    return ClaimDemand(
+        tuple(
+            ClaimRequest(
+                tuple(_device(each) for each in _alternatives(request)),
+                None if allocated is None else allocated.count(request.name),
+            )
+            for request in requests
+        )
+    )
+
+
+def _alternatives(request: _Request) -> list[_Device]:
+    return [request.exactly] if request.exactly else request.first_available or []
+
+
+def _device(wire: _Device) -> DeviceRequest:
+    every = wire.allocation_mode == "All"
+    return DeviceRequest(wire.device_class_name, None if every else wire.count or 1, bool(wire.admin_access))
+
+
+def _decode(decoder: msgspec.json.Decoder[W], raw: bytes) -> W:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DecodeError(f"not a claim: {error}") from error

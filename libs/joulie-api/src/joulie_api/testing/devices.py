@@ -1,0 +1,54 @@
+"""Dynamic resource allocation as a test states it: claims, their templates, and a server that has the API."""
+
+from typing import Any
+
+_GROUP = "resource.k8s.io"
+
+
+def dra_definitions() -> list[dict[str, Any]]:
+    """What makes the in-process server serve claims; without it that server lacks them, as older clusters do."""
+    plurals = {"resourceclaims": "ResourceClaim", "resourceclaimtemplates": "ResourceClaimTemplate"}
+    return [_definition(plural, kind) for plural, kind in plurals.items()]
+
+
+def make_claim(
+    name: str,
+    namespace: str = "default",
+    *,
+    device_class: str = "gpu.nvidia.com",
+    count: int = 1,
+    template: bool = False,
+) -> dict[str, Any]:
+    """A ResourceClaim for devices of one class, or the template of such claims."""
+    exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}
+    spec = {"devices": {"requests": [{"name": "devices", "exactly": exactly}]}}
+    return {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"spec": spec} if template else spec,
+    }
+
+
+def claiming(pod: dict[str, Any], *, claim: str | None = None, template: str | None = None) -> dict[str, Any]:
+    """The pod, its container with one claim more: a given one, or one to be made from a template."""
+    names = {"resourceClaimName": claim, "resourceClaimTemplateName": template}
+    claims = pod["spec"].setdefault("resourceClaims", [])
+    name = f"claim-{len(claims)}"
+    claims.append({"name": name, **{key: value for key, value in names.items() if value is not None}})
+    pod["spec"]["containers"][0].setdefault("resources", {}).setdefault("claims", []).append({"name": name})
+    return pod
+
+
+def _definition(plural: str, kind: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{_GROUP}"},
+        "spec": {
+            "group": _GROUP,
+            "names": {"plural": plural, "kind": kind},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": True}],
+        },
+    }

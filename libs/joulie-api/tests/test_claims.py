@@ -1,0 +1,140 @@
+"""What pods' claims ask for, from a server that has the API, one that lacks it, and one that refuses it."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from joulie_api import claims as module
+from joulie_api.claims import Claims, decode_claim, decode_template
+from joulie_api.errors import DecodeError
+from joulie_api.testing import Respond, dra_definitions, make_claim
+from joulie_core.pod import Pod, PodClaim
+from joulie_core.powerest.claims import ClaimDemand, ClaimRequest, DeviceRequest
+
+
+def claim(name, **asked):
+    return make_claim(name, "ml", **asked)
+
+
+def template(name, **asked):
+    return make_claim(name, "ml", template=True, **asked)
+
+
+def pod(*asked):
+    return Pod("p", namespace="ml", claims=asked)
+
+
+@pytest.fixture
+def dra_api(fake_api):
+    """The in-process server, with dynamic resource allocation."""
+    fake_api.put_all(dra_definitions())
+    return fake_api
+
+
+@asynccontextmanager
+async def following(client, classes=None):
+    claims = Claims(client, classes or {})
+    task = asyncio.create_task(claims.run())
+    try:
+        await asyncio.wait_for(claims.wait_settled(), 10)
+        yield claims
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the store tells nobody of its changes
+            await asyncio.sleep(0.005)
+
+
+async def test_claims_and_templates_are_counted_by_their_device_classes(dra_api, fake_client):
+    dra_api.put_all([claim("shared", count=2), template("four", count=4), template("nic", device_class="nic")])
+    async with following(fake_client, {"nic": 0.0}) as claims:
+        assert claims.gpus(pod(PodClaim("shared"))) == 2
+        assert claims.gpus(pod(PodClaim(None, "four"), PodClaim(None, "nic"))) == 4
+        assert claims.gpus(pod(PodClaim("not-here-yet", "four"))) == 4
+        assert claims.gpus(pod()) == 0
+
+
+async def test_a_claim_made_later_is_followed(dra_api, fake_client):
+    async with following(fake_client) as claims:
+        assert claims.gpus(pod(PodClaim("late"))) == 1
+        dra_api.put(claim("late", count=8))
+        await until(lambda: claims.gpus(pod(PodClaim("late"))) == 8)
+
+
+async def test_what_is_not_known_counts_as_a_whole_gpu_and_is_warned_of_once(dra_api, fake_client):
+    dra_api.put(claim("odd", device_class="fpga.example.com", count=3))
+    with capture_logs() as logs:
+        async with following(fake_client) as claims:
+            for _ in range(3):
+                assert claims.gpus(pod(PodClaim("gone"), PodClaim("odd"))) == 1 + 3
+    warned = [(line.get("claim"), line.get("device_class")) for line in logs if line["log_level"] == "warning"]
+    assert warned == [("ml/gone", None), (None, "fpga.example.com")]
+
+
+async def test_a_cluster_without_the_api_is_asked_once_and_holds_up_nobody(fake_api, fake_client):
+    with capture_logs() as logs:
+        async with following(fake_client) as claims:
+            assert claims.gpus(pod(PodClaim("any"))) == 1
+            assert claims.gpus(pod()) == 0
+    assert [line["log_level"] for line in logs if "serve" in line["event"]] == ["info"]
+    assert not fake_api.watches()
+
+
+async def test_claims_that_may_not_be_read_hold_up_nobody(dra_api, fake_client):
+    dra_api.put(claim("hidden", count=4))
+    dra_api.faults.add(Respond(403), verb="list", path="/resourceclaims", times=None)
+    with capture_logs() as logs:
+        async with following(fake_client) as claims:
+            assert claims.gpus(pod(PodClaim("hidden"))) == 1
+    assert [line["log_level"] for line in logs if "may not be read" in line["event"]] == ["warning"]
+
+
+async def test_a_server_that_cannot_be_reached_holds_up_nobody_for_ever(fake_api, fake_client, monkeypatch):
+    monkeypatch.setattr(module, "_SETTLE_S", 0.01)
+    await fake_api.stop()
+    async with following(fake_client) as claims:
+        assert claims.gpus(pod(PodClaim("any"))) == 1
+
+
+ALTERNATIVES = {"firstAvailable": [{"deviceClassName": "a", "count": 2}, {"deviceClassName": "b"}]}
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        ({"exactly": {"deviceClassName": "a"}}, ClaimRequest((DeviceRequest("a"),))),
+        ({"exactly": {"deviceClassName": "a", "allocationMode": "All"}}, ClaimRequest((DeviceRequest("a", None),))),
+        ({"exactly": {"deviceClassName": "a", "adminAccess": True}}, ClaimRequest((DeviceRequest("a", admin=True),))),
+        (ALTERNATIVES, ClaimRequest((DeviceRequest("a", 2), DeviceRequest("b")))),
+        ({}, ClaimRequest(())),
+    ],
+)
+def test_a_request_is_read_with_its_alternatives(request_, expected):
+    spec = {"devices": {"requests": [{"name": "r", **request_}]}}
+    assert decode_claim(json.dumps({"spec": spec}).encode()) == ClaimDemand((expected,))
+    assert decode_template(json.dumps({"spec": {"spec": spec}}).encode()) == ClaimDemand((expected,))
+
+
+def test_an_allocation_tells_how_many_devices_there_are():
+    results = [{"request": "r", "device": "gpu-0"}, {"request": "r/b", "device": "gpu-1"}, {"request": "other"}]
+    raw = {
+        "spec": {
+            "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "a", "allocationMode": "All"}}]}
+        },
+        "status": {"allocation": {"devices": {"results": results}}},
+    }
+    assert decode_claim(json.dumps(raw).encode()).requests[0].allocated == 2
+
+
+@pytest.mark.parametrize("decode", [decode_claim, decode_template])
+@pytest.mark.parametrize("raw", [b"", b"[]", b'{"spec": {"devices": 1, "spec": 1}}', b"\xff"])
+def test_what_is_no_claim_is_refused(decode, raw):
+    with pytest.raises(DecodeError):
+        decode(raw)
