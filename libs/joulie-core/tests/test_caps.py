@@ -89,7 +89,7 @@ def test_gpu_watts_of_a_configured_model_stand_beside_the_percentage(caps, perfo
 def test_gpu_model_caps_are_read_by_their_json_names_whatever_the_names_of_the_other_settings():
     values = {"gpu_model_caps_json": {"H100": {"performanceWatts": 650, "ecoWatts": 400}}}
     settings = CapSettings.model_validate(values, by_alias=False, by_name=True)
-    assert settings.gpu_caps_of("h100").eco_watts == 400
+    assert settings.gpu_model_caps_json["H100"].eco_watts == 400
 
 
 def test_gpu_models_are_matched_without_case_and_punctuation():
@@ -108,6 +108,7 @@ def test_gpu_models_are_matched_without_case_and_punctuation():
         {"minCapWatts": 100},
         {"performanceWatts": 100, "ecoWatts": 100, "maxCapWatts": 100},
         {"maxCapWatts": 100, "minCapWatts": 200},
+        {"performanceWatts": 400, "ecoWatts": 500},
         {"maxCapWatts": 0},
         {"maxcapwatts": 100},
     ],
@@ -115,6 +116,31 @@ def test_gpu_models_are_matched_without_case_and_punctuation():
 def test_gpu_model_caps_that_make_no_sense_are_refused(caps):
     with pytest.raises(ValidationError, match="gpu_model_caps_json"):
         CapSettings(gpu_model_caps_json={"H100": caps})
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields"),
+    [
+        ({"cpu_eco_cap_pct_of_max": 90, "cpu_performance_cap_pct_of_max": 80}, "CPU_ECO_CAP_PCT_OF_MAX 90 .* 80"),
+        ({"gpu_eco_cap_pct_of_max": 90, "gpu_performance_cap_pct_of_max": 80}, "GPU_ECO_CAP_PCT_OF_MAX 90 .* 80"),
+        ({"performance_cap_watts": 100}, "ECO_CAP_WATTS 120 is above PERFORMANCE_CAP_WATTS 100"),
+        (
+            {"cpu_eco_cap_pct_of_max_gpu_nodes": 95, "cpu_performance_cap_pct_of_max": 90},
+            "CPU_ECO_CAP_PCT_OF_MAX_GPU_NODES 95 is above CPU_PERFORMANCE_CAP_PCT_OF_MAX 90",
+        ),
+        (
+            {"gpu_model_caps_json": {"L4": {"performanceWatts": 50, "ecoWatts": 60}}},
+            "ecoWatts 60 .*performanceWatts 50",
+        ),
+    ],
+)
+def test_an_eco_cap_above_the_performance_cap_is_refused_with_both_named(settings, fields):
+    with pytest.raises(ValidationError, match=fields):
+        CapSettings(**settings)
+
+
+def test_the_default_of_eco_nodes_with_gpus_follows_the_performance_cap():
+    assert intent(Profile.ECO, GPU_NODE, cpu_performance_cap_pct_of_max=90).cpu_pct == 90
 
 
 @pytest.mark.parametrize("pct", [0, 100.1, -1])

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_core.twin import LinearPue, MeasuredPue
 from joulie_operator.facility import Facility, Figure, Place
@@ -72,6 +73,19 @@ async def test_pue_is_unknown_when_its_figures_are_and_modelled_when_they_were_n
         await each.poll()
     assert unanswered.pue(now()).estimate(50) is None
     assert unasked.pue(now()) == LinearPue()
+
+
+async def test_figures_that_make_no_pue_are_unknown_and_told_once():
+    answers = Answers(it=1, cooling=1_000_000)
+    found = facility(answers)
+    with capture_logs() as logs:
+        await found.poll()
+        await found.poll()
+        assert found.pue(now()).estimate(50) is None
+        answers.values.update(it=1000, cooling=300)
+        await found.poll()
+    assert found.pue(now()).estimate(50) == 1.3
+    assert [each["event"] for each in logs if "PUE" in each["event"]] == ["facility PUE implausible"]
 
 
 async def test_figures_that_are_not_configured_are_not_asked_for():

@@ -108,7 +108,7 @@ def test_lists_and_json_are_read():
         RACK_CAPACITY_JSON='{"rack-7": 30000}',
     )
     assert settings.gpu_product_label_keys == ("example.com/gpu", "nvidia.com/gpu.product")
-    assert settings.gpu_caps_of("h100").eco_watts == 400
+    assert settings.gpu_model_caps_json["H100"].eco_watts == 400
     assert settings.rack_capacity_json == {"rack-7": 30_000}
 
 

@@ -9,57 +9,19 @@ Source: operator document, "Power intent configuration knobs"; contracts, decisi
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
 
+from joulie_core.gpu_model_caps import GpuModelCaps, caps_of, fold
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.base import Pct, PositiveWatts, Profile
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget
 
 
-class GpuModelCaps(BaseModel):
-    """Watts of one GPU model, per GPU, in one of two forms.
-
-    `{"performanceWatts": 700, "ecoWatts": 400}` gives the watts of each profile; `{"maxCapWatts": 700, "minCapWatts":
-    200}` gives the range that the GPU percentages are taken of: percent of the maximum, never below the minimum.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
-
-    performance_watts: PositiveWatts | None = None
-    eco_watts: PositiveWatts | None = None
-    max_cap_watts: PositiveWatts | None = None
-    min_cap_watts: PositiveWatts | None = None
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
-        levels = (self.performance_watts, self.eco_watts)
-        bounds = (self.max_cap_watts, self.min_cap_watts)
-        by_level = None not in levels and bounds == (None, None)
-        by_range = self.max_cap_watts is not None and levels == (None, None)
-        if not by_level and not by_range:
-            raise ValueError("give either performanceWatts and ecoWatts, or maxCapWatts and optionally minCapWatts")
-        if self.max_cap_watts is not None and (self.min_cap_watts or 0) > self.max_cap_watts:
-            raise ValueError("minCapWatts is above maxCapWatts")
-        return self
-
-    def watts(self, *, eco: bool, pct: float) -> float:
-        """Return the cap of one GPU for the level, `pct` being that level's percentage."""
-        if self.performance_watts is not None and self.eco_watts is not None:
-            return self.eco_watts if eco else self.performance_watts
-        return max((self.max_cap_watts or 0) * pct / 100, self.min_cap_watts or 0)
-
-
 def _read_caps(value: object) -> object:
     # In its own validation, so that whoever reads the settings by field name still reads these by their JSON names.
     return GpuModelCaps.model_validate(value) if isinstance(value, dict) else value
-
-
-def _fold(model: str) -> str:
-    """Return a model name as it is compared: `NVIDIA-H100-80GB-HBM3` and `nvidia h100 80gb hbm3` are one."""
-    return "".join(character for character in model.casefold() if character.isalnum())
 
 
 class CapSettings(BaseModel):
@@ -76,7 +38,8 @@ class CapSettings(BaseModel):
     cpu_eco_cap_pct_of_max: Pct = 60
     """CPU cap of an eco node, percent of the package's maximum."""
     cpu_eco_cap_pct_of_max_gpu_nodes: Pct = 100
-    """CPU cap of an eco node with GPUs, percent; by default only the GPUs are slowed, which the CPUs have to feed."""
+    """CPU cap of an eco node with GPUs, percent; by default only the GPUs are slowed, which the CPUs have to feed.
+    Unset, it is at most the cap of a performance node."""
     cpu_write_absolute_caps: bool = False
     """Publish CPU caps in watts instead of percent; the eco cap of a node with GPUs stays a percentage."""
     gpu_performance_cap_pct_of_max: Pct = 100
@@ -87,20 +50,42 @@ class CapSettings(BaseModel):
     """Publish watts per GPU beside the percentage for the models in GPU_MODEL_CAPS_JSON."""
     gpu_model_caps_json: dict[str, Annotated[GpuModelCaps, BeforeValidator(_read_caps)]] = Field(default_factory=dict)
     """Watts by GPU model: {"MODEL": {"performanceWatts": W, "ecoWatts": W}} or {"MODEL": {"maxCapWatts": W,
-    "minCapWatts": W}}; names are compared without case and punctuation."""
+    "minCapWatts": W}}; any name of the model will do, as the driver, a product label or the inventory has it, compared
+    without case and punctuation."""
 
     @model_validator(mode="after")
     def _models_distinct(self) -> Self:
-        if len({_fold(name) for name in self.gpu_model_caps_json}) < len(self.gpu_model_caps_json):
+        if len({fold(name) for name in self.gpu_model_caps_json}) < len(self.gpu_model_caps_json):
             raise ValueError(
                 "GPU_MODEL_CAPS_JSON names a model twice (names are compared without case and punctuation)"
             )
         return self
 
-    def gpu_caps_of(self, model: str) -> GpuModelCaps | None:
-        """Return the watts configured for a GPU model, if any."""
-        folded = _fold(model)
-        return next((caps for name, caps in self.gpu_model_caps_json.items() if _fold(name) == folded), None)
+    @model_validator(mode="after")
+    def _eco_not_above_performance(self) -> Self:
+        pairs = [(eco, performance) for eco, performance in _LEVELS if self._is_meant(eco)]
+        wrong = [
+            f"{eco.upper()} {getattr(self, eco):g} is above {performance.upper()} {getattr(self, performance):g}"
+            for eco, performance in pairs
+            if getattr(self, eco) > getattr(self, performance)
+        ]
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
+
+    def _is_meant(self, eco: str) -> bool:
+        """Say whether a cap is compared: the default of nodes with GPUs is "as the performance cap"."""
+        return eco != _GPU_NODES or eco in self.model_fields_set
+
+
+_GPU_NODES: Final = "cpu_eco_cap_pct_of_max_gpu_nodes"
+#: Cap of an eco node, and the cap of a performance node that it must not exceed.
+_LEVELS: Final = (
+    ("eco_cap_watts", "performance_cap_watts"),
+    ("cpu_eco_cap_pct_of_max", "cpu_performance_cap_pct_of_max"),
+    (_GPU_NODES, "cpu_performance_cap_pct_of_max"),
+    ("gpu_eco_cap_pct_of_max", "gpu_performance_cap_pct_of_max"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +128,7 @@ def intent_for(profile: Profile, *, draining: bool, hardware: HardwareView | Non
     if gpu is None:
         return CapIntent(cpu_watts=cpu_watts, cpu_pct=cpu_pct)
     gpu_pct = settings.gpu_eco_cap_pct_of_max if eco else settings.gpu_performance_cap_pct_of_max
-    caps = settings.gpu_caps_of(gpu.model) if settings.gpu_write_absolute_caps else None
+    caps = caps_of(settings.gpu_model_caps_json, gpu) if settings.gpu_write_absolute_caps else None
     gpu_watts = caps.watts(eco=eco, pct=gpu_pct) if caps is not None else None
     return CapIntent(cpu_watts=cpu_watts, cpu_pct=cpu_pct, gpu_watts=gpu_watts, gpu_pct=gpu_pct)
 
@@ -151,7 +136,7 @@ def intent_for(profile: Profile, *, draining: bool, hardware: HardwareView | Non
 def _cpu_caps(*, eco: bool, with_gpu: bool, settings: CapSettings) -> tuple[float | None, float | None]:
     """Return watts and percentage, one of them None."""
     if eco and with_gpu:
-        return None, settings.cpu_eco_cap_pct_of_max_gpu_nodes
+        return None, min(settings.cpu_eco_cap_pct_of_max_gpu_nodes, settings.cpu_performance_cap_pct_of_max)
     if settings.cpu_write_absolute_caps:
         return (settings.eco_cap_watts if eco else settings.performance_cap_watts), None
     return None, (settings.cpu_eco_cap_pct_of_max if eco else settings.cpu_performance_cap_pct_of_max)

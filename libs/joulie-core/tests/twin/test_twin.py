@@ -90,10 +90,24 @@ def test_pue_without_facility_metrics_grows_with_cooling_stress():
 
 @pytest.mark.parametrize(
     ("it_watts", "cooling_watts", "expected"),
-    [(1000, 600, 1.6), (1000, 0, 1), (1000, -50, 1), (None, 600, None), (1000, None, None), (0, 600, None)],
+    [(1000, 600, 1.6), (1000, 0, 1), (None, 600, None), (1000, None, None), (0, 600, None)],
 )
 def test_measured_pue_is_facility_over_it(it_watts, cooling_watts, expected):
     assert MeasuredPue(it_watts, cooling_watts).estimate(10) == expected
+
+
+@pytest.mark.parametrize(
+    ("it_watts", "cooling_watts"), [(1000, 1e9), (1, 4001), (1000, -50), (1000, -2000), (1e-9, 1), (float("nan"), 1)]
+)
+def test_figures_that_make_no_pue_of_a_facility_are_unknown(it_watts, cooling_watts):
+    measured = MeasuredPue(it_watts, cooling_watts)
+    assert measured.estimate(10) is None
+    assert not measured.plausible
+
+
+def test_figures_that_are_not_known_are_not_called_implausible():
+    assert MeasuredPue(None, 600).plausible
+    assert MeasuredPue(1000, 600).plausible
 
 
 def test_the_trend_is_the_least_squares_slope_per_minute():

@@ -44,6 +44,7 @@ from joulie_operator.facts import (
     decode_target,
     decode_twin,
 )
+from joulie_operator.gpu_caps_check import GpuCapsCheck
 from joulie_operator.metrics import Metrics, register_node_series
 from joulie_operator.power import AgentReadings, PowerBook
 from joulie_operator.publisher import Published, Publisher
@@ -155,6 +156,7 @@ class Operator:
 
     def start(self) -> None:
         """Start every task; the election last, so that it ends first and gives the lease back."""
+        GpuCapsCheck(self._settings).at_start()
         self._subscribe()
         self._app.spawn("watch claims", self._watches.claims.run())
         for reflector in self._watches.all:

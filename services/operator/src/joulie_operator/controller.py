@@ -28,6 +28,7 @@ from joulie_core.transition import NodeState, Transition, Verdict, recover, step
 from joulie_core.twin import schedulable_class
 from joulie_operator.cluster import Cluster, Standing
 from joulie_operator.facts import PublishedTarget
+from joulie_operator.gpu_caps_check import GpuCapsCheck
 
 TransitionListener = Callable[[NodeName, Transition], None]
 #: Gets the state that a node keeps because its pods could not be read.
@@ -93,6 +94,7 @@ class Controller:
         self._cluster = cluster
         self._policy = policy
         self._caps = caps
+        self._gpu_caps_check = GpuCapsCheck(caps)
         self._reconcile_interval_s = reconcile_interval_s
         self._settle_s = settle_s
         self._on_lost_control = on_lost_control
@@ -249,7 +251,9 @@ class Controller:
     def _caps_of(self, name: NodeName, state: NodeState) -> CapIntent:
         machine = self._cluster.machine(name)
         view = machine.view if machine is not None else None
-        return intent_for(state.profile, draining=state.draining, hardware=view, settings=self._caps)
+        caps = intent_for(state.profile, draining=state.draining, hardware=view, settings=self._caps)
+        self._gpu_caps_check.on_caps(view.gpu if view is not None else None, caps)
+        return caps
 
     def _target(self, name: NodeName, record: Record, caps: CapIntent) -> NodePowerProfileSpec:
         basis = (record.state, record.reason, caps)

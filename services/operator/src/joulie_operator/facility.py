@@ -12,6 +12,7 @@ from enum import StrEnum
 import structlog
 
 from joulie_core.twin import LinearPue, MeasuredPue, PueModel
+from joulie_core.twin.pue import HIGHEST_PLAUSIBLE
 from joulie_operator.prometheus import Prometheus, QueryError
 
 #: Queries of zones and racks under way at once.
@@ -59,6 +60,7 @@ class Facility:
         self._max_age_s = max_age_s
         self._values: dict[Place, tuple[float, float]] = {}
         self._failing: set[Place] = set()
+        self._pue_plausible = True
 
     def ambient_c(self, zone: str | None, now: float) -> float | None:
         """Return the ambient temperature of a zone, else of the facility; None where both are unknown."""
@@ -98,6 +100,20 @@ class Facility:
         async with asyncio.TaskGroup() as group:
             for place, query in places.items():
                 group.create_task(self._ask(place, query, slots))
+        self._judge_pue(asyncio.get_running_loop().time())
+
+    def _judge_pue(self, now: float) -> None:
+        """Tell once of figures that make no PUE, which is unknown meanwhile."""
+        measured = self.pue(now)
+        plausible = not isinstance(measured, MeasuredPue) or measured.plausible
+        if isinstance(measured, MeasuredPue) and not plausible and self._pue_plausible:
+            _log.warning(
+                "facility PUE implausible",
+                it_watts=measured.it_watts,
+                cooling_watts=measured.cooling_watts,
+                highest_plausible=HIGHEST_PLAUSIBLE,
+            )
+        self._pue_plausible = plausible
 
     def _places(self) -> dict[Place, str]:
         places: dict[Place, str] = {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from joulie_core.hardware.gpu_resources import gpu_resource, is_partitioned, physical_gpus
+from joulie_core.hardware.gpu_resources import gpu_resource, is_partitioned, physical_gpus, plain_product
 from joulie_core.hardware.inventory import CpuSpec, GpuSpec, Inventory, Match
 from joulie_core.kinds.node_hardware import CpuHardware, FactOrigins, GpuHardware, NodeHardwareStatus, Origin
 from joulie_core.labels import (
@@ -48,6 +48,8 @@ class GpuFacts:
     #: False: the source says that there is none; None: it does not say.
     present: bool | None = None
     match: Match[GpuSpec] | None = None
+    #: What the source calls the model.
+    names: tuple[str, ...] = ()
     vendor: str | None = None
     #: At least one.
     count: int | None = None
@@ -107,6 +109,7 @@ def _gpu_discovered(gpu: GpuHardware, inventory: Inventory, origin: Origin) -> G
         origin=origin,
         present=gpu.present,
         match=inventory.find_gpu(gpu.raw_model) or inventory.find_gpu(gpu.model) or inventory.find_gpu(gpu.vendor),
+        names=tuple(name for name in (gpu.raw_model, gpu.model) if name),
         vendor=gpu.vendor or None,
         count=gpu.count or len(gpu.devices) or None,
         min_watts=limits.min_watts or None if limits else None,
@@ -155,6 +158,7 @@ def _labelled_gpus(node: Node, inventory: Inventory, keys: Sequence[str]) -> Gpu
         origin=Origin.LABELLED,
         present=None if count is None else count > 0,
         match=_labelled_gpu(node.labels, inventory, keys),
+        names=tuple(plain_product(node.labels[key]) for key in keys if node.labels.get(key)),
         vendor=vendor or _nfd_vendor(node.labels),
         count=count or None,
         offered=offered,

@@ -119,6 +119,11 @@ def is_partitioned(labels: Mapping[str, str]) -> bool:
     return _partition_by_labels("NVIDIA", labels) is not None or _partition_by_labels("AMD", labels) is not None
 
 
+def plain_product(product: str) -> str:
+    """Return a product label without what feature discovery appends to it for partitions and shares."""
+    return _MIG_PRODUCT.sub("", product.removesuffix("-SHARED"))
+
+
 @dataclass(frozen=True, slots=True)
 class _Size:
     """A part of a GPU, in compute slices."""

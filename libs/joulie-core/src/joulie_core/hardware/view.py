@@ -53,6 +53,8 @@ class GpuView:
     max_watts: float
     default_watts: float
     spec: GpuSpec
+    #: What the driver and the labels call the model, each once; `model` may be another.
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,7 @@ def _gpu(first: GpuFacts, second: GpuFacts, inventory: Inventory) -> _Part[GpuVi
         max_watts=max_watts,
         default_watts=min(max(default_watts, min_watts), max_watts),
         spec=spec,
+        names=tuple(dict.fromkeys((*first.names, *second.names))),
     )
     origin = _least_certain(_origin_of_match(match, first, second), number.origin)
     return _Part(view, match.exactness if match else Exactness.GENERIC, origin, number.conflicts)

@@ -5,7 +5,11 @@ contracts, decision 9.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+#: Facilities range from 1.05 to 2; a room that is nearly idle has more, since cooling follows the load only in part.
+#: A figure above this is two meters that do not belong together, or one in another unit.
+HIGHEST_PLAUSIBLE: Final = 5.0
 
 
 class PueModel(Protocol):
@@ -34,8 +38,17 @@ class MeasuredPue:
     it_watts: float | None
     cooling_watts: float | None
 
+    @property
+    def plausible(self) -> bool:
+        """Whether the figures, as far as they are known, make a PUE from 1 to `HIGHEST_PLAUSIBLE`."""
+        return self.it_watts is None or self.cooling_watts is None or self._value() is not None
+
     def estimate(self, cooling_stress: float | None) -> float | None:  # noqa: ARG002
-        """Return (IT + cooling) / IT."""
-        if self.it_watts is None or self.cooling_watts is None or self.it_watts <= 0:
+        """Return (IT + cooling) / IT; None where that is no PUE that a facility can have."""
+        return self._value()
+
+    def _value(self) -> float | None:
+        if self.it_watts is None or self.cooling_watts is None or not self.it_watts > 0:
             return None
-        return max(1.0, (self.it_watts + self.cooling_watts) / self.it_watts)
+        pue = 1 + self.cooling_watts / self.it_watts
+        return pue if 1 <= pue <= HIGHEST_PLAUSIBLE else None
