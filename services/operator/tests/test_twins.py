@@ -12,6 +12,7 @@ from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, SchedulableClass
 from joulie_core.names import NodeName
 from joulie_operator.cluster import Cluster
+from joulie_operator.facts import decode_twin
 from joulie_operator.power import PowerBook, Reading
 from joulie_operator.twins import NoFacility, RackCapacities, TwinBook
 
@@ -124,12 +125,53 @@ def test_a_reading_far_above_an_inferred_tdp_leaves_no_head_room():
 
 def test_a_reading_too_high_for_known_hardware_leaves_no_head_room_either():
     world = World(names=[N0])
-    exact = NodeHardwareStatus.model_validate({"cpu": EPYC, "quality": {"overall": "exact"}})
-    world.cluster.on_hardware(N0, exact)
+    world.cluster.on_hardware(N0, NodeHardwareStatus.model_validate({"cpu": EPYC, "gpu": {"present": False}}))
     world.watts[N0] = 3 * 560 + 1
     status = world.status()
     assert status.power_measurement.quality is MeasurementQuality.MODELLED
     assert status.predicted_power_headroom_score == -200
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"cpu": EPYC},
+        {"cpu": EPYC | {"rawModel": "AMD EPYC 7B13"}, "gpu": {"present": False}},
+        {"cpu": EPYC, "gpu": {"present": False}, "quality": {"overall": "heuristic", "facts": {"cpu": "labelled"}}},
+    ],
+    ids=["GPUs that nobody looked for", "a relative's maximum", "labels"],
+)
+def test_a_maximum_that_nobody_saw_bounds_no_measurement(facts):
+    world = World(names=[N0])
+    world.cluster.on_hardware(N0, NodeHardwareStatus.model_validate(facts))
+    world.watts[N0] = 6000.0
+    status = world.status()
+    assert status.power_measurement.quality is MeasurementQuality.MEASURED
+    assert status.predicted_power_headroom_score < -200
+
+
+@pytest.mark.parametrize(
+    ("power", "measured_w"),
+    [
+        ({"source": "agent", "quality": "measured", "measuredNodePowerW": 512.5}, 512.5),
+        ({"source": "agent", "quality": "measured", "measuredNodePowerW": 0}, None),
+        ({"source": "utilization", "quality": "modelled", "measuredNodePowerW": 512.5}, None),
+        ({"source": "static", "quality": "unknown"}, None),
+        (None, None),
+    ],
+)
+def test_only_what_was_measured_is_taken_from_a_published_twin(power, measured_w):
+    raw = {"metadata": {"name": "n0"}, "status": {"schedulableClass": "eco", "powerMeasurement": power}}
+    assert decode_twin(orjson.dumps(raw)).measured_w == measured_w
+
+
+def test_a_node_that_was_measured_before_a_restart_is_no_freer_after_it():
+    world = World(names=[N0])
+    world.watts[N0] = None
+    modelled = world.status().predicted_power_headroom_score
+    world.twins.adopt(N0, age_s=20, now=0, measured_w=500)
+    assert world.status().power_measurement.measured_node_power_w == 500
+    assert world.status().predicted_power_headroom_score < modelled
 
 
 def test_heartbeats_of_different_nodes_do_not_come_together():

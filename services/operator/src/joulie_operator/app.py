@@ -182,7 +182,8 @@ class Operator:
             await reflector.wait_synced()
         now, wall = asyncio.get_running_loop().time(), time.time()
         for name, twin in self._watches.twins.store.items():
-            self._twins.adopt(NodeName(name), age_s=wall - seconds_of(twin.last_updated), now=now)
+            age_s = wall - seconds_of(twin.last_updated)
+            self._twins.adopt(NodeName(name), age_s=age_s, now=now, measured_w=twin.measured_w)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reconciler.plan_for_ever(), name="plan")
             group.create_task(self._reconciler.sweep_for_ever(), name="sweep twins")

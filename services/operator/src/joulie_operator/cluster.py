@@ -14,7 +14,7 @@ from joulie_core import labels
 from joulie_core.hardware.density import Density, density
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import HardwareView, resolve_view
-from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Quality
+from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Origin
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.policy import Candidate
@@ -125,7 +125,7 @@ class Cluster:
             machine = self._machines[name] = Machine(
                 view,
                 density(view),
-                _told_max_watts(status, view),
+                _told_max_watts(view),
                 units_per_gpu(node, view.gpu.vendor) if view.gpu is not None else 1,
             )
         return machine
@@ -192,8 +192,8 @@ class Cluster:
             self.on_change(name)
 
 
-def _told_max_watts(status: NodeHardwareStatus | None, view: HardwareView) -> float | None:
-    seen = status is not None and status.quality is not None and status.quality.overall is Quality.EXACT
+def _told_max_watts(view: HardwareView) -> float | None:
+    seen = view.origins.cpu is Origin.SEEN and view.origins.gpu is Origin.SEEN
     return view.tdp_watts if seen and view.exactness is Exactness.EXACT else None
 
 

@@ -17,7 +17,9 @@ from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_pod
 from joulie_core.demand import WorkloadClass, workload_class
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
+from joulie_core.kinds.node_twin import MeasurementQuality
 from joulie_core.names import NodeName
+from joulie_core.plausible import reading_watts
 from joulie_core.pod import Pod
 from joulie_core.powerest.demand import pod_demand
 
@@ -57,11 +59,13 @@ class PublishedTarget:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTwin:
-    """A NodeTwin as the API server has it, without its numbers."""
+    """A NodeTwin as the API server has it, without most of its numbers."""
 
     schedulable_class: str
     last_updated: str
     owner_uid: str
+    #: None where the power was not measured.
+    measured_w: float | None = None
 
 
 class _Owner(msgspec.Struct):
@@ -83,9 +87,15 @@ class _Target(msgspec.Struct):
     status: _TargetStatus | None = None
 
 
+class _Power(msgspec.Struct):
+    quality: str = ""
+    watts: float | None = msgspec.field(default=None, name="measuredNodePowerW")
+
+
 class _TwinStatus(msgspec.Struct, rename="camel"):
     schedulable_class: str = ""
     last_updated: str = ""
+    power_measurement: _Power | None = None
 
 
 class _Twin(msgspec.Struct):
@@ -156,10 +166,12 @@ def decode_twin(raw: bytes) -> PublishedTwin:
     except msgspec.MsgspecError as error:
         raise DecodeError(f"not a NodeTwin: {error}") from error
     status = wire.status or _TwinStatus()
+    power = status.power_measurement or _Power()
     return PublishedTwin(
         schedulable_class=status.schedulable_class,
         last_updated=status.last_updated,
         owner_uid=_owner_uid(wire.metadata),
+        measured_w=reading_watts(power.watts) if power.quality == MeasurementQuality.MEASURED else None,
     )
 
 

@@ -118,6 +118,10 @@ class PowerBook:
             window = self._windows[name] = window.add(measurement.source, sampled_at, watts, node.max_watts)
         return measurement, window.slope_w_per_min(now)
 
+    def adopt(self, name: NodeName, watts: float) -> None:
+        """Take what another process measured last: without a reading the node is no freer than that."""
+        self._evidence[name] = Evidence(watts, None)
+
     def forget(self, name: NodeName) -> None:
         """Drop a node that has left."""
         self._windows.pop(name, None)

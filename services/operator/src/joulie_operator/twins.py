@@ -174,9 +174,11 @@ class TwinBook:
         book = self._book(name)
         book.written, book.written_at = status, now
 
-    def adopt(self, name: NodeName, *, age_s: float, now: float) -> None:
-        """Note that a twin of that age was there before this process."""
+    def adopt(self, name: NodeName, *, age_s: float, now: float, measured_w: float | None = None) -> None:
+        """Note that a twin of that age was there before this process, with what was measured then."""
         self._book(name).written_at = now - age_s
+        if measured_w is not None:
+            self._power.adopt(name, measured_w)
 
     def forget_write(self, name: NodeName) -> None:
         """Write the twin at the next look: what the API server has is not what was written."""
