@@ -161,7 +161,7 @@ async def test_hands_in_this_process_give_everything_back_when_they_are_closed(a
 
 async def test_a_driver_that_hangs_in_this_process_costs_a_timeout(actuator_settings, events, gpus):
     settings, _ = actuator_settings()
-    hands = LocalHands(Machine(settings, events, drivers=[gpus[0]]), stop_grace_s=0, answer_s=0.1)
+    hands = LocalHands(Machine(settings, events, drivers=[gpus[0]]), stop_grace_s=0, answer_s=2.0)
     gpus[1].answering.clear()
     try:
         refusal = await hands.ask(ReadGpu())

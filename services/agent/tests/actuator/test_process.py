@@ -463,3 +463,44 @@ def test_restoring_if_unowned_fails_where_a_journal_cannot_tell(capped):
     (Path(capped.env["STATE_DIR"]) / "gpu" / "journal.json").write_text("{")
     assert capped.run("restore", "--if-unowned").returncode == 1
     assert capped.limits_watts == [150, 150]
+
+
+@pytest.fixture
+def blocks(node):
+    """Make a file of the machine block whoever opens it; it is a pipe that nobody has at the other end."""
+    made = []
+
+    def make(path):
+        file = node.machine.sys / path
+        file.rename(file.with_suffix(".real"))
+        os.mkfifo(file)
+        made.append(file)
+        return file
+
+    return make
+
+
+def test_a_counter_that_blocks_holds_up_neither_the_lease_nor_the_end(node, blocks):
+    actuator = node.start_listening()
+    node.ask(cap(90))
+    blocks(f"{node.machine.zones()[0]}/energy_uj")
+    reading = node.ask(ReadCpu())
+    assert [zone.energy_uj is None for zone in reading.zones] == [True, False]
+    node.ask(cap(80, lease_s=0.1))
+    assert next_event(actuator, "given back")["why"] == "not renewed"
+    assert node.limits_watts == [150, 150]
+    node.ask(SetThrottle(throttle_pct=100, lease_s=60))
+    assert stop(actuator)[0] == 0
+    assert node.policies_khz == {3_900_000}
+
+
+def test_a_limit_that_blocks_is_left_and_everything_else_is_restored_at_the_end(node, blocks):
+    actuator = node.start_listening(ACTUATOR_STOP_GRACE="8")
+    node.ask(cap(90))
+    node.ask(SetThrottle(throttle_pct=100, lease_s=60))
+    first, second = node.machine.limits()
+    blocks(first)
+    code, said = stop(actuator)
+    assert (code, said["not_given_back"]) == (1, ["cpu"])
+    assert node.machine.read(second) == 150_000_000
+    assert node.policies_khz == {3_900_000}

@@ -5,7 +5,8 @@ lease runs out, at the end, and when a request has restored some of it only. Wha
 then every 15 s until nothing is left. A request that puts something in force renews the lease, also where it fails
 half-way. A part whose journal cannot be used can be read and not written.
 
-Parts have a lane each, so that a driver which hangs in one holds up nothing in the other.
+Parts have a lane each, so that a driver which hangs in one holds up nothing in the other. A file that blocks holds up
+its own part for a few seconds, and is refused from then on until the call returns: see `joulie_agent.hardware.watch`.
 """
 
 import threading
@@ -15,13 +16,17 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from joulie_agent.actuator.log import Level, Log
+from joulie_agent.actuator.part_thread import PartThread
 from joulie_agent.actuator.protocol import Fault, GivenBackReport, Part, Reply, Request, Restore, Setting
 from joulie_agent.hardware.hands import GivenBack, Hands
 from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.watch import CALL_S, Watch
 
 #: Between two attempts to give back.
 RETRY_S: Final = 15.0
 RETRY_AT_END_S: Final = 1.0
+#: For how long a request finds out which files block; then it is refused as a whole, before its client gives up.
+REQUEST_S: Final = CALL_S + 3.0
 _NEVER: Final = float("-inf")
 
 
@@ -40,8 +45,18 @@ class Handler(Protocol):
 class Lane:
     """Serves one part. `start` it, `ask` from any thread, `end` it."""
 
-    def __init__(self, part: Part, handler: Handler, log: Log, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        part: Part,
+        handler: Handler,
+        log: Log,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        watch: Watch | None = None,
+    ) -> None:
         self.part = part
+        #: Makes every call of the handler that may touch hardware.
+        self._thread = PartThread(f"{part}-work", watch)
         self._handler = handler
         self._log = log
         self.clock = clock
@@ -60,7 +75,7 @@ class Lane:
         threading.Thread(target=self._keep, name=f"{self.part}-lease", daemon=True).start()
 
     def ask(self, request: Request) -> Reply:
-        """Carry out a request; blocks for as long as the hardware does, and while another one is carried out."""
+        """Carry out a request; waits while another one is carried out."""
         with self._turn:
             if self._ending.is_set():
                 return Fault(message="the actuator is ending and gives everything back")
@@ -69,7 +84,8 @@ class Lane:
             if not self._begun:
                 self.check()  # nothing new comes into force on top of what a predecessor left
             try:
-                return self._handler.carry_out(request)
+                reply = self._thread.do(lambda: self._handler.carry_out(request), REQUEST_S)
+                return Fault(message=reply.message) if isinstance(reply, Refusal) else reply
             finally:
                 # Also where it failed: what it has written before that must not stay without a lease.
                 if isinstance(request, Setting):
@@ -133,7 +149,8 @@ class Lane:
                 self._turn.wait(self.check())
 
     def _restore(self, why: str, keys: frozenset[str]) -> GivenBackReport:
-        report = self._handler.restore(keys)
+        report = self._thread.do(lambda: self._handler.restore(keys))
+        assert not isinstance(report, Refusal), "restoring is given all the time that it takes"
         self._tell(why, report)
         return report
 
@@ -153,4 +170,5 @@ class Lane:
                 restored=outcomes[GivenBack.RESTORED],
                 kept=[knob.key for knob in report.knobs if knob.outcome is GivenBack.KEPT_FOREIGN],
                 left=left,
+                blocked=sorted(self._thread.watch.blocked),
             )

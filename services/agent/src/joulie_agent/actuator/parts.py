@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from joulie_agent.actuator.cpus import CpuPart
 from joulie_agent.actuator.gpus import GpuPart
-from joulie_agent.actuator.lane import Lane
+from joulie_agent.actuator.lane import Handler, Lane
 from joulie_agent.actuator.log import Level, Log
-from joulie_agent.actuator.protocol import Part
+from joulie_agent.actuator.protocol import GivenBackReport, Part, Reply
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.hardware import machine_lock
 from joulie_agent.hardware.gpu.driver import GpuDriver
@@ -18,7 +19,8 @@ from joulie_agent.hardware.gpu.host import host_gpu_drivers
 from joulie_agent.hardware.hands import Hands
 from joulie_agent.hardware.journal import Journal, JournalError, JournalHeldError
 from joulie_agent.hardware.knob import Refusal
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.hardware.sysfs import OsCalls, SysfsTree
+from joulie_agent.hardware.watch import Watch, WatchedCalls
 from joulie_agent.reasons import Reason
 
 
@@ -39,6 +41,7 @@ class Machine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._claims = ExitStack()
+        self._journals: dict[Part, Journal] = {}
         state_dir = Path(settings.state_dir)
         try:
             self.hands = hands = {part: self._claim(part, state_dir, log) for part in Part}
@@ -46,18 +49,25 @@ class Machine:
         except JournalHeldError:
             self.close()
             raise
-        cpus = CpuPart(
-            tree=SysfsTree(settings.host_sys_root),
-            proc_root=settings.host_proc_root,
-            hands=hands[Part.CPU],
-            min_freq_khz=settings.dvfs_min_freq_khz,
-            clock=clock,
+        watches = {part: Watch() for part in Part}
+        for part, journal in self._journals.items():
+            journal.watch = watches[part]
+        tree = SysfsTree(settings.host_sys_root, WatchedCalls(OsCalls(), watches[Part.CPU]))
+        cpus = LatePart(
+            hands[Part.CPU],
+            lambda: CpuPart(
+                tree=tree,
+                proc_root=settings.host_proc_root,
+                hands=hands[Part.CPU],
+                min_freq_khz=settings.dvfs_min_freq_khz,
+                clock=clock,
+            ),
         )
         drivers = host_gpu_drivers() if drivers is None else drivers
         gpus = GpuPart(drivers=drivers, hands=hands[Part.GPU], clock=clock)
+        handlers: Mapping[Part, Handler] = {Part.CPU: cpus, Part.GPU: gpus}
         self.lanes: Mapping[Part, Lane] = {
-            Part.CPU: Lane(Part.CPU, cpus, log, clock=clock),
-            Part.GPU: Lane(Part.GPU, gpus, log, clock=clock),
+            part: Lane(part, handler, log, clock=clock, watch=watches[part]) for part, handler in handlers.items()
         }
 
     def close(self) -> None:
@@ -73,7 +83,7 @@ class Machine:
 
     def _claim(self, part: Part, state_dir: Path, log: Log) -> Hands | Refusal:
         try:
-            journal = self._claims.enter_context(Journal.open(state_dir / part))
+            journal = self._journals[part] = self._claims.enter_context(Journal.open(state_dir / part))
         except JournalHeldError:
             raise
         except JournalError as error:
@@ -84,3 +94,25 @@ class Machine:
         if journal.problem is not None:
             log("limits will be restored and none set", level=Level.ERROR, part=part, error=journal.problem)
         return Hands(journal)
+
+
+class LatePart:
+    """A part that is looked at when it is first needed, in the thread that does its work: the look may block."""
+
+    def __init__(self, hands: Hands | Refusal, make: Callable[[], Handler]) -> None:
+        self.hands = hands
+        self._make = make
+        self._made: Handler | None = None
+
+    def carry_out(self, request: Any) -> Reply:
+        """Do what is asked of the part."""
+        return self._part().carry_out(request)
+
+    def restore(self, keys: frozenset[str]) -> GivenBackReport:
+        """Give knobs back, by key."""
+        return self._part().restore(keys)
+
+    def _part(self) -> Handler:
+        if self._made is None:
+            self._made = self._make()
+        return self._made

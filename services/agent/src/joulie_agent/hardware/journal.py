@@ -20,15 +20,19 @@ import errno
 import fcntl
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, NamedTuple, Self
+from typing import Annotated, Final, NamedTuple, ParamSpec, Self
 
 import msgspec
 
+from joulie_agent.hardware.watch import Watch
+
 #: 2: keys name what is limited (`rapl/package-0/long_term`); before, they named directories.
+P = ParamSpec("P")
+
 VERSION: Final = 2
 JOURNAL_FILE: Final = "journal.json"
 LOCK_FILE: Final = "lock"
@@ -105,6 +109,8 @@ class Journal:
         self._entries: dict[str, Entry] = {}
         #: Whether the file holds entries that are no longer held.
         self._behind = False
+        self.watch: Watch | None = None
+        """Supervises changes: a disk may block as well."""
         self.problem: str | None = None
         """Why the last record could not be made, so that nothing new may be set; None where it could."""
         self.dropped: tuple[str, ...] = ()
@@ -187,10 +193,23 @@ class Journal:
         if self._boot_id is None:
             return f"{BOOT_ID} cannot be read, so no limit could be known as one of this boot"
         try:
-            _replace(self._path, self._encode(entries, self._boot_id))
+            self._replace(self._encode(entries, self._boot_id))
         except OSError as error:
             return f"{self._path} cannot be written: {error}"
         return None
+
+    def _replace(self, content: bytes) -> None:
+        """Put new content in the file's place so that any moment shows the old or the new, also after a power cut."""
+        new = self._path.with_name(self._path.name + _NEW_SUFFIX)
+        self._call(_put, new, content)
+        self._call(os.replace, new, self._path)
+        self._call(_sync, self._path.parent)
+
+    def _call(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        if self.watch is None:
+            function(*args, **kwargs)
+        else:
+            self.watch.call(str(self._path), function, *args, **kwargs)
 
     def _load(self) -> None:
         content = _read(self._path)
@@ -337,10 +356,8 @@ def _pid_in(lock: int) -> str:
         return "unknown"
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Put new content in a file's place so that any moment shows the old or the new, also after a power cut."""
-    new = path.with_name(path.name + _NEW_SUFFIX)
-    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def _put(path: Path, content: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         written = 0
         while written < len(content):
@@ -348,8 +365,10 @@ def _replace(path: Path, content: bytes) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-    os.replace(new, path)  # noqa: PTH105 - the steps that tests interrupt are calls on `os`
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _sync(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

@@ -32,6 +32,8 @@ _ON_OPEN: Final = {
     errno.EROFS: Reason.NOT_PERMITTED,
     errno.ENODEV: Reason.DEVICE_LOST,
     errno.ENXIO: Reason.DEVICE_LOST,
+    #: Of a driver that has given up on its device, and of a file that blocks: see `joulie_agent.hardware.watch`.
+    errno.ETIMEDOUT: Reason.TIMEOUT,
 }
 _ON_READ: Final = _ON_OPEN | {
     errno.ENODATA: Reason.NO_INTERFACE,
@@ -244,4 +246,4 @@ def write_refusal(path: str, error: OSError) -> Refusal:
 
 def _refusal(path: str, error: OSError, reasons: dict[int, Reason]) -> Refusal:
     code = error.errno or 0
-    return Refusal(reasons.get(code, Reason.IO_ERROR), f"{path}: {os.strerror(code)}")
+    return Refusal(reasons.get(code, Reason.IO_ERROR), f"{path}: {error.strerror or os.strerror(code)}")

@@ -1,0 +1,162 @@
+"""Which file a thread is waiting for, so that a file which blocks costs that file and nothing else.
+
+A read or write of sysfs may block for as long as a driver or its firmware likes, and nobody can stop the thread that is
+in it. `Watch` notes each call before and after it. Whoever supervises the thread gives it up once a call is overdue; a
+thread that was given up ends with `Abandoned` as soon as its call returns, so that it neither writes nor records
+anything any more. Until then every further call for that file is refused at once with ETIMEDOUT.
+
+Promises that a thread is given up inside a call only: whatever a thread does between two calls is done by it alone.
+Does not promise that an abandoned write has done nothing: it may land when the driver goes on. It was recorded as
+`pending` before, see `joulie_agent.hardware.journal`, and the next look finds it.
+"""
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from joulie_agent.hardware.sysfs import FileCalls
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: A call to sysfs takes microseconds, and milliseconds where it asks another CPU or firmware.
+CALL_S: Final = 5.0
+#: The same while another file blocks, and while many do: often a whole driver blocks on one lock, and a full deadline
+#: for each of a hundred files would use up the time that a stopping process has.
+CROWDED_CALL_S: Final = 0.5
+MANY: Final = 8
+MANY_CALL_S: Final = 0.05
+#: More files than this are not tried any more, since each holds a thread.
+MOST_BLOCKED: Final = 256
+
+
+class Abandoned(BaseException):
+    """The thread was given up while it was in a call: it has to end and touch nothing."""
+
+
+class Watch:
+    """The calls of one worker at a time. Without a worker nothing is supervised and nothing refused."""
+
+    def __init__(self, *, call_s: float = CALL_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self._call_s = call_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._worker: int | None = None
+        self._call: tuple[str, float] | None = None
+        #: Since when, by file.
+        self._blocked: dict[str, float] = {}
+
+    def hire(self) -> None:
+        """Make the calling thread the worker."""
+        with self._lock:
+            self._worker = threading.get_ident()
+            self._call = None
+
+    @property
+    def blocked(self) -> dict[str, float]:
+        """The files that block, and for how many seconds."""
+        with self._lock:
+            now = self._clock()
+            return {path: now - since for path, since in self._blocked.items()}
+
+    def call(self, path: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make a call for a file.
+
+        Raises:
+            OSError: ETIMEDOUT while an earlier call for this file has not returned; whatever the call raises.
+            Abandoned: the worker was given up meanwhile.
+        """
+        self._begin(path)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._end(path)
+
+    def left_s(self) -> float:
+        """Return for how long the worker's call may still take; a whole deadline where it is in none."""
+        with self._lock:
+            allowed_s = self._allowed_s()
+            return allowed_s if self._call is None else max(0.0, self._call[1] + allowed_s - self._clock())
+
+    def give_up(self) -> str | None:
+        """Give the worker up if its call is overdue; return the file that blocks it."""
+        with self._lock:
+            if self._call is None or self._clock() < self._call[1] + self._allowed_s():
+                return None
+            path, since = self._call
+            self._blocked[path] = since
+            self._worker = self._call = None
+            return path
+
+    def _begin(self, path: str) -> None:
+        with self._lock:
+            now = self._clock()
+            since = self._blocked.get(path)
+            if since is not None:
+                raise OSError(errno.ETIMEDOUT, f"an earlier call has not returned for {now - since:.0f} s")
+            if len(self._blocked) >= MOST_BLOCKED:
+                raise OSError(errno.ETIMEDOUT, f"not tried, since {len(self._blocked)} other files block")
+            self._call = (path, now)
+
+    def _end(self, path: str) -> None:
+        with self._lock:
+            if self._worker in {None, threading.get_ident()} and path not in self._blocked:
+                self._call = None
+                return
+            self._blocked.pop(path, None)
+        raise Abandoned(path)
+
+    def _allowed_s(self) -> float:
+        count = len(self._blocked)
+        return min(self._call_s, MANY_CALL_S if count >= MANY else CROWDED_CALL_S if count else self._call_s)
+
+
+class WatchedCalls:
+    """The calls below a tree, watched; a `FileCalls`."""
+
+    def __init__(self, calls: FileCalls, watch: Watch) -> None:
+        self._calls = calls
+        self._watch = watch
+        self._paths: dict[int, str] = {}
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file; one that opens too late is closed again."""
+        opened: list[int] = []
+        try:
+            self._watch.call(path, lambda: opened.append(self._calls.open(path, flags)))
+        except Abandoned:
+            for handle in opened:
+                self._calls.close(handle)
+            raise
+        self._paths[opened[0]] = path
+        return opened[0]
+
+    def read(self, handle: int) -> bytes:
+        """Read at the start of the file."""
+        return self._watch.call(self._paths[handle], self._calls.read, handle)
+
+    def write(self, handle: int, content: bytes) -> None:
+        """Write at the start of the file."""
+        self._watch.call(self._paths[handle], self._calls.write, handle, content)
+
+    def mode(self, handle: int) -> int:
+        """Return the permission bits."""
+        return self._watch.call(self._paths[handle], self._calls.mode, handle)
+
+    def close(self, handle: int) -> None:
+        """Close the file, also for a thread that was given up."""
+        self._paths.pop(handle, None)
+        self._calls.close(handle)
+
+    def entries(self, path: str) -> list[str]:
+        """List a directory."""
+        return self._watch.call(path, self._calls.entries, path)
+
+    def real(self, path: str) -> str:
+        """Resolve symbolic links; a path that blocks stays as it is."""
+        try:
+            return self._watch.call(path, self._calls.real, path)
+        except TimeoutError:
+            return path
