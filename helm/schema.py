@@ -143,6 +143,17 @@ def _agent() -> _Schema:
                 }
             ),
             "actuator": _actuator(),
+            "watchdog": _closed(
+                {
+                    "enabled": _FLAG,
+                    # A time span of systemd; shorter ones cost more than they are worth.
+                    "interval": {"type": "string", "pattern": "^([1-9][0-9]+s|[1-9][0-9]*(min|h))$"},
+                    "hostPath": {"type": "string", "pattern": "^/[^ :]+$"},
+                    "hostUnitsPath": _PATH,
+                    "hostSystemdSocket": _PATH,
+                    "nvidiaLibraries": {"type": "array", "items": {"type": "string", "pattern": "^/[^ :]+$"}},
+                }
+            ),
             "pool": _closed(
                 {
                     "shards": _replicas(100),

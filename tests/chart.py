@@ -23,6 +23,7 @@ Values = dict[str, Any]
 POOL: Values = {"agent": {"mode": "pool", "pool": {"shards": 3, "nodeSelector": "rack in (a,b)"}}}
 NVIDIA: Values = {"agent": {"actuator": {"nvidia": {"enabled": True, "runtimeClassName": "nvidia"}}}}
 AMD: Values = {"agent": {"actuator": {"amd": {"enabled": True}}}}
+WATCHDOG: Values = {"agent": {"watchdog": {"enabled": True}}}
 EVERYTHING: Values = {
     "fullnameOverride": "power",
     "commonLabels": {"team": "green"},
@@ -67,6 +68,8 @@ MATRIX: dict[str, Values] = {
     "everything": EVERYTHING,
     "agent alone": {"operator": {"enabled": False}, "extender": {"enabled": False}},
     "no agent": {"agent": {"enabled": False}},
+    "watchdog": WATCHDOG,
+    "watchdog with GPUs": {"agent": {**NVIDIA["agent"], **WATCHDOG["agent"]}},
     "no hook": {"uninstall": {"enabled": False}},
 }
 

@@ -1,13 +1,28 @@
 """What the chart renders: rights, separation, settings, hooks. Needs Helm and no cluster."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 
 import pytest
 import yaml
-from tests.chart import AMD, EVERYTHING, MATRIX, NVIDIA, POOL, ROOT, Helm, HelmError, containers, env_of, find, pod_spec
+from tests.chart import (
+    AMD,
+    EVERYTHING,
+    MATRIX,
+    NVIDIA,
+    POOL,
+    ROOT,
+    WATCHDOG,
+    Helm,
+    HelmError,
+    containers,
+    env_of,
+    find,
+    pod_spec,
+)
 
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.actuator.settings import read_settings as read_actuator_settings
@@ -184,7 +199,7 @@ def test_every_container_starts_with_settings_that_its_service_accepts(helm: Hel
     models = {"operator": settings_model(), "controller": AgentSettings, "extender": ExtenderSettings}
     for workload in _workloads(helm.render(values)):
         for name, container in containers(workload).items():
-            if name in ("let-go", "prove"):
+            if name not in {*models, "actuator"}:
                 continue
             env = {key: "pod-0" if value is None else value for key, value in env_of(container).items()}
             settings = read_actuator_settings(env) if name == "actuator" else read_settings(models[name], env)
@@ -231,6 +246,7 @@ REFUSED = {
     "a relative path": ({"agent": {"actuator": {"hostSysPath": "sys"}}}, "pattern"),
     "an unknown pull policy": ({"operator": {"image": {"pullPolicy": "Sometimes"}}}, "'Never'"),
     "a short digest": ({"operator": {"image": {"digest": "sha256:1"}}}, "pattern"),
+    "a watchdog more often than every ten seconds": ({"agent": {"watchdog": {"interval": "5s"}}}, "pattern"),
     "an extra variable without a name": ({"agent": {"extraEnv": [{"value": "x"}]}}, "'name'"),
 }
 
@@ -308,6 +324,120 @@ def test_a_job_has_time_to_say_what_is_in_the_way(helm: Helm):
         helms_default_s = 300
         assert own < job["spec"]["activeDeadlineSeconds"] < helms_default_s
         assert job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-failed"
+
+
+# --- the host watchdog
+
+
+def test_nothing_is_put_on_nodes_for_a_watchdog_unless_it_is_asked_for(helm: Helm):
+    manifests = helm.render({})
+    assert "initContainers" not in pod_spec(find(manifests, "DaemonSet", "joulie-agent"))
+    assert not [each["metadata"]["name"] for each in manifests if "watchdog" in each["metadata"]["name"]]
+    assert not [
+        each for each in helm.render({"agent": {**POOL["agent"], **WATCHDOG["agent"]}}) if "watchdog" in str(each)
+    ]
+
+
+def test_the_watchdog_is_installed_without_a_capability_or_a_token_and_where_the_actuator_cannot_write(helm: Helm):
+    agent = find(helm.render(WATCHDOG), "DaemonSet", "joulie-agent")
+    (installer,) = pod_spec(agent)["initContainers"]
+    security = installer["securityContext"]
+    assert (security["runAsUser"], security["capabilities"]) == (0, {"drop": ["ALL"]})
+    assert "privileged" not in security
+    assert not pod_spec(agent).get("hostPID", False)
+    paths = {each["name"]: each["hostPath"]["path"] for each in pod_spec(agent)["volumes"] if "hostPath" in each}
+    used = {paths[mount["name"]] for mount in installer["volumeMounts"] if mount["name"] in paths}
+    assert used == {"/var/lib/joulie-watchdog", "/etc/systemd/system", "/run/systemd/private"}
+    actuators = {paths[m["name"]] for m in containers(agent)["actuator"]["volumeMounts"] if m["name"] in paths}
+    assert not [(path, below) for path in actuators for below in used if f"{below}/".startswith(f"{path}/")]
+
+
+UNITS = {
+    "plain": {},
+    "nvidia": NVIDIA,
+    "amd": AMD,
+    "both": {"agent": {"actuator": {"nvidia": {"enabled": True}, "amd": {"enabled": True}}}},
+    "hsmp": HSMP,
+    "other paths": EVERYTHING,
+}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze: install systemd")
+@pytest.mark.parametrize("values", UNITS.values(), ids=UNITS)
+def test_systemd_finds_no_fault_with_the_units(helm: Helm, values, tmp_path):
+    units = _watchdog_units(helm, values)
+    for name, text in units.items():
+        # It looks for the program outside of RootDirectory=.
+        assert ("ExecStart=/opt/joulie/bin/joulie-agent restore" in text) == name.endswith(".service")
+        written = text.replace("@ROOT@", str(tmp_path)).replace("/opt/joulie/bin/joulie-agent", sys.executable)
+        (tmp_path / name).write_text(written)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *(tmp_path / name for name in units)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    faults = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "watchdog" in line]
+    assert (faults, done.returncode) == ([], 0), done.stderr
+
+
+@pytest.mark.parametrize("values", UNITS.values(), ids=UNITS)
+def test_the_watchdog_runs_with_settings_that_restore_accepts_and_no_more_rights_than_the_actuator(helm: Helm, values):
+    service = next(text for name, text in _watchdog_units(helm, values).items() if name.endswith(".service"))
+    lines = [line.partition("=") for line in service.splitlines() if "=" in line and not line.startswith("#")]
+    told = {key: [value for name, _, value in lines if name == key] for key, _, _ in lines}
+    env = dict(each.split("=", 1) for each in " ".join(told["Environment"]).split())
+    settings = read_actuator_settings(env)
+    bound = {
+        each.rpartition(":")[2] for each in " ".join(told["BindPaths"] + told.get("BindReadOnlyPaths", [])).split()
+    }
+    assert {settings.state_dir, f"{settings.host_sys_root}/devices", f"{settings.host_sys_root}/class"} <= bound
+    assert settings.host_proc_root in {"/proc", *bound}
+
+    values = {**values, "agent": {**values.get("agent", {}), **WATCHDOG["agent"]}}
+    name = f"{values.get('fullnameOverride', 'joulie')}-agent"
+    actuator = containers(find(helm.render(values), "DaemonSet", name))["actuator"]
+    writable = {each["mountPath"] for each in actuator["volumeMounts"] if not each.get("readOnly")}
+    if "privileged" in actuator["securityContext"]:
+        writable.add("/sys")
+    for path in " ".join(told["ReadWritePaths"]).split():
+        assert any(f"{path.lstrip('-+')}/".startswith(f"{each}/") for each in writable), path
+    capabilities = actuator["securityContext"].get("capabilities", {}).get("add", [])
+    if "privileged" not in actuator["securityContext"]:
+        assert told["CapabilityBoundingSet"] == [" ".join(f"CAP_{each}" for each in capabilities)]
+
+
+def test_the_uninstall_removes_the_watchdog_after_its_proof_and_shows_that_it_is_gone(helm: Helm):
+    manifests = helm.render(WATCHDOG)
+    weights = {
+        (m["kind"], m["metadata"]["name"]): int(m["metadata"]["annotations"]["helm.sh/hook-weight"])
+        for m in manifests
+        if "helm.sh/hook" in m["metadata"].get("annotations", {})
+    }
+    removal, shown = ("DaemonSet", "joulie-give-back-watchdog"), ("Job", "joulie-give-back-watchdog-gone")
+    assert weights["Job", "joulie-give-back-prove"] < weights[removal] < weights[shown] == max(weights.values())
+    agent, remover = find(manifests, "DaemonSet", "joulie-agent"), find(manifests, *removal)
+    for key in ("nodeSelector", "tolerations"):
+        assert pod_spec(remover).get(key) == pod_spec(agent).get(key)
+    (installs,), (removes,) = pod_spec(agent)["initContainers"], pod_spec(remover)["initContainers"]
+    assert (installs.pop("command")[-1], removes.pop("command")[-1]) == ("install", "remove")
+    assert installs == removes
+    env = env_of(containers(find(manifests, *shown))["watchdog-gone"])
+    assert env["GIVE_BACK_DAEMONSET"] == removal[1]
+    labels = remover["spec"]["template"]["metadata"]["labels"]
+    assert dict(each.split("=") for each in env["GIVE_BACK_SELECTOR"].split(",")).items() <= labels.items()
+    # The account may look at it.
+    assert [
+        rule for rule in _rules(manifests) if removal[1] in rule.get("resourceNames", ()) and rule["verbs"] == ["get"]
+    ]
+
+
+def _watchdog_units(helm: Helm, values) -> dict[str, str]:
+    agent = values.get("agent", {})
+    manifests = helm.render({**values, "agent": {**agent, **WATCHDOG["agent"]}})
+    name = f"{values.get('fullnameOverride', 'joulie')}-watchdog"
+    data = find(manifests, "ConfigMap", name)["data"]
+    return {key: text for key, text in data.items() if not key.endswith(".py")}
 
 
 def _workloads(manifests):

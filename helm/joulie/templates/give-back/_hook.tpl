@@ -5,22 +5,24 @@ helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
-{{/* A Job that runs the program. Takes (list . command weight). */}}
+{{/* A Job that runs the program. Takes (list . job command weight component), the component being that of the DaemonSet it asks about. */}}
 {{- define "joulie.giveBackJob" -}}
 {{- $root := index . 0 -}}
-{{- $command := index . 1 -}}
+{{- $job := index . 1 -}}
+{{- $command := index . 2 -}}
+{{- $component := index . 4 -}}
 {{- $name := include "joulie.giveBack.name" $root -}}
 {{- $uninstall := $root.Values.uninstall -}}
 apiVersion: batch/v1
 kind: Job
 metadata:
-  name: {{ $name }}-{{ $command }}
+  name: {{ $name }}-{{ $job }}
   namespace: {{ $root.Release.Namespace }}
   labels:
     {{- include "joulie.labels" (list $root "uninstall") | nindent 4 }}
   annotations:
     helm.sh/hook: pre-delete
-    helm.sh/hook-weight: {{ index . 2 | quote }}
+    helm.sh/hook-weight: {{ index . 3 | quote }}
     # Gone in any case: one that Helm has given up must not go on beside whatever is done next.
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
     # Helm (3.18 and later) prints what the Job said.
@@ -46,7 +48,7 @@ spec:
           type: RuntimeDefault
       {{- include "joulie.placement" (list $root $uninstall) | nindent 6 }}
       containers:
-        - name: {{ $command }}
+        - name: {{ $job }}
           image: {{ include "joulie.image" $root.Values.agent.image }}
           imagePullPolicy: {{ $root.Values.agent.image.pullPolicy }}
           command: [python3, /chart/give_back.py, {{ $command }}]
@@ -57,9 +59,9 @@ spec:
             - name: AGENT_DAEMONSET
               value: {{ if eq $root.Values.agent.mode "daemonset" }}{{ include "joulie.agent.name" $root }}{{ else }}""{{ end }}
             - name: GIVE_BACK_DAEMONSET
-              value: {{ $name }}
+              value: {{ include "joulie.fullname" $root }}-{{ $component }}
             - name: GIVE_BACK_SELECTOR
-              value: {{ include "joulie.selectorLabels" (list $root "give-back") | replace ": " "=" | replace "\n" "," | quote }}
+              value: {{ include "joulie.selectorLabels" (list $root $component) | replace ": " "=" | replace "\n" "," | quote }}
             - name: TIMEOUT_SECONDS
               value: {{ $uninstall.timeoutSeconds | quote }}
             {{- include "joulie.env" (list dict $uninstall.extraEnv) | nindent 12 }}
