@@ -185,6 +185,8 @@ async def _rights_are_as_written(release: Release) -> None:
         ("joulie-agent", "list", "", "pods", "", ""),
         ("joulie-operator", "delete", "", "pods", NAMESPACE, ""),
         ("joulie-operator", "get", "", "secrets", NAMESPACE, ""),
+        ("joulie-operator", "delete", "joulie.io", "nodehardwares", "", ""),
+        ("joulie-operator", "patch", "joulie.io", "telemetryprofiles", "", ""),
         ("joulie-scheduler-extender", "patch", "", "nodes", "", ""),
         ("joulie-scheduler-extender", "patch", "joulie.io", "nodetwins", "", ""),
     ]:

@@ -9,7 +9,7 @@ from tests.e2e.system import System
 from tests.e2e.view import count, families
 from tests.e2e.waiting import eventually, holds
 
-from joulie_api.resources import NODE_HARDWARES, NODE_POWER_PROFILES, NODE_TWINS, NODES
+from joulie_api.resources import NODE_HARDWARES, NODE_POWER_PROFILES, NODE_TWINS, NODES, TELEMETRY_PROFILES
 
 pytestmark = pytest.mark.e2e
 
@@ -103,7 +103,7 @@ async def test_a_node_that_leaves_management_is_given_back(system: System) -> No
     async def given_back() -> None:
         marks = await view.labels_of(node)
         assert not {"joulie.io/power-profile", "joulie.io/draining"} & marks.keys()
-        for resource in (NODE_POWER_PROFILES, NODE_TWINS):
+        for resource in (NODE_POWER_PROFILES, NODE_TWINS, NODE_HARDWARES, TELEMETRY_PROFILES):
             assert node not in await view.objects(resource)
         assert (await view.simulated(node))["controls"]["capWatts"] == full_watts
 

@@ -15,6 +15,7 @@ from joulie_agent import app as agent_app
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer
+from joulie_devcluster.permissions import denied
 
 
 @dataclass(slots=True)
@@ -255,3 +256,5 @@ async def _cluster(api: FakeApiServer, backend: ScriptedBackend, directory: Path
 async def cluster(fake_api: FakeApiServer, backend: ScriptedBackend, tmp_path: Path) -> AsyncIterator[Cluster]:
     async with _cluster(fake_api, backend, tmp_path) as made:
         yield made
+    # Those that a fault made to fail were allowed or not all the same.
+    assert denied("joulie-agent", fake_api.requests) == []

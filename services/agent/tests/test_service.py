@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_api.resources import TELEMETRY_PROFILES
-from joulie_api.testing import make_node
+from joulie_api.testing import Respond, make_node
 from joulie_core.fnv import shard_of
 from joulie_core.labels import MANAGED, MANAGED_BY
 
@@ -486,7 +487,6 @@ async def test_errors_are_counted_per_node(cluster):
 
 
 async def test_a_failed_status_write_is_made_up_at_the_next_tick(cluster):
-    from joulie_api.testing import Respond
 
     cluster.api.put(make_node("n1"))
     node = cluster.backend.add("n1", facts=RANGE)
@@ -497,6 +497,21 @@ async def test_a_failed_status_write_is_made_up_at_the_next_tick(cluster):
     await cluster.until_reported("n1", result="applied")
     assert node.cap_watts == 150
     assert (await agent.series("n1"))["joulie_reconcile_errors_total"] >= 1
+
+
+async def test_a_node_that_cannot_be_left_is_warned_of_with_the_reason_and_tried_again(cluster):
+    cluster.api.put(make_node("n1"))
+    cluster.backend.add("n1", facts=RANGE)
+    path = f"{TELEMETRY_PROFILES.plural}/n1"
+    cluster.api.faults.add(Respond(403, message="not allowed"), verb="delete", path=path, times=2)
+    with capture_logs() as logs:
+        await cluster.start_agent()
+        await cluster.until_reported("n1", reason="NoProfile")
+        cluster.api.patch("Node", "n1", {"metadata": {"labels": {MANAGED: None}}})
+        await cluster.api.wait_for(lambda: cluster.api.count("TelemetryProfile") == 0)
+    [said] = [each for each in logs if each["event"] == "cannot publish"]
+    assert (said["log_level"], said["node"]) == ("warning", "n1")
+    assert "not allowed" in said["error"]
 
 
 async def test_a_pool_agent_does_not_touch_the_machine_it_runs_on(cluster):

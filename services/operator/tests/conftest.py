@@ -9,6 +9,7 @@ from joulie_api.app import App
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer, make_node, make_pod
 from joulie_core import labels
+from joulie_devcluster.permissions import denied
 from joulie_operator.app import run
 from joulie_operator.settings import settings_model
 
@@ -148,3 +149,4 @@ async def cluster(fake_api, tmp_path):
     found = Cluster(fake_api, FAST | {"KUBECONFIG": str(fake_api.kubeconfig(tmp_path))})
     yield found
     await found.close()
+    assert denied("joulie-operator", fake_api.requests) == []

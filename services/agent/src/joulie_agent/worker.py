@@ -7,6 +7,7 @@ what is in force on the host runs out.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -129,11 +130,11 @@ class NodeWorker:
             gone = await (self._depart(now) if self._departing else self._serve(now))
         except KubeError as error:
             self.view.errors += 1
-            self._tell("cannot publish", type(error).__name__, error=str(error))
+            self._tell("cannot publish", type(error).__name__, level=logging.WARNING, error=str(error))
             return False
         except Exception as error:  # noqa: BLE001 - counted, and logged with its trace; the next pass starts afresh
             self.view.errors += 1
-            self._tell("pass failed", type(error).__name__, exc_info=error)
+            self._tell("pass failed", type(error).__name__, level=logging.WARNING, exc_info=error)
             return False
         self._told.pop("cannot publish", None)
         self._told.pop("pass failed", None)
@@ -234,11 +235,11 @@ class NodeWorker:
                 message=report.message,
             )
 
-    def _tell(self, event: str, *state: Any, **details: Any) -> None:
+    def _tell(self, event: str, *state: Any, level: int = logging.INFO, **details: Any) -> None:
         """Log an event when its state changes, not each time it is seen again."""
         if self._told.get(event) != state:
             self._told[event] = state
-            self._log.info(event, state=state, **details)
+            self._log.log(level, event, state=state, **details)
 
 
 def _said(reports: ControlReports) -> dict[str, str]:
