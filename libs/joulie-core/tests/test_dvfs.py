@@ -1,6 +1,7 @@
 """The DVFS control loop: figures of the agent document, and bounds under any stream of samples."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,22 +11,30 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from joulie_core.dvfs import (
     DvfsAction,
     DvfsDirection,
+    DvfsMode,
     DvfsSettings,
     DvfsState,
+    Holding,
+    Plant,
+    careful_throttle_pct,
+    judge,
     step,
     throttle_for_pct,
     with_throttle,
 )
 
-DEFAULTS = DvfsSettings()
+DEFAULTS = DvfsSettings(mode=DvfsMode.STEPPED)
+PROPORTIONAL = DvfsSettings(mode=DvfsMode.PROPORTIONAL)
 
 
-def run(samples, *, cap_watts=100.0, period_s=20.0, settings=DEFAULTS, state=None):
+def run(samples, *, cap_watts=100.0, period_s=20.0, settings=DEFAULTS, state=None, plant=Plant()):  # noqa: B008
     """Feed samples at a fixed period; answer the last state and the actions with the tick they came at."""
     state = state or DvfsState()
     actions = []
     for tick, watts in enumerate(samples):
-        state, action = step(state, cap_watts=cap_watts, observed_watts=watts, now=tick * period_s, settings=settings)
+        state, action = step(
+            state, cap_watts=cap_watts, observed_watts=watts, now=tick * period_s, settings=settings, plant=plant
+        )
         if action is not None:
             actions.append((tick, action))
     return state, actions
@@ -101,11 +110,131 @@ def test_a_free_node_far_below_its_cap_takes_no_action():
     assert actions == []
 
 
-@pytest.mark.parametrize("reading", [None, math.nan, math.inf, -1.0])
-def test_a_bad_reading_changes_nothing(reading):
+@pytest.mark.parametrize("reading", [None, math.nan, math.inf, -1.0, 0.0])
+def test_a_bad_reading_is_noted_and_changes_nothing_else(reading):
     before, _ = run([150.0, 150.0, 150.0])
     after, action = step(before, cap_watts=100.0, observed_watts=reading, now=1e6, settings=DEFAULTS)
-    assert (after, action) == (before, None)
+    assert (after, action) == (replace(before, blind_since=1e6), None)
+
+
+def test_readings_that_stay_away_hold_the_throttle_and_then_raise_it_to_the_careful_level():
+    start = DvfsState(throttle_pct=15.0)
+    state, actions = run([None] * 30, state=start, plant=Plant(careful_pct=40.0))
+    assert [(tick * 20, action.throttle_pct) for tick, action in actions] == [(180, 25), (200, 35), (220, 40)]
+    assert state.throttle_pct == 40.0
+
+
+def test_without_a_known_maximum_the_careful_level_is_a_full_throttle():
+    state, _ = run([None] * 40)
+    assert state.throttle_pct == 100.0
+
+
+def test_a_throttle_above_the_careful_level_is_not_eased_without_a_reading():
+    state, actions = run([None] * 40, state=DvfsState(throttle_pct=70.0), plant=Plant(careful_pct=40.0))
+    assert (state.throttle_pct, actions) == (70.0, [])
+
+
+def test_a_reading_in_between_starts_the_wait_anew():
+    _, actions = run(([None] * 8 + [90.0]) * 5)
+    assert actions == []
+
+
+def test_when_readings_return_the_loop_starts_from_a_new_average():
+    state, _ = run([150.0] * 3 + [None] * 30)
+    state, action = step(state, cap_watts=100.0, observed_watts=60.0, now=1e5, settings=DEFAULTS)
+    assert (state.ema_watts, state.below_count, state.blind_since, action) == (60.0, 1, None, None)
+
+
+def test_the_average_outlives_a_short_gap():
+    state, _ = run([100.0, None, None, 200.0])
+    assert state.ema_watts == pytest.approx(130.0)
+
+
+@pytest.mark.parametrize(("cap", "maximum", "careful"), [(120, 200, 40), (120, None, 100), (300, 200, 0)])
+def test_the_careful_level_is_the_throttle_of_the_caps_share_of_the_maximum(cap, maximum, careful):
+    assert careful_throttle_pct(cap, maximum) == pytest.approx(careful)
+
+
+@pytest.mark.parametrize(
+    ("samples", "throttle", "holding"),
+    [
+        ([], 0, Holding.UNKNOWN),
+        ([90.0] * 3, 0, Holding.WITHIN),
+        ([110.0] * 3, 0, Holding.WITHIN),
+        ([602.0], 0, Holding.ABOVE),
+        ([602.0], 100, Holding.ABOVE),
+        ([602.0] * 3, 100, Holding.SATURATED),
+        ([90.0, None], 50, Holding.UNKNOWN),
+    ],
+)
+def test_what_the_loop_achieves_is_judged_by_the_average_and_what_is_left_of_the_throttle(samples, throttle, holding):
+    state, _ = run(samples, state=DvfsState(throttle_pct=throttle))
+    assert judge(state, cap_watts=100.0, now=1000.0, settings=DEFAULTS) is holding
+
+
+def test_a_full_throttle_is_not_judged_before_it_can_show():
+    state = DvfsState(throttle_pct=100.0, ema_watts=300.0, above_count=5, last_action_at=0.0)
+    assert judge(state, cap_watts=100.0, now=19.9, settings=DEFAULTS) is Holding.ABOVE
+    assert judge(state, cap_watts=100.0, now=20.0, settings=DEFAULTS) is Holding.SATURATED
+
+
+def test_a_proportional_step_is_the_error_as_a_share_of_the_range():
+    _, actions = run([180.0, 180.0], settings=PROPORTIONAL, plant=Plant(range_watts=400.0))
+    assert actions == [(1, DvfsAction(DvfsDirection.THROTTLE_UP, 20.0))]
+
+
+def test_a_proportional_step_counts_the_higher_one_of_average_and_newest_sample():
+    rising, _ = run([100.0, 200.0, 200.0], settings=PROPORTIONAL, plant=Plant(range_watts=400.0))
+    assert rising.throttle_pct == pytest.approx(25.0)
+    start = DvfsState(throttle_pct=50.0)
+    _, falling = run([84.0, 84.0], settings=PROPORTIONAL, plant=Plant(range_watts=400.0), state=start)
+    assert falling[0][1].throttle_pct == pytest.approx(46.0)
+    _, mistrusted = run([10.0, 99.0], settings=PROPORTIONAL, plant=Plant(range_watts=400.0), state=start)
+    assert mistrusted[0][1].throttle_pct == pytest.approx(49.75)
+
+
+def test_a_proportional_step_has_a_bound():
+    state, _ = run([5000.0, 5000.0], settings=PROPORTIONAL, plant=Plant(range_watts=400.0))
+    assert state.throttle_pct == 50.0
+
+
+def test_without_a_known_range_a_proportional_step_is_the_fixed_one():
+    state, _ = run([180.0, 180.0], settings=PROPORTIONAL)
+    assert state.throttle_pct == 10.0
+
+
+@given(
+    st.floats(60, 1000),
+    st.floats(0, 0.99),
+    st.floats(0, 1),
+    st.floats(0, 100),
+)
+def test_on_a_linear_plant_proportional_steps_ease_to_the_cap_at_most(free_watts, floor_share, cap_share, throttle):
+    """`free_watts` at throttle 0 and `floor_share` of it at 100, below the maximum that the loop is told.
+
+    A raised throttle may undershoot by what the average has kept of the error for the length of a cooldown.
+    """
+
+    def plant_watts(pct):
+        return free_watts * (1 - (1 - floor_share) * pct / 100)
+
+    cap = max(1.0, cap_share * free_watts)
+    state = DvfsState(throttle_pct=throttle)
+    above_watts = plant_watts(throttle) - cap
+    for tick in range(60):
+        watts = plant_watts(state.throttle_pct)
+        if above_watts > 0:
+            assert watts - cap >= -0.05 * above_watts
+        else:
+            assert watts <= cap + 1e-6 * free_watts
+        state, _ = step(
+            state,
+            cap_watts=cap,
+            observed_watts=watts,
+            now=tick * 2.0,
+            settings=PROPORTIONAL,
+            plant=Plant(range_watts=1000.0),
+        )
 
 
 def test_a_refused_action_keeps_what_is_in_force_and_its_cooldown():
@@ -137,7 +266,7 @@ def test_under_a_steady_load_a_lower_cap_never_leaves_a_node_freer(watts, ticks,
 class ControlLoop(RuleBasedStateMachine):
     """Any interleaving of samples, gaps and refused actions."""
 
-    settings = DvfsSettings(ema_alpha=1.0)
+    settings = DvfsSettings(ema_alpha=1.0, mode=DvfsMode.STEPPED)
 
     def __init__(self):
         super().__init__()
@@ -146,10 +275,14 @@ class ControlLoop(RuleBasedStateMachine):
         self.run_length = 0
         self.side = 0
         self.acted_at = None
+        self.blind_since = None
 
-    @rule(watts=st.floats(0, 400), dt=st.floats(0.1, 60))
+    @rule(watts=st.floats(0, 400, exclude_min=True), dt=st.floats(0.1, 60))
     def sample(self, watts, dt):
         self.now += dt
+        if self.blind_since is not None and self.now - self.blind_since >= self.settings.blind_after_s:
+            self.run_length, self.side = 0, 0
+        self.blind_since = None
         side = (watts > 110) - (watts < 85)
         self.run_length = self.run_length + 1 if side == self.side else 1
         self.side = side
@@ -168,8 +301,15 @@ class ControlLoop(RuleBasedStateMachine):
     def bad_reading(self, dt):
         self.now += dt
         before = self.state
+        self.blind_since = self.now if self.blind_since is None else self.blind_since
         self.state, action = step(before, cap_watts=100, observed_watts=None, now=self.now, settings=self.settings)
-        assert (self.state, action) == (before, None)
+        if action is None:
+            assert self.state == replace(before, blind_since=self.blind_since)
+            return
+        assert self.now - self.blind_since >= self.settings.blind_after_s
+        assert action.direction is DvfsDirection.THROTTLE_UP
+        assert before.throttle_pct < action.throttle_pct <= before.throttle_pct + self.settings.step_pct
+        self.run_length, self.side, self.acted_at = 0, 0, self.now
 
     @precondition(lambda self: self.acted_at is not None)
     @rule(pct=st.floats(-50, 150))

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from joulie_agent.backends import transport as transport_module
-from joulie_agent.backends.base import Unavailable
+from joulie_agent.backends.base import CpuHeld, Held, Unavailable
 from joulie_agent.backends.headers import TTL_S, BadSecret, SecretHeaders
 from joulie_agent.backends.http import HttpActuator, HttpSource
 from joulie_agent.backends.prometheus import PrometheusSource
@@ -67,28 +67,56 @@ async def test_all_gpus_get_the_lowest_of_different_caps(transport, backend):
     assert node.gpu_cap_watts == 250
 
 
+BOTH = CpuHeld(cap=Held.YES, throttle=Held.YES)
+
+
+async def test_a_throttle_releases_the_cap_before_it_once_it_is_in_force(transport, backend):
+    node = backend.add("n1", cap_watts=100)
+    acting = actuator(transport, backend.url)
+    outcome = await acting.set_dvfs_throttle(40, release_cap=Held.YES, limits=WattRange(250, 100))
+    assert (outcome.applied, outcome.unreleased) == (True, None)
+    assert (node.cap_watts, node.throttle_pct) == (250, 40)
+    assert [body["action"] for body in backend.bodies] == ["dvfs.set_throttle_pct", "rapl.set_power_cap_watts"]
+
+
+async def test_a_throttle_that_is_refused_releases_nothing(transport, backend):
+    node = backend.add("n1", cap_watts=100, script={"dvfs.set_throttle_pct": {"result": "blocked"}})
+    limits = WattRange(250, 100)
+    await actuator(transport, backend.url).set_dvfs_throttle(40, release_cap=Held.YES, limits=limits)
+    assert node.cap_watts == 100
+
+
+@pytest.mark.parametrize(("held", "left"), [(Held.YES, True), (Held.PERHAPS, False)])
+async def test_a_release_that_is_declined_counts_only_where_nothing_was_known_to_be_in_force(
+    held, left, transport, backend
+):
+    backend.add("n1", throttle_pct=40, script={"dvfs.set_throttle_pct": {"result": "blocked"}})
+    outcome = await actuator(transport, backend.url).set_cpu_cap(100, release_throttle=held)
+    assert (outcome.unreleased is not None) == left
+
+
 async def test_giving_back_lifts_throttle_and_cap(transport, backend):
     node = backend.add("n1", cap_watts=100, throttle_pct=50, gpu_cap_watts=200)
     acting = actuator(transport, backend.url)
-    assert (await acting.restore_cpu(WattRange(250, 100))).reason is Reason.RESTORED
+    assert (await acting.restore_cpu(WattRange(250, 100), BOTH)).reason is Reason.RESTORED
     assert (await acting.restore_gpu(WattRange(400, 100))).reason is Reason.RESTORED
     assert (node.cap_watts, node.throttle_pct, node.gpu_cap_watts) == (250, 0, 400)
 
 
 async def test_giving_back_without_a_range_lifts_the_throttle_and_says_what_it_could_not(transport, backend):
     node = backend.add("n1", cap_watts=100, throttle_pct=50)
-    outcome = await actuator(transport, backend.url).restore_cpu(WattRange())
+    outcome = await actuator(transport, backend.url).restore_cpu(WattRange(), BOTH)
     assert (outcome.result, outcome.reason) == ("blocked", Reason.NO_CAP_RANGE)
     assert (node.cap_watts, node.throttle_pct) == (100, 0)
 
 
 async def test_a_node_that_the_backend_has_forgotten_counts_as_given_back(transport, backend):
-    assert (await actuator(transport, backend.url).restore_cpu(WattRange(250))).applied
+    assert (await actuator(transport, backend.url).restore_cpu(WattRange(250), BOTH)).applied
 
 
 async def test_giving_back_fails_when_either_half_fails(transport, backend):
     backend.add("n1", script={"dvfs.set_throttle_pct": 500})
-    assert (await actuator(transport, backend.url).restore_cpu(WattRange(250))).reason is Reason.HTTP_STATUS
+    assert (await actuator(transport, backend.url).restore_cpu(WattRange(250), BOTH)).reason is Reason.HTTP_STATUS
 
 
 @pytest.mark.parametrize(

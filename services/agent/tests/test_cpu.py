@@ -4,11 +4,20 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from joulie_agent.backends.base import CpuReading, Outcome, applied, blocked, failed
+from joulie_agent.backends.base import (
+    CpuHeld,
+    CpuReading,
+    Held,
+    Outcome,
+    applied,
+    blocked,
+    failed,
+    with_release,
+)
 from joulie_agent.cpu import CpuEnforcer, CpuMemory, CpuMode, CpuOrder, remembered
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import PctCap, WattCap, WattRange
-from joulie_core.dvfs import DvfsDirection, DvfsSettings, DvfsState
+from joulie_core.dvfs import DvfsDirection, DvfsMode, DvfsSettings, DvfsState
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult, CpuControlMode
 
 RAPL_BLOCKED = blocked("http-rapl", Reason.REFUSED, "locked by firmware")
@@ -20,15 +29,21 @@ class Actuator:
     dvfs: Outcome | None = None
     calls: list = field(default_factory=list)
 
-    async def set_cpu_cap(self, cap_watts_per_package):
+    async def set_cpu_cap(self, cap_watts_per_package, *, release_throttle=Held.NO):
         self.calls.append(("cap", cap_watts_per_package))
-        return self.rapl or applied("http-rapl", enforced_watts=cap_watts_per_package)
+        outcome = self.rapl or applied("http-rapl", enforced_watts=cap_watts_per_package)
+        if not outcome.applied or release_throttle is Held.NO:
+            return outcome
+        return with_release(outcome, await self.set_dvfs_throttle(0.0), release_throttle)
 
-    async def set_dvfs_throttle(self, throttle_pct):
+    async def set_dvfs_throttle(self, throttle_pct, *, release_cap=Held.NO, limits=None):
         self.calls.append(("throttle", throttle_pct))
-        return self.dvfs or applied("http-dvfs")
+        outcome = self.dvfs or applied("http-dvfs")
+        if not outcome.applied or release_cap is Held.NO:
+            return outcome
+        return with_release(outcome, await self.set_cpu_cap(limits.max_watts), release_cap)
 
-    async def restore_cpu(self, limits):
+    async def restore_cpu(self, limits, held):
         self.calls.append(("restore", limits.max_watts))
         return self.rapl or Outcome(ControlResult.APPLIED, Reason.RESTORED, "http-rapl")
 
@@ -41,10 +56,17 @@ WATTS = CpuOrder(
     mode=CpuControlMode.AUTO,
 )
 HOT = CpuReading(power_watts=600)
+STEPPED = DvfsSettings(mode=DvfsMode.STEPPED)
+CAPPED = CpuMemory(mode=CpuMode.RAPL, held=CpuHeld(cap=Held.YES), cap_watts=240, throttle_known=True)
+
+
+def throttled(pct):
+    state = DvfsState(throttle_pct=pct)
+    return CpuMemory(mode=CpuMode.DVFS, dvfs=state, held=CpuHeld(throttle=Held.YES), throttle_known=True)
 
 
 async def enforce(actuator, order=WATTS, memory=None, *, reading=HOT, now=0.0):
-    return await CpuEnforcer(actuator, DvfsSettings()).enforce(order, memory or CpuMemory(), reading, now)
+    return await CpuEnforcer(actuator, STEPPED).enforce(order, memory or CpuMemory(), reading, now)
 
 
 async def run(actuator, ticks, *, order=WATTS, memory=None, reading=HOT):
@@ -78,7 +100,7 @@ async def test_without_rapl_the_dvfs_loop_holds_the_sum_of_the_packages():
     result, actions = await run(actuator, 2)
     assert actions == [DvfsDirection.THROTTLE_UP]
     assert result.memory.mode is CpuMode.DVFS
-    assert (result.report.backend, result.report.reason, result.report.throttle_pct) == ("http-dvfs", "Throttled", 10)
+    assert (result.report.backend, result.report.reason, result.report.throttle_pct) == ("http-dvfs", "Adjusting", 10)
     assert "locked by firmware" in result.report.message
 
 
@@ -93,15 +115,15 @@ async def test_when_rapl_is_back_its_cap_comes_before_the_throttle_is_lifted():
     actuator.rapl, actuator.calls = None, []
     result = await enforce(actuator, memory=result.memory, now=60.0)
     assert actuator.calls == [("cap", 240), ("throttle", 0.0)]
-    assert result.memory == CpuMemory(mode=CpuMode.RAPL, in_force=True, throttle_known=True)
+    assert result.memory == CAPPED
 
 
-async def test_a_throttle_that_could_not_be_lifted_is_tried_again():
-    memory = CpuMemory(mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=30), in_force=True, throttle_known=True)
+async def test_a_throttle_that_could_not_be_lifted_is_an_error_and_is_tried_again():
     actuator = Actuator(dvfs=failed("http-dvfs", Reason.BACKEND_FAILED, "busy"))
-    result = await enforce(actuator, memory=memory)
-    assert result.report.result is ControlResult.APPLIED
-    assert (result.report.throttle_pct, "not lifted" in result.report.message) == (30, True)
+    result = await enforce(actuator, memory=throttled(30))
+    assert (result.report.result, result.report.reason) == ("error", "NotReleased")
+    assert (result.report.enforced_watts, result.report.throttle_pct) == (240, 30)
+    assert "http-dvfs not released: BackendFailed busy" in result.report.message
     actuator.dvfs = None
     result = await enforce(actuator, memory=result.memory)
     assert result.memory.dvfs.throttle_pct == 0
@@ -109,12 +131,136 @@ async def test_a_throttle_that_could_not_be_lifted_is_tried_again():
 
 
 async def test_a_missing_reading_holds_the_throttle():
-    memory = CpuMemory(mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=30), in_force=True, throttle_known=True)
     actuator = Actuator(rapl=RAPL_BLOCKED)
-    result, actions = await run(actuator, 10, memory=memory, reading=None)
+    result, actions = await run(actuator, 9, memory=throttled(30), reading=None)
     assert actions == []
     assert {call for call in actuator.calls if call[0] == "throttle"} == {("throttle", 30)}
+    assert (result.report.result, result.report.reason, result.report.throttle_pct) == ("blocked", "NoReading", 30)
     assert "no usable power reading" in result.report.message
+
+
+async def test_readings_that_stay_away_raise_the_throttle_to_the_caps_share_with_a_reason_of_its_own():
+    actuator = Actuator(rapl=RAPL_BLOCKED)
+    result, _ = await run(actuator, 14, reading=None)
+    assert (result.report.result, result.report.reason) == ("blocked", "ThrottledWithoutReading")
+    assert result.report.throttle_pct == pytest.approx(40)  # 240 W of 400 W
+    result = await enforce(actuator, memory=result.memory, reading=CpuReading(power_watts=300), now=300.0)
+    assert (result.report.result, result.report.reason) == ("applied", "Throttled")
+    assert remembered(result.report).dvfs.throttle_pct == pytest.approx(40)
+
+
+async def test_without_a_reading_and_without_a_throttle_nothing_is_applied():
+    result = await enforce(Actuator(rapl=RAPL_BLOCKED), reading=None)
+    assert (result.report.result, result.report.reason, result.report.throttle_pct) == ("blocked", "NoReading", 0)
+
+
+async def test_a_full_throttle_above_the_cap_is_saturated_and_not_applied():
+    order = replace(WATTS, cap=WattCap(120, 120), packages=1)
+    reading = CpuReading(power_watts=602)
+    result, _ = await run(Actuator(rapl=RAPL_BLOCKED), 30, order=order, reading=reading)
+    assert (result.report.result, result.report.reason) == ("blocked", "Saturated")
+    assert result.report.throttle_pct == 100
+    assert "602 W drawn, 120 W allowed" in result.report.message
+    assert remembered(result.report).in_force
+
+
+async def test_power_above_the_cap_is_not_applied_before_there_is_a_throttle():
+    result = await enforce(Actuator(rapl=RAPL_BLOCKED))
+    assert (result.report.result, result.report.reason, result.report.throttle_pct) == ("blocked", "Adjusting", 0)
+
+
+async def test_power_below_the_cap_needs_no_throttle_to_be_applied():
+    result = await enforce(Actuator(rapl=RAPL_BLOCKED), reading=CpuReading(power_watts=300))
+    assert (result.report.result, result.report.reason, result.report.throttle_pct) == ("applied", "Throttled", 0)
+
+
+async def test_a_sample_between_two_ticks_sends_only_a_throttle_that_changes():
+    actuator = Actuator()
+    order = replace(WATTS, mode=CpuControlMode.DVFS)
+    result = await enforce(actuator, order)
+    memory, actuator.calls = result.memory, []
+    enforcer = CpuEnforcer(actuator, STEPPED)
+    actions = []
+    for sample in range(1, 10):
+        memory, action = await enforcer.follow(order, memory, HOT, sample * 2.0)
+        actions += [action] if action else []
+    assert actuator.calls == [("throttle", 10)]
+    assert actions == [DvfsDirection.THROTTLE_UP]
+    assert memory.held.throttle is Held.YES
+
+
+async def test_a_step_that_is_refused_between_two_ticks_is_not_believed():
+    actuator = Actuator()
+    order = replace(WATTS, mode=CpuControlMode.DVFS)
+    memory = (await enforce(actuator, order)).memory
+    actuator.dvfs = failed("http-dvfs", Reason.BACKEND_FAILED, "busy")
+    memory, action = await CpuEnforcer(actuator, STEPPED).follow(order, memory, HOT, 2.0)
+    assert (memory.dvfs.throttle_pct, memory.held.throttle, action) == (0, Held.NO, None)
+
+
+async def test_a_cap_that_holds_the_power_is_not_sampled_between_two_ticks():
+    memory, action = await CpuEnforcer(Actuator(), STEPPED).follow(WATTS, CAPPED, HOT, 2.0)
+    assert (memory, action) == (CAPPED, None)
+
+
+async def test_a_change_to_mode_dvfs_puts_the_caps_share_in_force_and_then_releases_the_cap():
+    actuator = Actuator()
+    result = await enforce(actuator, replace(WATTS, mode=CpuControlMode.DVFS), CAPPED, reading=CpuReading(400.0))
+    assert actuator.calls == [("throttle", pytest.approx(40)), ("cap", 400)]
+    assert result.memory.held == CpuHeld(throttle=Held.YES)
+    assert (result.report.result, result.report.reason, result.report.enforced_watts) == ("applied", "Throttled", None)
+
+
+async def test_a_cap_that_could_not_be_released_is_reported_with_its_watts_and_tried_again():
+    actuator = Actuator(rapl=failed("http-rapl", Reason.BACKEND_FAILED, "busy"))
+    order = replace(WATTS, mode=CpuControlMode.DVFS)
+    result = await enforce(actuator, order, CAPPED, reading=CpuReading(400.0))
+    assert (result.report.result, result.report.reason) == ("error", "NotReleased")
+    assert result.report.enforced_watts == 240
+    assert remembered(result.report).held == CpuHeld(cap=Held.YES, throttle=Held.YES)
+    actuator.rapl = None
+    result = await enforce(actuator, order, result.memory, reading=CpuReading(400.0))
+    assert result.memory.held == CpuHeld(throttle=Held.YES)
+
+
+async def test_a_percentage_that_no_range_translates_releases_the_cap_before_it():
+    actuator = Actuator()
+    result = await enforce(actuator, replace(WATTS, cap=PctCap(60)), CAPPED)
+    assert actuator.calls == [("throttle", 40), ("cap", 400)]
+    assert result.memory.held == CpuHeld(throttle=Held.YES)
+
+
+async def test_a_percentage_that_mode_rapl_cannot_carry_out_restores_the_cap_before_it():
+    actuator = Actuator()
+    result = await enforce(actuator, replace(WATTS, cap=PctCap(60), mode=CpuControlMode.RAPL), CAPPED)
+    assert actuator.calls == [("restore", 400)]
+    assert not result.memory.in_force
+    assert (result.report.result, result.report.reason) == ("blocked", "NoCapRange")
+
+
+async def test_a_change_to_mode_rapl_releases_the_throttle_also_where_the_cap_is_refused():
+    actuator = Actuator(rapl=RAPL_BLOCKED)
+    result = await enforce(actuator, replace(WATTS, mode=CpuControlMode.RAPL), throttled(30))
+    assert actuator.calls == [("cap", 240), ("throttle", 0)]
+    assert not result.memory.in_force
+    assert (result.report.result, result.report.reason) == ("blocked", "Refused")
+
+
+async def test_a_cap_in_force_in_part_stays_while_the_loop_does_the_rest():
+    partly = replace(blocked("rapl", Reason.HELD_BY_FIRMWARE, "package-0 holds 300 W"), enforced_watts=300)
+    actuator = Actuator(rapl=partly)
+    result, _ = await run(actuator, 3)
+    assert ("cap", 400) not in actuator.calls
+    assert result.memory.held == CpuHeld(cap=Held.YES, throttle=Held.YES)
+    assert (result.report.backend, result.report.enforced_watts) == ("http-dvfs", 300)
+    assert "package-0 holds 300 W" in result.report.message
+
+
+async def test_a_lost_cap_is_released_once_the_throttle_is_in_force():
+    actuator = Actuator(rapl=RAPL_BLOCKED)
+    result = await enforce(actuator, memory=CAPPED, reading=CpuReading(400.0))
+    assert actuator.calls[:2] == [("cap", 240), ("throttle", pytest.approx(40))]
+    assert result.report.reason == "NotReleased"  # the backend had said that the cap is in force
 
 
 async def test_a_refused_step_is_not_believed():
@@ -208,9 +354,8 @@ async def test_a_throttle_found_at_the_backend_is_taken_over():
 
 
 async def test_a_throttle_that_the_backend_lost_is_asserted_again():
-    memory = CpuMemory(mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=30), in_force=True, throttle_known=True)
     actuator = Actuator(rapl=RAPL_BLOCKED)
-    await enforce(actuator, memory=memory, reading=CpuReading(power_watts=470, throttle_pct=0))
+    await enforce(actuator, memory=throttled(30), reading=CpuReading(power_watts=470, throttle_pct=0))
     assert actuator.calls[-1] == ("throttle", 30)
 
 
@@ -220,7 +365,11 @@ async def test_a_throttle_that_the_backend_lost_is_asserted_again():
         (None, False, 0),
         (ControlReport(reason="NoIntent"), False, 0),
         (ControlReport(backend="http-rapl", result="applied", reason="Restored"), False, 0),
-        (ControlReport(backend="http-rapl", result="blocked", reason="Refused"), False, 0),
+        (ControlReport(backend="none", result="none", reason="TurnedOff"), False, 0),
+        (ControlReport(backend="http-rapl", result="blocked", reason="Refused"), True, 0),
+        (ControlReport(backend="http-dvfs", result="blocked", reason="NoReading", throttle_pct=0), False, 0),
+        (ControlReport(backend="http-dvfs", result="blocked", reason="NoReading", throttle_pct=20), True, 20),
+        (ControlReport(backend="http-dvfs", result="error", reason="Timeout"), True, 0),
         (ControlReport(backend="http-rapl", result="applied", reason="Capped"), True, 0),
         (ControlReport(backend="http-rapl", result="error", reason="Timeout"), True, 0),
         (ControlReport(backend="http-dvfs", result="applied", reason="Throttled", throttle_pct=40), True, 40),

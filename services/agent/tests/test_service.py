@@ -85,7 +85,7 @@ async def test_without_rapl_dvfs_holds_the_power_until_rapl_is_back(cluster):
     cluster.api.put(make_node("n1"))
     node = cluster.backend.add("n1", cpu_watts=600, facts=RANGE, script={CPU_CAP: {"result": "blocked"}})
     cluster.set_target("n1", **ECO)
-    agent = await cluster.start_agent(DVFS_COOLDOWN="0s")
+    agent = await cluster.start_agent(DVFS_COOLDOWN="0s", DVFS_MODE="stepped")
     await cluster.until_reported("n1", backend="http-dvfs", throttlePct=20)
     series = await agent.series("n1")
     assert (series['joulie_backend_mode{mode="dvfs"}'], series['joulie_backend_mode{mode="rapl"}']) == (1, 0)
@@ -101,7 +101,7 @@ async def test_a_restarted_agent_goes_on_with_the_throttle_of_the_one_before(clu
     cluster.api.put(make_node("n1"))
     node = cluster.backend.add("n1", cpu_watts=600, facts=RANGE, script={CPU_CAP: {"result": "blocked"}})
     cluster.set_target("n1", **ECO)
-    agent = await cluster.start_agent(DVFS_COOLDOWN="0s")
+    agent = await cluster.start_agent(DVFS_COOLDOWN="0s", DVFS_MODE="stepped")
     await cluster.until_reported("n1", throttlePct=30)
     await agent.kill()
     held, node.cpu_watts, cluster.backend.bodies = node.throttle_pct, 290, []
@@ -362,7 +362,31 @@ async def test_a_cluster_profile_written_later_takes_over_from_the_environment(c
     assert cluster.api.get("TelemetryProfile", "n1")["spec"]["controls"]["cpu"]["type"] == "http"
 
 
-async def test_controls_that_move_give_back_at_the_old_place_first(cluster):
+async def test_a_change_of_the_control_mode_releases_the_cap_once_the_throttle_is_in_force(cluster):
+    cluster.api.put(make_node("n1"))
+    node = cluster.backend.add("n1", facts=RANGE)
+    cluster.set_target("n1", **ECO)
+    agent = await cluster.start_agent()
+    await cluster.until_reported("n1", result="applied", enforcedWatts=150)
+    await agent.kill()
+    await cluster.start_agent(TELEMETRY_CPU_CONTROL_MODE="dvfs")
+    await cluster.until_reported("n1", backend="http-dvfs", result="applied")
+    assert (node.cap_watts, node.throttle_pct) == (250, 40)
+
+
+async def test_the_loop_samples_on_its_own_interval_and_sends_only_what_changes(cluster):
+    cluster.api.put(make_node("n1"))
+    node = cluster.backend.add("n1", cpu_watts=600, facts=RANGE, script={CPU_CAP: {"result": "blocked"}})
+    cluster.set_target("n1", **ECO)
+    await cluster.start_agent(RECONCILE_INTERVAL="1h", DVFS_INTERVAL="200ms", DVFS_COOLDOWN="0s")
+    await cluster.backend.until(lambda: node.throttle_pct == 100)
+    writes, reads = cluster.backend.count("n1", THROTTLE), cluster.backend.count("n1", "telemetry")
+    await cluster.backend.until(lambda: cluster.backend.count("n1", "telemetry") > reads + 5)
+    assert cluster.backend.count("n1", THROTTLE) == writes <= 6
+    assert cluster.backend.count("n1", CPU_CAP) <= 3
+
+
+async def test_controls_that_move_are_released_at_the_old_place(cluster):
     cluster.api.put(make_node("n1"))
     cluster.backend.add("n1", facts=RANGE)
     other = cluster.backend.add("n1-twin", facts=RANGE)
@@ -371,8 +395,8 @@ async def test_controls_that_move_give_back_at_the_old_place_first(cluster):
     await cluster.until_reported("n1", result="applied")
     target = {"scope": "node", "nodeName": "n1"}
     cluster.api.put(user_profile("moved", target, cluster.backend.url + "/control/{node}-twin"))
-    await cluster.backend.until(lambda: other.cap_watts)
-    assert cluster.backend.nodes["n1"].cap_watts == 250
+    await cluster.backend.until(lambda: other.cap_watts and cluster.backend.nodes["n1"].cap_watts == 250)
+    assert other.cap_watts == 150
 
 
 async def test_a_profile_that_a_user_names_as_the_node_is_used_and_keeps_its_spec(cluster):

@@ -55,6 +55,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             publisher=Publisher(client, Applier(client, FIELD_MANAGER)),
             discoverer=Discoverer(inventory),
             dvfs=settings.dvfs,
+            dvfs_interval_s=settings.dvfs_interval,
             interval_s=settings.reconcile_interval,
             spec_timeout_s=settings.spec_read_timeout,
             wall_time=wall_time,

@@ -1,12 +1,13 @@
 """Everything the agent does to one node's hardware, and what it remembers of that. Knows no Kubernetes.
 
-Promises one reading and one attempt per tick, CPUs and GPUs side by side; that controls which move elsewhere give back
-at the old place before they act at the new one; and that hardware which cannot be asked just now is still the hardware
-it was at the last answer.
+Promises one reading and one attempt per tick, CPUs and GPUs side by side; that controls which move elsewhere act at the
+new place first and are then released at the old one, which is tried again until it is done; and that hardware which
+cannot be asked just now is still the hardware it was at the last answer. `follow` is the DVFS loop between two ticks.
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -14,9 +15,10 @@ import structlog
 from joulie_agent import cpu, gpu
 from joulie_agent.backends.base import CpuReading, GpuReading, HardwareFacts, PowerSource, Reading, Unavailable
 from joulie_agent.backends.wiring import Wirer, Wiring
+from joulie_agent.cpu_memory import doubtful
 from joulie_agent.discovery import Discoverer, Hardware
 from joulie_agent.reasons import Reason
-from joulie_core.caps_resolve import resolve_cpu_cap
+from joulie_core.caps_resolve import WattCap, WattRange, resolve_cpu_cap
 from joulie_core.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.kinds.node_hardware import Capabilities, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
@@ -63,11 +65,31 @@ class Tick:
     hardware: Hardware
     #: The DVFS action that was carried out.
     action: DvfsDirection | None = None
+    #: The routing to publish: the old one until everything at the old place has been released.
+    route: Route | None = None
+    #: Something was released at an old place, which may be the new one by another name: tick again.
+    released: bool = False
 
     @property
     def failed(self) -> bool:
         """Whether something that should have worked did not."""
         return ControlResult.ERROR in {self.cpu.result, self.gpu.result}
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A place that the controls have left, with what may still be in force there."""
+
+    wiring: Wiring
+    cpu: cpu.CpuMemory
+    gpu: gpu.GpuMemory
+    #: As they were known there.
+    cpu_limits: WattRange
+    gpu_limits: WattRange
+
+    @property
+    def in_force(self) -> bool:
+        return self.cpu.in_force or self.gpu.in_force
 
 
 class NodeControl:
@@ -76,20 +98,32 @@ class NodeControl:
     Args:
         node: the node.
         last: the last report about it, from this agent or the one before.
+        last_route: what served the node then.
         wirer: makes backends.
         discoverer: tells what the node is made of.
         dvfs: tunables of the fallback loop.
     """
 
     def __init__(
-        self, node: Node, last: ControlReports | None, *, wirer: Wirer, discoverer: Discoverer, dvfs: DvfsSettings
+        self,
+        node: Node,
+        last: ControlReports | None,
+        last_route: Route | None = None,
+        *,
+        wirer: Wirer,
+        discoverer: Discoverer,
+        dvfs: DvfsSettings,
     ) -> None:
         self.cpu_memory = cpu.remembered(last.cpu if last else None)
         self.gpu_memory = gpu.remembered(last.gpu if last else None)
         self._wirer = wirer
         self._discoverer = discoverer
         self._dvfs = dvfs
-        self._wiring: Wiring | None = None
+        #: Made of the route that the last report was written under, so that a change since then is seen as one.
+        self._wiring: Wiring | None = wirer.wire(node.name, last_route) if last_route else None
+        self._inherited = True
+        self._order: cpu.CpuOrder | None = None
+        self._left: tuple[_Left, ...] = ()
         self._facts: HardwareFacts | None = None
         self._hardware = Hardware(NodeHardwareStatus())
         self._log = _log.bind(node=node.name)
@@ -97,7 +131,18 @@ class NodeControl:
     @property
     def in_force(self) -> bool:
         """Whether a cap or throttle of ours may be in force."""
-        return self.cpu_memory.in_force or self.gpu_memory.in_force
+        return self.cpu_memory.in_force or self.gpu_memory.in_force or bool(self._left)
+
+    @property
+    def looping(self) -> bool:
+        """Whether the DVFS loop holds the power, from readings that are fresh whenever they are asked for."""
+        return (
+            self.cpu_memory.mode is cpu.CpuMode.DVFS
+            and self._wiring is not None
+            and self._wiring.cpu_source_is_live
+            and self._order is not None
+            and isinstance(self._order.cap, WattCap)
+        )
 
     @property
     def floor(self) -> Floor:
@@ -106,59 +151,105 @@ class NodeControl:
 
     async def tick(self, inputs: Inputs) -> Tick:
         """Look, then carry out the published target once."""
-        wiring = await self._rewire(inputs)
+        wiring = self._rewire(inputs)
         cpu_reading, gpu_reading = await self._read(wiring)
         self._hardware = self._discover(inputs, wiring)
+        self._order = order = self._cpu_order(inputs, wiring)
         cpu_result, gpu_result = await asyncio.gather(
-            cpu.CpuEnforcer(wiring.cpu, self._dvfs).enforce(
-                self._cpu_order(inputs, wiring), self.cpu_memory, cpu_reading, inputs.now
-            ),
+            cpu.CpuEnforcer(wiring.cpu, self._dvfs).enforce(order, self.cpu_memory, cpu_reading, inputs.now),
             gpu.enforce(self._gpu_order(inputs), self.gpu_memory, wiring.gpu),
         )
         self.cpu_memory, self.gpu_memory = cpu_result.memory, gpu_result.memory
+        before = self._left
+        await self._release_left()
         return Tick(
-            cpu=cpu_result.report,
-            gpu=gpu_result.report,
+            cpu=_with_left(cpu_result.report, [left.wiring.cpu_address for left in self._left if left.cpu.in_force]),
+            gpu=_with_left(gpu_result.report, [left.wiring.gpu_address for left in self._left if left.gpu.in_force]),
+            route=self._left[0].wiring.route if self._left else inputs.route,
+            released=self._left != before,
             cpu_reading=cpu_reading,
             gpu_reading=gpu_reading,
             hardware=self._hardware,
             action=cpu_result.action,
         )
 
+    async def follow(self, now: float) -> DvfsDirection | None:
+        """Take one sample of the DVFS loop; returns the action that was carried out."""
+        if not self.looping or self._wiring is None or self._order is None:
+            return None
+        answer = await self._wiring.cpu_source.read_cpu()
+        reading = None if isinstance(answer, Unavailable) else answer
+        enforcer = cpu.CpuEnforcer(self._wiring.cpu, self._dvfs)
+        self.cpu_memory, action = await enforcer.follow(self._order, self.cpu_memory, reading, now)
+        return action
+
     async def give_back(self, inputs: Inputs) -> ControlReports:
         """Lift what may be in force; `in_force` tells afterwards whether that worked."""
-        wiring = await self._rewire(inputs)
+        wiring = self._rewire(inputs)
         self._hardware = self._discover(inputs, wiring)
-        return ControlReports(cpu=await self._give_back_cpu(wiring), gpu=await self._give_back_gpu(wiring))
+        cpu_result = await self._restore_cpu(wiring, self.cpu_memory, self._hardware.cpu_limits)
+        gpu_result = await self._restore_gpu(wiring, self.gpu_memory, self._hardware.gpu_limits)
+        self.cpu_memory, self.gpu_memory = cpu_result.memory, gpu_result.memory
+        await self._release_left()
+        return ControlReports(cpu=cpu_result.report, gpu=gpu_result.report)
 
-    async def _rewire(self, inputs: Inputs) -> Wiring:
+    def _rewire(self, inputs: Inputs) -> Wiring:
+        """Wire the route; what may be in force at places that it leaves is set aside, to be released."""
         old = self._wiring
         if old is not None and old.route == inputs.route:
+            self._inherited = False
             return old
         new = self._wirer.wire(inputs.node.name, inputs.route)
-        if old is not None and old.cpu_address != new.cpu_address and self.cpu_memory.in_force:
-            self._log_move("cpu", old.cpu_address, await self._give_back_cpu(old))
-            self.cpu_memory = cpu.CpuMemory()
-        if old is not None and old.gpu_address != new.gpu_address and self.gpu_memory.in_force:
-            self._log_move("gpu", old.gpu_address, await self._give_back_gpu(old))
-            self.gpu_memory = gpu.GpuMemory()
         self._wiring = new
+        if old is None:
+            return new
+        cpu_left, gpu_left = cpu.CpuMemory(), gpu.GpuMemory()
+        if old.cpu_address != new.cpu_address:
+            # An agent before this one may have written its last report from either place.
+            cpu_left = doubtful(self.cpu_memory) if self._inherited else self.cpu_memory
+            self.cpu_memory = cpu_left if self._inherited else self._cpu_back_at(new.cpu_address)
+        if old.gpu_address != new.gpu_address:
+            gpu_left = self.gpu_memory
+            self.gpu_memory = gpu_left if self._inherited else self._gpu_back_at(new.gpu_address)
+        self._inherited = False
+        left = _Left(old, cpu_left, gpu_left, self._hardware.cpu_limits, self._hardware.gpu_limits)
+        self._left = tuple(each for each in (*self._left, left) if each.in_force)
         return new
 
-    async def _give_back_cpu(self, wiring: Wiring) -> ControlReport:
-        enforcer = cpu.CpuEnforcer(wiring.cpu, self._dvfs)
-        result = await enforcer.give_back(Reason.RESTORED, self._hardware.cpu_limits, self.cpu_memory)
-        self.cpu_memory = result.memory
-        return result.report
+    def _cpu_back_at(self, address: str) -> cpu.CpuMemory:
+        """Take back what is still in force at a place that the controls come back to."""
+        back = next((left for left in self._left if left.wiring.cpu_address == address), None)
+        self._left = tuple(replace(left, cpu=cpu.CpuMemory()) if left is back else left for left in self._left)
+        return back.cpu if back else cpu.CpuMemory()
 
-    async def _give_back_gpu(self, wiring: Wiring) -> ControlReport:
-        result = await gpu.give_back(Reason.RESTORED, self._hardware.gpu_limits, self.gpu_memory, wiring.gpu)
-        self.gpu_memory = result.memory
-        return result.report
+    def _gpu_back_at(self, address: str) -> gpu.GpuMemory:
+        back = next((left for left in self._left if left.wiring.gpu_address == address), None)
+        self._left = tuple(replace(left, gpu=gpu.GpuMemory()) if left is back else left for left in self._left)
+        return back.gpu if back else gpu.GpuMemory()
+
+    async def _release_left(self) -> None:
+        """Release what is in force at places that the controls have left."""
+        for left in self._left:
+            cpu_limits = _known(left.cpu_limits, self._hardware.cpu_limits)
+            gpu_limits = _known(left.gpu_limits, self._hardware.gpu_limits)
+            cpu_result = await self._restore_cpu(left.wiring, left.cpu, cpu_limits)
+            gpu_result = await self._restore_gpu(left.wiring, left.gpu, gpu_limits)
+            now = replace(left, cpu=cpu_result.memory, gpu=gpu_result.memory)
+            if now.cpu.in_force != left.cpu.in_force:
+                self._log_move("cpu", left.wiring.cpu_address, cpu_result.report)
+            if now.gpu.in_force != left.gpu.in_force:
+                self._log_move("gpu", left.wiring.gpu_address, gpu_result.report)
+            self._left = tuple(now if each is left else each for each in self._left)
+        self._left = tuple(left for left in self._left if left.in_force)
+
+    async def _restore_cpu(self, wiring: Wiring, memory: cpu.CpuMemory, limits: WattRange) -> cpu.CpuResult:
+        return await cpu.CpuEnforcer(wiring.cpu, self._dvfs).give_back(Reason.RESTORED, limits, memory)
+
+    async def _restore_gpu(self, wiring: Wiring, memory: gpu.GpuMemory, limits: WattRange) -> gpu.GpuResult:
+        return await gpu.give_back(Reason.RESTORED, limits, memory, wiring.gpu)
 
     def _log_move(self, part: str, address: str, report: ControlReport) -> None:
-        log = self._log.warning if report.result is ControlResult.ERROR else self._log.info
-        log("controls moved", part=part, given_back_at=address, result=report.result, message=report.message)
+        self._log.info("controls moved", part=part, released_at=address, result=report.result, message=report.message)
 
     async def _read(self, wiring: Wiring) -> tuple[CpuReading | None, GpuReading | None]:
         if wiring.cpu_source is wiring.gpu_source:
@@ -210,6 +301,19 @@ class NodeControl:
             limits=self._hardware.gpu_limits,
             present=self._hardware.gpu_present,
         )
+
+
+def _with_left(report: ControlReport, addresses: Sequence[str]) -> ControlReport:
+    """Say in a report where something is still in force that the controls have left."""
+    if not addresses:
+        return report
+    message = "; ".join(part for part in (report.message, f"not released yet at {', '.join(addresses)}") if part)
+    update = {"result": ControlResult.ERROR, "reason": Reason.NOT_RELEASED, "message": message[:1024]}
+    return report.model_copy(update=update)
+
+
+def _known(first: WattRange, second: WattRange) -> WattRange:
+    return first if first.max_watts is not None else second
 
 
 def _absent(inputs: Inputs) -> Reason:

@@ -12,6 +12,14 @@ class Reason(StrEnum):
     CLAMPED = "Clamped"
     #: The power loop holds a throttle because the power cannot be capped directly.
     THROTTLED = "Throttled"
+    #: The power loop sees more power than the cap allows, and is raising the throttle.
+    ADJUSTING = "Adjusting"
+    #: The power loop sees more power than the cap allows at full throttle.
+    SATURATED = "Saturated"
+    #: Readings have been missing for so long that the power loop raises the throttle without them.
+    THROTTLED_WITHOUT_READING = "ThrottledWithoutReading"
+    #: What held the power before may still be in force beside what is reported.
+    NOT_RELEASED = "NotReleased"
     #: A percentage that no range translates to watts holds a fixed throttle.
     THROTTLED_BY_PERCENT = "ThrottledByPercent"
     #: There is no NodePowerProfile for the node.

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from joulie_api.setting_values import Unit
 from joulie_api.settings import Addr, Duration, ServiceSettings
-from joulie_core.dvfs import DvfsSettings
+from joulie_core.dvfs import DvfsMode, DvfsSettings
 from joulie_core.kinds.telemetry_profile import (
     ControlType,
     CpuControl,
@@ -82,7 +82,7 @@ class AgentSettings(ServiceSettings):
 
     reconcile_interval: Annotated[Duration, Field(gt=0)] = 20.0
     """How often each node is looked at without a cause. Changes are acted on at once, so this is the period of
-    the power readings and of the DVFS loop, and how soon a backend that forgot its cap gets it again."""
+    the power readings and reports, and how soon a backend that forgot its cap gets it again."""
 
     spec_read_timeout: Annotated[Duration, Field(gt=0)] = 300.0
     """How long a published target counts while the API server cannot be asked whether it still holds. Then the target's
@@ -123,7 +123,25 @@ class AgentSettings(ServiceSettings):
     """The least time between two steps: a step must show in the power before the next is judged."""
 
     dvfs_step_pct: Annotated[float, Field(gt=0, le=100), Unit("%")] = 10.0
-    """Share of the frequency policies that one step throttles or frees."""
+    """Share of the frequency policies that one step throttles or frees in mode `stepped`, where the range of the power
+    is not known, and while there is no reading."""
+
+    dvfs_mode: DvfsMode = DvfsMode.PROPORTIONAL
+    """Size of a step: `stepped` takes DVFS_STEP_PCT each time, `proportional` the distance from the cap as a share of
+    the maximum power, which reaches the cap in one or two steps. Margins, trip count and cooldown hold for both."""
+
+    dvfs_max_step_pct: Annotated[float, Field(gt=0, le=100), Unit("%")] = 50.0
+    """Largest step in mode `proportional`: a single wrong figure should not stop a node."""
+
+    dvfs_interval: Annotated[Duration, Field(ge=0.2)] = 2.0
+    """How often the DVFS loop takes a sample while it holds the power, whatever RECONCILE_INTERVAL is: with the trip
+    count, how soon a load that rises is answered. Only a throttle that changes is sent. Power from Prometheus is
+    sampled at the reconcile interval, since it answers what it scraped last."""
+
+    dvfs_blind_after: Annotated[Duration, Field(ge=0)] = 180.0
+    """How long the DVFS loop holds its throttle without a power reading. Then it raises it by DVFS_STEP_PCT per
+    cooldown to the throttle of the cap's share of the maximum power, or to all where no maximum is known: nobody knows
+    what a node draws that is not measured. Long enough for a backend or an actuator to be restarted."""
 
     dvfs_min_freq_khz: Annotated[int, Field(gt=0), Unit("kHz")] = 1_500_000
     """Frequency that a throttled policy is held to on the host, raised to what its hardware allows."""
@@ -197,6 +215,9 @@ class AgentSettings(ServiceSettings):
             trip_count=self.dvfs_trip_count,
             cooldown_s=self.dvfs_cooldown,
             step_pct=self.dvfs_step_pct,
+            mode=self.dvfs_mode,
+            max_step_pct=self.dvfs_max_step_pct,
+            blind_after_s=self.dvfs_blind_after,
         )
 
     @property

@@ -1,5 +1,8 @@
 """One node's control loop: tick, publish, wait; at every change and at least once in an interval.
 
+While the DVFS loop holds the power, it samples on an interval of its own beside that, also while the API server keeps a
+pass waiting. It tells the backend what changes and nothing else, and writes nothing: the next pass reports.
+
 Promises that nodes do not wait for each other, that a pass which fails is counted, logged once for each new cause and
 followed by the next, and that a node which leaves is given back what may be in force before its objects are removed.
 Nothing is given back on a mere shutdown: the next agent goes on from the report, and where there is none the lease of
@@ -47,6 +50,8 @@ class Tools:
     publisher: Publisher
     discoverer: Discoverer
     dvfs: DvfsSettings
+    #: Between two samples of the DVFS loop.
+    dvfs_interval_s: float
     interval_s: float
     #: How long a target counts that cannot be refreshed.
     spec_timeout_s: float
@@ -79,11 +84,21 @@ class NodeWorker:
         self._orphan = self._departing = orphan
         self._attempts = 0
         self._woken = asyncio.Event()
+        #: One at a time acts on the node: a pass, or a sample of the DVFS loop.
+        self._turn = asyncio.Lock()
+        self._looping = asyncio.Event()
         self._told: dict[str, tuple[Any, ...]] = {}
         self._log = _log.bind(node=node.name)
         home = tools.world.home(node.name)
         last = home.model.status.control if home else None
-        self._control = NodeControl(node, last, wirer=tools.wirer, discoverer=tools.discoverer, dvfs=tools.dvfs)
+        self._control = NodeControl(
+            node,
+            last,
+            tools.world.last_route(node) if last else None,
+            wirer=tools.wirer,
+            discoverer=tools.discoverer,
+            dvfs=tools.dvfs,
+        )
 
     def wake(self) -> None:
         """Something about the node changed."""
@@ -104,6 +119,14 @@ class NodeWorker:
 
     async def run(self) -> None:
         """Serve the node until it has left."""
+        follower = asyncio.create_task(self._follow(), name=f"dvfs {self._node.name}")
+        try:
+            await self._passes()
+        finally:
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+
+    async def _passes(self) -> None:
         loop = asyncio.get_running_loop()
         # Nodes that start together must not tick together for ever.
         spread = 0.25 + 0.75 * (fnv1a_32(self._node.name) % 1000) / 1000
@@ -114,6 +137,29 @@ class NodeWorker:
                 return
             await self._rest(started + self._tools.interval_s * spread)
             spread = 1.0
+
+    async def _follow(self) -> None:
+        """Sample the DVFS loop for as long as it holds the power."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._looping.wait()
+            await asyncio.sleep(self._tools.dvfs_interval_s)
+            async with self._turn:
+                try:
+                    self._acted(await self._control.follow(loop.time()))
+                except Exception as error:  # noqa: BLE001 - as for a pass
+                    self.view.errors += 1
+                    self._tell("sample failed", type(error).__name__, exc_info=error)
+                self._control_moved()
+
+    def _control_moved(self) -> None:
+        self.view.cpu_memory = self._control.cpu_memory
+        (self._looping.set if self._control.looping else self._looping.clear)()
+
+    def _acted(self, action: DvfsDirection | None) -> None:
+        if action is not None:
+            self.view.actions[action] += 1
+            self._log.info("throttle changed", action=action, throttle_pct=self._control.cpu_memory.dvfs.throttle_pct)
 
     async def _rest(self, due: float) -> None:
         loop = asyncio.get_running_loop()
@@ -144,11 +190,15 @@ class NodeWorker:
         world, publisher = self._tools.world, self._tools.publisher
         self._node = world.nodes.get(self._node.name, self._node)
         inputs = self._inputs(now)
-        tick = await self._control.tick(inputs)
+        async with self._turn:
+            tick = await self._control.tick(inputs)
+            self._control_moved()
+        if tick.released:
+            self.wake()
         self._show(inputs, tick)
         wall_time = self._tools.wall_time()
         await publisher.hardware(self._node, tick.hardware.status, world.hardware(self._node.name), wall_time)
-        await publisher.home(self._node, inputs.route, world.home(self._node.name))
+        await publisher.home(self._node, tick.route or inputs.route, world.home(self._node.name))
         await self._report(
             ControlReports(cpu=tick.cpu, gpu=tick.gpu),
             cpu_watts=tick.cpu_reading.power_watts if tick.cpu_reading else None,
@@ -159,7 +209,9 @@ class NodeWorker:
     async def _depart(self, now: float) -> bool:
         world, name = self._tools.world, self._node.name
         self._attempts += 1
-        reports = await self._control.give_back(self._inputs(now))
+        async with self._turn:
+            reports = await self._control.give_back(self._inputs(now))
+            self._control_moved()
         if self._control.in_force:
             self.view.errors += 1
             await self._report(reports, cpu_watts=None, gpu_watts=None)
@@ -218,13 +270,9 @@ class NodeWorker:
         # A scrape between two good readings shows the last one for one interval at most, then nothing.
         view.cpu = tick.cpu_reading or CpuReading()
         view.gpu = tick.gpu_reading or GpuReading()
-        view.cpu_memory = self._control.cpu_memory
         if tick.failed:
             view.errors += 1
-        if tick.action is not None:
-            view.actions[tick.action] += 1
-            throttle_pct = view.cpu_memory.dvfs.throttle_pct
-            self._log.info("throttle changed", action=tick.action, throttle_pct=throttle_pct)
+        self._acted(tick.action)
         for part, report in (("cpu", tick.cpu), ("gpu", tick.gpu)):
             self._tell(
                 f"{part} enforcement",

@@ -7,7 +7,7 @@ import pytest
 from joulie_agent.actuator.client import LocalHands
 from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.protocol import DescribeCpu, Fault, ReadCpu, ReadGpu
-from joulie_agent.backends.base import Reading, Unavailable
+from joulie_agent.backends.base import CpuHeld, Held, Reading, Unavailable
 from joulie_agent.backends.host import HostBackend, lease_s
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
@@ -20,6 +20,7 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.telemetry_profile import ControlResult
 
 NO_LIMITS = WattRange()
+CPU_HELD = CpuHeld(cap=Held.YES)
 
 
 @dataclass
@@ -75,9 +76,22 @@ async def test_a_cap_is_set_read_back_and_given_back(bench):
         "rapl",
         90,
     )
-    restored = await bench.backend.restore_cpu(NO_LIMITS)
+    restored = await bench.backend.restore_cpu(NO_LIMITS, CPU_HELD)
     assert (restored.result, restored.reason) == (ControlResult.APPLIED, Reason.RESTORED)
     assert [bench.machine.read(path) for path in bench.machine.limits()] == [150_000_000] * 2
+
+
+async def test_one_path_at_a_time_holds_the_cpus(bench):
+    await bench.backend.set_cpu_cap(90)
+    assert (await bench.backend.set_dvfs_throttle(50, release_cap=Held.YES)).unreleased is None
+    assert [bench.machine.read(path) for path in bench.machine.limits()] == [150_000_000] * 2
+    assert (await bench.backend.set_cpu_cap(90, release_throttle=Held.YES)).unreleased is None
+    assert {bench.machine.read(path) for path in bench.machine.policy_limits()} == {3_900_000}
+
+
+async def test_a_reading_of_power_only_leaves_the_frequencies_alone(bench):
+    reading = await bench.backend.read_cpu()
+    assert (len(reading.zones), reading.frequencies) == (2, ())
 
 
 async def test_a_throttle_is_read_back_as_it_was_asked(bench):
@@ -100,7 +114,7 @@ async def test_gpus_are_capped_by_uuid_within_their_range(bench):
 async def test_somebody_elses_value_is_kept_and_told_when_giving_back(bench):
     await bench.backend.set_cpu_cap(90)
     bench.machine.write(bench.machine.limits()[0], 120_000_000)
-    restored = await bench.backend.restore_cpu(NO_LIMITS)
+    restored = await bench.backend.restore_cpu(NO_LIMITS, CPU_HELD)
     assert "120000000 of somebody else is kept" in restored.message
 
 
@@ -146,7 +160,7 @@ async def test_hands_that_do_not_answer_are_an_outcome_with_the_reason(answer, r
         await backend.set_cpu_cap(90),
         await backend.set_dvfs_throttle(10),
         await backend.set_gpu_caps({"a": 300}),
-        await backend.restore_cpu(NO_LIMITS),
+        await backend.restore_cpu(NO_LIMITS, CPU_HELD),
         await backend.restore_gpu(NO_LIMITS),
     ):
         assert (outcome.result, outcome.reason) == (result, reason)

@@ -83,8 +83,8 @@ class CpuPart:
             case SetThrottle(throttle_pct=throttle_pct, release_caps=release):
                 done = self._throttle(throttle_pct)
                 return self._release(done, throttles=False) if release else done
-            case ReadCpu(package_max_watts=max_watts):
-                return self._read(max_watts)
+            case ReadCpu(package_max_watts=max_watts, frequencies=frequencies):
+                return self._read(max_watts, self._cpus.policies if frequencies else ())
             case DescribeCpu():
                 return self._describe()
 
@@ -113,9 +113,11 @@ class CpuPart:
         freed = verdicts.give_back(self.hands, keys, self._knobs())
         if throttles:
             self._throttle_pct = 0.0
-        said = [f"not released yet: {knob.key}: {knob.message}" for knob in freed if not knob.done]
+        stuck = [knob for knob in freed if not knob.done]
+        said = [f"not released yet: {knob.key}: {knob.message}" for knob in stuck]
         said += verdicts.remarks(knob for knob in freed if knob.done)
-        return msgspec.structs.replace(done, message=verdicts.join([done.message, *said]))
+        left = Refusal(stuck[0].reason or Reason.IO_ERROR, verdicts.join(said)) if stuck else None
+        return msgspec.structs.replace(done, message=verdicts.join([done.message, *said]), unreleased=left)
 
     def _look(self) -> None:
         self._looked_at = self.clock()
@@ -239,11 +241,11 @@ class CpuPart:
         )
         return [*refused, *((policy.name, answer) for (policy, _), answer in zip(known, answers, strict=True))]
 
-    def _read(self, package_max_watts: float | None) -> CpuReadings:
+    def _read(self, package_max_watts: float | None, policies: Sequence[CpuPolicy]) -> CpuReadings:
         if package_max_watts != self._package_max_watts:
             self._package_max_watts = package_max_watts
             self._meter = PowerMeter(package_max_watts=package_max_watts)
-        current_khz = self._rota.look(self._cpus.policies)
+        current_khz = self._rota.look(policies) if policies else {}
         return CpuReadings(
             revision=self._revision,
             zones=(
@@ -255,7 +257,7 @@ class CpuPart:
                 PolicyReading(
                     cpus=policy.cpus, current_khz=current_khz[policy.name], max_khz=_known(policy.max_freq.read())
                 )
-                for policy in self._cpus.policies
+                for policy in policies
             ),
             overwritten=dict(self.hands.overwritten) if isinstance(self.hands, Hands) else {},
             domains=self._meter.sample_domains(self._cpus.domains, self.clock()),

@@ -80,6 +80,9 @@ class Restore(_Request, frozen=True, tag="restore"):
 class ReadCpu(_Request, frozen=True, tag="read_cpu"):
     """Read power, throttle and frequencies."""
 
+    #: Whether frequencies are read as well, which takes two files per policy.
+    frequencies: bool = True
+
     #: The most that a package draws, where the hardware does not tell, to know implausible samples by.
     package_max_watts: Annotated[float, msgspec.Meta(gt=0, le=5000)] | None = None
 
@@ -133,6 +136,8 @@ class Done(_Reply, frozen=True, tag="done"):
     message: str = ""
     #: Read back, per package or per GPU, the highest of them.
     enforced_watts: float | None = None
+    #: Why what was to be released is still in force, while the rest was done; the actuator goes on trying.
+    unreleased: Refusal | None = None
 
 
 class GivenBackReport(_Reply, frozen=True, tag="given_back"):

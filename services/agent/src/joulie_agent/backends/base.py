@@ -8,13 +8,16 @@ Watts are per CPU package and per GPU where something is set, and sums over the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final, Protocol
 
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.kinds.node_hardware import Capabilities, CpuHardware, GpuHardware, MemoryHardware
 from joulie_core.kinds.telemetry_profile import ControlResult
+
+NO_RANGE: Final = WattRange()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,35 @@ class Outcome:
     message: str = ""
     #: Watts that were read back, per package or per GPU; None where nothing could be read back.
     enforced_watts: float | None = None
+    #: What the release of the other control answered where that may still be in force; None where it is not.
+    unreleased: "Outcome | None" = None
 
     @property
     def applied(self) -> bool:
         """Whether it is in force now."""
         return self.result is ControlResult.APPLIED
+
+
+class Held(StrEnum):
+    """Whether a control of ours is in force."""
+
+    NO = "no"
+    #: A request got no answer, or an agent before this one may have made it.
+    PERHAPS = "perhaps"
+    YES = "yes"
+
+
+@dataclass(frozen=True, slots=True)
+class CpuHeld:
+    """What may be in force on the CPUs of one node."""
+
+    cap: Held = Held.NO
+    throttle: Held = Held.NO
+
+    @property
+    def any(self) -> bool:
+        """Whether anything may be."""
+        return (self.cap, self.throttle) != (Held.NO, Held.NO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +161,33 @@ class Reading:
 class PowerSource(Protocol):
     """Where readings come from."""
 
+    async def read_cpu(self) -> CpuReading | Unavailable:
+        """Look at the power of the CPUs only, for a loop that asks often; frequencies may be left out."""
+
     async def read(self) -> Reading | Unavailable:
         """Look once. A source of CPU figures only leaves the GPU part empty, and the other way round."""
 
 
 class CpuActuator(Protocol):
-    """What acts on the CPUs of one node."""
+    """What acts on the CPUs of one node.
 
-    async def set_cpu_cap(self, cap_watts_per_package: float) -> Outcome:
+    A cap and a throttle never hold the same CPUs unless the caller wants it: whoever sets one may have the other
+    released, which happens once the new one is in force and not before. `Outcome.unreleased` tells where that failed.
+    """
+
+    async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> Outcome:
         """Cap the power of every package, read it back and say what is in force."""
 
-    async def set_dvfs_throttle(self, throttle_pct: float) -> Outcome:
-        """Throttle that share of the frequency policies, 0 to 100; 0 gives their original maximum back."""
+    async def set_dvfs_throttle(
+        self, throttle_pct: float, *, release_cap: Held = Held.NO, limits: WattRange = NO_RANGE
+    ) -> Outcome:
+        """Throttle that share of the frequency policies, 0 to 100; 0 restores their original maximum.
 
-    async def restore_cpu(self, limits: WattRange) -> Outcome:
-        """Give caps and throttle back to what they were, or to the top of `limits` where that is not known."""
+        A cap is released to its original, or to the top of `limits` where that is not known.
+        """
+
+    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:
+        """Restore what `held` says, to the originals or to the top of `limits`; applied where nothing is left."""
 
 
 class GpuActuator(Protocol):
@@ -181,3 +220,20 @@ def blocked(backend: str, reason: Reason, message: str = "") -> Outcome:
 def failed(backend: str, reason: Reason, message: str = "") -> Outcome:
     """An action that should have worked."""
     return Outcome(ControlResult.ERROR, reason, backend, message)
+
+
+def with_release(outcome: Outcome, release: Outcome, held: Held) -> Outcome:
+    """Return the outcome of an action with that of the release of the other control."""
+    return outcome if is_released(release, held) else replace(outcome, unreleased=release)
+
+
+def is_released(release: Outcome, held: Held) -> bool:
+    """Whether nothing of ours is left after a release with this outcome.
+
+    A backend that has forgotten the node has no controls there either. One that blocks the release never had the
+    control in force, unless it said so before.
+    """
+    if release.applied or release.reason is Reason.NOT_FOUND:
+        return True
+    never = release.result is ControlResult.BLOCKED and release.reason in {Reason.REFUSED, Reason.NO_INTERFACE}
+    return never and held is not Held.YES

@@ -32,11 +32,14 @@ from joulie_agent.actuator.protocol import (
 )
 from joulie_agent.actuator.verdicts import join, remarks
 from joulie_agent.backends.base import (
+    NO_RANGE,
     CoreFrequency,
+    CpuHeld,
     CpuReading,
     GpuReading,
     GpuSample,
     HardwareFacts,
+    Held,
     Outcome,
     PowerConstraint,
     Reading,
@@ -100,16 +103,33 @@ class HostBackend:
             facts=self._facts,
         )
 
-    async def set_cpu_cap(self, cap_watts_per_package: float) -> Outcome:
+    async def read_cpu(self) -> CpuReading | Unavailable:
+        """Power only."""
+        cpu = await self._hands.ask(ReadCpu(package_max_watts=self._package_max_watts(), frequencies=False))
+        return _cpu_reading(cpu) if isinstance(cpu, CpuReadings) else _unavailable(cpu)
+
+    async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> Outcome:
         """By RAPL, each package within its own range."""
-        cap_uw = round(cap_watts_per_package * UW_PER_WATT)
-        return await self._set(RAPL, SetCpuCap(cap_uw_per_package=max(1, cap_uw), lease_s=self._lease_s))
+        cap_uw = max(1, round(cap_watts_per_package * UW_PER_WATT))
+        release = release_throttle is not Held.NO
+        return await self._set(
+            RAPL, SetCpuCap(cap_uw_per_package=cap_uw, release_throttle=release, lease_s=self._lease_s)
+        )
 
-    async def set_dvfs_throttle(self, throttle_pct: float) -> Outcome:
+    async def set_dvfs_throttle(
+        self,
+        throttle_pct: float,
+        *,
+        release_cap: Held = Held.NO,
+        limits: WattRange = NO_RANGE,  # noqa: ARG002 - originals are known here
+    ) -> Outcome:
         """By cpufreq."""
-        return await self._set(DVFS, SetThrottle(throttle_pct=throttle_pct, lease_s=self._lease_s))
+        release = release_cap is not Held.NO
+        return await self._set(
+            DVFS, SetThrottle(throttle_pct=throttle_pct, release_caps=release, lease_s=self._lease_s)
+        )
 
-    async def restore_cpu(self, limits: WattRange) -> Outcome:  # noqa: ARG002 - originals are known here
+    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:  # noqa: ARG002 - originals are known here
         """Everything as it was found."""
         return await self._restore(Part.CPU)
 
@@ -134,7 +154,15 @@ class HostBackend:
         reply = await self._hands.ask(request)
         if not isinstance(reply, Done):
             return _failed(backend, reply)
-        return Outcome(ControlResult(reply.verdict), reply.reason, reply.backend, reply.message, reply.enforced_watts)
+        left = reply.unreleased
+        return Outcome(
+            ControlResult(reply.verdict),
+            reply.reason,
+            reply.backend,
+            reply.message,
+            reply.enforced_watts,
+            failed(HOST, left.reason, left.message) if left else None,
+        )
 
     async def _restore(self, part: Part) -> Outcome:
         reply = await self._hands.ask(Restore(part=part))

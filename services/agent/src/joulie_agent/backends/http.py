@@ -8,7 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from joulie_agent.backends.base import Outcome, Reading, Unavailable, applied, blocked, failed
+from joulie_agent.backends.base import (
+    NO_RANGE,
+    CpuHeld,
+    CpuReading,
+    Held,
+    Outcome,
+    Reading,
+    Unavailable,
+    applied,
+    blocked,
+    failed,
+    is_released,
+    with_release,
+)
 from joulie_agent.backends.telemetry_wire import ControlReply, parse_reply, parse_telemetry
 from joulie_agent.backends.transport import HttpTransport, Target
 from joulie_agent.reasons import Reason
@@ -38,6 +51,11 @@ class HttpSource:
         raw = await self._transport.get(self._target)
         return raw if isinstance(raw, Unavailable) else parse_telemetry(raw)
 
+    async def read_cpu(self) -> CpuReading | Unavailable:
+        """The same answer, of which the CPUs' part counts."""
+        reading = await self.read()
+        return reading if isinstance(reading, Unavailable) else reading.cpu
+
 
 class HttpActuator:
     """CPU and GPU controls of one node at one endpoint."""
@@ -50,23 +68,33 @@ class HttpActuator:
         self._node = node
         self._clock = clock
 
-    async def set_cpu_cap(self, cap_watts_per_package: float) -> Outcome:
+    async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> Outcome:
         """`rapl.set_power_cap_watts`."""
-        return await self._control(RAPL, "rapl.set_power_cap_watts", capWatts=cap_watts_per_package)
+        outcome = await self._cap(cap_watts_per_package)
+        if not outcome.applied or release_throttle is Held.NO:
+            return outcome
+        return with_release(outcome, await self._throttle(0.0), release_throttle)
 
-    async def set_dvfs_throttle(self, throttle_pct: float) -> Outcome:
+    async def set_dvfs_throttle(
+        self, throttle_pct: float, *, release_cap: Held = Held.NO, limits: WattRange = NO_RANGE
+    ) -> Outcome:
         """`dvfs.set_throttle_pct`."""
-        return await self._control(DVFS, "dvfs.set_throttle_pct", throttlePct=throttle_pct)
+        outcome = await self._throttle(throttle_pct)
+        if not outcome.applied or release_cap is Held.NO:
+            return outcome
+        return with_release(outcome, await self._release_cap(limits), release_cap)
 
-    async def restore_cpu(self, limits: WattRange) -> Outcome:
-        """Throttle 0 and the cap at the range's maximum: the protocol has no word for "no cap".
-
-        A backend that blocks one of the two never had it in force.
-        """
-        released = await self.set_dvfs_throttle(0.0)
-        if limits.max_watts is None:
-            return blocked(RAPL, Reason.NO_CAP_RANGE, "no maximum is known to lift the cap to")
-        return _restored(RAPL, [released, await self.set_cpu_cap(limits.max_watts)])
+    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:
+        """Throttle 0 and the cap at the range's maximum: the protocol has no word for "no cap"."""
+        releases = []
+        if held.throttle is not Held.NO:
+            releases.append((await self._throttle(0.0), held.throttle))
+        if held.cap is not Held.NO:
+            releases.append((await self._release_cap(limits), held.cap))
+        left = [release for release, was in releases if not is_released(release, was)]
+        if left:
+            return next((release for release in left if release.result is ControlResult.ERROR), left[0])
+        return Outcome(ControlResult.APPLIED, Reason.RESTORED, RAPL)
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
         """The protocol caps all GPUs of a node alike."""
@@ -81,6 +109,17 @@ class HttpActuator:
         if limits.max_watts is None:
             return blocked(GPU, Reason.NO_CAP_RANGE, "no maximum is known to go back to")
         return _restored(GPU, [await self.set_gpu_caps({"": limits.max_watts})])
+
+    async def _cap(self, watts: float) -> Outcome:
+        return await self._control(RAPL, "rapl.set_power_cap_watts", capWatts=watts)
+
+    async def _throttle(self, throttle_pct: float) -> Outcome:
+        return await self._control(DVFS, "dvfs.set_throttle_pct", throttlePct=throttle_pct)
+
+    async def _release_cap(self, limits: WattRange) -> Outcome:
+        if limits.max_watts is None:
+            return blocked(RAPL, Reason.NO_CAP_RANGE, "no maximum is known to lift the cap to")
+        return await self._cap(limits.max_watts)
 
     async def _control(self, backend: str, action: str, **arguments: float) -> Outcome:
         body: dict[str, Any] = {"node": self._node, "action": action, "ts": self._clock(), **arguments}

@@ -48,6 +48,11 @@ class PrometheusSource:
             return watts
         return Reading(gpu=GpuReading(power_watts=watts)) if self._gpu else Reading(cpu=CpuReading(power_watts=watts))
 
+    async def read_cpu(self) -> CpuReading | Unavailable:
+        """The same answer, of which the CPUs' part counts."""
+        reading = await self.read()
+        return reading if isinstance(reading, Unavailable) else reading.cpu
+
 
 def _watts(raw: bytes) -> float | Unavailable:
     try:

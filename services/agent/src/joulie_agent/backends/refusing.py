@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from joulie_agent.backends.base import Outcome, Reading, Unavailable
+from joulie_agent.backends.base import NO_RANGE, CpuHeld, CpuReading, Held, Outcome, Reading, Unavailable
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.kinds.telemetry_profile import ControlResult
@@ -20,15 +20,30 @@ class RefusingBackend:
         """No reading."""
         return Unavailable(self._reason, self._message)
 
-    async def set_cpu_cap(self, cap_watts_per_package: float) -> Outcome:  # noqa: ARG002 - the protocol's signature
+    async def read_cpu(self) -> CpuReading | Unavailable:
+        """No reading."""
+        return Unavailable(self._reason, self._message)
+
+    async def set_cpu_cap(
+        self,
+        cap_watts_per_package: float,  # noqa: ARG002 - the protocol's signature
+        *,
+        release_throttle: Held = Held.NO,  # noqa: ARG002
+    ) -> Outcome:
         """Refused."""
         return self._refuse()
 
-    async def set_dvfs_throttle(self, throttle_pct: float) -> Outcome:  # noqa: ARG002 - the protocol's signature
+    async def set_dvfs_throttle(
+        self,
+        throttle_pct: float,  # noqa: ARG002 - the protocol's signature
+        *,
+        release_cap: Held = Held.NO,  # noqa: ARG002
+        limits: WattRange = NO_RANGE,  # noqa: ARG002
+    ) -> Outcome:
         """Refused."""
         return self._refuse()
 
-    async def restore_cpu(self, limits: WattRange) -> Outcome:  # noqa: ARG002 - the protocol's signature
+    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:  # noqa: ARG002 - the protocol's signature
         """Refused."""
         return self._refuse()
 

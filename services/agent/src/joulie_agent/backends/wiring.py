@@ -46,9 +46,12 @@ class Wiring:
     gpu: GpuActuator
     cpu_mode: CpuControlMode
     capabilities: Capabilities
-    #: Changes when the controls go elsewhere; then what is in force at the old place is given back first.
+    #: Changes when the controls go elsewhere; then what is in force at the old place is released.
     cpu_address: str
     gpu_address: str
+    #: Whether CPU power is measured when it is asked for. Prometheus answers what it scraped last, the same figure
+    #: until the next scrape: asking more often than at each tick tells nothing new.
+    cpu_source_is_live: bool
 
 
 class Wirer:
@@ -80,6 +83,7 @@ class Wirer:
             ),
             cpu_address=_address(node, route.cpu_control),
             gpu_address=_address(node, route.gpu_control),
+            cpu_source_is_live=route.cpu_source.type in {SourceType.HOST, SourceType.HTTP},
         )
 
     def _source(self, node: NodeName, source: TelemetrySource, host: PowerBackend, *, gpu: bool) -> PowerSource:
