@@ -41,6 +41,45 @@ def test_cpu_strings_are_recognised(raw, key, exactness, model):
 
 
 @pytest.mark.parametrize(
+    ("raw", "key"),
+    [
+        ("Intel(R) Core(TM) i7-8559U CPU @ 2.70GHz", "generic-intel-desktop-cpu"),
+        ("11th Gen Intel(R) Core(TM) i5-11400 @ 2.60GHz", "generic-intel-desktop-cpu"),
+        ("Intel(R) Core(TM) i9-9480XE", "generic-intel-desktop-cpu"),
+        ("Intel(R) Core(TM) Ultra 7 165H", "generic-intel-desktop-cpu"),
+        ("Intel(R) Pentium(R) Gold 8505", "generic-intel-desktop-cpu"),
+        ("Intel(R) Atom(TM) CPU C3558", "generic-intel-desktop-cpu"),
+        ("AMD Ryzen 7 7745HX with Radeon Graphics", "generic-amd-desktop-cpu"),
+        ("AMD Ryzen 9 9955HX3D", "generic-amd-desktop-cpu"),
+        ("AMD Ryzen 5 9645 6-Core Processor", "generic-amd-desktop-cpu"),
+        ("AMD Ryzen Threadripper 3970X 32-Core Processor", "generic-amd-cpu"),
+        ("AMD Ryzen Threadripper PRO 9945WX", "generic-amd-cpu"),
+        ("AMD Opteron(tm) Processor 6282 SE", "generic-amd-cpu"),
+        ("Intel(R) Xeon(R) w9-3495X", "generic-intel-cpu"),
+        ("Intel(R) Xeon(R) W-3245 CPU @ 3.20GHz", "generic-intel-cpu"),
+        ("Intel(R) Xeon(R) D-2796TE CPU @ 2.00GHz", "generic-intel-cpu"),
+        ("Intel(R) Xeon(R) E-2388G CPU @ 3.20GHz", "generic-intel-cpu"),
+        ("Intel(R) Xeon(R) CPU E5-4650 v2 @ 2.40GHz", "generic-intel-cpu"),
+    ],
+)
+def test_a_server_never_stands_in_for_a_desktop_or_another_segment(raw, key):
+    match = INVENTORY.find_cpu(raw)
+    assert (match.spec.key, match.exactness) == (key, Exactness.GENERIC)
+    assert match.other_segment
+
+
+def test_the_figures_of_a_desktop_are_those_of_a_small_processor():
+    desktop, server = (INVENTORY.find_cpu(raw).spec for raw in ("Intel Core i7-8559U", "Intel Xeon"))
+    assert desktop.max_watts <= 125 < server.max_watts
+    assert INVENTORY.find_cpu("AMD Ryzen 9 9955HX3D").spec.max_watts <= 125
+
+
+def test_a_number_without_a_brand_is_that_of_the_server():
+    assert INVENTORY.find_cpu("8558").spec.key == "intel-xeon-8558"
+    assert INVENTORY.find_cpu("Intel 8559").exactness is Exactness.PROXY
+
+
+@pytest.mark.parametrize(
     ("raw", "key", "exactness"),
     [
         ("NVIDIA H100 80GB HBM3", "nvidia-h100-sxm", "exact"),

@@ -257,6 +257,13 @@ def test_a_label_that_recognises_more_than_the_vendor_names_the_model():
     assert view.cpu.model == "Intel Xeon 8380"
 
 
+def test_a_desktop_that_shares_its_family_and_model_with_servers_is_none_of_them():
+    nfd = {f"{NFD_CPU}vendor_id": "Intel", f"{NFD_CPU}family": "6", f"{NFD_CPU}id": "85"}
+    seen = status(cpu={"rawModel": "Intel(R) Core(TM) i9-10980XE CPU @ 3.00GHz", "sockets": 1, "totalCores": 18})
+    view = resolve_view(node(nfd), seen, INVENTORY)
+    assert (view.cpu.spec.key, view.exactness) == ("generic-intel-desktop-cpu", Exactness.GENERIC)
+
+
 def test_devices_count_where_the_count_is_missing():
     gpu = {"present": True, "model": "A30", "devices": [{"uuid": "a", "index": 0}, {"uuid": "b", "index": 1}]}
     assert view_from_status(status(gpu=gpu), INVENTORY).gpu.count == 2

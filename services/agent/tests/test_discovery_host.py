@@ -94,3 +94,10 @@ def test_this_machine_is_described_without_an_exception():
     facts = cpuinfo.discover(SysfsTree("/sys")).facts
     cpu = describe_cpu(facts, INVENTORY, control_available=False, telemetry_available=False)
     assert cpu.dump()["controlAvailable"] is False
+
+
+def test_a_desktop_is_not_taken_for_the_server_of_its_family_and_model(described):
+    cpu = described(
+        MachineSpec(model_name="Intel(R) Core(TM) i9-10980XE CPU @ 3.00GHz", family=6, model=85, zones=frozenset())
+    )
+    assert (cpu.model, cpu.vendor, cpu.cap_range) == ("intel core i9 10980xe", "Intel", None)

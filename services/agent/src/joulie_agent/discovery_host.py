@@ -46,7 +46,7 @@ def find_cpu(facts: HostFacts, inventory: Inventory) -> Match[CpuSpec] | None:
     """Return the inventory's entry: by name, or where a hypervisor has hidden the name by family and model."""
     identity = facts.identity
     by_name = inventory.find_cpu(identity.model_name)
-    if by_name and by_name.exactness is not Exactness.GENERIC:
+    if by_name and (by_name.exactness is not Exactness.GENERIC or by_name.other_segment):
         return by_name
     if identity.family is None or identity.model is None:
         return by_name

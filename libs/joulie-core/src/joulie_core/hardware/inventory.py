@@ -74,6 +74,9 @@ class Match(Generic[Spec]):
     exactness: Exactness
     #: The model that was looked up, in one spelling; another than `spec.model` where the entry only stands for it.
     model: str
+    #: Whether the name says that it is of a segment that the inventory does not list, such as a desktop: no number and
+    #: no CPUID makes a server of it, though they often agree.
+    other_segment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,16 @@ _GPU_VENDORS: Final = {
     "radeon": "AMD",
     "intel": "Intel",
 }
+#: Words of desktop, laptop and embedded processors -> what stands for them; their numbers are servers' numbers as well.
+_OTHER_SEGMENTS: Final = {
+    # A workstation's: as many watts as a server's.
+    **dict.fromkeys(("threadripper", "opteron"), "AMD"),
+    **dict.fromkeys(("ryzen", "athlon", "phenom", "fx", "sempron"), "AMD desktop"),
+    # After AMD's, whose names count "cores".
+    **dict.fromkeys(("core", "i3", "i5", "i7", "i9", "ultra", "pentium", "celeron", "atom"), "Intel desktop"),
+}
+#: Words beside `xeon` for workstations (W), entry servers (E), the edge (D), and generations before Scalable.
+_OTHER_XEONS: Final = frozenset({"w", "w3", "w5", "w7", "w9", "e", "e3", "e5", "e7", "d", "phi"})
 #: Words of model strings that tell nothing about the model.
 _NOISE: Final = frozenset({"cpu", "processor"})
 _MODEL_NUMBER: Final = re.compile(r"[0-9][0-9A-Z]{3,5}")
@@ -167,6 +180,9 @@ class Inventory:
     def find_cpu(self, raw: str) -> Match[CpuSpec] | None:
         """Return the entry for a raw CPU model string; None where not even the vendor is recognised."""
         parts = words(raw)
+        segment = _other_segment(parts)
+        if segment:
+            return Match(self.generic_cpu(segment), Exactness.GENERIC, _plain_name(parts), other_segment=True)
         vendor = _vendor(parts, _CPU_VENDORS)
         numbers = [part.upper() for part in parts if _MODEL_NUMBER.fullmatch(part.upper())]
         for number in numbers:
@@ -213,7 +229,7 @@ class Inventory:
         return Match(self.generic_gpu(vendor), Exactness.GENERIC, _plain_name(parts)) if vendor else None
 
     def generic_cpu(self, vendor: str | None) -> CpuSpec:
-        """Return what stands for an unknown CPU of a vendor, or of none."""
+        """Return what stands for an unknown CPU of a vendor, of a vendor's desktops (`Intel desktop`), or of none."""
         return self._generic_cpus.get(vendor or "unknown", self._generic_cpus["unknown"])
 
     def generic_gpu(self, vendor: str | None) -> GpuSpec:
@@ -223,6 +239,17 @@ class Inventory:
 
 def _vendor(parts: Iterable[str], vendors: Mapping[str, str]) -> str | None:
     return next((vendors[part] for part in parts if part in vendors), None)
+
+
+def _other_segment(parts: Sequence[str]) -> str | None:
+    """Return what stands for a processor that is not of a listed brand, going by its name; None where it may be."""
+    if "xeon" in parts:
+        return "Intel" if _OTHER_XEONS.intersection(parts) else None
+    if "epyc" in parts:
+        return None
+    found = [each for word, each in _OTHER_SEGMENTS.items() if word in parts]
+    # "Threadripper" is said after "Ryzen", and means more.
+    return next((each for each in found if not each.endswith("desktop")), found[0] if found else None)
 
 
 def _plain_name(parts: Sequence[str]) -> str:
@@ -301,7 +328,7 @@ def _names(entry: Mapping[str, Any], gpus: Mapping[str, GpuSpec]) -> Iterable[_G
 def _generic_cpu(vendor: str, like: CpuSpec) -> CpuSpec:
     return replace(
         like,
-        key=f"generic-{vendor.lower()}-cpu",
+        key=f"generic-{_key(vendor)}-cpu",
         model=f"generic {vendor} CPU",
         vendor=_known(vendor),
         source=f"as {like.model}",
@@ -319,4 +346,4 @@ def _generic_gpu(vendor: str, like: GpuSpec) -> GpuSpec:
 
 
 def _known(vendor: str) -> str:
-    return "" if vendor == "unknown" else vendor
+    return "" if vendor == "unknown" else vendor.partition(" ")[0]

@@ -219,10 +219,17 @@ def _gpu(first: GpuFacts, second: GpuFacts, inventory: Inventory) -> _Part[GpuVi
         max_watts=max_watts,
         default_watts=min(max(default_watts, min_watts), max_watts),
         spec=spec,
-        names=tuple(dict.fromkeys((*first.names, *second.names))),
+        names=tuple(dict.fromkeys((*_names(first, spec), *_names(second, spec)))),
     )
     origin = _least_certain(_origin_of_match(match, first, second), number.origin)
     return _Part(view, match.exactness if match else Exactness.GENERIC, origin, number.conflicts)
+
+
+def _names(facts: GpuFacts, spec: GpuSpec) -> tuple[str, ...]:
+    """Return what a source calls the model; nothing if it speaks of another one, as an old label may."""
+    match = facts.match
+    other = match is not None and match.exactness is not Exactness.GENERIC and match.spec.key != spec.key
+    return () if other else facts.names
 
 
 def _origin_of_match(match: Match[Spec] | None, first: CpuFacts | GpuFacts, second: CpuFacts | GpuFacts) -> Origin:
@@ -243,11 +250,14 @@ def _least_certain(*origins: Origin | None) -> Origin:
 
 
 def _better(first: Match[Spec] | None, second: Match[Spec] | None) -> Match[Spec] | None:
-    """Return the first source's match, unless only the second one recognises more than the vendor."""
+    """Return the first source's match, unless only the second one recognises more than the vendor.
+
+    A name of another segment is recognised well enough: servers share their CPUID with desktops.
+    """
     if first is None or second is None:
         return first or second
-    vague = first.exactness is Exactness.GENERIC and second.exactness is not Exactness.GENERIC
-    return second if vague else first
+    vague = first.exactness is Exactness.GENERIC and not first.other_segment
+    return second if vague and second.exactness is not Exactness.GENERIC else first
 
 
 def _known(first: T | None, second: T | None, default: T) -> T:
