@@ -130,6 +130,32 @@ def test_equal_packages_differ_by_no_more_than_one_core(packages, dies, cores, t
     assert max(by_die) - min(by_die) <= threads
 
 
+def hybrid(packages, performance, efficiency, threads):
+    """Performance cores first, as Linux numbers them, with as many policies as threads."""
+    return [
+        FreqPolicy(f"{package}{kind}{core}t{thread}", frozenset({CpuCore(package, 0, core, kind)}))
+        for package in range(packages)
+        for core, kind in enumerate(["P"] * performance + ["E"] * efficiency)
+        for thread in range(threads if kind == "P" else 1)
+    ]
+
+
+def test_half_of_a_hybrid_package_is_half_of_its_performance_and_half_of_its_efficiency_cores():
+    assert per(plan_throttle(hybrid(1, 8, 8, 2), 50.0), 2) == {"0P": 8, "0E": 4}
+
+
+@given(st.integers(1, 2), st.integers(1, 16), st.integers(1, 16), st.integers(1, 2), pcts)
+def test_any_percentage_takes_the_same_share_of_performance_and_of_efficiency_cores(
+    packages, performance, efficiency, threads, pct
+):
+    chosen = plan_throttle(hybrid(packages, performance, efficiency, threads), pct)
+    for package in range(packages):
+        fast = len({key[:-2] for key in chosen if key.startswith(f"{package}P")})
+        slow = len({key[:-2] for key in chosen if key.startswith(f"{package}E")})
+        # Half a core of each kind is what whole cores cannot share out.
+        assert abs(fast / performance - slow / efficiency) <= 0.5 / performance + 0.5 / efficiency + 1e-9
+
+
 def test_two_hundred_and_fifty_six_cores_are_planned_without_delay():
     policies = machine(packages=2, cores=128, threads=2)
     random.Random(1).shuffle(policies)

@@ -1,9 +1,10 @@
 """Which frequency policies a throttle percentage slows down, and to what.
 
 Promises, for any set of policies: the choice depends on nothing but the set and the percentage; more percent throttle
-the same policies and others (never different ones); the throttled are spread evenly over packages, and within a package
-over its dies; policies that share a physical core, as those of its hyper-threads, are throttled together. A throttle
-above zero is never without effect: at least one core is slowed down.
+the same policies and others (never different ones); the throttled are spread evenly over packages, within a package
+over its dies, and within a die over the kinds of its cores, so that any percentage takes the same share of performance
+and of efficiency cores; policies that share a physical core, as those of its hyper-threads, are throttled together. A
+throttle above zero is never without effect: at least one core is slowed down.
 
 Source: contracts, decision 5. Where it is silent: the share is of policies, rounded half away from zero, and filled up
 to whole cores.
@@ -23,6 +24,8 @@ class CpuCore:
     package: int
     die: int
     core: int
+    #: Cores of one kind are as fast as each other; empty where the machine has one kind only.
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class _Unit:
     package: int
     die: int
     core: int
+    kind: str
     keys: tuple[str, ...]
 
 
@@ -83,20 +87,19 @@ def _units(policies: Sequence[FreqPolicy]) -> list[_Unit]:
 
 
 def _unit(group: Sequence[FreqPolicy]) -> _Unit:
-    places = ((core.package, core.die, core.core) for policy in group for core in policy.cores)
-    package, die, core = min(places, default=(0, 0, 0))
-    return _Unit(package, die, core, tuple(sorted(policy.key for policy in group)))
+    places = ((core.package, core.die, core.core, core.kind) for policy in group for core in policy.cores)
+    package, die, core, kind = min(places, default=(0, 0, 0, ""))
+    return _Unit(package, die, core, kind, tuple(sorted(policy.key for policy in group)))
 
 
 def _spread(units: Iterable[_Unit]) -> list[_Unit]:
-    """Return the order in which units are throttled: any beginning of it is spread over packages and dies."""
-    dies: dict[tuple[int, int], list[_Unit]] = defaultdict(list)
+    """Return the order in which units are throttled: any beginning of it is spread over packages, dies and kinds."""
+    tree: dict[int, dict[int, dict[str, list[_Unit]]]] = {}
     for unit in sorted(units):
-        dies[unit.package, unit.die].append(unit)
-    packages: dict[int, list[list[_Unit]]] = defaultdict(list)
-    for (package, _), members in dies.items():
-        packages[package].append(members)
-    return _interleave([_interleave(groups) for groups in packages.values()])
+        kinds = tree.setdefault(unit.package, {}).setdefault(unit.die, {})
+        kinds.setdefault(unit.kind, []).append(unit)
+    packages = [[_interleave(list(kinds.values())) for kinds in dies.values()] for dies in tree.values()]
+    return _interleave([_interleave(dies) for dies in packages])
 
 
 def _interleave(groups: Sequence[Sequence[_Unit]]) -> list[_Unit]:

@@ -5,7 +5,7 @@ import pytest
 
 from joulie_agent.hardware.hands import GivenBack, Hands, Restored, Written
 from joulie_agent.hardware.journal import Journal, JournalError
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
 from joulie_agent.reasons import Reason
 
 
@@ -16,6 +16,7 @@ class FakeKnob:
     key: str = "rapl/0"
     value: int = 205
     unit: str = "W"
+    kind: KnobKind = KnobKind.LIMIT
     limits: KnobLimits = field(default_factory=lambda: KnobLimits(50, 300))
     ceiling: int = 10_000
     locked: bool = False
@@ -83,10 +84,64 @@ def test_a_value_found_in_force_is_nobody_to_give_back(hands):
 
 
 def test_what_firmware_made_of_our_value_is_ours(hands):
-    knob = FakeKnob(ceiling=110, value=100)
+    knob = FakeKnob()
+    knob.ceiling = 110
     assert hands.set(knob, 120) == Written(110, changed=True)
     assert hands.set(knob, 120) == Written(110, changed=False)
-    assert hands.restore([knob]) == [Restored("rapl/0", GivenBack.RESTORED, 100)]
+    knob.ceiling = 300
+    assert hands.restore([knob]) == [Restored("rapl/0", GivenBack.RESTORED, 205)]
+
+
+def test_a_lower_value_of_an_external_writer_is_not_raised_by_the_first_write(hands):
+    knob = FakeKnob(value=80)
+    assert hands.set(knob, 120) == Written(80, changed=False, foreign=True)
+    assert knob.writes == []
+    assert hands.held == frozenset()
+
+
+def test_a_lower_value_written_later_is_not_raised_and_nothing_of_ours_is_left(hands):
+    knob = FakeKnob()
+    hands.set(knob, 120)
+    knob.value = 80
+    assert hands.set(knob, 120) == Written(80, changed=False, foreign=True)
+    assert hands.overwritten == {}
+    assert hands.held == frozenset()
+
+
+def test_a_cap_that_rises_above_the_original_puts_the_original_in_force(hands):
+    knob = FakeKnob(value=150)
+    hands.set(knob, 100)
+    assert hands.set(knob, 200) == Written(150, changed=True, foreign=True)
+    assert knob.value == 150
+    assert hands.held == frozenset()
+
+
+def test_a_cap_equal_to_the_original_is_the_original(hands):
+    knob = FakeKnob(value=150)
+    hands.set(knob, 100)
+    assert hands.set(knob, 150) == Written(150, changed=True)
+    assert hands.held == frozenset()
+
+
+def test_an_original_that_cannot_be_put_in_force_stays_in_the_journal(hands):
+    knob = FakeKnob(value=150)
+    hands.set(knob, 100)
+    knob.locked = True
+    refusal = hands.set(knob, 200)
+    assert refusal == Refusal(Reason.FIRMWARE_LOCKED, "asked for 150 W, reads 100")
+    assert hands.held == {"rapl/0"}
+
+
+def test_a_lower_value_of_an_external_writer_is_kept_where_our_cap_is_lower_still(hands):
+    knob = FakeKnob(value=80)
+    assert hands.set(knob, 60) == Written(60, changed=True)
+    assert hands.restore([knob]) == [Restored("rapl/0", GivenBack.RESTORED, 80)]
+
+
+def test_a_switch_has_no_lower_value(hands):
+    switch = FakeKnob(value=0, kind=KnobKind.SWITCH, limits=KnobLimits(0, 1))
+    assert hands.set(switch, 1) == Written(1, changed=True)
+    assert hands.restore([switch]) == [Restored("rapl/0", GivenBack.RESTORED, 0)]
 
 
 def test_somebody_elses_value_is_written_over_while_in_charge_and_counted_and_given_back(hands):
@@ -161,10 +216,15 @@ def test_a_write_that_was_refused_and_did_nothing_leaves_no_claim(hands):
 
 
 def test_a_write_that_was_refused_but_landed_is_given_back(hands):
-    knob = FakeKnob(lies=True, ceiling=110, value=100)
+    class Rounding(FakeKnob):
+        def write(self, value):
+            return super().write(value // 41 * 41)
+
+    knob = Rounding(lies=True)
     hands.set(knob, 120)
+    assert knob.value == 82
     knob.lies = False
-    assert hands.restore([knob]) == [Restored("rapl/0", GivenBack.RESTORED, 100)]
+    assert hands.restore([knob]) == [Restored("rapl/0", GivenBack.RESTORED, 205)]
 
 
 def test_a_locked_knob_answers_with_what_it_holds(hands):

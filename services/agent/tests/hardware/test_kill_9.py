@@ -9,7 +9,7 @@ from pathlib import Path
 
 from joulie_agent.hardware.hands import GivenBack, Hands
 from joulie_agent.hardware.journal import Journal
-from joulie_agent.hardware.knob import KnobLimits
+from joulie_agent.hardware.knob import KnobKind, KnobLimits
 
 KILLS = 200
 ORIGINALS = {f"knob{number}": 1_000_001 + 2 * number for number in range(8)}
@@ -21,6 +21,7 @@ class FileKnob:
 
     path: Path
     unit: str = "uW"
+    kind: KnobKind = KnobKind.LIMIT
 
     @property
     def key(self):

@@ -6,7 +6,7 @@ or a CPU that is plugged in is found.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -30,7 +30,7 @@ from joulie_agent.actuator.protocol import (
 from joulie_agent.hardware import cpufreq, cpuinfo, hsmp, rapl, rapl_domains
 from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.cpuinfo import HostCpus
-from joulie_agent.hardware.hands import Hands, Written
+from joulie_agent.hardware.hands import Hands, Restored, Written
 from joulie_agent.hardware.knob import Knob, Refusal
 from joulie_agent.hardware.power_meter import PowerMeter, ZoneReading
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone, ZoneCap
@@ -40,6 +40,8 @@ from joulie_agent.reasons import Reason
 RAPL: Final = "rapl"
 DVFS: Final = "dvfs"
 LOOK_EVERY_S: Final = 60.0
+#: Why a policy is not restored that has no online CPU.
+_AWAY: Final = frozenset({Reason.NO_DEVICE, Reason.NO_INTERFACE, Reason.DEVICE_LOST})
 
 CpuRequest: TypeAlias = SetCpuCap | SetThrottle | ReadCpu | DescribeCpu
 Answers: TypeAlias = Sequence[tuple[ZoneCap, Written | Refusal]]
@@ -98,8 +100,10 @@ class CpuPart:
         return GivenBackReport(knobs=verdicts.give_back(self.hands, keys, self._knobs()))
 
     def _knobs(self) -> dict[str, Knob | Refusal]:
+        """Return all that is known, by key: also of policies without an online CPU, which keep our limit."""
         knobs: dict[str, Knob | Refusal] = {knob.key: knob for zone in self._cpus.zones for knob in _zone_knobs(zone)}
-        return knobs | {policy.max_freq.key: policy.max_freq for policy in self._cpus.policies}
+        knobs.update(self._cpus.requests)
+        return knobs
 
     def _release(self, done: Done, *, throttles: bool) -> Done:
         """Lift all throttles, or all caps, now that something else is in force; one path at a time holds the CPUs.
@@ -142,7 +146,7 @@ class CpuPart:
         short = [(cap, refusal) for cap, answer in answers if (refusal := self._judge(cap, answer))]
         if short or self._packages_without_zone():
             return self._fell_short(answers, short)
-        said = verdicts.overwrote((cap.knob.key, answer) for cap, answer in answers)
+        said = verdicts.overwrote((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
         clamped = [cap for cap in bounded if cap.clamped]
         said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in clamped]
         said += [_no_limit(cap, cap_watts) for cap in caps if cap.unlimited]
@@ -162,7 +166,7 @@ class CpuPart:
         answers: list[tuple[ZoneCap, Written | Refusal]] = []
         for cap in caps:
             of_zone = [freed[knob.key] for knob in _zone_knobs(cap.zone) if knob.key in freed]
-            stuck = [Refusal(knob.reason, knob.message) for knob in of_zone if knob.reason is not None]
+            stuck = _refusals(of_zone)
             value = stuck[0] if stuck else cap.knob.read()
             changed = bool(of_zone)
             answers.append((cap, value if isinstance(value, Refusal) else Written(value, changed, foreign=True)))
@@ -218,7 +222,7 @@ class CpuPart:
         freed = verdicts.give_back(self.hands, gone, self._knobs())
         refusals = [answer for _, answer in answers if isinstance(answer, Refusal)]
         # A policy without an online CPU slows nothing down; it is restored when it returns.
-        stuck = [Refusal(knob.reason, knob.message) for knob in freed if knob.reason not in {None, Reason.NO_DEVICE}]
+        stuck = [refusal for refusal in _refusals(freed) if refusal.reason not in _AWAY]
         if len(refusals) == len(slowed) and (refusals or stuck):
             return verdicts.refused(DVFS, refusals + stuck, some_landed=bool(stuck))
         self._throttle_pct = throttle_pct
@@ -233,13 +237,8 @@ class CpuPart:
         )
 
     def _slow(self, policies: Sequence[CpuPolicy], hands: Hands) -> list[tuple[str, Written | Refusal]]:
-        originals = [(policy, hands.original(policy.max_freq)) for policy in policies]
-        refused = [(policy.name, original) for policy, original in originals if isinstance(original, Refusal)]
-        known = [(policy, original) for policy, original in originals if not isinstance(original, Refusal)]
-        answers = hands.set_all(
-            [(policy.max_freq, policy.throttled_khz(original, self.min_freq_khz)) for policy, original in known]
-        )
-        return [*refused, *((policy.name, answer) for (policy, _), answer in zip(known, answers, strict=True))]
+        answers = hands.set_all([(each.max_freq, each.throttled_khz(self.min_freq_khz)) for each in policies])
+        return [(policy.name, answer) for policy, answer in zip(policies, answers, strict=True)]
 
     def _read(self, package_max_watts: float | None, policies: Sequence[CpuPolicy]) -> CpuReadings:
         if package_max_watts != self._package_max_watts:
@@ -299,6 +298,11 @@ def _highest_package_watts(answers: Answers) -> float:
         if isinstance(answer, Written):
             per_package[cap.zone.package] += answer.value
     return max(per_package.values()) / UW_PER_WATT
+
+
+def _refusals(knobs: Iterable[Restored]) -> list[Refusal]:
+    """Return why knobs were not restored."""
+    return [Refusal(knob.reason, knob.message) for knob in knobs if knob.reason is not None]
 
 
 def _first_refusal(answers: Sequence[object], absent: Refusal) -> Refusal | None:

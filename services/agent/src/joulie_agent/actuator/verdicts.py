@@ -74,11 +74,13 @@ def give_back(hands: Hands, keys: frozenset[str], knobs: Mapping[str, Knob | Ref
 
 
 def overwrote(answers: Iterable[tuple[str, Written | Refusal]]) -> list[str]:
-    """Return a remark for each value of somebody else that was written over."""
-    return [
-        f"{key}: {answer.overwrote} of somebody else was written over"
-        for key, answer in answers
-        if isinstance(answer, Written) and answer.overwrote is not None
+    """Return a remark for each value of an external writer that was written over, or that is lower and stays."""
+    written = [(key, answer) for key, answer in answers if isinstance(answer, Written)]
+    said = [f"{key}: {each.overwrote} of somebody else was written over" for key, each in written if each.overwrote]
+    return said + [
+        f"{key}: {each.value} of an external writer is lower and stays in force"
+        for key, each in written
+        if each.foreign
     ]
 
 

@@ -2,15 +2,19 @@
 
 Promises every policy with an online CPU once, deduplicated by real path and by its CPUs. Which of them to throttle is
 decided in `joulie_core.throttle_plan`; an original limit is known to whoever keeps the journal, not here.
-Source: contracts, decision 5; Linux, Documentation/admin-guide/pm/cpufreq.rst.
+
+What limits a frequency beside users is told by `bios_limit` (acpi-cpufreq) and by cooling devices; a limit of firmware
+that goes through intel_pstate shows in neither.
+Source: contracts, decision 5; Linux, Documentation/admin-guide/pm/cpufreq.rst and driver-api/thermal/sysfs-api.rst,
+drivers/acpi/processor_perflib.c.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree, parse_cpu_list
 from joulie_agent.hardware.topology import CPU_ROOT, CpuPlace, Topology
 from joulie_core import throttle_plan
@@ -20,6 +24,10 @@ from joulie_core import throttle_plan
 KEYS: Final = "cpufreq/"
 POLICY_ROOT: Final = f"{CPU_ROOT}/cpufreq"
 _POLICY: Final = re.compile(r"policy\d+")
+_CPU: Final = re.compile(r"cpu\d+")
+_THERMAL: Final = "class/thermal"
+_COOLER: Final = re.compile(r"cooling_device\d+")
+_CPUFREQ_COOLER: Final = re.compile(r"cpufreq-cpu(\d+)|(?:thermal-)?cpufreq-.*")
 _KHZ_PER_MHZ: Final = 1000
 #: Drivers that are one family in two modes of operation.
 _FAMILIES: Final = {"intel_cpufreq": "intel_pstate", "amd-pstate-epp": "amd-pstate", "amd_pstate": "amd-pstate"}
@@ -43,7 +51,7 @@ class CpuPolicy:
     base_khz: int | None
     driver: str
     governor: str
-    max_freq: SysfsKnob
+    max_freq: "FrequencyRequest"
 
     @property
     def package(self) -> int:
@@ -54,20 +62,65 @@ class CpuPolicy:
         """Return the frequency that the CPUs run at."""
         return self.tree.read_int(f"{self.path}/scaling_cur_freq")
 
-    def throttled_khz(self, original_khz: int, min_freq_khz: int) -> int:
-        """Return the limit to write where the policy is throttled; never above its original."""
-        return throttle_plan.throttled_khz(original_khz, lowest_khz=self.lowest_khz, min_freq_khz=min_freq_khz)
+    def throttled_khz(self, min_freq_khz: int) -> int:
+        """Return the limit to write where the policy is throttled. A lower one of an external writer is to stand."""
+        return throttle_plan.throttled_khz(self.highest_khz, lowest_khz=self.lowest_khz, min_freq_khz=min_freq_khz)
 
 
-def discover(tree: SysfsTree, topology: Topology) -> tuple[CpuPolicy, ...]:
-    """Return the policies, in natural order."""
-    paths = {tree.real(f"{POLICY_ROOT}/{name}"): None for name in tree.names(POLICY_ROOT, _POLICY)}
+@dataclass(frozen=True, slots=True)
+class FrequencyRequest(SysfsKnob):
+    """`scaling_max_freq`: a write sets the user's request, a read tells the lowest of all; a `RequestKnob`."""
+
+    policy: str = ""
+    #: Devices that cool these CPUs, or may do so, by slowing them down.
+    coolers: tuple[str, ...] = ()
+
+    def platform_limit(self, value: int) -> str:
+        """Say what of the machine explains that this frequency is read; empty where nothing is seen that does."""
+        if value >= self.limits.high:
+            return ""
+        bios_khz = self.tree.read_known(f"{self.policy}/bios_limit")
+        if bios_khz is not None and self._is_limit(bios_khz) and value in {bios_khz, self._reached(bios_khz)}:
+            return f"bios_limit is {bios_khz} kHz"
+        for cooler in self.coolers:
+            if state := self.tree.read_known(f"{cooler}/cur_state"):
+                return f"{cooler.rpartition('/')[2]} is at state {state}"
+        return ""
+
+    def _is_limit(self, bios_khz: int) -> bool:
+        """Firmware that limits nothing answers with the nominal frequency, which boost exceeds."""
+        return bios_khz < max(self._available(), default=self.limits.high)
+
+    def _reached(self, khz: int) -> int:
+        """Return the highest frequency that a driver with a table offers below a limit."""
+        return max((each for each in self._available() if each <= khz), default=khz)
+
+    def _available(self) -> tuple[int, ...]:
+        return _numbers(self.tree, f"{self.policy}/scaling_available_frequencies")
+
+
+def discover(
+    tree: SysfsTree, topology: Topology, known: Mapping[str, FrequencyRequest] | None = None
+) -> tuple[CpuPolicy, ...]:
+    """Return the policies with an online CPU, in natural order; `known`: the requests, where they have been read."""
     found: dict[tuple[int, ...], CpuPolicy] = {}
-    for path in paths:
-        policy = _policy(tree, path, topology)
+    for request in (requests(tree) if known is None else known).values():
+        policy = _policy(tree, request, topology)
         if policy is not None:
             found.setdefault(policy.cpus, policy)
     return tuple(found.values())
+
+
+def requests(tree: SysfsTree) -> dict[str, FrequencyRequest]:
+    """Return the frequency requests of all policies by key, in natural order; also of those without an online CPU."""
+    coolers = _coolers(tree)
+    paths = {tree.real(f"{POLICY_ROOT}/{name}"): None for name in tree.names(POLICY_ROOT, _POLICY)}
+    found: dict[str, FrequencyRequest] = {}
+    for path in paths:
+        request = _request(tree, path, coolers)
+        if request is not None:
+            found.setdefault(request.key, request)
+    return found
 
 
 def plan_throttle(policies: Iterable[CpuPolicy], throttle_pct: float) -> frozenset[str]:
@@ -82,32 +135,71 @@ def driver_family(policies: Iterable[CpuPolicy]) -> str:
     return next((_FAMILIES.get(policy.driver, policy.driver) for policy in policies if policy.driver), "")
 
 
-def _policy(tree: SysfsTree, path: str, topology: Topology) -> CpuPolicy | None:
-    name = path.rpartition("/")[2]
-    cpus, related = _cpus(tree, f"{path}/affected_cpus"), _cpus(tree, f"{path}/related_cpus")
+def _request(tree: SysfsTree, path: str, coolers: Sequence[tuple[str, int | None]]) -> FrequencyRequest | None:
+    related = _numbers(tree, f"{path}/related_cpus")
     lowest_khz = tree.read_known(f"{path}/cpuinfo_min_freq")
     highest_khz = tree.read_known(f"{path}/cpuinfo_max_freq")
-    if not cpus or not related or lowest_khz is None or highest_khz is None or lowest_khz > highest_khz:
+    if not related or lowest_khz is None or highest_khz is None or lowest_khz > highest_khz:
         return None
-    file = f"{path}/scaling_max_freq"
-    limits = KnobLimits(lowest_khz, highest_khz)
+    return FrequencyRequest(
+        tree,
+        f"{path}/scaling_max_freq",
+        f"{KEYS}cpu{related[0]}/scaling_max_freq",
+        "kHz",
+        KnobLimits(lowest_khz, highest_khz),
+        KnobKind.REQUEST,
+        policy=path,
+        coolers=tuple(cooler for cooler, cpu in coolers if cpu is None or cpu in related),
+    )
+
+
+def _policy(tree: SysfsTree, request: FrequencyRequest, topology: Topology) -> CpuPolicy | None:
+    path = request.policy
+    cpus = _numbers(tree, f"{path}/affected_cpus")
+    if not cpus:
+        return None
     return CpuPolicy(
         tree=tree,
-        name=name,
+        name=path.rpartition("/")[2],
         path=path,
         cpus=cpus,
         # A CPU without a place in the topology is a core of its own, on the first package.
         places=frozenset(topology.places.get(cpu, CpuPlace(0, 0, cpu)) for cpu in cpus),
-        lowest_khz=lowest_khz,
-        highest_khz=highest_khz,
+        lowest_khz=request.limits.low,
+        highest_khz=request.limits.high,
         base_khz=_base_khz(tree, path, cpus[0]),
         driver=_word(tree, f"{path}/scaling_driver"),
         governor=_word(tree, f"{path}/scaling_governor"),
-        max_freq=SysfsKnob(tree, file, f"{KEYS}cpu{related[0]}/scaling_max_freq", "kHz", limits),
+        max_freq=request,
     )
 
 
-def _cpus(tree: SysfsTree, path: str) -> tuple[int, ...]:
+def _coolers(tree: SysfsTree) -> list[tuple[str, int | None]]:
+    """Return the devices that cool CPUs by slowing them down, each with its CPU; None where the kernel tells none.
+
+    ACPI's devices are of type `Processor` and link to the processor's node in firmware, as the CPU itself does; those
+    of cpufreq are named for the policy's CPU, on kernels before 5.9 with a number that says nothing.
+    """
+    nodes: dict[str, int] = {}
+    found: list[tuple[str, int | None]] = []
+    for name in tree.names(_THERMAL, _COOLER):
+        kind = _word(tree, f"{_THERMAL}/{name}/type")
+        if kind == "Processor":
+            nodes = nodes or _firmware_nodes(tree)
+            found.append((f"{_THERMAL}/{name}", nodes.get(tree.real(f"{_THERMAL}/{name}/device"))))
+        elif match := _CPUFREQ_COOLER.fullmatch(kind):
+            found.append((f"{_THERMAL}/{name}", int(match[1]) if match[1] else None))
+    return found
+
+
+def _firmware_nodes(tree: SysfsTree) -> dict[str, int]:
+    return {
+        tree.real(f"{CPU_ROOT}/{name}/firmware_node"): int(name.removeprefix("cpu"))
+        for name in tree.names(CPU_ROOT, _CPU)
+    }
+
+
+def _numbers(tree: SysfsTree, path: str) -> tuple[int, ...]:
     text = tree.read_text(path)
     return () if isinstance(text, Refusal) else parse_cpu_list(text)
 
@@ -125,4 +217,4 @@ def _word(tree: SysfsTree, path: str) -> str:
 
 
 def _cores(policy: CpuPolicy) -> frozenset[throttle_plan.CpuCore]:
-    return frozenset(throttle_plan.CpuCore(place.package, place.die, place.core) for place in policy.places)
+    return frozenset(throttle_plan.CpuCore(place.package, place.die, place.core, place.kind) for place in policy.places)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from joulie_agent.hardware import cpufreq, hsmp, rapl, rapl_domains
-from joulie_agent.hardware.cpufreq import CpuPolicy
+from joulie_agent.hardware.cpufreq import CpuPolicy, FrequencyRequest
 from joulie_agent.hardware.pci import PciGpus, read_pci_gpus
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
 from joulie_agent.hardware.rapl_domains import RaplDomain
@@ -71,6 +71,8 @@ class HostCpus:
     policies: tuple[CpuPolicy, ...]
     #: Energy counters beside those of the packages.
     domains: tuple[RaplDomain, ...]
+    #: By key, also of policies without an online CPU.
+    requests: Mapping[str, FrequencyRequest]
     facts: HostFacts
 
 
@@ -81,7 +83,8 @@ def discover(
     proc = Path(proc_root)
     topology = read_topology(tree)
     zones = hsmp.attach(tree, rapl.discover(tree, originals), originals)
-    policies = cpufreq.discover(tree, topology)
+    requests = cpufreq.requests(tree)
+    policies = cpufreq.discover(tree, topology, requests)
     base = [policy.base_khz for policy in policies if policy.base_khz]
     limits = rapl.package_range_uw(zones)
     facts = HostFacts(
@@ -103,7 +106,7 @@ def discover(
         warnings=_warnings(tree, topology, zones, policies),
         gpus_on_bus=read_pci_gpus(tree),
     )
-    return HostCpus(topology, zones, policies, rapl_domains.discover(tree), facts)
+    return HostCpus(topology, zones, policies, rapl_domains.discover(tree), requests, facts)
 
 
 def read_identity(path: Path) -> CpuIdentity:

@@ -18,15 +18,20 @@ Not for several threads at once.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from msgspec.structs import replace
+import msgspec
 
+from joulie_agent.hardware import ownership
 from joulie_agent.hardware.journal import Entry, Journal, JournalError
-from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.hardware.knob import Knob, KnobKind, Refusal
+from joulie_agent.hardware.ownership import Claim, Found
 from joulie_agent.reasons import Reason
+
+#: A value that another writer, or the platform, changes between two reads is looked at again so often.
+_MOST_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +75,6 @@ class Restored:
         return self.outcome is not GivenBack.REFUSED
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A knob's value, and what is known of whose it is."""
-
-    knob: Knob
-    value: int
-    entry: Entry | None
-
-    @property
-    def ours(self) -> bool:
-        """Whether we put the value there."""
-        return self.entry is not None and self.value in self.entry.ours
-
-    def holds(self, wanted: int) -> bool:
-        """Whether writing would change nothing; firmware may hold a value of ours at another one."""
-        answered = self.entry is not None and wanted == self.entry.asked and self.value == self.entry.got
-        return answered or self.value == wanted
-
-
 class Hands:
     """Writes knobs and gives them back, with the journal as its memory."""
 
@@ -96,6 +82,8 @@ class Hands:
         self._journal = journal
         self._overwritten: Counter[str] = Counter()
         self._wanted: set[str] = set()
+        #: Readings below ours that a test has shown to be the platform's, and what the journal said at the time.
+        self._explained: dict[str, tuple[Entry, int]] = {}
 
     @property
     def journal_problem(self) -> str | None:
@@ -134,9 +122,7 @@ class Hands:
     def original(self, knob: Knob) -> int | Refusal:
         """Return what would be given back; for a knob that holds nothing of ours, what it holds."""
         found = self._look(knob)
-        if isinstance(found, Refusal):
-            return found
-        return found.entry.original if found.entry is not None and found.ours else found.value
+        return found if isinstance(found, Refusal) else found.foreign_value
 
     def unwant(self, keys: Iterable[str]) -> None:
         """Note that nobody asks for these knobs any more, also where they cannot be restored now: see `orphans`."""
@@ -149,20 +135,24 @@ class Hands:
     def set_all(self, orders: Sequence[tuple[Knob, int]]) -> list[Written | Refusal]:
         """Put values in force, each knob at most once; what one refuses does not keep the others from being set.
 
+        A limit of an external writer that is not above the wanted one is left in force, or put back in force, and
+        nothing of ours stays in that knob.
+
         All of it goes to the journal in one change before and one after, so that many cost little more than one.
         """
         assert len({knob.key for knob, _ in orders}) == len(orders), "a knob takes one value at a time"
         self._wanted |= {knob.key for knob, _ in orders}
-        found = [self._look_within(knob, value) for knob, value in orders]
+        found = [(self._look_within(knob, value), value) for knob, value in orders]
         due = [
             (each, value)
-            for each, (_, value) in zip(found, orders, strict=True)
-            if isinstance(each, _Found) and not each.holds(value)
+            for each, value in found
+            if isinstance(each, Found) and not each.stands(value) and not each.holds(value)
         ]
         put = {each.knob.key: answer for (each, _), answer in zip(due, self._put(due), strict=True)}
+        put |= self._leave([(each, value) for each, value in found if isinstance(each, Found) and each.stands(value)])
         return [
             each if isinstance(each, Refusal) else put.get(each.knob.key, Written(each.value, changed=False))
-            for each in found
+            for each, _ in found
         ]
 
     def restore(self, knobs: Iterable[Knob]) -> list[Restored]:
@@ -171,27 +161,29 @@ class Hands:
         A journal that cannot be written does not stand in the way: the originals are on disk already. Nor does this
         write need an intent: dying after it leaves a knob that holds its original, which is what was promised.
         """
-        answers: list[Restored] = []
-        due: list[tuple[_Found, int]] = []
-        for knob in {knob.key: knob for knob in knobs if knob.key in self._journal.entries}.values():
-            self._wanted.discard(knob.key)
-            found = self._look(knob)
-            if isinstance(found, Refusal):
-                answers.append(_refused(knob, found))
-                continue
-            assert found.entry is not None
-            original = found.entry.original
-            if found.value == original:
-                answers.append(Restored(knob.key, GivenBack.RESTORED, original))
-            elif found.ours:
-                due.append((found, original))
-            else:
-                answers.append(Restored(knob.key, GivenBack.KEPT_FOREIGN, found.value))
-        answers += [self._give_back(each, original) for each, original in due]
+        due = {knob.key: knob for knob in knobs if knob.key in self._journal.entries}
+        self.unwant(due)
+        answers = [self._restore(knob) for knob in due.values()]
         self._note({answer.key: None for answer in answers if answer.done})
         return answers
 
-    def _give_back(self, found: _Found, original: int) -> Restored:
+    def _restore(self, knob: Knob) -> Restored:
+        before = self._journal.entries[knob.key].original
+        found = self._look(knob, restoring=True)
+        if isinstance(found, Refusal):
+            return _refused(knob, found)
+        assert found.entry is not None
+        original = found.entry.original
+        if found.value == original and not (found.ours and knob.kind is KnobKind.REQUEST):
+            return Restored(knob.key, GivenBack.RESTORED, original)
+        if not found.ours:
+            return Restored(knob.key, GivenBack.KEPT_FOREIGN, found.value)
+        answer = self._give_back(found, original)
+        if answer.done and original != before:  # looking has shown a foreign request below ours
+            return replace(answer, outcome=GivenBack.KEPT_FOREIGN)
+        return answer
+
+    def _give_back(self, found: Found, original: int) -> Restored:
         knob = found.knob
         answer = knob.write(original)
         if isinstance(answer, Refusal):
@@ -199,13 +191,35 @@ class Hands:
         if answer == original:
             return Restored(knob.key, GivenBack.RESTORED, answer)
         message = f"asked for {original} {knob.unit}, reads {answer}"
-        if answer == found.value:
+        assert found.entry is not None
+        held = ownership.held_lower(knob, found.entry, answer)
+        if answer == found.value and not held:
             return Restored(knob.key, GivenBack.REFUSED, answer, Reason.FIRMWARE_LOCKED, message)
         # It took the value and holds it elsewhere, as a policy does that is also limited by temperature.
-        return Restored(knob.key, GivenBack.RESTORED, answer, message=message)
+        return Restored(knob.key, GivenBack.RESTORED, answer, message=": ".join(filter(None, [message, held])))
 
-    def _put(self, orders: Sequence[tuple[_Found, int]]) -> list[Written | Refusal]:
-        intents = {found.knob.key: _intent(found, value) for found, value in orders}
+    def _leave(self, orders: Sequence[tuple[Found, int]]) -> dict[str, Written | Refusal]:
+        """Leave knobs to the external writer whose limit is not above ours; put it back where ours is in force."""
+        answers: dict[str, Written | Refusal] = {}
+        done: dict[str, None] = {}
+        for found, value in orders:
+            key = found.knob.key
+            if not found.ours:
+                answers[key] = Written(found.value, changed=False, foreign=found.value < value)
+                done[key] = None
+                continue
+            restored = self._give_back(found, found.foreign_value)
+            if restored.reason is not None or restored.value is None:
+                answers[key] = Refusal(restored.reason or Reason.IO_ERROR, restored.message)
+            else:
+                answers[key] = Written(restored.value, changed=True, foreign=restored.value < value)
+                done[key] = None
+        if done:
+            self._note(done)
+        return answers
+
+    def _put(self, orders: Sequence[tuple[Found, int]]) -> list[Written | Refusal]:
+        intents = {found.knob.key: ownership.intent(found, value) for found, value in orders}
         try:
             self._journal.change(intents)
         except JournalError as error:
@@ -216,62 +230,77 @@ class Hands:
             answer = found.knob.write(value)
             if isinstance(answer, Refusal):
                 answers.append(answer)
-                if found.knob.read() == found.value:  # nothing has landed; otherwise the next look finds out
+                if _nothing_landed(found, value):  # otherwise the next look finds out
                     outcomes[found.knob.key] = found.entry
             else:
                 answers.append(self._written(found, answer))
-                outcomes[found.knob.key] = _landed(intents[found.knob.key], answer)
+                outcomes[found.knob.key] = ownership.landed(intents[found.knob.key], answer)
         self._note(outcomes)
         return answers
 
-    def _written(self, found: _Found, answer: int) -> Written:
+    def _written(self, found: Found, answer: int) -> Written:
         if found.entry is None or not found.entry.ours or found.ours:
             return Written(answer, changed=True)
         self._overwritten[found.knob.key] += 1
         return Written(answer, changed=True, overwrote=found.value)
 
-    def _look_within(self, knob: Knob, value: int) -> _Found | Refusal:
+    def _look_within(self, knob: Knob, value: int) -> Found | Refusal:
         if value not in knob.limits:
             limits = f"{knob.limits.low} to {knob.limits.high} {knob.unit}"
             return Refusal(Reason.OUT_OF_RANGE, f"{knob.key}: {value} {knob.unit} is outside {limits}")
         return self._look(knob)
 
-    def _look(self, knob: Knob) -> _Found | Refusal:
+    def _look(self, knob: Knob, *, restoring: bool = False) -> Found | Refusal:
         """Read a knob and settle whose value it holds."""
-        value = knob.read()
-        if isinstance(value, Refusal):
-            return value
-        entry = self._journal.entries.get(knob.key)
-        if entry is None or entry.pending is None:
-            return _Found(knob, value, entry)
-        settled = self._settle(knob, value, entry)
-        if isinstance(settled, _Found):
-            self._note({knob.key: settled.entry})
-        return settled
+        for _ in range(_MOST_LOOKS):
+            value = knob.read()
+            if isinstance(value, Refusal):
+                return value
+            noted = self._journal.entries.get(knob.key)
+            if noted is None:
+                return Found(knob, value, None)
+            entry = ownership.suspected(noted, value)
+            claim = ownership.claim(knob.kind, entry, value)
+            if claim is not Claim.UNCLEAR:
+                found: Found | Refusal | None = Found(
+                    knob, value, ownership.settled(entry, value), ours=claim is Claim.OURS
+                )
+            elif not restoring and self._explained.get(knob.key) == (entry, value):
+                return Found(knob, value, entry, ours=True)
+            else:
+                found = self._test(knob, value, entry, restoring=restoring)
+            if isinstance(found, Found) and found.entry != self._journal.entries.get(knob.key):
+                self._note({knob.key: found.entry})
+            if found is not None:
+                return found
+        return Refusal(Reason.IO_ERROR, f"{knob.key}: its value changes each time it is read")
 
-    def _settle(self, knob: Knob, value: int, entry: Entry) -> _Found | Refusal:
-        """Find out what became of a write whose end nobody has seen."""
-        if entry.suspect is not None and value != entry.suspect:
-            # Trying it out has replaced the suspect, so it was no answer to `pending`: somebody had put it there.
-            entry = replace(entry, original=entry.suspect, suspect=None)
-        if value == entry.pending:
-            return _Found(knob, value, _landed(entry, value))
-        if value in entry.ours or value == entry.original:
-            return _Found(knob, value, replace(entry, pending=None, suspect=None))
-        return self._try_out(knob, value, entry)
+    def _test(self, knob: Knob, value: int, entry: Entry, *, restoring: bool) -> Found | Refusal | None:
+        """Write our value again to tell whose it is that is read; None where another one is read by now.
 
-    def _try_out(self, knob: Knob, value: int, entry: Entry) -> _Found | Refusal:
-        """Write `pending` again: a machine that answers it with the value we found has answered so before."""
-        assert entry.pending is not None
-        try:
-            self._journal.change({knob.key: replace(entry, suspect=value)})
-        except JournalError as error:
-            return Refusal(Reason.NO_JOURNAL, str(error))
-        answer = knob.write(entry.pending)
+        A register that answers with the value found has answered so before. A request that reads the value found, or
+        less, is limited by the platform as well, and ours stands.
+        """
+        request = knob.kind is KnobKind.REQUEST
+        if value not in entry.ours and not ownership.platform_limit(knob, value):
+            # Where the platform explains it, a note would take the platform's limit for foreign if it ended meanwhile.
+            try:
+                self._journal.change({knob.key: msgspec.structs.replace(entry, suspect=value)})
+            except JournalError as error:
+                if not (request and restoring):  # without the note only a kill between two writes can lose a value
+                    return Refusal(Reason.NO_JOURNAL, str(error))
+        if request and knob.read() != value:
+            self._note({knob.key: entry})
+            return None
+        answer = knob.write(ownership.probe(entry))
         if isinstance(answer, Refusal):
+            if request and knob.read() == value:
+                self._note({knob.key: entry})
             return answer
-        original = entry.original if answer == value else value
-        return _Found(knob, answer, _landed(replace(entry, original=original), answer))
+        entry = ownership.tested(knob, entry, value, answer)
+        if request:
+            self._explained[knob.key] = (entry, answer)
+        return Found(knob, answer, entry, ours=True)
 
     def _note(self, outcomes: Mapping[str, Entry | None]) -> None:
         """Record what has been done already; where that fails, `journal_problem` says so."""
@@ -279,18 +308,10 @@ class Hands:
             self._journal.change(outcomes)
 
 
-def _intent(found: _Found, value: int) -> Entry:
-    """What is on disk while the value is being written."""
-    if found.entry is None:
-        return Entry(unit=found.knob.unit, original=found.value, pending=value)
-    if found.ours:
-        return replace(found.entry, pending=value)
-    return replace(found.entry, original=found.value, pending=value)
-
-
-def _landed(entry: Entry, answer: int) -> Entry:
-    """What is known once the knob has answered `pending`."""
-    return replace(entry, asked=entry.pending, got=answer, pending=None, suspect=None)
+def _nothing_landed(found: Found, wanted: int) -> bool:
+    """Whether a refused write has left the knob as it was. A request that reads no more than ours may hide it."""
+    value = found.knob.read()
+    return value == found.value and (found.knob.kind is not KnobKind.REQUEST or value > wanted)
 
 
 def _refused(knob: Knob, refusal: Refusal) -> Restored:

@@ -7,7 +7,8 @@ keeps the journal that everything is given back from.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
 
 from joulie_agent.reasons import Reason
 
@@ -35,6 +36,17 @@ class KnobLimits:
         return self.low <= value <= self.high
 
 
+class KnobKind(StrEnum):
+    """How a knob's value relates to what was written."""
+
+    #: A register: it reads what was written last, rounded or clamped. A lower value limits more.
+    LIMIT = "limit"
+    #: One of several requests: a write sets ours, and a read tells the lowest of all (user, thermal, platform).
+    REQUEST = "request"
+    #: A register whose values have no order.
+    SWITCH = "switch"
+
+
 class Knob(Protocol):
     """A writable integer. Calls may block for as long as the kernel or a driver does."""
 
@@ -51,6 +63,10 @@ class Knob(Protocol):
         """`uW`, `kHz` or `mW`."""
 
     @property
+    def kind(self) -> KnobKind:
+        """What a value that is read means."""
+
+    @property
     def limits(self) -> KnobLimits:
         """What may be written. Originals are written back even where they lie outside: they were the machine's."""
 
@@ -63,3 +79,11 @@ class Knob(Protocol):
         The two may differ where firmware clamps or rounds; that is for the caller to judge. A refusal does not prove
         that nothing was written: the read after the write may be what failed.
         """
+
+
+@runtime_checkable
+class RequestKnob(Knob, Protocol):
+    """A knob of the kind `REQUEST`."""
+
+    def platform_limit(self, value: int) -> str:
+        """Say what of the machine itself explains that this value is read; empty where nothing is seen that does."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 from joulie_agent.reasons import Reason
 
@@ -200,7 +200,9 @@ def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int, originals
         )
         if constraint is not None
         else Refusal(Reason.NO_INTERFACE, "energy is counted and cannot be capped: there is no long-term limit"),
-        enable=SysfsKnob(tree, f"{path}/enabled", f"{KEYS}{named[0]}/enabled", "flag", KnobLimits(0, 1)),
+        enable=SysfsKnob(
+            tree, f"{path}/enabled", f"{KEYS}{named[0]}/enabled", "flag", KnobLimits(0, 1), KnobKind.SWITCH
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
 from joulie_agent.reasons import Reason
 
 #: An attribute of sysfs is never longer than a page.
@@ -39,6 +39,8 @@ _ON_READ: Final = _ON_OPEN | {
     errno.ENODATA: Reason.NO_INTERFACE,
     errno.EINVAL: Reason.NO_INTERFACE,
     errno.EOPNOTSUPP: Reason.NO_INTERFACE,
+    # A frequency policy without an online CPU.
+    errno.EBUSY: Reason.NO_DEVICE,
 }
 _ON_WRITE: Final = _ON_OPEN | {
     errno.ENODATA: Reason.FIRMWARE_LOCKED,
@@ -205,6 +207,7 @@ class SysfsKnob:
     key: str
     unit: str
     limits: KnobLimits
+    kind: KnobKind = KnobKind.LIMIT
 
     def read(self) -> int | Refusal:
         """Return the value in force."""

@@ -10,7 +10,8 @@ from joulie_agent.hardware.sysfs import SysfsTree, parse_cpu_list
 
 CPU_ROOT: Final = "devices/system/cpu"
 _CPU: Final = re.compile(r"cpu\d+")
-_HYBRID: Final = ("devices/cpu_core/cpus", "devices/cpu_atom/cpus")
+#: Performance and efficiency cores of Intel's hybrid processors.
+_KINDS: Final = ("cpu_core", "cpu_atom")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -21,6 +22,8 @@ class CpuPlace:
     die: int
     #: The lowest online CPU of the core: core_id repeats over dies and clusters, the list of siblings does not.
     core: int
+    #: The name of the kernel's device for cores of this kind; empty where there is one kind.
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,14 @@ def read_topology(tree: SysfsTree) -> Topology:
     """Read the topology; no places where the tree has none."""
     online, present = _cpus(tree, f"{CPU_ROOT}/online"), _cpus(tree, f"{CPU_ROOT}/present")
     numbers = online or tuple(int(name.removeprefix("cpu")) for name in tree.names(CPU_ROOT, _CPU))
-    places = {cpu: place for cpu in numbers if (place := _place(tree, cpu))}
+    kinds = {kind: _cpus(tree, f"devices/{kind}/cpus") for kind in _KINDS}
+    hybrid = all(kinds.values())
+    kind_of = {cpu: kind for kind, cpus in kinds.items() for cpu in cpus} if hybrid else {}
+    places = {cpu: place for cpu in numbers if (place := _place(tree, cpu, kind_of.get(cpu, "")))}
     return Topology(
         places=places,
         offline=tuple(cpu for cpu in present if cpu not in numbers),
-        hybrid=all(_cpus(tree, path) for path in _HYBRID),
+        hybrid=hybrid,
     )
 
 
@@ -61,7 +67,7 @@ def _cpus(tree: SysfsTree, path: str) -> tuple[int, ...]:
     return () if isinstance(text, Refusal) else parse_cpu_list(text)
 
 
-def _place(tree: SysfsTree, cpu: int) -> CpuPlace | None:
+def _place(tree: SysfsTree, cpu: int, kind: str) -> CpuPlace | None:
     directory = f"{CPU_ROOT}/cpu{cpu}/topology"
     package = tree.read_int(f"{directory}/physical_package_id")
     if isinstance(package, Refusal):
@@ -70,4 +76,4 @@ def _place(tree: SysfsTree, cpu: int) -> CpuPlace | None:
     # core_cpus_list has been named so since Linux 5.3; thread_siblings_list is the older name.
     siblings = _cpus(tree, f"{directory}/core_cpus_list") or _cpus(tree, f"{directory}/thread_siblings_list")
     # Virtual and ARM machines may answer -1 for the package.
-    return CpuPlace(max(package, 0), die, min(siblings, default=cpu))
+    return CpuPlace(max(package, 0), die, min(siblings, default=cpu), kind)

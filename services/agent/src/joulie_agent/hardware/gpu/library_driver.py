@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, limit_key
 from joulie_agent.hardware.gpu.library import Extent, GpuLibrary, Handle, LibraryError
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
 from joulie_agent.reasons import Reason
 
 T = TypeVar("T")
@@ -216,6 +216,7 @@ class GpuPowerLimit:
     uuid: str
     limits: KnobLimits
     unit: str = "mW"
+    kind: KnobKind = KnobKind.LIMIT
 
     @property
     def key(self) -> str:

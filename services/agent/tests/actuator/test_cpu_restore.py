@@ -1,0 +1,254 @@
+"""CPUs whose /sys behaves as the kernel's: caps and throttles are restored whatever else limits, goes and returns."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.lane import RETRY_S, Lane
+from joulie_agent.actuator.protocol import Part, Restore, SetCpuCap, SetThrottle, Verdict
+from joulie_agent.hardware.hands import GivenBack, Hands
+from joulie_agent.hardware.journal import Journal
+from joulie_agent.reasons import Reason
+from joulie_agent.testing.kernel import Behaviour, Comeback, Fault, KernelMachine, KernelTree, OfflinePolicy
+from joulie_agent.testing.machine_spec import PLATFORMS
+
+#: The user's own request, an entry of the table where the driver has one.
+USER_KHZ = {"xeon-small": 3_000_000, "policy-per-package": 2_450_000, "arm-cppc": 2_400_000}
+THROTTLED_KHZ = {"xeon-small": 1_500_000, "policy-per-package": 1_000_000, "arm-cppc": 1_500_000}
+
+
+@dataclass
+class Bench:
+    machine: KernelMachine
+    part: CpuPart
+    hands: Hands
+    lane: Lane
+
+    @property
+    def requests(self):
+        return {name: self.machine.user_request_khz(name) for name in self.machine.cpufreq.policies}
+
+    def read(self, policy):
+        return int(self.machine.foreign_read(path(policy)))
+
+    def limit_watts(self, package):
+        return int(self.machine.foreign_read(self.machine.limit_path(f"package-{package}"))) / 1e6
+
+
+def path(policy, file="scaling_max_freq"):
+    return f"devices/system/cpu/cpufreq/{policy}/{file}"
+
+
+def cap(watts, **options):
+    return SetCpuCap(cap_uw_per_package=round(watts * 1e6), lease_s=60, **options)
+
+
+def throttle(pct):
+    return SetThrottle(throttle_pct=pct, lease_s=60)
+
+
+@pytest.fixture
+def make(tmp_path, hands, clock, events):
+    def make(platform="xeon-small", **behaviour):
+        machine = KernelMachine(PLATFORMS[platform], Behaviour(**behaviour), clock=clock)
+        machine.write_proc(tmp_path)
+        part = CpuPart(
+            tree=KernelTree(machine), proc_root=str(tmp_path), hands=hands, min_freq_khz=1_500_000, clock=clock
+        )
+        return Bench(machine, part, hands, Lane(Part.CPU, part, events, clock=clock))
+
+    return make
+
+
+@pytest.fixture
+def hands(tmp_path):
+    with Journal.open(tmp_path / "state") as journal:
+        yield Hands(journal)
+
+
+def lease_ends(lane, clock):
+    clock.now += 61
+    lane.check()
+
+
+def sigterm(lane, clock):
+    assert lane.end(clock.now)
+
+
+def ease(lane, _clock):
+    lane.ask(throttle(0))
+
+
+def uninstall(lane, _clock):
+    assert lane.ask(Restore(part=Part.CPU)).left == ()
+
+
+@pytest.mark.parametrize("end", [lease_ends, sigterm, ease, uninstall])
+@pytest.mark.parametrize("platform", USER_KHZ)
+def test_the_users_request_is_restored_while_thermal_holds_less(platform, end, make, clock):
+    bench = make(platform)
+    for policy in bench.requests:
+        bench.machine.foreign_write(path(policy), USER_KHZ[platform])
+    bench.lane.ask(throttle(100))
+    assert {bench.read(policy) for policy in bench.requests} == {THROTTLED_KHZ[platform]}
+    for subject in bench.requests if platform == "arm-cppc" else range(bench.machine.spec.sockets):
+        bench.machine.set_thermal_state(subject, 9 if platform == "arm-cppc" else 3)
+    end(bench.lane, clock)
+    assert set(bench.requests.values()) == {USER_KHZ[platform]}
+    assert bench.hands.held == frozenset()
+
+
+@pytest.mark.parametrize("end", [lease_ends, sigterm, ease, uninstall])
+@pytest.mark.parametrize("platform", ["xeon-small", "policy-per-package"])
+def test_the_users_request_is_restored_while_the_platform_holds_less(platform, end, make, clock):
+    """Only acpi-cpufreq tells the platform's limit by `bios_limit`."""
+    bench = make(platform)
+    for policy in bench.requests:
+        bench.machine.foreign_write(path(policy), USER_KHZ[platform])
+    bench.lane.ask(throttle(100))
+    for policy in bench.requests:
+        bench.machine.set_platform_limit(policy, 1_000_000)
+    end(bench.lane, clock)
+    assert set(bench.requests.values()) == {USER_KHZ[platform]}
+    assert bench.hands.held == frozenset()
+
+
+def test_a_request_that_a_platform_limit_hides_is_restored_with_a_message(make):
+    bench = make("policy-per-package")
+    bench.part.carry_out(throttle(100))
+    bench.machine.set_platform_limit("policy0", 1_725_000)
+    report = bench.part.restore(bench.hands.held)
+    assert [knob.outcome for knob in report.knobs] == [GivenBack.RESTORED] * 2
+    assert report.knobs[0].message.startswith("asked for 3900000 kHz, reads 1725000")
+    assert "bios_limit is 1725000 kHz" in report.knobs[0].message
+    bench.machine.set_platform_limit("policy0", None)
+    assert bench.read("policy0") == 3_900_000
+
+
+def test_a_throttle_under_thermal_pressure_is_held_and_comes_into_its_own_when_that_ends(make):
+    bench = make()
+    bench.machine.set_thermal_state(0, 3)
+    bench.part.carry_out(throttle(100))
+    assert bench.read("policy0") == 1_500_000  # thermal allows 40 % of 3.9 GHz
+    bench.machine.foreign_write(path("policy2"), 1_200_000)
+    bench.machine.set_thermal_state(0, 0)
+    done = bench.part.carry_out(throttle(100))
+    assert "1200000 of an external writer is lower and stays in force" in done.message
+    bench.part.carry_out(throttle(0))
+    assert bench.requests == dict.fromkeys(bench.requests, 3_900_000) | {"policy2": 1_200_000}
+
+
+def test_a_lower_request_of_an_external_writer_is_told_from_a_thermal_limit(make, clock):
+    bench = make()
+    bench.lane.ask(throttle(100))
+    bench.machine.set_thermal_state(0, 1)
+    bench.machine.foreign_write(path("policy0"), 1_100_000)
+    done = bench.lane.ask(throttle(100))
+    assert "cpufreq/cpu0/scaling_max_freq: 1100000 of an external writer" not in done.message  # policies by their name
+    assert "policy0: 1100000 of an external writer is lower and stays in force" in done.message
+    assert done.verdict is Verdict.APPLIED
+    lease_ends(bench.lane, clock)
+    assert bench.requests == dict.fromkeys(bench.requests, 3_900_000) | {"policy0": 1_100_000}
+
+
+@pytest.mark.parametrize("offline_policy", OfflinePolicy)
+@pytest.mark.parametrize("comeback", Comeback)
+def test_a_cpu_that_is_offline_while_a_throttle_is_lifted_is_free_when_it_returns(
+    offline_policy, comeback, make, clock
+):
+    bench = make(offline_policy=offline_policy, comeback=comeback)
+    bench.lane.ask(throttle(100))
+    bench.machine.set_online(3, online=False)
+    bench.lane.ask(cap(90, release_throttle=True))
+    assert bench.hands.orphans == {"cpufreq/cpu3/scaling_max_freq"}
+    clock.now += 30
+    bench.lane.ask(cap(90, release_throttle=True))
+    bench.lane.check()
+    bench.machine.set_online(3)
+    clock.now += RETRY_S
+    bench.lane.ask(cap(90, release_throttle=True))
+    bench.lane.check()
+    assert set(bench.requests.values()) == {3_900_000}
+    assert bench.limit_watts(0) == 90
+    assert not any(key.startswith("cpufreq/") for key in bench.hands.held)
+
+
+@pytest.mark.parametrize("offline_policy", OfflinePolicy)
+def test_a_cpu_that_is_offline_while_a_throttle_is_eased_is_free_when_it_returns(offline_policy, make, clock):
+    bench = make(offline_policy=offline_policy)
+    bench.lane.ask(throttle(100))
+    bench.machine.set_online(3, online=False)
+    assert bench.lane.ask(throttle(0)).verdict is Verdict.APPLIED
+    bench.machine.set_online(3)
+    clock.now += RETRY_S
+    bench.lane.check()
+    assert set(bench.requests.values()) == {3_900_000}
+
+
+def test_a_policy_that_returns_with_defaults_is_limited_again_while_it_is_in_the_plan(make, clock):
+    bench = make(comeback=Comeback.DEFAULTS)
+    bench.lane.ask(throttle(100))
+    bench.machine.set_online(3, online=False)
+    bench.lane.ask(throttle(100))
+    bench.machine.set_online(3)
+    clock.now += 59
+    bench.lane.ask(throttle(100))
+    assert set(bench.requests.values()) == {1_500_000}
+    bench.lane.ask(Restore(part=Part.CPU))
+    assert set(bench.requests.values()) == {3_900_000}
+
+
+def test_a_share_of_a_hybrid_processor_is_taken_from_both_kinds_of_cores(make):
+    bench = make("client-hybrid")
+    bench.part.carry_out(throttle(50))
+    slowed = {int(policy.removeprefix("policy")) for policy, khz in bench.requests.items() if khz == 1_500_000}
+    efficient = {cpu.number for cpu in bench.machine.spec.cpus() if cpu.efficient}
+    assert (len(slowed - efficient), len(slowed & efficient)) == (8, 4)
+
+
+def test_zones_that_are_renumbered_between_two_starts_have_their_own_originals_back(make):
+    bench = make()
+    for name, uw in (("package-0", 140_000_000), ("package-1", 120_000_000)):
+        bench.machine.foreign_write(bench.machine.limit_path(name), uw)
+    bench.part.carry_out(cap(90))
+    bench.machine.renumber_zones(order=["package-1", "package-0"])
+    assert bench.machine.limit_path("package-1").endswith("intel-rapl:0/constraint_0_power_limit_uw")
+    assert all(knob.done for knob in bench.part.restore(bench.hands.held).knobs)
+    assert (bench.limit_watts(0), bench.limit_watts(1)) == (140, 120)
+
+
+def test_a_lower_limit_of_an_external_writer_is_not_raised_and_is_reported_as_in_force(make):
+    bench = make()
+    for name in ("package-0", "package-1"):
+        bench.machine.foreign_write(bench.machine.limit_path(name), 70_000_000)
+    for _ in range(2):
+        done = bench.part.carry_out(cap(90))
+        assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.CAPPED, 70)
+        assert "rapl/package-0/long_term: 70000000 of an external writer is lower and stays in force" in done.message
+    assert bench.hands.held == frozenset()
+    bench.machine.foreign_write(bench.machine.limit_path("package-0"), 130_000_000)
+    assert bench.part.carry_out(cap(90)).enforced_watts == 90
+    bench.part.restore(bench.hands.held)
+    assert (bench.limit_watts(0), bench.limit_watts(1)) == (130, 70)
+
+
+def test_a_lower_limit_that_comes_while_we_cap_is_respected(make):
+    bench = make()
+    bench.part.carry_out(cap(90))
+    bench.machine.foreign_write(bench.machine.limit_path("package-1"), 60_000_000)
+    done = bench.part.carry_out(cap(90))
+    assert (done.verdict, done.enforced_watts, bench.limit_watts(1)) == (Verdict.APPLIED, 90, 60)
+    bench.part.restore(bench.hands.held)
+    assert (bench.limit_watts(0), bench.limit_watts(1)) == (150, 60)
+
+
+def test_a_limit_that_ignores_the_original_is_refused(make):
+    bench = make()
+    bench.part.carry_out(throttle(100))
+    bench.machine.set_fault(path("policy0"), Fault(ignores_writes=True))
+    (left,) = bench.part.restore(bench.hands.held).left
+    assert (left.key, left.reason) == ("cpufreq/cpu0/scaling_max_freq", Reason.FIRMWARE_LOCKED)
+    bench.machine.clear_faults()
+    assert bench.part.restore(bench.hands.held).left == ()
+    assert set(bench.requests.values()) == {3_900_000}

@@ -1,0 +1,257 @@
+"""Knobs that read the lowest of several requests: ours is told from the platform's and from an external writer's."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from joulie_agent.hardware.hands import GivenBack, Hands, Restored, Written
+from joulie_agent.hardware.journal import Journal, JournalError
+from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
+from joulie_agent.reasons import Reason
+
+MAX = 3900
+KEY = "cpufreq/cpu0/scaling_max_freq"
+
+
+@dataclass
+class Policy:
+    """A frequency policy as the kernel keeps it."""
+
+    user: int = MAX
+    platform: int = MAX
+    #: Whether the machine shows the platform's limit anywhere but in the value.
+    shown: bool = True
+    #: Drivers round down to a step of theirs.
+    step: int = 1
+    offline: bool = False
+    frozen: bool = False
+    writes: list = field(default_factory=list)
+    key: str = KEY
+    unit: str = "MHz"
+    kind: KnobKind = KnobKind.REQUEST
+    limits: KnobLimits = field(default_factory=lambda: KnobLimits(800, MAX))
+
+    def read(self):
+        if self.offline:
+            return Refusal(Reason.IO_ERROR, "busy")
+        return min(self.user, self.platform) // self.step * self.step
+
+    def write(self, value):
+        if self.offline:
+            return Refusal(Reason.IO_ERROR, "busy")
+        self.writes.append(value)
+        if not self.frozen:
+            self.user = value
+        return self.read()
+
+    def platform_limit(self, value):
+        return "too hot" if self.shown and self.platform < MAX and value == self.read() else ""
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with Journal.open(tmp_path) as journal:
+        yield journal
+
+
+@pytest.fixture
+def hands(journal):
+    return Hands(journal)
+
+
+def throttled(hands, **machine):
+    policy = Policy(**machine)
+    assert hands.set(policy, 1500) == Written(1500, changed=True)
+    return policy
+
+
+@pytest.mark.parametrize("shown", [True, False])
+@pytest.mark.parametrize("platform", [1200, 2000])
+def test_the_users_request_is_restored_whatever_limit_the_platform_has_by_then(platform, shown, hands):
+    policy = throttled(hands, user=3500)
+    policy.platform, policy.shown = platform, shown
+    (answer,) = hands.restore([policy])
+    assert answer.outcome is GivenBack.RESTORED
+    assert policy.user == 3500
+    assert f"reads {platform}" in answer.message
+    assert hands.held == frozenset()
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_platform_limit_below_ours_is_nobodys_request_while_we_throttle(shown, hands):
+    policy = throttled(hands, user=3500)
+    policy.platform, policy.shown = 1200, shown
+    assert hands.set(policy, 1500) == Written(1200, changed=False)
+    assert hands.held == {KEY}
+    assert hands.overwritten == {}
+    policy.platform = MAX
+    assert hands.set(policy, 1500) == Written(1500, changed=False)
+    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, 3500)]
+
+
+def test_an_explained_reading_is_not_tested_at_each_look(hands):
+    policy = throttled(hands)
+    policy.platform = 1200
+    for _ in range(3):
+        hands.set(policy, 1500)
+    assert policy.writes == [1500, 1500]
+
+
+def test_a_lower_foreign_request_stands_while_we_throttle(hands):
+    policy = throttled(hands)
+    policy.user = 1200
+    assert hands.set(policy, 1500) == Written(1200, changed=True, foreign=True)
+    assert policy.user == 1200
+    assert hands.held == frozenset()
+
+
+def test_a_lower_foreign_request_below_a_platform_limit_is_told_from_it(hands):
+    policy = throttled(hands)
+    policy.user, policy.platform = 1000, 1200
+    assert hands.set(policy, 1500).foreign
+    assert policy.user == 1000
+
+
+def test_a_lower_foreign_request_is_kept_at_restore(hands):
+    policy = throttled(hands)
+    policy.user = 1200
+    assert hands.restore([policy]) == [Restored(KEY, GivenBack.KEPT_FOREIGN, 1200)]
+    assert policy.user == 1200
+    assert hands.held == frozenset()
+
+
+def test_a_higher_foreign_request_is_overwritten_and_restored(hands):
+    policy = throttled(hands)
+    policy.user = 2500
+    assert hands.set(policy, 1500) == Written(1500, changed=True, overwrote=2500)
+    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, 2500)]
+
+
+def test_a_higher_foreign_request_is_kept_at_restore(hands):
+    policy = throttled(hands)
+    policy.user = 2500
+    assert hands.restore([policy]) == [Restored(KEY, GivenBack.KEPT_FOREIGN, 2500)]
+    assert policy.writes == [1500]
+
+
+def test_a_policy_that_returned_with_defaults_gets_our_limit_again(hands):
+    policy = throttled(hands)
+    policy.user = MAX
+    assert hands.set(policy, 1500).value == 1500
+    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, MAX)]
+
+
+def test_a_request_that_the_platform_hides_at_the_first_write_is_taken_for_the_default(hands):
+    policy = Policy(platform=2000)
+    assert hands.original(policy) == MAX
+    hands.set(policy, 1500)
+    policy.platform = MAX
+    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, MAX)]
+
+
+def test_a_platform_limit_below_ours_at_the_first_write_does_not_stand_for_a_users_request(hands):
+    policy = Policy(platform=1200)
+    assert hands.set(policy, 1500) == Written(1200, changed=True)
+    policy.platform = MAX
+    assert policy.read() == 1500
+    hands.restore([policy])
+    assert policy.user == MAX
+
+
+def test_a_users_request_below_ours_stands_at_the_first_write(hands):
+    policy = Policy(user=1200)
+    assert hands.set(policy, 1500) == Written(1200, changed=False, foreign=True)
+    assert policy.writes == []
+
+
+def test_a_driver_that_rounds_is_no_platform_limit_and_no_foreign_request(hands):
+    policy = Policy(step=400)
+    assert hands.set(policy, 1500) == Written(1200, changed=True)
+    assert hands.set(policy, 1500) == Written(1200, changed=False)
+    policy.user = 800
+    assert hands.set(policy, 1500) == Written(800, changed=True, foreign=True)
+    assert policy.user == 800
+
+
+def test_a_driver_that_rounds_is_restored_with_what_it_reads(hands):
+    policy = Policy(step=400, user=3900)
+    hands.set(policy, 1500)
+    (answer,) = hands.restore([policy])
+    assert (answer.outcome, policy.user) == (GivenBack.RESTORED, 3600)  # what could be read of it
+
+
+def test_a_reading_that_does_not_move_and_that_nothing_explains_is_refused(hands):
+    policy = throttled(hands)
+    policy.frozen = True
+    (answer,) = hands.restore([policy])
+    assert (answer.outcome, answer.reason, answer.value) == (GivenBack.REFUSED, Reason.FIRMWARE_LOCKED, 1500)
+    assert hands.held == {KEY}
+    policy.frozen = False
+    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, MAX)]
+
+
+def test_a_reading_that_does_not_move_because_of_a_platform_limit_at_ours_is_restored(hands):
+    policy = throttled(hands)
+    policy.platform = 1500
+    (answer,) = hands.restore([policy])
+    assert (answer.outcome, answer.message) == (GivenBack.RESTORED, "asked for 3900 MHz, reads 1500: too hot")
+    assert policy.user == MAX
+
+
+def test_an_offline_policy_stays_in_the_journal(hands):
+    policy = throttled(hands)
+    policy.offline = True
+    assert hands.restore([policy])[0].outcome is GivenBack.REFUSED
+    policy.offline = False
+    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, MAX)]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_full_disk_does_not_keep_a_request_from_being_restored(shown, hands, monkeypatch):
+    policy = throttled(hands, user=3500)
+    policy.platform, policy.shown = 1200, shown
+    monkeypatch.setattr(Journal, "change", _full)
+    assert hands.restore([policy])[0].outcome is GivenBack.RESTORED
+    assert policy.user == 3500
+
+
+def test_a_platform_limit_that_moves_while_it_is_tested_is_looked_at_again(hands):
+    throttled(hands, user=3500)
+    readings = iter([1200, 1300, 1300])
+
+    class Moving(Policy):
+        def read(self):
+            self.platform = next(readings, 1300)
+            return super().read()
+
+    moving = Moving(user=1500, shown=False)
+    assert hands.set(moving, 1500) == Written(1300, changed=False)
+    hands.restore([moving])
+    assert moving.user == 3500
+
+
+def test_a_request_whose_reading_never_stands_still_is_refused(hands):
+    throttled(hands)
+    falling = iter(range(1400, 800, -10))
+
+    class Falling(Policy):
+        def read(self):
+            return next(falling)
+
+    (answer,) = hands.restore([Falling(user=1500, shown=False)])
+    assert (answer.outcome, answer.reason) == (GivenBack.REFUSED, Reason.IO_ERROR)
+
+
+def test_a_refused_write_under_a_platform_limit_is_not_taken_for_one_that_did_nothing(hands):
+    class Lying(Policy):
+        def write(self, value):
+            super().write(value)
+            return Refusal(Reason.IO_ERROR, "read-back failed")
+
+    policy = Lying(platform=1200)
+    assert isinstance(hands.set(policy, 1500), Refusal)
+    assert hands.held == {KEY}
+
+
+def _full(_journal, _changes):
+    raise JournalError("disk full")
