@@ -113,6 +113,7 @@ def test_the_states_of_a_processor_hold_for_its_package_only(machine, refused):
     assert kernel.foreign_read(f"{device}/type") == "Processor"
     kernel.foreign_write(f"{device}/cur_state", 2)
     assert kernel.foreign_read("class/thermal/cooling_device1/cur_state") == "2"
+    assert kernel.real(f"/sys/{device}/device") == kernel.real("/sys/devices/system/cpu/cpu0/firmware_node")
     # CPUs 0, 1, 4 and 5 are of package 0.
     found = [int(kernel.foreign_read(f"devices/system/cpu/cpufreq/policy{n}/scaling_max_freq")) for n in range(8)]
     assert found == [2_340_000, 2_340_000, 3_900_000, 3_900_000] * 2

@@ -2,7 +2,8 @@
 
 ACPI has one device of type `Processor` per CPU; its states hold for the whole package, each of the first three takes
 20% of the highest frequency away, and those beyond throttle the clock, which no file of cpufreq shows. Other machines
-have `cpufreq-cpuN`, one per policy, which steps through its frequencies.
+have `cpufreq-cpuN`, one per policy, which steps through its frequencies. A device of ACPI and its CPU both link to the
+processor's node in firmware.
 Source: Linux, drivers/acpi/processor_thermal.c, drivers/thermal/cpufreq_cooling.c,
 Documentation/driver-api/thermal/sysfs-api.rst.
 """
@@ -13,11 +14,12 @@ from typing import Final
 
 from joulie_agent.testing.kernel import parse
 from joulie_agent.testing.kernel.cpufreq import NO_MAX, Cpufreq, Policy
-from joulie_agent.testing.kernel.cpus import Cpus
+from joulie_agent.testing.kernel.cpus import CPU_ROOT, Cpus
 from joulie_agent.testing.kernel.filesystem import Filesystem
 
 _DEVICES: Final = "sys/devices/virtual/thermal"
 _CLASS: Final = "sys/class/thermal"
+_FIRMWARE: Final = "sys/devices/LNXSYSTM:00/LNXSYBUS:00"
 _FREQUENCY_STATES: Final = 3
 _CLOCK_STATES: Final = 7
 _STEP_PCT: Final = 20
@@ -41,6 +43,7 @@ class Cooling:
         else:
             for number, cpu in cpus.present.items():
                 self._put(number, "Processor", cpu.package, _FREQUENCY_STATES + _CLOCK_STATES)
+                self._tie(number)
 
     def state(self, subject: int | str) -> int:
         """Return the state of a package or a policy."""
@@ -69,6 +72,15 @@ class Cooling:
         self._fs.put(f"{directory}/max_state", highest)
         self._fs.put(f"{directory}/cur_state", lambda: self.state(subject), store)
         self._fs.link(f"{_CLASS}/cooling_device{number}", directory)
+
+    def _tie(self, number: int) -> None:
+        """Link a device and its CPU by the processor's node in firmware, as ACPI does."""
+        node = f"{_FIRMWARE}/ACPI0007:{number:02x}"
+        self._fs.put(f"{node}/hid", "ACPI0007")
+        self._fs.link(f"{node}/physical_node", f"{CPU_ROOT}/cpu{number}")
+        self._fs.link(f"{node}/thermal_cooling", f"{_DEVICES}/cooling_device{number}")
+        self._fs.link(f"{CPU_ROOT}/cpu{number}/firmware_node", node)
+        self._fs.link(f"{_DEVICES}/cooling_device{number}/device", node)
 
     def _of(self, subject: int | str) -> Iterable[Policy]:
         if isinstance(subject, str):

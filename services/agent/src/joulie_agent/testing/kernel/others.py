@@ -1,0 +1,147 @@
+"""External writers and the platform of a machine, and what its controls must hold once everything of ours is restored.
+
+Does what others do, through the machine, and keeps account of it: after a restore a control holds what somebody other
+than the agent has put there last. What nobody could know is not asked for: of an external request that a platform limit
+hid from the first look at it on, the value before is accepted as well, and of one that was hidden before the first
+throttle the highest frequency, as docs/decisions/0006-kernel-semantics.md says.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from joulie_agent.testing.kernel.behaviour import Comeback
+from joulie_agent.testing.kernel.machine import KernelMachine
+
+_CPUFREQ: Final = "devices/system/cpu/cpufreq"
+_UW_PER_WATT: Final = 1_000_000
+
+
+class Others:
+    """Everybody but the agent. Controls go by the names of `KernelMachine.registers`."""
+
+    def __init__(self, machine: KernelMachine, cpus: Mapping[int, int], comeback: Comeback) -> None:
+        """Begin with a machine that nobody has touched.
+
+        Args:
+            machine: in this process, or a mounted one.
+            cpus: the package of every CPU; each CPU has a policy of its own, each package one zone.
+            comeback: what policies return with.
+        """
+        self._machine = machine
+        self._package = cpus
+        self._comeback = comeback
+        self.fresh = machine.registers()
+        self.policies = tuple(name for name in self.fresh if name.startswith("policy"))
+        #: What each control may hold after a restore; more than one value where nobody could know.
+        self._wanted = {key: {value} for key, value in self.fresh.items()}
+        #: What was wanted before an external request that the agent has not had a look at yet.
+        self._unseen: dict[str, set[int]] = {}
+        #: Who limits a policy besides its users.
+        self._limited: dict[str, set[str]] = {}
+        self.offline: frozenset[int] = frozenset()
+        #: What has happened since `settle`, for whoever looks for the cause of a failure.
+        self.story: list[str] = []
+
+    # --- what others do ---
+
+    def request(self, policy: str, khz: int) -> None:
+        """Let a user ask for a frequency."""
+        self.story.append(f"{policy} is asked for {khz} kHz")
+        before = self._wanted[policy]
+        self._machine.foreign_write(f"{_CPUFREQ}/{policy}/scaling_max_freq", khz)
+        unseen = self._unseen[policy] = before | self._unseen.get(policy, set())
+        self._wanted[policy] = {khz, *(unseen if policy in self._limited else ())}
+
+    def set_power(self, zone: str, watts: int) -> None:
+        """Let a user set a zone's long-term limit."""
+        self.story.append(f"{zone} is set to {watts} W")
+        self._machine.foreign_write(self._machine.limit_path(zone), watts * _UW_PER_WATT)
+        self._wanted[f"{zone}/long_term"] = {watts * _UW_PER_WATT}
+
+    def limit_policy(self, policy: str, khz: int | None) -> None:
+        """Let firmware limit a policy, or lift that."""
+        self.story.append(f"{policy} is limited to {khz} kHz")
+        self._machine.set_platform_limit(policy, khz)
+        self._note_limit([policy], "firmware", limits=khz is not None)
+
+    def cool(self, package: int, state: int) -> None:
+        """Let the thermal framework limit a package, or lift that."""
+        self.story.append(f"package {package} is cooled at {state}")
+        self._machine.set_thermal_state(package, state)
+        policies = [f"policy{cpu}" for cpu, place in self._package.items() if place == package]
+        self._note_limit(policies, "thermal", limits=state > 0)
+
+    def stop(self, cpus: Collection[int]) -> None:
+        """Take CPUs offline; with the last one of a package its zone goes, which the kernel switches off."""
+        self.story.append(f"CPUs {sorted(cpus)} stop")
+        self.offline |= frozenset(cpus)
+        self._machine.set_online(*cpus, online=False)
+        for zone in self.vanished_zones():
+            self._wanted[f"{zone}/enabled"] = {0}
+
+    def start(self) -> None:
+        """Bring all CPUs online."""
+        self.story.append("all CPUs start")
+        self._machine.set_online(*self.offline)
+        if self._comeback is Comeback.DEFAULTS:
+            for policy in (f"policy{cpu}" for cpu in self.offline):
+                self._wanted[policy] = {self.fresh[policy]}
+                self._unseen.pop(policy, None)
+        self.offline = frozenset()
+
+    def vanished_zones(self) -> frozenset[str]:
+        """Return the zones of packages without an online CPU."""
+        there = {package for cpu, package in self._package.items() if cpu not in self.offline}
+        return frozenset(f"package-{package}" for package in set(self._package.values()) - there)
+
+    # --- what the agent does ---
+
+    def about_to_throttle(self) -> None:
+        """Account for a throttle that is asked for: a request that a limit hides at the first look is not known."""
+        for policy in self._limited:
+            self._wanted[policy] |= {self.fresh[policy]}
+
+    def has_looked(self) -> None:
+        """Account for a throttle that has ended: it has seen every request that no limit hides."""
+        self._unseen = {policy: values for policy, values in self._unseen.items() if policy in self._limited}
+
+    # --- what must be true ---
+
+    def out_of_reach(self) -> frozenset[str]:
+        """Return the controls that cannot be restored now."""
+        zones = {f"{zone}/{control}" for zone in self.vanished_zones() for control in ("long_term", "enabled")}
+        return frozenset({f"policy{cpu}" for cpu in self.offline} | zones)
+
+    def settle(self, left: Collection[str]) -> dict[str, tuple[int, set[int]]]:
+        """Compare the machine after a restore: what each wrong control holds, and what it may.
+
+        Args:
+            left: controls of which the agent says that they still hold something of its own; taken for right only
+                where they are out of reach.
+        """
+        found, gone = self._machine.registers(), self.out_of_reach()
+        wrong = {
+            key: (value, self._wanted[key])
+            for key, value in found.items()
+            if value not in self._wanted[key] and not (key in gone and key in left)
+        }
+        for key in found.keys() - set(left):
+            self._wanted[key] = {found[key]}
+        self._unseen = {policy: values for policy, values in self._unseen.items() if policy in left}
+        self.story.append(f"settled, {sorted(left)} left, {sorted(wrong)} wrong")
+        return wrong
+
+    def _note_limit(self, policies: Iterable[str], source: str, *, limits: bool) -> None:
+        for policy in policies:
+            sources = self._limited.pop(policy, set()) - {source}
+            if limits:
+                self._wanted[policy] |= self._unseen.get(policy, set())
+                sources |= {source}
+            if sources:
+                self._limited[policy] = sources
+
+
+def register_of(key: str) -> str:
+    """Translate the agent's name of a control: `cpufreq/cpu4/scaling_max_freq`, `rapl/package-0/long_term`."""
+    kind, subject, control = key.split("/")
+    return subject.replace("cpu", "policy") if kind == "cpufreq" else f"{subject}/{control}"
