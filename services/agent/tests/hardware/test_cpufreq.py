@@ -141,3 +141,92 @@ def test_a_policy_that_does_not_tell_its_range_is_left_alone(machine, broken):
     fake = machine("policy-per-package")
     (fake.sys / CPU_ROOT / "cpufreq/policy0" / broken).unlink()
     assert [policy.name for policy in policies_of(fake)] == ["policy4"]
+
+
+def put(fake, path, value):
+    file = fake.sys / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{value}\n")
+
+
+def cooler(fake, number, kind, state=0):
+    put(fake, f"class/thermal/cooling_device{number}/type", kind)
+    put(fake, f"class/thermal/cooling_device{number}/cur_state", state)
+
+
+def first_request(fake):
+    return policies_of(fake)[0].max_freq
+
+
+def test_a_request_of_the_highest_frequency_needs_no_explanation(machine):
+    fake = machine("policy-per-package")
+    cooler(fake, 0, "Processor", 3)
+    assert first_request(fake).platform_limit(3_900_000) == ""
+
+
+def test_without_anything_that_limits_nothing_explains_a_lower_frequency(machine):
+    assert first_request(machine("policy-per-package")).platform_limit(2_000_000) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "explained"),
+    [(2_000_000, True), (1_800_000, True), (1_500_000, False), (2_450_000, False)],
+    ids=["the limit", "what the driver's table has below it", "lower than that", "higher"],
+)
+def test_a_limit_of_firmware_explains_what_the_driver_makes_of_it_and_nothing_else(value, explained, machine):
+    fake = machine("policy-per-package")
+    put(fake, f"{CPU_ROOT}/cpufreq/policy0/bios_limit", 2_000_000)
+    put(fake, f"{CPU_ROOT}/cpufreq/policy0/scaling_available_frequencies", "2450000 1800000 1500000")
+    assert (first_request(fake).platform_limit(value) == "bios_limit is 2000000 kHz") is explained
+
+
+def test_the_nominal_frequency_in_bios_limit_is_no_limit_where_boost_exceeds_it(machine):
+    """Firmware without a limit answers with the first entry of its table, which boost is not in."""
+    fake = machine("policy-per-package")
+    put(fake, f"{CPU_ROOT}/cpufreq/policy0/bios_limit", 2_450_000)
+    put(fake, f"{CPU_ROOT}/cpufreq/policy0/scaling_available_frequencies", "2450000 1800000")
+    assert first_request(fake).platform_limit(2_450_000) == ""
+
+
+@pytest.mark.parametrize("kind", ["Processor", "thermal-cpufreq-0", "cpufreq-cpu2"])
+def test_a_cooling_device_explains_a_lower_frequency_while_it_cools(kind, machine):
+    fake = machine("policy-per-package")
+    cooler(fake, 7, kind, 2)
+    assert first_request(fake).platform_limit(2_000_000) == "cooling_device7 is at state 2"
+    cooler(fake, 7, kind, 0)
+    assert first_request(fake).platform_limit(2_000_000) == ""
+
+
+@pytest.mark.parametrize("kind", ["Fan", "intel_powerclamp", "cpufreq-cpu4"])
+def test_a_device_that_cools_something_else_explains_nothing(kind, machine):
+    fake = machine("policy-per-package")  # its first policy has CPUs 0 to 3 and 8 to 11
+    cooler(fake, 0, kind, 2)
+    assert first_request(fake).platform_limit(2_000_000) == ""
+
+
+def test_a_cooling_device_of_acpi_is_that_of_the_processor_that_it_links_to(machine):
+    fake = machine("policy-per-package")
+    for number, cpu in ((0, 1), (1, 5)):
+        node = fake.sys / f"devices/LNXSYSTM:00/LNXCPU:0{cpu}"
+        node.mkdir(parents=True)
+        (fake.sys / CPU_ROOT / f"cpu{cpu}/firmware_node").symlink_to(node)
+        cooler(fake, number, "Processor", cpu)
+        (fake.sys / f"class/thermal/cooling_device{number}/device").symlink_to(node)
+    explanations = [policy.max_freq.platform_limit(2_000_000) for policy in policies_of(fake)]
+    assert explanations == ["cooling_device0 is at state 1", "cooling_device1 is at state 5"]
+
+
+def test_requests_of_policies_without_an_online_cpu_are_known_for_restoring(machine):
+    fake = machine("policy-per-package")
+    put(fake, f"{CPU_ROOT}/cpufreq/policy4/affected_cpus", "")
+    assert [policy.name for policy in policies_of(fake)] == ["policy0"]
+    assert set(cpufreq.requests(fake.tree())) == {"cpufreq/cpu0/scaling_max_freq", "cpufreq/cpu4/scaling_max_freq"}
+
+
+def test_cores_of_a_hybrid_processor_are_of_two_kinds(machine):
+    kinds = {place.kind for policy in policies_of(machine("client-hybrid")) for place in policy.places}
+    assert kinds == {"cpu_core", "cpu_atom"}
+
+
+def test_cores_of_other_processors_are_of_no_kind(machine):
+    assert {place.kind for policy in policies_of(machine("xeon-2s")) for place in policy.places} == {""}
