@@ -16,7 +16,8 @@ def checkout(monkeypatch, tmp_path):
     """A copy of what the agent's image is made of, which a test may change."""
     for name in COPIED:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
-    shutil.copyfile(ROOT / ".dockerignore", tmp_path / ".dockerignore")
+    for name in (".dockerignore", "Dockerfile"):
+        shutil.copyfile(ROOT / name, tmp_path / name)
     monkeypatch.setattr(images, "_root", lambda: tmp_path)
     return tmp_path
 
@@ -24,7 +25,7 @@ def checkout(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        "services/agent/Dockerfile",
+        "Dockerfile",
         "requirements/agent.txt",
         "requirements/build.txt",
         "services/agent/src/joulie_agent/app.py",

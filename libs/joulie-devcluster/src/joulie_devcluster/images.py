@@ -103,8 +103,8 @@ class ImageBuilder:
             EngineError: the build failed; ends with the end of its output.
         """
         root, name = _root(), image_name(service)
-        arguments = ["--file", str(root / "services" / service / "Dockerfile"), "--tag", name]
-        arguments += ["--build-arg", f"VERSION={_version(service)}"]
+        arguments = ["--file", str(root / "Dockerfile"), "--tag", name]
+        arguments += ["--build-arg", f"SERVICE={service}", "--build-arg", f"VERSION={_version(service)}"]
         arguments += [text for proxy in _PROXIES if proxy in os.environ for text in ("--build-arg", proxy)]
         if self.base is not None:
             arguments += ["--build-arg", f"BASE={self.base}", "--network", "host"]
@@ -203,7 +203,7 @@ def _command(*argv: str) -> None:
 
 def _root() -> Path:
     root = Path(__file__).resolve().parents[4]
-    if not (root / "services" / "agent" / "Dockerfile").exists():
+    if not (root / "Dockerfile").exists():
         raise EngineError(f"images are built in a checkout, and {root} is none")
     return root
 
@@ -219,7 +219,7 @@ def _digest(service: str) -> str:
     """A digest of everything that the build of a service reads."""
     root = _root()
     member = f"services/{service}"
-    files = [".dockerignore", f"{member}/Dockerfile", "requirements/build.txt", f"requirements/{service}.txt"]
+    files = [".dockerignore", "Dockerfile", "requirements/build.txt", f"requirements/{service}.txt"]
     for directory in (*_LIBRARIES, member):
         files.append(f"{directory}/pyproject.toml")
         sources = (path.relative_to(root) for path in (root / directory / "src").rglob("*") if path.is_file())

@@ -1,0 +1,76 @@
+# The image of each service. Build context: the repository's root; `just image SERVICE` builds one.
+#
+#   docker build --build-arg SERVICE=agent .
+#
+# Two optional BuildKit secrets reach the build and nothing of the image: `pip`, a pip.conf, and `ca`, a bundle of
+# certificates in PEM.
+ARG BASE=docker.io/library/debian:bookworm-slim
+# operator, agent or extender.
+ARG SERVICE
+
+# The same in all three images, so that a node stores it once.
+FROM ${BASE} AS runtime
+RUN apt-get update -q \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ca-certificates python3 \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log
+
+FROM runtime AS tools
+RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends python3-venv
+COPY requirements/build.txt /src/requirements/
+# The build back end is a program that is looked for on PATH.
+ENV PATH=/build/bin:$PATH
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
+    [ ! -s /run/secrets/ca ] || export PIP_CERT=/run/secrets/ca; \
+    /usr/bin/python3 -m venv /build \
+ && pip install --no-cache-dir --require-hashes -r /src/requirements/build.txt \
+ && /usr/bin/python3 -m venv --without-pip /opt/joulie
+
+FROM tools AS build
+ARG SERVICE
+COPY requirements/${SERVICE}.txt /src/requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
+    --mount=type=cache,target=/root/.cache/pip,sharing=locked \
+    [ ! -s /run/secrets/ca ] || export PIP_CERT=/run/secrets/ca; \
+    pip --python /opt/joulie install --require-hashes --only-binary :all: -r /src/requirements/${SERVICE}.txt
+COPY libs /src/libs
+COPY services/${SERVICE} /src/services/${SERVICE}
+# Wheels first: pip lays a file into installed packages that says where they came from, and this names none of ours.
+RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels \
+      /src/libs/joulie-core /src/libs/joulie-api /src/services/${SERVICE} \
+ && pip --python /opt/joulie install --no-index --no-deps --find-links /wheels joulie-core joulie-api joulie-${SERVICE}
+
+FROM runtime AS service
+COPY --from=build /opt/joulie /opt/joulie
+# Bytecode is compiled by the build; the root filesystem may be read-only.
+ENV PATH=/opt/joulie/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+
+# What the images differ in. A command in this form takes no variable.
+FROM service AS operator
+EXPOSE 8080
+LABEL org.opencontainers.image.description="Decides which nodes supply full performance and publishes targets, labels and twins."
+ENTRYPOINT ["joulie-operator"]
+
+FROM service AS extender
+EXPOSE 9876 9877
+LABEL org.opencontainers.image.description="Scheduler extender: filters and scores nodes for kube-scheduler from watched twins."
+ENTRYPOINT ["joulie-extender"]
+
+# One image for the controller (no arguments) and the actuator (argument `actuator`, run as root). The packages
+# nvidia-ml-py and amdsmi are in it, the drivers' own libraries are not: they belong to the driver of the node.
+# libnvidia-ml.so.1 is mounted by NVIDIA's container runtime where NVIDIA_VISIBLE_DEVICES and
+# NVIDIA_DRIVER_CAPABILITIES=utility are set on the container; libamd_smi.so is found below a mounted /opt/rocm.
+FROM service AS agent
+# Mount points for a root filesystem that is read-only. Not /host-sys: that it is there says that the node's is mounted.
+USER 0:0
+RUN mkdir /run/joulie /var/lib/joulie
+USER 65532:65532
+EXPOSE 8080
+LABEL org.opencontainers.image.description="Discovers node hardware, enforces power targets and reports what happened."
+ENTRYPOINT ["joulie-agent"]
+
+FROM ${SERVICE}
+ARG SERVICE
+ARG VERSION
+LABEL org.opencontainers.image.title="joulie-${SERVICE}" \
+      org.opencontainers.image.version="${VERSION}"
