@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_core.energy_meter import EnergyCounter, MeterState, Sampled, step
+from joulie_core.energy_meter import PACKAGE_BOUND_WATTS, EnergyCounter, MeterState, Sampled, step
 
 RANGE_UJ = 262_143_328_850
 COUNTER = EnergyCounter(range_uj=RANGE_UJ, max_watts=150.0)
@@ -27,8 +27,37 @@ def test_power_is_energy_over_time():
     assert run([(0.0, 0), (2.0, 200_000_000)])[-1] == (Sampled.GOOD, 100.0)
 
 
-def test_an_idle_counter_is_zero_watts_and_not_absent():
-    assert run([(0.0, 7), (1.0, 7)])[-1] == (Sampled.GOOD, 0.0)
+def test_a_counter_that_stands_still_gives_no_figure_and_never_zero():
+    assert run([(0.0, 7), (1.0, 7), (2.0, 7)])[1:] == [(Sampled.STOOD_STILL, None)] * 2
+
+
+def test_the_first_move_after_standing_still_is_measured_from_and_gives_no_figure():
+    answers = run([(0.0, 0), (1.0, 100_000_000), (2.0, 100_000_000), (60.0, 200_000_000), (61.0, 300_000_000)])
+    assert [answer[0] for answer in answers[2:]] == [Sampled.STOOD_STILL, Sampled.FIRST, Sampled.GOOD]
+    assert [answer[1] for answer in answers[2:]] == [None, None, 100.0]
+
+
+@pytest.mark.parametrize("range_uj", [RANGE_UJ, None])
+def test_a_counter_of_an_unlisted_model_that_was_reset_gives_no_figure(range_uj):
+    counter = EnergyCounter(range_uj, None)
+    answers = run([(0.0, 200_000_000_000), (1.0, 1_000_000), (2.0, 101_000_000)], counter)
+    assert answers[1:] == [(Sampled.NEGATIVE, None), (Sampled.GOOD, 100.0)]
+
+
+def test_without_a_maximum_a_wrap_cannot_be_told_from_a_reset():
+    counter = EnergyCounter(RANGE_UJ, None)
+    assert run([(0.0, RANGE_UJ - 40_000_000), (1.0, 60_000_000)], counter)[-1] == (Sampled.NEGATIVE, None)
+
+
+@pytest.mark.parametrize(("watts", "expected"), [(PACKAGE_BOUND_WATTS, Sampled.GOOD), (2001.0, Sampled.TOO_HIGH)])
+def test_without_a_maximum_only_what_no_package_can_draw_is_dropped(watts, expected):
+    assert run([(0.0, 0), (1.0, round(watts * 1e6))], EnergyCounter(RANGE_UJ, None))[-1][0] is expected
+
+
+def test_without_a_maximum_a_sample_is_too_late_when_any_package_may_have_lapped():
+    late_s = RANGE_UJ / 1e6 / PACKAGE_BOUND_WATTS
+    counter = EnergyCounter(RANGE_UJ, None)
+    assert run([(0.0, 0), (late_s, 1_000_000)], counter)[-1] == (Sampled.TOO_LATE, None)
 
 
 def test_a_counter_that_wraps_around_loses_nothing():
@@ -78,23 +107,19 @@ def test_a_sample_so_late_that_the_counter_may_have_lapped_is_no_measure():
     assert run([(0.0, 0), (late_s - 1, 100_000_000_000)])[-1][0] is Sampled.GOOD
 
 
-def test_an_unknown_maximum_sets_no_upper_bound():
-    assert run([(0.0, 0), (1.0, 9_000_000_000)], EnergyCounter(RANGE_UJ, None))[-1] == (Sampled.GOOD, 9000.0)
-
-
 @given(
     st.lists(st.tuples(st.floats(0, 2000), st.integers(0, RANGE_UJ)), max_size=20),
     st.one_of(st.none(), st.just(RANGE_UJ)),
 )
 def test_a_figure_is_never_negative_nor_over_three_times_the_maximum(samples, range_uj):
     for sampled, watts in run(samples, EnergyCounter(range_uj, 150.0)):
-        assert watts is None or 0 <= watts <= 450.0
+        assert watts is None or 0 < watts <= 450.0
         assert watts is not None or sampled is not Sampled.GOOD
 
 
 @given(
     st.integers(0, RANGE_UJ),
-    st.lists(st.tuples(st.floats(0.11, 60.0), st.integers(0, 150)), min_size=1, max_size=30),
+    st.lists(st.tuples(st.floats(0.11, 60.0), st.integers(1, 150)), min_size=1, max_size=30),
 )
 def test_a_steady_load_is_measured_wherever_the_counter_stands(start_uj, loads):
     state, _ = step(MeterState(), energy_uj=start_uj, now=0.0, counter=COUNTER)

@@ -1,12 +1,17 @@
 """Power from an energy counter that wraps around.
 
 Promises a figure only from two samples that can both be true. A sample that cannot is dropped and leaves no figure
-behind, which is not the same as zero. Dropped are: samples less than 100 ms apart, a counter that went back where no
-range explains it, a time that went back, and a power above three times the maximum. A sample so late that the counter
-may have wrapped around more than once is no measure either.
+behind, which is not the same as zero. Dropped are: samples less than 100 ms apart, a counter that stands still (a
+package always draws something), a counter that went back where no range explains it, a time that went back, and a power
+above three times the maximum. A sample so late that the counter may have wrapped around more than once is no measure
+either.
+
+Only a maximum that the hardware tells bounds a measurement. Without one a counter that went back may have wrapped or
+been reset, which nobody can tell apart, and the bound is what no package can draw.
 
 After a dropped sample the next one is measured from it, so that a counter that was reset, as by a reload of its driver,
-costs one figure; only a sample that came too soon is forgotten altogether.
+costs one figure; only a sample that came too soon is forgotten altogether. The first move of a counter that stood still
+is measured from as well: nobody knows how much of the time it covers.
 """
 
 from dataclasses import dataclass
@@ -15,6 +20,9 @@ from typing import Final
 
 SHORTEST_S: Final = 0.1
 PLAUSIBLE_SHARE: Final = 3.0
+#: More than any CPU package draws. The largest are specified for 500 W (data sheets of Intel Xeon 6980P and AMD EPYC
+#: 9965) and for 760 W at the peak (data sheet of AMD Instinct MI300A); this is over twice the highest.
+PACKAGE_BOUND_WATTS: Final = 2000.0
 _UJ_PER_JOULE: Final = 1_000_000
 
 
@@ -27,6 +35,7 @@ class Sampled(StrEnum):
     TOO_SOON = "too_soon"
     TOO_LATE = "too_late"
     NEGATIVE = "negative"
+    STOOD_STILL = "stood_still"
     TOO_HIGH = "too_high"
 
 
@@ -36,7 +45,7 @@ class EnergyCounter:
 
     #: The largest value before it starts again at zero.
     range_uj: int | None = None
-    #: The most that is drawn for long.
+    #: The most that is drawn for long, as the hardware tells it; what is inferred from a model's name is no bound.
     max_watts: float | None = None
 
 
@@ -48,6 +57,8 @@ class MeterState:
     at: float | None = None
     #: The newest figure; None where the newest sample gave none.
     power_watts: float | None = None
+    #: The newest sample was the same as the one before it.
+    still: bool = False
 
 
 def step(state: MeterState, *, energy_uj: int, now: float, counter: EnergyCounter) -> tuple[MeterState, Sampled]:
@@ -57,7 +68,9 @@ def step(state: MeterState, *, energy_uj: int, now: float, counter: EnergyCounte
     sampled, power_watts = _judge(state.energy_uj, energy_uj, now - state.at, counter)
     if sampled is Sampled.TOO_SOON:
         return state, sampled
-    return MeterState(energy_uj, now, power_watts), sampled
+    if state.still and sampled is Sampled.GOOD:
+        sampled, power_watts = Sampled.FIRST, None
+    return MeterState(energy_uj, now, power_watts, still=sampled is Sampled.STOOD_STILL), sampled
 
 
 def _judge(before_uj: int, after_uj: int, elapsed_s: float, counter: EnergyCounter) -> tuple[Sampled, float | None]:
@@ -65,19 +78,21 @@ def _judge(before_uj: int, after_uj: int, elapsed_s: float, counter: EnergyCount
         return Sampled.NEGATIVE if elapsed_s < 0 else Sampled.TOO_SOON, None
     if _may_have_lapped(elapsed_s, counter):
         return Sampled.TOO_LATE, None
-    used_uj = _used_uj(before_uj, after_uj, counter.range_uj)
+    used_uj = _used_uj(before_uj, after_uj, counter.range_uj if counter.max_watts else None)
     if used_uj < 0:
         return Sampled.NEGATIVE, None
+    if used_uj == 0:
+        return Sampled.STOOD_STILL, None
     power_watts = used_uj / _UJ_PER_JOULE / elapsed_s
-    if counter.max_watts and power_watts > PLAUSIBLE_SHARE * counter.max_watts:
+    if power_watts > (PLAUSIBLE_SHARE * counter.max_watts if counter.max_watts else PACKAGE_BOUND_WATTS):
         return Sampled.TOO_HIGH, None
     return Sampled.GOOD, power_watts
 
 
 def _may_have_lapped(elapsed_s: float, counter: EnergyCounter) -> bool:
-    if not counter.range_uj or not counter.max_watts:
+    if not counter.range_uj:
         return False
-    return elapsed_s * counter.max_watts * _UJ_PER_JOULE >= counter.range_uj
+    return elapsed_s * (counter.max_watts or PACKAGE_BOUND_WATTS) * _UJ_PER_JOULE >= counter.range_uj
 
 
 def _used_uj(before_uj: int, after_uj: int, range_uj: int | None) -> int:

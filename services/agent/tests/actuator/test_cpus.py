@@ -334,16 +334,6 @@ def test_power_is_read_from_two_looks_at_the_counters(cpu_bench):
     assert [zone.power_watts for zone in bench.part.carry_out(ReadCpu()).zones] == [80, 80]
 
 
-def test_a_machine_that_tells_no_maximum_is_judged_by_the_one_it_is_told(cpu_bench):
-    bench = cpu_bench("epyc-2s")
-    request = ReadCpu(package_max_watts=280)
-    bench.part.carry_out(request)
-    bench.clock.now += 1
-    for zone in bench.machine.zones():
-        bench.machine.consume(zone, 3 * 280 + 1)
-    assert [zone.power_watts for zone in bench.part.carry_out(request).zones] == [None, None]
-
-
 def test_hardware_that_comes_late_is_found_within_a_minute_and_told_by_a_new_revision(cpu_bench):
     bench = cpu_bench()
     bench.machine.unload_rapl()

@@ -6,7 +6,7 @@ import pytest
 
 from joulie_agent.actuator.client import LocalHands
 from joulie_agent.actuator.parts import Machine
-from joulie_agent.actuator.protocol import DescribeCpu, Fault, ReadCpu, ReadGpu
+from joulie_agent.actuator.protocol import DescribeCpu, Fault, ReadGpu
 from joulie_agent.backends.base import CpuHeld, Held, Reading, Unavailable
 from joulie_agent.backends.host import HostBackend, lease_s
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
@@ -180,24 +180,6 @@ async def test_gpus_that_do_not_answer_leave_the_cpus_readable(bench):
     assert isinstance(reading, Reading)
     assert reading.facts.cpu is not None
     assert reading.gpu.power_watts is None
-
-
-async def test_the_inventory_tells_the_maximum_where_the_hardware_does_not(actuator_settings, events):
-    settings, _ = actuator_settings("epyc-2s")
-    hands = LocalHands(Machine(settings, events, drivers=[]), stop_grace_s=5)
-    asked = []
-
-    class Spy:
-        async def ask(self, request):
-            asked.append(request)
-            return await hands.ask(request)
-
-    backend = HostBackend(Spy(), Inventory.load(), lease_s=60)
-    await backend.read()
-    await backend.read()
-    hints = [request.package_max_watts for request in asked if isinstance(request, ReadCpu)]
-    assert hints == [None, Inventory.load().find_cpu("AMD EPYC 7763 64-Core Processor").spec.max_watts]
-    await hands.close()
 
 
 def test_a_lease_outlasts_a_few_ticks_and_a_slow_moment():

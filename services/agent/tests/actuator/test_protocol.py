@@ -28,7 +28,7 @@ REQUESTS = [
     (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Part.GPU),
     (Restore(part=Part.GPU), Part.GPU),
     (Restore(part=Part.CPU), Part.CPU),
-    (ReadCpu(package_max_watts=280), Part.CPU),
+    (ReadCpu(frequencies=False), Part.CPU),
     (ReadGpu(), Part.GPU),
     (DescribeCpu(), Part.CPU),
     (DescribeGpu(), Part.GPU),

@@ -29,6 +29,7 @@ def test_a_part_of_the_power_is_not_passed_off_as_the_whole(fake):
     meter, zones = PowerMeter(), rapl.discover(fake.tree())
     meter.sample(zones, 0.0)
     fake.consume(fake.zones()[0], 10_000)
+    fake.consume(fake.zones()[1], 80)
     readings = meter.sample(zones, 1.0)
     assert [reading.sampled for reading in readings] == [Sampled.TOO_HIGH, Sampled.GOOD]
     assert total_watts(readings) is None
@@ -56,14 +57,20 @@ def test_after_a_reload_of_the_driver_the_second_sample_measures_again(fake):
     assert meter.sample(zones, 1.0)[0].refusal.reason is Reason.NO_INTERFACE
     fake.load_rapl()
     assert meter.sample(zones, 2.0)[0].sampled is Sampled.FIRST
-    assert meter.sample(zones, 3.0)[0].power_watts == 0.0
+    fake.consume(fake.zones()[0], 50)
+    assert meter.sample(zones, 3.0)[0].power_watts == 50.0
 
 
-def test_a_zone_without_a_maximum_is_judged_by_what_the_caller_knows(tmp_path):
+def test_a_package_draws_more_than_any_inferred_design_power_and_is_measured(tmp_path):
     fake = build(tmp_path / "amd", PLATFORMS["epyc-2s"])
-    zones = rapl.discover(fake.tree())
-    meters = PowerMeter(), PowerMeter(package_max_watts=280.0)
-    for meter in meters:
-        meter.sample(zones, 0.0)
+    meter, zones = PowerMeter(), rapl.discover(fake.tree())
+    meter.sample(zones, 0.0)
     fake.consume(fake.zones()[0], 900)
-    assert [meter.sample(zones, 1.0)[0].sampled for meter in meters] == [Sampled.GOOD, Sampled.TOO_HIGH]
+    fake.consume(fake.zones()[1], 3000)
+    assert [reading.sampled for reading in meter.sample(zones, 1.0)] == [Sampled.GOOD, Sampled.TOO_HIGH]
+
+
+def test_a_counter_that_stands_still_is_no_power(fake):
+    meter, zones = PowerMeter(), rapl.discover(fake.tree())
+    meter.sample(zones, 0.0)
+    assert total_watts(meter.sample(zones, 1.0)) is None

@@ -67,7 +67,6 @@ class CpuPart:
     _revision: int = field(init=False, default=0)
     _throttle_pct: float = field(init=False, default=0.0)
     _meter: PowerMeter = field(init=False, default_factory=PowerMeter)
-    _package_max_watts: float | None = field(init=False, default=None)
     _rota: FrequencyRota = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,8 +84,8 @@ class CpuPart:
             case SetThrottle(throttle_pct=throttle_pct, release_caps=release):
                 done = self._throttle(throttle_pct)
                 return self._release(done, throttles=False) if release else done
-            case ReadCpu(package_max_watts=max_watts, frequencies=frequencies):
-                return self._read(max_watts, self._cpus.policies if frequencies else ())
+            case ReadCpu(frequencies=frequencies):
+                return self._read(self._cpus.policies if frequencies else ())
             case DescribeCpu():
                 return self._describe()
 
@@ -240,10 +239,7 @@ class CpuPart:
         answers = hands.set_all([(each.max_freq, each.throttled_khz(self.min_freq_khz)) for each in policies])
         return [(policy.name, answer) for policy, answer in zip(policies, answers, strict=True)]
 
-    def _read(self, package_max_watts: float | None, policies: Sequence[CpuPolicy]) -> CpuReadings:
-        if package_max_watts != self._package_max_watts:
-            self._package_max_watts = package_max_watts
-            self._meter = PowerMeter(package_max_watts=package_max_watts)
+    def _read(self, policies: Sequence[CpuPolicy]) -> CpuReadings:
         current_khz = self._rota.look(policies) if policies else {}
         return CpuReadings(
             revision=self._revision,

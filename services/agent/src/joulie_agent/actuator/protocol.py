@@ -83,9 +83,6 @@ class ReadCpu(_Request, frozen=True, tag="read_cpu"):
     #: Whether frequencies are read as well, which takes two files per policy.
     frequencies: bool = True
 
-    #: The most that a package draws, where the hardware does not tell, to know implausible samples by.
-    package_max_watts: Annotated[float, msgspec.Meta(gt=0, le=5000)] | None = None
-
 
 class ReadGpu(_Request, frozen=True, tag="read_gpu"):
     """Read the power and the limit of every GPU."""

@@ -49,7 +49,7 @@ from joulie_agent.backends.base import (
     failed,
 )
 from joulie_agent.discovery_gpu import describe_gpus, device_ranges
-from joulie_agent.discovery_host import describe_cpu, describe_memory, find_cpu
+from joulie_agent.discovery_host import describe_cpu, describe_memory
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.hardware.power_meter import total_watts
@@ -58,7 +58,7 @@ from joulie_agent.hardware.rapl_domains import US_PER_S, ConstraintReading
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.kinds.node_hardware import Capabilities, Exactness
+from joulie_core.kinds.node_hardware import Capabilities
 from joulie_core.kinds.telemetry_profile import ControlResult
 
 HOST: Final = "host"
@@ -91,9 +91,7 @@ class HostBackend:
 
     async def read(self) -> Reading | Unavailable:
         """Look at all of the machine."""
-        cpu, gpu = await asyncio.gather(
-            self._hands.ask(ReadCpu(package_max_watts=self._package_max_watts())), self._hands.ask(ReadGpu())
-        )
+        cpu, gpu = await asyncio.gather(self._hands.ask(ReadCpu()), self._hands.ask(ReadGpu()))
         if not isinstance(cpu, CpuReadings) and not isinstance(gpu, GpuReadings):
             return _unavailable(cpu)
         await self._describe(cpu, gpu)
@@ -105,7 +103,7 @@ class HostBackend:
 
     async def read_cpu(self) -> CpuReading | Unavailable:
         """Power only."""
-        cpu = await self._hands.ask(ReadCpu(package_max_watts=self._package_max_watts(), frequencies=False))
+        cpu = await self._hands.ask(ReadCpu(frequencies=False))
         return _cpu_reading(cpu) if isinstance(cpu, CpuReadings) else _unavailable(cpu)
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> Outcome:
@@ -222,13 +220,6 @@ class HostBackend:
             memory=describe_memory(cpu.facts) if cpu else None,
             can=can,
         )
-
-    def _package_max_watts(self) -> float | None:
-        """What the inventory knows where the hardware does not tell, as on AMD."""
-        if self._cpu is None or self._cpu.facts.max_package_watts is not None:
-            return None
-        match = find_cpu(self._cpu.facts, self._inventory)
-        return match.spec.max_watts if match and match.exactness is not Exactness.GENERIC else None
 
     def _why_no_gpu(self) -> str:
         return join(refusal.message for refusal in self._gpu.refusals.values()) if self._gpu else ""

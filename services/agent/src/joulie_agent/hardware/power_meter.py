@@ -28,9 +28,7 @@ class ZoneReading:
 class PowerMeter:
     """Turns counters into watts, zone by zone."""
 
-    def __init__(self, *, package_max_watts: float | None = None) -> None:
-        """Take the package's maximum from elsewhere for zones that do not tell theirs, as on AMD."""
-        self._package_max_watts = package_max_watts
+    def __init__(self) -> None:
         self._states: dict[str, MeterState] = {}
 
     def sample(self, zones: Iterable[RaplZone], now: float) -> tuple[ZoneReading, ...]:
@@ -42,7 +40,7 @@ class PowerMeter:
         return tuple(self._read(domain, now, EnergyCounter(domain.energy_range_uj)) for domain in domains)
 
     def _read_zone(self, zone: RaplZone, now: float) -> ZoneReading:
-        reading = self._read(zone, now, self._counter(zone))
+        reading = self._read(zone, now, _counter(zone))
         return reading if reading.refusal is None else _sensed(zone, reading.refusal)
 
     def _read(self, zone: RaplZone | RaplDomain, now: float, counter: EnergyCounter) -> ZoneReading:
@@ -54,12 +52,9 @@ class PowerMeter:
         self._states[zone.path] = state
         return ZoneReading(zone.name, energy_uj, state.power_watts, sampled)
 
-    def _counter(self, zone: RaplZone) -> EnergyCounter:
-        if zone.max_power_uw is not None:
-            max_watts: float | None = zone.max_power_uw / UW_PER_WATT
-        else:
-            max_watts = self._package_max_watts / zone.dies if self._package_max_watts else None
-        return EnergyCounter(zone.energy_range_uj, max_watts)
+
+def _counter(zone: RaplZone) -> EnergyCounter:
+    return EnergyCounter(zone.energy_range_uj, zone.max_power_uw / UW_PER_WATT if zone.max_power_uw else None)
 
 
 def _sensed(zone: RaplZone, no_counter: Refusal) -> ZoneReading:
@@ -67,7 +62,8 @@ def _sensed(zone: RaplZone, no_counter: Refusal) -> ZoneReading:
     power_uw = zone.read_power_uw()
     if isinstance(power_uw, Refusal):
         return ZoneReading(zone.name, refusal=no_counter if zone.power_sensor is None else power_uw)
-    return ZoneReading(zone.name, power_watts=power_uw / UW_PER_WATT)
+    # A package always draws something.
+    return ZoneReading(zone.name, power_watts=power_uw / UW_PER_WATT if power_uw > 0 else None)
 
 
 def total_watts(readings: Sequence[ZoneReading]) -> float | None:
