@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from joulie_core.plausible import Plausibility, judge
+
 SHORTEST_S: Final = 0.1
-PLAUSIBLE_SHARE: Final = 3.0
 #: More than any CPU package draws. The largest are specified for 500 W (data sheets of Intel Xeon 6980P and AMD EPYC
 #: 9965) and for 760 W at the peak (data sheet of AMD Instinct MI300A); this is over twice the highest.
 PACKAGE_BOUND_WATTS: Final = 2000.0
@@ -84,7 +85,7 @@ def _judge(before_uj: int, after_uj: int, elapsed_s: float, counter: EnergyCount
     if used_uj == 0:
         return Sampled.STOOD_STILL, None
     power_watts = used_uj / _UJ_PER_JOULE / elapsed_s
-    if power_watts > (PLAUSIBLE_SHARE * counter.max_watts if counter.max_watts else PACKAGE_BOUND_WATTS):
+    if judge(power_watts, counter.max_watts, PACKAGE_BOUND_WATTS) is Plausibility.TOO_HIGH:
         return Sampled.TOO_HIGH, None
     return Sampled.GOOD, power_watts
 

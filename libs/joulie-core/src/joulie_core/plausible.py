@@ -7,7 +7,7 @@ either, so whoever drops it must not put a lower figure in its place than the li
 
 The limit is `OVER_MAX` times the maximum that the hardware itself or its own entry of the inventory tells. A maximum
 that is inferred (a relative's, a generic model's, a label's) bounds nothing: a reading far above it says that the
-inference was wrong. Then only `MOST_WATTS` holds. Source: contracts, decision 12.
+inference was wrong. Then only what no machine exceeds holds. Source: contracts, decision 12.
 """
 
 from enum import StrEnum
@@ -28,19 +28,20 @@ class Plausibility(StrEnum):
     TOO_HIGH = "too_high"
 
 
-def judge(watts: float | None, max_watts: float | None = None) -> Plausibility:
+def judge(watts: float | None, max_watts: float | None = None, most_watts: float = MOST_WATTS) -> Plausibility:
     """Judge one reading.
 
     Args:
         watts: the reading; None where there is none.
         max_watts: the most that is drawn for long, as the hardware or its own inventory entry tells; None where that is
             unknown or inferred.
+        most_watts: more than any model of what is measured draws.
 
     """
     # Written so that a value that is not a number measures nothing.
     if watts is None or not watts > 0:
         return Plausibility.NOTHING
-    return Plausibility.MEASURED if watts <= limit_watts(max_watts) else Plausibility.TOO_HIGH
+    return Plausibility.MEASURED if watts <= limit_watts(max_watts, most_watts) else Plausibility.TOO_HIGH
 
 
 def is_measured(watts: float | None, max_watts: float | None = None) -> bool:
@@ -53,6 +54,6 @@ def reading_watts(watts: float | None) -> float | None:
     return None if judge(watts) is Plausibility.NOTHING else watts
 
 
-def limit_watts(max_watts: float | None = None) -> float:
+def limit_watts(max_watts: float | None = None, most_watts: float = MOST_WATTS) -> float:
     """Return the highest reading that is believed; a maximum that is not above zero is unknown."""
-    return min(OVER_MAX * max_watts, MOST_WATTS) if max_watts is not None and max_watts > 0 else MOST_WATTS
+    return min(OVER_MAX * max_watts, most_watts) if max_watts is not None and max_watts > 0 else most_watts
