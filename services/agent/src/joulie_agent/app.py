@@ -83,7 +83,12 @@ async def host_backend(settings: AgentSettings, inventory: Inventory) -> AsyncIt
         return
     hands = host_hands(settings)
     try:
-        yield HostBackend(hands, inventory, lease_s=lease_s(settings.reconcile_interval))
+        yield HostBackend(
+            hands,
+            inventory,
+            lease_s=lease_s(settings.reconcile_interval),
+            clock_fallback=settings.gpu_clock_fallback,
+        )
     finally:
         await hands.close()
 

@@ -17,6 +17,7 @@ from joulie_agent.backends.base import CpuReading, GpuReading, HardwareFacts, Po
 from joulie_agent.backends.wiring import Wirer, Wiring
 from joulie_agent.cpu_memory import doubtful
 from joulie_agent.discovery import Discoverer, Hardware
+from joulie_agent.gpu_clocks import ClockLook
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import WattCap, WattRange, resolve_cpu_cap
 from joulie_core.dvfs import DvfsDirection, DvfsSettings
@@ -157,7 +158,7 @@ class NodeControl:
         self._order = order = self._cpu_order(inputs, wiring)
         cpu_result, gpu_result = await asyncio.gather(
             cpu.CpuEnforcer(wiring.cpu, self._dvfs).enforce(order, self.cpu_memory, cpu_reading, inputs.now),
-            gpu.enforce(self._gpu_order(inputs), self.gpu_memory, wiring.gpu),
+            gpu.enforce(self._gpu_order(inputs), self.gpu_memory, wiring.gpu, ClockLook(gpu_reading, inputs.now)),
         )
         self.cpu_memory, self.gpu_memory = cpu_result.memory, gpu_result.memory
         before = self._left

@@ -4,11 +4,14 @@ Promises that what may be in force is remembered until it has been given back, a
 where no range translates it. Source: agent document, GPU power cap; contracts, section 3, decision 6.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from joulie_agent.backends.base import GpuActuator, Outcome
+from joulie_agent.gpu_clocks import NO_LOOK, ClockLook, combined, hold
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceCap, GpuDeviceRange, WattCap, WattRange, resolve_gpu_caps
+from joulie_core.gpu_clock import GpuClockState
 from joulie_core.kinds.node_power_profile import GpuPowerCap
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult
 
@@ -19,6 +22,8 @@ class GpuMemory:
 
     #: A cap of ours may be in force.
     in_force: bool = False
+    #: The loops that limit clocks, by UUID.
+    clocks: Mapping[str, GpuClockState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,8 @@ def remembered(report: ControlReport | None) -> GpuMemory:
     return GpuMemory(in_force=report.result in {ControlResult.APPLIED, ControlResult.ERROR})
 
 
-async def enforce(order: GpuOrder, memory: GpuMemory, actuator: GpuActuator) -> GpuResult:
-    """Carry out an order once."""
+async def enforce(order: GpuOrder, memory: GpuMemory, actuator: GpuActuator, look: ClockLook = NO_LOOK) -> GpuResult:
+    """Carry out an order once; `look` is what the clock loops go by."""
     devices = actuator.gpu_devices() or (GpuDeviceRange("", order.limits),)
     caps = resolve_gpu_caps(order.target, devices)
     if not caps:
@@ -59,10 +64,29 @@ async def enforce(order: GpuOrder, memory: GpuMemory, actuator: GpuActuator) -> 
     if len(cap_watts) < len(caps):
         reason = Reason.NO_CAP_RANGE if order.present else Reason.NO_DEVICE
         return GpuResult(memory, ControlReport(result=ControlResult.BLOCKED, reason=reason))
-    outcome = await actuator.set_gpu_caps(cap_watts)
-    landed = outcome.result in {ControlResult.APPLIED, ControlResult.ERROR}
-    in_force = memory.in_force or landed
-    return GpuResult(GpuMemory(in_force=in_force), _report(outcome, caps))
+    power = await actuator.set_gpu_caps(cap_watts)
+    clocks = await hold(_targets(order, caps, actuator), memory.clocks, actuator, look)
+    in_force = memory.in_force or _landed(power) or (clocks.outcome is not None and _landed(clocks.outcome))
+    report = _report(combined(power, clocks.outcome), caps)
+    return GpuResult(GpuMemory(in_force=in_force, clocks=clocks.states), report)
+
+
+def _landed(outcome: Outcome) -> bool:
+    return outcome.result in {ControlResult.APPLIED, ControlResult.ERROR} or outcome.reason is Reason.SATURATED
+
+
+def _targets(order: GpuOrder, caps: tuple[GpuDeviceCap, ...], actuator: GpuActuator) -> dict[str, float]:
+    """What each GPU may draw: its cap, before a clamp to a range that its power limit does not go below.
+
+    GPUs without a power limit are not among `caps`; what is known of the node's GPUs gives theirs.
+    """
+    without = set(actuator.gpu_clocks()) - {device.uuid for device in caps}
+    caps += resolve_gpu_caps(order.target, [GpuDeviceRange(uuid, order.limits) for uuid in sorted(without)])
+    return {
+        device.uuid: min(device.cap.requested_watts, device.cap.cap_watts)
+        for device in caps
+        if isinstance(device.cap, WattCap)
+    }
 
 
 async def give_back(reason: Reason, limits: WattRange, memory: GpuMemory, actuator: GpuActuator) -> GpuResult:
@@ -77,7 +101,7 @@ async def give_back(reason: Reason, limits: WattRange, memory: GpuMemory, actuat
 def _report(outcome: Outcome, caps: tuple[GpuDeviceCap, ...]) -> ControlReport:
     resolved = [device.cap for device in caps if isinstance(device.cap, WattCap)]
     clamps = dict.fromkeys(cap.message for cap in resolved if cap.message)
-    if outcome.applied and clamps:
+    if outcome.reason is Reason.CAPPED and clamps:
         outcome = replace(outcome, reason=Reason.CLAMPED)
     return ControlReport(
         backend=outcome.backend,

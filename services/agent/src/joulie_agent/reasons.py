@@ -22,6 +22,8 @@ class Reason(StrEnum):
     NOT_RELEASED = "NotReleased"
     #: A percentage that no range translates to watts holds a fixed throttle.
     THROTTLED_BY_PERCENT = "ThrottledByPercent"
+    #: The power limit does not hold a GPU's power, and a limit on its graphics clock does.
+    CLOCKS_LIMITED = "ClocksLimited"
     #: There is no NodePowerProfile for the node.
     NO_PROFILE = "NoProfile"
     #: The NodePowerProfile leaves this subsystem alone.

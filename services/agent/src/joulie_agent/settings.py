@@ -146,6 +146,11 @@ class AgentSettings(ServiceSettings):
     dvfs_min_freq_khz: Annotated[int, Field(gt=0), Unit("kHz")] = 1_500_000
     """Frequency that a throttled policy is held to on the host, raised to what its hardware allows."""
 
+    gpu_clock_fallback: bool = True
+    """Limit the graphics clock of a GPU of this machine whose draw stays above its cap, because its power limit is
+    missing, refused or not kept. On, since the cap would otherwise be reported and not held. Turn it off where
+    administrators lock clocks themselves: NVIDIA's driver does not tell a lock, so theirs would be undone."""
+
     telemetry_cpu_source: EnvSource = EnvSource.HOST
     """Where CPU power is read where no TelemetryProfile says so; with `http` the same answer is read for GPU power."""
 

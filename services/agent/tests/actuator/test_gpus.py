@@ -1,3 +1,5 @@
+import pytest
+
 from joulie_agent.actuator.gpus import GpuPart
 from joulie_agent.actuator.protocol import (
     LINE_LIMIT,
@@ -5,6 +7,7 @@ from joulie_agent.actuator.protocol import (
     DescribeGpu,
     ReadGpu,
     SetGpuCaps,
+    SetGpuClocks,
     Verdict,
     decode_reply,
     decode_request,
@@ -12,7 +15,8 @@ from joulie_agent.actuator.protocol import (
 )
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
-from joulie_agent.hardware.hands import GivenBack
+from joulie_agent.hardware.hands import GivenBack, Hands
+from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary
@@ -205,3 +209,107 @@ def test_a_limit_that_the_driver_keeps_higher_than_asked_is_not_reported_as_appl
     done = gpu_bench(FakeGpu("a", sticks_at_mw=600_000)).part.carry_out(caps(a=400))
     assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.BLOCKED, Reason.HELD_BY_FIRMWARE, 600)
     assert "600 W where 400 W" in done.message
+
+
+def clocks(**mhz):
+    return SetGpuClocks(clocks_mhz=mhz, lease_s=60)
+
+
+@pytest.fixture(params=[False, True], ids=["remembered", "told"])
+def clock_bench(gpu_bench, request):
+    """GPUs of a vendor that tells no clock limit, and of one that does."""
+
+    def make(*gpus):
+        bench = gpu_bench(*gpus)
+        bench.library.tells_clock = request.param
+        bench.part.carry_out(DescribeGpu())
+        return bench
+
+    return make
+
+
+def test_a_clock_is_limited_told_and_restored_where_it_is_not_named_any_longer(clock_bench):
+    a, b = FakeGpu("a"), FakeGpu("b")
+    bench = clock_bench(a, b)
+    done = bench.part.carry_out(clocks(a=1200, b=900))
+    assert (done.verdict, done.reason, done.backend) == (Verdict.APPLIED, Reason.CLOCKS_LIMITED, "nvml")
+    assert [figure.clock_limit_mhz for figure in bench.part.carry_out(ReadGpu()).gpus] == [1200, 900]
+    assert bench.part.carry_out(clocks(b=1000)).verdict is Verdict.APPLIED
+    assert (a.clock_mhz, b.clock_mhz) == (1980, 1000)
+    assert bench.hands.held == {"gpu/b/graphics_clock_mhz"}
+    assert bench.part.carry_out(clocks()).reason is Reason.RESTORED
+    assert (b.clock_mhz, bench.hands.held) == (1980, frozenset())
+
+
+def test_a_restore_gives_back_clocks_and_power_limits(clock_bench):
+    gpu = FakeGpu("a")
+    bench = clock_bench(gpu)
+    bench.part.carry_out(caps(a=400))
+    bench.part.carry_out(clocks(a=1200))
+    assert bench.part.restore(bench.hands.held).left == ()
+    assert (gpu.limit_mw, gpu.clock_mhz, bench.hands.held) == (700_000, 1980, frozenset())
+
+
+def test_a_clock_that_a_killed_actuator_left_limited_is_restored_by_the_next(clock_bench, tmp_path, clock):
+    gpu = FakeGpu("a")
+    bench = clock_bench(gpu)
+    bench.part.carry_out(clocks(a=1200))
+    library = bench.library
+    with Journal.open(tmp_path / "next") as journal:
+        journal.change(bench.hands._journal.entries)
+        part = GpuPart(drivers=[LibraryDriver(library)], hands=Hands(journal), clock=clock)
+        assert part.carry_out(ReadGpu()).gpus[0].clock_limit_mhz == 1200
+        assert part.carry_out(DescribeGpu()).devices[0].highest_mhz == 1980, "and not the limit of ours"
+        assert part.restore(part.hands.held).left == ()
+    assert gpu.clock_mhz == 1980
+
+
+def test_a_limit_that_a_reload_of_the_driver_has_ended_is_in_force_again_at_the_next_request(clock_bench):
+    gpu = FakeGpu("a")
+    bench = clock_bench(gpu)
+    bench.part.carry_out(clocks(a=1200))
+    bench.library.reload()
+    assert gpu.clock_mhz == 1980
+    assert bench.part.carry_out(clocks(a=1200)).verdict is Verdict.APPLIED
+    assert gpu.clock_mhz == 1200
+    bench.part.restore(bench.hands.held)
+    assert gpu.clock_mhz == 1980
+
+
+def test_power_limits_alone_release_clocks_that_an_earlier_controller_has_limited(clock_bench):
+    gpu = FakeGpu("a")
+    bench = clock_bench(gpu)
+    bench.part.carry_out(clocks(a=1200))
+    assert bench.part.carry_out(caps(a=400)).verdict is Verdict.APPLIED
+    assert gpu.clock_mhz == 1200, "a controller that limits both says when one is not wanted"
+    bench.part.carry_out(SetGpuCaps(caps_mw={"a": 400_000}, lease_s=60, release_clocks=True))
+    assert (gpu.clock_mhz, gpu.limit_mw) == (1980, 400_000)
+
+
+def test_clocks_that_an_external_writer_controls_are_left_alone(clock_bench):
+    gpu = FakeGpu("a", clock_taken=True)
+    done = clock_bench(gpu).part.carry_out(clocks(a=1200))
+    assert (done.reason, gpu.clock_mhz) == (Reason.REFUSED, 1980)
+
+
+def test_without_permission_a_clock_limit_is_blocked_and_nothing_stays_in_charge(clock_bench):
+    bench = clock_bench(FakeGpu("a"))
+    bench.library.clock_permitted = False
+    done = bench.part.carry_out(clocks(a=1200))
+    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NOT_PERMITTED)
+    assert bench.hands.held == frozenset()
+
+
+def test_a_gpu_without_a_range_of_clocks_is_blocked(clock_bench):
+    done = clock_bench(FakeGpu("a", lowest_mhz=None)).part.carry_out(clocks(a=1200))
+    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_INTERFACE)
+
+
+def test_a_driver_that_takes_a_limit_and_tells_another_is_put_back_and_refused(gpu_bench):
+    gpu = FakeGpu("a", clock_hidden=True)
+    bench = gpu_bench(gpu)
+    bench.library.tells_clock = True
+    bench.part.carry_out(DescribeGpu())
+    done = bench.part.carry_out(clocks(a=1200))
+    assert (done.verdict, done.reason, gpu.clock_mhz) == (Verdict.BLOCKED, Reason.NO_INTERFACE, 1980)
+    assert bench.hands.held == frozenset()

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from joulie_agent import gpu
 from joulie_agent.actuator.client import LocalHands
 from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.protocol import DescribeCpu, Fault, ReadGpu
 from joulie_agent.backends.base import CpuHeld, Held, Reading, Unavailable
 from joulie_agent.backends.host import HostBackend, lease_s
+from joulie_agent.gpu_clocks import ClockLook
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.knob import Refusal
@@ -16,7 +18,9 @@ from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
 from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_core.caps_resolve import WattRange
+from joulie_core.gpu_clock import ClockRange
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.node_power_profile import GpuPowerCap
 from joulie_core.kinds.telemetry_profile import ControlResult
 
 NO_LIMITS = WattRange()
@@ -207,3 +211,42 @@ async def test_gpus_whose_driver_is_being_opened_are_unknown_and_not_absent(actu
         pass
     assert reading.facts.gpu.count == 1
     await hands.close()
+
+
+async def test_clocks_are_limited_by_uuid_told_and_restored_with_everything_else(bench):
+    await bench.backend.read()
+    assert bench.backend.gpu_clocks() == {"a": ClockRange(210, 1980), "b": ClockRange(210, 1980)}
+    outcome = await bench.backend.set_gpu_clocks({"a": 1200})
+    assert (outcome.result, outcome.reason, outcome.backend) == (
+        ControlResult.APPLIED,
+        Reason.CLOCKS_LIMITED,
+        "nvml",
+    )
+    assert [sample.clock_limit_mhz for sample in (await bench.backend.read()).gpu.gpus] == [1200, None]
+    assert (await bench.backend.restore_gpu(NO_LIMITS)).reason is Reason.RESTORED
+    assert [gpu.clock_mhz for gpu in bench.library.gpus] == [1980, 1980]
+
+
+async def test_with_the_fallback_turned_off_no_clock_is_offered_and_those_of_an_agent_before_are_restored(bench):
+    await bench.backend.read()
+    await bench.backend.set_gpu_clocks({"a": 1200})
+    without = HostBackend(bench.backend._hands, Inventory.load(), lease_s=60, clock_fallback=False)
+    await without.read()
+    assert without.gpu_clocks() == {}
+    await without.set_gpu_caps({"a": 400, "b": 400})
+    assert [gpu.clock_mhz for gpu in bench.library.gpus] == [1980, 1980]
+
+
+async def test_a_memory_bound_gpu_is_brought_below_its_cap_by_its_clock(bench):
+    """The whole way from the published cap to the hardware, over GPUs whose power limit does not hold their draw."""
+    a, b = bench.library.gpus
+    memory, result = gpu.GpuMemory(), None
+    order = gpu.GpuOrder(GpuPowerCap(cap_watts_per_gpu=400), Reason.NO_INTENT, WattRange(700, 200), present=True)
+    for tick in range(20):
+        a.power_mw = 300_000 + 250 * round(1000 * a.clock_mhz / a.highest_mhz)
+        reading = await bench.backend.read()
+        result = await gpu.enforce(order, memory, bench.backend, ClockLook(reading.gpu, tick * 20.0))
+        memory = result.memory
+    assert (result.report.result, result.report.reason) == (ControlResult.APPLIED, Reason.CLOCKS_LIMITED)
+    assert 385_000 <= a.power_mw <= 410_000
+    assert (a.limit_mw, b.limit_mw, b.clock_mhz) == (400_000, 400_000, 1980)

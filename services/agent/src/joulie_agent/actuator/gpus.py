@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from joulie_agent.actuator import verdicts
+import msgspec
+
+from joulie_agent.actuator import gpu_clocks, verdicts
 from joulie_agent.actuator.protocol import (
     DescribeGpu,
     Done,
@@ -19,14 +21,15 @@ from joulie_agent.actuator.protocol import (
     ReadGpu,
     Reply,
     SetGpuCaps,
+    SetGpuClocks,
     Verdict,
 )
-from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo, GpuDriver, limit_key
+from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo, GpuDriver, clock_key, limit_key
 from joulie_agent.hardware.hands import Hands, Written
 from joulie_agent.hardware.knob import Knob, Refusal
 from joulie_agent.reasons import Reason
 
-GpuRequest: TypeAlias = SetGpuCaps | ReadGpu | DescribeGpu
+GpuRequest: TypeAlias = SetGpuCaps | SetGpuClocks | ReadGpu | DescribeGpu
 NONE: Final = "none"
 LOOK_EVERY_S: Final = 60.0
 
@@ -70,8 +73,11 @@ class GpuPart:
         if self._is_stale():
             self._look()
         match request:
-            case SetGpuCaps(caps_mw=caps_mw):
-                return self._cap(caps_mw)
+            case SetGpuCaps(caps_mw=caps_mw, release_clocks=release):
+                done = self._cap(caps_mw)
+                return self._release_clocks(done) if release else done
+            case SetGpuClocks(clocks_mhz=clocks_mhz):
+                return self._limit_clocks(clocks_mhz)
             case ReadGpu():
                 return self._read()
             case DescribeGpu():
@@ -85,6 +91,7 @@ class GpuPart:
         silent = self._silent()
         knobs: dict[str, Knob | Refusal] = {} if silent is None else dict.fromkeys(keys, silent)
         knobs |= {limit_key(uuid): driver.power_limit(uuid) for uuid, driver in self._homes.items()}
+        knobs |= gpu_clocks.held_knobs(self.hands, self._homes)
         return GivenBackReport(knobs=verdicts.give_back(self.hands, keys, knobs))
 
     def _is_stale(self) -> bool:
@@ -106,7 +113,7 @@ class GpuPart:
                 found = tuple(replace(info, refusal=found) for info in self._devices.get(driver.name, ()))
             else:
                 self._refusals.pop(driver.name, None)
-            self._devices[driver.name] = found
+            self._devices[driver.name] = tuple(map(self._unlimited, found))
             self._homes |= {info.uuid: driver for info in found if info.uuid}
         if self._looked_at is None or before != [_constant(info) for info in self._all()]:
             self._revision += 1
@@ -149,6 +156,20 @@ class GpuPart:
             answers.append((order, value if isinstance(value, Refusal) else Written(value, changed, foreign=True)))
         return answers
 
+    def _limit_clocks(self, clocks_mhz: dict[str, int]) -> Done:
+        if isinstance(self.hands, Refusal):
+            return verdicts.refused(NONE, [self.hands])
+        backend = next((self._homes[uuid].name for uuid in (*clocks_mhz, *self._homes) if uuid in self._homes), NONE)
+        absent = self._silent() or Refusal(Reason.NO_DEVICE, "a GPU whose clock is to be limited is not there")
+        return gpu_clocks.limit(self.hands, self._homes, clocks_mhz, backend, absent)
+
+    def _release_clocks(self, done: Done) -> Done:
+        """Restore what an earlier controller has limited; what cannot be restored now is tried again by the lane."""
+        if isinstance(self.hands, Refusal):
+            return done
+        said = verdicts.remarks(gpu_clocks.release(self.hands, self._homes))
+        return msgspec.structs.replace(done, message=verdicts.join([done.message, *said]))
+
     def _knob(self, uuid: str) -> Knob | Refusal:
         driver = self._homes.get(uuid)
         if driver is not None:
@@ -177,8 +198,17 @@ class GpuPart:
             uuid=uuid,
             power_mw=None if isinstance(power_mw, Refusal) else power_mw,
             limit_mw=None if isinstance(limit_mw, Refusal) else limit_mw,
+            clock_limit_mhz=gpu_clocks.limit_in_force_mhz(self.hands, driver, uuid),
             refusal=next((each for each in (power_mw, limit_mw) if isinstance(each, Refusal)), None),
         )
+
+    def _unlimited(self, info: GpuDeviceInfo) -> GpuDeviceInfo:
+        """Tell a GPU's own highest clock where the driver tells a limit of ours."""
+        original = {} if isinstance(self.hands, Refusal) else self.hands.originals
+        own_mhz = original.get(clock_key(info.uuid))
+        if own_mhz is None or info.highest_mhz is None:
+            return info
+        return replace(info, highest_mhz=max(own_mhz, info.highest_mhz))
 
     def _describe(self) -> GpuDescription:
         return GpuDescription(

@@ -29,6 +29,7 @@ MOST_GPUS: Final = 512
 
 MicroWatts = Annotated[int, msgspec.Meta(gt=0, le=5_000_000_000)]
 MilliWatts = Annotated[int, msgspec.Meta(gt=0, le=10_000_000)]
+MegaHertz = Annotated[int, msgspec.Meta(gt=0, le=10_000)]
 Pct = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 #: Seconds; long enough for two slow ticks, and never so long that a node stays capped for a day by mistake.
@@ -69,6 +70,15 @@ class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):
 
     caps_mw: Annotated[dict[Uuid, MilliWatts], msgspec.Meta(min_length=1, max_length=MOST_GPUS)]
     lease_s: LeaseS
+    #: Restore the clocks of all GPUs: nothing but power limits is wanted.
+    release_clocks: bool = False
+
+
+class SetGpuClocks(_Request, frozen=True, tag="set_gpu_clocks"):
+    """Limit the graphics clock of GPUs, by UUID. The clocks of GPUs that are not named are restored."""
+
+    clocks_mhz: Annotated[dict[Uuid, MegaHertz], msgspec.Meta(max_length=MOST_GPUS)]
+    lease_s: LeaseS
 
 
 class Restore(_Request, frozen=True, tag="restore"):
@@ -96,8 +106,8 @@ class DescribeGpu(_Request, frozen=True, tag="describe_gpu"):
     """Say what the GPUs are and what can be done with them."""
 
 
-Request: TypeAlias = SetCpuCap | SetThrottle | SetGpuCaps | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu
-Setting: TypeAlias = SetCpuCap | SetThrottle | SetGpuCaps
+Setting: TypeAlias = SetCpuCap | SetThrottle | SetGpuCaps | SetGpuClocks
+Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu
 
 
 def part_of(request: Request) -> Part:
@@ -105,7 +115,7 @@ def part_of(request: Request) -> Part:
     match request:
         case Restore(part=part):
             return part
-        case SetGpuCaps() | ReadGpu() | DescribeGpu():
+        case SetGpuCaps() | SetGpuClocks() | ReadGpu() | DescribeGpu():
             return Part.GPU
         case _:
             return Part.CPU
@@ -174,11 +184,12 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
 
 
 class GpuFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """Power and limit of one GPU, in milliwatts."""
+    """Power and limit of one GPU, in milliwatts, and the limit of ours on its graphics clock."""
 
     uuid: str
     power_mw: int | None = None
     limit_mw: int | None = None
+    clock_limit_mhz: int | None = None
     refusal: Refusal | None = None
 
 

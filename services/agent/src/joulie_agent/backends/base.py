@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.gpu_clock import ClockRange
 from joulie_core.kinds.node_hardware import Capabilities, CpuHardware, GpuHardware, MemoryHardware
 from joulie_core.kinds.telemetry_profile import ControlResult
 
@@ -125,6 +126,8 @@ class GpuSample:
     gpu: str
     power_watts: float | None = None
     cap_watts: float | None = None
+    #: A limit of ours on its graphics clock.
+    clock_limit_mhz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +202,14 @@ class GpuActuator(Protocol):
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:
         """Cap each GPU, by UUID; the empty UUID stands for all. `enforced_watts` is the highest one read back."""
 
+    def gpu_clocks(self) -> Mapping[str, ClockRange]:
+        """The GPUs whose graphics clocks may be limited where a power limit does not hold, by UUID."""
+
+    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> Outcome:
+        """Limit the graphics clock of each GPU that is named, and restore those of all others."""
+
     async def restore_gpu(self, limits: WattRange) -> Outcome:
-        """Give caps back to what they were, or to the top of `limits` where that is not known."""
+        """Give caps and clocks back to what they were, or caps to the top of `limits` where that is not known."""
 
 
 class PowerBackend(PowerSource, CpuActuator, GpuActuator, Protocol):

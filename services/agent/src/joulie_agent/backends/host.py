@@ -28,6 +28,7 @@ from joulie_agent.actuator.protocol import (
     Restore,
     SetCpuCap,
     SetGpuCaps,
+    SetGpuClocks,
     SetThrottle,
 )
 from joulie_agent.actuator.verdicts import join, remarks
@@ -57,6 +58,7 @@ from joulie_agent.hardware.rapl import UW_PER_WATT
 from joulie_agent.hardware.rapl_domains import US_PER_S, ConstraintReading
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.gpu_clock import ClockRange
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import Capabilities
 from joulie_core.kinds.telemetry_profile import ControlResult
@@ -77,12 +79,20 @@ def lease_s(interval_s: float) -> float:
 
 
 class HostBackend:
-    """One machine. `lease_s`: for how long what is put in force holds without being repeated."""
+    """One machine.
 
-    def __init__(self, hands: Hands, inventory: Inventory, *, lease_s: float) -> None:
+    Args:
+        hands: what carries out requests on it.
+        inventory: what is known of models.
+        lease_s: for how long what is put in force holds without being repeated.
+        clock_fallback: whether GPU clocks may be limited.
+    """
+
+    def __init__(self, hands: Hands, inventory: Inventory, *, lease_s: float, clock_fallback: bool = True) -> None:
         self._hands = hands
         self._inventory = inventory
         self._lease_s = lease_s
+        self._clock_fallback = clock_fallback
         self._cpu: CpuDescription | None = None
         self._gpu: GpuDescription | None = None
         #: Why it is not known yet what GPUs there are.
@@ -142,7 +152,22 @@ class HostBackend:
             if self._gpu_opening is not None:
                 return failed(HOST, self._gpu_opening.reason, self._gpu_opening.message)
             return blocked(HOST, Reason.NO_DEVICE, self._why_no_gpu())
-        return await self._set(HOST, SetGpuCaps(caps_mw=caps_mw, lease_s=self._lease_s))
+        release = not self._clock_fallback  # an agent with other settings may have left some
+        return await self._set(HOST, SetGpuCaps(caps_mw=caps_mw, lease_s=self._lease_s, release_clocks=release))
+
+    def gpu_clocks(self) -> Mapping[str, ClockRange]:
+        """The GPUs whose driver tells a range of clocks, unless the fallback is turned off."""
+        if self._gpu is None or not self._clock_fallback:
+            return {}
+        return {
+            info.uuid: ClockRange(info.lowest_mhz, info.highest_mhz)
+            for info in self._gpu.devices
+            if info.uuid and info.lowest_mhz and info.highest_mhz
+        }
+
+    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> Outcome:
+        """By NVML or AMD SMI."""
+        return await self._set(HOST, SetGpuClocks(clocks_mhz=dict(clocks_mhz), lease_s=self._lease_s))
 
     async def restore_gpu(self, limits: WattRange) -> Outcome:  # noqa: ARG002 - originals are known here
         """Everything as it was found."""
@@ -253,7 +278,10 @@ def _gpu_reading(readings: GpuReadings) -> GpuReading:
     return GpuReading(
         # A part of the power is never passed off as the whole.
         power_watts=total_mw / MW_PER_WATT if draws and None not in draws else None,
-        gpus=tuple(GpuSample(gpu.uuid, _watts(gpu.power_mw), _watts(gpu.limit_mw)) for gpu in readings.gpus),
+        gpus=tuple(
+            GpuSample(gpu.uuid, _watts(gpu.power_mw), _watts(gpu.limit_mw), gpu.clock_limit_mhz)
+            for gpu in readings.gpus
+        ),
         overwritten=sum(readings.overwritten.values()),
     )
 

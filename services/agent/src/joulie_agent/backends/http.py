@@ -26,6 +26,7 @@ from joulie_agent.backends.telemetry_wire import ControlReply, parse_reply, pars
 from joulie_agent.backends.transport import HttpTransport, Target
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.gpu_clock import ClockRange
 from joulie_core.kinds.telemetry_profile import ControlResult
 from joulie_core.names import NodeName
 
@@ -103,6 +104,14 @@ class HttpActuator:
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:
         """`gpu.set_power_cap_watts`; where the caps differ, the lowest, so that no device gets more than its own."""
         return await self._control(GPU, "gpu.set_power_cap_watts", capWattsPerGpu=min(cap_watts.values()))
+
+    def gpu_clocks(self) -> Mapping[str, ClockRange]:
+        """The protocol has no clocks."""
+        return {}
+
+    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> Outcome:  # noqa: ARG002 - the protocol's signature
+        """The protocol has no clocks."""
+        return blocked(GPU, Reason.NO_INTERFACE, "the HTTP protocol has no request that limits clocks")
 
     async def restore_gpu(self, limits: WattRange) -> Outcome:
         """The cap at the range's maximum."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from joulie_agent.backends.base import NO_RANGE, CpuHeld, CpuReading, Held, Outcome, Reading, Unavailable
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.gpu_clock import ClockRange
 from joulie_core.kinds.telemetry_profile import ControlResult
 
 
@@ -52,6 +53,14 @@ class RefusingBackend:
         return ()
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:  # noqa: ARG002 - the protocol's signature
+        """Refused."""
+        return self._refuse()
+
+    def gpu_clocks(self) -> Mapping[str, ClockRange]:
+        """No devices."""
+        return {}
+
+    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> Outcome:  # noqa: ARG002 - the protocol's signature
         """Refused."""
         return self._refuse()
 

@@ -115,6 +115,14 @@ class Hands:
         return {key: entry.original for key, entry in self._journal.entries.items()}
 
     @property
+    def written(self) -> Mapping[str, int]:
+        """What was written last, or was about to be, by key: all there is to know of a knob that tells no value."""
+        newest = {
+            key: entry.asked if entry.pending is None else entry.pending for key, entry in self._journal.entries.items()
+        }
+        return {key: value for key, value in newest.items() if value is not None}
+
+    @property
     def overwritten(self) -> Mapping[str, int]:
         """How often somebody else's value was written over, by key, since this process began."""
         return MappingProxyType(self._overwritten)

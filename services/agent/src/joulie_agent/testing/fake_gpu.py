@@ -34,6 +34,14 @@ class FakeGpu:
     #: A limit that the hardware imposes itself.
     imposed_mw: int | None = None
     partitioned: bool | None = None
+    lowest_mhz: int | None = 210
+    highest_mhz: int = 1980
+    #: The highest clock it is held to.
+    clock_mhz: int = 1980
+    #: Another writer has taken the clocks in hand, and the driver tells.
+    clock_taken: bool = False
+    #: The driver takes a clock limit and goes on telling the highest.
+    clock_hidden: bool = False
     lost: bool = False
     #: Clear it to make every call to this GPU hang until it is set again.
     answering: threading.Event = field(default_factory=_set_event)
@@ -54,6 +62,10 @@ class FakeGpuLibrary:
     loaded: bool = True
     permitted: bool = True
     hanging: bool = False
+    clock_permitted: bool = True
+    #: As AMD's, and not as NVIDIA's.
+    tells_clock: bool = False
+    clock_writes: int = 0
     #: Clear it to make every call hang until it is set again.
     answering: threading.Event = field(default_factory=_set_event)
     opened: int = 0
@@ -65,6 +77,7 @@ class FakeGpuLibrary:
         self.connected = False
         for gpu in self.gpus:
             gpu.limit_mw = gpu.default_mw
+            gpu.clock_mhz = gpu.highest_mhz
             gpu.lost = False
 
     def open(self) -> None:
@@ -105,6 +118,8 @@ class FakeGpuLibrary:
             default_mw=gpu.default_mw,
             current_mw=gpu.limit_mw,
             enforced_mw=gpu.enforced_mw,
+            lowest_mhz=gpu.lowest_mhz,
+            highest_mhz=None if gpu.lowest_mhz is None else self._told_mhz(gpu) or gpu.highest_mhz,
             partitioned=gpu.partitioned,
         )
 
@@ -129,6 +144,36 @@ class FakeGpuLibrary:
             raise LibraryError(Reason.OUT_OF_RANGE, "invalid argument")
         gpu.limit_mw = max(limit_mw, gpu.sticks_at_mw)
         self.writes += 1
+
+    def check_clock_is_free(self, handle: Handle) -> None:
+        """Refuse where another writer has the clocks."""
+        if self._gpu(handle).clock_taken:
+            raise LibraryError(Reason.REFUSED, "an external writer has set the clocks")
+
+    def clock_limit_mhz(self, handle: Handle) -> int | None:
+        """Return the highest clock."""
+        return self._told_mhz(self._gpu(handle))
+
+    def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:
+        """Limit the clock."""
+        gpu = self._gpu(handle)
+        if not self.clock_permitted:
+            raise LibraryError(Reason.NOT_PERMITTED, "insufficient permissions")
+        if gpu.lowest_mhz is None or not gpu.lowest_mhz <= lowest_mhz <= limit_mhz:
+            raise LibraryError(Reason.OUT_OF_RANGE, "invalid argument")
+        gpu.clock_mhz = limit_mhz
+        self.clock_writes += 1
+
+    def release_clock(self, handle: Handle, highest_mhz: int) -> None:
+        """End the limit."""
+        gpu = self._gpu(handle)
+        assert highest_mhz == gpu.highest_mhz
+        gpu.clock_mhz = gpu.highest_mhz
+
+    def _told_mhz(self, gpu: FakeGpu) -> int | None:
+        if not self.tells_clock:
+            return None
+        return gpu.highest_mhz if gpu.clock_hidden else gpu.clock_mhz
 
     def _check(self) -> None:
         self.answering.wait()

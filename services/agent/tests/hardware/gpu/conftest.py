@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from joulie_agent.actuator import call
+from joulie_agent.actuator.protocol import Request
+from joulie_agent.testing.fake_sysfs import FakeMachine
+from joulie_agent.testing.machine_spec import PLATFORMS
 
 STUBS = Path(__file__).parents[2] / "stubs"
 DRIVER_PROCESS = Path(__file__).with_name("driver_process.py")
@@ -68,6 +74,7 @@ class StubState(ctypes.Structure):
         gpu: StubGpu = self.gpus[self.count]
         gpu.uuid, gpu.name = uuid.encode(), name.encode()
         values = {"min_mw": 200_000, "max_mw": 700_000, "default_mw": 700_000, "limit_mw": 700_000, "power_mw": 90_000}
+        values |= {"lowest_mhz": 210, "highest_mhz": 1980}
         for field, value in {**values, **figures}.items():
             setattr(gpu, field, value)
         self.count += 1
@@ -78,6 +85,7 @@ class StubState(ctypes.Structure):
         for index in range(self.count):
             self.gpus[index].limit_mw = self.gpus[index].default_mw
             self.gpus[index].lost = 0
+            self.gpus[index].lock_mhz = 0
         self.epoch += 1
 
 
@@ -143,6 +151,66 @@ def start_driver(hardware: Hardware) -> Iterator[StartDriver]:
             return DriverProcess(process)
 
         yield start
+
+
+@dataclass(slots=True)
+class GpuNode:
+    """A machine whose GPUs live in a file, and the commands run on it."""
+
+    environment: dict[str, str]
+    state: StubState
+    processes: list[subprocess.Popen[str]]
+
+    def start(self, grace_s: float = 20) -> subprocess.Popen[str]:
+        """Start the actuator and wait until it listens."""
+        environment = self.environment | {"ACTUATOR_STOP_GRACE": str(grace_s)}
+        argv = [sys.executable, "-m", "joulie_agent", "actuator"]
+        process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        assert process.stdout is not None
+        while json.loads(process.stdout.readline())["event"] != "listening":
+            pass
+        return process
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run another command to its end."""
+        argv = [sys.executable, "-m", "joulie_agent", command]
+        return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=60, check=False)
+
+    def ask(self, request: Request) -> Any:
+        """Ask the actuator."""
+        return call.ask(self.environment["ACTUATOR_SOCKET"], request, 30)
+
+    @staticmethod
+    def wait_until(condition: Callable[[], bool]) -> None:
+        """Wait for what another process does."""
+        deadline = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def make_gpu_node(tmp_path: Path, hardware: Hardware) -> Iterator[Callable[[Path], GpuNode]]:
+    """Make a machine; the argument is the folder that the vendor's library is found in."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def make(library: Path) -> GpuNode:
+        machine = FakeMachine(tmp_path / "machine", PLATFORMS["xeon-2s"])
+        environment = os.environ | {
+            "HOST_SYS_ROOT": str(machine.sys),
+            "HOST_PROC_ROOT": str(machine.proc),
+            "STATE_DIR": str(tmp_path / "journals"),
+            "ACTUATOR_SOCKET": str(tmp_path / "socket"),
+            "JOULIE_STUB_GPU_STATE": str(hardware.path),
+            "LD_LIBRARY_PATH": str(library),
+        }
+        return GpuNode(environment, hardware.state, processes)
+
+    yield make
+    for process in processes:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,9 @@ class Server:
             "knob": lambda: self._with_knob(uuid, _describe),
             "read": lambda: self._with_knob(uuid, lambda knob: knob.read()),
             "write": lambda: self._with_knob(uuid, lambda knob: knob.write(value)),
+            "clock": lambda: self._with_clock(uuid, lambda knob: knob.read()),
+            "limit_clock": lambda: self._with_clock(uuid, lambda knob: knob.write(value)),
+            "clock_is_free": lambda: driver.check_clock_is_free(uuid),
             "modules": lambda: sorted({name.partition(".")[0] for name in sys.modules}),
         }
         answer = operations[operation]()
@@ -47,6 +50,10 @@ class Server:
             return knob
         self._knobs[uuid] = knob
         return act(knob)
+
+    def _with_clock(self, uuid: str, act: Callable[[Knob], Any]) -> Any:
+        knob = self._driver.clock_limit(uuid, None)
+        return knob if isinstance(knob, Refusal) else act(knob)
 
 
 def _describe(knob: Knob) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "default_mw": 750_000,
         "current_mw": 750_000,
         "enforced_mw": 750_000,
+        "lowest_mhz": 210,
+        "highest_mhz": 1980,
         "partitioned": False,
         "partition_modes": ["SPX"],
         "refusal": None,
@@ -104,6 +106,21 @@ def test_without_permission_reading_works_and_writing_is_refused(drive, state):
 
 def test_a_value_outside_the_range_is_refused_by_the_library(drive):
     assert reason(drive("write", SECOND, value=900_000)) == Reason.OUT_OF_RANGE
+
+
+def test_a_clock_limit_is_read_back_and_its_end_leaves_the_clocks_to_the_driver(drive, state):
+    drive("devices")
+    assert drive("limit_clock", FIRST, value=1200) == 1200
+    assert drive("clock", FIRST) == state.gpus[0].lock_mhz == 1200
+    assert drive("limit_clock", FIRST, value=1980) == 1980
+    assert state.gpus[0].lock_mhz == 0
+
+
+def test_clocks_in_a_performance_level_that_somebody_has_set_are_known_to_be_taken(drive, state):
+    drive("devices")
+    assert drive("clock_is_free", FIRST) is None
+    state.gpus[0].lock_mhz = 1500
+    assert reason(drive("clock_is_free", FIRST)) == Reason.REFUSED
 
 
 def test_a_lost_gpu_is_refused_and_its_neighbour_goes_on(drive, state):

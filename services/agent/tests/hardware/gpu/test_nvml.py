@@ -41,6 +41,8 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "default_mw": 700_000,
         "current_mw": 700_000,
         "enforced_mw": 700_000,
+        "lowest_mhz": 210,
+        "highest_mhz": 1980,
         "partitioned": False,
         "partition_modes": ["1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"],
         "refusal": None,
@@ -204,6 +206,31 @@ def test_an_older_driver_lacks_the_enforced_limit_and_nothing_else(start_driver,
     assert drive("devices")[0]["enforced_mw"] is None
     assert reason(drive("enforced", FIRST)) == Reason.NO_INTERFACE
     assert drive("write", FIRST, value=400_000) == 400_000
+
+
+def test_a_clock_is_locked_up_to_a_limit_and_unlocked_at_its_highest(drive, state):
+    drive("devices")
+    assert drive("clock", FIRST) == 1980
+    assert drive("limit_clock", FIRST, value=1200) == 1200
+    assert (state.gpus[0].lock_mhz, state.gpus[1].lock_mhz) == (1200, 0)
+    assert drive("clock", FIRST) == 1200
+    assert drive("limit_clock", FIRST, value=1980) == 1980
+    assert state.gpus[0].lock_mhz == 0
+
+
+def test_a_gpu_that_tells_no_clocks_has_no_knob_for_them_and_is_still_capped(drive, state):
+    state.gpus[0].highest_mhz = 0
+    assert drive("devices")[0]["highest_mhz"] is None
+    assert reason(drive("limit_clock", FIRST, value=1200)) == Reason.NO_INTERFACE
+    assert drive("write", FIRST, value=400_000) == 400_000
+
+
+def test_locking_a_clock_needs_permission_and_a_gpu_that_can(drive, state):
+    drive("devices")
+    state.gpus[1].no_lock = 1
+    assert reason(drive("limit_clock", SECOND, value=1200)) == Reason.NO_INTERFACE
+    state.may_set = 0
+    assert reason(drive("limit_clock", FIRST, value=1200)) == Reason.NOT_PERMITTED
 
 
 def test_a_machine_without_the_driver_is_refused_and_does_not_pay_for_the_package(start_driver):

@@ -198,6 +198,77 @@ amdsmi_status_t amdsmi_get_power_info(handle_t device, struct power_info *info)
     return SUCCESS;
 }
 
+/* amdsmi_clk_info_t, in MHz */
+struct __attribute__((packed)) clock_info {
+    uint32_t clock, lowest, highest;
+    uint8_t locked, deep_sleep, padding[2];
+    uint32_t reserved[4];
+};
+
+enum { CLOCK_GFX = 0, LIMIT_MIN = 0, LIMIT_MAX = 1, LEVEL_AUTO = 0, LEVEL_MANUAL = 3 };
+
+static amdsmi_status_t clocks_of(handle_t device, uint32_t type, struct stub_gpu **gpu)
+{
+    amdsmi_status_t ret = find(device, gpu);
+    if (ret != SUCCESS)
+        return ret;
+    return type != CLOCK_GFX || (*gpu)->highest_mhz == 0 ? NOT_SUPPORTED : SUCCESS;
+}
+
+/* The range in use, as amdgpu tells it for MI300: the ends that were set, and not those of the hardware. */
+amdsmi_status_t amdsmi_get_clock_info(handle_t device, uint32_t type, struct clock_info *info)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = clocks_of(device, type, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    memset(info, 0, sizeof *info);
+    info->lowest = gpu->lowest_mhz;
+    info->highest = gpu->lock_mhz != 0 ? gpu->lock_mhz : gpu->highest_mhz;
+    info->clock = info->highest;
+    return SUCCESS;
+}
+
+amdsmi_status_t amdsmi_set_gpu_clk_limit(handle_t device, uint32_t type, uint32_t end, uint64_t mhz)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = clocks_of(device, type, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (gpu->no_lock || end != LIMIT_MAX)
+        return NOT_SUPPORTED;
+    if (!state->may_set)
+        return NO_PERM;
+    if (mhz < gpu->lowest_mhz || mhz > gpu->highest_mhz)
+        return INVAL;
+    hang_gpu_if_told(gpu, 1);
+    gpu->lock_mhz = (uint32_t)mhz;
+    state->sets++;
+    return SUCCESS;
+}
+
+amdsmi_status_t amdsmi_get_gpu_perf_level(handle_t device, uint32_t *level)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = clocks_of(device, CLOCK_GFX, &gpu);
+    if (ret == SUCCESS)
+        *level = gpu->lock_mhz != 0 ? LEVEL_MANUAL : LEVEL_AUTO;
+    return ret;
+}
+
+amdsmi_status_t amdsmi_set_gpu_perf_level(handle_t device, uint32_t level)
+{
+    struct stub_gpu *gpu;
+    amdsmi_status_t ret = clocks_of(device, CLOCK_GFX, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (!state->may_set)
+        return NO_PERM;
+    if (level == LEVEL_AUTO)
+        gpu->lock_mhz = 0;
+    return SUCCESS;
+}
+
 amdsmi_status_t amdsmi_get_gpu_compute_partition(handle_t device, char *partition, uint32_t length)
 {
     struct stub_gpu *gpu;

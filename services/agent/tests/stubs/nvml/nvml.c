@@ -185,6 +185,77 @@ nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int
     return SUCCESS;
 }
 
+static nvmlReturn_t list(unsigned int *count, unsigned int *clocks, unsigned int wanted, const unsigned int *mhz)
+{
+    unsigned int room = *count;
+    *count = wanted;
+    if (clocks == NULL || room < wanted)
+        return INSUFFICIENT_SIZE;
+    memcpy(clocks, mhz, wanted * sizeof *mhz);
+    return SUCCESS;
+}
+
+static nvmlReturn_t clocks_of(nvmlDevice_t device, struct stub_gpu **gpu)
+{
+    nvmlReturn_t ret = find(device, gpu);
+    return ret == SUCCESS && (*gpu)->highest_mhz == 0 ? NOT_SUPPORTED : ret;
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t device, unsigned int *count, unsigned int *clocks)
+{
+    static const unsigned int mhz[] = {2619, 1593};
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = clocks_of(device, &gpu);
+    return ret != SUCCESS ? ret : list(count, clocks, 2, mhz);
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned int memory_mhz, unsigned int *count,
+                                                  unsigned int *clocks)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = clocks_of(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (memory_mhz != 2619)
+        return NOT_FOUND;
+    return list(count, clocks, 2, (unsigned int[]){gpu->highest_mhz, gpu->lowest_mhz});
+}
+
+static nvmlReturn_t lockable(nvmlDevice_t device, struct stub_gpu **gpu)
+{
+    nvmlReturn_t ret = clocks_of(device, gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if ((*gpu)->no_lock)
+        return NOT_SUPPORTED;
+    return state->may_set ? SUCCESS : NO_PERMISSION;
+}
+
+nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned int low, unsigned int high)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = lockable(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    if (low > high || high > gpu->highest_mhz)
+        return INVALID_ARGUMENT;
+    hang_gpu_if_told(gpu, 1);
+    gpu->lock_mhz = high;
+    state->sets++;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device)
+{
+    struct stub_gpu *gpu;
+    nvmlReturn_t ret = lockable(device, &gpu);
+    if (ret != SUCCESS)
+        return ret;
+    hang_gpu_if_told(gpu, 1);
+    gpu->lock_mhz = 0;
+    return SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)
 {
     struct stub_gpu *gpu;

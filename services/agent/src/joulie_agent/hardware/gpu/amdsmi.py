@@ -40,6 +40,8 @@ _PPT0: Final = 0
 _LIBRARY_MAJOR: Final = 26
 #: More than any device draws or takes: the library fills a figure it does not have with ones.
 _NO_FIGURE_MW: Final = 100_000_000
+#: Who chooses the clocks where nobody has said otherwise.
+_LEVEL_AUTO: Final = "AMDSMI_DEV_PERF_LEVEL_AUTO"
 #: The whole device, not partitioned.
 _UNPARTITIONED: Final = "SPX"
 
@@ -117,6 +119,7 @@ class AmdSmiLibrary:
             asic: dict[str, Any] = smi.amdsmi_get_gpu_asic_info(handle)
         caps = self._optional(self._caps, handle) or {}
         partition = self._optional(self._compute_partition, handle)
+        clocks = self._optional(self._graphics_clock, handle) or {}
         return GpuDeviceInfo(
             uuid=uuid,
             index=index,
@@ -127,6 +130,8 @@ class AmdSmiLibrary:
             default_mw=_from_uw(caps.get("default_power_cap")) or None,
             current_mw=_from_uw(caps.get("power_cap")),
             enforced_mw=_from_uw(caps.get("power_cap")),
+            lowest_mhz=_figure_of(clocks.get("min_clk")),
+            highest_mhz=_figure_of(clocks.get("max_clk")),
             partitioned=partition.upper() != _UNPARTITIONED if partition else None,
             partition_modes=(partition,) if partition else (),
         )
@@ -156,6 +161,35 @@ class AmdSmiLibrary:
         """Set the power cap."""
         with self._calls() as smi:
             smi.amdsmi_set_power_cap(handle, _power_sensor(smi, handle), limit_mw * _UW_PER_MW)
+
+    def check_clock_is_free(self, handle: Handle) -> None:
+        """Raise where the performance level is not the driver's own choice: somebody else controls the clocks."""
+        with self._calls() as smi:
+            level = str(smi.amdsmi_get_gpu_perf_level(handle))
+        if level != _LEVEL_AUTO:
+            raise LibraryError(Reason.REFUSED, f"AMD SMI: an external writer has set {level}")
+
+    def clock_limit_mhz(self, handle: Handle) -> int | None:
+        """Return the upper end of the range that the graphics clock may use."""
+        limit_mhz = _figure_of(self._graphics_clock(handle)["max_clk"])
+        if limit_mhz is None:
+            raise LibraryError(Reason.NO_READING, "AMD SMI: the device tells no graphics clock")
+        return limit_mhz
+
+    def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:  # noqa: ARG002 - the lower end stays
+        """Set the upper end, which puts the device in the performance level `manual`."""
+        with self._calls() as smi:
+            smi.amdsmi_set_gpu_clk_limit(handle, "sclk", "max", limit_mhz)
+
+    def release_clock(self, handle: Handle, highest_mhz: int) -> None:
+        """Set the upper end back, and leave the clocks to the driver again."""
+        with self._calls() as smi:
+            smi.amdsmi_set_gpu_clk_limit(handle, "sclk", "max", highest_mhz)
+            smi.amdsmi_set_gpu_perf_level(handle, smi.AmdSmiDevPerfLevel.AUTO)
+
+    def _graphics_clock(self, handle: Handle) -> dict[str, Any]:
+        with self._calls() as smi:
+            return dict(smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.GFX))
 
     def _caps(self, handle: Handle) -> dict[str, Any]:
         with self._calls() as smi:
@@ -257,6 +291,11 @@ def _import_amdsmi() -> ModuleType:
 
 def _translated(code: int, text: str) -> LibraryError:
     return LibraryError(_REASONS.get(code, Reason.BACKEND_FAILED), f"AMD SMI: {text}", _EXTENTS.get(code, Extent.CALL))
+
+
+def _figure_of(value: object) -> int | None:
+    """Return a figure; the package spells one that is absent out."""
+    return value if isinstance(value, int) and value > 0 else None
 
 
 def _from_uw(uw: int | None) -> int | None:

@@ -146,6 +146,22 @@ class BoundedLibrary:
         """Set the power limit."""
         self._ask(handle, lambda raw: self._library.set_limit_mw(raw, limit_mw))
 
+    def check_clock_is_free(self, handle: Handle) -> None:
+        """Raise where an external writer is seen to control the graphics clock."""
+        self._ask(handle, self._library.check_clock_is_free)
+
+    def clock_limit_mhz(self, handle: Handle) -> int | None:
+        """Return the highest graphics clock that is allowed."""
+        return self._ask(handle, self._library.clock_limit_mhz)
+
+    def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:
+        """Limit the graphics clock."""
+        self._ask(handle, lambda raw: self._library.limit_clock(raw, lowest_mhz, limit_mhz))
+
+    def release_clock(self, handle: Handle, highest_mhz: int) -> None:
+        """End every limit on the graphics clock."""
+        self._ask(handle, lambda raw: self._library.release_clock(raw, highest_mhz))
+
     def _open_all(self) -> None:
         self._library.open()
         try:

@@ -46,6 +46,9 @@ class GpuDeviceInfo:
     current_mw: int | None = None
     #: The limit that holds: the lowest of the one set and those the hardware imposes itself.
     enforced_mw: int | None = None
+    #: The graphics clocks it may run at, a limit that is in force included; absent where clocks cannot be limited.
+    lowest_mhz: int | None = None
+    highest_mhz: int | None = None
     #: Whether it is partitioned now (MIG, or an AMD compute partition other than SPX); None where it cannot be.
     partitioned: bool | None = None
     #: Names of the partitions it offers, such as `1g.10gb`, or of the mode it is in.
@@ -59,6 +62,23 @@ class GpuDeviceInfo:
         if not self.max_mw:
             return None
         return KnobLimits(self.min_mw or round(self.max_mw * LOWEST_SHARE), self.max_mw)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldClock:
+    """A clock limit of ours, as the journal has it."""
+
+    original_mhz: int
+    #: The last limit that was, or was about to be, written.
+    written_mhz: int
+
+
+class ClockKnob(Knob, Protocol):
+    """A knob whose value may be one that is remembered, where the vendor tells none."""
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether reading returns what was written last: write again to be sure of it."""
 
 
 class GpuDriver(Protocol):
@@ -89,6 +109,20 @@ class GpuDriver(Protocol):
 
     def power_limit(self, uuid: str) -> Knob | Refusal:
         """Return the knob for a GPU's power limit; it stays good over reloads of the driver."""
+
+    def clock_limit(self, uuid: str, held: HeldClock | None) -> ClockKnob | Refusal:
+        """Return the knob for a GPU's highest graphics clock; `held`: what the journal says that we have set."""
+
+    def check_clock_is_free(self, uuid: str) -> Refusal | None:
+        """Say whether an external writer is seen to control the graphics clock."""
+
+
+CLOCK_KEY_END: Final = "/graphics_clock_mhz"
+
+
+def clock_key(uuid: str) -> str:
+    """Key of the knob for the highest graphics clock of a GPU."""
+    return f"gpu/{uuid}{CLOCK_KEY_END}"
 
 
 def limit_key(uuid: str) -> str:

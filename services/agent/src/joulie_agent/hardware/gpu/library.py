@@ -80,6 +80,18 @@ class GpuLibrary(Protocol):
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the power limit."""
 
+    def check_clock_is_free(self, handle: Handle) -> None:
+        """Raise where an external writer is seen to control the graphics clock."""
+
+    def clock_limit_mhz(self, handle: Handle) -> int | None:
+        """Return the highest graphics clock that is allowed; None where the vendor does not tell."""
+
+    def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:
+        """Keep the graphics clock between two ends, of which the lower is the device's own."""
+
+    def release_clock(self, handle: Handle, highest_mhz: int) -> None:
+        """End every limit on the graphics clock."""
+
 
 def release_unused_memory() -> None:
     """Give the C library's free memory back to the system.

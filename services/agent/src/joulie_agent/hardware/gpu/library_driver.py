@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, limit_key
+from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, HeldClock
+from joulie_agent.hardware.gpu.knobs import GpuClockLimit, GpuPowerLimit
 from joulie_agent.hardware.gpu.library import Extent, GpuLibrary, Handle, LibraryError
-from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
+from joulie_agent.hardware.knob import KnobLimits, Refusal
 from joulie_agent.reasons import Reason
 
 T = TypeVar("T")
@@ -52,6 +53,10 @@ class LibraryDriver:
         self._clock = clock
         self._session: _Session | None = None
         self._generation = 0
+        #: The clock limits that were written last, of devices that do not tell theirs.
+        self._clocks_mhz: dict[str, int] = {}
+        #: The highest clock of each device that has ever been seen.
+        self._highest_mhz: dict[str, int] = {}
         #: The last description of each device that answered.
         self._known: dict[str, GpuDeviceInfo] = {}
 
@@ -91,7 +96,7 @@ class LibraryDriver:
         """Return the limit that holds."""
         return self.ask(uuid, self._library.enforced_mw)
 
-    def power_limit(self, uuid: str) -> "GpuPowerLimit | Refusal":
+    def power_limit(self, uuid: str) -> GpuPowerLimit | Refusal:
         """Return the knob for a GPU's power limit."""
         info = self._known.get(uuid)
         if info is None:
@@ -104,6 +109,45 @@ class LibraryDriver:
         if info.limits is None:
             return Refusal(Reason.NO_INTERFACE, f"{self.name} offers no power limit for {info.model} {uuid}")
         return GpuPowerLimit(self, uuid, info.limits)
+
+    def clock_limit(self, uuid: str, held: HeldClock | None = None) -> GpuClockLimit | Refusal:
+        """Return the knob for a GPU's highest graphics clock."""
+        info = self._known.get(uuid)
+        if info is None:
+            return _no_such_gpu(uuid, self.name)
+        # What the driver tells as the highest may be a limit of ours.
+        highest_mhz = max(self._highest_mhz.get(uuid, 0), info.highest_mhz or 0, held.original_mhz if held else 0)
+        self._highest_mhz[uuid] = highest_mhz
+        if not info.lowest_mhz or not highest_mhz:
+            return Refusal(Reason.NO_INTERFACE, f"{self.name} offers no clock limit for {info.model} {uuid}")
+        written_mhz = held.written_mhz if held else highest_mhz
+        return GpuClockLimit(self, uuid, KnobLimits(info.lowest_mhz, highest_mhz), written_mhz)
+
+    def check_clock_is_free(self, uuid: str) -> Refusal | None:
+        """Say whether an external writer is seen to control the graphics clock."""
+        return self.ask(uuid, self._library.check_clock_is_free)
+
+    def clock_limit_mhz(self, uuid: str) -> int | Refusal | None:
+        """Return the highest graphics clock that is allowed, where the driver tells it."""
+        return self.ask(uuid, self._library.clock_limit_mhz)
+
+    def written_clock_mhz(self, uuid: str, before: int) -> int:
+        """Return the clock limit that this process has written last, or the one before it."""
+        return self._clocks_mhz.get(uuid, before)
+
+    def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> Refusal | None:
+        """Limit the graphics clock, or end every limit on it where that is its highest."""
+
+        def set_clock(handle: Handle) -> None:
+            if limit_mhz >= limits.high:
+                self._library.release_clock(handle, limits.high)
+            else:
+                self._library.limit_clock(handle, limits.low, limit_mhz)
+
+        refusal = self.ask(uuid, set_clock)
+        if refusal is None or (refusal.reason is Reason.TIMEOUT and limit_mhz < limits.high):
+            self._clocks_mhz[uuid] = limit_mhz  # what was refused with a time-out may land
+        return refusal
 
     def limit_mw(self, uuid: str) -> int | Refusal:
         """Return the limit that was set last."""
@@ -202,34 +246,6 @@ class LibraryDriver:
             return replace(known, index=index, refusal=info)
         self._known[uuid] = info
         return info
-
-
-@dataclass(frozen=True, slots=True)
-class GpuPowerLimit:
-    """The power limit of one GPU; a `Knob`.
-
-    Its value is the limit that was set, not the one that holds: the hardware lowers that one by itself, and what the
-    hardware does is nobody's writing.
-    """
-
-    driver: LibraryDriver
-    uuid: str
-    limits: KnobLimits
-    unit: str = "mW"
-    kind: KnobKind = KnobKind.LIMIT
-
-    @property
-    def key(self) -> str:
-        """Identity by UUID."""
-        return limit_key(self.uuid)
-
-    def read(self) -> int | Refusal:
-        """Return the limit that was set last."""
-        return self.driver.limit_mw(self.uuid)
-
-    def write(self, value: int) -> int | Refusal:
-        """Set the limit, read it back, and return what was read."""
-        return self.driver.set_limit_mw(self.uuid, value) or self.driver.limit_mw(self.uuid)
 
 
 def _no_such_gpu(uuid: str, name: str) -> Refusal:

@@ -7,6 +7,8 @@ without the NVIDIA driver pays nothing.
 A power limit is what `nvidia-smi -pl` sets. It needs root and is forgotten when the driver deinitialises the GPU, which
 without persistence mode happens whenever the last client leaves; this process is a client for as long as it has the
 library open, and as such also stands in the way of unloading the driver.
+
+A clock limit is what `nvidia-smi -lgc` sets, from Volta on; NVML has no call that reads it.
 Source: NVIDIA, NVML API Reference Guide; NVIDIA, Driver Persistence.
 """
 
@@ -105,6 +107,7 @@ class NvmlLibrary:
         with _optional(), self._calls() as nvml:
             low_mw, high_mw = nvml.nvmlDeviceGetPowerManagementLimitConstraints(handle)
         partitioned = self._partitioned(handle)
+        lowest_mhz, highest_mhz = self._graphics_clocks(handle)
         return GpuDeviceInfo(
             uuid=uuid,
             index=index,
@@ -115,6 +118,8 @@ class NvmlLibrary:
             default_mw=self._figure("nvmlDeviceGetPowerManagementDefaultLimit", handle),
             current_mw=self._figure("nvmlDeviceGetPowerManagementLimit", handle),
             enforced_mw=self._figure("nvmlDeviceGetEnforcedPowerLimit", handle),
+            lowest_mhz=lowest_mhz,
+            highest_mhz=highest_mhz,
             partitioned=partitioned,
             partition_modes=() if partitioned is None else self._partition_modes(handle),
         )
@@ -138,6 +143,31 @@ class NvmlLibrary:
         """Set the management limit."""
         with self._calls() as nvml:
             nvml.nvmlDeviceSetPowerManagementLimit(handle, limit_mw)
+
+    def check_clock_is_free(self, handle: Handle) -> None:
+        """Nothing tells."""
+
+    def clock_limit_mhz(self, handle: Handle) -> int | None:  # noqa: ARG002 - the protocol's signature
+        """Nothing tells."""
+        return None
+
+    def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:
+        """Lock the graphics clock to a range that leaves the GPU free to idle."""
+        with self._calls() as nvml:
+            nvml.nvmlDeviceSetGpuLockedClocks(handle, lowest_mhz, limit_mhz)
+
+    def release_clock(self, handle: Handle, highest_mhz: int) -> None:  # noqa: ARG002 - the protocol's signature
+        """Unlock the graphics clock."""
+        with self._calls() as nvml:
+            nvml.nvmlDeviceResetGpuLockedClocks(handle)
+
+    def _graphics_clocks(self, handle: Handle) -> tuple[int | None, int | None]:
+        """Return the lowest and the highest clock that goes with the highest memory clock."""
+        with _optional(), self._calls() as nvml:
+            memory_mhz = max(nvml.nvmlDeviceGetSupportedMemoryClocks(handle), default=0)
+            clocks_mhz = nvml.nvmlDeviceGetSupportedGraphicsClocks(handle, memory_mhz)
+            return min(clocks_mhz, default=None), max(clocks_mhz, default=None)
+        return None, None
 
     def _figure(self, function: str, handle: Handle) -> int | None:
         with _optional(), self._calls() as nvml:
