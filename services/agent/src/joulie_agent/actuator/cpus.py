@@ -1,18 +1,15 @@
 """The CPUs of this machine: cap packages, throttle policies, read, describe, give back.
 
-Promises that a cap which one package refuses stays in force on the others, and says so: a partial cap is lifted by
-whoever gives back, not by surprise. Hardware is looked for again once a minute, so that a driver that is loaded late
-or a CPU that is plugged in is found.
+Hardware is looked for again once a minute, so that a driver that is loaded late or a CPU that is plugged in is found.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
 
-from joulie_agent.actuator import verdicts
+from joulie_agent.actuator import caps, verdicts
 from joulie_agent.actuator.frequencies import FrequencyRota
 from joulie_agent.actuator.protocol import (
     CpuDescription,
@@ -30,22 +27,19 @@ from joulie_agent.actuator.protocol import (
 from joulie_agent.hardware import cpufreq, cpuinfo, hsmp, rapl, rapl_domains
 from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.cpuinfo import HostCpus
-from joulie_agent.hardware.hands import Hands, Restored, Written
+from joulie_agent.hardware.hands import Hands, Written
 from joulie_agent.hardware.knob import Knob, Refusal
 from joulie_agent.hardware.power_meter import PowerMeter, ZoneReading
-from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone, ZoneCap
-from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
+from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
+from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.reasons import Reason
 
-RAPL: Final = "rapl"
 DVFS: Final = "dvfs"
 LOOK_EVERY_S: Final = 60.0
 #: Why a policy is not restored that has no online CPU.
 _AWAY: Final = frozenset({Reason.NO_DEVICE, Reason.NO_INTERFACE, Reason.DEVICE_LOST})
 
 CpuRequest: TypeAlias = SetCpuCap | SetThrottle | ReadCpu | DescribeCpu
-Answers: TypeAlias = Sequence[tuple[ZoneCap, Written | Refusal]]
-_NO_ZONES: Final = Refusal(Reason.NO_INTERFACE, "no RAPL package zone")
 _NO_ZONE: Final = "a package without a power zone"
 _NO_POLICIES: Final = Refusal(Reason.NO_INTERFACE, "no cpufreq policy")
 
@@ -100,7 +94,9 @@ class CpuPart:
 
     def _knobs(self) -> dict[str, Knob | Refusal]:
         """Return all that is known, by key: also of policies without an online CPU, which keep our limit."""
-        knobs: dict[str, Knob | Refusal] = {knob.key: knob for zone in self._cpus.zones for knob in _zone_knobs(zone)}
+        knobs: dict[str, Knob | Refusal] = {
+            knob.key: knob for zone in self._cpus.zones for knob in caps.zone_knobs(zone)
+        }
         knobs.update(self._cpus.requests)
         return knobs
 
@@ -132,81 +128,14 @@ class CpuPart:
 
     def _cap(self, cap_watts: float) -> Done:
         if isinstance(self.hands, Refusal):
-            return verdicts.refused(RAPL, [self.hands])
-        caps = rapl.split_cap(self._cpus.zones, cap_watts)
-        backend = next((cap.zone.backend for cap in caps), RAPL)
-        without = [zone.power_limit for zone in self._cpus.zones if isinstance(zone.power_limit, Refusal)]
-        if without or not caps:
-            return verdicts.refused(RAPL, without or [_NO_ZONES])
-        bounded = [cap for cap in caps if not cap.unlimited]
-        answers = list(zip(bounded, self.hands.set_all([(cap.knob, cap.limit_uw) for cap in bounded]), strict=True))
-        self._switch_on(answers)
-        answers += self._unlimit([cap for cap in caps if cap.unlimited])
-        short = [(cap, refusal) for cap, answer in answers if (refusal := self._judge(cap, answer))]
-        if short or self._packages_without_zone():
-            return self._fell_short(answers, short)
-        said = verdicts.overwrote((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
-        clamped = [cap for cap in bounded if cap.clamped]
-        said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in clamped]
-        said += [_no_limit(cap, cap_watts) for cap in caps if cap.unlimited]
-        reason = Reason.CLAMPED if clamped else Reason.CAPPED
-        return Done(
-            verdict=Verdict.APPLIED,
-            reason=reason if bounded else Reason.RESTORED,
-            backend=backend,
-            message=verdicts.join(said),
-            enforced_watts=_highest_package_watts(answers),
-        )
-
-    def _unlimit(self, caps: Sequence[ZoneCap]) -> list[tuple[ZoneCap, Written | Refusal]]:
-        """Restore the zones that no limit is wanted of."""
-        assert isinstance(self.hands, Hands)
-        freed = {knob.key: knob for knob in self.hands.restore(knob for cap in caps for knob in _zone_knobs(cap.zone))}
-        answers: list[tuple[ZoneCap, Written | Refusal]] = []
-        for cap in caps:
-            of_zone = [freed[knob.key] for knob in _zone_knobs(cap.zone) if knob.key in freed]
-            stuck = _refusals(of_zone)
-            value = stuck[0] if stuck else cap.knob.read()
-            changed = bool(of_zone)
-            answers.append((cap, value if isinstance(value, Refusal) else Written(value, changed, foreign=True)))
-        return answers
-
-    def _judge(self, cap: ZoneCap, answer: Written | Refusal) -> Refusal | None:
-        if isinstance(answer, Refusal):
-            return answer
-        if answer.foreign:
-            return None
-        assert isinstance(self.hands, Hands)
-        original = self.hands.original(cap.knob) if answer.value != cap.limit_uw else None
-        return rapl.check_cap(cap, answer.value, None if isinstance(original, Refusal) else original)
-
-    def _fell_short(self, answers: Answers, short: Sequence[tuple[ZoneCap, Refusal]]) -> Done:
-        """Say what is in force where not every package is held at the cap."""
-        refusals = [refusal for _, refusal in short]
-        backend = answers[0][0].zone.backend
-        if len(short) == len(answers) and not any(each.reason is Reason.HELD_BY_FIRMWARE for each in refusals):
-            return verdicts.refused(backend, refusals)
-        missing = self._packages_without_zone()
-        if not missing and all(refusal.reason is Reason.HELD_BY_FIRMWARE for refusal in refusals):
-            held_watts = _highest_package_watts(answers)
-            return verdicts.partly(backend, Reason.HELD_BY_FIRMWARE, refusals, enforced_watts=held_watts)
-        packages = {cap.zone.package for cap, _ in answers}
-        capped = len(packages - {cap.zone.package for cap, _ in short})
-        said = f"{capped} of {len(packages) + len(missing)} packages capped"
-        return verdicts.partly(backend, Reason.PARTLY_APPLIED, [*refusals, *missing], said)
+            return verdicts.refused(caps.RAPL, [self.hands])
+        return caps.put_in_force(self.hands, self._cpus.zones, cap_watts, self._packages_without_zone())
 
     def _packages_without_zone(self) -> list[Refusal]:
         """Packages that RAPL neither caps nor measures, where it does so for others; they have no name to go by."""
         covered = len({zone.package for zone in self._cpus.zones})
         lacking = self._cpus.facts.packages - covered
         return [Refusal(Reason.NO_INTERFACE, _NO_ZONE)] * lacking if covered else []
-
-    def _switch_on(self, answers: Answers) -> None:
-        """Enforce limits that are set and switched off; whether that worked is seen where the cap is judged."""
-        assert isinstance(self.hands, Hands)
-        switches = [cap.zone.enable for cap, answer in answers if isinstance(answer, Written)]
-        off = [switch for switch in switches if switch is not None and switch.read() == 0]
-        self.hands.set_all([(switch, 1) for switch in off])
 
     def _throttle(self, throttle_pct: float) -> Done:
         if isinstance(self.hands, Refusal):
@@ -221,7 +150,7 @@ class CpuPart:
         freed = verdicts.give_back(self.hands, gone, self._knobs())
         refusals = [answer for _, answer in answers if isinstance(answer, Refusal)]
         # A policy without an online CPU slows nothing down; it is restored when it returns.
-        stuck = [refusal for refusal in _refusals(freed) if refusal.reason not in _AWAY]
+        stuck = [refusal for refusal in verdicts.refusals(freed) if refusal.reason not in _AWAY]
         if len(refusals) == len(slowed) and (refusals or stuck):
             return verdicts.refused(DVFS, refusals + stuck, some_landed=bool(stuck))
         self._throttle_pct = throttle_pct
@@ -265,40 +194,17 @@ class CpuPart:
         return CpuDescription(
             revision=self._revision,
             facts=self._cpus.facts,
-            reading=_first_refusal(energies, _NO_ZONES),
-            capping=_first_refusal([zone.refusal() for zone in zones], _NO_ZONES),
+            reading=_first_refusal(energies, caps.NO_ZONES),
+            capping=_first_refusal([zone.refusal() for zone in zones], caps.NO_ZONES),
             throttling=_first_refusal([policy.max_freq.probe_write() for policy in policies], _NO_POLICIES),
             journal=self.hands if isinstance(self.hands, Refusal) else self.hands.journal_refusal,
         )
-
-
-def _zone_knobs(zone: RaplZone) -> list[Knob]:
-    knobs = (zone.power_limit, zone.enable)
-    return [knob for knob in knobs if isinstance(knob, SysfsKnob)]
 
 
 def _readable(zone: RaplZone) -> Refusal | None:
     """Say why the power of a zone cannot be read."""
     refusals = [reading for reading in (zone.read_energy_uj(), zone.read_power_uw()) if isinstance(reading, Refusal)]
     return refusals[0] if len(refusals) > 1 else None
-
-
-def _no_limit(cap: ZoneCap, cap_watts: float) -> str:
-    end = _watts(cap.knob.limits.high)
-    return f"no limit is set on {cap.zone.name}: {cap_watts:g} W per package is not below the end of its range, {end}"
-
-
-def _highest_package_watts(answers: Answers) -> float:
-    per_package: Counter[int] = Counter()
-    for cap, answer in answers:
-        if isinstance(answer, Written):
-            per_package[cap.zone.package] += answer.value
-    return max(per_package.values()) / UW_PER_WATT
-
-
-def _refusals(knobs: Iterable[Restored]) -> list[Refusal]:
-    """Return why knobs were not restored."""
-    return [Refusal(knob.reason, knob.message) for knob in knobs if knob.reason is not None]
 
 
 def _first_refusal(answers: Sequence[object], absent: Refusal) -> Refusal | None:
@@ -310,7 +216,3 @@ def _first_refusal(answers: Sequence[object], absent: Refusal) -> Refusal | None
 
 def _known(value: int | Refusal) -> int | None:
     return None if isinstance(value, Refusal) else value
-
-
-def _watts(micro_watts: int) -> str:
-    return f"{micro_watts / UW_PER_WATT:g} W"

@@ -73,6 +73,11 @@ def give_back(hands: Hands, keys: frozenset[str], knobs: Mapping[str, Knob | Ref
     return (*hands.restore(here), *away)
 
 
+def refusals(knobs: Iterable[Restored]) -> list[Refusal]:
+    """Return why knobs were not restored."""
+    return [knob.refusal for knob in knobs if knob.refusal is not None]
+
+
 def overwrote(answers: Iterable[tuple[str, Written | Refusal]]) -> list[str]:
     """Return a remark for each value of an external writer that was written over, or that is lower and stays."""
     written = [(key, answer) for key, answer in answers if isinstance(answer, Written)]

@@ -18,61 +18,23 @@ Not for several threads at once.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
 from joulie_agent.hardware import ownership
 from joulie_agent.hardware.journal import Entry, Journal, JournalError
 from joulie_agent.hardware.knob import Knob, KnobKind, Refusal
+from joulie_agent.hardware.outcomes import GivenBack, Restored, Written
 from joulie_agent.hardware.ownership import Claim, Found
 from joulie_agent.reasons import Reason
 
+__all__ = ["GivenBack", "Hands", "Restored", "Written"]
+
 #: A value that another writer, or the platform, changes between two reads is looked at again so often.
-_MOST_LOOKS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A value of ours is in force."""
-
-    #: What was read back; differs from what was asked for where firmware clamps or rounds.
-    value: int
-    #: False where it was in force already and nothing was written.
-    changed: bool
-    #: The value of somebody else that was written over while the knob was in our charge.
-    overwrote: int | None = None
-    #: The value in force is not ours: an external writer's is lower, or no limit is wanted. Nothing of ours is left in
-    #: the knob.
-    foreign: bool = False
-
-
-class GivenBack(StrEnum):
-    """What became of one knob."""
-
-    RESTORED = "restored"
-    KEPT_FOREIGN = "kept_foreign"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """One knob that was in our charge."""
-
-    key: str
-    outcome: GivenBack
-    #: What the knob holds now; None where it could not be read.
-    value: int | None = None
-    #: Why it was refused.
-    reason: Reason | None = None
-    message: str = ""
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing of ours is left in it."""
-        return self.outcome is not GivenBack.REFUSED
+_MOST_LOOKS: Final = 3
 
 
 class Hands:

@@ -1,0 +1,118 @@
+"""Power caps of packages: put in force zone by zone, and told as they are in force.
+
+Promises that a cap which one package refuses stays in force on the others, and says so: a partial cap is lifted by
+whoever restores, not by surprise. A lower limit of an external writer stays, and a cap that is none is lifted.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from joulie_agent.actuator import verdicts
+from joulie_agent.actuator.protocol import Done, Verdict
+from joulie_agent.hardware import rapl
+from joulie_agent.hardware.hands import Hands, Written
+from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone, ZoneCap
+from joulie_agent.hardware.sysfs import SysfsKnob
+from joulie_agent.reasons import Reason
+
+RAPL: Final = "rapl"
+NO_ZONES: Final = Refusal(Reason.NO_INTERFACE, "no RAPL package zone")
+
+Answers: TypeAlias = Sequence[tuple[ZoneCap, Written | Refusal]]
+
+
+def put_in_force(hands: Hands, zones: Sequence[RaplZone], cap_watts: float, missing: Sequence[Refusal]) -> Done:
+    """Cap every package; `missing`: a refusal for each package that no zone is known of."""
+    caps = rapl.split_cap(zones, cap_watts)
+    backend = next((cap.zone.backend for cap in caps), RAPL)
+    without = [zone.power_limit for zone in zones if isinstance(zone.power_limit, Refusal)]
+    if without or not caps:
+        return verdicts.refused(RAPL, without or [NO_ZONES])
+    bounded = [cap for cap in caps if not cap.unlimited]
+    answers = list(zip(bounded, hands.set_all([(cap.knob, cap.limit_uw) for cap in bounded]), strict=True))
+    _switch_on(hands, answers)
+    answers += _unlimit(hands, [cap for cap in caps if cap.unlimited])
+    short = [(cap, refusal) for cap, answer in answers if (refusal := _judge(hands, cap, answer))]
+    if short or missing:
+        return _fell_short(answers, short, missing)
+    said = verdicts.overwrote((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
+    clamped = [cap for cap in bounded if cap.clamped]
+    said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in clamped]
+    said += [_no_limit(cap, cap_watts) for cap in caps if cap.unlimited]
+    reason = Reason.CLAMPED if clamped else Reason.CAPPED
+    return Done(
+        verdict=Verdict.APPLIED,
+        reason=reason if bounded else Reason.RESTORED,
+        backend=backend,
+        message=verdicts.join(said),
+        enforced_watts=_highest_package_watts(answers),
+    )
+
+
+def _unlimit(hands: Hands, caps: Sequence[ZoneCap]) -> list[tuple[ZoneCap, Written | Refusal]]:
+    """Restore the zones that no limit is wanted of."""
+    freed = {knob.key: knob for knob in hands.restore(knob for cap in caps for knob in zone_knobs(cap.zone))}
+    answers: list[tuple[ZoneCap, Written | Refusal]] = []
+    for cap in caps:
+        of_zone = [freed[knob.key] for knob in zone_knobs(cap.zone) if knob.key in freed]
+        stuck = verdicts.refusals(of_zone)
+        value = stuck[0] if stuck else cap.knob.read()
+        changed = bool(of_zone)
+        answers.append((cap, value if isinstance(value, Refusal) else Written(value, changed, foreign=True)))
+    return answers
+
+
+def _judge(hands: Hands, cap: ZoneCap, answer: Written | Refusal) -> Refusal | None:
+    if isinstance(answer, Refusal):
+        return answer
+    if answer.foreign:
+        return None
+    original = hands.original(cap.knob) if answer.value != cap.limit_uw else None
+    return rapl.check_cap(cap, answer.value, None if isinstance(original, Refusal) else original)
+
+
+def _fell_short(answers: Answers, short: Sequence[tuple[ZoneCap, Refusal]], missing: Sequence[Refusal]) -> Done:
+    """Say what is in force where not every package is held at the cap."""
+    refusals = [refusal for _, refusal in short]
+    backend = answers[0][0].zone.backend
+    if len(short) == len(answers) and not any(each.reason is Reason.HELD_BY_FIRMWARE for each in refusals):
+        return verdicts.refused(backend, refusals)
+    if not missing and all(refusal.reason is Reason.HELD_BY_FIRMWARE for refusal in refusals):
+        held_watts = _highest_package_watts(answers)
+        return verdicts.partly(backend, Reason.HELD_BY_FIRMWARE, refusals, enforced_watts=held_watts)
+    packages = {cap.zone.package for cap, _ in answers}
+    capped = len(packages - {cap.zone.package for cap, _ in short})
+    said = f"{capped} of {len(packages) + len(missing)} packages capped"
+    return verdicts.partly(backend, Reason.PARTLY_APPLIED, [*refusals, *missing], said)
+
+
+def _switch_on(hands: Hands, answers: Answers) -> None:
+    """Enforce limits that are set and switched off; whether that worked is seen where the cap is judged."""
+    switches = [cap.zone.enable for cap, answer in answers if isinstance(answer, Written)]
+    off = [switch for switch in switches if switch is not None and switch.read() == 0]
+    hands.set_all([(switch, 1) for switch in off])
+
+
+def zone_knobs(zone: RaplZone) -> list[Knob]:
+    """Return what a cap may write of a zone."""
+    knobs = (zone.power_limit, zone.enable)
+    return [knob for knob in knobs if isinstance(knob, SysfsKnob)]
+
+
+def _no_limit(cap: ZoneCap, cap_watts: float) -> str:
+    end = _watts(cap.knob.limits.high)
+    return f"no limit is set on {cap.zone.name}: {cap_watts:g} W per package is not below the end of its range, {end}"
+
+
+def _highest_package_watts(answers: Answers) -> float:
+    per_package: Counter[int] = Counter()
+    for cap, answer in answers:
+        if isinstance(answer, Written):
+            per_package[cap.zone.package] += answer.value
+    return max(per_package.values()) / UW_PER_WATT
+
+
+def _watts(micro_watts: int) -> str:
+    return f"{micro_watts / UW_PER_WATT:g} W"
