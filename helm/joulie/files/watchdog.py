@@ -30,6 +30,8 @@ _LEFT_OUT: Final = frozenset(
     | {"_ssl", "_sqlite3", "_tkinter", "_curses", "_curses_panel", "readline", "_dbm", "_gdbm", "sqlite3", "curses"}
 )
 _MOUNT_POINTS: Final = ("proc", "sys", "dev", "run", "tmp", "host-sys", "host-proc", "var/lib/joulie", "opt/rocm")
+#: Never run from: the name is not in any unit.
+_PARTIAL: Final = ".partial"
 _KEPT: Final = 2
 #: A GPU driver that nobody holds open takes seconds per GPU; above the service's own TimeoutStartSec.
 _RUN_TIMEOUT_S: Final = 200.0
@@ -150,8 +152,7 @@ def _copy_program(directory: Path) -> str:
         whole.update(f"{path}\0{len(content)}\0".encode() + content)
     version = whole.hexdigest()[:16]
     if not (directory / version).is_dir():
-        # Never run from: the name is not in any unit.
-        partial = directory / ".partial"
+        partial = directory / _PARTIAL
         shutil.rmtree(partial, ignore_errors=True)
         for path in files:
             target = partial / path.relative_to("/")
@@ -225,6 +226,7 @@ def _add(path: Path, found: set[Path]) -> None:
 
 def _remove_old(directory: Path, version: str) -> None:
     """Keep the previous version: a run of it may be under way."""
+    shutil.rmtree(directory / _PARTIAL, ignore_errors=True)
     others = [path for path in directory.iterdir() if path.name != version]
     others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for path in others[_KEPT - 1 :]:
