@@ -93,7 +93,8 @@ class Discoverer:
         known = self._answers.get(node.name)
         if known is not None and known[0] == question:
             return known[1]
-        answer = Hardware(self._status(node, question))
+        # Parts that were copied with changes have not been validated, and with that not been cut to what is allowed.
+        answer = Hardware(NodeHardwareStatus.model_validate(self._status(node, question).model_dump()))
         self._answers[node.name] = (question, answer)
         return answer
 

@@ -9,16 +9,12 @@ are resolved against.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
 from joulie_agent.hardware.pci import PciGpus
 from joulie_core.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.hardware.inventory import GpuSpec, Inventory, Match
 from joulie_core.kinds.node_hardware import Exactness, GpuCapRange, GpuDevice, GpuHardware, GpuSlicing
-
-#: As many as NodeHardware holds: eight modules in eight partitions each.
-_MOST_DEVICES: Final = 64
 
 
 def describe_gpus(
@@ -61,7 +57,7 @@ def describe_gpus(
         control_available=control_available,
         telemetry_available=telemetry_available,
         warnings=_warnings(devices, on_bus),
-        devices=tuple(_device(each, inventory) for each in answering[:_MOST_DEVICES]),
+        devices=tuple(_device(each, inventory) for each in answering),
     )
 
 

@@ -70,6 +70,10 @@ class Facts:
     memory_origin: Origin = Origin.SEEN
 
 
+#: More than any machine has: a figure above is a mistake, and a node is not to be taken for a power plant.
+_MOST_GPUS: Final = 1024
+_MOST_CORES: Final = 65_536
+_LONGEST_NUMBER: Final = 9
 _NFD_GPU_VENDORS: Final = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
 _PCI_DISPLAY: Final = "03"
 #: PCI classes of GPUs that drive no screen. Only these count for Intel, whose id alone may be any part of the board.
@@ -111,7 +115,7 @@ def _gpu_discovered(gpu: GpuHardware, inventory: Inventory, origin: Origin) -> G
         match=inventory.find_gpu(gpu.raw_model) or inventory.find_gpu(gpu.model) or inventory.find_gpu(gpu.vendor),
         names=tuple(name for name in (gpu.raw_model, gpu.model) if name),
         vendor=gpu.vendor or None,
-        count=gpu.count or len(gpu.devices) or None,
+        count=gpu.count if 0 < gpu.count <= _MOST_GPUS else len(gpu.devices) or None,
         min_watts=limits.min_watts or None if limits else None,
         max_watts=limits.max_watts or None if limits else None,
         default_watts=limits.default_watts or None if limits else None,
@@ -167,11 +171,11 @@ def _labelled_gpus(node: Node, inventory: Inventory, keys: Sequence[str]) -> Gpu
 
 def _labelled_count(labels: Mapping[str, str]) -> int | None:
     """Return the physical GPUs that labels tell; None where they tell nothing, or partitions."""
-    stated = _whole(labels, HW_GPU_COUNT)
+    stated = _whole(labels, HW_GPU_COUNT, _MOST_GPUS)
     if stated is not None:
         return stated
-    found = None if is_partitioned(labels) else _whole(labels, NVIDIA_GPU_COUNT)
-    return _whole(labels, INTEL_GPU_COUNT) if found is None else found
+    found = None if is_partitioned(labels) else _whole(labels, NVIDIA_GPU_COUNT, _MOST_GPUS)
+    return _whole(labels, INTEL_GPU_COUNT, _MOST_GPUS) if found is None else found
 
 
 def _offered(node: Node) -> tuple[str | None, int | None]:
@@ -184,7 +188,7 @@ def _offered(node: Node) -> tuple[str | None, int | None]:
     for resources in (node.allocatable, node.capacity):
         quantities = {name: _quantity(resources, name) or 0.0 for name in resources if gpu_resource(name) is not None}
         for vendor, count in physical_gpus(quantities, node.labels).items():
-            counts[vendor] = max(counts.get(vendor, 0), count)
+            counts[vendor] = max(counts.get(vendor, 0), min(count, _MOST_GPUS))
     if not counts:
         return None, None
     vendor = max(counts, key=lambda each: counts[each])
@@ -209,9 +213,12 @@ def _pci_gpu_vendor(device: str) -> str | None:
     return vendor if pci_class[:2] in ("", _PCI_DISPLAY) else None
 
 
-def _whole(labels: Mapping[str, str], key: str) -> int | None:
+def _whole(labels: Mapping[str, str], key: str, most: int = _MOST_CORES) -> int | None:
+    """Return a label's whole number; none where it is larger than any machine has."""
     text = labels.get(key, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    if not (text.isascii() and text.isdigit()) or len(text) > _LONGEST_NUMBER:
+        return None
+    return int(text) if int(text) <= most else None
 
 
 def _quantity(resources: Mapping[str, str], name: str) -> float | None:

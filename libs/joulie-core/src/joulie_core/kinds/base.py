@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -22,6 +22,16 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 #: CEL rule that freezes `spec.nodeName`; the API server names the field in its answer.
 NODE_NAME_RULE: Final[dict[str, Any]] = {"rule": "self == oldSelf", "message": "nodeName is immutable"}
 
+_LARGEST: Final = 2**63 - 1
+
+
+def _within_int64(value: int) -> int:
+    """Refuse what the API server cannot hold; not said in the schema, where int64 is a format."""
+    if value > _LARGEST:
+        raise ValueError("more than an int64 holds")
+    return value
+
+
 #: Name of the Node that an object belongs to; immutable.
 NodeNameField = Annotated[
     str,
@@ -31,11 +41,10 @@ Pct = Annotated[float, Field(gt=0, le=100)]
 Watts = Annotated[float, Field(ge=0)]
 PositiveWatts = Annotated[float, Field(gt=0)]
 Score = Annotated[float, Field(ge=0, le=100)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0), AfterValidator(_within_int64)]
 Text = Annotated[str, Field(max_length=1024)]
 #: RFC 3339 with `Z`.
 Timestamp = Annotated[str, Field(max_length=40, json_schema_extra={"format": "date-time"})]
-Warnings = Annotated[tuple[Text, ...], Field(max_length=64)]
 
 
 class Model(BaseModel):
@@ -48,6 +57,8 @@ class Model(BaseModel):
         frozen=True,
         use_attribute_docstrings=True,
         use_enum_values=False,
+        # JSON has neither, and would send null in their place.
+        allow_inf_nan=False,
     )
 
     def dump(self) -> dict[str, Any]:

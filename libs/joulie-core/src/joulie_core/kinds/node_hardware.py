@@ -1,14 +1,25 @@
-"""NodeHardware (`nhw`): what the agent found in a node. Written by the agent only. Source: contracts, section 1."""
+"""NodeHardware (`nhw`): what the agent found in a node. Written by the agent only. Source: contracts, section 1.
+
+Strings and lists come from drivers, firmware and backends, and may be of any length: what is longer than the schema
+allows is cut and marked, wherever it enters, so that one odd name does not cost a node its whole report.
+"""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from joulie_core.kinds.base import Column, Count, Kind, Model, NodeNameField, Resource, Text, Timestamp, Warnings, Watts
+from joulie_core.kinds.base import Column, Count, Kind, Model, NodeNameField, Resource, Timestamp, Watts
+from joulie_core.kinds.bounds import cut_list, cut_text, sum_up
+
+_MOST_WARNINGS: Final = 64
+_MOST_DEVICES: Final = 64
+_MOST_MODES: Final = 32
 
 Freq = Annotated[float, Field(ge=0)]
-Name = Annotated[str, Field(max_length=253)]
+Name = Annotated[str, Field(max_length=253), BeforeValidator(cut_text(253))]
+Text = Annotated[str, Field(max_length=1024), BeforeValidator(cut_text(1024))]
+Warnings = Annotated[tuple[Text, ...], Field(max_length=_MOST_WARNINGS), BeforeValidator(sum_up(_MOST_WARNINGS))]
 
 
 class Exactness(StrEnum):
@@ -85,7 +96,7 @@ class GpuSlicing(Model):
     """Partitioning of GPUs, such as MIG."""
 
     supported: bool = False
-    modes: Annotated[tuple[Name, ...], Field(max_length=32)] = ()
+    modes: Annotated[tuple[Name, ...], Field(max_length=_MOST_MODES), BeforeValidator(cut_list(_MOST_MODES))] = ()
 
 
 class GpuDevice(Model):
@@ -114,7 +125,18 @@ class GpuHardware(Model):
     control_available: bool = False
     telemetry_available: bool = False
     warnings: Warnings = ()
-    devices: Annotated[tuple[GpuDevice, ...], Field(max_length=64)] = ()
+    devices: Annotated[
+        tuple[GpuDevice, ...], Field(max_length=_MOST_DEVICES), BeforeValidator(cut_list(_MOST_DEVICES))
+    ] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_before_cutting(cls, data: Any) -> Any:
+        """Take the number of devices for the count where there are more than fit and no count."""
+        devices = data.get("devices") if isinstance(data, dict) else None
+        if isinstance(devices, list | tuple) and len(devices) > _MOST_DEVICES and not data.get("count"):
+            return {**data, "count": len(devices)}
+        return data
 
 
 class MemoryHardware(Model):
