@@ -43,6 +43,11 @@ e2e *ARGS:
 docker *ARGS:
     pytest -m docker --timeout 600 {{ARGS}}
 
+# what the drivers of this machine's GPUs say; reads only, skipped without a GPU
+gpu *ARGS:
+    pytest -s -rs services/agent/tests/hardware/gpu/test_real_driver.py {{ARGS}}
+    joulie-agent doctor
+
 # tests that take minutes: thousands of nodes on a real control plane
 soak *ARGS:
     pytest -m soak -s --timeout 900 {{ARGS}}

@@ -192,7 +192,7 @@ def test_a_cap_at_the_end_of_the_range_leaves_a_lower_limit_of_an_administrator_
     bench = gpu_bench(gpu)
     done = bench.part.carry_out(caps(a=700))
     assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.RESTORED, 300)
-    assert "no limit is set" in done.message
+    assert done.message == "no limit is set on gpu/a/power_limit_mw: 700 W is not below the end of its range, 700 W"
     assert (gpu.limit_mw, bench.library.writes, bench.hands.held) == (300_000, 0, frozenset())
 
 
@@ -209,6 +209,15 @@ def test_a_limit_that_the_driver_keeps_higher_than_asked_is_not_reported_as_appl
     done = gpu_bench(FakeGpu("a", sticks_at_mw=600_000)).part.carry_out(caps(a=400))
     assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.BLOCKED, Reason.HELD_BY_FIRMWARE, 600)
     assert "600 W where 400 W" in done.message
+
+
+def test_a_lower_limit_of_an_administrator_is_not_raised_by_a_cap_and_is_told(gpu_bench):
+    gpu = FakeGpu("a", limit_mw=300_000)
+    bench = gpu_bench(gpu)
+    done = bench.part.carry_out(caps(a=400))
+    assert (done.verdict, done.enforced_watts, gpu.limit_mw) == (Verdict.APPLIED, 300, 300_000)
+    assert "gpu/a/power_limit_mw" in done.message
+    assert bench.hands.held == frozenset()
 
 
 def clocks(**mhz):

@@ -233,7 +233,7 @@ def _judged(
     if held:
         kept = [Refusal(Reason.HELD_BY_FIRMWARE, _held_at(order, answer)) for order, answer in held]
         return verdicts.partly(backend, Reason.HELD_BY_FIRMWARE, kept, enforced_watts=enforced_watts)
-    said = verdicts.overwrote((order.knob.key, answer) for order, answer in answers)
+    said = verdicts.overwrote((order.knob.key, answer) for order, answer in answers if not order.unlimited)
     bounded = [order for order in orders if not order.unlimited]
     clamped = [order for order in bounded if order.limit_mw != order.asked_mw]
     said += [f"{order.knob.key} is held at {order.limit_mw / MW_PER_WATT:g} W by its range" for order in clamped]

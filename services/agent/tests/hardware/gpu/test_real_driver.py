@@ -1,0 +1,61 @@
+"""What the real driver of this machine's GPUs says, recorded: reads only, and never sets anything.
+
+`just gpu` runs this alone and shows the record.
+"""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
+from joulie_agent.hardware.gpu.host import host_gpu_drivers
+from joulie_agent.hardware.knob import Refusal
+
+
+@pytest.fixture(scope="module", params=["nvml", "amdsmi"])
+def driver(request):
+    (driver,) = (each for each in host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S) if each.name == request.param)
+    found = driver.devices()
+    if isinstance(found, Refusal):
+        pytest.skip(f"{request.param}: {found.message}")
+    yield driver
+    driver.close()
+
+
+def said(answer):
+    return asdict(answer) if isinstance(answer, Refusal) else answer
+
+
+def test_a_real_gpu_tells_its_limits_and_its_clocks_in_units_that_make_sense(driver, record_property):
+    devices = driver.devices()
+    record = []
+    for device in devices:
+        limit, clock = driver.power_limit(device.uuid), driver.clock_limit(device.uuid, None)
+        record.append(
+            asdict(device)
+            | {
+                "power_mw": said(driver.power_mw(device.uuid)),
+                "limit_read": said(limit if isinstance(limit, Refusal) else limit.read()),
+                "clock_range": said(clock) if isinstance(clock, Refusal) else asdict(clock.limits),
+                "clock_read": said(clock if isinstance(clock, Refusal) else clock.read()),
+                "clock_is_free": said(driver.check_clock_is_free(device.uuid)) or "yes, as far as the driver tells",
+            }
+        )
+    text = json.dumps(record, indent=2, default=str)
+    record_property(driver.name, text)
+    print(text)
+    for device in devices:
+        power = driver.power_mw(device.uuid)
+        assert isinstance(power, Refusal) or 1_000 < power < 5_000_000, "milliwatts"
+        assert device.limits is None or 10_000 < device.limits.low < device.limits.high < 5_000_000
+        assert device.current_mw is None or device.current_mw <= device.max_mw
+        assert device.highest_mhz is None or 100 < device.lowest_mhz < device.highest_mhz < 5_000
+
+
+def test_reading_a_real_gpu_leaves_its_limits_as_they_were(driver):
+    before = {device.uuid: (device.current_mw, device.default_mw) for device in driver.devices()}
+    for uuid in before:
+        driver.power_mw(uuid)
+        driver.enforced_mw(uuid)
+    assert {device.uuid: (device.current_mw, device.default_mw) for device in driver.devices()} == before
