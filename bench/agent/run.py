@@ -3,6 +3,7 @@
     just bench agent                  ten minutes at one look per second; the table, and CSV and PNG to out/
     just bench agent --minutes 2      a shorter look
     just bench agent --cores 64       a larger node; every logical CPU has a frequency policy, and is read
+    just bench agent --dvfs           the DVFS loop at its own interval, a look at all else every 20 s
 
 `joulie-agent` and `joulie-agent actuator` run as they are shipped, against an API server in another process and a node
 of files: two sockets, eight GPUs behind NVIDIA's own Python package and a compiled stand-in for its library. The load
@@ -148,6 +149,8 @@ def run(options: argparse.Namespace) -> bool:
         actuator = stack.enter_context(start("actuator", ["actuator"], machine.environment | socket | state))
         actuator.wait_for("listening")
         env = {"AGENT_MODE": "daemonset", "NODE_NAME": NODE, "RECONCILE_INTERVAL": "1s", "METRICS_ADDR": "127.0.0.1:0"}
+        if options.dvfs:
+            env |= {"TELEMETRY_CPU_CONTROL_MODE": "dvfs", "RECONCILE_INTERVAL": "20s"}
         controller = stack.enter_context(start("controller", [], socket | env | {"KUBECONFIG": kubeconfig}))
         port = controller.wait_for("listening")["port"]
         assert isinstance(port, int)
@@ -194,6 +197,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10, help="how long to watch")
     parser.add_argument("--cores", type=int, default=8, help="cores per socket, of two threads each")
     parser.add_argument("--toggle-s", type=float, default=60, help="seconds between two changes of the caps")
+    parser.add_argument("--dvfs", action="store_true", help="hold the CPUs by the DVFS loop, at the default intervals")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
