@@ -170,3 +170,33 @@ async def test_limits_time_windows_and_energy_beside_the_packages_are_exported(c
         assert series['joulie_rapl_time_window_seconds{constraint="long_term",zone="package-0"}'] == 0.999424
         assert series['joulie_rapl_domain_energy_uj{domain="package-0/dram"}'] == 0
         await agent.kill()
+
+
+async def test_an_eco_node_gets_the_configured_preference_and_a_performance_node_its_own(cluster, machine, tmp_path):
+    files = [path.replace("scaling_max_freq", "energy_performance_preference") for path in machine.policy_limits()]
+    for file in files:
+        (machine.sys / file).write_text("balance_performance\n")
+    cluster.api.put(make_node("n1"))
+    cluster.set_target("n1", profile="eco", **ECO)
+
+    def preferences():
+        return {(machine.sys / file).read_text().partition("\n")[0] for file in files}
+
+    async with in_process(machine, tmp_path) as env:
+        agent = await cluster.start_agent(**ON_HOST, **env, ECO_ENERGY_PERFORMANCE_PREFERENCE="power")
+        await cluster.until_reported("n1", result="applied", enforcedWatts=90)
+        assert preferences() == {"power"}
+        cluster.set_target("n1", profile="performance", cpu={"packagePowerCapPctOfMax": 100})
+        await cluster.until_reported("n1", result="applied", enforcedWatts=150)
+        assert preferences() == {"balance_performance"}
+        await agent.kill()
+
+
+async def test_a_machine_without_the_configured_controls_says_so_in_its_report(cluster, machine, tmp_path):
+    cluster.api.put(make_node("n1"))
+    cluster.set_target("n1", profile="eco", **ECO)
+    async with in_process(machine, tmp_path) as env:
+        agent = await cluster.start_agent(**ON_HOST, **env, ECO_UNCORE_MAX_FREQ_MHZ="1200")
+        report = await cluster.until_reported("n1", result="applied", enforcedWatts=90)
+        assert "optional controls blocked: no uncore frequency limit" in report["message"]
+        await agent.kill()

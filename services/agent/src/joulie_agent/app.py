@@ -11,7 +11,7 @@ from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.backends.base import PowerBackend
 from joulie_agent.backends.headers import SecretHeaders
-from joulie_agent.backends.host import HostBackend, lease_s
+from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.backends.http import wall_time
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
@@ -29,6 +29,8 @@ from joulie_api.apply import Applier
 from joulie_api.client import KubeClient
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_core.hardware.inventory import Inventory
+
+_KHZ_PER_MHZ: Final = 1000
 
 SERVICE: Final = "joulie-agent"
 VERSION: Final = version(SERVICE)
@@ -87,10 +89,16 @@ async def host_backend(settings: AgentSettings, inventory: Inventory) -> AsyncIt
             hands,
             inventory,
             lease_s=lease_s(settings.reconcile_interval),
+            tuning=_tuning(settings),
             clock_fallback=settings.gpu_clock_fallback,
         )
     finally:
         await hands.close()
+
+
+def _tuning(settings: AgentSettings) -> CpuTuning:
+    uncore_max_khz = settings.eco_uncore_max_freq_mhz * _KHZ_PER_MHZ
+    return CpuTuning(epp=settings.eco_energy_performance_preference, uncore_max_khz=uncore_max_khz or None)
 
 
 def host_hands(settings: AgentSettings) -> Hands:

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from joulie_agent import cpu, gpu
-from joulie_agent.backends.base import CpuReading, GpuReading, HardwareFacts, PowerSource, Reading, Unavailable
+from joulie_agent.backends.base import CpuReading, GpuReading, HardwareFacts, Outcome, PowerSource, Reading, Unavailable
 from joulie_agent.backends.wiring import Wirer, Wiring
 from joulie_agent.cpu_memory import doubtful
 from joulie_agent.discovery import Discoverer, Hardware
@@ -21,6 +21,7 @@ from joulie_agent.gpu_clocks import ClockLook
 from joulie_agent.reasons import Reason
 from joulie_core.caps_resolve import WattCap, WattRange, resolve_cpu_cap
 from joulie_core.dvfs import DvfsDirection, DvfsSettings
+from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_hardware import Capabilities, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.telemetry_profile import (
@@ -161,10 +162,14 @@ class NodeControl:
             gpu.enforce(self._gpu_order(inputs), self.gpu_memory, wiring.gpu, ClockLook(gpu_reading, inputs.now)),
         )
         self.cpu_memory, self.gpu_memory = cpu_result.memory, gpu_result.memory
+        tuned = await wiring.cpu.tune_cpu(saving=_saves_power(inputs))
         before = self._left
         await self._release_left()
         return Tick(
-            cpu=_with_left(cpu_result.report, [left.wiring.cpu_address for left in self._left if left.cpu.in_force]),
+            cpu=_with_left(
+                _with_tuning(cpu_result.report, tuned),
+                [left.wiring.cpu_address for left in self._left if left.cpu.in_force],
+            ),
             gpu=_with_left(gpu_result.report, [left.wiring.gpu_address for left in self._left if left.gpu.in_force]),
             route=self._left[0].wiring.route if self._left else inputs.route,
             released=self._left != before,
@@ -302,6 +307,19 @@ class NodeControl:
             limits=self._hardware.gpu_limits,
             present=self._hardware.gpu_present,
         )
+
+
+def _saves_power(inputs: Inputs) -> bool:
+    """Whether the node is at the caps of the eco profile, which a draining node is not yet."""
+    return inputs.target is not None and inputs.target.profile is Profile.ECO and not inputs.target.draining
+
+
+def _with_tuning(report: ControlReport, tuned: Outcome | None) -> ControlReport:
+    """Say in a report where the optional controls are not as configured."""
+    if tuned is None or tuned.applied:
+        return report
+    note = f"optional controls {tuned.result}: {tuned.message or tuned.reason}"
+    return report.model_copy(update={"message": "; ".join(part for part in (report.message, note) if part)[:1024]})
 
 
 def _with_left(report: ControlReport, addresses: Sequence[str]) -> ControlReport:

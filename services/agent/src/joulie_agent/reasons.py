@@ -24,6 +24,8 @@ class Reason(StrEnum):
     THROTTLED_BY_PERCENT = "ThrottledByPercent"
     #: The power limit does not hold a GPU's power, and a limit on its graphics clock does.
     CLOCKS_LIMITED = "ClocksLimited"
+    #: The optional controls beside the cap are set as configured.
+    TUNED = "Tuned"
     #: There is no NodePowerProfile for the node.
     NO_PROFILE = "NoProfile"
     #: The NodePowerProfile leaves this subsystem alone.

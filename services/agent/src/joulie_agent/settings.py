@@ -9,6 +9,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
+from joulie_agent.actuator.protocol import Epp
 from joulie_api.setting_values import Unit
 from joulie_api.settings import Addr, Duration, ServiceSettings
 from joulie_core.dvfs import DvfsMode, DvfsSettings
@@ -150,6 +151,14 @@ class AgentSettings(ServiceSettings):
     """Limit the graphics clock of a GPU of this machine whose draw stays above its cap, because its power limit is
     missing, refused or not kept. On, since the cap would otherwise be reported and not held. Turn it off where
     administrators lock clocks themselves: NVIDIA's driver does not tell a lock, so theirs would be undone."""
+
+    eco_energy_performance_preference: Epp | None = None
+    """Energy performance preference of the host's CPUs while the node's profile is eco; unset leaves it alone. Off by
+    default: it slows down how fast clocks rise, which a power cap does not, and its effect is in no power model."""
+
+    eco_uncore_max_freq_mhz: Annotated[int, Field(ge=0, le=10_000), Unit("MHz")] = 0
+    """Upper limit of the uncore frequency of the host's Intel CPUs while the node's profile is eco; 0 leaves it alone.
+    Off by default: it costs memory bandwidth, which no cap in watts shows."""
 
     telemetry_cpu_source: EnvSource = EnvSource.HOST
     """Where CPU power is read where no TelemetryProfile says so; with `http` the same answer is read for GPU power."""

@@ -7,9 +7,9 @@ import pytest
 from joulie_agent import gpu
 from joulie_agent.actuator.client import LocalHands
 from joulie_agent.actuator.parts import Machine
-from joulie_agent.actuator.protocol import DescribeCpu, Fault, ReadGpu
+from joulie_agent.actuator.protocol import DescribeCpu, Done, Epp, Fault, ReadGpu, SetCpuTuning, Verdict
 from joulie_agent.backends.base import CpuHeld, Held, Reading, Unavailable
-from joulie_agent.backends.host import HostBackend, lease_s
+from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.gpu_clocks import ClockLook
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
@@ -250,3 +250,20 @@ async def test_a_memory_bound_gpu_is_brought_below_its_cap_by_its_clock(bench):
     assert (result.report.result, result.report.reason) == (ControlResult.APPLIED, Reason.CLOCKS_LIMITED)
     assert 385_000 <= a.power_mw <= 410_000
     assert (a.limit_mw, b.limit_mw, b.clock_mhz) == (400_000, 400_000, 1980)
+
+
+async def test_optional_controls_are_asked_for_only_where_they_are_configured():
+    asked = []
+
+    class Spy:
+        async def ask(self, request):
+            asked.append(request)
+            return Done(verdict=Verdict.APPLIED, reason=Reason.TUNED, backend="tuning")
+
+    assert await HostBackend(Spy(), Inventory.load(), lease_s=60).tune_cpu(saving=True) is None
+    assert asked == []
+    tuned = HostBackend(Spy(), Inventory.load(), lease_s=60, tuning=CpuTuning(epp=Epp.POWER))
+    assert (await tuned.tune_cpu(saving=True)).applied
+    assert (await tuned.tune_cpu(saving=False)).applied
+    epps = [request.epp for request in asked]
+    assert (epps, {type(request) for request in asked}) == ([Epp.POWER, None], {SetCpuTuning})

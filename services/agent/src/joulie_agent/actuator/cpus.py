@@ -21,10 +21,12 @@ from joulie_agent.actuator.protocol import (
     ReadCpu,
     Reply,
     SetCpuCap,
+    SetCpuTuning,
     SetThrottle,
     Verdict,
 )
-from joulie_agent.hardware import cpufreq, cpuinfo, hsmp, rapl, rapl_domains
+from joulie_agent.actuator.tuning import tune
+from joulie_agent.hardware import cpu_tuning, cpufreq, cpuinfo, hsmp, rapl, rapl_domains
 from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.cpuinfo import HostCpus
 from joulie_agent.hardware.hands import Hands, Written
@@ -39,7 +41,7 @@ LOOK_EVERY_S: Final = 60.0
 #: Why a policy is not restored that has no online CPU.
 _AWAY: Final = frozenset({Reason.NO_DEVICE, Reason.NO_INTERFACE, Reason.DEVICE_LOST})
 
-CpuRequest: TypeAlias = SetCpuCap | SetThrottle | ReadCpu | DescribeCpu
+CpuRequest: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | ReadCpu | DescribeCpu
 _NO_ZONE: Final = "a package without a power zone"
 _NO_POLICIES: Final = Refusal(Reason.NO_INTERFACE, "no cpufreq policy")
 
@@ -78,6 +80,8 @@ class CpuPart:
             case SetThrottle(throttle_pct=throttle_pct, release_caps=release):
                 done = self._throttle(throttle_pct)
                 return self._release(done, throttles=False) if release else done
+            case SetCpuTuning():
+                return tune(self.hands, request, cpu_tuning.knobs(self.tree, self._cpus.policies))
             case ReadCpu(frequencies=frequencies):
                 return self._read(self._cpus.policies if frequencies else ())
             case DescribeCpu():
@@ -98,6 +102,8 @@ class CpuPart:
             knob.key: knob for zone in self._cpus.zones for knob in caps.zone_knobs(zone)
         }
         knobs.update(self._cpus.requests)
+        if isinstance(self.hands, Hands) and any(key.startswith(cpu_tuning.KEYS) for key in self.hands.held):
+            knobs |= {knob.key: knob for knob in cpu_tuning.knobs(self.tree, self._cpus.policies)}
         return knobs
 
     def _release(self, done: Done, *, throttles: bool) -> Done:

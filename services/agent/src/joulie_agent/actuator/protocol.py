@@ -36,6 +36,14 @@ Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 LeaseS = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
+class Epp(StrEnum):
+    """Energy performance preferences that save power, as cpufreq spells them."""
+
+    POWER = "power"
+    BALANCE_POWER = "balance_power"
+    BALANCE_PERFORMANCE = "balance_performance"
+
+
 class Part(StrEnum):
     """What has a journal, a lease and a thread of its own: a GPU driver that hangs must not hold up the CPUs."""
 
@@ -63,6 +71,16 @@ class SetThrottle(_Request, frozen=True, tag="set_throttle"):
     lease_s: LeaseS
     #: Lift power caps of ours once the throttle is in force, so that one path at a time holds the CPUs.
     release_caps: bool = False
+
+
+class SetCpuTuning(_Request, frozen=True, tag="set_cpu_tuning"):
+    """Set the optional controls beside the power cap; what is None is restored."""
+
+    #: Energy performance preference of every frequency policy.
+    epp: Epp | None
+    #: Upper limit of the uncore frequency, in kHz, raised to what the hardware can run at.
+    uncore_max_khz: Annotated[int, msgspec.Meta(gt=0)] | None
+    lease_s: LeaseS
 
 
 class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):
@@ -106,7 +124,7 @@ class DescribeGpu(_Request, frozen=True, tag="describe_gpu"):
     """Say what the GPUs are and what can be done with them."""
 
 
-Setting: TypeAlias = SetCpuCap | SetThrottle | SetGpuCaps | SetGpuClocks
+Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetGpuCaps | SetGpuClocks
 Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu
 
 

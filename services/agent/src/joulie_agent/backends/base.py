@@ -189,6 +189,12 @@ class CpuActuator(Protocol):
         A cap is released to its original, or to the top of `limits` where that is not known.
         """
 
+    async def tune_cpu(self, *, saving: bool) -> Outcome | None:
+        """Set the optional controls beside the cap while the node saves power, restore them otherwise.
+
+        None where none is configured.
+        """
+
     async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:
         """Restore what `held` says, to the originals or to the top of `limits`; applied where nothing is left."""
 

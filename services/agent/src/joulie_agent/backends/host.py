@@ -7,6 +7,7 @@ long it holds without being repeated, which is a few ticks.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from joulie_agent.actuator.client import Hands
@@ -16,6 +17,7 @@ from joulie_agent.actuator.protocol import (
     DescribeCpu,
     DescribeGpu,
     Done,
+    Epp,
     Fault,
     GivenBackReport,
     GpuDescription,
@@ -27,6 +29,7 @@ from joulie_agent.actuator.protocol import (
     Request,
     Restore,
     SetCpuCap,
+    SetCpuTuning,
     SetGpuCaps,
     SetGpuClocks,
     SetThrottle,
@@ -66,6 +69,7 @@ from joulie_core.kinds.telemetry_profile import ControlResult
 HOST: Final = "host"
 RAPL: Final = "rapl"
 DVFS: Final = "dvfs"
+TUNING: Final = "tuning"
 #: How many ticks may fail to renew before the hardware is given back, and the least that this is in seconds: a node
 #: that is slow for a moment is not a node without a controller.
 LEASE_TICKS: Final = 4
@@ -78,6 +82,22 @@ def lease_s(interval_s: float) -> float:
     return min(LONGEST_LEASE_S, max(SHORTEST_LEASE_S, LEASE_TICKS * interval_s))
 
 
+@dataclass(frozen=True, slots=True)
+class CpuTuning:
+    """The optional controls that a node gets while it saves power; None leaves one alone."""
+
+    epp: Epp | None = None
+    uncore_max_khz: int | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to set."""
+        return self.epp is not None or self.uncore_max_khz is not None
+
+
+NO_TUNING: Final = CpuTuning()
+
+
 class HostBackend:
     """One machine.
 
@@ -85,10 +105,20 @@ class HostBackend:
         hands: what carries out requests on it.
         inventory: what is known of models.
         lease_s: for how long what is put in force holds without being repeated.
+        tuning: optional controls of the CPUs while the node saves power.
         clock_fallback: whether GPU clocks may be limited.
     """
 
-    def __init__(self, hands: Hands, inventory: Inventory, *, lease_s: float, clock_fallback: bool = True) -> None:
+    def __init__(
+        self,
+        hands: Hands,
+        inventory: Inventory,
+        *,
+        lease_s: float,
+        tuning: CpuTuning = NO_TUNING,
+        clock_fallback: bool = True,
+    ) -> None:
+        self._tuning = tuning
         self._hands = hands
         self._inventory = inventory
         self._lease_s = lease_s
@@ -136,6 +166,14 @@ class HostBackend:
         return await self._set(
             DVFS, SetThrottle(throttle_pct=throttle_pct, release_caps=release, lease_s=self._lease_s)
         )
+
+    async def tune_cpu(self, *, saving: bool) -> Outcome | None:
+        """By energy performance preference and uncore frequency, as configured."""
+        if not self._tuning.wanted:
+            return None
+        wanted = self._tuning if saving else NO_TUNING
+        request = SetCpuTuning(epp=wanted.epp, uncore_max_khz=wanted.uncore_max_khz, lease_s=self._lease_s)
+        return await self._set(TUNING, request)
 
     async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:  # noqa: ARG002 - originals are known here
         """Everything as it was found."""

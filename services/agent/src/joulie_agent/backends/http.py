@@ -85,6 +85,9 @@ class HttpActuator:
             return outcome
         return with_release(outcome, await self._release_cap(limits), release_cap)
 
+    async def tune_cpu(self, *, saving: bool) -> None:
+        """Nothing: the optional controls are the host's."""
+
     async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:
         """Throttle 0 and the cap at the range's maximum: the protocol has no word for "no cap"."""
         releases = []

@@ -44,6 +44,9 @@ class RefusingBackend:
         """Refused."""
         return self._refuse()
 
+    async def tune_cpu(self, *, saving: bool) -> None:
+        """Nothing: the optional controls are the host's."""
+
     async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:  # noqa: ARG002 - the protocol's signature
         """Refused."""
         return self._refuse()

@@ -54,6 +54,11 @@ class CpuPolicy:
     max_freq: "FrequencyRequest"
 
     @property
+    def cpu_key(self) -> str:
+        """Name of the policy in keys, such as `cpu4`: its lowest CPU, online or not."""
+        return self.max_freq.key.split("/")[1]
+
+    @property
     def package(self) -> int:
         """The package, or the lowest one of those that the policy spans."""
         return min(place.package for place in self.places)

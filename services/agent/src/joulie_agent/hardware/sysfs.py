@@ -151,13 +151,17 @@ class SysfsTree:
 
     def write_int(self, path: str, value: int) -> Refusal | None:
         """Write one integer in one call, which the kernel takes as a whole; None where it did."""
+        return self.write_text(path, str(value))
+
+    def write_text(self, path: str, text: str) -> Refusal | None:
+        """Write one line in one call, which the kernel takes as a whole; None where it did."""
         fd = self._open_for_writing(path)
         if isinstance(fd, Refusal):
             return fd
         try:
             # No truncation: sysfs has none, and on an ordinary file a reader takes the first line only. So a file holds
             # the old or the new value, and never nothing, whenever this process is killed.
-            self._calls.write(fd, f"{value}\n".encode())
+            self._calls.write(fd, f"{text}\n".encode())
         except OSError as error:
             return write_refusal(path, error)
         finally:

@@ -1,0 +1,52 @@
+"""Carries out the optional controls beside the power cap: energy performance preference and uncore frequency.
+
+Guarantees that what a request leaves out is restored, and that a control which the machine does not have is reported as
+blocked and keeps nothing else from being set.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from joulie_agent.actuator import verdicts
+from joulie_agent.actuator.protocol import Done, SetCpuTuning, Verdict
+from joulie_agent.hardware.cpu_tuning import EPP_KEYS, KEYS, UNCORE_KEYS, epp_code
+from joulie_agent.hardware.hands import Hands, Written
+from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.reasons import Reason
+
+TUNING: Final = "tuning"
+_NO_EPP: Final = Refusal(Reason.NO_INTERFACE, "no frequency policy has an energy performance preference")
+_NO_UNCORE: Final = Refusal(Reason.NO_INTERFACE, "no uncore frequency limit")
+
+
+def tune(hands: Hands | Refusal, request: SetCpuTuning, knobs: Sequence[Knob]) -> Done:
+    """Set and restore the controls of this machine."""
+    if isinstance(hands, Refusal):
+        return verdicts.refused(TUNING, [hands])
+    orders: list[tuple[Knob, int]] = []
+    refusals: list[Refusal] = []
+    if request.epp is not None:
+        code = epp_code(request.epp)
+        assert isinstance(code, int)
+        found = [knob for knob in knobs if knob.key.startswith(EPP_KEYS)]
+        orders += [(knob, code) for knob in found]
+        refusals += [] if found else [_NO_EPP]
+    if request.uncore_max_khz is not None:
+        found = [knob for knob in knobs if knob.key.startswith(UNCORE_KEYS)]
+        orders += [(knob, knob.limits.clamp(request.uncore_max_khz)) for knob in found]
+        refusals += [] if found else [_NO_UNCORE]
+    answers = hands.set_all(orders)
+    refusals += [answer for answer in answers if isinstance(answer, Refusal)]
+    wanted = {knob.key for knob, _ in orders}
+    released = frozenset(key for key in hands.held if key.startswith(KEYS) and key not in wanted)
+    freed = verdicts.give_back(hands, released, {knob.key: knob for knob in knobs})
+    refusals += [Refusal(knob.reason, knob.message) for knob in freed if knob.reason is not None]
+    if refusals:
+        return verdicts.refused(TUNING, refusals, some_landed=any(isinstance(answer, Written) for answer in answers))
+    said = verdicts.overwrote((knob.key, answer) for (knob, _), answer in zip(orders, answers, strict=True))
+    return Done(
+        verdict=Verdict.APPLIED,
+        reason=Reason.TUNED if orders else Reason.RESTORED,
+        backend=TUNING,
+        message=verdicts.join([*said, *verdicts.remarks(freed)]),
+    )

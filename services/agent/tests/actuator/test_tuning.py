@@ -1,0 +1,117 @@
+"""The optional controls: energy performance preference and uncore frequency, set, restored and left alone."""
+
+import pytest
+
+from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.protocol import SetCpuCap, SetCpuTuning, SetThrottle, Verdict
+from joulie_agent.hardware.cpu_tuning import epp_code, epp_text
+from joulie_agent.hardware.hands import Hands
+from joulie_agent.hardware.journal import Journal
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.reasons import Reason
+from joulie_agent.testing.fake_sysfs import build
+from joulie_agent.testing.machine_spec import PLATFORMS
+
+CPU = "devices/system/cpu"
+UNCORE = "intel_uncore_frequency/package_0{}_die_00"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    fake = build(tmp_path / "machine", PLATFORMS["xeon-2s"])
+    for policy in (fake.sys / CPU / "cpufreq").iterdir():
+        (policy / "energy_performance_preference").write_text("balance_performance\n")
+    for package in (0, 1):
+        directory = fake.sys / CPU / UNCORE.format(package)
+        directory.mkdir(parents=True)
+        for name, khz in (("initial_min", 800_000), ("initial_max", 2_400_000), ("max", 2_400_000 - 100_000 * package)):
+            (directory / f"{name}_freq_khz").write_text(f"{khz}\n")
+    return fake
+
+
+@pytest.fixture
+def part(machine, tmp_path):
+    with Journal.open(tmp_path / "state", boot_id="1") as journal:
+        yield CpuPart(machine.tree(), str(machine.proc), Hands(journal), 1_500_000, clock=lambda: 0.0)
+
+
+def preferences(machine):
+    files = (machine.sys / CPU / "cpufreq").glob("policy*/energy_performance_preference")
+    return {file.read_text().partition("\n")[0] for file in files}
+
+
+def uncore(machine):
+    return [machine.read(f"{CPU}/{UNCORE.format(package)}/max_freq_khz") for package in (0, 1)]
+
+
+def ask(epp=None, uncore_max_khz=None):
+    return SetCpuTuning(epp=epp, uncore_max_khz=uncore_max_khz, lease_s=60)
+
+
+@pytest.mark.parametrize(
+    "text", ["power", "balance_power", "default", "balance_performance", "performance", "0", "128", "255"]
+)
+def test_every_preference_is_written_back_as_it_was_read(text):
+    assert epp_text(epp_code(text)) == text
+
+
+def test_a_lower_code_never_asks_for_more_performance():
+    words = ["power", "balance_power", "balance_performance", "performance"]
+    assert [epp_code(word) for word in words] == sorted(epp_code(word) for word in words)
+    numbers = [epp_code(str(number)) for number in range(256)]
+    assert numbers == sorted(numbers, reverse=True)
+
+
+@pytest.mark.parametrize("text", ["", "256", "-1", "fast"])
+def test_an_unknown_preference_is_refused_and_not_guessed(text):
+    assert epp_code(text).reason is Reason.MALFORMED_REPLY
+
+
+def test_both_are_set_everywhere_and_restored_when_they_are_no_longer_wanted(machine, part):
+    done = part.carry_out(ask("power", 1_200_000))
+    assert (done.verdict, done.reason) == (Verdict.APPLIED, Reason.TUNED)
+    assert (preferences(machine), uncore(machine)) == ({"power"}, [1_200_000, 1_200_000])
+    assert part.carry_out(ask()).reason is Reason.RESTORED
+    assert (preferences(machine), uncore(machine)) == ({"balance_performance"}, [2_400_000, 2_300_000])
+    assert not part.hands.held
+
+
+def test_what_is_left_out_is_restored_and_the_rest_stays(machine, part):
+    part.carry_out(ask("power", 1_200_000))
+    part.carry_out(ask("power"))
+    assert (preferences(machine), uncore(machine)) == ({"power"}, [2_400_000, 2_300_000])
+
+
+def test_an_uncore_limit_below_what_the_hardware_can_run_at_is_raised(machine, part):
+    part.carry_out(ask(uncore_max_khz=100_000))
+    assert uncore(machine) == [800_000, 800_000]
+
+
+def test_caps_and_throttles_that_take_over_from_each_other_leave_them_alone(machine, part):
+    part.carry_out(ask("power", 1_200_000))
+    part.carry_out(SetCpuCap(cap_uw_per_package=80_000_000, lease_s=60, release_throttle=True))
+    part.carry_out(SetThrottle(throttle_pct=50, lease_s=60, release_caps=True))
+    assert (preferences(machine), uncore(machine)) == ({"power"}, [1_200_000, 1_200_000])
+
+
+def test_a_restore_of_everything_restores_them_too(machine, part):
+    part.carry_out(ask("power", 1_200_000))
+    assert all(knob.done for knob in part.restore(part.hands.held).knobs)
+    assert (preferences(machine), uncore(machine)) == ({"balance_performance"}, [2_400_000, 2_300_000])
+
+
+def test_a_machine_without_them_says_so(tmp_path):
+    fake = build(tmp_path / "other", PLATFORMS["epyc-2s"])
+    with Journal.open(tmp_path / "state", boot_id="1") as journal:
+        part = CpuPart(fake.tree(), str(fake.proc), Hands(journal), 1_500_000, clock=lambda: 0.0)
+        done = part.carry_out(ask("power", 1_200_000))
+    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_INTERFACE)
+    assert "preference" in done.message
+    assert "uncore" in done.message
+
+
+def test_without_a_journal_nothing_is_set(machine):
+    refusal = Refusal(Reason.NO_JOURNAL, "the disk is full")
+    part = CpuPart(machine.tree(), str(machine.proc), refusal, 1_500_000, clock=lambda: 0.0)
+    assert part.carry_out(ask("power")).reason is Reason.NO_JOURNAL
+    assert preferences(machine) == {"balance_performance"}
