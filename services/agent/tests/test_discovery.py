@@ -123,3 +123,8 @@ def test_what_is_published_gives_the_operator_the_same_view_with_the_same_origin
     published = discover(LABELS, facts, allocatable=dict(node.allocatable)).status
     view = resolve_view(node, published, Inventory.load())
     assert (view.origins.cpu, view.origins.gpu, view.gpu.count) == (Origin.SEEN, Origin.LABELLED, 4)
+
+
+def test_gpus_that_a_backend_counts_without_saying_present_are_published_as_present(discover):
+    status = discover({HW_CPU_MODEL: "AMD EPYC 7763"}, HardwareFacts(gpu=GpuHardware(count=8))).status
+    assert (status.gpu.present, status.gpu.count, status.quality.facts.gpu) == (True, 8, Origin.INFERRED)

@@ -42,9 +42,6 @@ GPU_PRODUCT_KEYS: Final = (HW_GPU_MODEL, GPU_PRODUCT, NVIDIA_GPU_PRODUCT, AMD_GP
 NFD_CPU_MODEL_PREFIX: Final = "feature.node.kubernetes.io/cpu-model."
 NFD_PCI_PREFIX: Final = "feature.node.kubernetes.io/pci-"
 
-#: Extended resources that count whole GPUs.
-GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
-
 WORKLOAD_CLASS: Final = "joulie.io/workload-class"
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
