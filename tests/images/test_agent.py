@@ -183,8 +183,10 @@ async def test_the_doctor_finds_the_driver_libraries_that_a_node_lends(node, tmp
     """Mounted where NVIDIA's container runtime puts its own, and with ROCm's folder."""
     nvml, amdsmi = compiled("nvml/nvml.c", tmp_path), compiled("amdsmi/amdsmi.c", tmp_path)
     gpus = tmp_path / "gpus"
-    state = struct.pack("9I", 1, 1, 0, 1, 0, 0, 0, 0, 0)
-    gpu = struct.pack("80s96s10I", b"GPU-1", b"NVIDIA H100", 200_000, 700_000, 700_000, 700_000, 90_000, 0, 0, 0, 0, 0)
+    # As in gpu_state.h of the stubs: 11 and 15 words.
+    state = struct.pack("11I", 1, 1, 0, 1, *[0] * 7)
+    limits_mw = (200_000, 700_000, 700_000, 700_000)
+    gpu = struct.pack("80s96s15I", b"GPU-1", b"NVIDIA H100", *limits_mw, 90_000, *[0] * 10)
     gpus.write_bytes((state + gpu).ljust(4096, b"\0"))
     without = await node.hands("doctor")
     assert await without.end() == 0

@@ -188,6 +188,20 @@ async def test_a_program_that_the_node_cannot_run_fails_the_installation(node):
     assert "cannot run joulie-watchdog.service: exit-code, status 203" in installed.stdout
 
 
+async def test_the_installation_waits_for_the_run_that_it_has_started(node):
+    """A start is a job in a queue: behind a slow unit the service looks for a while as if it had never run."""
+    slow = "[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=/usr/bin/sleep 2\n"
+    (node.host.units / "slow.service").write_text(slow)
+    service = node.host.node / "chart" / f"{NAME}.service"
+    service.write_text(
+        service.read_text()
+        .replace("[Unit]", "[Unit]\nRequires=slow.service\nAfter=slow.service")
+        .replace("/opt/joulie/bin/joulie-agent ", "/opt/joulie/bin/missing ")
+    )
+    installed = node.watchdog("install")
+    assert (installed.returncode, "status 203" in installed.stdout) == (1, True), installed
+
+
 async def test_an_upgrade_switches_to_the_new_program_and_keeps_one_before_it(node):
     assert node.watchdog("install").returncode == 0
     (first,) = node.programs

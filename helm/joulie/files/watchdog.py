@@ -128,8 +128,7 @@ def remove(node: Node) -> None:
 def _try_out(systemd: Systemd, node: Node) -> None:
     """Run the service once. That something cannot be restored is its own matter; that it cannot run is ours."""
     systemd.wait_for(node.service, _ENDED, _RUN_TIMEOUT_S)
-    systemd.start(node.service)
-    systemd.wait_for(node.service, _ENDED, _RUN_TIMEOUT_S)
+    systemd.run(node.service, _RUN_TIMEOUT_S)
     result = systemd.property(node.service, "Result", "Service")
     status = systemd.property(node.service, "ExecMainStatus", "Service")
     if result == "success":
