@@ -10,6 +10,7 @@ COMMANDS: Final = {
     "actuator": "hold the hands on this machine's hardware, for a controller without root",
     "restore": "give back every limit that was set on this machine; with --if-unowned, for a timer of the host, only "
     "while no actuator runs",
+    "probe": "say whether the actuator is alive, for a liveness probe",
     "doctor": "say what of this machine can be measured and controlled, and what cannot",
 }
 
@@ -25,6 +26,10 @@ def main() -> NoReturn:
             from joulie_agent.actuator import restore  # noqa: PLC0415
 
             sys.exit(restore.main(arguments))
+        case ["probe", *arguments]:
+            from joulie_agent.actuator import probe  # noqa: PLC0415
+
+            sys.exit(probe.main(arguments))
         case ["doctor", *arguments]:
             from joulie_agent.actuator import doctor  # noqa: PLC0415
 

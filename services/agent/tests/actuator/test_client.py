@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from joulie_agent.actuator.client import ActuatorClient, LocalHands
+from joulie_agent.actuator.deadlines import ANSWER_S, COMMAND_S
+from joulie_agent.actuator.lane import REQUEST_S
 from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.protocol import (
     CpuReadings,
@@ -13,12 +15,15 @@ from joulie_agent.actuator.protocol import (
     Done,
     Fault,
     GpuReadings,
+    Part,
     ReadCpu,
     ReadGpu,
     SetCpuCap,
     encode,
 )
 from joulie_agent.actuator.server import Admission, Server
+from joulie_agent.hardware import watch
+from joulie_agent.hardware.gpu import bounded
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
@@ -117,7 +122,7 @@ async def test_a_silent_actuator_is_a_timeout_and_its_late_answer_is_nobody_else
         writer.close()
 
     async with _scripted(tmp_path / "s", answer):
-        client = ActuatorClient(str(tmp_path / "s"), answer_s=0.1)
+        client = ActuatorClient(str(tmp_path / "s"), answer_s=dict.fromkeys(Part, 0.1))
         refusal = await client.ask(DescribeCpu())
         assert isinstance(refusal, Refusal)
         assert refusal.reason is Reason.TIMEOUT
@@ -161,7 +166,7 @@ async def test_hands_in_this_process_give_everything_back_when_they_are_closed(a
 
 async def test_a_driver_that_hangs_in_this_process_costs_a_timeout(actuator_settings, events, gpus):
     settings, _ = actuator_settings()
-    hands = LocalHands(Machine(settings, events, drivers=[gpus[0]]), stop_grace_s=0, answer_s=2.0)
+    hands = LocalHands(Machine(settings, events, drivers=[gpus[0]]), stop_grace_s=0, answer_s=dict.fromkeys(Part, 2.0))
     gpus[1].answering.clear()
     try:
         refusal = await hands.ask(ReadGpu())
@@ -171,3 +176,32 @@ async def test_a_driver_that_hangs_in_this_process_costs_a_timeout(actuator_sett
     finally:
         gpus[1].answering.set()
         await hands.close()
+
+
+def test_the_controller_waits_longer_than_the_slowest_answer_of_each_part():
+    assert ANSWER_S[Part.CPU] > REQUEST_S > watch.CALL_S
+    one_hangs_and_then_all = bounded.CALL_DEADLINE_S + 16 * bounded.CROWDED_DEADLINE_S
+    assert ANSWER_S[Part.GPU] > bounded.OPEN_WAIT_S + one_hangs_and_then_all
+    assert bounded.PATIENT_OPEN_WAIT_S + one_hangs_and_then_all < COMMAND_S
+
+
+async def test_a_part_is_given_the_time_that_it_needs(tmp_path):
+    """The deadline of one part does not end the wait for the other."""
+    asked = asyncio.Event()
+
+    async def answer_gpu_late(reader, writer):
+        while line := await reader.readline():
+            if b"gpu" in line:
+                await asked.wait()
+                writer.write(encode(Fault(message="late")))
+        writer.close()
+
+    async with _scripted(tmp_path / "s", answer_gpu_late):
+        client = ActuatorClient(str(tmp_path / "s"), answer_s={Part.CPU: 0.05, Part.GPU: 30.0})
+        gpu = asyncio.create_task(client.ask(ReadGpu()))
+        refusal = await client.ask(ReadCpu())
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.TIMEOUT
+        asked.set()
+        assert await gpu == Fault(message="late")
+        await client.close()

@@ -16,13 +16,22 @@ from joulie_agent.actuator.protocol import (
     Done,
     Fault,
     GpuDescription,
+    Health,
     ReadCpu,
     SetCpuCap,
     SetGpuCaps,
     decode_reply,
     encode,
 )
-from joulie_agent.actuator.server import Admission, Peer, Server
+from joulie_agent.actuator.server import (
+    MOST_CONNECTIONS,
+    MOST_PER_USER,
+    SELDOM_S,
+    Admission,
+    Peer,
+    Seldom,
+    Server,
+)
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
@@ -133,3 +142,91 @@ def test_where_nobody_listens_the_refusal_says_so(tmp_path):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead"))
     assert call.ask(str(tmp_path / "dead"), DescribeCpu(), 1).reason is Reason.UNREACHABLE
+
+
+def connected(path):
+    """A connection that is served; None where the server has closed it at once."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(10)
+    connection.connect(path)
+    try:
+        connection.sendall(encode(Health()))
+        if connection.recv(LINE_LIMIT):
+            return connection
+    except ConnectionError:
+        pass
+    connection.close()
+    return None
+
+
+def test_a_user_has_few_connections_and_the_excess_is_closed_and_told_once(server, events):
+    served = [connected(server) for _ in range(3 * MOST_PER_USER)]
+    kept = [each for each in served if each is not None]
+    assert served[:MOST_PER_USER] == kept
+    assert len(events.named("too many connections, this one closed")) == 1
+    assert events.named("too many connections, this one closed")[0]["uid"] == os.geteuid()
+    for each in kept:
+        each.close()
+    deadline = threading.Event()
+    while (again := connected(server)) is None:
+        assert not deadline.wait(0.01)
+    again.close()
+
+
+def test_the_connections_of_all_users_together_are_few(server, monkeypatch, events):
+    users = iter(range(1000))
+    monkeypatch.setattr("joulie_agent.actuator.server._peer", lambda _: Peer(1, next(users) // 4, 0))
+    monkeypatch.setattr(Admission, "admits", lambda *_: True)
+    served = [connected(server) for _ in range(2 * MOST_CONNECTIONS)]
+    assert sum(each is not None for each in served) <= MOST_CONNECTIONS
+    assert events.named("too many connections, this one closed")
+    for each in served:
+        if each is not None:
+            each.close()
+
+
+def test_a_thread_that_cannot_be_started_costs_its_connection_only(server, monkeypatch, events):
+    start = threading.Thread.start
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert connected(server) is None
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert events.named("connection not served")[0]["why"] == "can't start new thread"
+    again = connected(server)
+    assert again is not None
+    again.close()
+
+
+def test_no_connection_takes_a_descriptor_while_the_reserve_is_in_use(server, monkeypatch, events):
+    whole = threading.Event()
+    monkeypatch.setattr("joulie_agent.actuator.server.descriptors.refill", whole.is_set)
+    told = threading.Event()
+    log = events.lines.append
+
+    class Told(list):
+        def append(self, line):
+            log(line)
+            told.set()
+
+    events.lines = Told()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(server)
+        connection.sendall(encode(Health()))
+        assert told.wait(10)
+        whole.set()
+        assert connection.recv(LINE_LIMIT)
+
+
+def test_the_same_trouble_is_told_once_a_minute_with_how_often_it_was_not(events, clock):
+    seldom = Seldom(events, clock=clock)
+    for _ in range(5):
+        seldom("trouble")
+    seldom("other trouble")
+    clock.now += SELDOM_S
+    seldom("trouble")
+    assert [details["untold"] for details in events.named("trouble")] == [0, 4]
+    assert len(events.named("other trouble")) == 1

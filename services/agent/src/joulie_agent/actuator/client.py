@@ -5,11 +5,13 @@ hostile costs one refusal per question and is asked again next time. Parts do no
 """
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 
+from joulie_agent.actuator.deadlines import ANSWER_S
 from joulie_agent.actuator.lane import Lane
 from joulie_agent.actuator.log import Level
 from joulie_agent.actuator.parts import Machine
@@ -25,9 +27,6 @@ from joulie_agent.actuator.protocol import (
 )
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.reasons import Reason
-
-#: Longer than a call to a GPU driver may take, so that its own refusal arrives.
-ANSWER_S: Final = 10.0
 
 _log = structlog.get_logger()
 
@@ -45,19 +44,20 @@ class Hands(Protocol):
 class ActuatorClient:
     """The actuator behind a socket. For one event loop."""
 
-    def __init__(self, path: str, *, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, path: str, *, answer_s: Mapping[Part, float] = ANSWER_S) -> None:
         self._path = path
         self._answer_s = answer_s
         self._connections = {part: _Connection(path) for part in Part}
 
     async def ask(self, request: Request) -> Reply | Refusal:
         """Ask on the part's own connection, which is opened when needed."""
-        connection = self._connections[part_of(request)]
+        part = part_of(request)
+        connection = self._connections[part]
         try:
-            async with asyncio.timeout(self._answer_s):
+            async with asyncio.timeout(self._answer_s[part]):
                 return await connection.exchange(request)
         except TimeoutError:
-            return Refusal(Reason.TIMEOUT, f"the actuator did not answer within {self._answer_s:g} s")
+            return Refusal(Reason.TIMEOUT, f"the actuator did not answer within {self._answer_s[part]:g} s")
         except FileNotFoundError:
             return Refusal(Reason.NO_HOST_INTERFACE, f"no actuator at {self._path}")
         except PermissionError as error:
@@ -115,7 +115,7 @@ class _Connection:
 class LocalHands:
     """The lanes in this process, for development: what the actuator does, with the controller's own permissions."""
 
-    def __init__(self, machine: Machine, *, stop_grace_s: float, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, machine: Machine, *, stop_grace_s: float, answer_s: Mapping[Part, float] = ANSWER_S) -> None:
         self._machine = machine
         self._stop_grace_s = stop_grace_s
         self._answer_s = answer_s
@@ -129,10 +129,10 @@ class LocalHands:
         loop = asyncio.get_running_loop()
         answer = loop.run_in_executor(self._threads[part], self._machine.lanes[part].ask, request)
         try:
-            async with asyncio.timeout(self._answer_s):
+            async with asyncio.timeout(self._answer_s[part]):
                 return await answer
         except TimeoutError:
-            return Refusal(Reason.TIMEOUT, f"the {part} hands did not answer within {self._answer_s:g} s")
+            return Refusal(Reason.TIMEOUT, f"the {part} hands did not answer within {self._answer_s[part]:g} s")
 
     async def close(self) -> None:
         """Give everything back."""

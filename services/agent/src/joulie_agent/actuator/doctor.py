@@ -14,6 +14,7 @@ from typing import Final
 
 from joulie_agent.actuator import call, in_force
 from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.deadlines import COMMAND_S
 from joulie_agent.actuator.gpus import GpuPart
 from joulie_agent.actuator.in_force import InForce
 from joulie_agent.actuator.process import start_settings
@@ -28,7 +29,6 @@ from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.reasons import Reason
 
 SUMMARY: Final = "Says what of this machine can be measured and controlled, what cannot, and why. Changes nothing."
-_TIMEOUT_S: Final = 90.0
 _GIB: Final = 1024**3
 _KHZ_PER_GHZ: Final = 1_000_000
 _WORKS, _BLOCKED, _ABSENT, _UNKNOWN = "works", "blocked", "absent", "unknown"
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     settings = start_settings("doctor", SUMMARY, arguments, os.environ if env is None else env)
     if isinstance(settings, int):
         return settings
-    actuator = call.ask(settings.actuator_socket, DescribeCpu(), _TIMEOUT_S)
-    cpu, gpu = (actuator, call.ask(settings.actuator_socket, DescribeGpu(), _TIMEOUT_S))
+    actuator = call.ask(settings.actuator_socket, DescribeCpu(), COMMAND_S)
+    cpu, gpu = (actuator, call.ask(settings.actuator_socket, DescribeGpu(), COMMAND_S))
     by_itself = not (isinstance(cpu, CpuDescription) and isinstance(gpu, GpuDescription))
     if not isinstance(cpu, CpuDescription) or not isinstance(gpu, GpuDescription):
         cpu, gpu = _look(settings)

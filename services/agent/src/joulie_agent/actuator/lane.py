@@ -9,6 +9,7 @@ Parts have a lane each, so that a driver which hangs in one holds up nothing in 
 its own part for a few seconds, and is refused from then on until the call returns: see `joulie_agent.hardware.watch`.
 """
 
+import math
 import threading
 import time
 from collections import Counter
@@ -17,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from joulie_agent.actuator.log import Level, Log
 from joulie_agent.actuator.part_thread import PartThread
-from joulie_agent.actuator.protocol import Fault, GivenBackReport, Part, Reply, Request, Restore, Setting
+from joulie_agent.actuator.protocol import Fault, GivenBackReport, Part, PartHealth, Reply, Request, Restore, Setting
 from joulie_agent.hardware.hands import GivenBack, Hands
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.hardware.watch import CALL_S, Watch
@@ -25,6 +26,8 @@ from joulie_agent.hardware.watch import CALL_S, Watch
 #: Between two attempts to give back.
 RETRY_S: Final = 15.0
 RETRY_AT_END_S: Final = 1.0
+#: How late a lease thread may be: longer than it ever waits for a request, or for all files of a part that blocks.
+OVERDUE_S: Final = 60.0
 #: For how long a request finds out which files block; then it is refused as a whole, before its client gives up.
 REQUEST_S: Final = CALL_S + 3.0
 _NEVER: Final = float("-inf")
@@ -69,10 +72,28 @@ class Lane:
         self._refused: frozenset[str] = frozenset()
         self._ending = threading.Event()
         self._told: dict[str, str] = {}
+        self._keeper: threading.Thread | None = None
+        #: When the lease thread is to be seen again: when it wakes, or when it began what it is doing.
+        self._expected_at = _NEVER
 
     def start(self) -> None:
         """Give back what is left from before, and keep the lease from now on; does not wait for either."""
-        threading.Thread(target=self._keep, name=f"{self.part}-lease", daemon=True).start()
+        self._expected_at = self.clock()
+        self._keeper = threading.Thread(target=self._keep, name=f"{self.part}-lease", daemon=True)
+        self._keeper.start()
+
+    def health(self) -> PartHealth:
+        """Say whether the lease is kept. Waits for nothing, so that a part that hangs is told as well."""
+        late_s = self.clock() - self._expected_at
+        problem = None
+        if self._keeper is None or not self._keeper.is_alive():
+            problem = "the lease thread has ended"
+        elif late_s > OVERDUE_S:
+            problem = f"the lease thread is {late_s:.0f} s late"
+        degraded = [f"{path} has blocked for {age_s:.0f} s" for path, age_s in self._thread.watch.blocked.items()]
+        hands = self._handler.hands
+        journal = hands if isinstance(hands, Refusal) else hands.journal_refusal
+        return PartHealth(problem=problem, degraded=(*degraded, *([journal.message] if journal else ())))
 
     def ask(self, request: Request) -> Reply:
         """Carry out a request; waits while another one is carried out."""
@@ -124,6 +145,10 @@ class Lane:
                 self._turn.wait(min(RETRY_AT_END_S, left_s))
             return not self._held() and not isinstance(self._handler.hands, Refusal)
 
+    def close(self) -> None:
+        """Let the part's thread end."""
+        self._thread.stop()
+
     def _give_back(self) -> Reply:
         if isinstance(self._handler.hands, Refusal):
             return Fault(message=self._handler.hands.message)
@@ -146,7 +171,10 @@ class Lane:
     def _keep(self) -> None:
         with self._turn:
             while not self._ending.is_set():
-                self._turn.wait(self.check())
+                self._expected_at = self.clock()
+                wait_s = self.check()
+                self._expected_at = math.inf if wait_s is None else self.clock() + wait_s
+                self._turn.wait(wait_s)
 
     def _restore(self, why: str, keys: frozenset[str]) -> GivenBackReport:
         report = self._thread.do(lambda: self._handler.restore(keys))

@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.hardware.watch import Abandoned, Watch
 from joulie_agent.reasons import Reason
 
 T = TypeVar("T")
+
+#: An idle thread ends at once.
+_STOP_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -39,6 +42,7 @@ class PartThread:
     def __init__(self, name: str, watch: Watch | None = None) -> None:
         self.watch = watch if watch is not None else Watch()
         self._name = name
+        self._thread: threading.Thread | None = None
         self._jobs: SimpleQueue[_Job[Any] | None] | None = None
 
     def do(self, work: Callable[[], T], patience_s: float = math.inf) -> T | Refusal:
@@ -62,15 +66,17 @@ class PartThread:
 
     def stop(self) -> None:
         """End the thread once it is idle; later work begins another."""
-        if self._jobs is not None:
+        if self._jobs is not None and self._thread is not None:
             self._jobs.put(None)
             self._jobs = None
+            self._thread.join(_STOP_S)
 
     def _hand_over(self, job: _Job[T]) -> bool:
         if self._jobs is None:
             jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+            self._thread = threading.Thread(target=self._serve, args=(jobs,), name=self._name, daemon=True)
             try:
-                threading.Thread(target=self._serve, args=(jobs,), name=self._name, daemon=True).start()
+                self._thread.start()
             except RuntimeError:  # the limit of processes is reached
                 return False
             self._jobs = jobs

@@ -41,6 +41,7 @@ class Machine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._claims = ExitStack()
+        self.lanes: Mapping[Part, Lane] = {}
         self._journals: dict[Part, Journal] = {}
         state_dir = Path(settings.state_dir)
         try:
@@ -66,12 +67,14 @@ class Machine:
         drivers = host_gpu_drivers() if drivers is None else drivers
         gpus = GpuPart(drivers=drivers, hands=hands[Part.GPU], clock=clock)
         handlers: Mapping[Part, Handler] = {Part.CPU: cpus, Part.GPU: gpus}
-        self.lanes: Mapping[Part, Lane] = {
+        self.lanes = {
             part: Lane(part, handler, log, clock=clock, watch=watches[part]) for part, handler in handlers.items()
         }
 
     def close(self) -> None:
         """Give up the journals and the machine."""
+        for lane in self.lanes.values():
+            lane.close()
         self._claims.close()
 
     def _claim_machine(self, sys_root: Path, state_dir: Path, log: Log) -> None:

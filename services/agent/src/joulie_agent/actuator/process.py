@@ -20,6 +20,7 @@ from joulie_agent.actuator.log import Level, write_line
 from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.server import Admission, Server
 from joulie_agent.actuator.settings import ActuatorSettings, ActuatorSettingsError, help_text, read_settings
+from joulie_agent.hardware import descriptors
 from joulie_agent.hardware.journal import JournalHeldError
 
 SUMMARY: Final = "Holds the hands on this machine's hardware: caps and throttles for the controller, and gives back."
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     if isinstance(settings, int):
         return settings
     _close_network()
+    descriptors.reserve()
     threading.excepthook = _die_of_thread
     # Taken out by `sigwait` below; threads inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -126,10 +128,14 @@ def _end(machine: Machine, grace_s: float) -> int:
 
     lanes = {str(part): lane for part, lane in machine.lanes.items()}
     threads = [threading.Thread(target=end, args=(name,), name=f"{name}-end", daemon=True) for name in lanes]
+    for thread, name in zip(threads, lanes, strict=True):
+        try:
+            thread.start()
+        except RuntimeError:  # the limit of processes is reached
+            end(name)
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()) + 1.0)
+        if thread.ident is not None:
+            thread.join(max(0.0, deadline - time.monotonic()) + 1.0)
     left = [name for name in lanes if not done.get(name)]
     write_line("stopped", level=Level.ERROR if left else Level.INFO, not_given_back=left)
     return _FAILED if left else _DONE

@@ -124,8 +124,12 @@ class DescribeGpu(_Request, frozen=True, tag="describe_gpu"):
     """Say what the GPUs are and what can be done with them."""
 
 
+class Health(_Request, frozen=True, tag="health"):
+    """Say whether leases are kept. Answered without waiting for any part."""
+
+
 Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetGpuCaps | SetGpuClocks
-Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu
+Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu | Health
 
 
 def part_of(request: Request) -> Part:
@@ -242,13 +246,30 @@ class GpuDescription(_Reply, frozen=True, tag="gpu"):
     journal: Refusal | None
 
 
+class PartHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the lease of one part is kept."""
+
+    #: Why it is not, which a restart may cure; None where it is.
+    problem: str | None
+    #: What hangs or is refused for good, which a restart does not cure.
+    degraded: tuple[str, ...] = ()
+
+
+class HealthReport(_Reply, frozen=True, tag="health"):
+    """Whether leases are kept, by part."""
+
+    parts: dict[str, PartHealth]
+
+
 class Fault(_Reply, frozen=True, tag="fault"):
     """The request was not understood, or carrying it out failed in a way that nobody foresaw."""
 
     message: str
 
 
-Reply: TypeAlias = Done | GivenBackReport | CpuReadings | GpuReadings | CpuDescription | GpuDescription | Fault
+Reply: TypeAlias = (
+    Done | GivenBackReport | CpuReadings | GpuReadings | CpuDescription | GpuDescription | HealthReport | Fault
+)
 
 _encoder = msgspec.json.Encoder()
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from joulie_agent.actuator import call
+from joulie_agent.actuator.deadlines import COMMAND_S
 from joulie_agent.actuator.log import Level
 from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.process import start_settings
@@ -33,8 +34,6 @@ SUMMARY: Final = (
     "environment, and the node's /sys, /proc and state directory.\n"
 )
 _DONE, _FAILED = 0, 1
-#: A GPU driver that nobody holds open takes seconds per GPU to answer.
-_TIMEOUT_S: Final = 90.0
 
 _Ask: TypeAlias = Callable[[Part], Reply | Refusal]
 
@@ -76,7 +75,7 @@ def _ask_holder(settings: ActuatorSettings, error: JournalHeldError) -> int:
         return _FAILED
     _say(f"{error}: asking it to give back")
     _say("a controller that is still there will set its caps again; stop it first to be rid of them")
-    return _give_back(lambda part: call.ask(settings.actuator_socket, Restore(part=part), _TIMEOUT_S))
+    return _give_back(lambda part: call.ask(settings.actuator_socket, Restore(part=part), COMMAND_S))
 
 
 def _give_back(ask: _Ask) -> int:

@@ -2,24 +2,31 @@
 
 Promises that nobody is heard but root, this process's own user and the controller, whom the kernel names
 (SO_PEERCRED); and that a line which is no request, or one whose execution fails in a way that nobody foresaw, costs an
-answer that says so and not the server. Each connection has a thread, since a request may wait for hardware.
+answer that says so and not the server. Each connection has a thread, since a request may wait for hardware; there are
+few of them, whatever a peer does, and none takes a descriptor that restoring needs.
 """
 
+import math
 import os
 import socket
 import socketserver
 import struct
+import threading
+import time
 import traceback
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from joulie_agent.actuator.lane import Lane
 from joulie_agent.actuator.log import Level, Log
 from joulie_agent.actuator.protocol import (
     LINE_LIMIT,
     Fault,
+    Health,
+    HealthReport,
     Part,
     ProtocolError,
     Reply,
@@ -27,9 +34,17 @@ from joulie_agent.actuator.protocol import (
     encode,
     part_of,
 )
+from joulie_agent.hardware import descriptors
 
 #: A connection that is silent for so long is closed; a controller that ticks slower connects again.
 IDLE_S: Final = 600.0
+#: Connections of one user: a controller has one for each part, a probe or a command one. And of all: root and the
+#: controller. Each has a thread.
+MOST_PER_USER: Final = 16
+MOST_CONNECTIONS: Final = 32
+#: Between two lines about the same trouble with connections.
+SELDOM_S: Final = 60.0
+_NOT_ACCEPTED_PAUSE_S: Final = 0.2
 _CREDENTIALS: Final = struct.Struct("3i")
 _ROOT: Final = 0
 #: Owner and group may speak.
@@ -57,12 +72,29 @@ class Admission:
         return peer.uid in {_ROOT, os.geteuid()} or (peer.uid == self.uid and peer.gid == self.gid)
 
 
-class Server(socketserver.ThreadingUnixStreamServer):
+class Seldom:
+    """A log that tells an event once a minute, with how often it was not told before."""
+
+    def __init__(self, log: Log, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._told_at: dict[str, float] = {}
+        self._untold: Counter[str] = Counter()
+
+    def __call__(self, event: str, /, *, level: Level = Level.WARNING, **details: object) -> None:
+        """Tell an event, or count it. For one thread."""
+        now = self._clock()
+        if now - self._told_at.get(event, -math.inf) < SELDOM_S:
+            self._untold[event] += 1
+            return
+        self._told_at[event] = now
+        self._log(event, level=level, untold=self._untold.pop(event, 0), **details)
+
+
+class Server(socketserver.UnixStreamServer):
     """Serves lanes on a socket until `shutdown`."""
 
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 16
+    request_queue_size = 64
 
     def __init__(self, path: Path, lanes: Mapping[Part, Lane], admission: Admission, log: Log) -> None:
         """Bind the socket; a file that is in its place is left from before, since the journals are ours.
@@ -73,6 +105,10 @@ class Server(socketserver.ThreadingUnixStreamServer):
         self.lanes = lanes
         self.admission = admission
         self.log = log
+        self._seldom = Seldom(log)
+        #: Open connections by user; and what guards them.
+        self._open: Counter[int] = Counter()
+        self._counting = threading.Lock()
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         umask = os.umask(_SOCKET_UMASK)
@@ -82,6 +118,55 @@ class Server(socketserver.ThreadingUnixStreamServer):
             os.umask(umask)
         if os.geteuid() == _ROOT:
             os.chown(path, -1, admission.gid)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, unless descriptors are short: what is left of them is for restoring."""
+        try:
+            if descriptors.refill():
+                return super().get_request()
+            why = "the reserve is in use"
+        except OSError as error:
+            why = str(error)
+        self._seldom("connection not accepted", why=why)
+        time.sleep(_NOT_ACCEPTED_PAUSE_S)  # it stays in the queue, and the socket ready
+        raise BlockingIOError(why)  # passed over by `socketserver`
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, if its peer is heard and has not too many."""
+        peer = _peer(request)
+        if not self.admission.admits(peer):
+            self._seldom("peer turned away", pid=peer.pid, uid=peer.uid, gid=peer.gid)
+        elif not self._enter(peer.uid):
+            self._seldom("too many connections, this one closed", pid=peer.pid, uid=peer.uid)
+        else:
+            try:
+                threading.Thread(target=self._serve, args=(request, client_address, peer), daemon=True).start()
+            except RuntimeError as error:  # the limit of processes is reached
+                self._leave(peer.uid)
+                self._seldom("connection not served", why=str(error), pid=peer.pid, uid=peer.uid)
+            else:
+                return
+        self.shutdown_request(request)
+
+    def _serve(self, request: Any, client_address: Any, peer: Peer) -> None:
+        try:
+            self.finish_request(request, client_address)
+        except Exception as error:  # noqa: BLE001 - one connection, and told
+            self.log("connection failed", level=Level.WARNING, pid=peer.pid, uid=peer.uid, error=str(error))
+        finally:
+            self.shutdown_request(request)
+            self._leave(peer.uid)
+
+    def _enter(self, uid: int) -> bool:
+        with self._counting:
+            if self._open[uid] >= MOST_PER_USER or self._open.total() >= MOST_CONNECTIONS:
+                return False
+            self._open[uid] += 1
+            return True
+
+    def _leave(self, uid: int) -> None:
+        with self._counting:
+            self._open[uid] -= 1
 
 
 class _Connection(socketserver.StreamRequestHandler):
@@ -93,9 +178,6 @@ class _Connection(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         """Answer requests until the peer leaves."""
         peer = _peer(self.connection)
-        if not self.server.admission.admits(peer):
-            self.server.log("peer turned away", level=Level.WARNING, pid=peer.pid, uid=peer.uid, gid=peer.gid)
-            return
         try:
             while line := self.rfile.readline(LINE_LIMIT):
                 self.wfile.write(encode(self._answer(line, peer)))
@@ -110,6 +192,8 @@ class _Connection(socketserver.StreamRequestHandler):
         except ProtocolError as error:
             self.server.log("not a request", level=Level.WARNING, pid=peer.pid, uid=peer.uid, error=str(error))
             return Fault(message=str(error))
+        if isinstance(request, Health):
+            return HealthReport(parts={str(part): lane.health() for part, lane in self.server.lanes.items()})
         try:
             return self.server.lanes[part_of(request)].ask(request)
         except Exception as error:  # noqa: BLE001 - told with its trace, and answered

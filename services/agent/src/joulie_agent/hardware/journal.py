@@ -28,6 +28,7 @@ from typing import Annotated, Final, NamedTuple, ParamSpec, Self
 
 import msgspec
 
+from joulie_agent.hardware import descriptors
 from joulie_agent.hardware.watch import Watch
 
 #: 2: keys name what is limited (`rapl/package-0/long_term`); before, they named directories.
@@ -139,8 +140,7 @@ class Journal:
         except BaseException:
             journal.close()
             raise
-        with suppress(JournalError):  # told by `problem`
-            journal._store(journal._entries)
+        journal.problem = journal._write(journal._entries, journal._try_out)
         return journal
 
     def __enter__(self) -> Self:
@@ -181,22 +181,26 @@ class Journal:
 
     def _store(self, entries: Mapping[str, Entry]) -> None:
         self._behind = True
-        self.problem = self._write(entries)
+        self.problem = self._write(entries, self._replace)
         if self.problem is not None:
             raise JournalError(self.problem)
         self._behind = False
 
-    def _write(self, entries: Mapping[str, Entry]) -> str | None:
-        """Write the file; return why that is not done."""
+    def _write(self, entries: Mapping[str, Entry], write: Callable[[bytes], None]) -> str | None:
+        """Write the entries; return why that is not done."""
         if self._closed:
             return f"{self._path} is closed"
         if self._boot_id is None:
             return f"{BOOT_ID} cannot be read, so no limit could be known as one of this boot"
         try:
-            self._replace(self._encode(entries, self._boot_id))
+            write(self._encode(entries, self._boot_id))
         except OSError as error:
             return f"{self._path} cannot be written: {error}"
         return None
+
+    def _try_out(self, content: bytes) -> None:
+        """Find out whether the file could be written. Waits for no disk and leaves the file as it is."""
+        _put(self._path.with_name(self._path.name + _NEW_SUFFIX), content, sync=False)
 
     def _replace(self, content: bytes) -> None:
         """Put new content in the file's place so that any moment shows the old or the new, also after a power cut."""
@@ -356,19 +360,21 @@ def _pid_in(lock: int) -> str:
         return "unknown"
 
 
-def _put(path: Path, content: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def _put(path: Path, content: bytes, *, sync: bool = True) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    file = descriptors.opened(lambda: os.open(path, flags, 0o600))
     try:
         written = 0
         while written < len(content):
             written += os.write(file, content[written:])
-        os.fsync(file)
+        if sync:
+            os.fsync(file)
     finally:
         os.close(file)
 
 
 def _sync(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = descriptors.opened(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     try:
         os.fsync(directory)
     finally:

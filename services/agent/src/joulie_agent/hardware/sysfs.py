@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from joulie_agent.hardware import descriptors
 from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
 from joulie_agent.reasons import Reason
 
@@ -83,7 +84,7 @@ class OsCalls:
 
     def open(self, path: str, flags: int) -> int:
         """Open a file."""
-        return os.open(path, flags | os.O_CLOEXEC)
+        return descriptors.opened(lambda: os.open(path, flags | os.O_CLOEXEC))
 
     def read(self, handle: int) -> bytes:
         """Read at the start of the file."""
@@ -103,7 +104,7 @@ class OsCalls:
 
     def entries(self, path: str) -> list[str]:
         """List a directory."""
-        return os.listdir(path)  # noqa: PTH208 - names only, and a `Path` for each costs more than the call
+        return descriptors.opened(lambda: os.listdir(path))  # noqa: PTH208 - names only, and a `Path` for each costs more than the call
 
     def real(self, path: str) -> str:
         """Resolve symbolic links."""

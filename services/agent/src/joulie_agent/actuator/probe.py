@@ -1,0 +1,55 @@
+"""`joulie-agent probe`: whether the actuator answers and keeps its leases, for a liveness probe of its container.
+
+Promises an answer within `TIMEOUT_S`, exit code 0 or 1, and a line that says why. A file or a device that hangs makes
+the actuator degraded, which no restart cures, and not dead. Runs every few seconds: imports nothing but a socket.
+"""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+
+# As in `joulie_agent.actuator.settings`, which would cost more to import than all of this.
+DEFAULT_SOCKET = "/run/joulie/actuator.sock"
+TIMEOUT_S = 5.0
+_REQUEST = b'{"op":"health"}\n'
+_ALIVE, _DEAD, _USAGE = 0, 1, 2
+
+
+def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+    """Ask; returns the exit code."""
+    if arguments:
+        out, code = (sys.stdout, _ALIVE) if arguments[0] in {"-h", "--help"} else (sys.stderr, _USAGE)
+        out.write("usage: joulie-agent probe\n\nSays whether the actuator at ACTUATOR_SOCKET keeps its leases.\n")
+        return code
+    path = (os.environ if env is None else env).get("ACTUATOR_SOCKET") or DEFAULT_SOCKET
+    try:
+        why_dead, said = _judge(_ask(path))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why_dead, said = True, f"the actuator at {path} does not answer: {type(error).__name__}: {error}"
+    sys.stdout.write(said + "\n")
+    return _DEAD if why_dead else _ALIVE
+
+
+def _ask(path: str) -> dict[str, dict[str, object]]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(path)
+        connection.sendall(_REQUEST)
+        line = b""
+        while not line.endswith(b"\n"):
+            received = connection.recv(65536)
+            if not received:
+                raise ConnectionResetError("it hung up")
+            line += received
+    parts: dict[str, dict[str, object]] = json.loads(line)["parts"]
+    return parts
+
+
+def _judge(parts: dict[str, dict[str, object]]) -> tuple[bool, str]:
+    dead = [f"{part}: {health['problem']}" for part, health in parts.items() if health["problem"] is not None]
+    if dead:
+        return True, "; ".join(dead)
+    degraded = [f"{part}: {why}" for part, health in parts.items() for why in health["degraded"]]  # type: ignore[attr-defined]  # a list, or a TypeError
+    return False, "; ".join(["alive", *degraded])

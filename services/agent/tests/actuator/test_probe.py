@@ -1,0 +1,159 @@
+"""`joulie-agent probe` against lanes in this process, and against servers that answer wrongly."""
+
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from joulie_agent.actuator import probe
+from joulie_agent.actuator.lane import OVERDUE_S, Lane
+from joulie_agent.actuator.protocol import HealthReport, Part, PartHealth, SetCpuCap, encode
+from joulie_agent.actuator.server import Admission, Server
+from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.hardware.knob import Refusal
+from joulie_agent.reasons import Reason
+
+
+@pytest.fixture
+def lane(cpu_bench, events, clock):
+    made = Lane(Part.CPU, cpu_bench().part, events, clock=clock)
+    yield made
+    made.end(0)
+
+
+@pytest.fixture
+def ask(lane, tmp_path, events, capsys):
+    """Serve the lane and probe it; returns the exit code and what was said."""
+    path = tmp_path / "socket"
+    server = Server(path, {Part.CPU: lane}, Admission(0, 0), events)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+
+    def run():
+        code = probe.main([], {"ACTUATOR_SOCKET": str(path)})
+        return code, capsys.readouterr().out
+
+    yield run
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_actuator_that_keeps_its_leases_is_alive(lane, ask, clock):
+    lane.start()
+    assert ask() == (0, "alive\n")
+    clock.now += 10 * OVERDUE_S
+    assert ask() == (0, "alive\n"), "a lease thread with nothing to keep is never late"
+
+
+def test_a_lease_thread_that_has_ended_is_no_life(lane, ask):
+    lane.start()
+    lane.end(0)
+    assert lane._keeper is not None
+    lane._keeper.join(10)
+    assert ask() == (1, "cpu: the lease thread has ended\n")
+
+
+def test_a_lease_thread_that_is_late_is_no_life(lane, ask, clock):
+    lane.ask(SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60))
+    lane.start()
+    holds, ends = threading.Event(), threading.Event()
+
+    def hold():
+        with lane._turn:
+            holds.set()
+            ends.wait()
+
+    while lane._expected_at != clock.now + 60:  # until the thread sleeps until the lease ends
+        pass
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    assert holds.wait(10)
+    clock.now += 60 + OVERDUE_S
+    assert ask()[0] == 0
+    clock.now += 1
+    assert ask() == (1, f"cpu: the lease thread is {OVERDUE_S + 1:.0f} s late\n")
+    ends.set()
+    holder.join(10)
+
+
+def test_a_journal_that_cannot_be_used_is_degraded_and_alive(lane, ask):
+    lane._handler.hands = Refusal(Reason.NO_JOURNAL, "damaged")
+    lane.start()
+    assert ask() == (0, "alive; cpu: damaged\n")
+
+
+def test_a_file_that_blocks_is_degraded_and_alive(lane, ask, monkeypatch):
+    lane.start()
+    monkeypatch.setattr(type(lane._thread.watch), "blocked", {"/sys/a": 7.4})
+    assert ask() == (0, "alive; cpu: /sys/a has blocked for 7 s\n")
+
+
+def test_where_nobody_listens_nobody_is_alive(tmp_path, capsys):
+    assert probe.main([], {"ACTUATOR_SOCKET": str(tmp_path / "none")}) == 1
+    assert "does not answer: FileNotFoundError" in capsys.readouterr().out
+
+
+@contextmanager
+def scripted(path, answer):
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def serve():
+            connection, _ = listening.accept()
+            with connection:
+                assert connection.recv(100)
+                if answer is None:
+                    connection.recv(100)  # until the probe gives up
+                else:
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield
+
+
+@pytest.mark.parametrize("answer", [b"", b"\n", b"{}\n", b"[]\n", b'{"parts":3}\n', b'{"parts":{"cpu":{}}}\n', None])
+def test_an_answer_that_is_none_is_no_life(tmp_path, capsys, monkeypatch, answer):
+    monkeypatch.setattr(probe, "TIMEOUT_S", 0.1)
+    with scripted(tmp_path / "s", answer):
+        assert probe.main([], {"ACTUATOR_SOCKET": str(tmp_path / "s")}) == 1
+    assert "does not answer" in capsys.readouterr().out
+
+
+def test_every_part_has_to_be_alive(tmp_path, capsys):
+    report = HealthReport(parts={"cpu": PartHealth(problem=None), "gpu": PartHealth(problem="late")})
+    with scripted(tmp_path / "s", encode(report)):
+        assert probe.main([], {"ACTUATOR_SOCKET": str(tmp_path / "s")}) == 1
+    assert capsys.readouterr().out == "gpu: late\n"
+
+
+def test_the_default_socket_is_the_actuators():
+    assert ActuatorSettings().actuator_socket == probe.DEFAULT_SOCKET
+
+
+def test_the_probe_imports_nothing_of_the_agent_but_itself(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "joulie_agent", "probe"],
+        env={"ACTUATOR_SOCKET": str(tmp_path / "none"), "PATH": str(Path(sys.executable).parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 1
+    imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
+    agent = {name for name in imported if name.startswith("joulie")}
+    assert agent == {"joulie_agent", "joulie_agent.actuator", "joulie_agent.actuator.probe"}
+    assert "msgspec" not in imported
+
+
+def test_the_probe_takes_no_arguments(capsys):
+    assert probe.main(["x"]) == 2
+    assert probe.main(["--help"]) == 0
+    assert "ACTUATOR_SOCKET" in capsys.readouterr().out
