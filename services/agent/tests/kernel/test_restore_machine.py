@@ -1,0 +1,233 @@
+"""Any interleaving of caps, throttles, restores, kills and what others do, on the machine itself, in this process.
+
+The journal's own state machine (`tests/hardware/test_give_back_machine.py`) samples one control at every step; here the
+whole part of the CPUs acts on a /sys with the kernel's semantics, requests and registers alike, and dies before or
+after any system call. After each restore the machine tells what was really written.
+"""
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.protocol import SetCpuCap, SetThrottle
+from joulie_agent.hardware import journal as journal_module
+from joulie_agent.hardware.hands import Hands
+from joulie_agent.hardware.journal import Journal
+from joulie_agent.testing.kernel import Behaviour, Comeback, KernelMachine, KernelTree, OfflinePolicy
+from joulie_agent.testing.kernel.others import Others, register_of
+from joulie_agent.testing.machine_spec import PLATFORMS
+
+#: Journals are written here; on a disk each would wait for it.
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+THROTTLED_KHZ = 2_000_000
+TABLE_KHZ = (1_000_000, 1_200_000, 1_500_000, 2_000_000, 2_500_000, 3_000_000, 3_900_000)
+SMALL = replace(PLATFORMS["xeon-small"], epp=False)
+SPECS = {
+    "intel_pstate": SMALL,
+    "acpi-cpufreq": replace(
+        SMALL, driver="acpi-cpufreq", governor="schedutil", base_khz=None, frequencies_khz=TABLE_KHZ
+    ),
+}
+#: What external writers ask for: in the table, and never what we write.
+FOREIGN_KHZ = st.sampled_from([1_000_000, 1_200_000, 2_500_000, 3_000_000, 3_900_000])
+POLICIES = st.sampled_from([f"policy{number}" for number in range(8)])
+#: A kill at the n-th system call that changes something.
+KILLS = st.none() | st.none() | st.integers(min_value=1, max_value=40)
+
+
+class Killed(BaseException):
+    """The process is gone; nothing may catch this."""
+
+
+class Fate:
+    """Counts the steps at which the process can die."""
+
+    def __init__(self):
+        self.steps_left = None
+
+    def step(self):
+        if self.steps_left is not None:
+            self.steps_left -= 1
+            if self.steps_left <= 0:
+                raise Killed
+
+
+class MortalOs:
+    """`os` for the journal: the process may die before and after each call that changes the disk."""
+
+    def __init__(self, fate):
+        self._fate = fate
+
+    def __getattr__(self, name):
+        call = getattr(os, name)
+        if name not in {"write", "replace", "fsync"}:
+            return call
+
+        def mortal(*args, **kwargs):
+            self._fate.step()
+            result = call(*args, **kwargs)
+            self._fate.step()
+            return result
+
+        return mortal
+
+
+class MortalTree(KernelTree):
+    """The process may die before and after each write."""
+
+    def __init__(self, machine, fate):
+        super().__init__(machine)
+        self._fate = fate
+
+    def write_int(self, path, value):
+        self._fate.step()
+        refusal = super().write_int(path, value)
+        self._fate.step()
+        return refusal
+
+
+class RestoreMachine(RuleBasedStateMachine):
+    driver = "intel_pstate"
+
+    @initialize(comeback=st.sampled_from(Comeback), offline=st.sampled_from(OfflinePolicy))
+    def begin(self, comeback, offline):
+        if offline is OfflinePolicy.REMOVED:  # a policy that was removed is made anew
+            comeback = Comeback.DEFAULTS
+        self.directory = Path(tempfile.mkdtemp(dir=MEMORY))
+        self.fate, self.patch = Fate(), pytest.MonkeyPatch()
+        self.patch.setattr(journal_module, "os", MortalOs(self.fate))
+        spec = SPECS[self.driver]
+        self.machine = KernelMachine(spec, Behaviour(comeback=comeback, offline_policy=offline), clock=lambda: 0.0)
+        self.machine.write_proc(self.directory)
+        self.others = Others(self.machine, {cpu.number: cpu.package for cpu in spec.cpus()}, comeback)
+        self.journal = None
+        self.start()
+
+    @precondition(lambda self: self.journal is None)
+    @rule()
+    def start(self):
+        self.journal = Journal.open(self.directory / "state")
+        self.part = CpuPart(
+            tree=MortalTree(self.machine, self.fate),
+            proc_root=str(self.directory),
+            hands=Hands(self.journal),
+            min_freq_khz=THROTTLED_KHZ,
+            clock=lambda: 0.0,
+        )
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(watts=st.sampled_from([60, 80, 100, 150]), kill=KILLS)
+    def cap(self, watts, kill):
+        self.act(SetCpuCap(cap_uw_per_package=watts * 1_000_000, lease_s=60), kill)
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(pct=st.sampled_from([100, 100, 50, 0]), kill=KILLS)
+    def throttle(self, pct, kill):
+        self.others.about_to_throttle()
+        if self.act(SetThrottle(throttle_pct=pct, lease_s=60), kill):
+            self.others.has_looked()
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(kill=KILLS)
+    def restore(self, kill):
+        with self.mortal(kill):
+            self.part.restore(self.part.hands.held)
+            self.check()
+
+    @rule(policy=POLICIES, khz=FOREIGN_KHZ)
+    def ask_for_a_frequency(self, policy, khz):
+        if policy not in self.others.out_of_reach():
+            self.others.request(policy, khz)
+
+    @rule(package=st.sampled_from([0, 1]), watts=st.sampled_from([41, 75, 121]))
+    def set_a_power_limit(self, package, watts):
+        if f"package-{package}" not in self.others.vanished_zones():
+            self.others.set_power(f"package-{package}", watts)
+
+    @rule(package=st.sampled_from([0, 1]), state=st.sampled_from([3, 2, 0]))
+    def cool(self, package, state):
+        self.others.cool(package, state)
+
+    @precondition(lambda self: self.driver == "acpi-cpufreq")
+    @rule(policy=POLICIES, khz=st.sampled_from([None, 1_200_000, 1_500_000, 2_500_000]))
+    def limit(self, policy, khz):
+        self.others.limit_policy(policy, khz)
+
+    @rule(cpus=st.sampled_from([{1}, {5}, {3, 6}, {2, 3, 6, 7}]))
+    def plug(self, cpus):
+        if self.others.offline:
+            self.others.start()
+        else:
+            self.others.stop(cpus)
+
+    @rule(seed=st.integers(min_value=0, max_value=9))
+    def die_and_return_with_other_numbers(self, seed):
+        self.bury()
+        self.machine.renumber_zones(seed=seed)
+        self.start()
+
+    def act(self, request, kill):
+        self.others.story.append(f"{request}, killed at {kill}")
+        with self.mortal(kill):
+            self.part.carry_out(request)
+            return True
+        return False
+
+    def check(self):
+        left = {register_of(key) for key in self.journal.entries}
+        wrong = self.others.settle(left)
+        assert not wrong, "\n".join([str(wrong), *self.others.story])
+        assert left <= self.others.out_of_reach(), "\n".join([str(left), *self.others.story])
+
+    @contextmanager
+    def mortal(self, kill):
+        self.fate.steps_left = kill
+        try:
+            yield
+        except Killed:
+            self.bury()
+        finally:
+            self.fate.steps_left = None
+
+    def bury(self):
+        if self.journal is not None:
+            self.journal.close()
+            self.journal = None
+
+    def teardown(self):
+        if not hasattr(self, "directory"):
+            return
+        try:
+            self.bury()
+            self.others.start()
+            self.start()
+            self.part.restore(self.part.hands.held)
+            self.check()
+            assert not self.journal.entries
+        finally:
+            self.bury()
+            self.patch.undo()
+            shutil.rmtree(self.directory)
+
+
+class RestoreMachineWithTable(RestoreMachine):
+    driver = "acpi-cpufreq"
+
+
+@pytest.mark.parametrize("machine", [RestoreMachine, RestoreMachineWithTable], ids=sorted(SPECS, reverse=True))
+def test_any_interleaving_on_a_kernels_sys_ends_with_what_others_have_put_last(machine):
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
