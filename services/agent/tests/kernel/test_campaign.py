@@ -111,7 +111,8 @@ class Campaign:
             "HOST_PROC_ROOT": str(there.proc),
             "STATE_DIR": str(self.state),
             "ACTUATOR_SOCKET": str(directory / "socket"),
-            "ACTUATOR_STOP_GRACE": "0",
+            # A busy machine needs more than a second to restore one that is mounted.
+            "ACTUATOR_STOP_GRACE": "2",
             "DVFS_MIN_FREQ_KHZ": str(THROTTLED_KHZ),
         }
         self.actuator = None
