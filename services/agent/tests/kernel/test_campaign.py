@@ -112,7 +112,7 @@ class Campaign:
             "STATE_DIR": str(self.state),
             "ACTUATOR_SOCKET": str(directory / "socket"),
             # A busy machine needs more than a second to restore one that is mounted.
-            "ACTUATOR_STOP_GRACE": "2",
+            "ACTUATOR_STOP_GRACE": "5",
             "DVFS_MIN_FREQ_KHZ": str(THROTTLED_KHZ),
         }
         self.actuator = None
