@@ -24,8 +24,11 @@ from tests.chart import (
     pod_spec,
 )
 
+from joulie_agent.__main__ import COMMANDS
+from joulie_agent.actuator.probe import TIMEOUT_S as PROBE_DEADLINE_S
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.actuator.settings import read_settings as read_actuator_settings
+from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
 from joulie_agent.settings import AgentMode, AgentSettings
 from joulie_api.settings import read_settings
 from joulie_devcluster.manifests import load_manifests
@@ -138,6 +141,36 @@ def test_the_actuator_has_the_machine_and_no_token(helm: Helm):
     assert "privileged" not in security
     # Root without capabilities hands its socket to a group that it is a member of.
     assert ActuatorSettings().actuator_controller_gid in pod_spec(agent)["securityContext"]["supplementalGroups"]
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_every_command_of_the_agents_that_the_chart_runs_exists(helm: Helm, values):
+    for workload in _workloads(helm.render(values)):
+        for container in containers(workload).values():
+            commands = [container.get("command", []), *(_exec_of(container, f"{each}Probe") for each in PROBES)]
+            named = [command[1] for command in commands if command[:1] == ["joulie-agent"]]
+            assert set(named + container.get("args", [])) <= COMMANDS.keys()
+
+
+PROBES = ("liveness", "readiness", "startup")
+#: Of one core, at what the process start of a probe costs, measured: 0.05 s.
+PROBE_START_CPU_S, PROBE_SHARE = 0.05, 0.001
+
+
+def test_a_hanging_actuator_is_restarted_by_a_probe_that_costs_less_than_a_thousandth_of_a_core(helm: Helm):
+    manifests = helm.render({})
+    for name in ("joulie-agent", "joulie-give-back"):
+        actuator = containers(find(manifests, "DaemonSet", name))["actuator"]
+        probe = actuator["livenessProbe"]
+        assert _exec_of(actuator, "livenessProbe") == ["joulie-agent", "probe"]
+        assert probe["timeoutSeconds"] > PROBE_DEADLINE_S
+        assert PROBE_START_CPU_S / probe["periodSeconds"] < PROBE_SHARE
+        # Restoring what a predecessor left comes first, and GPUs whose driver opens slowly are waited for.
+        assert probe["initialDelaySeconds"] + probe["failureThreshold"] * probe["periodSeconds"] > PATIENT_OPEN_WAIT_S
+
+
+def _exec_of(container, probe: str) -> list[str]:
+    return container.get(probe, {}).get("exec", {}).get("command", [])
 
 
 HSMP = {"agent": {"actuator": {"hsmp": {"enabled": True}}}}

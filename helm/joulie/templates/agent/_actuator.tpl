@@ -31,6 +31,16 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
       value: /opt/rocm/lib
     {{- end }}
     {{- include "joulie.env" (list $actuator.env $actuator.extraEnv) | nindent 4 }}
+  # Asks over the socket. A device that hangs does not fail it, since no restart cures that; a lease that is not kept does.
+  # A start of Python costs about 0.05 s of a core: a minute makes that less than a thousandth. Restoring what a
+  # predecessor left comes before the socket, and takes as long as the drivers of GPUs take to open.
+  livenessProbe:
+    exec:
+      command: [joulie-agent, probe]
+    initialDelaySeconds: 60
+    periodSeconds: 60
+    timeoutSeconds: 15
+    failureThreshold: 3
   # The uninstall tells why an actuator cannot start.
   terminationMessagePolicy: FallbackToLogsOnError
   securityContext:
