@@ -112,9 +112,8 @@ def discover(tree: SysfsTree, originals: Mapping[str, int] = NONE_HELD) -> tuple
         originals: of the limits that hold a value of ours, by key. Where the hardware tells no maximum, the range ends
             there, and for all other limits at the value in force; never at a value that we have written.
     """
-    paths = {tree.real(f"{place}/{directory}"): None for place in PLACES for directory in tree.names(place, ZONE)}
     named: dict[str, str] = {}
-    for path in paths:
+    for path in zone_paths(tree):
         name = tree.read_text(f"{path}/name")
         if not isinstance(name, Refusal):
             named.setdefault(name, path)
@@ -122,6 +121,12 @@ def discover(tree: SysfsTree, originals: Mapping[str, int] = NONE_HELD) -> tuple
     dies = Counter(match[1] for match, _ in found)
     zones = (_zone(tree, path, match, dies[match[1]], originals) for match, path in found)
     return tuple(sorted(zones, key=lambda zone: (zone.package, zone.die or 0)))
+
+
+def zone_paths(tree: SysfsTree) -> tuple[str, ...]:
+    """Return the real path of every zone of the MSR interface, whatever its kind, each once."""
+    found = (tree.real(f"{place}/{directory}") for place in PLACES for directory in tree.names(place, ZONE))
+    return tuple(dict.fromkeys(found))
 
 
 def warnings(tree: SysfsTree, zones: Sequence[RaplZone]) -> tuple[str, ...]:

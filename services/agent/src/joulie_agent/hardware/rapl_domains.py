@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_agent.hardware.knob import Refusal
-from joulie_agent.hardware.rapl import PACKAGE, PLACES, ZONE, RaplZone
+from joulie_agent.hardware.rapl import PACKAGE, RaplZone, zone_paths
 from joulie_agent.hardware.sysfs import SysfsTree
 
 US_PER_S: Final = 1_000_000
@@ -51,7 +51,7 @@ class ConstraintReading:
 def discover(tree: SysfsTree) -> tuple[RaplDomain, ...]:
     """Return the domains, in order of their names."""
     found: dict[str, RaplDomain] = {}
-    for path in _zone_paths(tree):
+    for path in zone_paths(tree):
         name = tree.read_text(f"{path}/name")
         if isinstance(name, Refusal):
             continue
@@ -80,10 +80,6 @@ def _constraints(zone: RaplZone) -> Iterator[ConstraintReading]:
         limit_uw = zone.tree.read_int(f"{prefix}_power_limit_uw")
         if not isinstance(limit_uw, Refusal):
             yield ConstraintReading(zone.name, name, limit_uw, zone.tree.read_known(f"{prefix}_time_window_us"))
-
-
-def _zone_paths(tree: SysfsTree) -> list[str]:
-    return list(dict.fromkeys(tree.real(f"{place}/{name}") for place in PLACES for name in tree.names(place, ZONE)))
 
 
 def _domain(tree: SysfsTree, path: str, name: str) -> RaplDomain:
