@@ -57,11 +57,11 @@ ci: sync lint test docker e2e
 
 # build the image of a service (operator, agent, extender) on docker's engine; without one, save it as an archive
 image SERVICE:
-    python -m joulie_devcluster.images {{SERVICE}}
+    python -m joulie_devcluster.containers.images {{SERVICE}}
 
 # build the images of all services, and tell their sizes
 images:
-    python -m joulie_devcluster.images operator agent extender
+    python -m joulie_devcluster.containers.images operator agent extender
 
 # a control plane, 40 simulated nodes and a few hundred pods, with a live table
 demo *ARGS: sync

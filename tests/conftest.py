@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tests.chart import Helm
 
-from joulie_devcluster import binaries
+from joulie_devcluster.binaries import lookup
+from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.errors import BinaryError
-from joulie_devcluster.modules import Binary
-from joulie_devcluster.progress import terminal_reporter
+from joulie_devcluster.host.progress import terminal_reporter
 
 _BUILD_ERROR = pytest.StashKey[str]()
 
@@ -23,7 +23,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
         try:
             with terminal_reporter() as reporter:
-                binaries.ensure((Binary.HELM,), reporter=reporter)
+                lookup.ensure((Binary.HELM,), reporter=reporter)
         except BinaryError as error:
             session.config.stash[_BUILD_ERROR] = str(error)
 
@@ -33,5 +33,5 @@ def helm(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) 
     """The Helm client, without a cluster. Fails where it is neither here nor can be built."""
     if _BUILD_ERROR in pytestconfig.stash:
         pytest.fail(pytestconfig.stash[_BUILD_ERROR], pytrace=False)
-    path: Path = binaries.ensure((Binary.HELM,))[Binary.HELM]
+    path: Path = lookup.ensure((Binary.HELM,))[Binary.HELM]
     return Helm(path, tmp_path_factory.mktemp("helm"))

@@ -22,7 +22,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from system import System, cpu_s, make_wave, run_system
 
-from joulie_devcluster.scheduler_config import SchedulerSettings
+from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings
 
 OUT = Path("out")
 #: kube-scheduler's own rule: it stops looking once it has found this share, which it chooses by the cluster's size.

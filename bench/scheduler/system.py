@@ -21,15 +21,15 @@ from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
 from joulie_api.resources import PODS
 from joulie_api.testing.builders import make_pod
-from joulie_devcluster.cluster import DevCluster
-from joulie_devcluster.config import ClusterConfig
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.control_plane.nodes import default_node_classes, scale
+from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings, scheduler_configuration
 from joulie_devcluster.fixtures import create_namespace
-from joulie_devcluster.modules import Binary
-from joulie_devcluster.nodes import default_node_classes, scale
-from joulie_devcluster.process import ServiceProcess
-from joulie_devcluster.scheduler_config import SchedulerSettings, scheduler_configuration
-from joulie_devcluster.service import Service
-from joulie_devcluster.stack import JoulieStack, StackConfig
+from joulie_devcluster.host.process import ServiceProcess
+from joulie_sim.stack.service import Service
+from joulie_sim.stack.stack import JoulieStack, StackConfig
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
 from joulie_api.resources import NODE_HARDWARES, PODS, TELEMETRY_PROFILES
-from joulie_devcluster.nodes import HOSTNAME_LABEL
-from joulie_devcluster.ports import LOOPBACK, free_port
+from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
+from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_devcluster.real_node.node import RealNode
-from joulie_devcluster.stack import NAMESPACE
+from joulie_sim.stack.stack import NAMESPACE
 
 CONTROLLER, ACTUATOR = "controller", "actuator"
 

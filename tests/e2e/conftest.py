@@ -8,12 +8,12 @@ import pytest_asyncio
 from tests.e2e.system import System
 from tests.e2e.view import ClusterView
 
-from joulie_devcluster.cluster import DevCluster
-from joulie_devcluster.config import ClusterConfig
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.control_plane.nodes import read_node_classes
 from joulie_devcluster.fixtures import Starter, create_namespace
-from joulie_devcluster.nodes import read_node_classes
-from joulie_devcluster.service import Service
-from joulie_devcluster.stack import JoulieStack, StackConfig
+from joulie_sim.stack.service import Service
+from joulie_sim.stack.stack import JoulieStack, StackConfig
 
 FAILED = pytest.StashKey[bool]()
 

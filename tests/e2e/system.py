@@ -11,8 +11,8 @@ from tests.e2e.view import ClusterView
 
 from joulie_api.errors import NotFound
 from joulie_api.resources import NODE_HARDWARES
-from joulie_devcluster.service import JoulieService, Service
-from joulie_devcluster.stack import JoulieStack
+from joulie_sim.stack.service import JoulieService, Service
+from joulie_sim.stack.stack import JoulieStack
 
 _MODE = re.compile(r'joulie_backend_mode\{[^}]*node="([^"]+)"')
 _WRITES = re.compile(r'joulie_operator_writes_total\{[^}]*kind="([^"]+)"[^}]*\} ([0-9.e+]+)')

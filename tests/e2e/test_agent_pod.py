@@ -18,13 +18,13 @@ from joulie_agent.testing.fake_sysfs import build
 from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_api.resources import PODS
 from joulie_core.labels import MANAGED
-from joulie_devcluster.config import ClusterConfig
+from joulie_devcluster.containers.images import save_image
+from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 from joulie_devcluster.fixtures import RealNodeStarter, Starter
-from joulie_devcluster.images import save_image
-from joulie_devcluster.nodes import default_node_classes, scale
 from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
-from joulie_devcluster.service import Service
-from joulie_devcluster.stack import NAMESPACE, JoulieStack, StackConfig
+from joulie_sim.stack.service import Service
+from joulie_sim.stack.stack import NAMESPACE, JoulieStack, StackConfig
 
 pytestmark = pytest.mark.e2e
 

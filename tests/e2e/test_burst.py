@@ -10,7 +10,7 @@ from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 
 from joulie_core.twin.trend import WINDOW_S
-from joulie_devcluster.nodes import CpuClass, NodeClass
+from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 
 pytestmark = pytest.mark.e2e
 

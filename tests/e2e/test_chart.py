@@ -28,12 +28,12 @@ from tests.e2e.waiting import eventually
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
 from joulie_api.resources import CRDS, NODE_HARDWARES, NODE_POWER_PROFILES, NODES, PODS, Resource
-from joulie_devcluster.cluster import DevCluster
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import ClusterFactory
-from joulie_devcluster.manifests import load_manifests
-from joulie_devcluster.nodes import CpuClass, NodeClass
-from joulie_devcluster.ports import LOOPBACK, free_port
-from joulie_devcluster.service import JoulieService, Service
+from joulie_devcluster.host.ports import LOOPBACK, free_port
+from joulie_sim.stack.roles import load_roles
+from joulie_sim.stack.service import JoulieService, Service
 
 pytestmark = pytest.mark.e2e
 
@@ -165,7 +165,7 @@ async def _uninstall_fails(release: Release) -> None:
 
 
 async def _rights_are_as_written(release: Release) -> None:
-    for role in load_manifests("rbac.yaml"):
+    for role in load_roles():
         service = role["metadata"]["name"]
         if service == "joulie-sim":
             continue

@@ -14,8 +14,8 @@ from tests.e2e.view import count
 from tests.e2e.waiting import eventually
 
 from joulie_api.errors import ServerError
-from joulie_devcluster.node_pool import create_nodes
-from joulie_devcluster.nodes import CpuClass, NodeClass, default_node_classes, node_manifests, scale
+from joulie_devcluster.control_plane.node_pool import create_nodes
+from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass, default_node_classes, node_manifests, scale
 
 pytestmark = pytest.mark.soak
 

@@ -11,8 +11,8 @@ from tests.e2e.view import count
 from tests.e2e.waiting import eventually
 
 from joulie_api.testing.builders import make_pod
-from joulie_devcluster.ports import free_port
-from joulie_devcluster.service import JoulieService, Service
+from joulie_devcluster.host.ports import free_port
+from joulie_sim.stack.service import JoulieService, Service
 
 pytestmark = pytest.mark.e2e
 

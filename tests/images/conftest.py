@@ -14,10 +14,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from joulie_devcluster.engine import Engine, engine_obstacle
+from joulie_devcluster.containers.engine import Engine, engine_obstacle
+from joulie_devcluster.containers.images import SERVICES, ImageBuilder, image_builder, image_name
 from joulie_devcluster.errors import EngineError
-from joulie_devcluster.images import SERVICES, ImageBuilder, image_builder, image_name
-from joulie_devcluster.progress import terminal_reporter
+from joulie_devcluster.host.progress import terminal_reporter
 
 DEADLINE_S = 60.0
 _POLL_S = 0.1

@@ -13,7 +13,7 @@ import pytest
 from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_api.testing import make_node
-from joulie_devcluster.ports import LOOPBACK, free_port
+from joulie_devcluster.host.ports import LOOPBACK, free_port
 
 pytestmark = pytest.mark.docker
 

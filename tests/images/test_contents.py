@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_devcluster.images import SERVICES, image_name, save_image
+from joulie_devcluster.containers.images import SERVICES, image_name, save_image
 
 pytestmark = pytest.mark.docker
 

@@ -5,7 +5,7 @@ import pytest
 from tests.images.conftest import until_ready
 
 from joulie_api.testing import make_node, make_pod
-from joulie_devcluster.ports import LOOPBACK, free_port
+from joulie_devcluster.host.ports import LOOPBACK, free_port
 
 pytestmark = pytest.mark.docker
 

@@ -31,10 +31,10 @@ from joulie_agent.actuator.settings import read_settings as read_actuator_settin
 from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
 from joulie_agent.settings import AgentMode, AgentSettings
 from joulie_api.settings import read_settings
-from joulie_devcluster.manifests import load_manifests
-from joulie_devcluster.scheduler_config import SchedulerSettings, extender_block
+from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings, extender_block
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
+from joulie_sim.stack.roles import load_roles
 
 SERVICES = ("operator", "agent", "extender")
 
@@ -79,11 +79,7 @@ def test_a_digest_wins_over_the_tag(helm: Helm):
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
 @pytest.mark.parametrize("service", SERVICES)
 def test_roles_are_those_that_the_end_to_end_tests_run_with(helm: Helm, service, kind):
-    wanted = [
-        m["rules"]
-        for m in load_manifests("rbac.yaml")
-        if (m["kind"], m["metadata"]["name"]) == (kind, f"joulie-{service}")
-    ]
+    wanted = [m["rules"] for m in load_roles() if (m["kind"], m["metadata"]["name"]) == (kind, f"joulie-{service}")]
     name = "joulie-scheduler-extender" if service == "extender" else f"joulie-{service}"
     found = [
         [{key: value for key, value in rule.items() if key != "resourceNames"} for rule in m["rules"]]

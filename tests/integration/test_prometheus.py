@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from joulie_api.testing import make_node, make_pod
-from joulie_devcluster.process import ServiceProcess, base_environment
+from joulie_devcluster.host.process import ServiceProcess, base_environment
 
 PROMETHEUS = shutil.which("prometheus")
 pytestmark = [

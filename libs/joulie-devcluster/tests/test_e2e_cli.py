@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from joulie_devcluster.state import STATE_FILE, ClusterState, start_ticks
+from joulie_devcluster.control_plane.state import STATE_FILE, ClusterState, start_ticks
 
 pytestmark = pytest.mark.e2e
 

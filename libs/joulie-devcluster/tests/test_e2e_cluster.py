@@ -10,16 +10,16 @@ from aiohttp import web
 from joulie_api.errors import Forbidden
 from joulie_api.resources import NODES, PODS
 from joulie_api.testing.builders import make_pod
-from joulie_devcluster import binaries
-from joulie_devcluster import cluster as cluster_module
-from joulie_devcluster.cluster import DevCluster
-from joulie_devcluster.config import ClusterConfig
+from joulie_devcluster.binaries import lookup
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane import cluster as cluster_module
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.control_plane.node_pool import is_schedulable
+from joulie_devcluster.control_plane.nodes import default_node_classes, scale
+from joulie_devcluster.control_plane.state import start_ticks
 from joulie_devcluster.fixtures import create_namespace
-from joulie_devcluster.modules import Binary
-from joulie_devcluster.node_pool import is_schedulable
-from joulie_devcluster.nodes import default_node_classes, scale
-from joulie_devcluster.ports import free_port
-from joulie_devcluster.state import start_ticks
+from joulie_devcluster.host.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -38,12 +38,12 @@ async def wait_bound(client, namespace, name, timeout_s=30.0) -> str:
 
 
 async def test_a_warm_start_to_a_ready_control_plane_takes_at_most_15_seconds(fresh_devcluster):
-    await asyncio.to_thread(binaries.ensure)
+    await asyncio.to_thread(lookup.ensure)
     begun = time.monotonic()
     cluster = await fresh_devcluster()
     assert time.monotonic() - begun <= 15
     cluster.check()
-    assert set(cluster.processes) == set(binaries.CONTROL_PLANE)
+    assert set(cluster.processes) == set(lookup.CONTROL_PLANE)
 
 
 async def test_two_clusters_run_side_by_side_and_down_leaves_no_process_and_no_file(tmp_path):
@@ -139,8 +139,8 @@ async def test_a_fresh_namespace_takes_pods_at_once(kube_client, kube_namespace)
 async def test_a_failed_start_leaves_no_process_and_no_file(tmp_path, monkeypatch):
     broken = tmp_path / "bin"
     broken.mkdir()
-    for binary in binaries.CONTROL_PLANE:
-        (broken / binary).symlink_to((await asyncio.to_thread(binaries.ensure, (binary,)))[binary])
+    for binary in lookup.CONTROL_PLANE:
+        (broken / binary).symlink_to((await asyncio.to_thread(lookup.ensure, (binary,)))[binary])
     (broken / Binary.KWOK).unlink()
     (broken / Binary.KWOK).write_text(
         '#!/bin/sh\n[ "$1" = --version ] && echo kwok version v0.7.0\necho out of order\nexit 1\n'

@@ -12,11 +12,11 @@ import pytest
 
 from joulie_api.client import KubeClient
 from joulie_api.resources import NODES, PODS
+from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
+from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL, KWOK_ANNOTATION, default_node_classes, scale
+from joulie_devcluster.control_plane.state import ClusterState, start_ticks
 from joulie_devcluster.fixtures import create_namespace
-from joulie_devcluster.nodes import HOSTNAME_LABEL, KWOK_ANNOTATION, default_node_classes, scale
 from joulie_devcluster.real_node.cgroups import group_name
-from joulie_devcluster.real_node.oci import BUSYBOX_IMAGE
-from joulie_devcluster.state import ClusterState, start_ticks
 
 pytestmark = pytest.mark.e2e
 
@@ -164,7 +164,7 @@ async def test_containers_die_with_a_killed_up_and_down_removes_what_is_left(tmp
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:  # noqa: ASYNC220 - the fork is quick
         assert await asyncio.to_thread(up.stdout.readline) == f"export KUBECONFIG={directory}/kubeconfig\n"
         state = ClusterState.read(directory)
-        assert {"enclosure", "containerd", "kubelet"} <= {record.name for record in state.processes}
+        assert {"namespaces", "containerd", "kubelet"} <= {record.name for record in state.processes}
         async with await KubeClient.connect(kubeconfig=state.kubeconfig, user_agent="joulie-tests") as client:
             namespace = await create_namespace(client)
             await client.create(PODS, busybox_pod("b", "real-0", "exec sleep 4242"), namespace)

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from joulie_devcluster import binaries
+from joulie_devcluster.binaries import lookup
 from joulie_devcluster.errors import BinaryError
 
 pytest_plugins = ["pytester"]
@@ -37,7 +37,7 @@ def suite(pytester, monkeypatch):
         asked.append(True)
         raise BinaryError("no way to build etcd")
 
-    monkeypatch.setattr(binaries, "ensure", refuse)
+    monkeypatch.setattr(lookup, "ensure", refuse)
     return pytester, asked
 
 

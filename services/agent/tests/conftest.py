@@ -15,7 +15,7 @@ from joulie_agent import app as agent_app
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer
-from joulie_devcluster.permissions import denied
+from joulie_sim.stack.permissions import denied
 
 
 @dataclass(slots=True)

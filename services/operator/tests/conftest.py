@@ -9,9 +9,9 @@ from joulie_api.app import App
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer, make_node, make_pod
 from joulie_core import labels
-from joulie_devcluster.permissions import denied
 from joulie_operator.app import run
 from joulie_operator.settings import settings_model
+from joulie_sim.stack.permissions import denied
 
 FAST = {
     "METRICS_ADDR": "127.0.0.1:0",

@@ -5,7 +5,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from joulie_devcluster.cli import run
+from joulie_devcluster.cli.main import run
 
 
 def main() -> None:

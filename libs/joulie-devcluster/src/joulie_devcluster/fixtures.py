@@ -18,12 +18,12 @@ import pytest_asyncio
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
 from joulie_api.resources import NAMESPACES, Resource
-from joulie_devcluster import binaries
-from joulie_devcluster.cluster import DevCluster
-from joulie_devcluster.config import ClusterConfig
+from joulie_devcluster.binaries import lookup
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.errors import BinaryError
-from joulie_devcluster.modules import Binary
-from joulie_devcluster.progress import terminal_reporter
+from joulie_devcluster.host.progress import terminal_reporter
 from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
 from joulie_devcluster.real_node.requirements import missing_rights
 
@@ -49,7 +49,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
         try:
             with terminal_reporter() as reporter:
-                binaries.ensure(_needed_binaries(session.items), reporter=reporter)
+                lookup.ensure(_needed_binaries(session.items), reporter=reporter)
         except BinaryError as error:
             # Told by each test that needs them; the others still run.
             session.config.stash[_BUILD_ERROR] = str(error)
@@ -61,7 +61,7 @@ def _needs_a_cluster(item: pytest.Item) -> bool:
 
 def _needed_binaries(items: Sequence[pytest.Item]) -> tuple[Binary, ...]:
     real = missing_rights() is None and any("start_real_node" in getattr(item, "fixturenames", ()) for item in items)
-    return (*binaries.CONTROL_PLANE, *binaries.REAL_NODE) if real else binaries.CONTROL_PLANE
+    return (*lookup.CONTROL_PLANE, *lookup.REAL_NODE) if real else lookup.CONTROL_PLANE
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import pytest
 
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import Exactness
-from joulie_devcluster.nodes import node_manifests
+from joulie_devcluster.control_plane.nodes import node_manifests
 from joulie_sim.demo.openb_nodes import node_classes
 from joulie_sim.demo.options import parse_options
 from joulie_sim.demo.scenario import make_scenario

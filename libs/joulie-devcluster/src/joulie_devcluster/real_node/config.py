@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from joulie_devcluster.real_node.oci import BUSYBOX_IMAGE
+from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
 
 CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"
 

@@ -15,27 +15,28 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import yaml
 
-from joulie_devcluster import binaries
-from joulie_devcluster.cluster import DevCluster
+from joulie_devcluster.binaries import lookup
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.containers.oci import write_busybox_archive
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.control_plane.node_pool import wait_nodes_schedulable
+from joulie_devcluster.control_plane.pki import write_file
 from joulie_devcluster.errors import RealNodeError
-from joulie_devcluster.modules import Binary
-from joulie_devcluster.node_pool import wait_nodes_schedulable
-from joulie_devcluster.pki import write_file
-from joulie_devcluster.ports import LOOPBACK
-from joulie_devcluster.process import ProcessExitedError, ServiceProcess, base_environment, stop_in_order
-from joulie_devcluster.progress import Reporter
-from joulie_devcluster.real_node import cgroups, enclosure, traces
+from joulie_devcluster.host.ports import LOOPBACK
+from joulie_devcluster.host.process import ProcessExitedError, ServiceProcess, base_environment, stop_in_order
+from joulie_devcluster.host.progress import Reporter
+from joulie_devcluster.real_node import cgroups, cleanup, namespaces
 from joulie_devcluster.real_node.config import NodeLayout, containerd_config, kubelet_config, network
-from joulie_devcluster.real_node.oci import write_busybox_archive
 from joulie_devcluster.real_node.requirements import find_busybox, find_runc, find_snapshotter, obstacles
 
-ENCLOSURE: Final = "enclosure"
+NAMESPACES: Final = "namespaces"
 
 _IMPORT_TIMEOUT_S: Final = 300
 
@@ -91,7 +92,7 @@ class RealNode:
 
     @property
     def processes(self) -> Mapping[str, ServiceProcess]:
-        """enclosure, containerd and kubelet, by name."""
+        """namespaces, containerd and kubelet, by name."""
         return self._processes
 
     async def up(self) -> None:
@@ -106,15 +107,16 @@ class RealNode:
         if found:
             raise RealNodeError("; ".join(found))
         self._paths = await asyncio.to_thread(
-            binaries.ensure,
-            binaries.REAL_NODE,
+            lookup.ensure,
+            lookup.REAL_NODE,
             directory=self.cluster.config.binaries,
             reporter=self._reporter,
         )
+        self.cluster.add_cleanup(partial(cleanup.remove, self._directory))
         try:
             self._write_files()
             cgroups.create(self._cgroup)
-            await self._start_enclosure()
+            await self._start_namespaces()
             await self._start_containerd()
             await self.import_image(await asyncio.to_thread(self._write_sandbox_image))
             await self._start_kubelet()
@@ -128,7 +130,7 @@ class RealNode:
         for name in self._processes:
             self.cluster.release(name)
         self._processes.clear()
-        await asyncio.to_thread(traces.remove, self._directory)
+        await asyncio.to_thread(cleanup.remove, self._directory)
 
     def check(self) -> None:
         """Raise StartError if a process of the node has ended, with the end of its log."""
@@ -158,7 +160,7 @@ class RealNode:
         layout = self.layout
         for source in layout.binds.values():
             source.mkdir(parents=True)
-        traces.make_mount_points(self._directory, layout.binds)
+        cleanup.make_mount_points(self._directory, layout.binds)
         for target, source in layout.kernel_settings.items():
             write_file(source, target.read_bytes())
         runc = find_runc()
@@ -175,10 +177,10 @@ class RealNode:
         assert busybox is not None
         return write_busybox_archive(busybox, self.layout.root / "busybox.tar", machine=platform.machine())
 
-    async def _start_enclosure(self) -> None:
+    async def _start_namespaces(self) -> None:
         binds = [f"{source}:{target}" for target, source in (self.layout.binds | self.layout.kernel_settings).items()]
-        argv = [sys.executable, "-I", "-S", enclosure.__file__, "hold", *binds]
-        process = await self._start(ENCLOSURE, argv)
+        argv = [sys.executable, "-I", "-S", namespaces.__file__, "hold", *binds]
+        process = await self._start(NAMESPACES, argv)
         match = await process.wait_for_log(r"^holding as (\d+)$", self.config.start_timeout_s)
         self._init_pid = int(match[1])
 
@@ -215,7 +217,7 @@ class RealNode:
 
     def _inside(self, binary: Binary, *arguments: str) -> list[str]:
         """The command line that runs a binary in the enclosure."""
-        program = [sys.executable, "-I", "-S", enclosure.__file__, "enter", str(self._init_pid)]
+        program = [sys.executable, "-I", "-S", namespaces.__file__, "enter", str(self._init_pid)]
         return [*program, str(self._paths[binary]), *arguments]
 
     def _ctr(self, *arguments: str) -> None:

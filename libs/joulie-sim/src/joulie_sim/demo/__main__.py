@@ -12,9 +12,9 @@ from rich.console import Console
 from joulie_api.errors import KubeError
 from joulie_api.logging import configure_logging
 from joulie_api.settings import LogFormat, LogLevel
-from joulie_devcluster import binaries
+from joulie_devcluster.binaries import lookup
 from joulie_devcluster.errors import DevClusterError
-from joulie_devcluster.progress import Reporter, terminal_reporter
+from joulie_devcluster.host.progress import Reporter, terminal_reporter
 from joulie_sim.demo.options import Options, parse_options
 from joulie_sim.demo.runner import Demo, DemoError
 from joulie_sim.demo.scenario import Scenario, make_scenario
@@ -47,7 +47,7 @@ def _run_to_end(options: Options, scenario: Scenario) -> int:
     try:
         with terminal_reporter() as reporter:
             # Not inside the loop, where a build in its thread could not be interrupted.
-            binaries.ensure(reporter=reporter)
+            lookup.ensure(reporter=reporter)
             asyncio.run(_run(options, scenario, reporter))
     except* (asyncio.CancelledError, KeyboardInterrupt):
         code = _EXIT_INTERRUPTED

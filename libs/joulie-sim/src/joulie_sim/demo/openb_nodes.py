@@ -8,7 +8,7 @@ CPUs are Xeons and EPYCs of the inventory whose cores go with the threads.
 from collections.abc import Sequence
 from typing import Final
 
-from joulie_devcluster.nodes import CpuClass, GpuClass, NodeClass
+from joulie_devcluster.control_plane.nodes import CpuClass, GpuClass, NodeClass
 from joulie_sim.workload.openb import NodeGroup
 
 _GPU_MODELS: Final = {

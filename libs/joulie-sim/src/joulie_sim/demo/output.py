@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_devcluster.paths import cache_home
+from joulie_devcluster.host.paths import cache_home
 from joulie_sim.demo.record import PodTrack, Record, Sample
 from joulie_sim.demo.summary import Summary, as_json
 

@@ -15,11 +15,9 @@ from rich.live import Live
 
 from joulie_api.client import KubeClient
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_devcluster.cluster import DevCluster
-from joulie_devcluster.config import ClusterConfig
-from joulie_devcluster.progress import Reporter
-from joulie_devcluster.service import Service
-from joulie_devcluster.stack import JoulieStack, StackConfig
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.host.progress import Reporter
 from joulie_sim.demo.feeder import feed
 from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.options import Options
@@ -28,6 +26,8 @@ from joulie_sim.demo.scenario import Scenario
 from joulie_sim.demo.summary import summarize
 from joulie_sim.demo.supervisor import Supervisor
 from joulie_sim.demo.table import live_view, plain_line, summary_view, verdict
+from joulie_sim.stack.service import Service
+from joulie_sim.stack.stack import JoulieStack, StackConfig
 from joulie_sim.workload.item import WorkItem
 
 _WORKLOAD: Final = "demo"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_devcluster.nodes import NodeClass, default_node_classes, scale
+from joulie_devcluster.control_plane.nodes import NodeClass, default_node_classes, scale
 from joulie_sim.demo.openb_nodes import node_classes
 from joulie_sim.demo.options import Options
 from joulie_sim.workload.generator import Mix, generate

@@ -7,10 +7,10 @@ one. Something has to start it again then.
 from collections import Counter
 from typing import Final
 
-from joulie_devcluster.cluster import DevCluster
+from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.errors import StartError
-from joulie_devcluster.progress import Reporter
-from joulie_devcluster.stack import JoulieStack
+from joulie_devcluster.host.progress import Reporter
+from joulie_sim.stack.stack import JoulieStack
 
 #: A service that ends more often than this is broken, and the table would hide it.
 _RESTARTS: Final = 3

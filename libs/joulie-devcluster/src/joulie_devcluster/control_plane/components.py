@@ -1,0 +1,275 @@
+"""Files and command lines of the control plane's processes: pure text, nothing is started here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane.config import ClusterConfig, Ports
+from joulie_devcluster.control_plane.kubeconfig import write_kubeconfig
+from joulie_devcluster.control_plane.manifests import DATA, load_manifests
+from joulie_devcluster.control_plane.nodes import KWOK_ANNOTATION, KWOK_ANNOTATION_VALUE
+from joulie_devcluster.control_plane.pki import Authority, KeyPair, create_signing_key, write_file
+from joulie_devcluster.control_plane.scheduler_config import scheduler_configuration
+from joulie_devcluster.host.ports import LOOPBACK
+
+ADMIN: Final = "admin"
+
+_SERVICE_CIDR: Final = "10.96.0.0/16"
+#: How long a simulated node counts as alive without renewing its lease.
+_LEASE_S: Final = 160
+_SERVICE_ACCOUNT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
+_API_NAMES: Final = (
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "localhost",
+    LOOPBACK,
+    # The first address of the service range is the API server's.
+    "10.96.0.1",
+)
+# User and groups of each client; what the users may do comes from Kubernetes' own RBAC defaults, KWOK's from
+# data/kwok-rbac.yaml.
+_CLIENTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    ADMIN: ("kubernetes-admin", ("system:masters",)),
+    Binary.SCHEDULER: ("system:kube-scheduler", ()),
+    Binary.CONTROLLER_MANAGER: ("system:kube-controller-manager", ()),
+    Binary.KWOK: ("system:kwok", ()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the files of one cluster lie."""
+
+    root: Path
+
+    @property
+    def pki(self) -> Path:
+        """Certificates and keys."""
+        return self.root / "pki"
+
+    @property
+    def logs(self) -> Path:
+        """One log per process."""
+        return self.root / "logs"
+
+    @property
+    def admin_kubeconfig(self) -> Path:
+        """The kubeconfig for people and tests."""
+        return self.root / "kubeconfig"
+
+    def kubeconfig(self, client: str) -> Path:
+        """The kubeconfig of one client."""
+        return self.admin_kubeconfig if client == ADMIN else self.root / "kubeconfigs" / f"{client}.yaml"
+
+    def config(self, binary: Binary) -> Path:
+        """The configuration file of one process."""
+        return self.root / "config" / f"{binary}.yaml"
+
+    def log(self, name: str) -> Path:
+        """The log of one process."""
+        return self.logs / f"{name}.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The authorities that go on issuing while the cluster runs, and the clients' certificates."""
+
+    authority: Authority
+    clients: Mapping[str, KeyPair]
+
+
+def write_pki(layout: Layout) -> Credentials:
+    """Create and write all certificates of a new cluster."""
+    pki = layout.pki
+    pki.mkdir(mode=0o700, parents=True)
+    authority = Authority.create("kubernetes-ca")
+    # Authorities of their own: a client certificate of the cluster must open neither etcd nor the aggregation layer.
+    front_proxy = Authority.create("front-proxy-ca")
+    etcd = Authority.create("etcd-ca")
+    write_file(pki / "ca.crt", authority.pair.cert_pem)
+    write_file(pki / "front-proxy-ca.crt", front_proxy.pair.cert_pem)
+    write_file(pki / "etcd-ca.crt", etcd.pair.cert_pem)
+    authority.issue_server("kube-apiserver", _API_NAMES).write(pki, "apiserver")
+    for binary in (Binary.SCHEDULER, Binary.CONTROLLER_MANAGER):
+        authority.issue_server(binary, ("localhost", LOOPBACK)).write(pki, binary)
+    front_proxy.issue_client("front-proxy-client").write(pki, "front-proxy-client")
+    etcd.issue_server("etcd", ("localhost", LOOPBACK)).write(pki, "etcd")
+    etcd.issue_client("kube-apiserver-etcd-client").write(pki, "apiserver-etcd-client")
+    private, public = create_signing_key()
+    write_file(pki / "sa.key", private)
+    write_file(pki / "sa.pub", public)
+    clients = {client: authority.issue_client(user, groups) for client, (user, groups) in _CLIENTS.items()}
+    clients[ADMIN].write(pki, ADMIN)
+    return Credentials(authority, clients)
+
+
+def write_configuration(
+    layout: Layout, config: ClusterConfig, ports: Ports, credentials: Credentials, extender_url: str | None
+) -> None:
+    """Write every file that depends on the ports: kubeconfigs and the processes' own configuration."""
+    for client, pair in credentials.clients.items():
+        write_kubeconfig(
+            layout.kubeconfig(client),
+            server=server_url(ports),
+            cluster=config.name,
+            user=str(client),
+            ca_pem=credentials.authority.pair.cert_pem,
+            credentials=pair,
+        )
+    scheduler = scheduler_configuration(
+        config.scheduler, kubeconfig=str(layout.kubeconfig(Binary.SCHEDULER)), extender_url=extender_url
+    )
+    _write_yaml(layout.config(Binary.SCHEDULER), scheduler)
+    kwok = {
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokConfiguration",
+        "options": {
+            "manageNodesWithAnnotationSelector": f"{KWOK_ANNOTATION}={KWOK_ANNOTATION_VALUE}",
+            # A lease is renewed after a quarter of its time. With 40 s, as a kubelet has it, thousands of nodes ask for
+            # more renewals a second than two cores serve, and those that come late turn their nodes NotReady.
+            "nodeLeaseDurationSeconds": _LEASE_S,
+            # The defaults of 4 make a thousand nodes or pods wait in line on an idle machine.
+            "nodePlayStageParallelism": 16,
+            "podPlayStageParallelism": 16,
+            "nodeLeaseParallelism": 16,
+        },
+    }
+    # Always given: without --config KWOK reads the user's ~/.kwok/kwok.yaml. For pods its built-in stages apply.
+    _write_yaml(layout.config(Binary.KWOK), kwok, *load_manifests(DATA / "kwok-stages.yaml"))
+
+
+def server_url(ports: Ports) -> str:
+    """URL of the API server."""
+    return f"https://{LOOPBACK}:{ports.apiserver}"
+
+
+def ready_url(binary: Binary, ports: Ports) -> str:
+    """Where a process says that it is ready."""
+    paths = {Binary.ETCD: "/health", Binary.CONTROLLER_MANAGER: "/healthz", Binary.KWOK: "/healthz"}
+    scheme = "http" if binary is Binary.KWOK else "https"
+    return f"{scheme}://{LOOPBACK}:{ports.of(binary)}{paths.get(binary, '/readyz')}"
+
+
+def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Ports) -> list[str]:
+    """Command line of one process, without the executable."""
+    match binary:
+        case Binary.ETCD:
+            return _etcd(layout, ports)
+        case Binary.APISERVER:
+            return [*_apiserver(layout, ports), f"--v={config.verbosity}"]
+        case Binary.SCHEDULER:
+            own = [f"--config={layout.config(binary)}"]
+            return [*own, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
+        case Binary.CONTROLLER_MANAGER:
+            own = _controller_manager(layout)
+            return [*own, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
+        case Binary.KWOK:
+            return [
+                f"--config={layout.config(binary)}",
+                f"--kubeconfig={layout.kubeconfig(binary)}",
+                f"--server-address={LOOPBACK}:{ports.kwok}",
+                # At its default it logs every renewal of every node's lease.
+                "--v=WARN",
+            ]
+        case _:
+            raise ValueError(f"{binary} is not a process of the control plane")
+
+
+def _etcd(layout: Layout, ports: Ports) -> list[str]:
+    client_url = f"https://{LOOPBACK}:{ports.etcd}"
+    pki = layout.pki
+    return [
+        f"--data-dir={layout.root / 'etcd'}",
+        f"--listen-client-urls={client_url}",
+        f"--advertise-client-urls={client_url}",
+        # The only member: whatever port the kernel gives will do.
+        f"--listen-peer-urls=https://{LOOPBACK}:0",
+        f"--cert-file={pki / 'etcd.crt'}",
+        f"--key-file={pki / 'etcd.key'}",
+        f"--trusted-ca-file={pki / 'etcd-ca.crt'}",
+        "--client-cert-auth",
+        f"--peer-cert-file={pki / 'etcd.crt'}",
+        f"--peer-key-file={pki / 'etcd.key'}",
+        f"--peer-trusted-ca-file={pki / 'etcd-ca.crt'}",
+        "--peer-client-cert-auth",
+        # Nothing here outlives the machine; waiting for the disk would only slow tests down.
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+
+
+def _apiserver(layout: Layout, ports: Ports) -> list[str]:
+    pki = layout.pki
+    return [
+        f"--etcd-servers=https://{LOOPBACK}:{ports.etcd}",
+        f"--etcd-cafile={pki / 'etcd-ca.crt'}",
+        f"--etcd-certfile={pki / 'apiserver-etcd-client.crt'}",
+        f"--etcd-keyfile={pki / 'apiserver-etcd-client.key'}",
+        f"--bind-address={LOOPBACK}",
+        f"--advertise-address={LOOPBACK}",
+        f"--secure-port={ports.apiserver}",
+        # A loopback address is refused as an endpoint; the default reconciler would try again every 10 s.
+        "--endpoint-reconciler-type=none",
+        f"--tls-cert-file={pki / 'apiserver.crt'}",
+        f"--tls-private-key-file={pki / 'apiserver.key'}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        # It taints every new node until the controller manager has seen it ready: two more writes for each, and most of
+        # the time that a thousand nodes take. KWOK's nodes are ready as soon as they are seen.
+        "--disable-admission-plugins=TaintNodesByCondition",
+        "--allow-privileged=true",
+        f"--service-cluster-ip-range={_SERVICE_CIDR}",
+        f"--service-account-issuer={_SERVICE_ACCOUNT_ISSUER}",
+        f"--service-account-key-file={pki / 'sa.pub'}",
+        f"--service-account-signing-key-file={pki / 'sa.key'}",
+        # Without a front-proxy authority scheduler and controller manager complain every few seconds.
+        f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={pki / 'front-proxy-client.crt'}",
+        f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
+    ]
+
+
+def _kubernetes_client(binary: Binary, layout: Layout, ports: Ports) -> list[str]:
+    """What scheduler and controller manager have in common."""
+    kubeconfig = layout.kubeconfig(binary)
+    return [
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={ports.of(binary)}",
+        f"--tls-cert-file={layout.pki / f'{binary}.crt'}",
+        f"--tls-private-key-file={layout.pki / f'{binary}.key'}",
+    ]
+
+
+def _controller_manager(layout: Layout) -> list[str]:
+    return [
+        f"--kubeconfig={layout.kubeconfig(Binary.CONTROLLER_MANAGER)}",
+        "--leader-elect=false",
+        # Kubernetes' RBAC defaults give each controller its own role; the manager's user itself may do little.
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={layout.pki / 'sa.key'}",
+        f"--root-ca-file={layout.pki / 'ca.crt'}",
+        f"--client-ca-file={layout.pki / 'ca.crt'}",
+        f"--service-cluster-ip-range={_SERVICE_CIDR}",
+        # The defaults of 20 and 30 make a test wait for its namespaces.
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+        # Must be longer than a lease by a good part; the default of 50 s goes with leases of 40 s.
+        f"--node-monitor-grace-period={_LEASE_S * 5 // 4}s",
+    ]
+
+
+def _write_yaml(path: Path, *documents: Mapping[str, object]) -> None:
+    write_file(path, yaml.safe_dump_all(map(dict, documents), sort_keys=False).encode())

@@ -1,0 +1,1 @@
+"""Building blocks for processes on this host: children, ports, file locks, directories, progress output."""

