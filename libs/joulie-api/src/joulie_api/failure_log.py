@@ -1,0 +1,64 @@
+"""Failures in the log: one line for each new cause, one line when it works again, nothing for each retry.
+
+A cause is short and stable: the type of the exception, or the text of a problem that has none. A problem whose text
+varies (an age, an address) is given its cause by name. While something fails each of its causes is logged once, so that
+two that alternate do not fill the log.
+
+Not for the actuator, which logs without structlog: there every restored knob is a line, whether it failed before or
+not, and what is compared are the knobs that are left.
+"""
+
+import logging
+from collections.abc import Hashable, Mapping
+from typing import Any, Protocol
+
+
+class Logger(Protocol):
+    """The part of a structlog logger that is used."""
+
+    def log(self, level: int, event: str, /, **fields: Any) -> Any:
+        """Log an event."""
+
+
+class FailureLog:
+    """The failures of one kind of work, told apart by `subject`: fields of the log line, such as the node's name."""
+
+    def __init__(
+        self, log: Logger, *, failed: str, recovered: str, level: int = logging.WARNING, trace: bool = False
+    ) -> None:
+        """Log the event `failed` at `level`, with the exception's traceback if `trace`, and `recovered` at info."""
+        self._log = log
+        self._failed = failed
+        self._recovered = recovered
+        self._level = level
+        self._trace = trace
+        self._causes: dict[Hashable, set[str]] = {}
+
+    def failed(self, problem: BaseException | str, /, *, cause: str | None = None, **subject: Any) -> None:
+        """Log the problem, unless its cause was logged since the subject last worked."""
+        is_error = isinstance(problem, BaseException)
+        if cause is None:
+            cause = type(problem).__name__ if is_error else str(problem)
+        causes = self._causes.setdefault(_key(subject), set())
+        if cause in causes:
+            return
+        causes.add(cause)
+        trace = {"exc_info": problem} if self._trace and is_error else {}
+        self._log.log(self._level, self._failed, **subject, cause=cause, problem=str(problem), **trace)
+
+    def recovered(self, **subject: Any) -> None:
+        """Log that the subject works again, if it had failed."""
+        if self._causes.pop(_key(subject), None) is not None:
+            self._log.log(logging.INFO, self._recovered, **subject)
+
+    def is_failing(self, **subject: Any) -> bool:
+        """Return whether the subject has failed since it last worked."""
+        return _key(subject) in self._causes
+
+    def forget(self, **subject: Any) -> None:
+        """Drop a subject that is gone, without a line."""
+        self._causes.pop(_key(subject), None)
+
+
+def _key(subject: Mapping[str, Any]) -> Hashable:
+    return frozenset(subject.items())
