@@ -1,0 +1,70 @@
+"""Answers of a Prometheus server to an instant query.
+
+Every series of the answer is returned, also one whose value is NaN or infinite: whoever adds series up must know that
+one of them has no figure. How the query is sent is the caller's business.
+Source: Prometheus HTTP API, `/api/v1/query`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+QUERY_PATH: Final = "/api/v1/query"
+
+
+class QueryError(Exception):
+    """The query has no usable answer; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One series of an instant vector, or a scalar (no labels)."""
+
+    labels: Mapping[str, str]
+    #: May be NaN or infinite.
+    value: float
+
+
+class _Series(msgspec.Struct):
+    value: tuple[float, str]
+    metric: dict[str, str] = {}
+
+
+class _Data(msgspec.Struct, rename="camel"):
+    result_type: str
+    result: msgspec.Raw
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    error: str = ""
+    data: _Data | None = None
+
+
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
+_VECTOR: Final = msgspec.json.Decoder(list[_Series])
+_SCALAR: Final = msgspec.json.Decoder(tuple[float, str])
+
+
+def decode_samples(raw: bytes) -> list[Sample]:
+    """Return the series of an instant vector in the order of the answer, or the one number of a scalar.
+
+    Raises:
+        QueryError: an error of the server, or something that is neither a vector nor a scalar.
+
+    """
+    try:
+        answer = _ANSWER.decode(raw)
+        if answer.status != "success" or answer.data is None:
+            raise QueryError(answer.error or f"status {answer.status}")
+        match answer.data.result_type:
+            case "vector":
+                return [Sample(series.metric, float(series.value[1])) for series in _VECTOR.decode(answer.data.result)]
+            case "scalar":
+                return [Sample({}, float(_SCALAR.decode(answer.data.result)[1]))]
+            case other:
+                raise QueryError(f"the result is a {other}, a vector is needed")
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise QueryError(f"not an answer to an instant query: {error}") from error

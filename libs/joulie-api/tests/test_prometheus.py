@@ -1,0 +1,55 @@
+"""What a Prometheus server answers, and what is made of it."""
+
+import json
+import math
+
+import pytest
+
+from joulie_api.prometheus import QueryError, Sample, decode_samples
+
+
+def answer(result, result_type="vector", **more):
+    return json.dumps({"status": "success", "data": {"resultType": result_type, "result": result}, **more}).encode()
+
+
+def series(value, **labels):
+    return {"metric": labels, "value": [1767323045.678, value]}
+
+
+def test_every_series_of_a_vector_is_a_sample():
+    raw = answer([series("240.5", node="n1"), series("1e3", node="n2")], warnings=["slow"])
+    assert decode_samples(raw) == [Sample({"node": "n1"}, 240.5), Sample({"node": "n2"}, 1000)]
+
+
+def test_a_scalar_is_a_sample_without_labels():
+    assert decode_samples(answer([1767323045.678, "21.5"], "scalar")) == [Sample({}, 21.5)]
+
+
+def test_an_empty_vector_is_no_sample():
+    assert decode_samples(answer([])) == []
+
+
+def test_a_series_without_a_figure_is_not_left_out():
+    samples = decode_samples(answer([series("NaN"), series("+Inf"), series("-Inf"), series("5")]))
+    assert math.isnan(samples[0].value)
+    assert [sample.value for sample in samples[1:]] == [math.inf, -math.inf, 5]
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b'{"status": "error", "errorType": "bad_data", "error": "parse error"}', "parse error"),
+        (b'{"status": "error"}', "status error"),
+        (b'{"status": "success"}', "status success"),
+        (answer([], "matrix"), "the result is a matrix, a vector is needed"),
+        (answer([{"metric": {}, "histogram": [1, {}]}]), "not an answer to an instant query"),
+        (answer([series("many")]), "not an answer to an instant query"),
+        (answer([series(240)]), "not an answer to an instant query"),
+        (b"<html>", "not an answer to an instant query"),
+        (b"", "not an answer to an instant query"),
+        (b'"\xff"', "not an answer to an instant query"),
+    ],
+)
+def test_what_is_no_vector_is_refused_with_a_reason(raw, reason):
+    with pytest.raises(QueryError, match=reason):
+        decode_samples(raw)
