@@ -76,6 +76,10 @@ docs:
     python docs/reference.py
     python docs/policy_pages.py
 
+# the rules of the chart's roles, from the table of permissions
+rbac:
+    python helm/rules.py
+
 # the chart's schema of values, from the settings
 schema:
     python helm/schema.py

@@ -8,7 +8,7 @@ Source: Kubernetes, "Determine the request verb" and "Server-Side Apply".
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from joulie_sim.stack.roles import load_roles
+from joulie_sim.stack.roles import PERMISSIONS
 
 #: What a request is called -> the verbs that it takes.
 _VERBS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -47,14 +47,12 @@ def denied(service: str, requests: Iterable[SeenRequest]) -> list[str]:
 
 
 def _allowed(service: str) -> set[tuple[str, str, str]]:
-    roles = (role for role in load_roles() if role["metadata"]["name"] == service)
+    permissions = PERMISSIONS[service]
     return {
-        (verb, group, resource)
-        for role in roles
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
+        (verb, grant.group, resource)
+        for grant in (*permissions.cluster, *permissions.namespace)
+        for resource in grant.names
+        for verb in grant.verbs
     }
 
 

@@ -1,18 +1,37 @@
-"""The RBAC roles of Joulie's services, and their bindings to users.
+"""The RBAC roles of Joulie's services and of the simulator, and their bindings to users.
 
-`rbac.yaml` is the list of what each service may do. The Helm chart renders the same rules; a test compares the two.
+The services' rules are those of `joulie_api.permissions`, which the Helm chart is generated from as well.
 """
 
 from collections.abc import Iterable, Mapping
-from importlib import resources
-from typing import Any
+from typing import Any, Final
 
-from joulie_devcluster.control_plane.manifests import load_manifests
+from joulie_api.permissions import SERVICES, Grant, Permissions
+from joulie_api.resources import NODES, PODS
+
+_RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+_SIMULATOR: Final = Permissions(
+    cluster=(
+        Grant((NODES,), ("get", "list", "watch")),
+        Grant((PODS,), ("get", "list", "watch", "delete")),
+        Grant((PODS,), ("patch",), subresource="status"),
+    )
+)
+#: By the name of the service, which is also that of its user.
+PERMISSIONS: Final[Mapping[str, Permissions]] = {
+    **{f"joulie-{service}": permissions for service, permissions in SERVICES.items()},
+    "joulie-sim": _SIMULATOR,
+}
 
 
 def load_roles() -> list[dict[str, Any]]:
     """Return the roles of all services, the namespaced ones without a namespace."""
-    return load_manifests(resources.files("joulie_sim.stack") / "rbac.yaml")
+    return [
+        _role(kind, name, grants)
+        for name, permissions in PERMISSIONS.items()
+        for kind, grants in (("ClusterRole", permissions.cluster), ("Role", permissions.namespace))
+        if grants
+    ]
 
 
 def service_roles(namespace: str) -> list[dict[str, Any]]:
@@ -28,12 +47,20 @@ def bindings(roles: Iterable[Mapping[str, Any]], user: str) -> list[dict[str, An
     return [_binding(role, user) for role in roles if role["metadata"]["name"] == user]
 
 
+def _role(kind: str, name: str, grants: Iterable[Grant]) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{_RBAC_GROUP}/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "rules": [grant.rule() for grant in grants],
+    }
+
+
 def _binding(role: Mapping[str, Any], user: str) -> dict[str, Any]:
-    group, _, _ = role["apiVersion"].partition("/")
     return {
         "apiVersion": role["apiVersion"],
         "kind": f"{role['kind']}Binding",
         "metadata": dict(role["metadata"]),
-        "roleRef": {"apiGroup": group, "kind": role["kind"], "name": role["metadata"]["name"]},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        "roleRef": {"apiGroup": _RBAC_GROUP, "kind": role["kind"], "name": role["metadata"]["name"]},
+        "subjects": [{"apiGroup": _RBAC_GROUP, "kind": "User", "name": user}],
     }

@@ -1,7 +1,7 @@
 """Joulie itself on a development cluster: operator, agents, extender and simulator as local processes.
 
-Every process has a user of its own, bound to the roles of `rbac.yaml`, so that a missing permission shows here and
-not in production. The ports are chosen here and stay the same over restarts.
+Every process has a user of its own, bound to the roles of `joulie_sim.stack.roles`, so that a missing permission shows
+here and not in production. The ports are chosen here and stay the same over restarts.
 """
 
 import asyncio

@@ -1,0 +1,67 @@
+{{/* Written by `just rbac` from the table in joulie_api.permissions: do not edit.
+     Where a rule is limited to named objects, the template takes the list of their names. */}}
+{{- define "joulie.rules.operator.cluster" -}}
+# The patch sets labels that pods are placed by.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+# What pods ask for by dynamic resource allocation.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaims, resourceclaimtemplates]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+- apiGroups: [joulie.io]
+  resources: [nodepowerprofiles, nodetwins]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [joulie.io]
+  resources: [nodepowerprofiles/status, nodetwins/status]
+  verbs: [patch]
+# What the agents write.
+- apiGroups: [joulie.io]
+  resources: [nodehardwares, telemetryprofiles]
+  verbs: [get, list, watch]
+{{- end -}}
+{{- define "joulie.rules.operator.namespace" -}}
+# Leader election.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update]
+{{- end -}}
+{{- define "joulie.rules.agent.cluster" -}}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch]
+- apiGroups: [joulie.io]
+  resources: [nodepowerprofiles]
+  verbs: [get, list, watch]
+- apiGroups: [joulie.io]
+  resources: [nodehardwares, telemetryprofiles]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [joulie.io]
+  resources: [nodehardwares/status, telemetryprofiles/status]
+  verbs: [patch]
+{{- end -}}
+{{- define "joulie.rules.agent.namespace" -}}
+# Headers for HTTP backends. The author of a TelemetryProfile also says where they are sent.
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
+{{- end -}}
+{{- define "joulie.rules.extender.cluster" -}}
+- apiGroups: [""]
+  resources: [nodes, pods]
+  verbs: [get, list, watch]
+- apiGroups: [joulie.io]
+  resources: [nodehardwares, nodetwins]
+  verbs: [get, list, watch]
+# What pods ask for by dynamic resource allocation.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaims, resourceclaimtemplates]
+  verbs: [get, list, watch]
+{{- end -}}

@@ -1,0 +1,70 @@
+"""The table of permissions."""
+
+import pytest
+
+from joulie_api.permissions import SERVICES, Grant
+from joulie_api.resources import LEASES, NODE_TWINS, NODES, PODS, SECRETS
+
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+
+
+def grants(service):
+    permissions = SERVICES[service]
+    return (*permissions.cluster, *permissions.namespace)
+
+
+def test_a_rule_names_its_group_its_resources_and_its_verbs():
+    assert Grant((NODES, PODS), ("get",)).rule() == {
+        "apiGroups": [""],
+        "resources": ["nodes", "pods"],
+        "verbs": ["get"],
+    }
+    assert Grant((NODE_TWINS,), ("patch",), subresource="status").rule() == {
+        "apiGroups": ["joulie.io"],
+        "resources": ["nodetwins/status"],
+        "verbs": ["patch"],
+    }
+
+
+def test_a_grant_is_about_one_group():
+    with pytest.raises(ValueError, match="one API group"):
+        Grant((NODES, NODE_TWINS), ("get",))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_no_service_may_do_everything_and_none_is_told_a_thing_twice(service):
+    told = [(verb, grant.group, name) for grant in grants(service) for name in grant.names for verb in grant.verbs]
+    assert len(told) == len(set(told))
+    assert not [each for each in told if "*" in each]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_secrets_and_leases_are_reached_in_the_services_own_namespace_only(service):
+    assert not [grant for grant in SERVICES[service].cluster if {SECRETS, LEASES} & set(grant.resources)]
+
+
+def test_secrets_are_read_by_name():
+    found = [grant for service in SERVICES for grant in grants(service) if SECRETS in grant.resources]
+    assert [(grant.verbs, grant.by_name) for grant in found] == [(("get",), True)]
+
+
+def test_the_extender_writes_nothing():
+    assert not WRITES & {verb for grant in grants("extender") for verb in grant.verbs}
+
+
+def test_a_kind_is_written_by_one_service():
+    writers = {
+        name: {
+            service
+            for service in SERVICES
+            for grant in grants(service)
+            if name in grant.names and WRITES & set(grant.verbs)
+        }
+        for name in ("nodehardwares", "nodepowerprofiles", "nodetwins", "telemetryprofiles")
+    }
+    assert writers == {
+        "nodehardwares": {"agent"},
+        "nodepowerprofiles": {"operator"},
+        "nodetwins": {"operator"},
+        "telemetryprofiles": {"agent"},
+    }
