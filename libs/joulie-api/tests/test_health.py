@@ -72,13 +72,20 @@ def test_a_name_is_given_once(health):
 
 
 def test_a_change_of_readiness_is_logged_once(health):
-    reason = ["not synced"]
-    health.add_ready("nodes", lambda: reason[0])
+    reasons = {"nodes": "not synced", "pods": None}
+    for name in reasons:
+        health.add_ready(name, lambda name=name: reasons[name])
     with capture_logs() as logs:
-        for state in ("not synced", "not synced", None, None):
-            reason[0] = state
-            health.readiness()
-    assert [(log["event"], log["ready"], log["failed"]) for log in logs] == [
-        ("readiness changed", False, {"nodes": "not synced"}),
-        ("readiness changed", True, {}),
+        health.readiness()
+        reasons["nodes"] = "not synced for 2 s"
+        health.readiness()
+        reasons["pods"] = "forbidden"
+        health.readiness()
+        reasons.update(nodes=None, pods=None)
+        health.readiness()
+        health.readiness()
+    assert [(log["event"], log.get("cause"), log.get("problem")) for log in logs] == [
+        ("not ready", "nodes", "nodes: not synced"),
+        ("not ready", "nodes, pods", "nodes: not synced for 2 s; pods: forbidden"),
+        ("ready", None, None),
     ]

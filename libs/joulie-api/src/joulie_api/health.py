@@ -5,11 +5,14 @@ whether this process should be given work; liveness whether only a restart would
 API server is a matter of readiness. A check that raises has failed, with the error as its reason.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
+
+from joulie_api.failure_log import FailureLog
 
 Check = Callable[[], str | None]
 
@@ -44,7 +47,8 @@ class Health:
     def __init__(self) -> None:
         self._ready: dict[str, Check] = {}
         self._live: dict[str, Check] = {}
-        self._was_ready: bool | None = None
+        # Every process begins by being not ready, which is nothing to warn of.
+        self._failures = FailureLog(_log, failed="not ready", recovered="ready", level=logging.INFO)
 
     def add_ready(self, name: str, check: Check) -> None:
         """Add a readiness check.
@@ -63,12 +67,14 @@ class Health:
         _add(self._live, name, check)
 
     def readiness(self) -> Report:
-        """Ask every readiness check; a change of the verdict is logged with its reasons."""
+        """Ask every readiness check; what fails is logged once, and when all pass again."""
         report = Report("readyz", _ask(self._ready))
-        if report.ok is not self._was_ready:
-            self._was_ready = report.ok
-            failed = {name: reason for name, reason in report.reasons.items() if reason is not None}
-            _log.info("readiness changed", ready=report.ok, failed=failed)
+        failed = {name: reason for name, reason in report.reasons.items() if reason is not None}
+        if failed:
+            problem = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+            self._failures.failed(problem, cause=", ".join(failed))
+        else:
+            self._failures.recovered()
         return report
 
     def liveness(self) -> Report:
