@@ -188,7 +188,7 @@ async def test_a_missing_permission_is_named_and_logged_once(fake_api, fake_clie
             assert "cannot list resource" in reflector.problem
             assert not reflector.synced.is_set()
             await reflector.wait_synced()
-    assert [log["event"] for log in logs] == ["cannot follow", "synced", "following again"]
+    assert [log["event"] for log in logs] == ["watch failed", "synced", "watch recovered"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("bug"), NotLeader("a refused write")])

@@ -10,16 +10,22 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import MappingProxyType
-from typing import Generic, NoReturn, Protocol, TypeVar
+from typing import Final, Generic, NoReturn, Protocol, TypeVar
 
 import structlog
 
+from joulie_api.client import WATCH_IDLE_TIMEOUT_S
 from joulie_api.errors import KubeError
+from joulie_api.failure_log import FailureLog
 from joulie_api.reflector.machine import Change, Counters, Listing, ReflectorMachine, Request, Watching
 from joulie_api.resources import Resource
 
 T = TypeVar("T")
 Handler = Callable[[str, T | None, T | None], None]
+
+#: How old the copy may get while the server cannot be read: twice the silence after which a watch is opened anew, so
+#: that one attempt may fail.
+STALE_TOLERANCE_S: Final = 2 * WATCH_IDLE_TIMEOUT_S
 
 _log = structlog.get_logger()
 
@@ -78,8 +84,8 @@ class Reflector(Generic[T]):
         self._machine = ReflectorMachine(decode, name=self.name, chance=chance)
         self._handlers: list[Handler[T]] = []
         self._store = MappingProxyType(self._machine.objects)
-        self._reported: str | None = None
         self._log = _log.bind(reflector=self.name)
+        self._failures = FailureLog(self._log, failed="watch failed", recovered="watch recovered")
 
     @property
     def store(self) -> Mapping[str, T]:
@@ -104,6 +110,22 @@ class Reflector(Generic[T]):
         """
         progress_at = self._machine.progress_at
         return float("inf") if progress_at is None else asyncio.get_running_loop().time() - progress_at
+
+    def is_stale(self, tolerance_s: float = STALE_TOLERANCE_S) -> bool:
+        """Return whether the store is incomplete, or may be older than the tolerance.
+
+        While the server is known not to answer, that is the time since it last did. An open watch is believed for
+        :data:`WATCH_IDLE_TIMEOUT_S` longer, since a resource that does not change brings a bookmark once a minute only.
+        """
+        allowance_s = WATCH_IDLE_TIMEOUT_S if self._machine.problem is None else 0.0
+        return not self.synced.is_set() or self.age_s() > tolerance_s + allowance_s
+
+    def stale_reason(self, tolerance_s: float = STALE_TOLERANCE_S) -> str | None:
+        """Return why the store must not be believed, for a readiness check; None when it may."""
+        if not self.is_stale(tolerance_s):
+            return None
+        reason = f"no contact for {self.age_s():.0f} s" if self.synced.is_set() else "first list not complete"
+        return f"{self.name}: {reason} ({self.problem})" if self.problem else f"{self.name}: {reason}"
 
     def subscribe(self, handler: Handler[T]) -> None:
         """Call ``handler(key, old, new)`` for every change from now on, and at once for every object already here.
@@ -180,16 +202,11 @@ class Reflector(Generic[T]):
                 handler(change.key, change.old, change.new)
 
     def _report(self) -> None:
-        """Log the beginning and the end of a trouble, not each of its retries."""
         error = self._machine.problem
-        kind = None if error is None else type(error).__name__
-        if kind == self._reported:
-            return
-        self._reported = kind
         if error is None:
-            self._log.info("following again")
+            self._failures.recovered()
         else:
-            self._log.warning("cannot follow", problem=kind, error=str(error))
+            self._failures.failed(error)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -1,0 +1,99 @@
+"""When the copy must not be believed any more, in virtual time."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from joulie_api.client import WATCH_IDLE_TIMEOUT_S
+from joulie_api.errors import TransportError
+from joulie_api.reflector import STALE_TOLERANCE_S, Reflector
+from joulie_api.resources import NODES
+from joulie_api.wire import decode_node
+
+pytestmark = pytest.mark.looptime
+
+PAGE = json.dumps({"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": []}).encode()
+
+
+class Server:
+    """Lists nothing, and holds watches open in silence; ``down``: refuses everything."""
+
+    def __init__(self):
+        self.down = asyncio.Event()
+        self.listing = asyncio.Event()
+
+    async def list_page(self, *_args, **_options):
+        await self.listing.wait()
+        if self.down.is_set():
+            raise TransportError("refused")
+        return PAGE
+
+    @contextlib.asynccontextmanager
+    async def watch(self, *_args, **_options):
+        if self.down.is_set():
+            raise TransportError("refused")
+        yield self._silence()
+
+    async def _silence(self):
+        await self.down.wait()
+        raise TransportError("broken")
+        yield b""
+
+
+@pytest.fixture
+def server():
+    return Server()
+
+
+@pytest.fixture
+async def reflector(server):
+    reflector = Reflector(server, NODES, decode_node)
+    task = asyncio.create_task(reflector.run())
+    yield reflector
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_copy_is_stale_until_its_first_list_is_complete(server, reflector):
+    await asyncio.sleep(1)
+    assert reflector.is_stale()
+    assert reflector.stale_reason() == "nodes: first list not complete"
+    server.listing.set()
+    await reflector.wait_synced()
+    assert not reflector.is_stale()
+    assert reflector.stale_reason() is None
+
+
+async def test_the_reason_names_what_the_server_says(server, reflector):
+    server.down.set()
+    server.listing.set()
+    await asyncio.sleep(5)
+    assert reflector.stale_reason() == "nodes: first list not complete (refused)"
+
+
+@pytest.mark.parametrize("tolerance_s", [0, 30, STALE_TOLERANCE_S])
+async def test_an_open_watch_may_be_silent_for_the_distance_of_two_bookmarks_longer(server, reflector, tolerance_s):
+    server.listing.set()
+    await reflector.wait_synced()
+    await asyncio.sleep(tolerance_s + WATCH_IDLE_TIMEOUT_S - 1)
+    assert not reflector.is_stale(tolerance_s)
+    await asyncio.sleep(2)
+    assert reflector.is_stale(tolerance_s)
+    assert (
+        reflector.stale_reason(tolerance_s) == f"nodes: no contact for {tolerance_s + WATCH_IDLE_TIMEOUT_S + 1:.0f} s"
+    )
+
+
+async def test_a_server_that_cannot_be_read_is_tolerated_for_the_tolerance_only(server, reflector):
+    server.listing.set()
+    await reflector.wait_synced()
+    server.down.set()
+    await asyncio.sleep(STALE_TOLERANCE_S - 1)
+    assert reflector.problem is not None
+    assert not reflector.is_stale()
+    await asyncio.sleep(2)
+    assert reflector.is_stale()
+    assert reflector.stale_reason() == f"nodes: no contact for {STALE_TOLERANCE_S + 1:.0f} s (refused)"
