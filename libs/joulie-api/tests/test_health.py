@@ -73,8 +73,8 @@ def test_a_name_is_given_once(health):
 
 def test_a_change_of_readiness_is_logged_once(health):
     reasons = {"nodes": "not synced", "pods": None}
-    for name in reasons:
-        health.add_ready(name, lambda name=name: reasons[name])
+    health.add_ready("nodes", lambda: reasons["nodes"])
+    health.add_ready("pods", lambda: reasons["pods"])
     with capture_logs() as logs:
         health.readiness()
         reasons["nodes"] = "not synced for 2 s"
