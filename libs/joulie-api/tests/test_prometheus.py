@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from joulie_api.prometheus import QueryError, Sample, decode_samples
+from joulie_api.prometheus import QueryError, PrometheusSample, decode_samples
 
 
 def answer(result, result_type="vector", **more):
@@ -18,11 +18,11 @@ def series(value, **labels):
 
 def test_every_series_of_a_vector_is_a_sample():
     raw = answer([series("240.5", node="n1"), series("1e3", node="n2")], warnings=["slow"])
-    assert decode_samples(raw) == [Sample({"node": "n1"}, 240.5), Sample({"node": "n2"}, 1000)]
+    assert decode_samples(raw) == [PrometheusSample({"node": "n1"}, 240.5), PrometheusSample({"node": "n2"}, 1000)]
 
 
 def test_a_scalar_is_a_sample_without_labels():
-    assert decode_samples(answer([1767323045.678, "21.5"], "scalar")) == [Sample({}, 21.5)]
+    assert decode_samples(answer([1767323045.678, "21.5"], "scalar")) == [PrometheusSample({}, 21.5)]
 
 
 def test_an_empty_vector_is_no_sample():

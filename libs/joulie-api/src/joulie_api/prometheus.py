@@ -19,7 +19,7 @@ class QueryError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class PrometheusSample:
     """One series of an instant vector, or a scalar (no labels)."""
 
     labels: Mapping[str, str]
@@ -48,7 +48,7 @@ _VECTOR: Final = msgspec.json.Decoder(list[_Series])
 _SCALAR: Final = msgspec.json.Decoder(tuple[float, str])
 
 
-def decode_samples(raw: bytes) -> list[Sample]:
+def decode_samples(raw: bytes) -> list[PrometheusSample]:
     """Return the series of an instant vector in the order of the answer, or the one number of a scalar.
 
     Raises:
@@ -61,9 +61,12 @@ def decode_samples(raw: bytes) -> list[Sample]:
             raise QueryError(answer.error or f"status {answer.status}")
         match answer.data.result_type:
             case "vector":
-                return [Sample(series.metric, float(series.value[1])) for series in _VECTOR.decode(answer.data.result)]
+                return [
+                    PrometheusSample(series.metric, float(series.value[1]))
+                    for series in _VECTOR.decode(answer.data.result)
+                ]
             case "scalar":
-                return [Sample({}, float(_SCALAR.decode(answer.data.result)[1]))]
+                return [PrometheusSample({}, float(_SCALAR.decode(answer.data.result)[1]))]
             case other:
                 raise QueryError(f"the result is a {other}, a vector is needed")
     except (msgspec.MsgspecError, ValueError) as error:
