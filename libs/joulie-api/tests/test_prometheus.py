@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from joulie_api.prometheus import QueryError, PrometheusSample, decode_samples
+from joulie_api.prometheus import PrometheusSample, QueryError, decode_samples
 
 
 def answer(result, result_type="vector", **more):
