@@ -22,7 +22,7 @@ from typing import Final
 from tests.chart import ROOT
 
 from joulie_devcluster.real_node import cgroups
-from joulie_devcluster.real_node.requirements import missing_rights
+from joulie_devcluster.real_node.requirements import missing_privileges
 
 SYSTEMD: Final = Path("/usr/lib/systemd/systemd")
 PYTHON: Final = Path("/usr/bin/python3")
@@ -70,7 +70,7 @@ exec env -i container=test SYSTEMD_UNIT_PATH=/etc/systemd/system PATH=/usr/sbin:
 
 def obstacle() -> str | None:
     """Why this machine cannot have one; None where it can."""
-    if missing_rights() is not None:
+    if missing_privileges() is not None:
         return "a systemd of the test's own takes root with CAP_SYS_ADMIN"
     if not SYSTEMD.exists():
         return "there is no systemd: install Debian's package systemd (nothing of it need run)"

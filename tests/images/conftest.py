@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from joulie_devcluster.containers.engine import Engine, engine_obstacle
+from joulie_devcluster.containers.engine import Engine, private_engine_obstacle
 from joulie_devcluster.containers.images import SERVICES, ImageBuilder, image_builder, image_name
 from joulie_devcluster.errors import EngineError
 from joulie_devcluster.host.progress import terminal_reporter
@@ -27,7 +27,7 @@ _TAIL = 4000
 @pytest.fixture(scope="package")
 def builder(pytestconfig: pytest.Config) -> Iterator[ImageBuilder]:
     """A builder that has built the images of all services, as this checkout is now."""
-    obstacle = None if os.environ.get("DOCKER_HOST") else engine_obstacle()
+    obstacle = None if os.environ.get("DOCKER_HOST") else private_engine_obstacle()
     if obstacle is not None:
         pytest.skip(obstacle)
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")

@@ -17,9 +17,9 @@ from joulie_agent.actuator.protocol import Fault, Reply, Request, SetCpuCap, Set
 from joulie_agent.hardware.knob import Refusal
 from joulie_agent.testing.fake_sysfs import FakeMachine, build
 from joulie_agent.testing.machine_spec import PLATFORMS
-from joulie_devcluster.real_node.requirements import missing_rights
+from joulie_devcluster.real_node.requirements import missing_privileges
 
-pytestmark = pytest.mark.skipif(missing_rights() is not None, reason="mounting takes root with CAP_SYS_ADMIN")
+pytestmark = pytest.mark.skipif(missing_privileges() is not None, reason="mounting takes root with CAP_SYS_ADMIN")
 
 ORIGINAL, CAP_WATTS = [150, 150], 90
 WRITABLE = ("devices/system/cpu/", "devices/virtual/")

@@ -15,9 +15,9 @@ from joulie_agent.actuator import call
 from joulie_agent.actuator.protocol import SetCpuCap
 from joulie_agent.testing.fake_sysfs import FakeMachine, build
 from joulie_agent.testing.machine_spec import PLATFORMS
-from joulie_devcluster.real_node.requirements import missing_rights
+from joulie_devcluster.real_node.requirements import missing_privileges
 
-pytestmark = pytest.mark.skipif(missing_rights() is not None, reason="mounting takes root with CAP_SYS_ADMIN")
+pytestmark = pytest.mark.skipif(missing_privileges() is not None, reason="mounting takes root with CAP_SYS_ADMIN")
 
 CAP_WATTS, ORIGINAL = 90, [150, 150]
 #: As in the pod: root without a capability, who may not read what its mode forbids.

@@ -86,7 +86,7 @@ def test_a_detached_cluster_is_shown_used_and_stopped_from_other_commands(tmp_pa
         again = run("up", "--name", "apart", check=False)
         assert again.returncode == 1
         assert "joulie-devcluster down" in again.stderr
-        assert "there is: apart" in run("status", "--name", "other", check=False).stderr
+        assert "running here: apart" in run("status", "--name", "other", check=False).stderr
     finally:
         run("down", "--name", "apart")
     assert gone([state.supervisor.pid, *(record.pid for record in state.processes)])

@@ -148,14 +148,14 @@ async def test_a_failed_start_leaves_no_process_and_no_file(tmp_path, monkeypatc
     (broken / Binary.KWOK).chmod(0o755)
     cluster = DevCluster(ClusterConfig(directory=tmp_path / "cluster", binaries=broken))
     started = []
-    launch = DevCluster._launch
+    start_process = DevCluster._start_process
 
     async def spy(self, binary):
-        await launch(self, binary)
+        await start_process(self, binary)
         started.append(self.processes[binary].pid)
 
-    monkeypatch.setattr(DevCluster, "_launch", spy)
-    with pytest.raises(Exception, match=r"kwok ended with status 1.*\n.*out of order"):
+    monkeypatch.setattr(DevCluster, "_start_process", spy)
+    with pytest.raises(Exception, match=r"kwok exited with status 1.*\n.*out of order"):
         await cluster.up()
     assert len(started) == 5
     assert gone(started)

@@ -1,33 +1,33 @@
-"""What can go wrong with a development cluster; every message names the way out."""
+"""Exceptions that this package raises. Every message says what the user can do."""
 
 
 class DevClusterError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base class of the errors that this package raises."""
 
 
 class BinaryError(DevClusterError):
-    """A control-plane binary is missing, of the wrong version, or could not be built."""
+    """A control-plane binary that is missing, has the wrong version, or cannot be built."""
 
 
 class StartError(DevClusterError):
-    """A process did not become ready."""
+    """A process that did not become ready."""
 
 
 class PortTakenError(StartError):
-    """Somebody else took the port between its choice and its use; a start with other ports may work."""
+    """A port that another process bound after it was chosen. A start with other ports can succeed."""
 
 
 class NodeClassError(DevClusterError):
-    """A file of node classes is not valid; the message lists field and value of every mistake."""
+    """An invalid file of node classes. The message lists field and value of every mistake."""
 
 
 class StateError(DevClusterError):
-    """A cluster directory is not what was expected: in use, missing, or not a cluster's."""
+    """A cluster directory in an unexpected state: in use, missing, or not created by this package."""
 
 
 class EngineError(DevClusterError):
-    """There is no container engine, or it could not build what was asked for."""
+    """A container engine that is missing or failed to run a command."""
 
 
 class RealNodeError(DevClusterError):
-    """This machine cannot run a real node, or the node's runtime refused what it was asked."""
+    """A host that cannot run a real node, or a container runtime that rejected a command."""

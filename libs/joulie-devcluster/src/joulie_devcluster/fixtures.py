@@ -1,8 +1,8 @@
-"""pytest fixtures: a control plane for the session or for one test, and a namespace of one's own.
+"""pytest plugin: fixtures for clusters, real nodes and namespaces.
 
-Enable with `pytest_plugins = ["joulie_devcluster.fixtures"]` in the top conftest. Needs pytest and pytest-asyncio,
-which this package does not depend on. Where no binary is found and none can be built, the test fails and says what to
-do. One thing skips: a test on a real node where the user is not root.
+Enable it with `pytest_plugins = ["joulie_devcluster.fixtures"]` in the top-level conftest. Requires pytest and
+pytest-asyncio, which are not dependencies of this package. If a binary is neither found nor can be built, tests that
+need it fail with a message that says what to do. Tests on a real node are skipped if the user is not root.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.progress import terminal_reporter
 from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
-from joulie_devcluster.real_node.requirements import missing_rights
+from joulie_devcluster.real_node.requirements import missing_privileges
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 
@@ -42,7 +42,7 @@ _BUILD_ERROR: Final = pytest.StashKey[str]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Get the binaries before the first test: a cold build takes minutes, which no test's time limit should pay for."""
+    """Get the binaries before the first test: a first build takes minutes, longer than the timeout of a test."""
     if session.config.option.collectonly or not any(_needs_a_cluster(item) for item in session.items):
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
@@ -51,7 +51,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             with terminal_reporter() as reporter:
                 lookup.ensure(_needed_binaries(session.items), reporter=reporter)
         except BinaryError as error:
-            # Told by each test that needs them; the others still run.
+            # Reported by each test that needs the binaries; other tests still run.
             session.config.stash[_BUILD_ERROR] = str(error)
 
 
@@ -60,13 +60,15 @@ def _needs_a_cluster(item: pytest.Item) -> bool:
 
 
 def _needed_binaries(items: Sequence[pytest.Item]) -> tuple[Binary, ...]:
-    real = missing_rights() is None and any("start_real_node" in getattr(item, "fixturenames", ()) for item in items)
+    real = missing_privileges() is None and any(
+        "start_real_node" in getattr(item, "fixturenames", ()) for item in items
+    )
     return (*lookup.CONTROL_PLANE, *lookup.REAL_NODE) if real else lookup.CONTROL_PLANE
 
 
 @pytest.fixture(scope="session")
 def start_cluster(pytestconfig: pytest.Config) -> Starter:
-    """A function that brings up a cluster. Fails where the binaries are neither here nor can be built."""
+    """Return a function that starts a cluster. Fail the test if the binaries cannot be built."""
     if _BUILD_ERROR in pytestconfig.stash:
         pytest.fail(pytestconfig.stash[_BUILD_ERROR], pytrace=False)
 
@@ -80,13 +82,13 @@ def start_cluster(pytestconfig: pytest.Config) -> Starter:
 
 @pytest.fixture(scope="session")
 def start_real_node() -> RealNodeStarter:
-    """A function that brings up a real node in a cluster.
+    """Return a function that starts a real node in a cluster.
 
-    Skips where the user is not root; where root lacks something, it fails and says what.
+    Skip the test if the user is not root. The function fails if another requirement is missing.
     """
-    rights = missing_rights()
-    if rights is not None:
-        pytest.skip(rights)
+    privileges = missing_privileges()
+    if privileges is not None:
+        pytest.skip(privileges)
 
     async def start(cluster: DevCluster, config: RealNodeConfig) -> RealNode:
         node = RealNode(cluster, config)
@@ -96,10 +98,10 @@ def start_real_node() -> RealNodeStarter:
     return start
 
 
-# Processes outlive the event loop that started them: the cluster serves tests that each have a loop of their own.
+# Processes are not bound to the event loop that started them, so tests with different loops can share the cluster.
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def devcluster(start_cluster: Starter) -> AsyncIterator[DevCluster]:
-    """One cluster for the whole session, without nodes; who changes more than a namespace of it takes an own one."""
+    """Yield the cluster of the session, without nodes. Tests must not change more than a namespace of it."""
     cluster = await start_cluster(ClusterConfig(name="shared"))
     try:
         yield cluster
@@ -109,7 +111,7 @@ async def devcluster(start_cluster: Starter) -> AsyncIterator[DevCluster]:
 
 @pytest_asyncio.fixture
 async def fresh_devcluster(start_cluster: Starter) -> AsyncIterator[ClusterFactory]:
-    """A function that brings up a cluster for this test, from the keyword arguments of `ClusterConfig`."""
+    """Yield a function that starts a cluster for this test; its keyword arguments are those of `ClusterConfig`."""
     clusters: list[DevCluster] = []
 
     async def start(**config: Any) -> DevCluster:
@@ -126,7 +128,10 @@ async def fresh_devcluster(start_cluster: Starter) -> AsyncIterator[ClusterFacto
 
 @pytest_asyncio.fixture
 async def real_node(start_real_node: RealNodeStarter) -> AsyncIterator[RealNodeFactory]:
-    """A function that brings up a real node for this test, from a cluster and keyword arguments of `RealNodeConfig`."""
+    """Yield a function that starts a real node for this test.
+
+    Its arguments are a cluster and the keyword arguments of `RealNodeConfig`.
+    """
     nodes: list[RealNode] = []
 
     async def start(cluster: DevCluster, **config: Any) -> RealNode:
@@ -143,24 +148,24 @@ async def real_node(start_real_node: RealNodeStarter) -> AsyncIterator[RealNodeF
 
 @pytest_asyncio.fixture
 async def kube_client(devcluster: DevCluster) -> AsyncIterator[KubeClient]:
-    """An administrator's client of the session's cluster."""
+    """Yield an administrator's client of the session's cluster."""
     async with await devcluster.client(user_agent="joulie-tests") as client:
         yield client
 
 
 @pytest_asyncio.fixture
 async def kube_namespace(kube_client: KubeClient) -> AsyncIterator[str]:
-    """The name of a new namespace of the session's cluster, ready for pods and deleted after the test."""
+    """Yield the name of a new namespace of the session's cluster in which pods can be created; delete it afterwards."""
     name = await create_namespace(kube_client)
     yield name
     await kube_client.delete(NAMESPACES, name)
 
 
 async def create_namespace(client: KubeClient, name: str | None = None) -> str:
-    """Create a namespace and wait until pods can be created in it; its name."""
+    """Create a namespace, wait until pods can be created in it, and return its name."""
     name = name if name is not None else f"test-{os.getpid()}-{next(_numbers)}"
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    # Before the controller manager has made the default account, the API server refuses every pod.
+    # The API server rejects pods until the controller manager has created the default service account.
     async with asyncio.timeout(_ACCOUNT_TIMEOUT_S):
         while not await _has_account(client, name):  # noqa: ASYNC110 - the event is on the server
             await asyncio.sleep(_POLL_S)

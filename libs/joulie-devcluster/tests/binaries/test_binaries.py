@@ -1,4 +1,4 @@
-"""Where binaries come from, in which order, and what is refused."""
+"""Lookup of binaries, its order, rejected versions, and builds."""
 
 import shutil
 import stat
@@ -8,7 +8,7 @@ import pytest
 
 from joulie_devcluster.binaries import build, lookup, toolchain
 from joulie_devcluster.binaries.build import cached_path, go_environment, remove_tree
-from joulie_devcluster.binaries.lookup import Source, ask_version, ensure, find
+from joulie_devcluster.binaries.lookup import BinarySource, ensure, find, query_version
 from joulie_devcluster.binaries.modules import Binary, load_modules, module_of, parse_release
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.progress import SilentReporter
@@ -30,31 +30,31 @@ def script(path: Path, body: str) -> Path:
     return path
 
 
-def fake(directory: Path, binary: Binary, says: str) -> Path:
-    return script(directory / binary, f"echo '{says}'")
+def fake(directory: Path, binary: Binary, output: str) -> Path:
+    return script(directory / binary, f"echo '{output}'")
 
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch, tmp_path):
-    """Neither PATH nor the environment knows any binary."""
+    """No binary on PATH or in the environment."""
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
 
 
-@pytest.mark.parametrize(("binary", "says"), GOOD.items())
-def test_the_given_directory_comes_first(binary, says, tmp_path):
-    fake(tmp_path / "given", binary, says)
-    fake(tmp_path / "path", binary, says)
+@pytest.mark.parametrize(("binary", "output"), GOOD.items())
+def test_the_given_directory_comes_first(binary, output, tmp_path):
+    fake(tmp_path / "given", binary, output)
+    fake(tmp_path / "path", binary, output)
     found = find(binary, directory=tmp_path / "given")
     assert found.path == tmp_path / "given" / binary
-    assert found.source is Source.DIRECTORY
+    assert found.source is BinarySource.DIRECTORY
 
 
 def test_kubebuilder_assets_is_a_given_directory(monkeypatch, tmp_path):
     fake(tmp_path / "assets", Binary.ETCD, GOOD[Binary.ETCD])
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
-    assert find(Binary.ETCD).source is Source.DIRECTORY
+    assert find(Binary.ETCD).source is BinarySource.DIRECTORY
 
 
 def test_another_release_in_a_given_directory_is_refused_with_the_way_out(tmp_path):
@@ -64,14 +64,14 @@ def test_another_release_in_a_given_directory_is_refused_with_the_way_out(tmp_pa
 
 
 def test_a_given_directory_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(BinaryError, match="no directory"):
+    with pytest.raises(BinaryError, match="not a directory"):
         find(Binary.ETCD, directory=tmp_path / "none")
 
 
 def test_what_a_given_directory_lacks_is_looked_for_further(tmp_path):
     (tmp_path / "given").mkdir()
     fake(tmp_path / "path", Binary.ETCD, GOOD[Binary.ETCD])
-    assert find(Binary.ETCD, directory=tmp_path / "given").source is Source.PATH
+    assert find(Binary.ETCD, directory=tmp_path / "given").source is BinarySource.PATH
 
 
 def test_another_release_on_path_is_passed_over(tmp_path):
@@ -82,9 +82,9 @@ def test_another_release_on_path_is_passed_over(tmp_path):
 def test_path_comes_before_the_cache(tmp_path):
     cache = tmp_path / "cache" / "joulie" / "devcluster"
     fake(cached_path(cache, Binary.ETCD).parent, Binary.ETCD, "")
-    assert find(Binary.ETCD).source is Source.CACHE
+    assert find(Binary.ETCD).source is BinarySource.CACHE
     fake(tmp_path / "path", Binary.ETCD, GOOD[Binary.ETCD])
-    assert find(Binary.ETCD).source is Source.PATH
+    assert find(Binary.ETCD).source is BinarySource.PATH
 
 
 def test_only_what_is_missing_is_built(monkeypatch, tmp_path):
@@ -100,14 +100,14 @@ def test_only_what_is_missing_is_built(monkeypatch, tmp_path):
 
 
 def test_a_binary_that_cannot_say_its_version_has_none(tmp_path):
-    assert ask_version(tmp_path / "missing", Binary.ETCD) == ""
-    assert ask_version(script(tmp_path / "mute", "exit 1"), Binary.ETCD) == ""
+    assert query_version(tmp_path / "missing", Binary.ETCD) == ""
+    assert query_version(script(tmp_path / "mute", "exit 1"), Binary.ETCD) == ""
 
 
 def test_helm_is_asked_in_its_own_way(tmp_path):
     helm = script(tmp_path / "helm", '[ "$*" = "version --short" ] && echo v4.2.1+g1234567')
-    assert ask_version(helm, Binary.HELM) == "v4.2.1+g1234567"
-    assert ask_version(helm, Binary.ETCD) == ""
+    assert query_version(helm, Binary.HELM) == "v4.2.1+g1234567"
+    assert query_version(helm, Binary.ETCD) == ""
 
 
 def test_modules_pin_one_release_each_and_name_all_binaries():
@@ -156,11 +156,11 @@ def test_read_only_trees_are_removed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("says", "accepted"),
+    ("output", "accepted"),
     [("go1.26.0", True), ("go1.26.8", True), ("go1.25.9", False), ("go1.27.0", False), ("", False)],
 )
-def test_only_go_releases_that_compile_the_modules_are_taken(says, accepted, tmp_path):
-    script(tmp_path / "path" / "go", f"echo {says}")
+def test_only_go_releases_that_compile_the_modules_are_taken(output, accepted, tmp_path):
+    script(tmp_path / "path" / "go", f"echo {output}")
     assert (toolchain.system_go() is not None) is accepted
 
 

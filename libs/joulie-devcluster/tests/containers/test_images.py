@@ -13,7 +13,7 @@ COPIED = ["libs/joulie-core", "libs/joulie-api", "services/agent", "requirements
 
 @pytest.fixture
 def checkout(monkeypatch, tmp_path):
-    """A copy of what the agent's image is made of, which a test may change."""
+    """A copy of the sources of the agent's image that a test may change."""
     for name in COPIED:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
     for name in (".dockerignore", "Dockerfile"):
@@ -33,7 +33,7 @@ def checkout(monkeypatch, tmp_path):
         "libs/joulie-api/pyproject.toml",
     ],
 )
-def test_an_archive_has_another_name_when_anything_that_is_built_from_changes(checkout, name):
+def test_an_archive_gets_another_name_when_a_file_changes_that_the_build_reads(checkout, name):
     before = archive_path("agent")
     with (checkout / name).open("a") as file:
         file.write("\n")
@@ -49,7 +49,7 @@ def test_an_archive_has_another_name_when_anything_that_is_built_from_changes(ch
         "requirements/dev.txt",
     ],
 )
-def test_an_archive_keeps_its_name_when_something_else_changes(checkout, name):
+def test_an_archive_keeps_its_name_when_another_file_changes(checkout, name):
     before = archive_path("agent")
     (checkout / name).parent.mkdir(exist_ok=True, parents=True)
     with (checkout / name).open("a") as file:
@@ -61,11 +61,11 @@ def test_an_image_is_tagged_with_the_version_of_its_service():
     assert {image_name(service).rpartition(":")[0] for service in SERVICES} == {
         f"docker.io/joulie/{service}" for service in ("operator", "agent", "extender")
     }
-    with pytest.raises(EngineError, match="there are operator, agent, extender"):
+    with pytest.raises(EngineError, match="one of operator, agent, extender"):
         image_name("sim")
 
 
-def test_only_what_says_where_packages_come_from_is_told_to_the_build(monkeypatch, tmp_path):
+def test_only_the_settings_of_the_package_index_are_passed_to_the_build(monkeypatch, tmp_path):
     config = tmp_path / "pip.conf"
     config.write_text("[global]\nindex-url = https://user:word@mirror.example/simple\nfind-links = /here/only\n")
     bundle = tmp_path / "bundle.pem"
@@ -77,19 +77,19 @@ def test_only_what_says_where_packages_come_from_is_told_to_the_build(monkeypatc
     with images._secrets() as arguments:
         assert f"id=ca,src={bundle}" in arguments
         (path,) = [text.partition("src=")[2] for text in arguments if text.startswith("id=pip")]
-        told = Path(path).read_text().splitlines()
-        assert "index-url = https://user:word@mirror.example/simple" in told
-        assert "timeout = 60" in told
-        assert not any("find-links" in line for line in told)
+        lines = Path(path).read_text().splitlines()
+        assert "index-url = https://user:word@mirror.example/simple" in lines
+        assert "timeout = 60" in lines
+        assert not any("find-links" in line for line in lines)
     assert not Path(path).exists()
 
 
-def test_the_oldest_archives_are_forgotten(tmp_path):
+def test_the_oldest_archives_are_removed(tmp_path):
     for number in range(5):
         path = tmp_path / f"agent-{number}.tar"
         path.touch()
         path.chmod(0o600)
     (tmp_path / "operator-0.tar").touch()
-    images._forget_old(tmp_path, "agent")
+    images._prune_archives(tmp_path, "agent")
     assert len(list(tmp_path.glob("agent-*.tar"))) == 3
     assert (tmp_path / "operator-0.tar").exists()

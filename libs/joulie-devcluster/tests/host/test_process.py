@@ -130,7 +130,7 @@ async def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(tmp_path
 async def test_a_running_process_cannot_be_started_twice(tmp_path):
     process = python(tmp_path, "import time; time.sleep(60)")
     await process.start()
-    with pytest.raises(RuntimeError, match="runs already"):
+    with pytest.raises(RuntimeError, match="already running"):
         await process.start()
     await process.stop()
 

@@ -18,13 +18,14 @@ import pytest
 
 from joulie_devcluster.containers.oci import BUSYBOX_IMAGE, write_busybox_archive
 from joulie_devcluster.errors import StateError
+from joulie_devcluster.host import privileges
 from joulie_devcluster.real_node import cgroups, cleanup, namespaces, requirements
 from joulie_devcluster.real_node.config import NodeLayout, containerd_config, kubelet_config, network
-from joulie_devcluster.real_node.requirements import is_static, missing_rights, obstacles
+from joulie_devcluster.real_node.requirements import is_static, missing_privileges, missing_requirements
 
 BUSYBOX_SCRIPT = "#!/bin/sh\nprintf 'busybox\\nsh\\ntail\\n'\n"
 
-as_root = pytest.mark.skipif(missing_rights() is not None, reason=str(missing_rights()))
+as_root = pytest.mark.skipif(missing_privileges() is not None, reason=str(missing_privileges()))
 
 
 @pytest.fixture
@@ -97,23 +98,25 @@ def test_an_executable_with_a_loader_is_not_static(content, static):
     assert is_static(content) is static
 
 
-def test_a_machine_without_root_runc_and_busybox_is_told_all_three_with_the_way_out(monkeypatch, tmp_path):
+def test_all_missing_requirements_are_listed_with_their_remedies(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(requirements, "_SYSTEM_PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert len(obstacles()) == 3
-    assert [word for word in ("root", "package runc", "busybox-static") if word not in " ".join(obstacles())] == []
+    assert len(missing_requirements()) == 3
+    assert [
+        word for word in ("root", "package runc", "busybox-static") if word not in " ".join(missing_requirements())
+    ] == []
 
 
 @pytest.mark.parametrize(("capabilities", "may"), [("000001fffeffffff", True), ("00000000a80425fb", False)])
-def test_root_in_a_container_that_gives_it_no_rights_is_not_root_enough(capabilities, may, monkeypatch, tmp_path):
+def test_root_without_cap_sys_admin_is_rejected(capabilities, may, monkeypatch, tmp_path):
     (tmp_path / "status").write_text(f"Name:\tx\nCapEff:\t{capabilities}\n")
-    monkeypatch.setattr(requirements, "_STATUS", tmp_path / "status")
+    monkeypatch.setattr(privileges, "_STATUS", tmp_path / "status")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert (missing_rights() is None) is may
+    assert (missing_privileges() is None) is may
 
 
-def test_a_busybox_with_libraries_is_none(monkeypatch, tmp_path):
+def test_a_dynamically_linked_busybox_is_rejected(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(requirements, "_SYSTEM_PATH", str(tmp_path))
     (tmp_path / "busybox").write_bytes(executable(1, 3))
@@ -134,16 +137,14 @@ def test_a_busybox_with_libraries_is_none(monkeypatch, tmp_path):
     ],
     ids=["can", "unknown to the kernel", "on an overlay", "on its own mount", "hidden by an overlay"],
 )
-def test_layers_are_copied_only_where_they_cannot_be_laid_over_one_another(
-    kernel, mounts, snapshotter, monkeypatch, tmp_path
-):
+def test_overlayfs_is_used_where_the_kernel_supports_it(kernel, mounts, snapshotter, monkeypatch, tmp_path):
     for name, text in (("_FILE_SYSTEMS", kernel), ("_MOUNTS", mounts.format(tmp=tmp_path))):
         (tmp_path / name).write_text(text)
         monkeypatch.setattr(requirements, name, tmp_path / name)
     assert requirements.find_snapshotter(tmp_path / "none" / "yet") == snapshotter
 
 
-def test_the_runtime_uses_our_sandbox_image_and_writes_only_below_the_cluster_and_its_own_run(layout):
+def test_containerd_uses_the_imported_sandbox_image_and_writes_only_to_the_nodes_directories(layout):
     config = tomllib.loads(containerd_config(layout, runc=Path("/usr/sbin/runc"), snapshotter="native"))
     plugins = config["plugins"]
     assert config["version"] == 3
@@ -156,7 +157,7 @@ def test_the_runtime_uses_our_sandbox_image_and_writes_only_below_the_cluster_an
     assert [place for place in places if not place.startswith((f"{layout.root}/", "/run/"))] == []
 
 
-def test_the_kubelet_listens_nowhere_and_leaves_the_machine_alone(layout, tmp_path):
+def test_the_kubelet_opens_no_port_and_does_not_change_the_host(layout, tmp_path):
     config = kubelet_config(layout, cgroup="g", resolv_conf=tmp_path / "resolv.conf")
     assert config["enableServer"] is False
     assert config["healthzPort"] == 0
@@ -207,43 +208,43 @@ def test_a_control_group_that_is_in_use_is_an_error_that_names_it(hierarchies, m
         cgroups.remove("g")
 
 
-def test_directories_made_for_a_node_are_removed_unless_somebody_has_come_to_use_them(hierarchies, tmp_path):
-    theirs, ours, shared = (tmp_path / "var" / name for name in ("theirs", "ours", "shared"))
-    theirs.mkdir(parents=True)
-    cleanup.make_mount_points(tmp_path / "c", [theirs, ours, shared])
+def test_created_directories_are_removed_unless_they_are_in_use(hierarchies, tmp_path):
+    existing, created, shared = (tmp_path / "var" / name for name in ("existing", "created", "shared"))
+    existing.mkdir(parents=True)
+    cleanup.make_mount_points(tmp_path / "c", [existing, created, shared])
     cgroups.create(cgroups.group_name(tmp_path / "c"))
-    assert ours.is_dir()
+    assert created.is_dir()
     (shared / "file").touch()
     cleanup.remove(tmp_path / "c")
-    assert sorted(path.name for path in (tmp_path / "var").iterdir()) == ["shared", "theirs"]
+    assert sorted(path.name for path in (tmp_path / "var").iterdir()) == ["existing", "shared"]
     cleanup.remove(tmp_path / "c")
 
 
-def test_a_directory_is_left_to_another_real_node_that_may_have_mounted_its_own_there(hierarchies, tmp_path):
+def test_a_directory_is_kept_while_another_real_node_may_have_a_mount_on_it(hierarchies, tmp_path):
     cleanup.make_mount_points(tmp_path / "c", [tmp_path / "var"])
     cgroups.create(cgroups.group_name(tmp_path / "another"))
     cleanup.remove(tmp_path / "c")
     assert (tmp_path / "var").is_dir()
 
 
-ENCLOSE = [sys.executable, "-I", "-S", namespaces.__file__]
+NAMESPACES = [sys.executable, "-I", "-S", namespaces.__file__]
 
 
-def hold(*binds: str) -> tuple[subprocess.Popen, int]:
-    holder = subprocess.Popen([*ENCLOSE, "hold", *binds], stdout=subprocess.PIPE, text=True)
-    return holder, int(holder.stdout.readline().removeprefix("holding as "))
+def create(*binds: str) -> tuple[subprocess.Popen, int]:
+    holder = subprocess.Popen([*NAMESPACES, "create", *binds], stdout=subprocess.PIPE, text=True)
+    return holder, int(holder.stdout.readline().removeprefix("init process "))
 
 
 def enter(pid: int, *command: str) -> subprocess.Popen:
-    return subprocess.Popen([*ENCLOSE, "enter", str(pid), *command], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([*NAMESPACES, "enter", str(pid), *command], stdout=subprocess.PIPE, text=True)
 
 
 @as_root
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["asked", "killed"])
-def test_whatever_was_started_in_an_enclosure_ends_with_it(how):
-    holder, pid = hold()
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["sigterm", "sigkill"])
+def test_the_kernel_kills_all_processes_of_a_namespace_with_its_init_process(how):
+    holder, pid = create()
     with holder:
-        # A daemon as a runtime starts its shims: in a session of its own, its parent gone.
+        # A daemon, started as containerd starts its shims: in its own session, its parent exits.
         with enter(pid, shutil.which("sh"), "-c", "setsid sleep 600 & echo started") as command:
             assert command.stdout.readline() == "started\n"
         orphan = next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/status") if is_child(path, pid))
@@ -254,12 +255,12 @@ def test_whatever_was_started_in_an_enclosure_ends_with_it(how):
 
 
 @as_root
-def test_mounts_and_processes_inside_are_not_those_outside(tmp_path):
+def test_mounts_and_processes_are_separate_from_those_of_the_host(tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
     source.mkdir()
     target.mkdir()
     (source / "file").write_text("inside")
-    holder, pid = hold(f"{source}:{target}")
+    holder, pid = create(f"{source}:{target}")
     with holder:
         with enter(pid, shutil.which("sh"), "-c", f"cat {target}/file; ls -d /proc/[0-9]* | wc -l") as command:
             answer = command.stdout.read()
@@ -271,8 +272,8 @@ def test_mounts_and_processes_inside_are_not_those_outside(tmp_path):
 
 
 @as_root
-def test_a_command_inside_hears_sigterm_and_its_exit_status_is_handed_on():
-    holder, pid = hold()
+def test_sigterm_is_forwarded_and_the_exit_status_returned():
+    holder, pid = create()
     with holder:
         waiting = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done"
         with enter(pid, shutil.which("sh"), "-c", waiting) as command:

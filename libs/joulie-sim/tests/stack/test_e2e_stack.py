@@ -1,4 +1,4 @@
-"""Joulie's own processes on a real control plane: permissions, ports, restarts, not what they decide."""
+"""The services as processes on a real control plane: permissions, ports and restarts."""
 
 import asyncio
 import json
@@ -21,11 +21,11 @@ DEADLINE_S = 30.0
 
 async def until(condition):
     async with asyncio.timeout(DEADLINE_S):
-        while not await condition():  # noqa: ASYNC110 - what the services do has no event
+        while not await condition():  # noqa: ASYNC110 - the services signal no event
             await asyncio.sleep(0.1)
 
 
-async def test_the_whole_stack_comes_up_with_no_more_than_its_roles_and_steers_a_pod(fresh_devcluster):
+async def test_the_stack_starts_with_the_permissions_of_its_roles_and_schedules_a_pod(fresh_devcluster):
     cluster = await fresh_devcluster(nodes=scale(default_node_classes(), 10))
     async with JoulieStack(cluster) as stack, await cluster.client() as client:
         assert [agent.name for agent in stack.agents] == ["joulie-agent-0", "joulie-agent-1"]
@@ -80,7 +80,7 @@ async def test_a_service_is_killed_paused_and_restarted_on_its_own_ports(fresh_d
         assert await second.reason_not_ready() is None
 
 
-async def test_a_service_that_cannot_start_fails_with_its_own_words_and_leaves_nothing(fresh_devcluster):
+async def test_the_error_of_a_service_that_cannot_start_contains_its_log_and_no_process_is_left(fresh_devcluster):
     cluster = await fresh_devcluster()
     stack = JoulieStack(cluster, StackConfig(env={Service.OPERATOR: {"POLICY_TYPE": "guesswork"}}))
     with pytest.raises(Exception, match="guesswork"):
@@ -89,7 +89,7 @@ async def test_a_service_that_cannot_start_fails_with_its_own_words_and_leaves_n
     assert not any(name.startswith("joulie-") for name in cluster.processes)
 
 
-async def test_the_api_server_knows_our_kinds_once_they_are_installed(fresh_devcluster):
+async def test_the_api_server_serves_the_custom_resources_after_the_installation(fresh_devcluster):
     cluster = await fresh_devcluster()
     async with await cluster.client() as client:
         with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""What the roles allow, read as the API server reads them."""
+"""Evaluation of roles, as the API server does it."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,20 @@ TWINS = "/apis/joulie.io/v1alpha1/nodetwins/n1"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     verb: str
     path: str
     subresource: str = ""
 
 
-def test_what_a_role_allows_is_not_denied():
-    leases = Asked("replace", "/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases/joulie-operator")
-    assert denied("joulie-operator", [Asked("apply", TWINS), Asked("patch", "/api/v1/nodes/n1"), leases]) == []
-    assert denied("joulie-agent", [Asked("get", "/api/v1/namespaces/joulie-system/secrets/bmc")]) == []
+def test_permitted_requests_are_not_listed():
+    leases = Request("replace", "/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases/joulie-operator")
+    assert denied("joulie-operator", [Request("apply", TWINS), Request("patch", "/api/v1/nodes/n1"), leases]) == []
+    assert denied("joulie-agent", [Request("get", "/api/v1/namespaces/joulie-system/secrets/bmc")]) == []
 
 
-def test_what_no_role_allows_is_named():
-    assert denied("joulie-agent", [Asked("apply", TWINS), Asked("list", "/api/v1/pods")]) == [
+def test_requests_that_no_role_permits_are_listed():
+    assert denied("joulie-agent", [Request("apply", TWINS), Request("list", "/api/v1/pods")]) == [
         "create nodetwins.joulie.io",
         "list pods",
         "patch nodetwins.joulie.io",
@@ -29,6 +29,6 @@ def test_what_no_role_allows_is_named():
 
 
 def test_a_status_is_a_resource_of_its_own_and_cannot_be_created():
-    status = Asked("apply", f"{TWINS}/status", "status")
+    status = Request("apply", f"{TWINS}/status", "status")
     assert denied("joulie-operator", [status]) == []
     assert denied("joulie-agent", [status]) == ["patch nodetwins/status.joulie.io"]

@@ -1,1 +1,1 @@
-"""The executables that a cluster runs: pinned versions, lookup, and builds from source."""
+"""Executables that a cluster runs: pinned versions, lookup, and builds from source."""

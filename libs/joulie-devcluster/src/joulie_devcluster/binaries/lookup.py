@@ -1,10 +1,8 @@
-"""Find the control plane's binaries, or have them built.
+"""Lookup of executables, in this order: given directory or `KUBEBUILDER_ASSETS`, PATH, the user's cache, a build.
 
-Looked for in this order: a given directory or `KUBEBUILDER_ASSETS`, PATH, the user's cache, a build.
-
-A binary counts only if its release (major and minor version) is the one pinned under `go_modules/`: flags and version
-skew differ between releases. A directory that was named on purpose and holds another release is an error; on PATH it is
-passed over. What is in the cache was built from exactly the pinned files and is not asked.
+A binary is accepted only if its release (major and minor version) is the one pinned under `go_modules/`, because flags
+and version skew differ between releases. Another release is an error in a given directory and is ignored on PATH.
+Binaries in the cache were built from the pinned files, so their version is not queried.
 """
 
 import os
@@ -27,12 +25,12 @@ REAL_NODE = (Binary.KUBELET, Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)
 
 _ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 _VERSION_TIMEOUT_S = 20
-#: How a binary is asked for its version, where that is not by `--version`.
-_VERSION_QUESTION: Mapping[Binary, Sequence[str]] = {Binary.HELM: ("version", "--short"), Binary.RUNC_SHIM: ("-v",)}
+#: Arguments that print the version, for binaries without `--version`.
+_VERSION_ARGUMENTS: Mapping[Binary, Sequence[str]] = {Binary.HELM: ("version", "--short"), Binary.RUNC_SHIM: ("-v",)}
 
 
-class Source(StrEnum):
-    """Where a binary was found."""
+class BinarySource(StrEnum):
+    """Place where a binary was found."""
 
     DIRECTORY = "given directory"
     PATH = "PATH"
@@ -40,47 +38,57 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A usable binary; `version` as it reports it, or the pinned one where it comes from the cache."""
+class LocatedBinary:
+    """A usable binary.
+
+    Attributes:
+        binary: which one.
+        path: the executable.
+        version: the version that it reports, like "v1.34.4"; for a cached one, the pinned version.
+        source: where it was found.
+    """
 
     binary: Binary
     path: Path
     version: str
-    source: Source
+    source: BinarySource
 
 
-def find(binary: Binary, *, directory: Path | None = None, cache: Path | None = None) -> Found | None:
-    """A usable binary, or None where one has to be built.
+def find(binary: Binary, *, directory: Path | None = None, cache: Path | None = None) -> LocatedBinary | None:
+    """Find a usable binary.
 
     Args:
         binary: which one.
-        directory: looked into first; None is `KUBEBUILDER_ASSETS`, if set.
+        directory: searched first; None is `KUBEBUILDER_ASSETS`, if set.
         cache: the cache; None is the user's.
 
+    Returns:
+        None if the binary has to be built.
+
     Raises:
-        BinaryError: the given directory does not exist or holds another release of the binary.
+        BinaryError: the given directory does not exist or contains another release of the binary.
     """
     module = module_of(binary)
     given = directory if directory is not None else _assets_directory()
     if given is not None:
         if not given.is_dir():
-            raise BinaryError(f"{given} is no directory: correct it (or {_ASSETS_VARIABLE}), or leave it out")
+            raise BinaryError(f"{given} is not a directory: correct --binaries or {_ASSETS_VARIABLE}, or omit both")
         candidate = given / binary
         if candidate.exists():
-            version = ask_version(candidate, binary)
-            if not _fits(version, module.release):
+            version = query_version(candidate, binary)
+            if not _is_release(version, module.release):
                 raise BinaryError(
-                    f"{candidate} is {version or 'of an unknown version'}, this cluster needs {module.version}:"
-                    f" name another directory, or leave it (or {_ASSETS_VARIABLE}) out"
+                    f"{candidate} has {version or 'an unknown version'}, this cluster needs {module.version}:"
+                    f" give another directory with --binaries or {_ASSETS_VARIABLE}, or omit both"
                 )
-            return Found(binary, candidate.resolve(), version, Source.DIRECTORY)
+            return LocatedBinary(binary, candidate.resolve(), version, BinarySource.DIRECTORY)
     on_path = shutil.which(binary)
     if on_path is not None:
-        version = ask_version(Path(on_path), binary)
-        if _fits(version, module.release):
-            return Found(binary, Path(on_path).resolve(), version, Source.PATH)
+        version = query_version(Path(on_path), binary)
+        if _is_release(version, module.release):
+            return LocatedBinary(binary, Path(on_path).resolve(), version, BinarySource.PATH)
     cached = cached_path(cache if cache is not None else cache_home(), binary)
-    return Found(binary, cached, module.version, Source.CACHE) if cached.exists() else None
+    return LocatedBinary(binary, cached, module.version, BinarySource.CACHE) if cached.exists() else None
 
 
 def ensure(
@@ -90,10 +98,19 @@ def ensure(
     cache: Path | None = None,
     reporter: Reporter | None = None,
 ) -> Mapping[Binary, Path]:
-    """The paths of all asked binaries; builds what is found nowhere, which takes minutes. Blocks.
+    """Find binaries, and build those that are not found, which takes minutes. Blocks.
+
+    Args:
+        binaries: which ones.
+        directory: searched first; None is `KUBEBUILDER_ASSETS`, if set.
+        cache: the cache; None is the user's.
+        reporter: receives the progress of a build.
+
+    Returns:
+        The path of each binary.
 
     Raises:
-        BinaryError: a binary is neither found nor can be built; the message names the way out.
+        BinaryError: a binary is not found and cannot be built; the message says what the user can do.
     """
     cache = cache if cache is not None else cache_home()
     paths: dict[Binary, Path] = {}
@@ -110,21 +127,21 @@ def ensure(
     return paths
 
 
-def ask_version(path: Path, binary: Binary) -> str:
-    """The version that the binary at `path` reports, like "v1.34.4"; empty where it does not."""
-    question = _VERSION_QUESTION.get(binary, ("--version",))
+def query_version(path: Path, binary: Binary) -> str:
+    """Return the version that the binary at `path` reports, like "v1.34.4"; empty if it reports none."""
+    arguments = _VERSION_ARGUMENTS.get(binary, ("--version",))
     try:
-        reply = subprocess.run(  # noqa: S603 - a path the user named or has on PATH
-            [path, *question], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
+        reply = subprocess.run(  # noqa: S603 - a path that the user gave or has on PATH
+            [path, *arguments], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    # They say: Kubernetes v1.34.4; etcd Version: 3.6.13; kwok version v0.7.0 go1.26.8 (linux/amd64).
+    # Outputs: Kubernetes v1.34.4; etcd Version: 3.6.13; kwok version v0.7.0 go1.26.8 (linux/amd64).
     match = re.search(r"v?(\d+\.\d+\.\d+\S*)", reply.stdout)
     return f"v{match[1]}" if match else ""
 
 
-def _fits(version: str, release: tuple[int, int]) -> bool:
+def _is_release(version: str, release: tuple[int, int]) -> bool:
     match = re.match(r"v(\d+)\.(\d+)\.", version)
     return match is not None and (int(match[1]), int(match[2])) == release
 

@@ -1,6 +1,6 @@
-"""The pinned Go modules that the control plane is built from: their commands, versions, linker flags and content hash.
+"""The pinned Go modules that binaries are built from: commands, versions, linker flags and content digest.
 
-The `go.mod` files under `go_modules/` are the only place where an upstream version is written down.
+Upstream versions are defined in the `go.mod` files under `go_modules/` only.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _STRIP = "-s -w"
 
 
 class Binary(StrEnum):
-    """A command of the control plane, of a node or of its users, named as its executable."""
+    """An executable of the control plane, of a node or of a client; the value is its file name."""
 
     ETCD = "etcd"
     APISERVER = "kube-apiserver"
@@ -35,7 +35,15 @@ class Binary(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One upstream. `packages` maps each binary to its Go package; `version` is like "v1.34.4"."""
+    """A pinned upstream module.
+
+    Attributes:
+        name: short name, as its directory under `go_modules/`.
+        version: upstream version, like "v1.34.4".
+        packages: Go package of each binary.
+        ldflags: linker flags.
+        directory: directory of `go.mod`, `go.sum` and `tools.go`.
+    """
 
     name: str
     version: str
@@ -45,7 +53,7 @@ class Module:
 
     @property
     def digest(self) -> str:
-        """What a build depends on: the module's files, the linker flags and the machine."""
+        """Digest of the inputs of a build: the module's files, the linker flags and the platform."""
         content = hashlib.sha256(f"{sys.platform}\0{platform.machine()}\0{self.ldflags}\0".encode())
         for file_name in MODULE_FILES:
             data = (self.directory / file_name).read_bytes()
@@ -54,17 +62,21 @@ class Module:
 
     @property
     def cache_key(self) -> str:
-        """Directory name of this module's binaries in the cache."""
+        """Name of the cache directory of this module's binaries."""
         return f"{self.name}-{self.version}-{self.digest}"
 
     @property
     def release(self) -> tuple[int, int]:
-        """Major and minor version: within one, binaries of different patch levels work together."""
+        """Major and minor version. Binaries of one release work together whatever their patch versions are."""
         return parse_release(self.version)
 
 
 def parse_release(version: str) -> tuple[int, int]:
-    """(1, 34) of "v1.34.4"; ValueError where there is no such version in the text."""
+    """Return (1, 34) for "v1.34.4".
+
+    Raises:
+        ValueError: the text contains no version.
+    """
     match = re.search(r"(\d+)\.(\d+)", version)
     if match is None:
         raise ValueError(f"no version in {version!r}")
@@ -73,7 +85,7 @@ def parse_release(version: str) -> tuple[int, int]:
 
 @cache
 def load_modules() -> tuple[Module, ...]:
-    """All modules, in the order in which their binaries are needed first."""
+    """Return all modules, in the order in which a cluster needs their binaries."""
     root = Path(str(resources.files("joulie_devcluster.binaries"))) / "go_modules"
     return (
         _load(root, "etcd", "go.etcd.io/etcd/server/v3", {Binary.ETCD: ""}),
@@ -98,7 +110,7 @@ def load_modules() -> tuple[Module, ...]:
 
 
 def module_of(binary: Binary) -> Module:
-    """The module that a binary is built from."""
+    """Return the module that a binary is built from."""
     return next(module for module in load_modules() if binary in module.packages)
 
 
@@ -114,9 +126,10 @@ def _load(root: Path, name: str, upstream: str, paths: dict[Binary, str]) -> Mod
 
 
 def _ldflags(name: str, version: str) -> str:
-    """Strip symbols, and tell those their version that act on it.
+    """Return flags that strip symbols and, where the version has an effect, set it.
 
-    Clients of Kubernetes would negotiate features against v0.0.0; a chart may ask for a release of Helm.
+    Without it clients of Kubernetes would negotiate features against v0.0.0, and charts that require a Helm release
+    would be rejected.
     """
     major, minor = parse_release(version)
     stamps: dict[str, str] = {}

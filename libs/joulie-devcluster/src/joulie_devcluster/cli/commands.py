@@ -1,4 +1,4 @@
-"""The commands that look at a cluster, or stop it, from another process than its own."""
+"""Commands that inspect or stop a running cluster, and `build`. Each returns an exit status."""
 
 import asyncio
 import os
@@ -31,16 +31,20 @@ _BYTES_PER_MIB = 1024 * 1024
 def down(directory: Path) -> int:
     """Stop the cluster in `directory` and remove its files."""
     if not tear_down(directory):
-        return _none(directory)
+        return _report_missing(directory)
     sys.stderr.write("stopped\n")
     return 0
 
 
 def status(directory: Path) -> int:
-    """Show a cluster: addresses, processes, nodes. 0 when all of it runs, 1 when part of it does not."""
+    """Print addresses, processes and nodes of a cluster.
+
+    Returns:
+        0 if the cluster is ready and all processes are running, 1 if not, 3 if there is no cluster.
+    """
     state = ClusterState.read(directory)
     if state is None:
-        return _none(directory)
+        return _report_missing(directory)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{state.name}  {state.server}  {_nodes(state)}", markup=False)
     console.print(f"kubeconfig  {state.kubeconfig}", markup=False)
@@ -48,7 +52,7 @@ def status(directory: Path) -> int:
     table = Table("process", "pid", "state", "MiB", "log", box=None, pad_edge=False)
     records = (state.supervisor, *state.processes)
     for record in records:
-        table.add_row(record.name, str(record.pid), _condition(record), _memory(record), record.log)
+        table.add_row(record.name, str(record.pid), _process_state(record), _memory(record), record.log)
     console.print(table)
     return 0 if state.ready and all(record.alive for record in records) else 1
 
@@ -57,25 +61,29 @@ def kubeconfig(directory: Path) -> int:
     """Print the path of the administrator's kubeconfig."""
     state = ClusterState.read(directory)
     if state is None:
-        return _none(directory)
+        return _report_missing(directory)
     sys.stdout.write(f"{state.kubeconfig}\n")
     return 0
 
 
 def logs(directory: Path, process: str | None, *, lines: int, follow: bool) -> int:
-    """Print the end of one process's log, or of everybody's."""
+    """Print the end of the log of one process or of all processes.
+
+    Raises:
+        StateError: the process does not exist, or `follow` is set without a process.
+    """
     state = ClusterState.read(directory)
     if state is None:
-        return _none(directory)
+        return _report_missing(directory)
     paths = {record.name: Path(record.log) for record in state.processes if record.log}
     if process is None:
         if follow:
-            raise StateError(f"--follow needs a process: one of {', '.join(paths)}")
+            raise StateError(f"--follow requires a process: one of {', '.join(paths)}")
         for name, path in paths.items():
             sys.stdout.write(f"==> {name} ({path}) <==\n{_tail(path, min(lines, _SUMMARY_LINES))}\n")
         return 0
     if process not in paths:
-        raise StateError(f"no process {process!r}: one of {', '.join(paths)}")
+        raise StateError(f"unknown process {process!r}: must be one of {', '.join(paths)}")
     sys.stdout.write(_tail(paths[process], lines))
     if follow:
         _follow(paths[process])
@@ -83,7 +91,7 @@ def logs(directory: Path, process: str | None, *, lines: int, follow: bool) -> i
 
 
 def build(wanted: Sequence[Binary], directory: Path | None) -> int:
-    """Find or build binaries and print where they are."""
+    """Find or build binaries and print their paths."""
     with terminal_reporter() as reporter:
         paths = lookup.ensure(wanted or lookup.CONTROL_PLANE, directory=directory, reporter=reporter)
     for path in paths.values():
@@ -91,10 +99,10 @@ def build(wanted: Sequence[Binary], directory: Path | None) -> int:
     return 0
 
 
-def _none(directory: Path) -> int:
-    beside = sorted(path.parent.name for path in directory.parent.glob("*/cluster.json"))
-    others = f" (there is: {', '.join(beside)})" if beside else ""
-    sys.stderr.write(f"no cluster in {directory}{others}; `joulie-devcluster up` starts one\n")
+def _report_missing(directory: Path) -> int:
+    names = sorted(path.parent.name for path in directory.parent.glob("*/cluster.json"))
+    others = f" (running here: {', '.join(names)})" if names else ""
+    sys.stderr.write(f"no cluster in {directory}{others}; start one with `joulie-devcluster up`\n")
     return NO_CLUSTER
 
 
@@ -102,7 +110,7 @@ def _nodes(state: ClusterState) -> str:
     try:
         ready = asyncio.run(_count_nodes(state.kubeconfig))
     except KubeError as error:
-        return f"API server does not answer: {error}"
+        return f"API server does not respond: {error}"
     return f"{sum(ready)} nodes ready" if all(ready) else f"{len(ready)} nodes, {sum(ready)} ready"
 
 
@@ -115,8 +123,8 @@ def _extender(state: ClusterState) -> str:
     return "none" if state.extender_port is None else f"expected at http://127.0.0.1:{state.extender_port}"
 
 
-def _condition(record: ProcessRecord) -> str:
-    return "running" if record.alive else "gone"
+def _process_state(record: ProcessRecord) -> str:
+    return "running" if record.alive else "exited"
 
 
 def _memory(record: ProcessRecord) -> str:
@@ -135,7 +143,7 @@ def _tail(path: Path, lines: int) -> str:
 
 
 def _follow(path: Path) -> None:
-    """Print what is appended until interrupted, or until the cluster is gone."""
+    """Print what is appended to a file until it is removed with its cluster, or until interrupted."""
     with path.open(errors="replace") as stream:
         stream.seek(0, 2)
         while path.exists():

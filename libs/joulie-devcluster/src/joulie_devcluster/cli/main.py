@@ -1,6 +1,7 @@
-"""The command line: what each command takes, and which function does it.
+"""Parser of the command line: the options of each command, and the function that runs it.
 
-Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 wrong usage, 3 no such cluster.
+Results are written to stdout, everything else to stderr. Exit status: 0 success, 1 error, 2 usage error, 3 no such
+cluster, 130 interrupted.
 """
 
 import argparse
@@ -19,23 +20,23 @@ _FAILED, _INTERRUPTED = 1, 130
 _LAST_PORT = 65_535
 
 _DESCRIPTION = """\
-A real Kubernetes control plane (etcd, API server, scheduler, controller manager, and KWOK for nodes that cost nothing)
-as ordinary processes on this machine's loopback. No Docker, no root, any number of clusters side by side.
+A real Kubernetes control plane (etcd, API server, scheduler, controller manager, and KWOK for simulated nodes) as
+ordinary processes on loopback. Needs neither Docker nor root. Any number of clusters can run at the same time.
 """
 _EPILOG = """\
-a first session:
-  joulie-devcluster doctor                      is everything here? what is missing, and how to get it
-  joulie-devcluster up --nodes 40 --detach      40 nodes of several CPU and GPU models, in the background
+getting started:
+  joulie-devcluster doctor                      check the host; show what is missing and how to install it
+  joulie-devcluster up --nodes 40 --detach      40 nodes with several CPU and GPU models, in the background
   export KUBECONFIG=$(joulie-devcluster kubeconfig)
   kubectl get nodes -L joulie.io/hw.cpu-model,joulie.io/hw.gpu-model
-  joulie-devcluster down                        stops every process, removes every file
+  joulie-devcluster down                        stop all processes, remove all files
 
-The first start on a machine builds the binaries from pinned Go modules: 8 to 9 minutes on 2 cores, shown as it goes.
-They are kept under $XDG_CACHE_HOME/joulie/devcluster (~/.cache), so that every later start takes seconds.
-Set KUBEBUILDER_ASSETS to a directory with the binaries to use those instead.
+The first start on a machine builds the binaries from pinned Go modules, which takes 8 to 9 minutes on 2 cores.
+They are cached in $XDG_CACHE_HOME/joulie/devcluster (~/.cache), so that later starts take seconds.
+To use other binaries, set KUBEBUILDER_ASSETS to a directory that contains them.
 """
 _UP_EPILOG = """\
-node classes, as --config takes them (only name and cpu must be given):
+node classes in the file of --config (name and cpu are required):
   classes:
     - name: h100                    # nodes h100-0, h100-1, ...
       count: 4
@@ -43,19 +44,20 @@ node classes, as --config takes them (only name and cpu must be given):
       gpu: {model: NVIDIA-H100-80GB-HBM3, count: 8, resource: nvidia.com/gpu}
       memory: 2Ti
       pods: 110
-      racks: [r1, r2]               # handed out in turn; coolingZones likewise
+      racks: [r1, r2]               # assigned round robin; coolingZones likewise
       managed: true                 # label joulie.io/managed
       labels: {team: ml}
 
-kube-scheduler asks an extender at the port shown by `status`; while nobody listens there, pods schedule without it.
+kube-scheduler calls an extender at the port that `status` shows. It ignores the extender while no process listens
+there.
 """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse and perform one command; its exit status."""
+    """Parse and run one command and return its exit status."""
     options = _parser().parse_args(arguments)
     try:
-        status: int = options.perform(options)
+        status: int = options.handler(options)
     except DevClusterError as error:
         sys.stderr.write(f"joulie-devcluster: {error}\n")
         return _FAILED
@@ -93,34 +95,42 @@ def _parser() -> argparse.ArgumentParser:
         prog="joulie-devcluster", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=formatter
     )
     parser.add_argument("--version", action="version", version=version("joulie-devcluster"))
-    which = argparse.ArgumentParser(add_help=False)
-    which.add_argument("--name", type=_name, default="joulie", help="the cluster's name (default: %(default)s)")
-    which.add_argument("--dir", type=Path, metavar="DIR", help="its directory, instead of one by its name")
-    finds = argparse.ArgumentParser(add_help=False)
-    finds.add_argument("--binaries", type=Path, metavar="DIR", help="look for binaries here first")
+    cluster = argparse.ArgumentParser(add_help=False)
+    cluster.add_argument("--name", type=_name, default="joulie", help="name of the cluster (default: %(default)s)")
+    cluster.add_argument(
+        "--dir", type=Path, metavar="DIR", help="directory of the cluster (default: derived from its name)"
+    )
+    binaries = argparse.ArgumentParser(add_help=False)
+    binaries.add_argument("--binaries", type=Path, metavar="DIR", help="directory that is searched first for binaries")
     commands_ = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    _add_up(commands_, [which, finds])
-    for name, perform, words in (
+    _add_up(commands_, [cluster, binaries])
+    for name, handler, description in (
         ("down", commands.down, "stop a cluster and remove its files"),
-        ("status", commands.status, "processes, memory, nodes and addresses of a cluster"),
+        ("status", commands.status, "show processes, memory, nodes and addresses of a cluster"),
         ("kubeconfig", commands.kubeconfig, "print the path of a cluster's kubeconfig"),
     ):
-        simple = commands_.add_parser(name, parents=[which], help=words, description=words)
-        simple.set_defaults(perform=lambda options, perform=perform: perform(_directory(options)))
-    logs = commands_.add_parser("logs", parents=[which], help="show logs")
-    logs.add_argument("process", nargs="?", metavar="PROCESS", help="whose (default: the end of everybody's)")
-    logs.add_argument("--lines", "-n", type=_count, default=50, help="how many from the end (default: %(default)s)")
-    logs.add_argument("--follow", "-f", action="store_true", help="go on as it grows; needs PROCESS")
-    logs.set_defaults(perform=_logs)
-    build = commands_.add_parser("build", parents=[finds], help="get the binaries now, so that `up` need not")
+        simple = commands_.add_parser(name, parents=[cluster], help=description, description=description)
+        simple.set_defaults(handler=lambda options, handler=handler: handler(_directory(options)))
+    logs = commands_.add_parser("logs", parents=[cluster], help="show logs", description="show logs")
+    logs.add_argument(
+        "process", nargs="?", metavar="PROCESS", help="process whose log is shown (default: the last lines of all logs)"
+    )
+    logs.add_argument(
+        "--lines", "-n", type=_count, default=50, help="number of lines from the end (default: %(default)s)"
+    )
+    logs.add_argument("--follow", "-f", action="store_true", help="keep printing what is appended; requires PROCESS")
+    logs.set_defaults(handler=_logs)
+    description = "build the binaries that are not available yet, so that `up` does not have to"
+    build = commands_.add_parser("build", parents=[binaries], help=description, description=description)
     names = ", ".join(Binary)
     build.add_argument(
-        "binary", nargs="*", type=Binary, metavar="BINARY", help=f"of {names} (default: what `up` needs)"
+        "binary", nargs="*", type=Binary, metavar="BINARY", help=f"one of {names} (default: those that `up` needs)"
     )
-    build.set_defaults(perform=lambda options: commands.build(options.binary, options.binaries))
-    examine = commands_.add_parser("doctor", parents=[finds], help="say what is missing and how to get it")
-    examine.set_defaults(perform=lambda options: doctor(options.binaries))
+    build.set_defaults(handler=lambda options: commands.build(options.binary, options.binaries))
+    description = "check the host; show what is missing and how to install it"
+    check = commands_.add_parser("doctor", parents=[binaries], help=description, description=description)
+    check.set_defaults(handler=lambda options: doctor(options.binaries))
     return parser
 
 
@@ -131,18 +141,22 @@ def _add_up(
         "up",
         parents=parents,
         help="start a cluster",
+        description="start a cluster",
         epilog=_UP_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    up.add_argument("--nodes", type=_count, metavar="N", help="make N nodes: of the default mix, or of --config's")
-    up.add_argument("--config", type=Path, metavar="FILE", help="YAML of node classes")
-    up.add_argument("--detach", action="store_true", help="return when it is ready, and leave it running")
-    up.add_argument("--real-node", action="store_true", help="add a node that runs containers; needs root")
-    up.add_argument("--no-extender", action="store_true", help="let kube-scheduler decide alone")
     up.add_argument(
-        "--extender-port", type=_port, metavar="PORT", help="where the extender listens (default: any free)"
+        "--nodes",
+        type=_count,
+        metavar="N",
+        help="number of nodes, in the proportions of the default mix or of --config",
     )
-    up.set_defaults(perform=_up)
+    up.add_argument("--config", type=Path, metavar="FILE", help="YAML file of node classes, see below")
+    up.add_argument("--detach", action="store_true", help="run in the background; return when the cluster is ready")
+    up.add_argument("--real-node", action="store_true", help="add a node that runs containers; requires root")
+    up.add_argument("--no-extender", action="store_true", help="configure kube-scheduler without an extender")
+    up.add_argument("--extender-port", type=_port, metavar="PORT", help="port of the extender (default: a free port)")
+    up.set_defaults(handler=_up)
 
 
 def _count(text: str) -> int:
@@ -155,12 +169,12 @@ def _count(text: str) -> int:
 def _port(text: str) -> int:
     number = int(text)
     if not 1 <= number <= _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{number} is no port")
+        raise argparse.ArgumentTypeError(f"{number} is not a port number")
     return number
 
 
 def _name(text: str) -> str:
-    # It becomes the name of a directory.
+    # The name of a directory.
     if not text or text.startswith(".") or "/" in text:
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be a cluster's name: no '/', no '.' in front")
+        raise argparse.ArgumentTypeError(f"invalid cluster name {text!r}: must not contain '/' or start with '.'")
     return text

@@ -1,4 +1,4 @@
-"""`up`: bring a cluster up and stay with it, in the foreground or as a process of its own."""
+"""The `up` command: starts a cluster and supervises it, in the foreground or in a background process."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ from joulie_devcluster.control_plane.state import ClusterState
 from joulie_devcluster.errors import RealNodeError, StateError
 from joulie_devcluster.host.progress import terminal_reporter
 from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
-from joulie_devcluster.real_node.requirements import obstacles
+from joulie_devcluster.real_node.requirements import missing_requirements
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CHECK_INTERVAL_S = 1.0
@@ -28,7 +28,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpRequest:
-    """What `up` was asked for."""
+    """Options of the `up` command, see its `--help`."""
 
     name: str
     directory: Path
@@ -40,14 +40,18 @@ class UpRequest:
     real_node: bool = False
 
     def node_classes(self) -> tuple[NodeClass, ...]:
-        """The nodes to make: those of the file, scaled to a number if one was given; none where neither was."""
+        """Return the node classes: those of the file or the default mix, scaled to `nodes`; none if neither is set.
+
+        Raises:
+            NodeClassError: the file cannot be read or is invalid.
+        """
         if self.node_file is None and self.nodes is None:
             return ()
         classes = default_node_classes() if self.node_file is None else read_node_classes(self.node_file)
         return classes if self.nodes is None else scale(classes, self.nodes)
 
     def arguments(self) -> list[str]:
-        """The same request as a command line."""
+        """Return the arguments of the command line that makes this request."""
         options = {
             "--name": self.name,
             "--dir": self.directory.absolute(),
@@ -62,16 +66,20 @@ class UpRequest:
 
 
 def up(request: UpRequest) -> int:
-    """Run a cluster until a signal comes or one of its processes ends; the exit status."""
+    """Run a cluster until a signal arrives, and return the exit status.
+
+    Raises:
+        DevClusterError: the cluster did not start, or one of its processes exited.
+    """
     config = _prepare(request)
     return asyncio.run(_serve(config, real_node=request.real_node))
 
 
 def up_detached(request: UpRequest) -> int:
-    """Run `up` in a process of its own that outlives this one; returns when the cluster is ready."""
+    """Run `up` in a background process, wait until the cluster is ready, and return the exit status."""
     _prepare(request)
     with tempfile.TemporaryFile() as log:
-        supervisor = subprocess.Popen(  # noqa: S603 - ourselves
+        supervisor = subprocess.Popen(  # noqa: S603 - this package
             [sys.executable, "-m", "joulie_devcluster", *request.arguments()],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -88,26 +96,26 @@ def up_detached(request: UpRequest) -> int:
             log.seek(0)
             sys.stderr.write(log.read().decode(errors="replace"))
             return 1
-    # The supervisor goes on by itself; without this, Python would warn that we forget it.
+    # The supervisor keeps running; without this, Python would warn that it was not waited for.
     supervisor.returncode = 0
     _announce(state.kubeconfig, request.name)
     return 0
 
 
 def _prepare(request: UpRequest) -> ClusterConfig:
-    """Everything that can fail or take long before the first process starts: node file, directory, binaries."""
+    """Check everything that can fail before the first process starts (node file, directory), and get the binaries."""
     nodes = request.node_classes()
-    found = obstacles() if request.real_node else []
-    if found:
-        raise RealNodeError("; ".join(found))
+    missing = missing_requirements() if request.real_node else []
+    if missing:
+        raise RealNodeError("; ".join(missing))
     state = ClusterState.read(request.directory)
     if state is not None:
         if state.supervisor.alive:
             raise StateError(
-                f"{request.name} is up already ({request.directory}): stop it with"
-                f" `joulie-devcluster down --dir {request.directory}`, or give this one another --name"
+                f"{request.name} is already running ({request.directory}): stop it with"
+                f" `joulie-devcluster down --dir {request.directory}`, or choose another --name"
             )
-        sys.stderr.write(f"removing what a killed cluster left in {request.directory}\n")
+        sys.stderr.write(f"removing the files of a killed cluster in {request.directory}\n")
         tear_down(request.directory)
     with terminal_reporter() as reporter:
         wanted = (*lookup.CONTROL_PLANE, *(lookup.REAL_NODE if request.real_node else ()))
@@ -139,7 +147,7 @@ async def _serve(config: ClusterConfig, *, real_node: bool) -> int:
     try:
         await cluster.up(before_ready=start_real_node if real_node else None)
         _announce(str(cluster.kubeconfig), config.name)
-        sys.stderr.write("running; Ctrl-C stops it and removes its files\n")
+        sys.stderr.write("running; press Ctrl-C to stop it and remove its files\n")
         while True:
             cluster.check()
             if node is not None:
@@ -149,7 +157,7 @@ async def _serve(config: ClusterConfig, *, real_node: bool) -> int:
         sys.stderr.write("stopping\n")
         return 0
     finally:
-        # From here on an impatient second Ctrl-C must not keep files from being removed.
+        # A second Ctrl-C must not interrupt the removal of the files.
         for number in _SIGNALS:
             loop.add_signal_handler(number, lambda: None)
         if node is not None:
@@ -160,11 +168,11 @@ async def _serve(config: ClusterConfig, *, real_node: bool) -> int:
 def _announce(kubeconfig: str, name: str) -> None:
     sys.stdout.write(f"export KUBECONFIG={kubeconfig}\n")
     sys.stdout.flush()
-    sys.stderr.write(f"{name} is ready; `joulie-devcluster status` shows it\n")
+    sys.stderr.write(f"{name} is ready; show it with `joulie-devcluster status`\n")
 
 
 def _wait_ready(supervisor: subprocess.Popen[bytes], directory: Path) -> ClusterState | None:
-    """The state of the cluster once it is ready; None when the supervisor ended instead."""
+    """Return the state of the cluster when it is ready, or None if the supervisor exited before."""
     while supervisor.poll() is None:
         state = ClusterState.read(directory)
         if state is not None and state.ready:

@@ -1,1 +1,1 @@
-"""Container images without a registry: a private Docker engine, service images, and a busybox image."""
+"""Container images without a registry: a private Docker engine, images of the services, a busybox image."""

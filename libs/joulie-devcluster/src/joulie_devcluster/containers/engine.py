@@ -1,9 +1,11 @@
-"""A container engine of our own, from Debian's `docker.io`, that leaves the machine's network and other engines alone.
+"""A private container engine, from Debian's `docker.io`, and access to the user's engine.
 
-Promises: `dockerd` on a private UNIX socket, with its own data, its own containerd and no bridge, no firewall rules and
-no address of any kind (containers and builds use the host's network or none); one at a time per data directory; stopped
-by its pid, and dead as soon as this process is. The data stay, so that the next build finds its layers.
-Needs root. Blocks; from a coroutine, call it in a thread that lives as long as the engine.
+Guarantees: a private `dockerd` has a UNIX socket, data and a containerd of its own, and changes neither the host's
+network nor other engines: it has no bridge, no firewall rules and no TCP address (containers and builds use the host's
+network or none). One runs at a time per data directory. It is stopped by its pid, and killed when this process ends.
+Its data are kept, so that the next build can reuse layers.
+
+Limits: requires root. Blocks; coroutines must call it in a thread that lives as long as the engine.
 """
 
 import hashlib
@@ -23,16 +25,16 @@ from typing import Final
 from joulie_devcluster.errors import EngineError
 from joulie_devcluster.host import die_with_parent
 from joulie_devcluster.host.lock import file_lock
+from joulie_devcluster.host.privileges import is_privileged_root
 from joulie_devcluster.host.process import base_environment
 from joulie_devcluster.host.progress import Reporter
 
 INSTALL: Final = "apt-get install --no-install-recommends docker.io debootstrap"
-_CAP_SYS_ADMIN: Final = 21
 _START_TIMEOUT_S: Final = 60.0
 _STOP_GRACE_S: Final = 30.0
 _POLL_S: Final = 0.05
 _ERROR_LINES: Final = 40
-#: From here on the client has no BuildKit of its own but takes a plugin's.
+#: First client version without built-in BuildKit; it requires the buildx plugin.
 _PLUGIN_MAJOR: Final = 23
 _CONFIG: Final = {
     "builder": {"gc": {"enabled": True, "defaultKeepStorage": "4GB"}},
@@ -46,11 +48,11 @@ _CONFIG: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A running engine and a client that can build with BuildKit.
+    """A running engine, and a client that can build with BuildKit.
 
     Attributes:
-        host: its address, as DOCKER_HOST has it.
-        client: the `docker` program.
+        host: address of the engine, in the format of DOCKER_HOST.
+        client: the `docker` executable.
     """
 
     host: str
@@ -58,16 +60,16 @@ class Engine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to reach this engine, and nothing of the user's other ones."""
+        """Variables with which a client reaches this engine and no other one."""
         return {"DOCKER_HOST": self.host, "DOCKER_BUILDKIT": "1", "BUILDKIT_PROGRESS": "plain"}
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-        """Run a docker command and return what it wrote.
+        """Run a docker command and return its output.
 
         Raises:
-            EngineError: it failed; ends with its last lines.
+            EngineError: the command failed; the message contains the end of its output.
         """
-        done = subprocess.run(  # noqa: S603 - our own command
+        done = subprocess.run(  # noqa: S603 - a fixed command
             [str(self.client), *arguments],
             env={**os.environ, **self.environment, **(env or {})},
             stdin=subprocess.DEVNULL,
@@ -81,8 +83,8 @@ class Engine:
             raise EngineError(f"docker {arguments[0]} failed with status {done.returncode}:\n{tail}")
         return done.stdout
 
-    def answers(self) -> bool:
-        """Whether there is an engine at the address."""
+    def is_reachable(self) -> bool:
+        """Return whether the engine responds."""
         try:
             self.run("version")
         except EngineError:
@@ -90,63 +92,62 @@ class Engine:
         return True
 
     def has_image(self, name: str) -> bool:
-        """Whether the engine has an image of this name."""
+        """Return whether the engine has an image of this name."""
         return bool(self.run("image", "ls", "--quiet", "--filter", f"reference={name}").strip())
 
     def size_bytes(self, name: str) -> int:
-        """The size of an image, layers that it shares with others included."""
+        """Return the size of an image, shared layers included."""
         return int(self.run("image", "inspect", "--format", "{{.Size}}", name))
 
 
-def engine_obstacle() -> str | None:
-    """Why this user cannot have an engine of their own here, in a sentence; None where only packages can be missing."""
+def private_engine_obstacle() -> str | None:
+    """Return why this user cannot run a private engine, or None if nothing but packages can be missing."""
     if not sys.platform.startswith("linux"):
-        return "a container engine of our own needs Linux"
-    capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    if os.geteuid() != 0 or capabilities is None or not int(capabilities[1], 16) >> _CAP_SYS_ADMIN & 1:
-        return "starting a container engine needs root with CAP_SYS_ADMIN; DOCKER_HOST names one that runs already"
+        return "a private container engine requires Linux"
+    if not is_privileged_root():
+        return "starting a container engine requires root with CAP_SYS_ADMIN; set DOCKER_HOST to use a running one"
     return None
 
 
 def user_engine() -> Engine:
-    """The engine that `docker` reaches as the user has set it up.
+    """Return the engine that the user has configured for `docker`.
 
     Raises:
-        EngineError: there is no client, or nothing answers it.
+        EngineError: there is no client, or the engine does not respond.
     """
     client = docker_client()
     host = os.environ.get("DOCKER_HOST") or _context_host(client)
     engine = Engine(host, client)
-    if not engine.answers():
-        raise EngineError(f"no container engine answers at {host}: start one, or set DOCKER_HOST")
+    if not engine.is_reachable():
+        raise EngineError(f"no container engine responds at {host}: start one, or set DOCKER_HOST")
     return engine
 
 
 def _context_host(client: Path) -> str:
     command = [str(client), "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
-    return told.stdout.strip() or "unix:///var/run/docker.sock"
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command
+    return result.stdout.strip() or "unix:///var/run/docker.sock"
 
 
 def docker_client() -> Path:
-    """A docker client that can build with BuildKit.
+    """Return a docker client that can build with BuildKit.
 
     Raises:
-        EngineError: there is none.
+        EngineError: no such client is installed.
     """
     directories = [*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin"]
     candidates = [Path(found) for directory in directories if (found := shutil.which("docker", path=directory))]
     for candidate in dict.fromkeys(candidates):
-        if _builds(candidate):
+        if _supports_buildkit(candidate):
             return candidate
     if candidates:
         raise EngineError(f"{candidates[0]} has no buildx plugin: install it, or Debian's client ({INSTALL})")
-    raise EngineError(f"there is no docker client: {INSTALL}")
+    raise EngineError(f"no docker client found: {INSTALL}")
 
 
-def _builds(client: Path) -> bool:
-    told = subprocess.run([client, "--version"], capture_output=True, text=True, check=False)  # noqa: S603 - found above
-    version = re.search(r"version (\d+)\.", told.stdout)
+def _supports_buildkit(client: Path) -> bool:
+    result = subprocess.run([client, "--version"], capture_output=True, text=True, check=False)  # noqa: S603 - found above
+    version = re.search(r"version (\d+)\.", result.stdout)
     if version is not None and int(version[1]) < _PLUGIN_MAJOR:
         return True
     return subprocess.run([client, "buildx", "version"], capture_output=True, check=False).returncode == 0  # noqa: S603
@@ -154,27 +155,28 @@ def _builds(client: Path) -> bool:
 
 @contextmanager
 def private_engine(data: Path, reporter: Reporter) -> Iterator[Engine]:
-    """Run an engine on this data directory; waits while another process has it.
+    """Run an engine on a data directory; wait while another process uses the directory.
 
     Raises:
-        EngineError: not root, packages are missing, or the engine did not start.
+        EngineError: the user is not root, packages are missing, or the engine did not start.
     """
-    obstacle = engine_obstacle()
+    obstacle = private_engine_obstacle()
     if obstacle is not None:
         raise EngineError(obstacle)
     daemon = shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin")
     if daemon is None:
-        raise EngineError(f"there is no dockerd: {INSTALL}")
+        raise EngineError(f"dockerd not found: {INSTALL}")
     client = docker_client()
     with file_lock(
-        data / "engine.lock", on_wait=lambda: reporter.note("another process uses the container engine; waiting for it")
+        data / "engine.lock",
+        on_wait=lambda: reporter.note("another process is using the container engine; waiting for it"),
     ):
-        # Not below `data`, whose path may be too long for a socket's.
+        # Not below `data`: the path of a UNIX socket is limited to 107 bytes.
         runtime = Path("/run", f"joulie-engine-{hashlib.sha256(os.fsencode(data)).hexdigest()[:8]}")
         engine = Engine(f"unix://{runtime}/docker.sock", client)
         process = _start(daemon, data, runtime, engine)
         try:
-            # Of sessions that were killed, and of builds that later ones have replaced.
+            # Containers of killed sessions, and images that later builds have replaced.
             engine.run("container", "prune", "--force")
             engine.run("image", "prune", "--force")
             yield engine
@@ -187,15 +189,15 @@ def private_engine(data: Path, reporter: Reporter) -> Iterator[Engine]:
 
 def _start(daemon: str, data: Path, runtime: Path, engine: Engine) -> subprocess.Popen[bytes]:
     runtime.mkdir(mode=0o700, exist_ok=True)
-    # What an engine that was killed has left there is how this one finds, and ends, the containers that still run. All
-    # but the pids: its containerd died with it, and is waited for in vain while a zombie has its pid.
-    for left in (runtime / "docker.pid", runtime / "exec/containerd/containerd.pid"):
-        left.unlink(missing_ok=True)
+    # From the files of a killed engine this one finds, and stops, containers that are still running. The pid files must
+    # go: the killed engine's containerd has ended with it, and dockerd would wait for it while a zombie has its pid.
+    for pid_file in (runtime / "docker.pid", runtime / "exec/containerd/containerd.pid"):
+        pid_file.unlink(missing_ok=True)
     config = data / "daemon.json"
     config.write_text(json.dumps(_CONFIG), encoding="utf-8")
     log = data / "dockerd.log"
     with log.open("wb") as stream:
-        process = subprocess.Popen(  # noqa: S603 - our own command
+        process = subprocess.Popen(  # noqa: S603 - a fixed command
             die_with_parent.wrap([str(daemon), *_arguments(data, runtime, config)]),
             env=base_environment(),
             stdin=subprocess.DEVNULL,
@@ -205,10 +207,10 @@ def _start(daemon: str, data: Path, runtime: Path, engine: Engine) -> subprocess
         )
     deadline = time.monotonic() + _START_TIMEOUT_S
     try:
-        while not (Path(runtime, "docker.sock").exists() and engine.answers()):
+        while not (Path(runtime, "docker.sock").exists() and engine.is_reachable()):
             if process.poll() is not None or time.monotonic() >= deadline:
                 tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_ERROR_LINES:])
-                raise EngineError(f"dockerd did not start; the end of {log}:\n{tail}")  # noqa: TRY301 - stopped below
+                raise EngineError(f"dockerd did not start; end of {log}:\n{tail}")  # noqa: TRY301 - stopped below
             time.sleep(_POLL_S)
     except BaseException:
         _stop(process)
@@ -217,7 +219,8 @@ def _start(daemon: str, data: Path, runtime: Path, engine: Engine) -> subprocess
 
 
 def _arguments(data: Path, runtime: Path, config: Path) -> Sequence[str]:
-    # The namespaces: where the system runs a containerd, dockerd uses that one, and must not meet the system's docker.
+    # Namespaces of its own: dockerd uses the system's containerd if there is one, which may also serve the system's
+    # docker.
     return [
         f"--config-file={config}",
         f"--data-root={data / 'data'}",
@@ -240,7 +243,10 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _unmount_below(directory: Path) -> None:
-    """Undo what dockerd leaves: the network namespace of containers on the host's network, or all, when killed."""
-    mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
-    for place in reversed([place for place in mounted if Path(place).is_relative_to(directory)]):
-        subprocess.run(["/bin/umount", "--lazy", place], capture_output=True, check=False)  # noqa: S603 - our own
+    """Unmount what dockerd leaves mounted.
+
+    It leaves the network namespaces of host-network containers, and all of its mounts if it was killed.
+    """
+    mount_points = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    for mount_point in reversed([path for path in mount_points if Path(path).is_relative_to(directory)]):
+        subprocess.run(["/bin/umount", "--lazy", mount_point], capture_output=True, check=False)  # noqa: S603 - fixed

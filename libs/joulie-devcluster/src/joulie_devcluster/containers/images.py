@@ -1,8 +1,10 @@
-"""The services' container images: built, and saved as archives for a container runtime that reaches no registry.
+"""Container images of the services: builds, and archives for container runtimes without a registry.
 
-Promises that an archive is that of this checkout (it is named by a digest of the Dockerfile and of everything that the
-build reads), that it appears whole or not at all, and that the build needs no image registry: where there is none to
-ask, the base image is bootstrapped from Debian's packages. Works in a checkout only. Blocks, for minutes when cold.
+Guarantees: an archive belongs to this checkout (its name contains a digest of the Dockerfile and of all files that the
+build reads); it appears complete or not at all; a build on a private engine needs no image registry, because the base
+image is bootstrapped from Debian packages.
+
+Limits: works in a checkout only. Blocks, the first time for minutes.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_devcluster.containers.engine import INSTALL, Engine, engine_obstacle, private_engine, user_engine
+from joulie_devcluster.containers.engine import INSTALL, Engine, private_engine, private_engine_obstacle, user_engine
 from joulie_devcluster.errors import EngineError
 from joulie_devcluster.host.paths import cache_home
 from joulie_devcluster.host.progress import Reporter, SilentReporter, terminal_reporter
@@ -28,31 +30,31 @@ SERVICES: Final = ("operator", "agent", "extender")
 
 _LIBRARIES: Final = ("libs/joulie-core", "libs/joulie-api")
 _NOT_COPIED: Final = frozenset({"testing", "tests", "__pycache__"})
-#: Raise the number when the recipe of `_bootstrap` changes.
+#: Increment the number when `_bootstrap` changes.
 _BASE: Final = "joulie-base:bookworm-1"
-#: What Debian's own slim image leaves out.
+#: Directories that Debian's slim image omits.
 _UNSLIM: Final = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "usr/share/lintian")
-_KEPT_ARCHIVES: Final = 3
+_MAX_ARCHIVES: Final = 3
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _PIP_OPTIONS: Final = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout", "retries")
 _ERROR_LINES: Final = 20
 
 
 def images_home() -> Path:
-    """Archives, the bootstrapped base and the data of the engine: `joulie/images` in the user's cache."""
+    """Return the directory of archives, base image and engine data: `joulie/images` in the user's cache."""
     return cache_home().parent / "images"
 
 
 def image_name(service: str) -> str:
-    """The full name of a service's image: the tag is the service's own version."""
+    """Return the full name of a service's image; the tag is the version of the service."""
     return f"docker.io/joulie/{service}:{_version(service)}"
 
 
 def save_image(service: str, reporter: Reporter | None = None) -> Path:
-    """Return an archive of a service's image, as `docker save` writes it, building what is missing.
+    """Return an archive of a service's image in the format of `docker save`; build it if it does not exist.
 
     Raises:
-        EngineError: it is not there and cannot be built here; says what to install.
+        EngineError: the archive does not exist and cannot be built; the message says what to install.
     """
     archive = archive_path(service)
     if not archive.exists():
@@ -62,16 +64,16 @@ def save_image(service: str, reporter: Reporter | None = None) -> Path:
 
 
 def archive_path(service: str) -> Path:
-    """Where the archive of a service's image is, or would be, as this checkout is now."""
+    """Return the path of the archive of a service's image for this checkout, whether or not it exists."""
     return images_home() / f"{service}-{_digest(service)}.tar"
 
 
 @contextmanager
 def image_builder(reporter: Reporter) -> Iterator["ImageBuilder"]:
-    """A builder on the engine at DOCKER_HOST or, where that is not set, on one of our own.
+    """Yield a builder on the engine at DOCKER_HOST or, if that is not set, on a private engine.
 
     Raises:
-        EngineError: there is none and none can be started.
+        EngineError: the engine does not respond or cannot be started.
     """
     if os.environ.get("DOCKER_HOST"):
         yield ImageBuilder(user_engine(), reporter)
@@ -87,9 +89,9 @@ class ImageBuilder:
     """Builds images with an engine.
 
     Attributes:
-        engine: where the images are afterwards.
-        reporter: who hears of it.
-        base: the image to build on in place of the usual one; the build then also has the host's network.
+        engine: engine that builds and stores the images.
+        reporter: receives progress messages.
+        base: base image that replaces the Dockerfile's; the build then also uses the host's network.
     """
 
     engine: Engine
@@ -100,7 +102,7 @@ class ImageBuilder:
         """Build a service's image and return its name.
 
         Raises:
-            EngineError: the build failed; ends with the end of its output.
+            EngineError: the build failed; the message contains the end of its output.
         """
         root, name = _root(), image_name(service)
         arguments = ["--file", str(root / "Dockerfile"), "--tag", name]
@@ -115,12 +117,12 @@ class ImageBuilder:
         return name
 
     def save(self, service: str) -> Path:
-        """Return an archive of a service's image, built if it is not there yet; see `save_image`."""
+        """Return an archive of a service's image; build it if it does not exist."""
         archive = archive_path(service)
         if archive.exists():
             return archive
         name = self.build(service)
-        # One engine has one user at a time, but DOCKER_HOST's may have several.
+        # A private engine has one user at a time, the engine at DOCKER_HOST may have several.
         partial = archive.with_suffix(f".partial-{os.getpid()}")
         archive.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -128,18 +130,18 @@ class ImageBuilder:
             partial.replace(archive)
         finally:
             partial.unlink(missing_ok=True)
-        _forget_old(archive.parent, service)
+        _prune_archives(archive.parent, service)
         return archive
 
 
 @contextmanager
 def _secrets() -> Iterator[list[str]]:
-    """What of this machine's settings pip needs in order to reach its index; the build sees it, the image does not."""
+    """Yield build options that pass the user's pip settings and CA bundle as secrets, which no image layer contains."""
     arguments = []
     bundle = os.environ.get("PIP_CERT") or os.environ.get("SSL_CERT_FILE")
     if bundle and Path(bundle).is_file():
         arguments += ["--secret", f"id=ca,src={bundle}"]
-    # From a directory that is ours alone: an index address may carry a password.
+    # In a private directory: the address of an index may contain a password.
     with tempfile.TemporaryDirectory(prefix="joulie-build-") as directory:
         config = _pip_config()
         if config:
@@ -150,10 +152,12 @@ def _secrets() -> Iterator[list[str]]:
 
 
 def _pip_config() -> list[str]:
-    """The lines of a pip.conf that say what this user's files and environment say about the index."""
-    told = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+    """Return pip.conf lines with the index settings of the user's pip files and environment."""
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    )
     values = {}
-    for line in told.stdout.splitlines():
+    for line in listing.stdout.splitlines():
         key, _, value = line.partition("=")
         option = key.rpartition(".")[2]
         if option in _PIP_OPTIONS:
@@ -161,19 +165,19 @@ def _pip_config() -> list[str]:
     return [f"{option} = {value}" for option, value in values.items()]
 
 
-def _forget_old(home: Path, service: str) -> None:
+def _prune_archives(home: Path, service: str) -> None:
     archives = sorted(home.glob(f"{service}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in archives[_KEPT_ARCHIVES:]:
+    for path in archives[_MAX_ARCHIVES:]:
         path.unlink(missing_ok=True)
 
 
 def _bootstrap(reporter: Reporter) -> Path:
-    """An archive of a minimal Debian 12, like the official slim image."""
+    """Return an archive of a minimal Debian 12, like the official slim image; create it if it does not exist."""
     archive = images_home() / f"{_BASE.replace(':', '-')}.tar"
     if archive.exists():
         return archive
     if shutil.which("debootstrap", path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin") is None:
-        raise EngineError(f"there is no debootstrap: {INSTALL}")
+        raise EngineError(f"debootstrap not found: {INSTALL}")
     reporter.begin("base image from Debian's packages")
     images_home().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="base-", dir=images_home()) as directory:
@@ -204,19 +208,19 @@ def _command(*argv: str) -> None:
 def _root() -> Path:
     root = Path(__file__).resolve().parents[5]
     if not (root / "Dockerfile").exists():
-        raise EngineError(f"images are built in a checkout, and {root} is none")
+        raise EngineError(f"images can only be built in a checkout, and {root} is not one")
     return root
 
 
 def _version(service: str) -> str:
     if service not in SERVICES:
-        raise EngineError(f"there is no service {service!r}; there are {', '.join(SERVICES)}")
+        raise EngineError(f"unknown service {service!r}: must be one of {', '.join(SERVICES)}")
     project = tomllib.loads((_root() / "services" / service / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["version"])
 
 
 def _digest(service: str) -> str:
-    """A digest of everything that the build of a service reads."""
+    """Return a digest of all files that the build of a service reads."""
     root = _root()
     member = f"services/{service}"
     files = [".dockerignore", "Dockerfile", "requirements/build.txt", f"requirements/{service}.txt"]
@@ -224,24 +228,24 @@ def _digest(service: str) -> str:
         files.append(f"{directory}/pyproject.toml")
         sources = (path.relative_to(root) for path in (root / directory / "src").rglob("*") if path.is_file())
         files += [str(path) for path in sources if not _NOT_COPIED.intersection(path.parts)]
-    whole = hashlib.sha256(_BASE.encode())
+    digest = hashlib.sha256(_BASE.encode())
     for name in sorted(files):
-        whole.update(f"{name}\0".encode() + hashlib.sha256((root / name).read_bytes()).digest())
-    return whole.hexdigest()[:16]
+        digest.update(f"{name}\0".encode() + hashlib.sha256((root / name).read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Build images on the engine that `docker` reaches; where there is none, on one of our own, and save archives."""
+    """Build images of services on docker's engine. Without one, build on a private engine and save archives."""
     parser = argparse.ArgumentParser(prog="python -m joulie_devcluster.containers.images", description=main.__doc__)
-    parser.add_argument("service", nargs="+", choices=SERVICES)
-    parser.add_argument("--save", action="store_true", help="save archives in any case")
+    parser.add_argument("service", nargs="+", choices=SERVICES, help="services to build")
+    parser.add_argument("--save", action="store_true", help="also save archives of images on docker's engine")
     options = parser.parse_args(argv)
     try:
-        with terminal_reporter() as reporter, _any_builder(reporter) as (builder, own):
+        with terminal_reporter() as reporter, _any_builder(reporter) as (builder, is_private):
             for service in options.service:
                 name = builder.build(service)
                 sys.stdout.write(f"{name}  {builder.engine.size_bytes(name) / 1e6:.0f} MB\n")
-                if own or options.save:
+                if is_private or options.save:
                     sys.stdout.write(f"  {builder.save(service)}\n")
     except EngineError as error:
         sys.stderr.write(f"{error}\n")
@@ -251,14 +255,14 @@ def main(argv: list[str] | None = None) -> int:
 
 @contextmanager
 def _any_builder(reporter: Reporter) -> Iterator[tuple[ImageBuilder, bool]]:
-    """A builder on the user's engine, or on one of our own, which the second tells."""
+    """Yield a builder on the user's engine or else on a private one, and whether it is a private one."""
     try:
         builder = ImageBuilder(user_engine(), reporter)
     except EngineError as error:
-        obstacle = engine_obstacle()
+        obstacle = private_engine_obstacle()
         if obstacle is not None or os.environ.get("DOCKER_HOST"):
             raise
-        reporter.note(f"{error}; building on one of our own, whose images are saved as archives")
+        reporter.note(f"{error}; building on a private engine and saving archives")
     else:
         yield builder, False
         return

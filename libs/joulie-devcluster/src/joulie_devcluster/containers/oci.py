@@ -1,7 +1,7 @@
-"""Write a container image without a registry or an engine: busybox, for sandboxes and for tests' pods.
+"""A busybox image, written without a registry or an engine, for pod sandboxes and for pods of tests.
 
-The archive is an OCI image layout in a tar file, the same bytes for the same busybox. Source: OCI image specification,
-"OCI Image Layout" and "Image Configuration".
+The archive is an OCI image layout in a tar file and is reproducible: the same busybox gives the same bytes. Source: OCI
+image specification, "OCI Image Layout" and "Image Configuration".
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-#: The name under which a node has the image once it is imported.
+#: Name of the image on a node that has imported it.
 BUSYBOX_IMAGE: Final = "docker.io/joulie/busybox:1"
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -22,12 +22,12 @@ _MEDIA_TYPE: Final = "application/vnd.oci.image"
 
 
 def write_busybox_archive(busybox: Path, archive: Path, *, machine: str) -> Path:
-    """Write the image; the path of the archive.
+    """Write the image and return the path of the archive.
 
     Args:
         busybox: a statically linked busybox.
         archive: the file to write.
-        machine: the processor as `platform.machine()` calls it.
+        machine: processor architecture, as in `platform.machine()`.
     """
     layer = _layer(busybox)
     architecture = _ARCHITECTURES.get(machine, machine)
@@ -35,7 +35,7 @@ def write_busybox_archive(busybox: Path, archive: Path, *, machine: str) -> Path
         {
             "architecture": architecture,
             "os": "linux",
-            # What a sandbox runs: nothing, for ever.
+            # The process of a sandbox: it only has to keep running.
             "config": {"Env": ["PATH=/bin"], "Entrypoint": ["/bin/tail", "-f", "/dev/null"]},
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         }
@@ -50,7 +50,7 @@ def write_busybox_archive(busybox: Path, archive: Path, *, machine: str) -> Path
     )
     entry = _descriptor(f"{_MEDIA_TYPE}.manifest.v1+json", manifest) | {
         "platform": {"architecture": architecture, "os": "linux"},
-        # containerd's own annotation: the whole name, where OCI's has only the tag.
+        # containerd's annotation, with the full name; OCI's contains the tag only.
         "annotations": {"io.containerd.image.name": BUSYBOX_IMAGE},
     }
     with tarfile.open(archive, "w") as out:
@@ -62,7 +62,7 @@ def write_busybox_archive(busybox: Path, archive: Path, *, machine: str) -> Path
 
 
 def _layer(busybox: Path) -> bytes:
-    listing = subprocess.run(  # noqa: S603 - a program of the system
+    listing = subprocess.run(  # noqa: S603 - an installed program
         [busybox, "--list"], capture_output=True, text=True, timeout=20, check=True
     )
     stream = io.BytesIO()

@@ -1,1 +1,1 @@
-"""A Kubernetes control plane as child processes, with KWOK nodes."""
+"""A Kubernetes control plane as child processes, and KWOK nodes in it."""

@@ -1,8 +1,10 @@
 """A real control plane on loopback: etcd, API server, scheduler, controller manager and KWOK as child processes.
 
-Promises: TLS everywhere and RBAC on; free ports, so that any number of clusters runs side by side; every file under one
-directory; every process is stopped by its pid on `down` and killed by the kernel when this process, or the thread that
-called `up`, dies. Does not restart a process that dies: `check` says so.
+Guarantees: all connections use TLS and RBAC is enabled; ports are free ones, so that any number of clusters can run at
+the same time; all files are in one directory; `down` stops every process by its pid, and the kernel kills every process
+when this process, or the thread that called `up`, ends.
+
+Limits: a process that exits is not restarted; `check` reports it.
 """
 
 import asyncio
@@ -49,10 +51,9 @@ _SECONDS_PER_NODE = 0.1
 
 
 class DevCluster:
-    """One cluster; `up` and `down` once each, or as an async context manager.
+    """A cluster, started with `up` and stopped with `down`, once each, or used as an async context manager.
 
-    Attributes of a cluster that is up: `directory`, `kubeconfig` (admin), `server` (URL), `ca_path`, `extender_port`,
-    `processes`.
+    Its properties are available while it is up.
     """
 
     def __init__(self, config: ClusterConfig | None = None, *, reporter: Reporter | None = None) -> None:
@@ -78,24 +79,28 @@ class DevCluster:
 
     @property
     def layout(self) -> Layout:
-        """Where its files lie; RuntimeError before `up`."""
+        """Paths of the files of the cluster.
+
+        Raises:
+            RuntimeError: the cluster is not up.
+        """
         if self._layout is None:
             raise RuntimeError("the cluster is not up")
         return self._layout
 
     @property
     def directory(self) -> Path:
-        """The one directory of all its files."""
+        """Directory of all files of the cluster."""
         return self.layout.root
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
+        """Kubeconfig of the administrator."""
         return self.layout.admin_kubeconfig
 
     @property
     def ca_path(self) -> Path:
-        """The certificate of the authority that signed the API server's."""
+        """Certificate of the authority that signed the API server's certificate."""
         return self.layout.pki / "ca.crt"
 
     @property
@@ -105,26 +110,32 @@ class DevCluster:
 
     @property
     def extender_port(self) -> int:
-        """The loopback port on which kube-scheduler looks for its extender; RuntimeError where it has none."""
+        """Loopback port on which kube-scheduler calls its extender.
+
+        Raises:
+            RuntimeError: the cluster is not up or has no extender.
+        """
         if self._extender_port is None:
             raise RuntimeError("the cluster is not up or has no extender")
         return self._extender_port
 
     @property
     def processes(self) -> Mapping[str, ServiceProcess]:
-        """All its processes by name, those of `adopt` included."""
+        """All processes by name, adopted ones included."""
         return self._processes
 
     async def up(self, *, before_ready: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Bring it up; returns when every process says that it is ready and every configured node is schedulable.
+        """Start the cluster and wait until all processes are ready and all configured nodes are schedulable.
+
+        After an error no process is left running and no file is left.
 
         Args:
-            before_ready: awaited before `status` (and whoever waits for a detached cluster) counts it as ready.
+            before_ready: awaited before the cluster is recorded as ready in its state file.
 
         Raises:
             BinaryError: a binary is missing and cannot be built.
-            StartError: something did not become ready; carries the end of its log. Nothing is left running then, and no
-            file. StateError: the directory exists already.
+            StartError: a process or a node did not become ready; the message contains the end of the process's log.
+            StateError: the directory already exists.
         """
         self._paths = await asyncio.to_thread(lookup.ensure, directory=self.config.binaries, reporter=self._reporter)
         self._layout = Layout(_create_directory(self.config.directory))
@@ -143,7 +154,7 @@ class DevCluster:
             raise
 
     async def down(self) -> None:
-        """Stop every process, the last started first, and remove the directory; nothing happens where it is not up."""
+        """Stop all processes in reverse order of their start and remove the directory. Do nothing if not up."""
         if self._layout is None:
             return
         self._is_up = False
@@ -154,11 +165,18 @@ class DevCluster:
         self._layout = self._ports = self._credentials = self._extender_port = None
 
     async def client(self, *, user_agent: str = _USER_AGENT) -> KubeClient:
-        """A new client with the administrator's rights; close it (`async with await cluster.client() as client`)."""
+        """Return a new client with the administrator's permissions.
+
+        The caller closes it: `async with await cluster.client() as client`.
+        """
         return await KubeClient.connect(kubeconfig=str(self.kubeconfig), user_agent=user_agent)
 
     async def add_nodes(self, classes: Sequence[NodeClass]) -> list[str]:
-        """Create the nodes of some classes and wait until pods can be put on them; their names."""
+        """Create the nodes of some classes, wait until they are schedulable, and return their names.
+
+        Raises:
+            StartError: some nodes did not become schedulable.
+        """
         manifests = node_manifests(classes)
         names = [manifest["metadata"]["name"] for manifest in manifests]
         async with await self.client() as client:
@@ -168,7 +186,10 @@ class DevCluster:
         return names
 
     def issue_kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
-        """A kubeconfig for a user of any name; without RBAC bindings the user may do next to nothing."""
+        """Write a kubeconfig for a user of any name and return its path.
+
+        Without RBAC bindings the user has almost no permissions.
+        """
         if self._credentials is None:
             raise RuntimeError("the cluster is not up")
         authority = self._credentials.authority
@@ -189,24 +210,34 @@ class DevCluster:
         self._cleanups.append(cleanup)
 
     def adopt(self, process: ServiceProcess) -> None:
-        """Count somebody else's process among the cluster's: `status` shows it, `down` stops it before its own."""
+        """Add a process to the cluster: `status` shows it, and `down` stops it before the control plane.
+
+        Raises:
+            ValueError: the cluster already has a process of that name.
+        """
         if process.name in self._processes:
-            raise ValueError(f"there is a process named {process.name} already")
+            raise ValueError(f"the cluster already has a process named {process.name}")
         self._processes[process.name] = process
         process.on_start = self._write_state
         self._write_state()
 
     def release(self, name: str) -> None:
-        """Count an adopted process no longer; nothing happens for a name that is unknown."""
+        """Remove an adopted process from the cluster without stopping it. Do nothing for an unknown name."""
         if self._layout is not None and self._processes.pop(name, None) is not None:
             self._write_state()
 
     def check(self) -> None:
-        """Raise StartError if a process of the control plane has ended, with the end of its log."""
+        """Check that all processes of the control plane are running.
+
+        Raises:
+            StartError: one has exited; the message contains the end of its log.
+        """
         for binary in lookup.CONTROL_PLANE:
             process = self._processes[binary]
             if not process.running:
-                raise StartError(f"{process.name} ended with {process.returncode}; its log ends:\n{process.log_tail()}")
+                raise StartError(
+                    f"{process.name} exited with status {process.returncode}; end of its log:\n{process.log_tail()}"
+                )
 
     @property
     def _up_ports(self) -> Ports:
@@ -229,18 +260,18 @@ class DevCluster:
             self._extender_port = self.config.extender_port or self._extender_port or free_port()
         extender_url = f"http://{LOOPBACK}:{self._extender_port}" if self._extender_port else None
         write_configuration(self.layout, self.config, self._up_ports, self._credentials, extender_url)
-        await self._launch(Binary.ETCD)
-        await self._ready(Binary.ETCD)
-        await self._launch(Binary.APISERVER)
-        await self._ready(Binary.APISERVER)
+        await self._start_process(Binary.ETCD)
+        await self._wait_ready(Binary.ETCD)
+        await self._start_process(Binary.APISERVER)
+        await self._wait_ready(Binary.APISERVER)
         async with await self.client() as client:
             await apply_manifests(client, load_manifests(DATA / "kwok-rbac.yaml"))
         rest = (Binary.SCHEDULER, Binary.CONTROLLER_MANAGER, Binary.KWOK)
         for binary in rest:
-            await self._launch(binary)
-        await asyncio.gather(*(self._ready(binary) for binary in rest))
+            await self._start_process(binary)
+        await asyncio.gather(*(self._wait_ready(binary) for binary in rest))
 
-    async def _launch(self, binary: Binary) -> None:
+    async def _start_process(self, binary: Binary) -> None:
         layout = self.layout
         argv = [str(self._paths[binary]), *arguments(binary, layout, self.config, self._up_ports)]
         process = ServiceProcess(binary, argv, log_path=layout.log(binary), cwd=layout.root)
@@ -248,7 +279,7 @@ class DevCluster:
         process.on_start = self._write_state
         await process.start()
 
-    async def _ready(self, binary: Binary) -> None:
+    async def _wait_ready(self, binary: Binary) -> None:
         pki = self.layout.pki
         client = "apiserver-etcd-client" if binary is Binary.ETCD else ADMIN
         authority = "etcd-ca" if binary is Binary.ETCD else "ca"
@@ -258,11 +289,11 @@ class DevCluster:
         await wait_until_ready(self._processes[binary], url, timeout_s=timeout_s, context=context)
 
     async def _stop(self) -> None:
-        """Services first, then those who only read the API server, then the server, then its store."""
-        plane = [self._processes.pop(binary, None) for binary in (Binary.APISERVER, Binary.ETCD)]
+        """Stop adopted processes first, then the clients of the API server, then the API server, then etcd."""
+        servers = [self._processes.pop(binary, None) for binary in (Binary.APISERVER, Binary.ETCD)]
         clients = [self._processes.pop(binary, None) for binary in lookup.CONTROL_PLANE]
-        services: list[ServiceProcess | None] = list(self._processes.values())
-        groups: list[list[ServiceProcess | None]] = [services, clients, *([process] for process in plane)]
+        adopted: list[ServiceProcess | None] = list(self._processes.values())
+        groups: list[list[ServiceProcess | None]] = [adopted, clients, *([process] for process in servers)]
         await stop_in_order([process for process in group if process is not None] for group in groups)
         self._processes.clear()
 
@@ -290,5 +321,7 @@ def _create_directory(directory: Path | None) -> Path:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700)
     except FileExistsError as error:
-        raise StateError(f"{directory} exists: take another directory, or stop the cluster in it first") from error
+        raise StateError(
+            f"{directory} already exists: choose another directory, or stop the cluster in it first"
+        ) from error
     return directory.resolve()

@@ -1,4 +1,4 @@
-"""Files and command lines of the control plane's processes: pure text, nothing is started here."""
+"""Files and command lines of the control plane's processes. Starts no process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from joulie_devcluster.host.ports import LOOPBACK
 ADMIN: Final = "admin"
 
 _SERVICE_CIDR: Final = "10.96.0.0/16"
-#: How long a simulated node counts as alive without renewing its lease.
+#: Duration of the Lease of a KWOK node, after which it is considered dead.
 _LEASE_S: Final = 160
 _SERVICE_ACCOUNT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _API_NAMES: Final = (
@@ -32,8 +32,8 @@ _API_NAMES: Final = (
     # The first address of the service range is the API server's.
     "10.96.0.1",
 )
-# User and groups of each client; what the users may do comes from Kubernetes' own RBAC defaults, KWOK's from
-# data/kwok-rbac.yaml.
+# User and groups of each client. Kubernetes' default RBAC roles grant their permissions, data/kwok-rbac.yaml grants
+# those of KWOK.
 _CLIENTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ADMIN: ("kubernetes-admin", ("system:masters",)),
     Binary.SCHEDULER: ("system:kube-scheduler", ()),
@@ -44,52 +44,53 @@ _CLIENTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the files of one cluster lie."""
+    """Paths of the files of one cluster."""
 
     root: Path
 
     @property
     def pki(self) -> Path:
-        """Certificates and keys."""
+        """Directory of certificates and keys."""
         return self.root / "pki"
 
     @property
     def logs(self) -> Path:
-        """One log per process."""
+        """Directory of logs, one per process."""
         return self.root / "logs"
 
     @property
     def admin_kubeconfig(self) -> Path:
-        """The kubeconfig for people and tests."""
+        """Kubeconfig of the administrator."""
         return self.root / "kubeconfig"
 
     def kubeconfig(self, client: str) -> Path:
-        """The kubeconfig of one client."""
+        """Return the path of the kubeconfig of one client."""
         return self.admin_kubeconfig if client == ADMIN else self.root / "kubeconfigs" / f"{client}.yaml"
 
     def config(self, binary: Binary) -> Path:
-        """The configuration file of one process."""
+        """Return the path of the configuration file of one process."""
         return self.root / "config" / f"{binary}.yaml"
 
     def log(self, name: str) -> Path:
-        """The log of one process."""
+        """Return the path of the log of one process."""
         return self.logs / f"{name}.log"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The authorities that go on issuing while the cluster runs, and the clients' certificates."""
+    """The authority that issues certificates while the cluster runs, and the certificates of the clients."""
 
     authority: Authority
     clients: Mapping[str, KeyPair]
 
 
 def write_pki(layout: Layout) -> Credentials:
-    """Create and write all certificates of a new cluster."""
+    """Create all certificates of a new cluster and write those that its processes read."""
     pki = layout.pki
     pki.mkdir(mode=0o700, parents=True)
     authority = Authority.create("kubernetes-ca")
-    # Authorities of their own: a client certificate of the cluster must open neither etcd nor the aggregation layer.
+    # Separate authorities: a client certificate of the cluster must be valid neither for etcd nor for the aggregation
+    # layer.
     front_proxy = Authority.create("front-proxy-ca")
     etcd = Authority.create("etcd-ca")
     write_file(pki / "ca.crt", authority.pair.cert_pem)
@@ -112,7 +113,7 @@ def write_pki(layout: Layout) -> Credentials:
 def write_configuration(
     layout: Layout, config: ClusterConfig, ports: Ports, credentials: Credentials, extender_url: str | None
 ) -> None:
-    """Write every file that depends on the ports: kubeconfigs and the processes' own configuration."""
+    """Write all files that depend on the ports: kubeconfigs and the configuration files of the processes."""
     for client, pair in credentials.clients.items():
         write_kubeconfig(
             layout.kubeconfig(client),
@@ -131,33 +132,37 @@ def write_configuration(
         "kind": "KwokConfiguration",
         "options": {
             "manageNodesWithAnnotationSelector": f"{KWOK_ANNOTATION}={KWOK_ANNOTATION_VALUE}",
-            # A lease is renewed after a quarter of its time. With 40 s, as a kubelet has it, thousands of nodes ask for
-            # more renewals a second than two cores serve, and those that come late turn their nodes NotReady.
+            # A Lease is renewed after a quarter of its duration. With 40 s, the kubelet's default, thousands of nodes
+            # send more renewals per second than two cores serve, and nodes whose renewal is late become NotReady.
             "nodeLeaseDurationSeconds": _LEASE_S,
-            # The defaults of 4 make a thousand nodes or pods wait in line on an idle machine.
+            # With the defaults of 4, a thousand nodes or pods queue on an idle machine.
             "nodePlayStageParallelism": 16,
             "podPlayStageParallelism": 16,
             "nodeLeaseParallelism": 16,
         },
     }
-    # Always given: without --config KWOK reads the user's ~/.kwok/kwok.yaml. For pods its built-in stages apply.
+    # Always passed: without --config KWOK reads the user's ~/.kwok/kwok.yaml. Its built-in stages apply to pods.
     _write_yaml(layout.config(Binary.KWOK), kwok, *load_manifests(DATA / "kwok-stages.yaml"))
 
 
 def server_url(ports: Ports) -> str:
-    """URL of the API server."""
+    """Return the URL of the API server."""
     return f"https://{LOOPBACK}:{ports.apiserver}"
 
 
 def ready_url(binary: Binary, ports: Ports) -> str:
-    """Where a process says that it is ready."""
+    """Return the readiness URL of a process."""
     paths = {Binary.ETCD: "/health", Binary.CONTROLLER_MANAGER: "/healthz", Binary.KWOK: "/healthz"}
     scheme = "http" if binary is Binary.KWOK else "https"
     return f"{scheme}://{LOOPBACK}:{ports.of(binary)}{paths.get(binary, '/readyz')}"
 
 
 def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Ports) -> list[str]:
-    """Command line of one process, without the executable."""
+    """Return the command line of one process, without the executable.
+
+    Raises:
+        ValueError: the binary is not a process of the control plane.
+    """
     match binary:
         case Binary.ETCD:
             return _etcd(layout, ports)
@@ -174,7 +179,7 @@ def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Port
                 f"--config={layout.config(binary)}",
                 f"--kubeconfig={layout.kubeconfig(binary)}",
                 f"--server-address={LOOPBACK}:{ports.kwok}",
-                # At its default it logs every renewal of every node's lease.
+                # By default it logs every renewal of every Lease.
                 "--v=WARN",
             ]
         case _:
@@ -188,7 +193,7 @@ def _etcd(layout: Layout, ports: Ports) -> list[str]:
         f"--data-dir={layout.root / 'etcd'}",
         f"--listen-client-urls={client_url}",
         f"--advertise-client-urls={client_url}",
-        # The only member: whatever port the kernel gives will do.
+        # The only member: the kernel chooses the port, since no peer connects to it.
         f"--listen-peer-urls=https://{LOOPBACK}:0",
         f"--cert-file={pki / 'etcd.crt'}",
         f"--key-file={pki / 'etcd.key'}",
@@ -198,7 +203,7 @@ def _etcd(layout: Layout, ports: Ports) -> list[str]:
         f"--peer-key-file={pki / 'etcd.key'}",
         f"--peer-trusted-ca-file={pki / 'etcd-ca.crt'}",
         "--peer-client-cert-auth",
-        # Nothing here outlives the machine; waiting for the disk would only slow tests down.
+        # The data need not survive a crash of the machine, and waiting for the disk slows tests down.
         "--unsafe-no-fsync",
         "--log-level=warn",
     ]
@@ -214,22 +219,22 @@ def _apiserver(layout: Layout, ports: Ports) -> list[str]:
         f"--bind-address={LOOPBACK}",
         f"--advertise-address={LOOPBACK}",
         f"--secure-port={ports.apiserver}",
-        # A loopback address is refused as an endpoint; the default reconciler would try again every 10 s.
+        # A loopback address is rejected as an endpoint; the default reconciler would retry every 10 s.
         "--endpoint-reconciler-type=none",
         f"--tls-cert-file={pki / 'apiserver.crt'}",
         f"--tls-private-key-file={pki / 'apiserver.key'}",
         f"--client-ca-file={pki / 'ca.crt'}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
-        # It taints every new node until the controller manager has seen it ready: two more writes for each, and most of
-        # the time that a thousand nodes take. KWOK's nodes are ready as soon as they are seen.
+        # It taints every new node until the controller manager has observed it as ready: two more writes per node, and
+        # most of the time that creating a thousand nodes takes. KWOK nodes are ready at once.
         "--disable-admission-plugins=TaintNodesByCondition",
         "--allow-privileged=true",
         f"--service-cluster-ip-range={_SERVICE_CIDR}",
         f"--service-account-issuer={_SERVICE_ACCOUNT_ISSUER}",
         f"--service-account-key-file={pki / 'sa.pub'}",
         f"--service-account-signing-key-file={pki / 'sa.key'}",
-        # Without a front-proxy authority scheduler and controller manager complain every few seconds.
+        # Without a front-proxy authority, scheduler and controller manager log an error every few seconds.
         f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
         "--requestheader-allowed-names=front-proxy-client",
         "--requestheader-username-headers=X-Remote-User",
@@ -241,7 +246,7 @@ def _apiserver(layout: Layout, ports: Ports) -> list[str]:
 
 
 def _kubernetes_client(binary: Binary, layout: Layout, ports: Ports) -> list[str]:
-    """What scheduler and controller manager have in common."""
+    """Return the options that scheduler and controller manager have in common."""
     kubeconfig = layout.kubeconfig(binary)
     return [
         f"--authentication-kubeconfig={kubeconfig}",
@@ -257,16 +262,16 @@ def _controller_manager(layout: Layout) -> list[str]:
     return [
         f"--kubeconfig={layout.kubeconfig(Binary.CONTROLLER_MANAGER)}",
         "--leader-elect=false",
-        # Kubernetes' RBAC defaults give each controller its own role; the manager's user itself may do little.
+        # Kubernetes' default RBAC gives each controller a role of its own and few permissions to the manager's user.
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={layout.pki / 'sa.key'}",
         f"--root-ca-file={layout.pki / 'ca.crt'}",
         f"--client-ca-file={layout.pki / 'ca.crt'}",
         f"--service-cluster-ip-range={_SERVICE_CIDR}",
-        # The defaults of 20 and 30 make a test wait for its namespaces.
+        # With the defaults of 20 and 30, tests wait for their namespaces.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
-        # Must be longer than a lease by a good part; the default of 50 s goes with leases of 40 s.
+        # Must be longer than a Lease; the default of 50 s belongs to Leases of 40 s.
         f"--node-monitor-grace-period={_LEASE_S * 5 // 4}s",
     ]
 

@@ -1,4 +1,4 @@
-"""What a cluster is asked to be."""
+"""Configuration of a cluster."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,18 +10,20 @@ from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """One cluster.
+    """Configuration of one cluster.
 
     Attributes:
-        name: its name in kubeconfigs and messages.
-        directory: where all its files lie; must not exist yet. None is a new temporary directory. Removed by `down`.
-        binaries: directory to look for binaries first; None is `KUBEBUILDER_ASSETS`, if set.
-        extender: whether kube-scheduler asks an extender on loopback (ignored while nobody listens there).
-        extender_port: the port it asks on; None is a free one, see `DevCluster.extender_port`.
-        scheduler: the scheduler's settings.
-        nodes: classes of KWOK nodes to create and wait for.
-        start_timeout_s: how long each process may take to become ready.
-        verbosity: klog's `-v` for the Kubernetes processes.
+        name: name in kubeconfigs and messages.
+        directory: directory of all files of the cluster; must not exist yet. None is a new temporary directory. `down`
+            removes it.
+        binaries: directory that is searched first for binaries; None is `KUBEBUILDER_ASSETS`, if set.
+        extender: whether kube-scheduler calls an extender on loopback. It ignores the extender while no process listens
+            on the port.
+        extender_port: port of the extender; None is a free port, see `DevCluster.extender_port`.
+        scheduler: settings of kube-scheduler.
+        nodes: classes of KWOK nodes to create.
+        start_timeout_s: time that each process has to become ready.
+        verbosity: klog's `-v` of the Kubernetes processes.
     """
 
     name: str = "joulie"
@@ -37,7 +39,7 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports of one attempt to start, all on loopback."""
+    """Ports of the control plane's processes, all on loopback."""
 
     etcd: int
     apiserver: int
@@ -46,7 +48,11 @@ class Ports:
     kwok: int
 
     def of(self, binary: Binary) -> int:
-        """The port of one process; KeyError for one that has none."""
+        """Return the port of one process.
+
+        Raises:
+            KeyError: the process has no port.
+        """
         return {
             Binary.ETCD: self.etcd,
             Binary.APISERVER: self.apiserver,

@@ -1,4 +1,4 @@
-"""Write kubeconfig files that carry their certificates, so that one file is all a client needs."""
+"""Kubeconfig files with embedded certificates: a client needs no other file."""
 
 import base64
 from pathlib import Path
@@ -10,7 +10,7 @@ from joulie_devcluster.control_plane.pki import KeyPair, write_file
 
 
 def kubeconfig(*, server: str, cluster: str, user: str, ca_pem: bytes, credentials: KeyPair) -> dict[str, Any]:
-    """A kubeconfig with one context, as a mapping."""
+    """Return a kubeconfig with one context."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -32,7 +32,7 @@ def kubeconfig(*, server: str, cluster: str, user: str, ca_pem: bytes, credentia
 
 
 def write_kubeconfig(path: Path, *, server: str, cluster: str, user: str, ca_pem: bytes, credentials: KeyPair) -> Path:
-    """Write a kubeconfig with mode 0600; the path."""
+    """Write a kubeconfig with mode 0600 and return its path."""
     content = kubeconfig(server=server, cluster=cluster, user=user, ca_pem=ca_pem, credentials=credentials)
     return write_file(path, yaml.safe_dump(content, sort_keys=False).encode())
 

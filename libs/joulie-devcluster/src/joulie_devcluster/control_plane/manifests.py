@@ -1,4 +1,4 @@
-"""Apply the manifests that a cluster needs before anything runs on it: RBAC roles, their bindings, CRDs, namespaces."""
+"""Manifests that a cluster needs before workloads run on it: RBAC roles and bindings, CRDs, namespaces."""
 
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -11,7 +11,7 @@ from joulie_api.client import KubeClient
 from joulie_api.resources import CRDS, NAMESPACES, Resource
 
 FIELD_MANAGER: Final = "joulie-devcluster"
-#: Manifests that come with this package.
+#: Directory of the YAML files of this package.
 DATA: Final = resources.files("joulie_devcluster.control_plane") / "data"
 
 _RBAC_GROUP: Final = "rbac.authorization.k8s.io"
@@ -34,7 +34,11 @@ def load_manifests(file: Traversable) -> list[dict[str, Any]]:
 
 
 async def apply_manifests(client: KubeClient, manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Apply manifests in order (server-side apply); KeyError for a kind that this module does not know."""
+    """Apply manifests in order with server-side apply.
+
+    Raises:
+        KeyError: the kind of a manifest is not supported.
+    """
     for manifest in manifests:
         resource = _RESOURCES[manifest["kind"]]
         metadata = manifest["metadata"]

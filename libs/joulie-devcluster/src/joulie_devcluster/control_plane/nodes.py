@@ -1,7 +1,7 @@
-"""Classes of nodes, as people write them in YAML, and the KWOK Node objects they stand for.
+"""Node classes, read from YAML, and the KWOK Node objects made from them.
 
-Pure: reading a file and making objects; `node_pool` creates them in a cluster. The labels are those by which Joulie
-recognises hardware without an agent's report (Source: contracts, section 2).
+Creates no objects in a cluster; `node_pool` does. The Node labels are those from which Joulie derives the hardware of a
+node that has no NodeHardware yet (`joulie_core.labels`).
 """
 
 import re
@@ -18,7 +18,7 @@ from joulie_core.quantity import QuantityError, parse_quantity
 from joulie_devcluster.control_plane.manifests import DATA
 from joulie_devcluster.errors import NodeClassError
 
-# Only nodes with this annotation are KWOK's: a real node beside them is left alone.
+# KWOK manages only nodes with this annotation, and ignores real nodes.
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 KWOK_ANNOTATION_VALUE = "fake"
 
@@ -55,7 +55,14 @@ class _Model(BaseModel):
 
 
 class CpuClass(_Model):
-    """The CPUs of a node: `cores` counts the physical ones of all sockets; it offers `cores * threads_per_core`."""
+    """The CPUs of a node. Its CPU capacity is `cores * threads_per_core`.
+
+    Attributes:
+        model: CPU model.
+        sockets: number of sockets.
+        cores: physical cores of all sockets.
+        threads_per_core: hardware threads of each core.
+    """
 
     model: LabelValue
     sockets: Count = 2
@@ -64,7 +71,7 @@ class CpuClass(_Model):
 
 
 class GpuClass(_Model):
-    """The GPUs of a node, all alike."""
+    """The GPUs of a node, all of one model."""
 
     model: LabelValue
     count: Count
@@ -72,7 +79,7 @@ class GpuClass(_Model):
 
 
 class Taint(_Model):
-    """A taint as Kubernetes has it."""
+    """A Kubernetes taint."""
 
     key: str
     value: LabelValue = ""
@@ -80,21 +87,21 @@ class Taint(_Model):
 
 
 class NodeClass(_Model):
-    """Nodes that are alike.
+    """A set of identical nodes.
 
     Attributes:
-        name: prefix of the nodes' names: `name`-0, `name`-1, ...
-        count: how many.
+        name: prefix of the node names: `name`-0, `name`-1, ...
+        count: number of nodes.
         cpu: CPUs.
         gpu: GPUs; None for a CPU-only node.
-        memory: capacity, a quantity.
-        pods: how many pods a node takes.
-        kind: value of `joulie.io/hw.kind`; None leaves it out.
-        racks: values of `joulie.io/rack`, handed out in turn.
-        cooling_zones: values of `joulie.io/cooling-zone`, handed out in turn.
-        managed: whether Joulie manages them.
-        labels: further labels; they win over those made from the other fields.
-        annotations: further annotations.
+        memory: memory capacity, a Kubernetes quantity.
+        pods: maximum number of pods per node.
+        kind: value of `joulie.io/hw.kind`; None omits the label.
+        racks: values of `joulie.io/rack`, assigned round robin.
+        cooling_zones: values of `joulie.io/cooling-zone`, assigned round robin.
+        managed: whether Joulie manages the nodes.
+        labels: additional labels, which override those derived from the other fields.
+        annotations: additional annotations.
         taints: taints.
     """
 
@@ -113,7 +120,7 @@ class NodeClass(_Model):
     taints: tuple[Taint, ...] = ()
 
     def node_names(self) -> list[str]:
-        """The names of its nodes."""
+        """Return the names of the nodes."""
         return [f"{self.name}-{index}" for index in range(self.count)]
 
 
@@ -124,10 +131,14 @@ class NodeFile(_Model):
 
 
 def parse_node_classes(text: str, *, source: str) -> tuple[NodeClass, ...]:
-    """Read node classes from YAML: a mapping with a list `classes`.
+    """Parse node classes from YAML: a mapping with a list `classes`.
+
+    Args:
+        text: the YAML.
+        source: name of the file, for messages.
 
     Raises:
-        NodeClassError: names every field that is wrong, its value and why; `source` says where the text came from.
+        NodeClassError: the text is invalid; the message lists every invalid field, its value and the reason.
     """
     try:
         content = yaml.safe_load(text)
@@ -137,16 +148,20 @@ def parse_node_classes(text: str, *, source: str) -> tuple[NodeClass, ...]:
         classes = NodeFile.model_validate(content).classes
     except ValidationError as error:
         lines = [f"  {_field(problem['loc'])} = {problem['input']!r}: {problem['msg']}" for problem in error.errors()]
-        raise NodeClassError("\n".join([f"{source} is not a file of node classes:", *lines])) from error
+        raise NodeClassError("\n".join([f"{source} is not a valid file of node classes:", *lines])) from error
     names = [name for node_class in classes for name in node_class.node_names()]
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) != len(names) else []
-    if twice:
-        raise NodeClassError(f"{source}: several classes make the nodes {', '.join(twice[:5])}; give them other names")
+    duplicates = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) != len(names) else []
+    if duplicates:
+        raise NodeClassError(f"{source}: several classes define the nodes {', '.join(duplicates[:5])}; rename a class")
     return classes
 
 
 def read_node_classes(path: Path) -> tuple[NodeClass, ...]:
-    """Read a file of node classes; NodeClassError also where it cannot be read."""
+    """Read a file of node classes.
+
+    Raises:
+        NodeClassError: the file cannot be read or is invalid.
+    """
     try:
         text = path.read_text()
     except OSError as error:
@@ -155,13 +170,13 @@ def read_node_classes(path: Path) -> tuple[NodeClass, ...]:
 
 
 def default_node_classes() -> tuple[NodeClass, ...]:
-    """A mixed cluster of 40 nodes: several CPU and GPU models."""
+    """Return the classes of a mixed cluster of 40 nodes with several CPU and GPU models."""
     text = (DATA / "default-nodes.yaml").read_text()
     return parse_node_classes(text, source="default-nodes.yaml")
 
 
 def scale(classes: Sequence[NodeClass], total: int) -> tuple[NodeClass, ...]:
-    """The same mix with `total` nodes in all, by largest remainder; a class that gets none is left out."""
+    """Return the same mix with `total` nodes, by the largest-remainder method, without classes that get no node."""
     whole = sum(node_class.count for node_class in classes)
     shares = [total * node_class.count / whole for node_class in classes]
     counts = [int(share) for share in shares]
@@ -173,7 +188,7 @@ def scale(classes: Sequence[NodeClass], total: int) -> tuple[NodeClass, ...]:
 
 
 def node_manifests(classes: Sequence[NodeClass]) -> list[dict[str, Any]]:
-    """The Node objects of all classes, status included (KWOK keeps the capacity it finds)."""
+    """Return the Node objects of all classes, status included (KWOK keeps an existing capacity)."""
     return [
         _node(node_class, name, index) for node_class in classes for index, name in enumerate(node_class.node_names())
     ]
@@ -213,17 +228,17 @@ def _labels(node_class: NodeClass, name: str, index: int) -> dict[str, str]:
         keys.HW_GPU_MODEL: gpu.model if gpu else None,
         keys.HW_GPU_COUNT: str(gpu.count) if gpu else None,
         keys.HW_KIND: node_class.kind,
-        keys.RACK: _in_turn(node_class.racks, index),
-        keys.COOLING_ZONE: _in_turn(node_class.cooling_zones, index),
+        keys.RACK: _round_robin(node_class.racks, index),
+        keys.COOLING_ZONE: _round_robin(node_class.cooling_zones, index),
     }
     return {key: value for key, value in found.items() if value is not None} | node_class.labels
 
 
-def _in_turn(values: Sequence[str], index: int) -> str | None:
+def _round_robin(values: Sequence[str], index: int) -> str | None:
     return values[index % len(values)] if values else None
 
 
 def _field(location: tuple[int | str, ...]) -> str:
-    """Write a field's place as `classes[0].cpu.cores`."""
+    """Return the path of a field as `classes[0].cpu.cores`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return text.removeprefix(".") or "the file"

@@ -1,7 +1,7 @@
-"""The certificates of one cluster: three authorities, and what they sign.
+"""Certificates of a cluster: authorities, client and serving certificates.
 
-Elliptic-curve keys throughout: a whole cluster's take milliseconds. Certificates live for a year; a development cluster
-does not. Private keys are only written with mode 0600.
+All keys are elliptic-curve keys, which take milliseconds to generate. Certificates are valid for a year, longer than a
+development cluster exists. Private keys are written with mode 0600.
 """
 
 import datetime as dt
@@ -18,19 +18,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME = dt.timedelta(days=365)
-# A clock that is a little behind (a virtual machine just resumed) must not reject a new certificate.
+# A clock that is slightly behind (in a virtual machine just resumed) must not reject a new certificate.
 _BACKDATED = dt.timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A certificate and its private key, both PEM."""
+    """A certificate and its private key, both in PEM."""
 
     cert_pem: bytes
     key_pem: bytes
 
     def write(self, directory: Path, stem: str) -> tuple[Path, Path]:
-        """Write `stem`.crt and `stem`.key (0600); their paths."""
+        """Write `stem`.crt and `stem`.key with mode 0600 and return their paths."""
         return write_file(directory / f"{stem}.crt", self.cert_pem), write_file(directory / f"{stem}.key", self.key_pem)
 
 
@@ -43,7 +43,7 @@ class Authority:
 
     @classmethod
     def create(cls, common_name: str) -> Self:
-        """A new authority."""
+        """Create an authority with a new key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _name(common_name, ())
         builder = _builder(subject, subject, key.public_key())
@@ -53,15 +53,18 @@ class Authority:
 
     @property
     def pair(self) -> KeyPair:
-        """Its own certificate and key."""
+        """The authority's own certificate and key."""
         return KeyPair(_cert_pem(self._certificate), key_pem(self._key))
 
     def issue_client(self, common_name: str, organizations: Sequence[str] = ()) -> KeyPair:
-        """A client certificate: Kubernetes reads the common name as the user and the organizations as its groups."""
+        """Issue a client certificate. Kubernetes uses the common name as user and the organizations as groups."""
         return self._issue(_name(common_name, organizations), (), (ExtendedKeyUsageOID.CLIENT_AUTH,))
 
     def issue_server(self, common_name: str, hosts: Sequence[str]) -> KeyPair:
-        """A serving certificate for IP addresses and DNS names; also good as a client's, as etcd's peers need it."""
+        """Issue a serving certificate for IP addresses and DNS names.
+
+        It is also valid for clients, which etcd requires of its peers.
+        """
         usages = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._issue(_name(common_name, ()), hosts, usages)
 
@@ -80,14 +83,14 @@ class Authority:
 
 
 def create_signing_key() -> tuple[bytes, bytes]:
-    """A key pair for service-account tokens: (private, public), PEM."""
+    """Return a new key pair for service-account tokens: private and public key, both in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return key_pem(key), public
 
 
 def write_file(path: Path, content: bytes) -> Path:
-    """Write a file that only its owner may read; the path. Whoever reads meanwhile sees the old or the new one."""
+    """Write a file with mode 0600 atomically and return its path. Readers see the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
@@ -98,7 +101,7 @@ def write_file(path: Path, content: bytes) -> Path:
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A private key as PKCS #8 PEM without a password."""
+    """Return a private key as PKCS #8 PEM without a password."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -1,6 +1,6 @@
-"""What a running cluster writes down about itself, so that another process can look at it and stop it.
+"""State file of a running cluster, with which other processes inspect and stop it.
 
-A process is known by its pid and the time it started: a pid that meanwhile belongs to somebody else is never signalled.
+A process is identified by its pid and its start time, so that a pid that was reused is never signalled.
 """
 
 import json
@@ -22,7 +22,14 @@ _STATE_FIELD = 3
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """One process: `started_ticks` is its start in clock ticks since boot; `log` its file, empty if it has none."""
+    """Identity of one process.
+
+    Attributes:
+        name: name in messages.
+        pid: its pid.
+        started_ticks: start time in clock ticks since boot; -1 if it had already exited when it was recorded.
+        log: path of its log; empty if it has none.
+    """
 
     name: str
     pid: int
@@ -31,23 +38,23 @@ class ProcessRecord:
 
     @classmethod
     def of(cls, name: str, pid: int, log: Path | None = None) -> Self:
-        """The record of a process that runs (or just ended, then its start is -1 and it never counts as alive)."""
+        """Return the record of a process. One that has already exited is never alive."""
         ticks = start_ticks(pid)
         return cls(name, pid, -1 if ticks is None else ticks, "" if log is None else str(log))
 
     @property
     def alive(self) -> bool:
-        """Whether exactly this process still runs."""
+        """Whether this process, not another one with its pid, is running."""
         return start_ticks(self.pid) == self.started_ticks
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to exactly this process; nothing happens when it is gone."""
+        """Send a signal to this process. Do nothing if it has exited."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return
         try:
-            # Asked after opening: from here on the descriptor cannot come to mean another process.
+            # Checked after opening: the descriptor keeps referring to the same process.
             if self.alive:
                 signal.pidfd_send_signal(descriptor, number)
         except ProcessLookupError:
@@ -58,7 +65,17 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """A cluster: its supervisor (the process that owns all others), its processes, and how to reach it."""
+    """Recorded state of a cluster.
+
+    Attributes:
+        name: name of the cluster.
+        supervisor: the process that started all others.
+        processes: all other processes.
+        server: URL of the API server; empty until its port is chosen.
+        kubeconfig: path of the administrator's kubeconfig.
+        extender_port: port on which kube-scheduler expects its extender; None if it has none.
+        ready: whether the whole cluster is up.
+    """
 
     name: str
     supervisor: ProcessRecord
@@ -69,14 +86,18 @@ class ClusterState:
     ready: bool = False
 
     def write(self, directory: Path) -> None:
-        """Write it whole: a reader sees the old or the new state."""
+        """Write the state file atomically: readers see the old or the new state."""
         temporary = directory / f".{STATE_FILE}"
         temporary.write_text(json.dumps(asdict(self), indent=2) + "\n")
         temporary.replace(directory / STATE_FILE)
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """The state of the cluster in `directory`, None where there is none; StateError if the file is not ours."""
+        """Return the state of the cluster in `directory`, or None if there is none.
+
+        Raises:
+            StateError: the file is not the state file of a cluster.
+        """
         try:
             content = json.loads((directory / STATE_FILE).read_text())
             supervisor = ProcessRecord(**content.pop("supervisor"))
@@ -89,12 +110,12 @@ class ClusterState:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None where there is none or only its exit status is left."""
+    """Return the start time of a process in clock ticks since boot; None if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command's name may contain spaces and parentheses; the fields after it do not.
+    # The name of the command may contain spaces and parentheses; the fields after it contain neither.
     fields = stat.rpartition(")")[2].split()
     zombie = fields[_STATE_FIELD - 3] in {"Z", "X"}
     return None if zombie else int(fields[_START_TIME_FIELD - 3])
@@ -119,12 +140,12 @@ def stop_processes(directory: Path, *, grace_s: float = 30.0) -> bool:
     state.supervisor.signal(signal.SIGCONT)
     if not _wait_gone((state.supervisor,), grace_s):
         state.supervisor.signal(signal.SIGKILL)
-    # Read again: the list may have grown until the supervisor was gone.
+    # Read again: the supervisor may have added processes until it exited.
     remaining = (ClusterState.read(directory) or state).processes
     for record in remaining:
         record.signal(signal.SIGKILL)
     if not _wait_gone((state.supervisor, *remaining), grace_s):
-        raise StateError(f"processes of {directory} do not end: {[each.pid for each in remaining if each.alive]}")
+        raise StateError(f"processes of {directory} do not exit: {[each.pid for each in remaining if each.alive]}")
     return True
 
 

@@ -1,1 +1,1 @@
-"""Building blocks for processes on this host: children, ports, file locks, directories, progress output."""
+"""Access to this host: child processes, readiness, ports, locks, user directories, privileges, progress output."""

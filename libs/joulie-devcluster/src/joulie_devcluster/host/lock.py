@@ -1,4 +1,4 @@
-"""A lock between processes, held on a file: one builds, everybody else waits and then finds the result."""
+"""An exclusive lock between processes, held on a file."""
 
 import fcntl
 import os
@@ -9,10 +9,14 @@ from pathlib import Path
 
 @contextmanager
 def file_lock(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold an exclusive lock on a file; `on_wait` is called once if somebody else holds it.
+    """Hold an exclusive lock on a file; wait while another process holds it.
 
-    The kernel releases it when the holder ends, however it ends. The file itself stays: removing it would let two
-    processes lock two files of one name.
+    The kernel releases the lock when its holder ends, for whatever reason. The file is not removed: with removal, two
+    processes could hold locks on two different files of the same name.
+
+    Args:
+        path: the file to lock, created if it does not exist.
+        on_wait: called once if another process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

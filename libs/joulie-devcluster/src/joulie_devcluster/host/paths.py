@@ -1,16 +1,19 @@
-"""Where things lie for this user (XDG base directories): the cache of built binaries, the running clusters."""
+"""Directories of the current user (XDG base directories): the cache of built binaries, and running clusters."""
 
 import os
 from pathlib import Path
 
 
 def cache_home() -> Path:
-    """Binaries built once per user: `$XDG_CACHE_HOME` or `~/.cache`, then `joulie/devcluster`."""
+    """Return the directory of built binaries: `$XDG_CACHE_HOME` or `~/.cache`, then `joulie/devcluster`."""
     return _base("XDG_CACHE_HOME", Path(".cache")) / "joulie" / "devcluster"
 
 
 def state_home() -> Path:
-    """Clusters started by the command line: `$XDG_STATE_HOME` or `~/.local/state`, then `joulie/devcluster`."""
+    """Return the directory of clusters that the command line started.
+
+    It is `$XDG_STATE_HOME` or `~/.local/state`, then `joulie/devcluster`.
+    """
     return _base("XDG_STATE_HOME", Path(".local", "state")) / "joulie" / "devcluster"
 
 

@@ -1,4 +1,4 @@
-"""Tell a person how far a long build is: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of long steps on stderr: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -13,91 +13,91 @@ _PLAIN_INTERVAL_S = 15.0
 
 
 class Reporter(Protocol):
-    """Where a build reports to."""
+    """A receiver of progress messages."""
 
     def note(self, text: str) -> None:
-        """Say one thing that stays."""
+        """Print one line that stays on the screen."""
 
     def begin(self, step: str) -> None:
-        """A step begins; how much there is to do is not known yet."""
+        """Begin a step whose amount of work is not known yet."""
 
     def advance(self, done: int, total: int | None, detail: str) -> None:
-        """The current step has done `done` of `total` things, the last of them `detail`."""
+        """Report that `done` of `total` items of the current step are done, the last of them being `detail`."""
 
     def finish(self) -> None:
-        """The current step is done."""
+        """End the current step."""
 
 
 class SilentReporter:
-    """Says nothing."""
+    """A reporter without output."""
 
     def note(self, text: str) -> None:
-        """See `Reporter`."""
+        """Do nothing."""
 
     def begin(self, step: str) -> None:
-        """See `Reporter`."""
+        """Do nothing."""
 
     def advance(self, done: int, total: int | None, detail: str) -> None:
-        """See `Reporter`."""
+        """Do nothing."""
 
     def finish(self) -> None:
-        """See `Reporter`."""
+        """Do nothing."""
 
 
 class LineReporter:
-    """One line when a step begins and ends and every 15 s between, for logs and pipes."""
+    """A reporter for logs and pipes: one line when a step begins, one when it ends, and one every 15 s in between."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._step = ""
-        self._begun = self._spoken = 0.0
+        self._started_s = self._last_line_s = 0.0
 
     def note(self, text: str) -> None:
-        """See `Reporter`."""
+        """Print one line."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, step: str) -> None:
-        """See `Reporter`."""
+        """Print the name of the step."""
         self._step = step
-        self._begun = self._spoken = time.monotonic()
+        self._started_s = self._last_line_s = time.monotonic()
         self.note(f"{step} ...")
 
     def advance(self, done: int, total: int | None, detail: str) -> None:
-        """See `Reporter`."""
-        now = time.monotonic()
-        if now - self._spoken >= _PLAIN_INTERVAL_S:
-            self._spoken = now
-            self.note(f"{self._step}: {_amount(done, total)} after {now - self._begun:.0f} s ({detail})")
+        """Print the progress of the step if the last line is at least 15 s old."""
+        now_s = time.monotonic()
+        if now_s - self._last_line_s >= _PLAIN_INTERVAL_S:
+            self._last_line_s = now_s
+            self.note(f"{self._step}: {_amount(done, total)} after {now_s - self._started_s:.0f} s ({detail})")
 
     def finish(self) -> None:
-        """See `Reporter`."""
-        self.note(f"{self._step}: done in {time.monotonic() - self._begun:.0f} s")
+        """Print how long the step took."""
+        self.note(f"{self._step}: done in {time.monotonic() - self._started_s:.0f} s")
 
 
 class BarReporter:
-    """One bar per step."""
+    """A reporter for terminals: one bar per step."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task: TaskID | None = None
 
     def note(self, text: str) -> None:
-        """See `Reporter`."""
+        """Print one line above the bars."""
         self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, step: str) -> None:
-        """See `Reporter`."""
+        """Add a bar."""
         self._task = self._progress.add_task(step, total=None, detail="", amount="")
 
     def advance(self, done: int, total: int | None, detail: str) -> None:
-        """See `Reporter`."""
+        """Move the bar."""
         if self._task is not None:
             self._progress.update(
                 self._task, completed=done, total=total, amount=_amount(done, total), detail=detail[:60]
             )
 
     def finish(self) -> None:
-        """See `Reporter`."""
+        """Fill the bar and stop its clock."""
         if self._task is not None:
             self._progress.update(self._task, completed=1, total=1, detail="")
             self._progress.stop_task(self._task)
@@ -105,7 +105,7 @@ class BarReporter:
 
 @contextmanager
 def terminal_reporter() -> Iterator[Reporter]:
-    """A reporter on stderr: bars where it is a terminal, lines elsewhere."""
+    """Yield a reporter that writes to stderr: bars if it is a terminal, lines otherwise."""
     console = Console(file=sys.stderr)
     if not console.is_terminal:
         yield LineReporter(console)

@@ -1,4 +1,4 @@
-"""Ask a local process over HTTP(S) whether it is ready, with nothing but the standard library."""
+"""Readiness checks of local processes over HTTP or HTTPS, with the standard library only."""
 
 import asyncio
 import ssl
@@ -15,7 +15,7 @@ _PORT_TAKEN = "address already in use"
 
 
 def tls_context(ca: Path, cert: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """Trust one authority; present a client certificate where one is given."""
+    """Return a context that trusts one authority and presents a client certificate if `cert` is given."""
     context = ssl.create_default_context(cafile=str(ca))
     if cert is not None:
         context.load_cert_chain(cert, key)
@@ -23,8 +23,15 @@ def tls_context(ca: Path, cert: Path | None = None, key: Path | None = None) -> 
 
 
 def fetch(url: str, context: ssl.SSLContext | None = None, timeout_s: float = _REQUEST_TIMEOUT_S) -> tuple[int, str]:
-    """GET a loopback URL; (status, body), also for error statuses. Raises OSError where nobody answers."""
-    # No handlers for proxies: a developer's HTTP_PROXY has no business with loopback.
+    """GET a loopback URL.
+
+    Returns:
+        Status and body, also for error statuses.
+
+    Raises:
+        OSError: no connection, or no answer within `timeout_s` seconds.
+    """
+    # Without proxy handlers: HTTP_PROXY does not apply to loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
         with opener.open(url, timeout=timeout_s) as reply:
@@ -35,7 +42,7 @@ def fetch(url: str, context: ssl.SSLContext | None = None, timeout_s: float = _R
 
 
 def reason_not_ready(url: str, context: ssl.SSLContext | None = None) -> str | None:
-    """None when the URL answers 200, else why not, in a few words."""
+    """Return None if the URL answers 200, else a short reason."""
     try:
         status, body = fetch(url, context)
     except OSError as error:
@@ -49,9 +56,10 @@ async def wait_until_ready(
     """Wait until a process answers 200 on its readiness URL.
 
     Raises:
-        PortTakenError: the process ended because its port was taken.
-        ProcessExitedError: the process ended.
-        StartError: not ready within `timeout_s` seconds; the message carries the last answer and the end of the log.
+        PortTakenError: the process exited because its port was in use.
+        ProcessExitedError: the process exited.
+        StartError: the process is not ready after `timeout_s` seconds; the message contains the last answer and the
+            end of the log.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
@@ -67,7 +75,7 @@ async def wait_until_ready(
             return
         if loop.time() >= deadline:
             raise StartError(
-                f"{process.name} was not ready in {timeout_s:g} s ({url}: {reason});"
-                f" its log ends:\n{process.log_tail()}"
+                f"{process.name} is not ready after {timeout_s:g} s ({url}: {reason});"
+                f" end of its log:\n{process.log_tail()}"
             )
         await asyncio.sleep(_INTERVAL_S)

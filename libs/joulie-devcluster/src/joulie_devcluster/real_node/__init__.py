@@ -1,1 +1,1 @@
-"""A real node (kubelet and containerd) beside KWOK's, on the machine that the control plane runs on. Needs root."""
+"""A real node (kubelet and containerd) on the host that runs the control plane, next to KWOK nodes. Requires root."""

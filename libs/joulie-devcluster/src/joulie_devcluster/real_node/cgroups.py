@@ -1,8 +1,7 @@
-"""The control groups of one real node: made before its kubelet, removed after it, and how to find a container in them.
+"""Control groups of a real node: creation, removal, and the processes of a container.
 
-A node has a group of its own below the root of every hierarchy, named after its cluster's directory: beside the kubelet
-of another cluster (or the machine's own) it neither takes nor cleans up what is not its own. Knows both versions of
-control groups.
+Each node has a group of its own below the root of every hierarchy, named after its cluster's directory, so that
+kubelets of several clusters (and the host's own) do not use or clean up each other's groups. Supports cgroup v1 and v2.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from joulie_devcluster.errors import StateError
 
 _MOUNTS = Path("/proc/self/mounts")
 _UNIFIED = Path("/sys/fs/cgroup")
-# A new group of this version 1 controller has no CPUs and takes no processes before it is given some.
+# A new group of this v1 controller has no CPUs, and accepts processes only after these files were written.
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 _REMOVE_TIMEOUT_S = 10.0
 _POLL_S = 0.05
@@ -23,12 +22,12 @@ _NAME_DIGITS = 12
 
 
 def group_name(directory: Path) -> str:
-    """The name of the group of the real node of the cluster in `directory`."""
+    """Return the name of the group of the real node of the cluster in `directory`."""
     return f"{_PREFIX}{hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:_NAME_DIGITS]}"
 
 
 def create(name: str) -> None:
-    """Make the group in every hierarchy that a kubelet uses, with all its controllers."""
+    """Create the group in every hierarchy that a kubelet uses, with all controllers."""
     if (_UNIFIED, "cgroup2") in _hierarchies():
         group = _UNIFIED / name
         group.mkdir(exist_ok=True)
@@ -45,26 +44,34 @@ def create(name: str) -> None:
 
 
 def remove(name: str) -> None:
-    """Remove the group and all below it from every hierarchy; nothing happens where there is none.
+    """Remove the group and its descendants from every hierarchy. Do nothing if it does not exist.
 
     Raises:
-        StateError: processes are still in it after some seconds, although they should have been killed before.
+        StateError: the group still contains processes after 10 s; the caller should have killed them.
     """
     deadline = time.monotonic() + _REMOVE_TIMEOUT_S
     for group in _groups(name):
         while (error := _remove_tree(group)) is not None:
             if time.monotonic() >= deadline:
-                raise StateError(f"{group} cannot be removed, end what runs in it: {error}")
+                raise StateError(f"{group} cannot be removed, stop its processes: {error}")
             time.sleep(_POLL_S)
 
 
 def exist() -> bool:
-    """Whether any real node's group exists."""
+    """Return whether the group of any real node exists."""
     return any(any(mount.glob(f"{_PREFIX}*")) for mount, _ in _hierarchies())
 
 
 def pids(name: str, member: str) -> tuple[int, ...]:
-    """The processes of the group called `member` below `name` (a container's id); none where there is no such group."""
+    """Return the processes of a container.
+
+    Args:
+        name: the group of the node.
+        member: name of a descendant group, which is the id of a container.
+
+    Returns:
+        Empty if there is no such group.
+    """
     for group in _groups(name):
         for found in group.rglob(member):
             return tuple(int(line) for line in (found / "cgroup.procs").read_text().split())
@@ -86,7 +93,7 @@ def _enable_controllers(group: Path) -> None:
 
 
 def _remove_tree(group: Path) -> OSError | None:
-    """Remove a group from the bottom up; None once it is gone, else what was in the way."""
+    """Remove a group from the bottom up. Return None when it does not exist any more, else the error."""
     try:
         for child in list(group.iterdir()):
             if child.is_dir() and (error := _remove_tree(child)) is not None:

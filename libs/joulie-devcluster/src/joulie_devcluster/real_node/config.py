@@ -1,7 +1,7 @@
-"""The configuration files of a real node's processes: pure text, nothing is started here.
+"""Configuration files of a real node's processes. Starts no process.
 
-Paths below /run and /var/lib/kubelet are those inside the node's enclosure (see `enclosure`), where they are the node's
-own. Source: containerd's configuration, version 3; Kubernetes' KubeletConfiguration, v1beta1.
+Paths below /run and /var/lib/kubelet refer to the node's mount namespace (see `namespaces`), where these directories
+are the node's own. Source: containerd's configuration, version 3; Kubernetes' KubeletConfiguration, v1beta1.
 """
 
 import json
@@ -13,10 +13,10 @@ from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
 
 CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"
 
-# Pods use the network of the host; containerd still wants to see a network before it says that it has one. At this
-# version of the interface no plugin has to be there until a pod asks for a network of its own.
+# Pods use the network of the host, but containerd reports its network as ready only with a configuration. With this
+# CNI version no plugin has to be installed until a pod needs a network of its own.
 _CNI_NETWORK: Final = {"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}
-# What a kubelet sets to values of its own when it starts, or refuses to start where it may not.
+# Kernel settings that a kubelet changes when it starts. It does not start if it cannot change them.
 _KERNEL_SETTINGS: Final = (
     "vm/overcommit_memory",
     "vm/panic_on_oom",
@@ -30,16 +30,21 @@ _EVICTION_SIGNALS: Final = ("memory.available", "nodefs.available", "nodefs.inod
 
 @dataclass(frozen=True, slots=True)
 class NodeLayout:
-    """Where the files of the real node of one cluster lie."""
+    """Paths of the files of a real node.
+
+    Attributes:
+        root: directory of the node, in the cluster's directory.
+        logs: directory of the cluster's logs.
+    """
 
     root: Path
     logs: Path
 
     @property
     def binds(self) -> dict[Path, Path]:
-        """The node's own directories, by the path of the system that each takes the place of inside the enclosure.
+        """The node's own directories by the host directory that each replaces in the node's mount namespace.
 
-        /run for sockets, the other two because a kubelet has them built in.
+        /run for sockets, the other two because their paths are hard-coded in the kubelet.
         """
         return {
             Path("/run"): self.root / "run",
@@ -49,37 +54,37 @@ class NodeLayout:
 
     @property
     def kernel_settings(self) -> dict[Path, Path]:
-        """Files in which the kubelet finds the kernel's settings, and changes them without effect on the machine."""
+        """Copies of kernel settings by the file that each replaces. The kubelet's changes do not affect the host."""
         return {Path("/proc/sys") / name: self.root / "sys" / name for name in _KERNEL_SETTINGS}
 
     @property
     def pod_logs(self) -> Path:
-        """The kubelet's `podLogsDir`."""
+        """Directory of container logs, the kubelet's `podLogsDir`."""
         return self.logs / "pods"
 
     @property
     def network(self) -> Path:
-        """The directory with the one network configuration."""
+        """Directory of the network configuration."""
         return self.root / "cni"
 
     @property
     def containerd_config(self) -> Path:
-        """The runtime's configuration file."""
+        """Configuration file of containerd."""
         return self.root / "containerd.toml"
 
     @property
     def kubelet_config(self) -> Path:
-        """The kubelet's configuration file."""
+        """Configuration file of the kubelet."""
         return self.root / "kubelet.yaml"
 
 
 def network() -> str:
-    """The network configuration list, JSON."""
+    """Return the network configuration list as JSON."""
     return json.dumps(_CNI_NETWORK)
 
 
 def containerd_config(layout: NodeLayout, *, runc: Path, snapshotter: str) -> str:
-    """The runtime's configuration, TOML; `snapshotter` is how it puts the layers of an image together."""
+    """Return the configuration of containerd as TOML."""
     root = layout.root
     tables: dict[str, dict[str, object]] = {
         "grpc": {"address": CONTAINERD_SOCKET},
@@ -91,7 +96,7 @@ def containerd_config(layout: NodeLayout, *, runc: Path, snapshotter: str) -> st
         },
         'plugins."io.containerd.cri.v1.images"': {"snapshotter": snapshotter},
         'plugins."io.containerd.cri.v1.images".pinned_images': {"sandbox": BUSYBOX_IMAGE},
-        # A root without CAP_SYS_RESOURCE may not give a sandbox the score that it is meant to have.
+        # Without CAP_SYS_RESOURCE, root cannot set the OOM score that a sandbox should have.
         'plugins."io.containerd.cri.v1.runtime"': {"restrict_oom_score_adj": True},
         'plugins."io.containerd.cri.v1.runtime".cni': {
             "bin_dirs": [str(layout.network / "bin")],
@@ -111,7 +116,7 @@ def containerd_config(layout: NodeLayout, *, runc: Path, snapshotter: str) -> st
 
 
 def kubelet_config(layout: NodeLayout, *, cgroup: str, resolv_conf: Path) -> dict[str, Any]:
-    """The kubelet's configuration; `cgroup` is the name of the node's control group."""
+    """Return the configuration of the kubelet; `cgroup` is the name of the node's control group."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -121,24 +126,24 @@ def kubelet_config(layout: NodeLayout, *, cgroup: str, resolv_conf: Path) -> dic
         "podLogsDir": str(layout.pod_logs),
         "volumePluginDir": str(layout.root / "volume-plugins"),
         "resolvConf": str(resolv_conf),
-        # No port at all: the API server could not reach it, as the node has no address.
+        # No port: the node has no address at which the API server could reach it.
         "enableServer": False,
         "healthzPort": 0,
         "failSwapOn": False,
-        # The machine's packet filter is not the node's.
+        # The node must not change the host's packet filter.
         "makeIPTablesUtilChains": False,
-        # Lowering it takes CAP_SYS_RESOURCE.
+        # Lowering it requires CAP_SYS_RESOURCE.
         "oomScoreAdj": 0,
-        # A developer's disk is often nearly full, and images cannot be pulled again: throw nothing out.
+        # A developer's disk is often nearly full, and images cannot be pulled again: evict and remove nothing.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": dict.fromkeys(_EVICTION_SIGNALS, "0%"),
-        # A container that a test has killed twice should be back before the test gives up: by default the second time
-        # takes 10 s, and each further time twice as long.
+        # A container that a test has killed twice must be restarted within the test's timeout: by default the second
+        # restart takes 10 s, and each further one twice as long.
         "featureGates": {"KubeletCrashLoopBackOffMax": True},
         "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
     }
 
 
 def _toml_values(values: dict[str, Any]) -> list[str]:
-    # Strings, booleans, numbers and lists of them are written in TOML as in JSON.
+    # TOML and JSON have the same syntax for strings, booleans, numbers and lists of them.
     return [f"{key} = {json.dumps(value)}" for key, value in values.items()]

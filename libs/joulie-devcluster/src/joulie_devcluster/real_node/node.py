@@ -1,11 +1,11 @@
-"""One real node of a development cluster: containerd and kubelet as child processes, beside KWOK's nodes.
+"""A real node of a development cluster: containerd and kubelet as child processes, next to KWOK nodes.
 
-Promises what the cluster promises: every file is in the cluster's directory, and every process (each container
-included) ends with the process or thread that called `up`, however that ends, because all of them live in an enclosure.
-Containers are killed at `down`, not asked.
+Guarantees: all files are in the cluster's directory; every process, those of containers included, is killed when the
+process or thread that called `up` ends, because all of them are in a process namespace.
 
-What differs from a node in production: pods must use the host's network (`hostNetwork: true`), images must have been
-imported (`imagePullPolicy: Never`), and the node has no address, so that logs are read by `logs` instead of kubectl.
+Limits: `down` kills containers without SIGTERM. Pods must use the host's network (`hostNetwork: true`), images must
+have been imported (`imagePullPolicy: Never`), and the node has no address, so that logs are available from `logs` only,
+not from kubectl.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from joulie_devcluster.host.process import ProcessExitedError, ServiceProcess, b
 from joulie_devcluster.host.progress import Reporter
 from joulie_devcluster.real_node import cgroups, cleanup, namespaces
 from joulie_devcluster.real_node.config import NodeLayout, containerd_config, kubelet_config, network
-from joulie_devcluster.real_node.requirements import find_busybox, find_runc, find_snapshotter, obstacles
+from joulie_devcluster.real_node.requirements import find_busybox, find_runc, find_snapshotter, missing_requirements
 
 NAMESPACES: Final = "namespaces"
 
@@ -43,12 +43,12 @@ _IMPORT_TIMEOUT_S: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealNodeConfig:
-    """One real node.
+    """Configuration of a real node.
 
     Attributes:
-        name: the Node's name.
-        labels: the Node's labels, beside those that a kubelet sets itself.
-        start_timeout_s: how long each step to a ready node may take.
+        name: name of the Node.
+        labels: labels of the Node, in addition to those that a kubelet sets.
+        start_timeout_s: time that each step of the start may take.
     """
 
     name: str = "real-0"
@@ -57,9 +57,9 @@ class RealNodeConfig:
 
 
 class RealNode:
-    """The real node of a cluster that is up; `up` and `down` once each, or an async context manager.
+    """The real node of a cluster, started with `up` and stopped with `down`, once each, or an async context manager.
 
-    A cluster can have one. `DevCluster.down` stops it too.
+    The cluster must be up and can have one real node. `DevCluster.down` also stops it.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RealNode:
         self.cluster = cluster
         self.config = config if config is not None else RealNodeConfig()
         self.layout = NodeLayout(cluster.directory / "real-node", cluster.layout.logs)
-        # Kept: `down` may come after the cluster's.
+        # Kept: `down` may be called after the cluster's `down`.
         self._directory = cluster.directory
         self._cgroup = cgroups.group_name(cluster.directory)
         self._reporter = reporter
@@ -87,25 +87,25 @@ class RealNode:
 
     @property
     def name(self) -> str:
-        """The Node's name."""
+        """Name of the Node."""
         return self.config.name
 
     @property
     def processes(self) -> Mapping[str, ServiceProcess]:
-        """namespaces, containerd and kubelet, by name."""
+        """Processes of the node by name: namespaces, containerd and kubelet."""
         return self._processes
 
     async def up(self) -> None:
-        """Bring it up; returns when pods can be scheduled on it.
+        """Start the node and wait until it is schedulable. After an error no process of it is left running.
 
         Raises:
-            RealNodeError: this machine cannot have one (no root, a program missing); says what to do about each.
+            RealNodeError: the host does not meet the requirements; the message lists each with its remedy.
             BinaryError: a binary is missing and cannot be built.
-            StartError: something did not become ready; nothing is left running then.
+            StartError: a process or the node did not become ready.
         """
-        found = obstacles()
-        if found:
-            raise RealNodeError("; ".join(found))
+        missing = missing_requirements()
+        if missing:
+            raise RealNodeError("; ".join(missing))
         self._paths = await asyncio.to_thread(
             lookup.ensure,
             lookup.REAL_NODE,
@@ -125,7 +125,10 @@ class RealNode:
             raise
 
     async def down(self) -> None:
-        """Stop the kubelet and the runtime, kill every container, remove control groups; files go with the cluster."""
+        """Stop the kubelet and containerd, kill all containers, and remove control groups.
+
+        The cluster's `down` removes the files.
+        """
         await stop_in_order([[process] for process in reversed(self._processes.values())])
         for name in self._processes:
             self.cluster.release(name)
@@ -133,27 +136,31 @@ class RealNode:
         await asyncio.to_thread(cleanup.remove, self._directory)
 
     def check(self) -> None:
-        """Raise StartError if a process of the node has ended, with the end of its log."""
+        """Check that all processes of the node are running.
+
+        Raises:
+            ProcessExitedError: one has exited; the message contains the end of its log.
+        """
         for process in self._processes.values():
             if process.returncode is not None:
                 raise ProcessExitedError(process.name, process.returncode, process.log_tail())
 
     async def import_image(self, archive: Path) -> None:
-        """Give the node the images of an archive, as `docker save` or an OCI layout in a tar file has them.
+        """Import the images of an archive: the output of `docker save`, or an OCI image layout in a tar file.
 
         Raises:
-            RealNodeError: the archive cannot be read as one; carries what the runtime's client said.
+            RealNodeError: the archive cannot be imported; the message contains the error of containerd's client.
         """
         # Unpacked when the first container needs it, by the snapshotter that containers use.
         await asyncio.to_thread(self._ctr, "images", "import", "--local", "--no-unpack", str(archive))
 
     def logs(self, namespace: str, pod: str, container: str) -> str:
-        """What a container wrote, over all its runs that the kubelet still has; lines as the runtime records them."""
+        """Return the log of a container, over all runs that the kubelet has kept, in the CRI log format."""
         files = sorted(self.layout.pod_logs.glob(f"{namespace}_{pod}_*/{container}/*.log"), key=_run_number)
         return "".join(path.read_text(errors="replace") for path in files)
 
     def container_pids(self, container_id: str) -> tuple[int, ...]:
-        """The processes of a running container, by its id as in a pod's status; none where it does not run."""
+        """Return the processes of a container, whose id is as in a Pod's status; empty if it is not running."""
         return cgroups.pids(self._cgroup, container_id.removeprefix("containerd://"))
 
     def _write_files(self) -> None:
@@ -168,7 +175,7 @@ class RealNode:
         snapshotter = find_snapshotter(layout.root)
         write_file(layout.containerd_config, containerd_config(layout, runc=runc, snapshotter=snapshotter).encode())
         write_file(layout.network / "10-none.conflist", network().encode())
-        resolv_conf = write_file(layout.root / "resolv.conf", b"# a development node resolves nothing\n")
+        resolv_conf = write_file(layout.root / "resolv.conf", b"# no name servers on a development node\n")
         kubelet = kubelet_config(layout, cgroup=self._cgroup, resolv_conf=resolv_conf)
         write_file(layout.kubelet_config, yaml.safe_dump(kubelet, sort_keys=False).encode())
 
@@ -179,9 +186,9 @@ class RealNode:
 
     async def _start_namespaces(self) -> None:
         binds = [f"{source}:{target}" for target, source in (self.layout.binds | self.layout.kernel_settings).items()]
-        argv = [sys.executable, "-I", "-S", namespaces.__file__, "hold", *binds]
+        argv = [sys.executable, "-I", "-S", namespaces.__file__, "create", *binds]
         process = await self._start(NAMESPACES, argv)
-        match = await process.wait_for_log(r"^holding as (\d+)$", self.config.start_timeout_s)
+        match = await process.wait_for_log(r"^init process (\d+)$", self.config.start_timeout_s)
         self._init_pid = int(match[1])
 
     async def _start_containerd(self) -> None:
@@ -195,8 +202,8 @@ class RealNode:
             "config": self.layout.kubelet_config,
             "kubeconfig": credentials,
             "hostname-override": self.name,
-            # It is refused, so that the node has no address: else it depends on the machine's network what the node
-            # and its pods look like, and whether there is one at all.
+            # Rejected by the kubelet, so that the node has no address. Otherwise addresses of node and pods, and
+            # whether the node starts at all, depend on the network of the host.
             "node-ip": LOOPBACK,
             "node-labels": ",".join(f"{key}={value}" for key, value in self.config.labels.items()),
             "v": self.cluster.config.verbosity,
@@ -204,7 +211,7 @@ class RealNode:
         argv = self._inside(Binary.KUBELET, *(f"--{key}={value}" for key, value in options.items()))
         kubelet = await self._start(Binary.KUBELET, argv)
         async with asyncio.TaskGroup() as group, await self.cluster.client() as client:
-            watch = group.create_task(_fail_when_ended(kubelet))
+            watch = group.create_task(_raise_on_exit(kubelet))
             await wait_nodes_schedulable(client, [self.name], timeout_s=self.config.start_timeout_s)
             watch.cancel()
 
@@ -216,13 +223,13 @@ class RealNode:
         return process
 
     def _inside(self, binary: Binary, *arguments: str) -> list[str]:
-        """The command line that runs a binary in the enclosure."""
+        """Return the command line that runs a binary in the node's namespaces."""
         program = [sys.executable, "-I", "-S", namespaces.__file__, "enter", str(self._init_pid)]
         return [*program, str(self._paths[binary]), *arguments]
 
     def _ctr(self, *arguments: str) -> None:
-        # "k8s.io" is the runtime's name for what belongs to a kubelet.
-        reply = subprocess.run(  # noqa: S603 - our own command
+        # "k8s.io" is containerd's namespace for images and containers of a kubelet.
+        reply = subprocess.run(  # noqa: S603 - a fixed command
             self._inside(Binary.CTR, "--namespace", "k8s.io", *arguments),
             env=self._environment(),
             capture_output=True,
@@ -234,18 +241,18 @@ class RealNode:
             raise RealNodeError(f"ctr {' '.join(arguments)} failed: {reply.stderr.strip()}")
 
     def _environment(self) -> dict[str, str]:
-        """Our own, with a PATH on which containerd finds its shim, and the shim runc's helpers."""
+        """Return the inherited environment with a PATH that contains the shim and the helpers of runc."""
         inherited = base_environment()
         shim = self._paths[Binary.RUNC_SHIM].parent
         path = os.pathsep.join([str(shim), inherited.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
         return {**inherited, "PATH": path}
 
 
-async def _fail_when_ended(process: ServiceProcess) -> None:
+async def _raise_on_exit(process: ServiceProcess) -> None:
     returncode = await process.wait()
     raise ProcessExitedError(process.name, returncode, process.log_tail())
 
 
 def _run_number(log: Path) -> tuple[str, int]:
-    # 0.log, 1.log, ... one for each run; rotated ones have more in their names and are not ours to read.
+    # 0.log, 1.log, ...: one per run. Rotated files have longer names and are sorted first.
     return str(log.parent), int(log.stem) if log.stem.isdecimal() else -1

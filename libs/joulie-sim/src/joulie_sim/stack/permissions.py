@@ -1,8 +1,9 @@
-"""Whether what a service asked of the API server is what its roles allow.
+"""Comparison of the requests that a service sent to the API server with the permissions of its roles.
 
-Promises the API server's own rules for verbs: a patch that may create by server-side apply needs `create` as well as
-`patch`, and a status is a resource of its own. Names of resources (`resourceNames`) are not evaluated.
-Source: Kubernetes, "Determine the request verb" and "Server-Side Apply".
+Guarantees: verbs are determined as the API server does: server-side apply requires `patch` and `create`, and a status
+is a resource of its own. Source: Kubernetes, "Determine the request verb" and "Server-Side Apply".
+
+Limits: `resourceNames` are not evaluated.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,7 @@ from typing import Final, Protocol
 
 from joulie_sim.stack.roles import PERMISSIONS
 
-#: What a request is called -> the verbs that it takes.
+#: Verbs that each kind of request requires.
 _VERBS: Final[Mapping[str, tuple[str, ...]]] = {
     "get": ("get",),
     "list": ("list",),
@@ -23,24 +24,24 @@ _VERBS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class SeenRequest(Protocol):
-    """What is needed of a request, as `joulie_api.testing` records it."""
+class RecordedRequest(Protocol):
+    """A request as `joulie_api.testing` records it."""
 
     @property
     def verb(self) -> str:
-        """What was asked."""
+        """Kind of the request, a key of `_VERBS`."""
 
     @property
     def path(self) -> str:
-        """The path of the request."""
+        """Path of the URL."""
 
     @property
     def subresource(self) -> str:
-        """Empty for the object itself."""
+        """Subresource; empty for the object itself."""
 
 
-def denied(service: str, requests: Iterable[SeenRequest]) -> list[str]:
-    """Return the verbs and resources that a service used and its roles do not allow, as `verb resource.group`."""
+def denied(service: str, requests: Iterable[RecordedRequest]) -> list[str]:
+    """Return what a service requested and its roles do not permit, as `verb resource.group`."""
     allowed = _allowed(service)
     used = {(verb, *_resource(request)) for request in requests for verb in _verbs(request)}
     return sorted(f"{verb} {resource}.{group}".rstrip(".") for verb, group, resource in used - allowed)
@@ -56,13 +57,13 @@ def _allowed(service: str) -> set[tuple[str, str, str]]:
     }
 
 
-def _verbs(request: SeenRequest) -> tuple[str, ...]:
+def _verbs(request: RecordedRequest) -> tuple[str, ...]:
     verbs = _VERBS.get(request.verb, ())
-    # The status of an object that is not there cannot be created.
+    # A status cannot be created.
     return verbs[:1] if request.subresource else verbs
 
 
-def _resource(request: SeenRequest) -> tuple[str, str]:
+def _resource(request: RecordedRequest) -> tuple[str, str]:
     """Return the API group and the resource of a path: `/apis/GROUP/VERSION/[namespaces/NAME/]RESOURCE/...`."""
     parts = request.path.strip("/").split("/")
     group, rest = (parts[1], parts[3:]) if parts[0] == "apis" else ("", parts[2:])

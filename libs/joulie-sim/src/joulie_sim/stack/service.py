@@ -1,4 +1,4 @@
-"""One of Joulie's services as a local process: its console script, its environment, its metrics port."""
+"""A service of Joulie as a local process: console script, environment and metrics port."""
 
 import asyncio
 import shutil
@@ -14,7 +14,7 @@ from joulie_devcluster.host.readiness import fetch, reason_not_ready, wait_until
 
 
 class Service(StrEnum):
-    """A service: the name of its console script, of its user in the cluster and of its RBAC roles."""
+    """A service. The value is the name of its console script, of its user in the cluster and of its RBAC roles."""
 
     OPERATOR = "joulie-operator"
     AGENT = "joulie-agent"
@@ -23,14 +23,14 @@ class Service(StrEnum):
 
 
 class JoulieService(ServiceProcess):
-    """A service that runs on this machine. Its ports stay the same over restarts.
+    """A service that runs on this host. Its ports do not change when it is restarted.
 
     Args:
         service: which one.
-        name: unique among the processes of a cluster, such as `joulie-agent-1`.
-        metrics_port: where it serves /metrics, /healthz and /readyz.
+        name: name of the process, unique in its cluster, such as `joulie-agent-1`.
+        metrics_port: port of /metrics, /healthz and /readyz.
         env: its settings; `base_environment()` is added.
-        log_path: its log.
+        log_path: path of its log.
     """
 
     def __init__(
@@ -42,29 +42,42 @@ class JoulieService(ServiceProcess):
 
     @property
     def url(self) -> str:
-        """Base URL of its metrics and health endpoints."""
+        """Base URL of the metrics and health endpoints."""
         return f"http://{LOOPBACK}:{self.metrics_port}"
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
-        """Wait until /readyz answers 200; StartError with the end of its log where it does not, or where it ends."""
+        """Wait until /readyz answers 200.
+
+        Raises:
+            StartError: the process exited, or is not ready after `timeout_s` seconds; the message contains the end of
+                its log.
+        """
         await wait_until_ready(self, f"{self.url}/readyz", timeout_s=timeout_s)
 
     async def reason_not_ready(self) -> str | None:
-        """None when /readyz answers 200, else why not."""
+        """Return None if /readyz answers 200, else the reason."""
         return await asyncio.to_thread(reason_not_ready, f"{self.url}/readyz")
 
     async def metrics(self) -> str:
-        """The text of /metrics. OSError where nobody answers."""
+        """Return the text of /metrics.
+
+        Raises:
+            OSError: the process does not respond.
+        """
         _, body = await asyncio.to_thread(fetch, f"{self.url}/metrics")
         return body
 
 
 def find_script(name: str) -> Path:
-    """A console script of this environment, or on PATH; StartError where it is not installed."""
-    beside = Path(sys.executable).with_name(name)
-    if beside.exists():
-        return beside
+    """Return the path of a console script, from this environment or else from PATH.
+
+    Raises:
+        StartError: the script is not installed.
+    """
+    script = Path(sys.executable).with_name(name)
+    if script.exists():
+        return script
     found = shutil.which(name)
     if found is None:
-        raise StartError(f"{name} is not installed: install the package that provides it beside joulie-devcluster")
+        raise StartError(f"{name} is not installed: install the package that provides it in this environment")
     return Path(found)

@@ -1,7 +1,7 @@
-"""Joulie itself on a development cluster: operator, agents, extender and simulator as local processes.
+"""Joulie on a development cluster: operator, agents, extender and simulator as local processes.
 
-Every process has a user of its own, bound to the roles of `joulie_sim.stack.roles`, so that a missing permission shows
-here and not in production. The ports are chosen here and stay the same over restarts.
+Each service has a user of its own, bound to its roles in `joulie_sim.stack.roles`, so that missing permissions are
+found in tests and not in production. Ports are chosen here and do not change when a process is restarted.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ _POLL_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackConfig:
-    """Which services run, and with which settings.
+    """Services of a stack and their settings.
 
     Attributes:
-        agent_shards: how many agents share the nodes (pool mode).
-        services: the services to start; leave one out to play its part in a test.
-        env: settings by service, laid over those the stack chooses.
-        start_timeout_s: how long all of them together may take to become ready.
+        agent_shards: number of agents, among which the nodes are divided (pool mode).
+        services: services to start. A test can omit a service and do its work itself.
+        env: settings by service, which override those of the stack.
+        start_timeout_s: time that all services together have to become ready.
     """
 
     agent_shards: int = 2
@@ -46,10 +46,14 @@ class StackConfig:
 
 
 class JoulieStack:
-    """The services of one cluster; `up` and `down`, or an async context manager.
+    """The services of one cluster, started with `up` and stopped with `down`, or an async context manager.
 
-    `operator`, `extender` and `sim` are the first of their kind, `agents` all shards; `services` has every process by
-    name. A second operator, say, is made by `start(Service.OPERATOR, "joulie-operator-2")`.
+    `start` adds processes, for example a second operator: `start(Service.OPERATOR, "joulie-operator-2")`.
+
+    Attributes:
+        cluster: the cluster.
+        config: services and settings.
+        services: all processes by name.
     """
 
     def __init__(self, cluster: DevCluster, config: StackConfig | None = None) -> None:
@@ -69,43 +73,61 @@ class JoulieStack:
 
     @property
     def operator(self) -> JoulieService:
-        """The first operator; KeyError where it was left out."""
+        """The first operator.
+
+        Raises:
+            KeyError: it was omitted.
+        """
         return self.services[Service.OPERATOR]
 
     @property
     def extender(self) -> JoulieService:
-        """The extender; KeyError where it was left out."""
+        """The extender.
+
+        Raises:
+            KeyError: it was omitted.
+        """
         return self.services[Service.EXTENDER]
 
     @property
     def sim(self) -> JoulieService:
-        """The simulator; KeyError where it was left out."""
+        """The simulator.
+
+        Raises:
+            KeyError: it was omitted.
+        """
         return self.services[Service.SIM]
 
     @property
     def agents(self) -> tuple[JoulieService, ...]:
-        """All agents, by shard."""
+        """All agents, ordered by shard."""
         return tuple(service for service in self.services.values() if service.service is Service.AGENT)
 
     @property
     def sim_url(self) -> str:
-        """Where the simulator is, or is expected by the agents if it was left out."""
+        """Base URL of the simulator. The agents use it also if the simulator was omitted."""
         return f"http://{LOOPBACK}:{self._sim_port}"
 
     @property
     def extender_url(self) -> str:
-        """Where kube-scheduler asks for filter and priority."""
+        """Base URL at which kube-scheduler calls the extender."""
         return f"http://{LOOPBACK}:{self.cluster.extender_port}"
 
     async def up(self) -> None:
-        """Install CRDs and RBAC, start the services, wait until all are ready; StartError leaves none running."""
+        """Install CRDs and RBAC, start the services, and wait until all are ready.
+
+        After an error no service is left running.
+
+        Raises:
+            StartError: a service did not become ready.
+        """
         try:
             await self.install()
-            chosen = self.config.services
+            selected = self.config.services
             for service in (Service.SIM, Service.OPERATOR, Service.EXTENDER):
-                if service in chosen:
+                if service in selected:
                     await self.start(service, wait=False)
-            if Service.AGENT in chosen:
+            if Service.AGENT in selected:
                 for shard in range(self.config.agent_shards):
                     await self.start(
                         Service.AGENT, f"{Service.AGENT}-{shard}", env={"POOL_SHARD_ID": str(shard)}, wait=False
@@ -116,14 +138,14 @@ class JoulieStack:
             raise
 
     async def down(self) -> None:
-        """Stop all services; what they wrote into the cluster stays there."""
+        """Stop all services. Objects that they created in the cluster are kept."""
         await stop_in_order([list(self.services.values())])
         for name in self.services:
             self.cluster.release(name)
         self.services.clear()
 
     async def install(self) -> None:
-        """Install what a deployment would: CRDs (established when this returns), namespace, roles and bindings."""
+        """Install CRDs, namespace, roles and bindings, and wait until the CRDs are established."""
         crds = list(crd_manifests().values())
         roles = service_roles(NAMESPACE)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
@@ -136,21 +158,24 @@ class JoulieStack:
     async def start(
         self, service: Service, name: str | None = None, *, env: Mapping[str, str] | None = None, wait: bool = True
     ) -> JoulieService:
-        """Start one more process of a service and, with `wait`, wait until it is ready.
+        """Start one more process of a service.
 
         Args:
             service: which service.
-            name: unique in the cluster; None is the service's name.
-            env: settings of this process, laid over those of the configuration.
-            wait: whether to wait for /readyz. A second operator is ready while it stands by.
+            name: name of the process, unique in the cluster; None is the service's name.
+            env: settings of this process, which override those of the configuration.
+            wait: whether to wait until it is ready. A stand-by operator is ready without being the leader.
+
+        Raises:
+            StartError: the process did not become ready.
         """
         name = name if name is not None else str(service)
-        # Extender and agents take their work in on ports of their own; the simulator does everything on one.
+        # The simulator serves its API and its metrics on one port.
         port = self._sim_port if service is Service.SIM else free_port()
         settings = self._settings(service, name, port) | dict(self.config.env.get(service, {})) | dict(env or {})
         log_path = self.cluster.layout.log(name)
         process = JoulieService(service, name, metrics_port=port, env=settings, log_path=log_path)
-        # Known to the cluster before it runs: whatever happens next, somebody stops it.
+        # Added to the cluster before it is started, so that it is stopped whatever happens.
         self.cluster.adopt(process)
         self.services[name] = process
         await process.start()
@@ -159,7 +184,11 @@ class JoulieStack:
         return process
 
     async def wait_ready(self, timeout_s: float = 60.0) -> None:
-        """Wait until every service that runs is ready; StartError names the first that is not."""
+        """Wait until all running services are ready.
+
+        Raises:
+            StartError: a service is not ready after `timeout_s` seconds.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         for process in [process for process in self.services.values() if process.running]:
@@ -202,10 +231,14 @@ async def _wait_established(client: KubeClient, name: str) -> None:
 
 
 def _is_established(crd: Mapping[str, object]) -> bool:
-    """Whether the API server serves a CRD; StartError where it refuses its names for good."""
+    """Return whether the API server serves a CRD.
+
+    Raises:
+        StartError: the API server rejected the names of the CRD.
+    """
     status = crd.get("status")
     conditions = status.get("conditions", []) if isinstance(status, dict) else []
     for condition in conditions:
         if condition["type"] == "NamesAccepted" and condition["status"] == "False":
-            raise StartError(f"CRD not accepted: {condition['message']}")
+            raise StartError(f"CRD rejected: {condition['message']}")
     return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
