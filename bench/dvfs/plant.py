@@ -7,7 +7,7 @@ reading is the mean since the last one, as from an energy counter, with noise of
 import random
 from dataclasses import dataclass
 
-from joulie_core.dvfs import DvfsSettings, DvfsState, Plant, careful_throttle_pct, step
+from joulie_core.control.dvfs import DvfsSettings, DvfsState, Plant, careful_throttle_pct, step
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.power_curve import PowerCurve
 from joulie_sim.physics.draw import draw_under

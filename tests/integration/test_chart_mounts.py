@@ -14,7 +14,7 @@ from tests.mounts import below, environment
 
 from joulie_agent.actuator import call
 from joulie_agent.actuator.protocol import Fault, Reply, Request, SetCpuCap, SetThrottle, Verdict
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.testing.fake_sysfs import FakeMachine, build
 from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_devcluster.real_node.requirements import missing_privileges
@@ -105,9 +105,9 @@ def actuator(helm: Helm, machine: FakeMachine, tmp_path: Path) -> Iterator[subpr
     process.communicate()
 
 
-def asked(tmp_path: Path, request: Request) -> Reply | Refusal:
+def asked(tmp_path: Path, request: Request) -> Reply | HardwareFailure:
     reply = call.ask(f"{tmp_path}/root/run/joulie/actuator.sock", request, 30)
-    assert not isinstance(reply, Fault | Refusal), reply
+    assert not isinstance(reply, Fault | HardwareFailure), reply
     return reply
 
 

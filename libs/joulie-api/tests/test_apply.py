@@ -14,14 +14,14 @@ def body(watts=72):
     return {"spec": {"nodeName": "n1", "profile": "eco", "cpu": {"packagePowerCapWatts": watts}}}
 
 
-class Written(list):
+class WrittenKnob(list):
     def __call__(self, kind, result):
         self.append((kind, result.value))
 
 
 @pytest.fixture
 def written():
-    return Written()
+    return WrittenKnob()
 
 
 @pytest.fixture

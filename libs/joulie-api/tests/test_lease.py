@@ -6,13 +6,13 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from joulie_api.errors import DecodeError
-from joulie_api.lease import Candidate, Lease, LeaseSpec, StandBy, Write, decode_lease
+from joulie_api.lease import Lease, LeaseCandidate, LeaseSpec, StandBy, Write, decode_lease
 
 DURATION, DEADLINE = 15.0, 10.0
 
 
 def candidate(identity="a"):
-    return Candidate(identity, lease_duration_s=DURATION, renew_deadline_s=DEADLINE)
+    return LeaseCandidate(identity, lease_duration_s=DURATION, renew_deadline_s=DEADLINE)
 
 
 def lease(holder, version="1", duration=15, transitions=0):

@@ -6,7 +6,7 @@ from joulie_api.errors import DecodeError
 from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_kind, decode_node, decode_page, decode_pod
 from joulie_core.kinds import NodePowerProfile, NodeTwin
-from joulie_core.pod import Operator, PodClaim
+from joulie_core.pod import PodClaim, SelectorOperator
 
 
 def encode(obj):
@@ -50,7 +50,7 @@ def test_a_pod_keeps_its_constraints():
     expression = pod.required_terms[0].expressions[0]
     assert (expression.key, expression.operator, expression.values) == (
         "joulie.io/power-profile",
-        Operator.NOT_IN,
+        SelectorOperator.NOT_IN,
         ("eco",),
     )
     assert not pod.required_terms[0].has_fields

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from joulie_core.demand import Demand, WorkloadClass, classify, unknown_annotation, workload_class
 from joulie_core.labels import DRAINING, POWER_PROFILE, WORKLOAD_CLASS
-from joulie_core.pod import Operator, Pod, Requirement, Term
+from joulie_core.pod import Pod, Requirement, SelectorOperator, Term
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -21,10 +21,10 @@ def affine(*terms, **kwargs):
     return Pod("p", required_terms=tuple(Term(term) for term in terms), **kwargs)
 
 
-NOT_ECO = profile(Operator.NOT_IN, "eco")
-ON_ECO = profile(Operator.IN, "eco")
-NOT_DRAINING = draining(Operator.NOT_IN, "true")
-SOME_ZONE = Requirement(ZONE, Operator.IN, ("a",))
+NOT_ECO = profile(SelectorOperator.NOT_IN, "eco")
+ON_ECO = profile(SelectorOperator.IN, "eco")
+NOT_DRAINING = draining(SelectorOperator.NOT_IN, "true")
+SOME_ZONE = Requirement(ZONE, SelectorOperator.IN, ("a",))
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,19 @@ SOME_ZONE = Requirement(ZONE, Operator.IN, ("a",))
         pytest.param(Pod("p", node_selector={ZONE: "a"}), Demand.GENERAL, id="selector elsewhere"),
         pytest.param(Pod("p", node_selector={POWER_PROFILE: "turbo"}), Demand.GENERAL, id="selector neither"),
         pytest.param(affine((NOT_ECO,)), Demand.PERFORMANCE, id="excludes eco"),
-        pytest.param(affine((profile(Operator.IN, "performance"),)), Demand.PERFORMANCE, id="in performance"),
-        pytest.param(affine((profile(Operator.IN, "performance", "eco"),)), Demand.GENERAL, id="both allowed"),
+        pytest.param(affine((profile(SelectorOperator.IN, "performance"),)), Demand.PERFORMANCE, id="in performance"),
+        pytest.param(affine((profile(SelectorOperator.IN, "performance", "eco"),)), Demand.GENERAL, id="both allowed"),
         pytest.param(affine((ON_ECO,)), Demand.ECO, id="in eco"),
         pytest.param(affine((ON_ECO, NOT_DRAINING)), Demand.ECO, id="eco that excludes draining"),
-        pytest.param(affine((profile(Operator.NOT_IN, "performance"), NOT_DRAINING)), Demand.ECO, id="not performance"),
+        pytest.param(
+            affine((profile(SelectorOperator.NOT_IN, "performance"), NOT_DRAINING)), Demand.ECO, id="not performance"
+        ),
         pytest.param(affine((NOT_DRAINING,)), Demand.GENERAL, id="excludes draining only"),
-        pytest.param(affine((draining(Operator.IN, "true"),)), Demand.GENERAL, id="only draining"),
-        pytest.param(affine((draining(Operator.DOES_NOT_EXIST),)), Demand.GENERAL, id="draining label absent"),
-        pytest.param(affine((profile(Operator.EXISTS),)), Demand.GENERAL, id="any managed node"),
-        pytest.param(affine((profile(Operator.DOES_NOT_EXIST),)), Demand.GENERAL, id="unmanaged nodes only"),
-        pytest.param(affine((profile(Operator.GT, "1"),)), Demand.GENERAL, id="greater than a word"),
+        pytest.param(affine((draining(SelectorOperator.IN, "true"),)), Demand.GENERAL, id="only draining"),
+        pytest.param(affine((draining(SelectorOperator.DOES_NOT_EXIST),)), Demand.GENERAL, id="draining label absent"),
+        pytest.param(affine((profile(SelectorOperator.EXISTS),)), Demand.GENERAL, id="any managed node"),
+        pytest.param(affine((profile(SelectorOperator.DOES_NOT_EXIST),)), Demand.GENERAL, id="unmanaged nodes only"),
+        pytest.param(affine((profile(SelectorOperator.GT, "1"),)), Demand.GENERAL, id="greater than a word"),
         pytest.param(affine((SOME_ZONE,)), Demand.GENERAL, id="other key"),
         pytest.param(affine((SOME_ZONE, NOT_ECO)), Demand.PERFORMANCE, id="other key and not eco"),
         pytest.param(affine((NOT_ECO,), (SOME_ZONE,)), Demand.GENERAL, id="terms are alternatives"),
@@ -72,7 +74,7 @@ SOME_ZONE = Requirement(ZONE, Operator.IN, ("a",))
             Demand.GENERAL,
             id="selector against affinity",
         ),
-        pytest.param(affine((profile(Operator.IN),)), Demand.GENERAL, id="in nothing"),
+        pytest.param(affine((profile(SelectorOperator.IN),)), Demand.GENERAL, id="in nothing"),
         pytest.param(Pod("p", required_terms=(Term((), has_fields=True),)), Demand.GENERAL, id="fields only"),
         pytest.param(
             Pod("p", required_terms=(Term((NOT_ECO,), has_fields=True),)), Demand.PERFORMANCE, id="fields and not eco"
@@ -105,7 +107,7 @@ def test_an_unknown_annotation_is_returned_for_one_warning(value, unknown):
 requirements = st.builds(
     Requirement,
     st.sampled_from([POWER_PROFILE, DRAINING, ZONE]),
-    st.sampled_from(Operator),
+    st.sampled_from(SelectorOperator),
     st.lists(st.sampled_from(["eco", "performance", "true", "false", "a"]), max_size=3).map(tuple),
 )
 terms = st.lists(st.builds(Term, st.lists(requirements, max_size=3).map(tuple), st.booleans()), min_size=1, max_size=3)

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from joulie_core import labels
 from joulie_core.kinds.base import Profile
-from joulie_core.transition import NodeState, Transition, Verdict, recover, step
+from joulie_core.transition import GuardResult, NodeState, Transition, recover, step
 
 PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE, NodeState.ACTIVE_ECO
 
@@ -14,17 +14,17 @@ PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE,
 @pytest.mark.parametrize(
     ("state", "planned", "pods", "expected", "verdict"),
     [
-        (PERF, Profile.ECO, 2, DRAIN, Verdict.DEFERRED),
-        (PERF, Profile.ECO, 0, ECO, Verdict.ALLOWED),
-        (PERF, Profile.PERFORMANCE, 0, PERF, Verdict.UNCHANGED),
-        (DRAIN, Profile.ECO, 1, DRAIN, Verdict.STILL_BLOCKED),
-        (DRAIN, Profile.ECO, 0, ECO, Verdict.UNBLOCKED),
-        (DRAIN, Profile.PERFORMANCE, 1, PERF, Verdict.REPLANNED_PERFORMANCE),
-        (DRAIN, Profile.PERFORMANCE, 0, PERF, Verdict.REPLANNED_PERFORMANCE),
-        (ECO, Profile.PERFORMANCE, 0, PERF, Verdict.PLANNED_PERFORMANCE),
-        (ECO, Profile.ECO, 0, ECO, Verdict.UNCHANGED),
+        (PERF, Profile.ECO, 2, DRAIN, GuardResult.DEFERRED),
+        (PERF, Profile.ECO, 0, ECO, GuardResult.ALLOWED),
+        (PERF, Profile.PERFORMANCE, 0, PERF, GuardResult.UNCHANGED),
+        (DRAIN, Profile.ECO, 1, DRAIN, GuardResult.STILL_BLOCKED),
+        (DRAIN, Profile.ECO, 0, ECO, GuardResult.UNBLOCKED),
+        (DRAIN, Profile.PERFORMANCE, 1, PERF, GuardResult.REPLANNED_PERFORMANCE),
+        (DRAIN, Profile.PERFORMANCE, 0, PERF, GuardResult.REPLANNED_PERFORMANCE),
+        (ECO, Profile.PERFORMANCE, 0, PERF, GuardResult.PLANNED_PERFORMANCE),
+        (ECO, Profile.ECO, 0, ECO, GuardResult.UNCHANGED),
         # A performance pod that landed on an eco node anyway does not bring the node back.
-        (ECO, Profile.ECO, 3, ECO, Verdict.UNCHANGED),
+        (ECO, Profile.ECO, 3, ECO, GuardResult.UNCHANGED),
     ],
 )
 def test_each_condition_of_the_diagram_leads_where_it_says(state, planned, pods, expected, verdict):
@@ -38,7 +38,7 @@ def test_each_condition_of_the_diagram_leads_where_it_says(state, planned, pods,
 @pytest.mark.parametrize("planned", Profile)
 def test_unknown_pods_keep_the_state(state, planned):
     outcome = step(state, planned, None, now=0)
-    assert (outcome.state, outcome.verdict, outcome.transition) == (state, Verdict.PODS_UNKNOWN, None)
+    assert (outcome.state, outcome.verdict, outcome.transition) == (state, GuardResult.PODS_UNKNOWN, None)
 
 
 @pytest.mark.parametrize("state", NodeState)

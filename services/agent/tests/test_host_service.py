@@ -150,7 +150,7 @@ async def test_a_target_that_cannot_be_refreshed_is_treated_as_its_policy_says(
     async with in_process(machine, cluster.directory) as env:
         agent = await cluster.start_agent(**ON_HOST, **env, SPEC_READ_TIMEOUT="1h")
         await cluster.until_reported("n1", result="applied", enforcedWatts=90)
-        monkeypatch.setattr("joulie_agent.world.World.targets_age_s", lambda _self: 3601.0)
+        monkeypatch.setattr("joulie_agent.informers.Informers.targets_age_s", lambda _self: 3601.0)
         await cluster.until_reported("n1", **report)
         watts = report.get("enforcedWatts", 150)
         assert limits_watts(machine) == [watts, watts]

@@ -18,11 +18,11 @@ from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer
 from joulie_extender.app import make_endpoints, make_table
 from joulie_extender.debug import Debug
-from joulie_extender.feeds import Feeds
 from joulie_extender.handlers import Handlers
-from joulie_extender.metrics import Metrics
+from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.settings import ExtenderSettings
 from joulie_extender.table import NodeTable
+from joulie_extender.watches import ExtenderWatches
 
 #: Where the tests' wall clock stands, and what their twins are dated.
 NOW_S = 1_800_000_000.0
@@ -45,7 +45,7 @@ class Extender:
 
     http: TestClient[Any, Any]
     table: NodeTable
-    feeds: Feeds
+    feeds: ExtenderWatches
     registry: Registry
     clock: Clock
     api: FakeApiServer
@@ -151,9 +151,9 @@ async def start(fake_api: FakeApiServer, fake_client: KubeClient) -> AsyncIterat
             clock = Clock()
             settings = read_settings(ExtenderSettings, env)
             table = make_table(settings, wall_clock=clock)
-            feeds = Feeds(fake_client, table, cache_ttl_s=settings.cache_ttl)
+            feeds = ExtenderWatches(fake_client, table, cache_ttl_s=settings.cache_ttl)
             registry = Registry()
-            handlers = Handlers(table, feeds, Metrics(registry, table))
+            handlers = Handlers(table, feeds, ExtenderMetrics(registry, table))
             server = TestServer(make_endpoints(handlers, Debug(table, feeds)))
             http = await stack.enter_async_context(TestClient(server))
             watches = [asyncio.create_task(work, name=name) for name, work in feeds.runs()]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from joulie_api.testing import make_node, make_pod
 from joulie_extender.bodies import MAX_BODY_BYTES
-from joulie_extender.requests import BadRequestError, cut_query, read_object, read_query
+from joulie_extender.requests import BadRequestError, read_object, read_query, split_nodes
 
 POD = make_pod()
 PATHS = ["/filter", "/prioritize", "/debug/explain"]
@@ -133,7 +133,7 @@ def read_all(body):
     """Nothing but BadRequestError comes of any body, and what can be cut is what the whole says."""
     cut = None
     with suppress(BadRequestError):
-        if query := cut_query(body):
+        if query := split_nodes(body):
             cut = replace(query, objects=[read_object(raw) for raw in query.objects])
     whole = None
     with suppress(BadRequestError):

@@ -4,8 +4,8 @@ import pytest
 
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.node import Node
-from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_extender.hardware import PowerReader
 
 LABELS = {"joulie.io/hw.cpu-model": "AMD EPYC 9654", "joulie.io/hw.cpu-sockets": "2", "joulie.io/hw.cpu-cores": "192"}

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.powerest.demand import PodDemand
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.prepared import AffineRow
 from joulie_core.scoring.state import ClusterTerms
-from joulie_extender.scores import ASPECTS, ScoreTable
+from joulie_extender.scores import SCORE_PROFILES, ScoreTable
 
 FOUR = PodDemand(4.0)
 
 
 def put(table, name, *row):
-    table.put(name, dict.fromkeys(ASPECTS, AffineRow(*row)))
+    table.put(name, dict.fromkeys(SCORE_PROFILES, AffineRow(*row)))
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_other_pods_and_other_pressure_get_other_scores(table):
 
 def test_every_aspect_has_rows_of_its_own():
     table = ScoreTable(100)
-    table.put("a", {aspect: AffineRow(10.0 * number, 0.0, 0.0, 0.0) for number, aspect in enumerate(ASPECTS, 1)})
+    table.put("a", {aspect: AffineRow(10.0 * number, 0.0, 0.0, 0.0) for number, aspect in enumerate(SCORE_PROFILES, 1)})
     bodies = {
         table.answer(["a"], PodDemand(1.0, workload_class=workload_class), ClusterTerms(trend_w_per_min=trend)).body
         for workload_class in WorkloadClass

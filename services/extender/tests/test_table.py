@@ -9,11 +9,11 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.labels import POWER_PROFILE
 from joulie_core.node import Node
-from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import verdict
 from joulie_core.scoring.formula import score
-from joulie_core.scoring.state import NodeState, cluster_terms
+from joulie_core.scoring.state import TwinSnapshot, cluster_terms
 from joulie_extender.replies import refusal
 from joulie_extender.table import BoundPod, NodeTable, TableConfig
 
@@ -21,7 +21,7 @@ NOW_S = 1_000.0
 POWER = NodePower(cpu_threads=64, cpu_max_watts=500, gpu_count=4, gpu_max_watts=1_600)
 NAMES = ["a", "b", "c", "d", "e"]
 TWINS = st.builds(
-    NodeState,
+    TwinSnapshot,
     schedulable_class=st.sampled_from(SchedulableClass),
     measured_watts=st.none() | st.floats(0, 5_000),
     capped_watts=st.none() | st.floats(1, 5_000),
@@ -153,7 +153,7 @@ def test_a_heartbeat_of_a_node_recomputes_nothing():
 def test_the_clusters_terms_forget_twins_as_they_age():
     clock = Clock()
     table = make_table(clock)
-    busy = NodeState(
+    busy = TwinSnapshot(
         SchedulableClass.PERFORMANCE, measured_watts=90, capped_watts=100, trend_w_per_min=700, last_updated_s=NOW_S
     )
     table.on_twin("a", None, busy)
@@ -165,7 +165,7 @@ def test_the_clusters_terms_forget_twins_as_they_age():
 
 def test_assumed_pods_are_not_weighted_with_the_pue():
     table = make_table(Clock())
-    table.on_twin("a", None, NodeState(measured_watts=1, capped_watts=100, pue=2.0, last_updated_s=NOW_S))
+    table.on_twin("a", None, TwinSnapshot(measured_watts=1, capped_watts=100, pue=2.0, last_updated_s=NOW_S))
     table.on_pod(None, BoundPod("uid", "a", PodDemand(cpu_cores=64)), counted=False)
     table.on_node("a", None, Node("a"))
     assert table.entry("a").state.assumed_watts == pytest.approx(0.8 * 500)

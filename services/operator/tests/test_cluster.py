@@ -10,8 +10,8 @@ from joulie_core import labels
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import GpuHardware, NodeHardwareStatus
 from joulie_core.names import NodeName
-from joulie_operator.cluster import Cluster, Standing
-from joulie_operator.facts import NO_POD, PodFacts, decode_pod_facts
+from joulie_operator.cluster import Cluster, Eligibility
+from joulie_operator.published import NO_POD, PodSummary, decode_pod_summary
 
 INVENTORY = Inventory.load()
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -22,7 +22,7 @@ def node(name="n1", **fields):
 
 
 def pod(**fields):
-    return decode_pod_facts()(orjson.dumps(make_pod(**fields)))
+    return decode_pod_summary()(orjson.dumps(make_pod(**fields)))
 
 
 class Told(Cluster):
@@ -36,7 +36,7 @@ class Told(Cluster):
 
 
 def test_a_pod_is_condensed_to_what_it_demands():
-    assert pod(node="n1", cpu="1500m", gpu=2, workload_class="performance") == PodFacts(N1, True, 1.5, 2)
+    assert pod(node="n1", cpu="1500m", gpu=2, workload_class="performance") == PodSummary(N1, True, 1.5, 2)
     assert pod(cpu=1).node is None
     assert pod(node="n1", phase="Succeeded", workload_class="performance") == NO_POD
 
@@ -69,7 +69,7 @@ def test_only_performance_pods_alter_a_plan():
 
 
 facts = st.builds(
-    PodFacts,
+    PodSummary,
     node=st.sampled_from([None, N1, N2]),
     performance=st.booleans(),
     cpu_cores=st.floats(0, 64),
@@ -96,14 +96,14 @@ def test_counts_are_those_of_the_pods_that_are_there(changes):
 def test_a_node_is_eligible_cordoned_or_not_managed():
     cluster = Told()
     cluster.on_node("n1", None, node())
-    assert cluster.standing(N1) is Standing.ELIGIBLE
+    assert cluster.standing(N1) is Eligibility.ELIGIBLE
     cluster.on_node("n1", node(), node(unschedulable=True))
-    assert cluster.standing(N1) is Standing.CORDONED
+    assert cluster.standing(N1) is Eligibility.CORDONED
     assert not cluster.candidates()
     cluster.on_node("n1", node(unschedulable=True), node(labels={labels.RESERVED: "true"}))
-    assert cluster.standing(N1) is Standing.UNMANAGED
+    assert cluster.standing(N1) is Eligibility.UNMANAGED
     cluster.on_node("n1", node(), None)
-    assert cluster.standing(N1) is Standing.UNMANAGED
+    assert cluster.standing(N1) is Eligibility.UNMANAGED
 
 
 def test_a_kubelets_report_and_our_own_labels_alter_no_plan():

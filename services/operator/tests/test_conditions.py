@@ -4,7 +4,7 @@ import pytest
 
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget, NodePowerProfileSpec, PolicyNote
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfile
-from joulie_operator.conditions import SILENT, ReportBook, conditions_of, refusal, report_of
+from joulie_operator.conditions import SILENT, ReportCache, conditions_of, refusal, report_of
 
 CPU, GPU = CpuTarget(package_power_cap_pct_of_max=60), GpuTarget(power_cap=GpuPowerCap(cap_pct_of_max=60))
 APPLIED = ControlReport(backend="rapl", result="applied", reason="Capped", message="noise", enforced_watts=112.4)
@@ -83,7 +83,7 @@ def test_a_refusal_is_told_once_for_each_reason():
 
 
 def test_a_report_that_says_the_same_in_other_words_changes_nothing():
-    book, changed = ReportBook(), []
+    book, changed = ReportCache(), []
     book.on_change = changed.append
     book.on_profile("n1", profile(APPLIED))
     book.on_profile(

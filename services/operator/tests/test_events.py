@@ -9,7 +9,7 @@ from joulie_api.errors import NotLeader
 from joulie_api.resources import NODES
 from joulie_api.testing import Respond, make_node, make_pod
 from joulie_api.wire import decode_node, decode_pod
-from joulie_core.transition import NodeState, Transition, Verdict
+from joulie_core.transition import GuardResult, NodeState, Transition
 from joulie_operator.events import Event, EventType, Recorder, Subject, UnknownClasses, transition_event
 
 PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE, NodeState.ACTIVE_ECO
@@ -57,7 +57,7 @@ def event(node, message="m"):
 
 
 async def test_an_event_names_its_node_in_the_namespace_of_cluster_wide_objects(fake_api, world, node):
-    world.recorder.record(transition_event(node, Transition(PERF, DRAIN, Verdict.DEFERRED, 0), 2))
+    world.recorder.record(transition_event(node, Transition(PERF, DRAIN, GuardResult.DEFERRED, 0), 2))
     world.start()
     await fake_api.wait_for(lambda: fake_api.count("Event") == 1)
     (found,) = fake_api.objects("Event")
@@ -73,7 +73,7 @@ async def test_an_event_names_its_node_in_the_namespace_of_cluster_wide_objects(
 
 
 @pytest.mark.parametrize(
-    "verdict", [v for v in Verdict if v.value not in {"still_blocked", "pods_unknown", "unchanged"}]
+    "verdict", [v for v in GuardResult if v.value not in {"still_blocked", "pods_unknown", "unchanged"}]
 )
 def test_every_verdict_that_changes_a_state_has_words(verdict, node):
     told = transition_event(node, Transition(PERF, ECO, verdict, 0), 1)

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from joulie_core.twin import LinearPue, MeasuredPue
-from joulie_operator.facility import Facility, Figure, Place
+from joulie_operator.facility import Facility, FacilityMetric, MetricScope
 from joulie_operator.prometheus import QueryError
 
 pytestmark = pytest.mark.looptime
@@ -27,11 +27,11 @@ class Answers:
 
 
 QUERIES = {
-    Figure.AMBIENT_C: "room",
-    Figure.IT_WATTS: "it",
-    Figure.COOLING_WATTS: "cooling",
-    Figure.ZONE_AMBIENT_C: "zone-{zone}",
-    Figure.RACK_WATTS: "rack-{rack}",
+    FacilityMetric.AMBIENT_C: "room",
+    FacilityMetric.IT_WATTS: "it",
+    FacilityMetric.COOLING_WATTS: "cooling",
+    FacilityMetric.ZONE_AMBIENT_C: "zone-{zone}",
+    FacilityMetric.RACK_WATTS: "rack-{rack}",
 }
 
 
@@ -62,13 +62,13 @@ async def test_a_failed_query_keeps_the_last_value_until_it_is_too_old():
     await asyncio.sleep(300)
     await found.poll()
     assert found.ambient_c(None, now()) == 24
-    assert found.age_s(Place(Figure.AMBIENT_C), now()) == pytest.approx(300)
+    assert found.age_s(MetricScope(FacilityMetric.AMBIENT_C), now()) == pytest.approx(300)
     await asyncio.sleep(1)
     assert found.ambient_c(None, now()) is None
 
 
 async def test_pue_is_unknown_when_its_figures_are_and_modelled_when_they_were_never_asked_for():
-    unanswered, unasked = facility(Answers()), facility(Answers(), queries={Figure.AMBIENT_C: "room"})
+    unanswered, unasked = facility(Answers()), facility(Answers(), queries={FacilityMetric.AMBIENT_C: "room"})
     for each in (unanswered, unasked):
         await each.poll()
     assert unanswered.pue(now()).estimate(50) is None
@@ -90,13 +90,13 @@ async def test_figures_that_make_no_pue_are_unknown_and_told_once():
 
 async def test_figures_that_are_not_configured_are_not_asked_for():
     answers = Answers()
-    await facility(answers, queries={Figure.IT_WATTS: "it", Figure.COOLING_WATTS: ""}).poll()
+    await facility(answers, queries={FacilityMetric.IT_WATTS: "it", FacilityMetric.COOLING_WATTS: ""}).poll()
     assert answers.asked == ["it"]
 
 
 async def test_figures_are_asked_for_once_in_the_interval():
     answers = Answers(it=1000)
-    task = asyncio.create_task(facility(answers, queries={Figure.IT_WATTS: "it"}).run())
+    task = asyncio.create_task(facility(answers, queries={FacilityMetric.IT_WATTS: "it"}).run())
     await asyncio.sleep(95)
     assert len(answers.asked) == 4
     task.cancel()

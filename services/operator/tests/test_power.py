@@ -18,11 +18,11 @@ from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.names import NodeName
 from joulie_core.twin import Measurement, PowerBudget
-from joulie_operator.cluster import Load
-from joulie_operator.power import AgentReadings, Machinery, PowerBook, Reading, model
+from joulie_operator.cluster import PodLoad
+from joulie_operator.power import AgentReadings, PowerInputs, PowerSample, PowerTracker, model
 from joulie_operator.power_http import HttpReadings
 from joulie_operator.power_prometheus import PrometheusReadings, node_of
-from joulie_operator.prometheus import Prometheus, QueryError, Sample
+from joulie_operator.prometheus import Prometheus, PrometheusSample, QueryError
 from joulie_operator.timestamps import rfc3339
 
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -45,31 +45,31 @@ class Meter:
         return self.readings.get(name)
 
 
-def measure(sources, *, view=CPU_VIEW, now=0.0, load=Load(), tdp=560.0, max_watts=None):  # noqa: B008 - never changed
-    book = PowerBook(sources, max_age_s=180)
-    return book.measure(N1, Machinery(view, PowerBudget(cpu_tdp_w=tdp), load, max_watts), now)[0]
+def measure(sources, *, view=CPU_VIEW, now=0.0, load=PodLoad(), tdp=560.0, max_watts=None):  # noqa: B008 - never changed
+    book = PowerTracker(sources, max_age_s=180)
+    return book.measure(N1, PowerInputs(view, PowerBudget(cpu_tdp_w=tdp), load, max_watts), now)[0]
 
 
 def test_the_first_source_that_answers_is_believed():
-    http, agent = Reading(310, 0, MeasurementSource.HTTP), Reading(290, 0, MeasurementSource.AGENT)
+    http, agent = PowerSample(310, 0, MeasurementSource.HTTP), PowerSample(290, 0, MeasurementSource.AGENT)
     assert measure([Meter(n1=http), Meter(n1=agent)]).watts == 310
     assert measure([Meter(), Meter(n1=agent)]) == Measurement(MeasurementSource.AGENT, MeasurementQuality.MEASURED, 290)
 
 
 @pytest.mark.parametrize("nothing", [float("nan"), -1.0, 0.0])
 def test_what_is_not_above_zero_is_no_answer(nothing):
-    measured = measure([Meter(n1=Reading(nothing, 0, MeasurementSource.HTTP))])
+    measured = measure([Meter(n1=PowerSample(nothing, 0, MeasurementSource.HTTP))])
     assert measured == measure([])
 
 
 def test_a_reading_above_an_inferred_maximum_is_believed():
-    assert measure([Meter(n1=Reading(10_000.0, 0, MeasurementSource.HTTP))]).watts == 10_000
+    assert measure([Meter(n1=PowerSample(10_000.0, 0, MeasurementSource.HTTP))]).watts == 10_000
 
 
 @pytest.mark.parametrize("too_high", [560 * 3 + 1, float("inf")])
 def test_a_reading_above_what_the_hardware_can_draw_counts_as_the_limit_and_not_as_measured(too_high):
-    cooler = Meter(n1=Reading(200, 0, MeasurementSource.AGENT))
-    measured = measure([Meter(n1=Reading(too_high, 0, MeasurementSource.HTTP)), cooler], max_watts=560)
+    cooler = Meter(n1=PowerSample(200, 0, MeasurementSource.AGENT))
+    measured = measure([Meter(n1=PowerSample(too_high, 0, MeasurementSource.HTTP)), cooler], max_watts=560)
     assert measured == Measurement(MeasurementSource.UTILIZATION, MeasurementQuality.MODELLED, 1680)
 
 
@@ -79,15 +79,15 @@ READINGS = st.lists(
 )
 
 
-def counted(readings, load=Load()):  # noqa: B008 - never changed
+def counted(readings, load=PodLoad()):  # noqa: B008 - never changed
     """The watts that a node counts with after each reading, ten minutes apart."""
     meter = Meter()
-    book = PowerBook([meter], max_age_s=180)
-    node = Machinery(CPU_VIEW, PowerBudget(cpu_tdp_w=560), load, max_watts=560)
+    book = PowerTracker([meter], max_age_s=180)
+    node = PowerInputs(CPU_VIEW, PowerBudget(cpu_tdp_w=560), load, max_watts=560)
     watts = []
     for at, reading in enumerate(readings):
         now = at * 600.0
-        meter.readings = {} if reading is None else {"n1": Reading(reading, now, MeasurementSource.HTTP)}
+        meter.readings = {} if reading is None else {"n1": PowerSample(reading, now, MeasurementSource.HTTP)}
         watts.append(book.measure(N1, node, now)[0].watts)
     return watts
 
@@ -119,10 +119,10 @@ def test_an_implausible_reading_in_place_of_a_good_one_never_raises_head_room(re
 
 
 def test_pods_that_came_after_the_last_reading_are_added_to_it():
-    meter = Meter(n1=Reading(500, 0, MeasurementSource.AGENT))
-    book = PowerBook([meter], max_age_s=180)
+    meter = Meter(n1=PowerSample(500, 0, MeasurementSource.AGENT))
+    book = PowerTracker([meter], max_age_s=180)
     budget = PowerBudget(cpu_tdp_w=560)
-    empty, busy = (Machinery(CPU_VIEW, budget, Load(pods=1, cpu_cores=cores)) for cores in (0, 256))
+    empty, busy = (PowerInputs(CPU_VIEW, budget, PodLoad(pods=1, cpu_cores=cores)) for cores in (0, 256))
     assert book.measure(N1, empty, 0)[0].watts == 500
     held, added, ended = (book.measure(N1, node, 200)[0].watts for node in (empty, busy, empty))
     assert held == ended == 500
@@ -130,19 +130,19 @@ def test_pods_that_came_after_the_last_reading_are_added_to_it():
 
 
 def test_an_old_reading_is_no_answer():
-    meter = Meter(n1=Reading(300, 0, MeasurementSource.AGENT))
+    meter = Meter(n1=PowerSample(300, 0, MeasurementSource.AGENT))
     assert measure([meter], now=180).quality is MeasurementQuality.MEASURED
     assert measure([meter], now=181).quality is MeasurementQuality.MODELLED
 
 
 def test_the_cpus_of_a_gpu_node_alone_are_no_answer():
-    partial = Meter(n1=Reading(300, 0, MeasurementSource.AGENT, with_gpus=False))
+    partial = Meter(n1=PowerSample(300, 0, MeasurementSource.AGENT, with_gpus=False))
     assert measure([partial], view=GPU_VIEW).quality is MeasurementQuality.MODELLED
     assert measure([partial], view=CPU_VIEW).quality is MeasurementQuality.MEASURED
 
 
 def test_the_model_follows_what_pods_request():
-    idle, busy = measure([]), measure([], load=Load(pods=1, cpu_cores=64))
+    idle, busy = measure([]), measure([], load=PodLoad(pods=1, cpu_cores=64))
     assert idle.source is MeasurementSource.UTILIZATION
     assert 0 < idle.watts < busy.watts
 
@@ -150,14 +150,14 @@ def test_the_model_follows_what_pods_request():
 def test_a_gpu_is_busy_in_the_model_when_all_of_its_shares_are_requested():
     budget = PowerBudget(cpu_tdp_w=560, gpu_tdp_w=5600)
     whole, shares, half = (
-        model(Machinery(GPU_VIEW, budget, Load(pods=1, gpus=gpus), gpu_units=units))
+        model(PowerInputs(GPU_VIEW, budget, PodLoad(pods=1, gpus=gpus), gpu_units=units))
         for gpus, units in ((8, 1), (32, 4), (16, 4))
     )
     assert half < shares == whole
 
 
 def test_the_model_draws_its_busy_power_only_when_all_threads_are_requested():
-    half, all_threads, more = (measure([], load=Load(pods=1, cpu_cores=cores)).watts for cores in (128, 256, 512))
+    half, all_threads, more = (measure([], load=PodLoad(pods=1, cpu_cores=cores)).watts for cores in (128, 256, 512))
     assert half < all_threads == more
 
 
@@ -183,9 +183,9 @@ def agents():
 def test_an_agents_reading_is_the_sum_of_its_subsystems_dated_by_its_arrival():
     readings = agents()
     readings.on_profile("n1", profile(200, 1000, WALL - 5))
-    assert readings.reading(N1) == Reading(1200, 0.0, MeasurementSource.AGENT)
+    assert readings.reading(N1) == PowerSample(1200, 0.0, MeasurementSource.AGENT)
     readings.on_profile("n1", profile(210, None, WALL))
-    assert readings.reading(N1) == Reading(210, 1.0, MeasurementSource.AGENT, with_gpus=False)
+    assert readings.reading(N1) == PowerSample(210, 1.0, MeasurementSource.AGENT, with_gpus=False)
 
 
 @pytest.mark.parametrize(("cpu", "gpu", "left"), [(0, 1000, None), (200, 0, (200, False))])
@@ -307,7 +307,7 @@ def prometheus_answering(serve, session, answer, status=200):
 
 async def test_a_query_answers_finite_samples(serve, session):
     start, asked = prometheus_answering(serve, session, vector(({"node": "n1"}, "42.5"), ({"node": "n2"}, "NaN")))
-    assert await (await start).query("up") == [Sample({"node": "n1"}, 42.5)]
+    assert await (await start).query("up") == [PrometheusSample({"node": "n1"}, 42.5)]
     assert asked == ["up"]
 
 
@@ -394,4 +394,4 @@ async def test_a_counter_that_stands_still_is_no_measurement(serve, session, ser
     ],
 )
 def test_a_series_names_its_node_by_the_most_specific_label(found, name):
-    assert node_of(Sample(found, 1), {N1, N2}) == name
+    assert node_of(PrometheusSample(found, 1), {N1, N2}) == name

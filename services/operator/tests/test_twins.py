@@ -12,9 +12,9 @@ from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, SchedulableClass
 from joulie_core.names import NodeName
 from joulie_operator.cluster import Cluster
-from joulie_operator.facts import decode_twin
-from joulie_operator.power import PowerBook, Reading
-from joulie_operator.twins import NoFacility, RackCapacities, TwinBook
+from joulie_operator.power import PowerSample, PowerTracker
+from joulie_operator.published import decode_twin
+from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 
 INVENTORY = Inventory.load()
 NAMES = [NodeName(f"n{index}") for index in range(40)]
@@ -32,8 +32,8 @@ class World:
         self.cluster = Cluster(INVENTORY)
         for name in names:
             self.cluster.on_node(name, None, decode_node(orjson.dumps(make_node(name, **HARDWARE))))
-        self.power = PowerBook([self], max_age_s=180)
-        self.twins = TwinBook(
+        self.power = PowerTracker([self], max_age_s=180)
+        self.twins = TwinTracker(
             self.cluster,
             self.power,
             NoFacility(),
@@ -45,7 +45,7 @@ class World:
 
     def reading(self, name):
         watts = self.watts[name]
-        return None if watts is None else Reading(watts, self.now, MeasurementSource.AGENT)
+        return None if watts is None else PowerSample(watts, self.now, MeasurementSource.AGENT)
 
     def write(self, name=N0):
         status = self.status(name)
@@ -151,7 +151,7 @@ def test_a_maximum_that_nobody_saw_bounds_no_measurement(facts):
 
 
 @pytest.mark.parametrize(
-    ("power", "measured_w"),
+    ("power", "measured_watts"),
     [
         ({"source": "agent", "quality": "measured", "measuredNodePowerW": 512.5}, 512.5),
         ({"source": "agent", "quality": "measured", "measuredNodePowerW": 0}, None),
@@ -160,16 +160,16 @@ def test_a_maximum_that_nobody_saw_bounds_no_measurement(facts):
         (None, None),
     ],
 )
-def test_only_what_was_measured_is_taken_from_a_published_twin(power, measured_w):
+def test_only_what_was_measured_is_taken_from_a_published_twin(power, measured_watts):
     raw = {"metadata": {"name": "n0"}, "status": {"schedulableClass": "eco", "powerMeasurement": power}}
-    assert decode_twin(orjson.dumps(raw)).measured_w == measured_w
+    assert decode_twin(orjson.dumps(raw)).measured_watts == measured_watts
 
 
 def test_a_node_that_was_measured_before_a_restart_is_no_freer_after_it():
     world = World(names=[N0])
     world.watts[N0] = None
     modelled = world.status().predicted_power_headroom_score
-    world.twins.adopt(N0, age_s=20, now=0, measured_w=500)
+    world.twins.adopt(N0, age_s=20, now=0, measured_watts=500)
     assert world.status().power_measurement.measured_node_power_w == 500
     assert world.status().predicted_power_headroom_score < modelled
 

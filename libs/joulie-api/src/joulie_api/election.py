@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from joulie_api.errors import Conflict, KubeError, LeadershipLost, NotFound
-from joulie_api.lease import Candidate, Lease, StandBy, Write, decode_lease
+from joulie_api.lease import Lease, LeaseCandidate, StandBy, Write, decode_lease
 from joulie_api.resources import LEASES, Resource
 
 #: An attempt gets this share of the renew deadline, as in client-go: a server that is slow answers in time, and one
@@ -80,7 +80,9 @@ class Elector:
         self._retry_period_s = retry_period_s
         self._renew_deadline_s = renew_deadline_s
         self._chance = chance
-        self._candidate = Candidate(self.identity, lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s)
+        self._candidate = LeaseCandidate(
+            self.identity, lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s
+        )
         self._clock: Callable[[], float] | None = None
         #: False when the lease may have changed since it was last read or written.
         self._up_to_date = False

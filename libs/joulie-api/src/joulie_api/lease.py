@@ -1,7 +1,7 @@
 """What one replica knows of a Lease, and what it may do. Pure: monotonic times and what was read are arguments.
 
-Promises: a :class:`Candidate` considers itself leading only until a moment that is earlier, by the margin between renew
-deadline and lease duration, than any moment at which another candidate takes the lease, as long as their clocks run at
+A `LeaseCandidate` considers itself leading only until a moment that is earlier, by the margin between renew deadline
+and lease duration, than any moment at which another candidate takes the lease, as long as their clocks run at
 nearly the same rate and nobody deletes the Lease. The clocks need not agree on the time.
 
 Why that holds: the holder counts from before it sent its renewal, others from after they saw it, and both for the
@@ -64,7 +64,7 @@ class StandBy:
     wait_s: float
 
 
-class Candidate:
+class LeaseCandidate:
     """One replica. ``now`` is always its own monotonic clock, ``wall`` the text that goes into the Lease."""
 
     def __init__(self, identity: str, *, lease_duration_s: float, renew_deadline_s: float) -> None:

@@ -74,7 +74,7 @@ _FORMS = {
 }
 
 
-def way_out(info: FieldInfo) -> str:
+def hint(info: FieldInfo) -> str:
     """What to do about a value that does not fit the field."""
     counts = unit(info)
     form = _FORMS.get(counts) or ("one of " + counts.replace("|", ", ") if "|" in counts else counts)

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 
 from joulie_api.addresses import parse_addr
-from joulie_api.setting_values import Unit, read_text, unit, way_out, written
+from joulie_api.setting_values import Unit, hint, read_text, unit, written
 from joulie_core.durations import DurationError, parse_duration
 
 
@@ -95,11 +95,11 @@ class InvalidSetting:
     value: str | None
     """None when it is not set."""
     why: str
-    way_out: str
+    hint: str
 
     def __str__(self) -> str:
         shown = self.name if self.value is None else f"{self.name}={self.value}"
-        return f"{shown}: {self.why}; {self.way_out}"
+        return f"{shown}: {self.why}; {self.hint}"
 
 
 class SettingsError(Exception):
@@ -140,7 +140,7 @@ def read_settings(model: type[S], env: Mapping[str, str]) -> S:
         try:
             parsed[field] = read_text(text, info.annotation)
         except ValueError as error:
-            problems.append(InvalidSetting(name, text, str(error), way_out(info)))
+            problems.append(InvalidSetting(name, text, str(error), hint(info)))
     try:
         result = model.model_validate(parsed, by_alias=False, by_name=True)
     except ValidationError as error:
@@ -180,9 +180,9 @@ def _explain(model: type[Settings], raw: Mapping[str, str], error: ValidationErr
         if info is None:
             problems.append(InvalidSetting("settings", None, why, "change one of the variables named"))
         elif fault["type"] == "missing":
-            problems.append(InvalidSetting(env_name(field, info), None, "required but not set", way_out(info)))
+            problems.append(InvalidSetting(env_name(field, info), None, "required but not set", hint(info)))
         else:
             inner = ".".join(str(part) for part in fault["loc"][1:])
             why = f"{inner}: {why}" if inner else why
-            problems.append(InvalidSetting(env_name(field, info), raw.get(field), why, way_out(info)))
+            problems.append(InvalidSetting(env_name(field, info), raw.get(field), why, hint(info)))
     return problems

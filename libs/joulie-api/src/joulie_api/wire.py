@@ -14,7 +14,7 @@ import pydantic
 from joulie_api.errors import DecodeError
 from joulie_core.names import NodeName
 from joulie_core.node import Node
-from joulie_core.pod import Container, Operator, Pod, PodClaim, Requirement, Term
+from joulie_core.pod import Container, Pod, PodClaim, Requirement, SelectorOperator, Term
 
 M = TypeVar("M", bound=pydantic.BaseModel)
 W = TypeVar("W")
@@ -88,7 +88,7 @@ class _WireContainer(msgspec.Struct, rename="camel"):
 
 class _WireRequirement(msgspec.Struct):
     key: str
-    operator: Operator
+    operator: SelectorOperator
     values: list[str] | None = None
 
 

@@ -3,7 +3,7 @@
 Percentages are the normal language, because they mean the same on every model; watts are published on request only.
 Promises that a draining node keeps the caps of the performance level, that a node without GPUs gets no GPU stanza, and
 that no watt value is published unless its `*_WRITE_ABSOLUTE_CAPS` is set. Whether a cap lies in the hardware's range
-is not judged here: the agent clamps and says so (`joulie_core.caps_resolve`).
+is not judged here: the agent clamps and says so (`joulie_core.control.caps_resolve`).
 
 Source: operator document, "Power intent configuration knobs"; contracts, decisions 2, 3, 4 and 6.
 """

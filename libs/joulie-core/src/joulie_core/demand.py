@@ -15,7 +15,7 @@ from typing import Final
 
 from joulie_core.kinds.base import Profile
 from joulie_core.labels import DRAINING, POWER_PROFILE, WORKLOAD_CLASS
-from joulie_core.pod import Operator, Pod, Requirement, Term
+from joulie_core.pod import Pod, Requirement, SelectorOperator, Term
 
 
 class Demand(StrEnum):
@@ -83,15 +83,15 @@ def _term_holds(term: Term, labels: Mapping[str, str | None]) -> bool:
 
 def _holds(requirement: Requirement, value: str | None) -> bool:
     match requirement.operator:
-        case Operator.IN:
+        case SelectorOperator.IN:
             return value is not None and value in requirement.values
-        case Operator.NOT_IN:
+        case SelectorOperator.NOT_IN:
             # Kubernetes: a missing label satisfies NotIn.
             return value not in requirement.values
-        case Operator.EXISTS:
+        case SelectorOperator.EXISTS:
             return value is not None
-        case Operator.DOES_NOT_EXIST:
+        case SelectorOperator.DOES_NOT_EXIST:
             return value is None
-        case Operator.GT | Operator.LT:
+        case SelectorOperator.GT | SelectorOperator.LT:
             # Both keys hold words, and Kubernetes compares integers only.
             return False

@@ -11,7 +11,7 @@ from enum import StrEnum
 from joulie_core.names import NodeName
 
 
-class Operator(StrEnum):
+class SelectorOperator(StrEnum):
     """Operators of a node selector requirement."""
 
     IN = "In"
@@ -27,7 +27,7 @@ class Requirement:
     """One expression of a node selector term, over a label key."""
 
     key: str
-    operator: Operator
+    operator: SelectorOperator
     values: tuple[str, ...] = ()
 
 

@@ -37,7 +37,7 @@ class NodeState(StrEnum):
         return self is NodeState.DRAINING_PERFORMANCE
 
 
-class Verdict(StrEnum):
+class GuardResult(StrEnum):
     """What the guard said; the reason of every change and of every non-change."""
 
     DEFERRED = "deferred"
@@ -56,34 +56,34 @@ class Transition:
 
     from_state: NodeState
     to_state: NodeState
-    result: Verdict
+    result: GuardResult
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepResult:
     """The state after a step, why, and the transition where there was one."""
 
     state: NodeState
-    verdict: Verdict
+    verdict: GuardResult
     transition: Transition | None = None
 
 
 _PERFORMANCE, _DRAINING, _ECO = NodeState
 #: (state, planned profile, blocked by performance pods) -> (next state, verdict); what is not here stays as it is.
-_TABLE: Final[Mapping[tuple[NodeState, Profile, bool], tuple[NodeState, Verdict]]] = {
-    (_PERFORMANCE, Profile.ECO, True): (_DRAINING, Verdict.DEFERRED),
-    (_PERFORMANCE, Profile.ECO, False): (_ECO, Verdict.ALLOWED),
-    (_DRAINING, Profile.ECO, True): (_DRAINING, Verdict.STILL_BLOCKED),
-    (_DRAINING, Profile.ECO, False): (_ECO, Verdict.UNBLOCKED),
-    (_DRAINING, Profile.PERFORMANCE, True): (_PERFORMANCE, Verdict.REPLANNED_PERFORMANCE),
-    (_DRAINING, Profile.PERFORMANCE, False): (_PERFORMANCE, Verdict.REPLANNED_PERFORMANCE),
-    (_ECO, Profile.PERFORMANCE, True): (_PERFORMANCE, Verdict.PLANNED_PERFORMANCE),
-    (_ECO, Profile.PERFORMANCE, False): (_PERFORMANCE, Verdict.PLANNED_PERFORMANCE),
+_TABLE: Final[Mapping[tuple[NodeState, Profile, bool], tuple[NodeState, GuardResult]]] = {
+    (_PERFORMANCE, Profile.ECO, True): (_DRAINING, GuardResult.DEFERRED),
+    (_PERFORMANCE, Profile.ECO, False): (_ECO, GuardResult.ALLOWED),
+    (_DRAINING, Profile.ECO, True): (_DRAINING, GuardResult.STILL_BLOCKED),
+    (_DRAINING, Profile.ECO, False): (_ECO, GuardResult.UNBLOCKED),
+    (_DRAINING, Profile.PERFORMANCE, True): (_PERFORMANCE, GuardResult.REPLANNED_PERFORMANCE),
+    (_DRAINING, Profile.PERFORMANCE, False): (_PERFORMANCE, GuardResult.REPLANNED_PERFORMANCE),
+    (_ECO, Profile.PERFORMANCE, True): (_PERFORMANCE, GuardResult.PLANNED_PERFORMANCE),
+    (_ECO, Profile.PERFORMANCE, False): (_PERFORMANCE, GuardResult.PLANNED_PERFORMANCE),
 }
 
 
-def step(state: NodeState, planned: Profile, blocking_pods: int | None, now: float) -> Outcome:
+def step(state: NodeState, planned: Profile, blocking_pods: int | None, now: float) -> StepResult:
     """Advance one node by one look at its plan and its pods.
 
     Args:
@@ -94,11 +94,11 @@ def step(state: NodeState, planned: Profile, blocking_pods: int | None, now: flo
 
     """
     if blocking_pods is None:
-        return Outcome(state, Verdict.PODS_UNKNOWN)
-    target, verdict = _TABLE.get((state, planned, blocking_pods > 0), (state, Verdict.UNCHANGED))
+        return StepResult(state, GuardResult.PODS_UNKNOWN)
+    target, verdict = _TABLE.get((state, planned, blocking_pods > 0), (state, GuardResult.UNCHANGED))
     if target is state:
-        return Outcome(state, verdict)
-    return Outcome(target, verdict, Transition(state, target, verdict, now))
+        return StepResult(state, verdict)
+    return StepResult(target, verdict, Transition(state, target, verdict, now))
 
 
 def recover(published: tuple[Profile, bool] | None, node_labels: Mapping[str, str]) -> NodeState:

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from joulie_core.names import NodeName
 from joulie_core.powerest.assumed import AssumedPods
-from joulie_core.powerest.demand import PodDemand
+from joulie_core.powerest.pod_demand import PodDemand
 
 A, B = NodeName("a"), NodeName("b")
 FOUR, EIGHT = PodDemand(4), PodDemand(8)

@@ -5,7 +5,7 @@ import pytest
 from joulie_core.demand import WorkloadClass
 from joulie_core.pod import Container, Pod
 from joulie_core.powerest.claims import DEVICE_CLASS_GPUS, ClaimDemand, ClaimRequest, DeviceRequest
-from joulie_core.powerest.demand import pod_demand
+from joulie_core.powerest.pod_demand import pod_demand
 
 CLASSES = {**DEVICE_CLASS_GPUS, "small": 0.25, "nic": 0.0}
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.pod import Container, Pod
-from joulie_core.powerest.demand import PodDemand, pod_demand
+from joulie_core.powerest.pod_demand import PodDemand, pod_demand
 from joulie_core.quantity import QuantityError
 
 STANDARD = WorkloadClass.STANDARD

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import (
     GENERIC_WATTS_PER_GPU,
     GENERIC_WATTS_PER_THREAD,
@@ -16,6 +15,7 @@ from joulie_core.powerest.marginal import (
     NodePower,
     marginal_watts,
 )
+from joulie_core.powerest.pod_demand import PodDemand
 
 NODE = NodePower(cpu_threads=128, cpu_max_watts=700, gpu_count=8, gpu_max_watts=3200)
 STANDARD = WorkloadClass.STANDARD

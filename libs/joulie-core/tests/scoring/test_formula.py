@@ -10,7 +10,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.powerest.marginal import Marginal
 from joulie_core.scoring.formula import NeutralReason, score
-from joulie_core.scoring.state import ClusterTerms, NodeState
+from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
 
 STANDARD, PERFORMANCE = WorkloadClass.STANDARD, WorkloadClass.PERFORMANCE
 QUIET = ClusterTerms()
@@ -21,7 +21,7 @@ def points(node, *, added=0.0, workload_class=PERFORMANCE, cluster=QUIET, stale=
 
 
 def node(schedulable_class="performance", measured=300.0, capped=600.0, cooling=20.0, trend=0.0, **fields):
-    return NodeState(
+    return TwinSnapshot(
         schedulable_class=SchedulableClass(schedulable_class),
         measured_watts=measured,
         capped_watts=capped,
@@ -98,7 +98,7 @@ def test_only_a_standard_pod_on_a_performance_node_feels_pressure(
 
 
 def test_without_a_measurement_the_predicted_headroom_is_used():
-    terms = points(NodeState(predicted_headroom_pct=60.0, cooling_stress_pct=0.0), added=500)
+    terms = points(TwinSnapshot(predicted_headroom_pct=60.0, cooling_stress_pct=0.0), added=500)
     assert terms.headroom_pct == 60
     assert terms.score == pytest.approx(57)
 
@@ -108,7 +108,7 @@ def test_without_a_measurement_the_predicted_headroom_is_used():
     [
         (None, False, NeutralReason.NO_TWIN),
         (node(), True, NeutralReason.STALE_TWIN),
-        (NodeState(), False, NeutralReason.NO_HEADROOM),
+        (TwinSnapshot(), False, NeutralReason.NO_HEADROOM),
     ],
 )
 def test_a_node_that_cannot_be_judged_scores_50_and_says_why(state, stale, reason):

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.formula import score
 from joulie_core.scoring.prepared import NEUTRAL_ROW, ClusterSums, prepare_row
-from joulie_core.scoring.state import ClusterTerms, NodeState, cluster_terms
+from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, cluster_terms
 
 COUNTS = st.sampled_from([0.0, 1.0, 8.0, 64.0, 256.0])
 STATES = st.builds(
-    NodeState,
+    TwinSnapshot,
     schedulable_class=st.sampled_from(SchedulableClass),
     measured_watts=st.none() | st.floats(0, 12_000),
     capped_watts=st.none() | st.floats(1, 12_000),
@@ -105,7 +105,7 @@ def test_cluster_sums_forget_what_is_removed_whatever_the_order(states, data):
     assert changed.terms == direct.terms
 
 
-@pytest.mark.parametrize("state", [None, NodeState(), NodeState(capped_watts=500)])
+@pytest.mark.parametrize("state", [None, TwinSnapshot(), TwinSnapshot(capped_watts=500)])
 def test_a_node_that_cannot_be_judged_gets_the_neutral_row(state):
     row = prepare_row(
         state,
@@ -121,7 +121,7 @@ def test_a_node_that_cannot_be_judged_gets_the_neutral_row(state):
 
 
 def test_pressure_uses_the_terms_of_the_whole_cluster():
-    busy = NodeState(schedulable_class=SchedulableClass.PERFORMANCE, measured_watts=900, capped_watts=1_000)
+    busy = TwinSnapshot(schedulable_class=SchedulableClass.PERFORMANCE, measured_watts=900, capped_watts=1_000)
     sums = ClusterSums()
     sums.add(busy)
     assert sums.terms == ClusterTerms(0.0, 90.0)

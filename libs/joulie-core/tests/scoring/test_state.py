@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
-from joulie_core.scoring.state import ClusterTerms, NodeState, cluster_terms, node_state
+from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, cluster_terms, node_state
 
 PERFORMANCE = SchedulableClass.PERFORMANCE
 THRESHOLD_S = 300.0
@@ -34,7 +34,7 @@ def test_a_full_twin_is_read():
             "powerTrendWPerMin": -5.2,
         },
     )
-    assert node_state(twin) == NodeState(
+    assert node_state(twin) == TwinSnapshot(
         schedulable_class=SchedulableClass.ECO,
         measured_watts=300,
         capped_watts=600,
@@ -48,7 +48,7 @@ def test_a_full_twin_is_read():
 
 
 def test_an_empty_twin_knows_nothing_and_claims_nothing():
-    assert node_state(status()) == NodeState()
+    assert node_state(status()) == TwinSnapshot()
 
 
 def test_a_cap_of_zero_is_no_cap():
@@ -80,39 +80,39 @@ def test_a_timestamp_without_zone_or_sense_dates_nothing(timestamp, known):
 
 @pytest.mark.parametrize(("age_s", "stale"), [(0, False), (300, False), (300.5, True), (-300, False), (-300.5, True)])
 def test_a_twin_is_stale_after_the_threshold_and_when_dated_in_the_future(age_s, stale):
-    assert NodeState(last_updated_s=1_000.0).stale(1_000.0 + age_s, THRESHOLD_S) is stale
+    assert TwinSnapshot(last_updated_s=1_000.0).stale(1_000.0 + age_s, THRESHOLD_S) is stale
 
 
 def test_a_twin_without_a_date_is_stale():
-    assert NodeState().stale(0.0, THRESHOLD_S)
+    assert TwinSnapshot().stale(0.0, THRESHOLD_S)
 
 
 def test_assumed_watts_take_headroom():
-    assert NodeState(measured_watts=300, capped_watts=600, assumed_watts=60).headroom_pct() == pytest.approx(40)
+    assert TwinSnapshot(measured_watts=300, capped_watts=600, assumed_watts=60).headroom_pct() == pytest.approx(40)
 
 
 def test_headroom_is_negative_above_the_cap():
-    assert NodeState(measured_watts=300, capped_watts=600).headroom_pct(360) == pytest.approx(-10)
+    assert TwinSnapshot(measured_watts=300, capped_watts=600).headroom_pct(360) == pytest.approx(-10)
 
 
 def test_without_a_cap_the_prediction_stands_as_it_is():
-    assert NodeState(predicted_headroom_pct=33.0).headroom_pct(500) == 33.0
+    assert TwinSnapshot(predicted_headroom_pct=33.0).headroom_pct(500) == 33.0
 
 
 def test_without_a_measurement_added_watts_still_take_headroom_from_the_prediction():
-    assert NodeState(capped_watts=1000, predicted_headroom_pct=40.0).headroom_pct(100) == pytest.approx(30)
+    assert TwinSnapshot(capped_watts=1000, predicted_headroom_pct=40.0).headroom_pct(100) == pytest.approx(30)
 
 
 def test_without_measurement_and_prediction_headroom_is_unknown():
-    assert NodeState(capped_watts=1000).headroom_pct() is None
+    assert TwinSnapshot(capped_watts=1000).headroom_pct() is None
 
 
 def perf(headroom_pct, **fields):
-    return NodeState(schedulable_class=PERFORMANCE, predicted_headroom_pct=headroom_pct, **fields)
+    return TwinSnapshot(schedulable_class=PERFORMANCE, predicted_headroom_pct=headroom_pct, **fields)
 
 
 def test_pressure_is_the_mean_congestion_of_performance_nodes():
-    eco = NodeState(schedulable_class=SchedulableClass.ECO, predicted_headroom_pct=0.0)
+    eco = TwinSnapshot(schedulable_class=SchedulableClass.ECO, predicted_headroom_pct=0.0)
     assert cluster_terms([perf(80.0), perf(20.0), eco]).perf_pressure == pytest.approx(50)
 
 
@@ -125,7 +125,7 @@ def test_pressure_is_zero_without_performance_nodes():
 
 
 def test_a_performance_node_of_unknown_headroom_does_not_count_as_idle():
-    unknown = NodeState(schedulable_class=PERFORMANCE)
+    unknown = TwinSnapshot(schedulable_class=PERFORMANCE)
     assert cluster_terms([perf(20.0), unknown]).perf_pressure == pytest.approx(80)
 
 
@@ -137,7 +137,7 @@ def test_the_trend_scale_adapts_to_bursts_of_more_than_500_watts_a_minute(trend,
 
 
 def test_the_cluster_trend_is_the_sum_over_nodes():
-    states = [NodeState(trend_w_per_min=trend) for trend in (300.0, 250.0, -100.0)]
+    states = [TwinSnapshot(trend_w_per_min=trend) for trend in (300.0, 250.0, -100.0)]
     assert cluster_terms(states).trend_w_per_min == 450
 
 

@@ -27,7 +27,7 @@ from joulie_core.twin import (
 )
 from joulie_core.twin.stress import ambient_factor, cooling_stress, headroom_pct, psu_stress
 from joulie_core.twin.trend import least_squares_slope
-from joulie_core.twin.utilization import Subsystem, cpu_watts, gpu_watts
+from joulie_core.twin.utilization import ModelledDevices, cpu_watts, gpu_watts
 
 INVENTORY = Inventory.load()
 LABELS = {HW_CPU_MODEL: "AMD EPYC 7763", HW_CPU_SOCKETS: "2", HW_GPU_MODEL: "NVIDIA A100-SXM4-80GB", HW_GPU_COUNT: "4"}
@@ -160,7 +160,7 @@ def test_the_budget_is_the_caps_share_of_each_subsystems_tdp():
     budget = budget_of(VIEW, CapIntent(cpu_pct=100, gpu_pct=60))
     assert budget.cpu_capped_w == VIEW.cpu_max_watts
     assert budget.gpu_capped_w == pytest.approx(0.6 * VIEW.gpu_max_watts)
-    assert budget.tdp_w == VIEW.tdp_watts
+    assert budget.tdp_watts == VIEW.tdp_watts
 
 
 def test_watts_count_as_their_share_of_the_maximum_and_never_as_more():
@@ -169,8 +169,8 @@ def test_watts_count_as_their_share_of_the_maximum_and_never_as_more():
 
 
 def test_no_intent_leaves_the_whole_tdp():
-    assert budget_of(VIEW, CapIntent()).capped_w == VIEW.tdp_watts
-    assert budget_of(None, CapIntent(cpu_pct=60)).tdp_w == 0
+    assert budget_of(VIEW, CapIntent()).capped_watts == VIEW.tdp_watts
+    assert budget_of(None, CapIntent(cpu_pct=60)).tdp_watts == 0
 
 
 def test_a_twin_carries_what_the_scheduler_reads():
@@ -231,8 +231,10 @@ def test_scores_stay_in_their_ranges(power, cpu_tdp, gpu_tdp, share, celsius):
 
 def test_a_modelled_node_draws_idle_power_without_pods_and_more_with_them():
     cpu, gpu = VIEW.cpu, VIEW.gpu
-    cpus = [Subsystem(cpu.spec.curve, cores, 128, VIEW.cpu_max_watts, VIEW.cpu_max_watts) for cores in (0, 64, 500)]
-    gpus = [Subsystem(gpu.spec.curve, count, 4, VIEW.gpu_max_watts, VIEW.gpu_max_watts) for count in (0, 2, 4)]
+    cpus = [
+        ModelledDevices(cpu.spec.curve, cores, 128, VIEW.cpu_max_watts, VIEW.cpu_max_watts) for cores in (0, 64, 500)
+    ]
+    gpus = [ModelledDevices(gpu.spec.curve, count, 4, VIEW.gpu_max_watts, VIEW.gpu_max_watts) for count in (0, 2, 4)]
     assert cpu_watts(cpus[0]) == pytest.approx(2 * cpu.spec.idle_watts)
     assert cpu_watts(cpus[0]) < cpu_watts(cpus[1]) < cpu_watts(cpus[2]) < VIEW.cpu_max_watts
     idle, half, full = map(gpu_watts, gpus)
@@ -241,6 +243,6 @@ def test_a_modelled_node_draws_idle_power_without_pods_and_more_with_them():
 
 def test_a_modelled_node_draws_no_more_than_its_caps_and_no_less_than_idle():
     cpu = VIEW.cpu
-    busy = Subsystem(cpu.spec.curve, 128, 128, 560, 200)
+    busy = ModelledDevices(cpu.spec.curve, 128, 128, 560, 200)
     assert cpu_watts(busy) == 200
-    assert cpu_watts(Subsystem(cpu.spec.curve, 128, 128, 560, 1)) == cpu.spec.curve.watts(0, 560)
+    assert cpu_watts(ModelledDevices(cpu.spec.curve, 128, 128, 560, 1)) == cpu.spec.curve.watts(0, 560)

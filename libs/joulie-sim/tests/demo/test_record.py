@@ -2,14 +2,14 @@ import pytest
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.record import NodeReading, PodCounts, Record, SupplySample, Transition
+from joulie_sim.demo.record import PodCounts, RecordedNode, RecordedTransition, RunRecord, SupplySample
 
 PERFORMANCE, ECO, DRAINING = SchedulableClass.PERFORMANCE, SchedulableClass.ECO, SchedulableClass.DRAINING
 
 
 @pytest.fixture
 def record():
-    record = Record()
+    record = RunRecord()
     record.node_seen("fast", PERFORMANCE, 0.0)
     record.node_seen("slow", ECO, 0.0)
     return record
@@ -23,7 +23,7 @@ def test_the_first_offer_of_a_node_is_no_transition(record):
     assert record.transition_count == 0
     record.node_seen("fast", DRAINING, 5.0)
     record.node_seen("fast", DRAINING, 6.0)
-    assert list(record.transitions) == [Transition(5.0, "fast", PERFORMANCE, DRAINING)]
+    assert list(record.transitions) == [RecordedTransition(5.0, "fast", PERFORMANCE, DRAINING)]
     assert record.transition_count == 1
 
 
@@ -67,9 +67,9 @@ def test_a_sample_adds_up_nodes_by_class_and_counts_pods(record):
     record.pod_seen("c", node="slow", phase="Succeeded", now_s=1.0)
     record.node_seen("other", ECO, 0.0)
     readings = {
-        "fast": NodeReading(300.0, 500.0, 0),
-        "slow": NodeReading(100.0, 250.0, 1),
-        "other": NodeReading(50.0, 250.0, 0),
+        "fast": RecordedNode(300.0, 500.0, 0),
+        "slow": RecordedNode(100.0, 250.0, 1),
+        "other": RecordedNode(50.0, 250.0, 0),
     }
     sample = record.sample(readings, 2.0)
     assert sample.supplies[PERFORMANCE] == SupplySample(1, 300.0, 500.0, 0)

@@ -9,7 +9,7 @@ from rich.console import Console
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.output import write_all
-from joulie_sim.demo.record import NodeReading, Record
+from joulie_sim.demo.record import RecordedNode, RunRecord
 from joulie_sim.demo.summary import as_json, peak_rate, percentile, summarize
 from joulie_sim.demo.table import live_view, plain_line, summary_view, verdict
 
@@ -19,7 +19,7 @@ PERFORMANCE, ECO = SchedulableClass.PERFORMANCE, SchedulableClass.ECO
 @pytest.fixture
 def record():
     """Two nodes; three pods done on them, one performance pod on the wrong node, one still waiting."""
-    record = Record()
+    record = RunRecord()
     record.node_seen("fast", PERFORMANCE, 0.0)
     record.node_seen("slow", ECO, 0.0)
     moments = {
@@ -34,7 +34,7 @@ def record():
         record.pod_seen(name, node=node, phase="Succeeded", now_s=finished_s)
     record.pod_created("d", WorkloadClass.STANDARD, work_s=10.0, now_s=0.0)
     for at_s, watts in ((10.0, 100.0), (20.0, 300.0)):
-        record.sample({"fast": NodeReading(watts, 500.0, 1), "slow": NodeReading(100.0, 250.0, 1)}, at_s)
+        record.sample({"fast": RecordedNode(watts, 500.0, 1), "slow": RecordedNode(100.0, 250.0, 1)}, at_s)
     return record
 
 
@@ -70,7 +70,7 @@ def test_the_simulators_own_slowdown_is_preferred(record):
 
 
 def test_an_empty_run_has_a_summary_too():
-    summary = summarize(Record(), duration_s=0.0, energy_joules={})
+    summary = summarize(RunRecord(), duration_s=0.0, energy_joules={})
     assert summary.mean_watts is None
     assert summary.classes[WorkloadClass.STANDARD].placed_share(ECO) is None
     assert "0 of 0 pods" in verdict(summary)
@@ -101,7 +101,7 @@ def text_of(*renderables):
 
 def test_the_tables_show_classes_watts_and_placements(record, summary):
     record.node_seen("fast", SchedulableClass.DRAINING, 21.0)
-    sample = record.sample({"fast": NodeReading(420.0, 500.0, 1), "slow": NodeReading(100.0, 250.0, 1)}, 22.0)
+    sample = record.sample({"fast": RecordedNode(420.0, 500.0, 1), "slow": RecordedNode(100.0, 250.0, 1)}, 22.0)
     text = text_of(live_view(record, sample, headline="a run"), summary_view(summary))
     for part in (
         "draining",

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from joulie_sim.physics.job import JobRequest
 from joulie_sim.physics.node import SimulatedNode
 from joulie_sim.physics.parts import Controls
-from joulie_sim.physics.world import World
+from joulie_sim.physics.world import SimulatedCluster
 from joulie_sim.testing import CPU_NODE, GPU_NODE
 
 
@@ -175,7 +175,7 @@ def test_energy_lies_between_idle_and_peak(script):
 
 
 def test_the_world_completes_jobs_of_all_nodes_in_order_of_time():
-    world = World()
+    world = SimulatedCluster()
     for name in ("n1", "n2"):
         world.put_node(name, CPU_NODE, 0.0)
     world.start_job("n1", cpu_job("late", work_s=20.0), 0.0)
@@ -189,7 +189,7 @@ def test_the_world_completes_jobs_of_all_nodes_in_order_of_time():
 
 
 def test_the_agenda_does_not_grow_with_reading():
-    world = World()
+    world = SimulatedCluster()
     world.put_node("n", CPU_NODE, 0.0)
     world.start_job("n", cpu_job(work_s=1000.0), 0.0)
     for second in range(500):
@@ -198,4 +198,4 @@ def test_the_agenda_does_not_grow_with_reading():
 
 
 def test_a_job_on_an_unknown_node_is_ignored():
-    assert World().start_job("nowhere", cpu_job(), 0.0) == []
+    assert SimulatedCluster().start_job("nowhere", cpu_job(), 0.0) == []

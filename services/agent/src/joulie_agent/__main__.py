@@ -23,15 +23,15 @@ def main() -> NoReturn:
 
             sys.exit(process.main(arguments))
         case ["restore", *arguments]:
-            from joulie_agent.actuator import restore  # noqa: PLC0415
+            from joulie_agent.commands import restore  # noqa: PLC0415
 
             sys.exit(restore.main(arguments))
         case ["probe", *arguments]:
-            from joulie_agent.actuator import probe  # noqa: PLC0415
+            from joulie_agent.commands import probe  # noqa: PLC0415
 
             sys.exit(probe.main(arguments))
         case ["doctor", *arguments]:
-            from joulie_agent.actuator import doctor  # noqa: PLC0415
+            from joulie_agent.commands import doctor  # noqa: PLC0415
 
             sys.exit(doctor.main(arguments))
         case _:

@@ -6,24 +6,24 @@ from importlib.metadata import version
 from typing import Final
 
 from joulie_agent import metrics
-from joulie_agent.actuator.client import ActuatorClient, Hands, LocalHands, structured_log
-from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.actuator.subsystems import HostSubsystems
+from joulie_agent.backends.actuator_client import ActuatorClient, HardwareClient, InProcessActuator, structured_log
 from joulie_agent.backends.base import PowerBackend
+from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.headers import SecretHeaders
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.backends.http import wall_time
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
-from joulie_agent.backends.wiring import Wirer
-from joulie_agent.discovery import Discoverer
-from joulie_agent.fleet import Fleet
+from joulie_agent.discovery.discoverer import Discoverer
+from joulie_agent.informers import Informers
+from joulie_agent.node_workers import NodeWorkers
 from joulie_agent.publish import FIELD_MANAGER, Publisher
 from joulie_agent.reasons import Reason
 from joulie_agent.scope import scope_of
 from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess
-from joulie_agent.worker import Tools
-from joulie_agent.world import World
+from joulie_agent.worker import WorkerDeps
 from joulie_api.app import App
 from joulie_api.apply import Applier
 from joulie_api.client import KubeClient
@@ -49,11 +49,11 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         App(settings, service=SERVICE, version=VERSION) as app,
     ):
         on_start(app)
-        fleet = Fleet(client, scope)
-        world = World(client, scope, settings.default_route, wake=fleet.wake, moved=fleet.move)
-        tools = Tools(
+        fleet = NodeWorkers(client, scope)
+        world = Informers(client, scope, settings.default_route, wake=fleet.wake, moved=fleet.move)
+        tools = WorkerDeps(
             world=world,
-            wirer=Wirer(transport, lambda _node: host),
+            wirer=BackendFactory(transport, lambda _node: host),
             publisher=Publisher(client, Applier(client, FIELD_MANAGER)),
             discoverer=Discoverer(inventory),
             dvfs=settings.dvfs,
@@ -101,7 +101,7 @@ def _tuning(settings: AgentSettings) -> CpuTuning:
     return CpuTuning(epp=settings.eco_energy_performance_preference, uncore_max_khz=uncore_max_khz or None)
 
 
-def host_hands(settings: AgentSettings) -> Hands:
+def host_hands(settings: AgentSettings) -> HardwareClient:
     """What carries out requests on this machine."""
     if settings.hardware_access is HardwareAccess.ACTUATOR:
         return ActuatorClient(settings.actuator_socket)
@@ -111,10 +111,10 @@ def host_hands(settings: AgentSettings) -> Hands:
         state_dir=settings.state_dir,
         dvfs_min_freq_khz=settings.dvfs_min_freq_khz,
     )
-    return LocalHands(Machine(local, structured_log), stop_grace_s=local.actuator_stop_grace)
+    return InProcessActuator(HostSubsystems(local, structured_log), stop_grace_s=local.actuator_stop_grace)
 
 
-def _unsynced(world: World) -> str | None:
+def _unsynced(world: Informers) -> str | None:
     waiting = [
         f"{watch.name} ({watch.problem or 'reading'})" for watch in world.reflectors if not watch.synced.is_set()
     ]

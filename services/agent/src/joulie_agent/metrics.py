@@ -10,9 +10,9 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from joulie_agent.cpu import CpuMode
+from joulie_agent.enforce.cpu import CpuMode
 from joulie_agent.worker import NodeView, NodeWorker
-from joulie_core.dvfs import DvfsDirection
+from joulie_core.control.dvfs import DvfsDirection
 
 _Row = tuple[tuple[str, ...], float | None]
 

@@ -16,12 +16,12 @@ from joulie_api.client import KubeClient
 from joulie_api.errors import Conflict
 from joulie_api.resources import NODE_HARDWARES, NODES, TELEMETRY_PROFILES
 from joulie_api.wire import Metadata, Versioned, decode_kind
+from joulie_core.control.telemetry_route import GENERATED_SPEC, Route, fingerprint, generated_spec, is_generated
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareSpec, NodeHardwareStatus
 from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileSpec, TelemetryProfileStatus
 from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
 from joulie_core.names import NodeName
 from joulie_core.node import Node
-from joulie_core.telemetry_route import GENERATED_SPEC, Route, fingerprint, home_spec, is_generated
 
 FIELD_MANAGER: Final = "joulie-agent"
 #: Writes under way at once that do not pass through the applier.
@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class StatusProfile:
     """A TelemetryProfile as read; every one is a home to the report of the node of its name, if there is one."""
 
     metadata: Metadata
@@ -46,11 +46,11 @@ class Home:
         return self.metadata.name
 
 
-def decode_home(raw: bytes) -> Home:
+def decode_status_profile(raw: bytes) -> StatusProfile:
     """Read a TelemetryProfile. Raises DecodeError."""
     found = _decode_profile(raw)
     ours = is_generated(found.metadata.labels, found.metadata.annotations, found.model.spec)
-    return Home(found.metadata, found.model, ours)
+    return StatusProfile(found.metadata, found.model, ours)
 
 
 class Publisher:
@@ -75,15 +75,15 @@ class Publisher:
         dated = status.model_copy(update={"updated_at": now}).dump()
         await self._applier.apply(NODE_HARDWARES, node.name, {"status": dated}, status=True)
 
-    async def home(self, node: Node, route: Route, live: Home | None) -> None:
+    async def home(self, node: Node, route: Route, live: StatusProfile | None) -> None:
         """Make sure that the node's report has a home, and that a generated one mirrors the route."""
-        spec = home_spec(node.name, route)
+        spec = generated_spec(node.name, route)
         if live is None or (live.generated and live.model.spec != spec):
             await self._write_home(node, spec)
         elif live.metadata.labels.get(MANAGED_BY) == MANAGED_BY_AGENT and not live.generated:
             await self._hand_over(node.name)
 
-    async def report(self, node: NodeName, status: TelemetryProfileStatus, live: Home | None) -> None:
+    async def report(self, node: NodeName, status: TelemetryProfileStatus, live: StatusProfile | None) -> None:
         """Publish the report, if it is not what the profile says already."""
         body = {"status": status.dump()}
         shown = {"status": live.model.status.dump()} if live else {}
@@ -91,13 +91,13 @@ class Publisher:
             return
         await self._applier.apply(TELEMETRY_PROFILES, node, body, status=True, live=shown)
 
-    async def withdraw(self, node: NodeName, live: Home | None, farewell: TelemetryProfileStatus) -> None:
+    async def withdraw(self, node: NodeName, live: StatusProfile | None, final_status: TelemetryProfileStatus) -> None:
         """Remove what the agent made for a node; in a user's profile only the report changes."""
         await self._applier.delete(NODE_HARDWARES, node)
         if live is not None and live.generated:
             await self._applier.delete(TELEMETRY_PROFILES, node)
         elif live is not None:
-            await self.report(node, farewell, live)
+            await self.report(node, final_status, live)
 
     async def _write_home(self, node: Node, spec: TelemetryProfileSpec) -> None:
         marks = {"labels": {MANAGED_BY: MANAGED_BY_AGENT}, "annotations": {GENERATED_SPEC: fingerprint(spec)}}

@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 from joulie_agent.actuator.protocol import Epp
 from joulie_api.setting_values import Unit
 from joulie_api.settings import Addr, Duration, ServiceSettings
-from joulie_core.dvfs import DvfsMode, DvfsSettings
+from joulie_core.control.dvfs import DvfsMode, DvfsSettings
+from joulie_core.control.telemetry_route import Route
 from joulie_core.kinds.telemetry_profile import (
     ControlType,
     CpuControl,
@@ -23,7 +24,6 @@ from joulie_core.kinds.telemetry_profile import (
     TelemetrySource,
 )
 from joulie_core.labels import MANAGED
-from joulie_core.telemetry_route import Route
 
 #: A StatefulSet names its pods with the ordinal last.
 _ORDINAL: Final = re.compile(r"-(\d+)$")

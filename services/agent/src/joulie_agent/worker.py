@@ -19,18 +19,18 @@ from typing import Any, Final
 import structlog
 
 from joulie_agent.backends.base import CpuReading, GpuReading
-from joulie_agent.backends.wiring import Wirer
-from joulie_agent.control import Inputs, NodeControl, Tick
-from joulie_agent.cpu import CpuMemory
-from joulie_agent.discovery import Discoverer
+from joulie_agent.backends.factory import BackendFactory
+from joulie_agent.discovery.discoverer import Discoverer
+from joulie_agent.enforce.cpu import CpuControlState
+from joulie_agent.enforce.node import Inputs, NodeControl, Tick
+from joulie_agent.informers import Informers
 from joulie_agent.publish import Publisher
 from joulie_agent.report import compose
-from joulie_agent.world import World
 from joulie_api.errors import KubeError
-from joulie_core.dvfs import DvfsDirection, DvfsSettings
+from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
+from joulie_core.control.lost_control import target_out_of_reach
 from joulie_core.fnv import fnv1a_32
 from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
-from joulie_core.lost_control import target_out_of_reach
 from joulie_core.node import Node
 
 #: Changes that come together, such as a profile and its node's labels, are acted on together.
@@ -42,11 +42,11 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class WorkerDeps:
     """What all workers of a process share."""
 
-    world: World
-    wirer: Wirer
+    world: Informers
+    wirer: BackendFactory
     publisher: Publisher
     discoverer: Discoverer
     dvfs: DvfsSettings
@@ -68,7 +68,7 @@ class NodeView:
     cap_watts: float | None = None
     cpu: CpuReading = field(default_factory=CpuReading)
     gpu: GpuReading = field(default_factory=GpuReading)
-    cpu_memory: CpuMemory = field(default_factory=CpuMemory)
+    cpu_memory: CpuControlState = field(default_factory=CpuControlState)
     actions: Counter[DvfsDirection] = field(default_factory=Counter)
     errors: int = 0
 
@@ -76,7 +76,7 @@ class NodeView:
 class NodeWorker:
     """The loop of one node; `run` ends when the node has left and was given back."""
 
-    def __init__(self, node: Node, tools: Tools, *, orphan: bool = False) -> None:
+    def __init__(self, node: Node, tools: WorkerDeps, *, orphan: bool = False) -> None:
         """`orphan`: the node left management while no agent ran, and is only to be given back."""
         self.view = NodeView()
         self._node = node
@@ -220,13 +220,13 @@ class NodeWorker:
             self._log.error("hardware not given back", attempts=self._attempts, **_said(reports))
             return True
         wall_time = self._tools.wall_time()
-        farewell = TelemetryProfileStatus(
+        final_status = TelemetryProfileStatus(
             control=ControlReports(
                 cpu=reports.cpu and reports.cpu.model_copy(update={"updated_at": wall_time}),
                 gpu=reports.gpu and reports.gpu.model_copy(update={"updated_at": wall_time}),
             )
         )
-        await self._tools.publisher.withdraw(name, world.home(name), farewell)
+        await self._tools.publisher.withdraw(name, world.home(name), final_status)
         self._log.info("node left", **_said(reports))
         return True
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from joulie_agent.actuator.cpus import CpuPart
-from joulie_agent.actuator.gpus import GpuPart
+from joulie_agent.actuator.cpus import CpuHandler
+from joulie_agent.actuator.gpus import GpuHandler
 from joulie_agent.actuator.settings import ActuatorSettings
-from joulie_agent.hardware.hands import Hands
 from joulie_agent.hardware.journal import Journal
+from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.testing.fake_gpu import FakeGpuLibrary, fake_gpu_driver
 from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_agent.testing.machine_spec import PLATFORMS
@@ -41,8 +41,8 @@ class Events:
 @dataclass
 class CpuBench:
     machine: FakeMachine
-    part: CpuPart
-    hands: Hands
+    part: CpuHandler
+    hands: JournaledWriter
     clock: Clock
 
     @property
@@ -67,14 +67,14 @@ def events():
 @pytest.fixture
 def hands(tmp_path):
     with Journal.open(tmp_path / "state") as journal:
-        yield Hands(journal)
+        yield JournaledWriter(journal)
 
 
 @pytest.fixture
 def cpu_bench(tmp_path, hands, clock):
     def make(platform="xeon-2s"):
         machine = FakeMachine(tmp_path / "machine", PLATFORMS[platform])
-        part = CpuPart(
+        part = CpuHandler(
             tree=machine.tree(), proc_root=str(machine.proc), hands=hands, min_freq_khz=1_500_000, clock=clock
         )
         return CpuBench(machine, part, hands, clock)
@@ -84,9 +84,9 @@ def cpu_bench(tmp_path, hands, clock):
 
 @dataclass
 class GpuBench:
-    part: GpuPart
+    part: GpuHandler
     library: FakeGpuLibrary
-    hands: Hands
+    hands: JournaledWriter
     clock: Clock
 
 
@@ -94,7 +94,7 @@ class GpuBench:
 def gpu_bench(hands, clock):
     def make(*gpus):
         driver, library = fake_gpu_driver(*gpus)
-        return GpuBench(GpuPart(drivers=[driver], hands=hands, clock=clock), library, hands, clock)
+        return GpuBench(GpuHandler(drivers=[driver], hands=hands, clock=clock), library, hands, clock)
 
     return make
 

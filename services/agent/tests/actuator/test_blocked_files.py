@@ -5,19 +5,19 @@ from functools import partial
 
 import pytest
 
-from joulie_agent.actuator import parts
-from joulie_agent.actuator.parts import Machine
+from joulie_agent.actuator import subsystems as parts
 from joulie_agent.actuator.protocol import (
     CpuReadings,
     Done,
-    GivenBackReport,
-    Part,
     ReadCpu,
     Restore,
+    RestoreReport,
     SetCpuCap,
     SetThrottle,
+    Subsystem,
     Verdict,
 )
+from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware import journal
 from joulie_agent.hardware.sysfs import OsCalls
 from joulie_agent.hardware.watch import Watch
@@ -76,8 +76,8 @@ def calls(monkeypatch):
 def bench(actuator_settings, events, clock, calls):
     class Bench:
         settings, machine = actuator_settings()
-        parts = Machine(settings, events, drivers=[], clock=clock)
-        lane = parts.lanes[Part.CPU]
+        parts = HostSubsystems(settings, events, drivers=[], clock=clock)
+        lane = parts.lanes[Subsystem.CPU]
 
         @property
         def limits_watts(self):
@@ -145,8 +145,8 @@ def test_ending_restores_what_does_not_block_and_says_that_something_is_left(ben
 def test_a_restore_that_blocks_is_reported_and_done_when_the_file_returns(bench, calls, clock, events):
     bench.lane.ask(CAP)
     calls.writes.add(bench.machine.limits()[0])
-    report = bench.lane.ask(Restore(part=Part.CPU))
-    assert isinstance(report, GivenBackReport)
+    report = bench.lane.ask(Restore(part=Subsystem.CPU))
+    assert isinstance(report, RestoreReport)
     assert len(report.left) == 1
     assert bench.limits_watts == [90, 150]
     (told,) = events.named("not everything given back")
@@ -182,8 +182,8 @@ def test_a_journal_that_blocks_stops_caps_and_not_restores(bench, calls, clock, 
 def test_a_machine_whose_first_look_blocks_is_served_all_the_same(actuator_settings, events, clock, calls):
     settings, machine = actuator_settings()
     calls.reads.add(f"{machine.zones()[0]}/name")
-    made = Machine(settings, events, drivers=[], clock=clock)
-    assert isinstance(made.lanes[Part.CPU].ask(ReadCpu()), CpuReadings)
+    made = HostSubsystems(settings, events, drivers=[], clock=clock)
+    assert isinstance(made.lanes[Subsystem.CPU].ask(ReadCpu()), CpuReadings)
     made.close()
 
 

@@ -5,26 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from joulie_agent.actuator.client import ActuatorClient, LocalHands
 from joulie_agent.actuator.deadlines import ANSWER_S, COMMAND_S
-from joulie_agent.actuator.lane import REQUEST_S
-from joulie_agent.actuator.parts import Machine
+from joulie_agent.actuator.executor import REQUEST_S
 from joulie_agent.actuator.protocol import (
     CpuReadings,
     DescribeCpu,
     Done,
-    Fault,
+    ErrorReply,
     GpuReadings,
-    Part,
     ReadCpu,
     ReadGpu,
     SetCpuCap,
+    Subsystem,
     encode,
 )
 from joulie_agent.actuator.server import Admission, Server
+from joulie_agent.actuator.subsystems import HostSubsystems
+from joulie_agent.backends.actuator_client import ActuatorClient, InProcessActuator
 from joulie_agent.hardware import watch
 from joulie_agent.hardware.gpu import bounded
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
 
@@ -43,7 +43,7 @@ def serve(actuator_settings, events, gpus):
     stops = []
 
     def start():
-        parts = Machine(settings, events, drivers=[gpus[0]])
+        parts = HostSubsystems(settings, events, drivers=[gpus[0]])
         server = Server(Path(settings.actuator_socket), parts.lanes, Admission(0, 0), events)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -76,7 +76,7 @@ async def test_requests_reach_the_hardware(serve):
 
 async def test_where_there_is_no_actuator_the_refusal_is_no_fault(tmp_path):
     answer = await ActuatorClient(str(tmp_path / "none")).ask(DescribeCpu())
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, HardwareFailure)
     assert answer.reason is Reason.NO_HOST_INTERFACE
 
 
@@ -102,13 +102,13 @@ async def test_an_actuator_that_was_restarted_is_found_again_without_a_refusal(t
     async def once(reader, writer):
         connections.append(writer)
         await reader.readline()
-        writer.write(encode(Fault(message=f"connection {len(connections)}")))
+        writer.write(encode(ErrorReply(message=f"connection {len(connections)}")))
         writer.close()
 
     async with _scripted(tmp_path / "s", once):
         client = ActuatorClient(str(tmp_path / "s"))
-        assert await client.ask(DescribeCpu()) == Fault(message="connection 1")
-        assert await client.ask(DescribeCpu()) == Fault(message="connection 2")
+        assert await client.ask(DescribeCpu()) == ErrorReply(message="connection 1")
+        assert await client.ask(DescribeCpu()) == ErrorReply(message="connection 2")
         await client.close()
 
 
@@ -118,16 +118,16 @@ async def test_a_silent_actuator_is_a_timeout_and_its_late_answer_is_nobody_else
     async def answer(reader, writer):
         while await reader.readline():
             if not silent:
-                writer.write(encode(Fault(message="fresh")))
+                writer.write(encode(ErrorReply(message="fresh")))
         writer.close()
 
     async with _scripted(tmp_path / "s", answer):
-        client = ActuatorClient(str(tmp_path / "s"), answer_s=dict.fromkeys(Part, 0.1))
+        client = ActuatorClient(str(tmp_path / "s"), answer_s=dict.fromkeys(Subsystem, 0.1))
         refusal = await client.ask(DescribeCpu())
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, HardwareFailure)
         assert refusal.reason is Reason.TIMEOUT
         silent = False
-        assert await client.ask(DescribeCpu()) == Fault(message="fresh")
+        assert await client.ask(DescribeCpu()) == ErrorReply(message="fresh")
         await client.close()
 
 
@@ -140,7 +140,7 @@ async def test_an_answer_that_is_none_is_a_refusal(tmp_path):
     async with _scripted(tmp_path / "s", answer):
         client = ActuatorClient(str(tmp_path / "s"))
         refusal = await client.ask(DescribeCpu())
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, HardwareFailure)
         assert refusal.reason is Reason.MALFORMED_REPLY
         await client.close()
 
@@ -151,13 +151,13 @@ async def test_an_actuator_that_hangs_up_is_a_refusal(tmp_path):
 
     async with _scripted(tmp_path / "s", hang_up):
         refusal = await ActuatorClient(str(tmp_path / "s")).ask(DescribeCpu())
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, HardwareFailure)
         assert refusal.reason is Reason.UNREACHABLE
 
 
 async def test_hands_in_this_process_give_everything_back_when_they_are_closed(actuator_settings, events, gpus):
     settings, machine = actuator_settings()
-    hands = LocalHands(Machine(settings, events, drivers=[gpus[0]]), stop_grace_s=5)
+    hands = InProcessActuator(HostSubsystems(settings, events, drivers=[gpus[0]]), stop_grace_s=5)
     assert isinstance(await hands.ask(CAP), Done)
     assert [machine.read(path) for path in machine.limits()] == [90_000_000] * 2
     await hands.close()
@@ -166,11 +166,13 @@ async def test_hands_in_this_process_give_everything_back_when_they_are_closed(a
 
 async def test_a_driver_that_hangs_in_this_process_costs_a_timeout(actuator_settings, events, gpus):
     settings, _ = actuator_settings()
-    hands = LocalHands(Machine(settings, events, drivers=[gpus[0]]), stop_grace_s=0, answer_s=dict.fromkeys(Part, 2.0))
+    hands = InProcessActuator(
+        HostSubsystems(settings, events, drivers=[gpus[0]]), stop_grace_s=0, answer_s=dict.fromkeys(Subsystem, 2.0)
+    )
     gpus[1].answering.clear()
     try:
         refusal = await hands.ask(ReadGpu())
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, HardwareFailure)
         assert refusal.reason is Reason.TIMEOUT
         assert isinstance(await hands.ask(ReadCpu()), CpuReadings)
     finally:
@@ -179,9 +181,9 @@ async def test_a_driver_that_hangs_in_this_process_costs_a_timeout(actuator_sett
 
 
 def test_the_controller_waits_longer_than_the_slowest_answer_of_each_part():
-    assert ANSWER_S[Part.CPU] > REQUEST_S > watch.CALL_S
+    assert ANSWER_S[Subsystem.CPU] > REQUEST_S > watch.CALL_S
     one_hangs_and_then_all = bounded.CALL_DEADLINE_S + 16 * bounded.CROWDED_DEADLINE_S
-    assert ANSWER_S[Part.GPU] > bounded.OPEN_WAIT_S + one_hangs_and_then_all
+    assert ANSWER_S[Subsystem.GPU] > bounded.OPEN_WAIT_S + one_hangs_and_then_all
     assert bounded.PATIENT_OPEN_WAIT_S + one_hangs_and_then_all < COMMAND_S
 
 
@@ -193,15 +195,15 @@ async def test_a_part_is_given_the_time_that_it_needs(tmp_path):
         while line := await reader.readline():
             if b"gpu" in line:
                 await asked.wait()
-                writer.write(encode(Fault(message="late")))
+                writer.write(encode(ErrorReply(message="late")))
         writer.close()
 
     async with _scripted(tmp_path / "s", answer_gpu_late):
-        client = ActuatorClient(str(tmp_path / "s"), answer_s={Part.CPU: 0.05, Part.GPU: 30.0})
+        client = ActuatorClient(str(tmp_path / "s"), answer_s={Subsystem.CPU: 0.05, Subsystem.GPU: 30.0})
         gpu = asyncio.create_task(client.ask(ReadGpu()))
         refusal = await client.ask(ReadCpu())
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, HardwareFailure)
         assert refusal.reason is Reason.TIMEOUT
         asked.set()
-        assert await gpu == Fault(message="late")
+        assert await gpu == ErrorReply(message="late")
         await client.close()

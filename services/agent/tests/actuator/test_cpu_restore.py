@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from joulie_agent.actuator.cpus import CpuPart
-from joulie_agent.actuator.lane import RETRY_S, Lane
-from joulie_agent.actuator.protocol import Part, Restore, SetCpuCap, SetThrottle, Verdict
-from joulie_agent.hardware.hands import GivenBack, Hands
+from joulie_agent.actuator.cpus import CpuHandler
+from joulie_agent.actuator.executor import RETRY_S, SubsystemExecutor
+from joulie_agent.actuator.protocol import Restore, SetCpuCap, SetThrottle, Subsystem, Verdict
 from joulie_agent.hardware.journal import Journal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.kernel import Behaviour, Comeback, Fault, KernelMachine, KernelTree, OfflinePolicy
+from joulie_agent.testing.kernel import Behaviour, Comeback, KernelFault, KernelMachine, KernelTree, OfflinePolicy
 from joulie_agent.testing.machine_spec import PLATFORMS
 
 #: The user's own request, an entry of the table where the driver has one.
@@ -21,9 +21,9 @@ THROTTLED_KHZ = {"xeon-small": 1_500_000, "policy-per-package": 1_000_000, "arm-
 @dataclass
 class Bench:
     machine: KernelMachine
-    part: CpuPart
-    hands: Hands
-    lane: Lane
+    part: CpuHandler
+    hands: JournaledWriter
+    lane: SubsystemExecutor
 
     @property
     def requests(self):
@@ -53,10 +53,10 @@ def make(tmp_path, hands, clock, events):
     def make(platform="xeon-small", **behaviour):
         machine = KernelMachine(PLATFORMS[platform], Behaviour(**behaviour), clock=clock)
         machine.write_proc(tmp_path)
-        part = CpuPart(
+        part = CpuHandler(
             tree=KernelTree(machine), proc_root=str(tmp_path), hands=hands, min_freq_khz=1_500_000, clock=clock
         )
-        return Bench(machine, part, hands, Lane(Part.CPU, part, events, clock=clock))
+        return Bench(machine, part, hands, SubsystemExecutor(Subsystem.CPU, part, events, clock=clock))
 
     return make
 
@@ -64,7 +64,7 @@ def make(tmp_path, hands, clock, events):
 @pytest.fixture
 def hands(tmp_path):
     with Journal.open(tmp_path / "state") as journal:
-        yield Hands(journal)
+        yield JournaledWriter(journal)
 
 
 def lease_ends(lane, clock):
@@ -81,7 +81,7 @@ def ease(lane, _clock):
 
 
 def uninstall(lane, _clock):
-    assert lane.ask(Restore(part=Part.CPU)).left == ()
+    assert lane.ask(Restore(part=Subsystem.CPU)).left == ()
 
 
 @pytest.mark.parametrize("end", [lease_ends, sigterm, ease, uninstall])
@@ -119,7 +119,7 @@ def test_a_request_that_a_platform_limit_hides_is_restored_with_a_message(make):
     bench.part.carry_out(throttle(100))
     bench.machine.set_platform_limit("policy0", 1_725_000)
     report = bench.part.restore(bench.hands.held)
-    assert [knob.outcome for knob in report.knobs] == [GivenBack.RESTORED] * 2
+    assert [knob.outcome for knob in report.knobs] == [RestoreOutcome.RESTORED] * 2
     assert report.knobs[0].message.startswith("asked for 3900000 kHz, reads 1725000")
     assert "bios_limit is 1725000 kHz" in report.knobs[0].message
     bench.machine.set_platform_limit("policy0", None)
@@ -195,7 +195,7 @@ def test_a_policy_that_returns_with_defaults_is_limited_again_while_it_is_in_the
     clock.now += 59
     bench.lane.ask(throttle(100))
     assert set(bench.requests.values()) == {1_500_000}
-    bench.lane.ask(Restore(part=Part.CPU))
+    bench.lane.ask(Restore(part=Subsystem.CPU))
     assert set(bench.requests.values()) == {3_900_000}
 
 
@@ -246,7 +246,7 @@ def test_a_lower_limit_that_comes_while_we_cap_is_respected(make):
 def test_a_limit_that_ignores_the_original_is_refused(make):
     bench = make()
     bench.part.carry_out(throttle(100))
-    bench.machine.set_fault(path("policy0"), Fault(ignores_writes=True))
+    bench.machine.set_fault(path("policy0"), KernelFault(ignores_writes=True))
     (left,) = bench.part.restore(bench.hands.held).left
     assert (left.key, left.reason) == ("cpufreq/cpu0/scaling_max_freq", Reason.FIRMWARE_LOCKED)
     bench.machine.clear_faults()

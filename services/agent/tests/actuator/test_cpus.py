@@ -3,13 +3,13 @@ import shutil
 
 import pytest
 
-from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.protocol import DescribeCpu, ReadCpu, SetCpuCap, SetThrottle, Verdict
-from joulie_agent.hardware.hands import GivenBack
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.journaled_writer import RestoreOutcome
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import total_watts
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_sysfs import FakeTree, Fault
+from joulie_agent.testing.fake_sysfs import FakeTree, FileFault
 
 
 def cap(watts, **options):
@@ -31,7 +31,7 @@ def test_a_cap_is_per_package_and_is_given_back_as_found(cpu_bench):
     )
     assert bench.limits_watts == [90, 90]
     report = bench.part.restore(bench.hands.held)
-    assert [knob.outcome for knob in report.knobs] == [GivenBack.RESTORED] * 2
+    assert [knob.outcome for knob in report.knobs] == [RestoreOutcome.RESTORED] * 2
     assert bench.limits_watts == [150, 150]
 
 
@@ -63,7 +63,7 @@ def test_a_cap_that_is_not_below_the_range_leaves_a_factory_limit_above_it_as_it
 def test_a_cap_that_is_no_cap_and_cannot_be_lifted_is_an_error(cpu_bench):
     bench = cpu_bench()
     bench.part.carry_out(cap(90))
-    bench.machine.faults[bench.machine.limits()[0]] = Fault(write_errno=errno.EIO)
+    bench.machine.faults[bench.machine.limits()[0]] = FileFault(write_errno=errno.EIO)
     assert bench.part.carry_out(cap(150)).verdict is Verdict.ERROR
     assert bench.limits_watts == [90, 150]
     assert bench.hands.orphans == {"rapl/package-0/long_term"}  # tried again by whoever keeps the lease
@@ -82,7 +82,7 @@ def test_without_a_maximum_the_range_ends_at_the_original_and_not_at_our_own_cap
 def test_without_a_maximum_the_range_of_a_predecessors_cap_ends_at_the_original(cpu_bench, hands, clock):
     bench = cpu_bench("xeon-unknown-maximum")
     bench.part.carry_out(cap(60))
-    reborn = CpuPart(
+    reborn = CpuHandler(
         tree=bench.machine.tree(), proc_root=str(bench.machine.proc), hands=hands, min_freq_khz=1_500_000, clock=clock
     )
     assert reborn.carry_out(cap(140)).enforced_watts == 140
@@ -114,7 +114,7 @@ def test_what_is_not_in_force_lifts_nothing(cpu_bench):
     bench = cpu_bench()
     bench.part.carry_out(throttle(100))
     for path in bench.machine.limits():
-        bench.machine.faults[path] = Fault(write_errno=errno.EIO)
+        bench.machine.faults[path] = FileFault(write_errno=errno.EIO)
     assert bench.part.carry_out(cap(90, release_throttle=True)).verdict is Verdict.ERROR
     assert set(bench.policies_khz) == {1_500_000}
 
@@ -122,7 +122,7 @@ def test_what_is_not_in_force_lifts_nothing(cpu_bench):
 def test_a_throttle_that_cannot_be_lifted_is_told_beside_the_cap_and_not_wanted_any_more(cpu_bench):
     bench = cpu_bench()
     bench.part.carry_out(throttle(100))
-    bench.machine.faults[bench.machine.policy_limits()[0]] = Fault(write_errno=errno.EIO)
+    bench.machine.faults[bench.machine.policy_limits()[0]] = FileFault(write_errno=errno.EIO)
     done = bench.part.carry_out(cap(90, release_throttle=True))
     assert done.verdict is Verdict.APPLIED
     assert "not released yet: cpufreq/cpu0/scaling_max_freq" in done.message
@@ -167,7 +167,7 @@ def test_a_limit_that_is_switched_off_is_switched_on_and_off_again(cpu_bench):
 
 def test_a_package_that_refuses_is_an_error_told_as_partly_applied_and_keeps_the_other_capped(cpu_bench):
     bench = cpu_bench()
-    bench.machine.faults[bench.machine.limits()[0]] = Fault(write_errno=errno.EIO)
+    bench.machine.faults[bench.machine.limits()[0]] = FileFault(write_errno=errno.EIO)
     done = bench.part.carry_out(cap(90))
     assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.ERROR, Reason.PARTLY_APPLIED, None)
     assert done.message.startswith("1 of 2 packages capped")
@@ -237,7 +237,7 @@ def test_zones_that_are_renumbered_get_their_own_originals_back(cpu_bench, hands
     for file, name in ((first, second_name), (second, first_name)):
         file.chmod(0o644)
         file.write_text(name)
-    reborn = CpuPart(
+    reborn = CpuHandler(
         tree=bench.machine.tree(), proc_root=str(bench.machine.proc), hands=hands, min_freq_khz=1_500_000, clock=clock
     )
     assert {knob.key: knob.value for knob in reborn.restore(hands.held).knobs} == {
@@ -282,7 +282,7 @@ def test_a_throttle_never_raises_what_somebody_else_holds_lower(cpu_bench):
 
 def test_a_policy_that_refuses_is_named_and_the_others_are_throttled(cpu_bench):
     bench = cpu_bench()
-    bench.machine.faults[bench.machine.policy_limits()[0]] = Fault(write_errno=errno.EIO)
+    bench.machine.faults[bench.machine.policy_limits()[0]] = FileFault(write_errno=errno.EIO)
     done = bench.part.carry_out(throttle(100))
     assert done.verdict is Verdict.APPLIED
     assert "1 of 32 policies refuse" in done.message
@@ -297,7 +297,7 @@ def test_a_throttle_that_cannot_be_lifted_is_an_error(cpu_bench):
     bench = cpu_bench()
     bench.part.carry_out(throttle(100))
     for path in bench.machine.policy_limits():
-        bench.machine.faults[path] = Fault(write_errno=errno.EIO)
+        bench.machine.faults[path] = FileFault(write_errno=errno.EIO)
     assert bench.part.carry_out(throttle(0)).verdict is Verdict.ERROR
     assert len(bench.hands.held) == 32
 
@@ -316,13 +316,13 @@ def test_a_cpu_that_went_offline_is_given_back_when_it_returns(cpu_bench):
 
 def test_without_a_journal_nothing_is_written(cpu_bench):
     bench = cpu_bench()
-    bench.part.hands = Refusal(Reason.NO_JOURNAL, "damaged")
+    bench.part.hands = HardwareFailure(Reason.NO_JOURNAL, "damaged")
     for request in (cap(90), throttle(50)):
         done = bench.part.carry_out(request)
         assert (done.verdict, done.reason, done.message) == (Verdict.BLOCKED, Reason.NO_JOURNAL, "damaged")
     assert bench.limits_watts == [150, 150]
     assert set(bench.policies_khz) == {3_900_000}
-    assert bench.part.carry_out(DescribeCpu()).journal == Refusal(Reason.NO_JOURNAL, "damaged")
+    assert bench.part.carry_out(DescribeCpu()).journal == HardwareFailure(Reason.NO_JOURNAL, "damaged")
 
 
 def test_power_is_read_from_two_looks_at_the_counters(cpu_bench):

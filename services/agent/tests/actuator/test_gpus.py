@@ -1,6 +1,6 @@
 import pytest
 
-from joulie_agent.actuator.gpus import GpuPart
+from joulie_agent.actuator.gpus import GpuHandler
 from joulie_agent.actuator.protocol import (
     LINE_LIMIT,
     MOST_GPUS,
@@ -15,9 +15,9 @@ from joulie_agent.actuator.protocol import (
 )
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
-from joulie_agent.hardware.hands import GivenBack, Hands
 from joulie_agent.hardware.journal import Journal
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary
 
@@ -135,7 +135,7 @@ def test_a_machine_without_a_driver_says_why(gpu_bench):
 def test_a_gpu_that_hangs_is_told_and_remembered_and_the_other_is_capped_and_restored(hands, clock):
     a, b = FakeGpu("a"), FakeGpu("b")
     bounded = BoundedLibrary(FakeGpuLibrary([a, b]), open_wait_s=5, call_deadline_s=0.2)
-    part = GpuPart(drivers=[LibraryDriver(bounded)], hands=hands, clock=clock)
+    part = GpuHandler(drivers=[LibraryDriver(bounded)], hands=hands, clock=clock)
     part.carry_out(caps(a=400, b=400))
     a.answering.clear()
     try:
@@ -145,7 +145,7 @@ def test_a_gpu_that_hangs_is_told_and_remembered_and_the_other_is_capped_and_res
         hung, well = part.carry_out(DescribeGpu()).devices
         assert (hung.uuid, hung.refusal.reason, well.refusal) == ("a", Reason.TIMEOUT, None)
         (left,) = part.restore(hands.held).left
-        assert (left.key, left.outcome, b.limit_mw) == ("gpu/a/power_limit_mw", GivenBack.REFUSED, 700_000)
+        assert (left.key, left.outcome, b.limit_mw) == ("gpu/a/power_limit_mw", RestoreOutcome.REFUSED, 700_000)
     finally:
         a.answering.set()
     bounded.close()
@@ -153,7 +153,7 @@ def test_a_gpu_that_hangs_is_told_and_remembered_and_the_other_is_capped_and_res
 
 def test_while_its_driver_is_being_opened_a_gpu_is_not_said_to_be_absent(hands, clock):
     library = FakeGpuLibrary([FakeGpu("a")])
-    part = GpuPart(drivers=[LibraryDriver(BoundedLibrary(library, open_wait_s=0.05))], hands=hands, clock=clock)
+    part = GpuHandler(drivers=[LibraryDriver(BoundedLibrary(library, open_wait_s=0.05))], hands=hands, clock=clock)
     library.answering.clear()
     try:
         done = part.carry_out(caps(a=400))
@@ -169,7 +169,7 @@ def test_while_its_driver_is_being_opened_a_gpu_is_not_said_to_be_absent(hands, 
 def test_without_a_journal_nothing_is_written(gpu_bench):
     gpu = FakeGpu("a")
     bench = gpu_bench(gpu)
-    bench.part.hands = Refusal(Reason.NO_JOURNAL, "damaged")
+    bench.part.hands = HardwareFailure(Reason.NO_JOURNAL, "damaged")
     assert bench.part.carry_out(caps(a=400)).reason is Reason.NO_JOURNAL
     assert gpu.limit_mw == 700_000
 
@@ -266,7 +266,7 @@ def test_a_clock_that_a_killed_actuator_left_limited_is_restored_by_the_next(clo
     library = bench.library
     with Journal.open(tmp_path / "next") as journal:
         journal.change(bench.hands._journal.entries)
-        part = GpuPart(drivers=[LibraryDriver(library)], hands=Hands(journal), clock=clock)
+        part = GpuHandler(drivers=[LibraryDriver(library)], hands=JournaledWriter(journal), clock=clock)
         assert part.carry_out(ReadGpu()).gpus[0].clock_limit_mhz == 1200
         assert part.carry_out(DescribeGpu()).devices[0].highest_mhz == 1980, "and not the limit of ours"
         assert part.restore(part.hands.held).left == ()

@@ -4,21 +4,21 @@ from dataclasses import dataclass
 
 import pytest
 
-from joulie_agent import gpu
-from joulie_agent.actuator.client import LocalHands
-from joulie_agent.actuator.parts import Machine
-from joulie_agent.actuator.protocol import DescribeCpu, Done, Epp, Fault, ReadGpu, SetCpuTuning, Verdict
-from joulie_agent.backends.base import CpuHeld, Held, Reading, Unavailable
+from joulie_agent.actuator.protocol import DescribeCpu, Done, Epp, ErrorReply, ReadGpu, SetCpuTuning, Verdict
+from joulie_agent.actuator.subsystems import HostSubsystems
+from joulie_agent.backends.actuator_client import InProcessActuator
+from joulie_agent.backends.base import CpuHeld, Held, NodeReading, Unavailable
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
-from joulie_agent.gpu_clocks import ClockLook
+from joulie_agent.enforce import gpu
+from joulie_agent.enforce.gpu_clocks import ClockLook
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
 from joulie_agent.testing.fake_sysfs import FakeMachine
-from joulie_core.caps_resolve import WattRange
-from joulie_core.gpu_clock import ClockRange
+from joulie_core.control.caps_resolve import WattRange
+from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_power_profile import GpuPowerCap
 from joulie_core.kinds.telemetry_profile import ControlResult
@@ -39,7 +39,7 @@ class Bench:
 async def bench(actuator_settings, events):
     settings, machine = actuator_settings()
     driver, library = fake_gpu_driver(FakeGpu("a"), FakeGpu("b"))
-    hands = LocalHands(Machine(settings, events, drivers=[driver]), stop_grace_s=5)
+    hands = InProcessActuator(HostSubsystems(settings, events, drivers=[driver]), stop_grace_s=5)
     asked = []
 
     class Spy:
@@ -53,7 +53,7 @@ async def bench(actuator_settings, events):
 
 async def test_a_reading_has_power_limits_and_facts(bench):
     reading = await bench.backend.read()
-    assert isinstance(reading, Reading)
+    assert isinstance(reading, NodeReading)
     assert [sample.cap_watts for sample in reading.gpu.gpus] == [700, 700]
     assert reading.gpu.power_watts == 180
     assert len(reading.cpu.frequencies) == 32
@@ -153,9 +153,9 @@ class _Answering:
 @pytest.mark.parametrize(
     ("answer", "result", "reason"),
     [
-        (Refusal(Reason.NO_HOST_INTERFACE, "no actuator"), ControlResult.BLOCKED, Reason.NO_HOST_INTERFACE),
-        (Refusal(Reason.TIMEOUT, "slow"), ControlResult.ERROR, Reason.TIMEOUT),
-        (Fault(message="ending"), ControlResult.ERROR, Reason.BACKEND_FAILED),
+        (HardwareFailure(Reason.NO_HOST_INTERFACE, "no actuator"), ControlResult.BLOCKED, Reason.NO_HOST_INTERFACE),
+        (HardwareFailure(Reason.TIMEOUT, "slow"), ControlResult.ERROR, Reason.TIMEOUT),
+        (ErrorReply(message="ending"), ControlResult.ERROR, Reason.BACKEND_FAILED),
     ],
 )
 async def test_hands_that_do_not_answer_are_an_outcome_with_the_reason(answer, result, reason):
@@ -177,11 +177,11 @@ async def test_hands_that_do_not_answer_are_an_outcome_with_the_reason(answer, r
 async def test_gpus_that_do_not_answer_leave_the_cpus_readable(bench):
     class GpusHang:
         async def ask(self, request):
-            return Refusal(Reason.TIMEOUT, "hung") if isinstance(request, ReadGpu) else await real(request)
+            return HardwareFailure(Reason.TIMEOUT, "hung") if isinstance(request, ReadGpu) else await real(request)
 
     real = bench.backend._hands.ask
     reading = await HostBackend(GpusHang(), Inventory.load(), lease_s=60).read()
-    assert isinstance(reading, Reading)
+    assert isinstance(reading, NodeReading)
     assert reading.facts.cpu is not None
     assert reading.gpu.power_watts is None
 
@@ -196,12 +196,12 @@ async def test_gpus_whose_driver_is_being_opened_are_unknown_and_not_absent(actu
     settings, _ = actuator_settings()
     library = FakeGpuLibrary([FakeGpu("a")])
     driver = LibraryDriver(BoundedLibrary(library, open_wait_s=0.05))
-    hands = LocalHands(Machine(settings, events, drivers=[driver]), stop_grace_s=5)
+    hands = InProcessActuator(HostSubsystems(settings, events, drivers=[driver]), stop_grace_s=5)
     backend = HostBackend(hands, Inventory.load(), lease_s=60)
     library.answering.clear()
     try:
         reading = await backend.read()
-        assert isinstance(reading, Reading)
+        assert isinstance(reading, NodeReading)
         assert reading.facts.gpu is None
         outcome = await backend.set_gpu_caps({"": 300})
         assert (outcome.result, outcome.reason) == (ControlResult.ERROR, Reason.TIMEOUT)
@@ -240,8 +240,8 @@ async def test_with_the_fallback_turned_off_no_clock_is_offered_and_those_of_an_
 async def test_a_memory_bound_gpu_is_brought_below_its_cap_by_its_clock(bench):
     """The whole way from the published cap to the hardware, over GPUs whose power limit does not hold their draw."""
     a, b = bench.library.gpus
-    memory, result = gpu.GpuMemory(), None
-    order = gpu.GpuOrder(GpuPowerCap(cap_watts_per_gpu=400), Reason.NO_INTENT, WattRange(700, 200), present=True)
+    memory, result = gpu.GpuControlState(), None
+    order = gpu.GpuIntent(GpuPowerCap(cap_watts_per_gpu=400), Reason.NO_INTENT, WattRange(700, 200), present=True)
     for tick in range(20):
         a.power_mw = 300_000 + 250 * round(1000 * a.clock_mhz / a.highest_mhz)
         reading = await bench.backend.read()

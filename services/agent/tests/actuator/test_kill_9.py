@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from joulie_agent.actuator import restore
-from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.protocol import SetCpuCap, SetThrottle
 from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.commands import restore
 from joulie_agent.hardware import journal
-from joulie_agent.hardware.hands import Hands
 from joulie_agent.hardware.journal import Journal
+from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.testing.kernel.mount import mounted, why_not
 from joulie_agent.testing.machine_spec import PLATFORMS
@@ -28,10 +28,10 @@ from joulie_agent.testing.machine_spec import PLATFORMS
 def _control_until_killed(settings, ready):
     dice = random.Random(os.getpid())
     with Journal.open(Path(settings.state_dir) / "cpu") as opened:
-        part = CpuPart(
+        part = CpuHandler(
             tree=SysfsTree(settings.host_sys_root),
             proc_root=settings.host_proc_root,
-            hands=Hands(opened),
+            hands=JournaledWriter(opened),
             min_freq_khz=1_500_000,
             clock=time.monotonic,
         )

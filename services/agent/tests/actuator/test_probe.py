@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from joulie_agent.actuator import probe
-from joulie_agent.actuator.lane import OVERDUE_S, Lane
-from joulie_agent.actuator.protocol import HealthReport, Part, PartHealth, SetCpuCap, encode
+from joulie_agent.actuator.executor import OVERDUE_S, SubsystemExecutor
+from joulie_agent.actuator.protocol import HealthReport, SetCpuCap, Subsystem, SubsystemHealth, encode
 from joulie_agent.actuator.server import Admission, Server
 from joulie_agent.actuator.settings import ActuatorSettings
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.commands import probe
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 
 
 @pytest.fixture
 def lane(cpu_bench, events, clock):
-    made = Lane(Part.CPU, cpu_bench().part, events, clock=clock)
+    made = SubsystemExecutor(Subsystem.CPU, cpu_bench().part, events, clock=clock)
     yield made
     made.end(0)
 
@@ -29,7 +29,7 @@ def lane(cpu_bench, events, clock):
 def ask(lane, tmp_path, events, capsys):
     """Serve the lane and probe it; returns the exit code and what was said."""
     path = tmp_path / "socket"
-    server = Server(path, {Part.CPU: lane}, Admission(0, 0), events)
+    server = Server(path, {Subsystem.CPU: lane}, Admission(0, 0), events)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
 
@@ -82,7 +82,7 @@ def test_a_lease_thread_that_is_late_is_no_life(lane, ask, clock):
 
 
 def test_a_journal_that_cannot_be_used_is_degraded_and_alive(lane, ask):
-    lane._handler.hands = Refusal(Reason.NO_JOURNAL, "damaged")
+    lane._handler.hands = HardwareFailure(Reason.NO_JOURNAL, "damaged")
     lane.start()
     assert ask() == (0, "alive; cpu: damaged\n")
 
@@ -127,7 +127,7 @@ def test_an_answer_that_is_none_is_no_life(tmp_path, capsys, monkeypatch, answer
 
 
 def test_every_part_has_to_be_alive(tmp_path, capsys):
-    report = HealthReport(parts={"cpu": PartHealth(problem=None), "gpu": PartHealth(problem="late")})
+    report = HealthReport(parts={"cpu": SubsystemHealth(problem=None), "gpu": SubsystemHealth(problem="late")})
     with scripted(tmp_path / "s", encode(report)):
         assert probe.main([], {"ACTUATOR_SOCKET": str(tmp_path / "s")}) == 1
     assert capsys.readouterr().out == "gpu: late\n"
@@ -149,7 +149,7 @@ def test_the_probe_imports_nothing_of_the_agent_but_itself(tmp_path):
     assert ran.returncode == 1
     imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
     agent = {name for name in imported if name.startswith("joulie")}
-    assert agent == {"joulie_agent", "joulie_agent.actuator", "joulie_agent.actuator.probe"}
+    assert agent == {"joulie_agent", "joulie_agent.commands", "joulie_agent.commands.probe"}
     assert "msgspec" not in imported
 
 

@@ -15,7 +15,6 @@ from unittest.mock import ANY
 import pytest
 
 from joulie_agent.actuator import call, process
-from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.protocol import (
     CpuDescription,
     DescribeCpu,
@@ -29,6 +28,7 @@ from joulie_agent.actuator.protocol import (
     encode,
 )
 from joulie_agent.actuator.settings import read_settings
+from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware.journal import JournalHeldError
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import FakeMachine
@@ -415,7 +415,7 @@ def test_restore_and_doctor_with_another_state_directory_say_who_manages_the_mac
 
 
 def test_an_actuator_that_starts_while_restore_runs_waits_for_it(node):
-    holder = Machine(read_settings(node.env), silent, drivers=[])
+    holder = HostSubsystems(read_settings(node.env), silent, drivers=[])
     actuator = node.start()
     next_event(actuator, "waiting for another process to let go of this machine")
     holder.close()
@@ -423,7 +423,7 @@ def test_an_actuator_that_starts_while_restore_runs_waits_for_it(node):
 
 
 def test_an_actuator_that_is_told_to_end_while_it_waits_ends_at_once(node):
-    holder = Machine(read_settings(node.env), silent, drivers=[])
+    holder = HostSubsystems(read_settings(node.env), silent, drivers=[])
     actuator = node.start()
     next_event(actuator, "waiting for another process to let go of this machine")
     assert stop(actuator)[0] == 1
@@ -433,9 +433,13 @@ def test_an_actuator_that_is_told_to_end_while_it_waits_ends_at_once(node):
 def test_two_actuators_on_a_machine_without_a_directory_of_cpus_are_kept_apart_by_the_state_directory(node, tmp_path):
     bare = tmp_path / "bare"
     bare.mkdir()
-    held = Machine(read_settings(node.env | {"HOST_SYS_ROOT": str(bare)}), lambda *_args, **_details: None, drivers=[])
+    held = HostSubsystems(
+        read_settings(node.env | {"HOST_SYS_ROOT": str(bare)}), lambda *_args, **_details: None, drivers=[]
+    )
     with pytest.raises(JournalHeldError):
-        Machine(read_settings(node.env | {"HOST_SYS_ROOT": str(bare)}), lambda *_args, **_details: None, drivers=[])
+        HostSubsystems(
+            read_settings(node.env | {"HOST_SYS_ROOT": str(bare)}), lambda *_args, **_details: None, drivers=[]
+        )
     held.close()
 
 

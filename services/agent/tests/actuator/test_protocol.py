@@ -4,7 +4,6 @@ from joulie_agent.actuator.protocol import (
     DescribeCpu,
     DescribeGpu,
     Done,
-    Part,
     ProtocolError,
     ReadCpu,
     ReadGpu,
@@ -12,6 +11,7 @@ from joulie_agent.actuator.protocol import (
     SetCpuCap,
     SetGpuCaps,
     SetThrottle,
+    Subsystem,
     Verdict,
     decode_reply,
     decode_request,
@@ -21,17 +21,17 @@ from joulie_agent.actuator.protocol import (
 from joulie_agent.reasons import Reason
 
 REQUESTS = [
-    (SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60), Part.CPU),
-    (SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60, release_throttle=True), Part.CPU),
-    (SetThrottle(throttle_pct=50, lease_s=60), Part.CPU),
-    (SetThrottle(throttle_pct=50, lease_s=60, release_caps=True), Part.CPU),
-    (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Part.GPU),
-    (Restore(part=Part.GPU), Part.GPU),
-    (Restore(part=Part.CPU), Part.CPU),
-    (ReadCpu(frequencies=False), Part.CPU),
-    (ReadGpu(), Part.GPU),
-    (DescribeCpu(), Part.CPU),
-    (DescribeGpu(), Part.GPU),
+    (SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60), Subsystem.CPU),
+    (SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60, release_throttle=True), Subsystem.CPU),
+    (SetThrottle(throttle_pct=50, lease_s=60), Subsystem.CPU),
+    (SetThrottle(throttle_pct=50, lease_s=60, release_caps=True), Subsystem.CPU),
+    (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Subsystem.GPU),
+    (Restore(part=Subsystem.GPU), Subsystem.GPU),
+    (Restore(part=Subsystem.CPU), Subsystem.CPU),
+    (ReadCpu(frequencies=False), Subsystem.CPU),
+    (ReadGpu(), Subsystem.GPU),
+    (DescribeCpu(), Subsystem.CPU),
+    (DescribeGpu(), Subsystem.GPU),
 ]
 
 

@@ -8,15 +8,14 @@ import pytest
 
 from joulie_agent.actuator import call
 from joulie_agent.actuator.log import Level
-from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.protocol import (
     LINE_LIMIT,
+    CheckHealth,
     DescribeCpu,
     DescribeGpu,
     Done,
-    Fault,
+    ErrorReply,
     GpuDescription,
-    Health,
     ReadCpu,
     SetCpuCap,
     SetGpuCaps,
@@ -29,10 +28,11 @@ from joulie_agent.actuator.server import (
     SELDOM_S,
     Admission,
     Peer,
-    Seldom,
+    RateLimited,
     Server,
 )
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.actuator.subsystems import HostSubsystems
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
 
@@ -47,7 +47,7 @@ def gpus():
 @pytest.fixture
 def server(actuator_settings, events, gpus):
     settings, _ = actuator_settings()
-    machine = Machine(settings, events, drivers=[gpus[0]])
+    machine = HostSubsystems(settings, events, drivers=[gpus[0]])
     serving = Server(Path(settings.actuator_socket), machine.lanes, NOBODY, events)
     thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -74,9 +74,9 @@ def test_what_is_no_request_is_answered_and_costs_nothing(server, events):
         connection.connect(server)
         lines = connection.makefile("rb")
         connection.sendall(b'{"op":"format_disk"}\n')
-        assert isinstance(decode_reply(lines.readline()), Fault)
+        assert isinstance(decode_reply(lines.readline()), ErrorReply)
         connection.sendall(encode(ReadCpu()))
-        assert not isinstance(decode_reply(lines.readline()), Fault)
+        assert not isinstance(decode_reply(lines.readline()), ErrorReply)
     assert events.named("not a request")
 
 
@@ -84,7 +84,7 @@ def test_an_endless_line_ends_in_a_fault(server):
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(server)
         connection.sendall(b"x" * LINE_LIMIT)
-        assert isinstance(decode_reply(connection.makefile("rb").readline()), Fault)
+        assert isinstance(decode_reply(connection.makefile("rb").readline()), ErrorReply)
 
 
 def test_the_socket_is_for_owner_and_group(server):
@@ -103,14 +103,14 @@ def test_only_root_the_own_user_and_the_controller_are_admitted():
 def test_a_peer_that_is_not_admitted_gets_no_answer(server, monkeypatch, events):
     monkeypatch.setattr(Admission, "admits", lambda *_: False)
     answer = call.ask(server, DescribeCpu(), 10)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, HardwareFailure)
     assert answer.reason in {Reason.NOT_PERMITTED, Reason.UNREACHABLE}
     assert events.named("peer turned away")[0]["uid"] == os.geteuid()
 
 
 def test_a_fault_in_carrying_out_is_answered_and_told_with_its_trace(server, monkeypatch, events):
-    monkeypatch.setattr("joulie_agent.actuator.cpus.CpuPart.carry_out", lambda *_: 1 / 0)
-    assert call.ask(server, DescribeCpu(), 10) == Fault(message="ZeroDivisionError: division by zero")
+    monkeypatch.setattr("joulie_agent.actuator.cpus.CpuHandler.carry_out", lambda *_: 1 / 0)
+    assert call.ask(server, DescribeCpu(), 10) == ErrorReply(message="ZeroDivisionError: division by zero")
     assert "ZeroDivisionError" in events.named("request failed")[0]["trace"]
     assert events.lines[-1][1] is Level.ERROR
 
@@ -132,7 +132,7 @@ def test_a_socket_left_by_a_killed_actuator_is_taken_over(actuator_settings, eve
     settings, _ = actuator_settings()
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(settings.actuator_socket)
-    machine = Machine(settings, events, drivers=[gpus[0]])
+    machine = HostSubsystems(settings, events, drivers=[gpus[0]])
     Server(Path(settings.actuator_socket), machine.lanes, NOBODY, events).server_close()
     machine.close()
 
@@ -150,7 +150,7 @@ def connected(path):
     connection.settimeout(10)
     connection.connect(path)
     try:
-        connection.sendall(encode(Health()))
+        connection.sendall(encode(CheckHealth()))
         if connection.recv(LINE_LIMIT):
             return connection
     except ConnectionError:
@@ -215,14 +215,14 @@ def test_no_connection_takes_a_descriptor_while_the_reserve_is_in_use(server, mo
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(10)
         connection.connect(server)
-        connection.sendall(encode(Health()))
+        connection.sendall(encode(CheckHealth()))
         assert told.wait(10)
         whole.set()
         assert connection.recv(LINE_LIMIT)
 
 
 def test_the_same_trouble_is_told_once_a_minute_with_how_often_it_was_not(events, clock):
-    seldom = Seldom(events, clock=clock)
+    seldom = RateLimited(events, clock=clock)
     for _ in range(5):
         seldom("trouble")
     seldom("other trouble")

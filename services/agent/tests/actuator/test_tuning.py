@@ -2,12 +2,12 @@
 
 import pytest
 
-from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.protocol import SetCpuCap, SetCpuTuning, SetThrottle, Verdict
 from joulie_agent.hardware.cpu_tuning import epp_code, epp_text
-from joulie_agent.hardware.hands import Hands
 from joulie_agent.hardware.journal import Journal
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import build
 from joulie_agent.testing.machine_spec import PLATFORMS
@@ -32,7 +32,7 @@ def machine(tmp_path):
 @pytest.fixture
 def part(machine, tmp_path):
     with Journal.open(tmp_path / "state", boot_id="1") as journal:
-        yield CpuPart(machine.tree(), str(machine.proc), Hands(journal), 1_500_000, clock=lambda: 0.0)
+        yield CpuHandler(machine.tree(), str(machine.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
 
 
 def preferences(machine):
@@ -103,7 +103,7 @@ def test_a_restore_of_everything_restores_them_too(machine, part):
 def test_a_machine_without_them_says_so(tmp_path):
     fake = build(tmp_path / "other", PLATFORMS["epyc-2s"])
     with Journal.open(tmp_path / "state", boot_id="1") as journal:
-        part = CpuPart(fake.tree(), str(fake.proc), Hands(journal), 1_500_000, clock=lambda: 0.0)
+        part = CpuHandler(fake.tree(), str(fake.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
         done = part.carry_out(ask("power", 1_200_000))
     assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_INTERFACE)
     assert "preference" in done.message
@@ -111,7 +111,7 @@ def test_a_machine_without_them_says_so(tmp_path):
 
 
 def test_without_a_journal_nothing_is_set(machine):
-    refusal = Refusal(Reason.NO_JOURNAL, "the disk is full")
-    part = CpuPart(machine.tree(), str(machine.proc), refusal, 1_500_000, clock=lambda: 0.0)
+    refusal = HardwareFailure(Reason.NO_JOURNAL, "the disk is full")
+    part = CpuHandler(machine.tree(), str(machine.proc), refusal, 1_500_000, clock=lambda: 0.0)
     assert part.carry_out(ask("power")).reason is Reason.NO_JOURNAL
     assert preferences(machine) == {"balance_performance"}

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from joulie_agent.hardware import cpufreq
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.hardware.topology import read_topology
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import build
@@ -117,7 +117,7 @@ def test_without_permission_the_reason_is_told(machine):
     fake = machine("policy-per-core")
     (fake.sys / fake.policy_limits()[0]).chmod(0o444)
     refusal = policies_of(fake)[0].max_freq.write(1_500_000)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, HardwareFailure)
     assert refusal.reason is Reason.NOT_PERMITTED
 
 

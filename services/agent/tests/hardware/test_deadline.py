@@ -7,7 +7,7 @@ import time
 import pytest
 
 from joulie_agent.hardware.deadline import DeadlineWorker
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 
 SHORT_S = 0.05
@@ -44,7 +44,7 @@ def worker():
 
 
 def timed_out(answer):
-    return isinstance(answer, Refusal) and answer.reason is Reason.TIMEOUT
+    return isinstance(answer, HardwareFailure) and answer.reason is Reason.TIMEOUT
 
 
 def wait_until(condition):
@@ -96,7 +96,7 @@ def test_the_age_of_a_hang_is_told():
     now[0] += 75
     answer = worker.hanging()
     hang.released.set()
-    assert answer == Refusal(Reason.TIMEOUT, "nvml: a call has not returned for 75 s")
+    assert answer == HardwareFailure(Reason.TIMEOUT, "nvml: a call has not returned for 75 s")
 
 
 def test_once_the_driver_returns_calls_are_made_again_and_the_late_one_is_noted(worker, hang):

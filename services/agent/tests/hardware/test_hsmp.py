@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.protocol import ReadCpu, SetCpuCap, SetThrottle, Verdict
 from joulie_agent.hardware import hsmp, rapl
-from joulie_agent.hardware.hands import Hands
 from joulie_agent.hardware.journal import Journal
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter
+from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import build
 from joulie_agent.testing.machine_spec import PLATFORMS
@@ -50,7 +50,7 @@ def epyc(tmp_path):
 def part(epyc, tmp_path):
     now = [0.0]
     with Journal.open(tmp_path / "state", boot_id="1") as journal:
-        yield CpuPart(epyc.tree(), str(epyc.proc), Hands(journal), 1_500_000, clock=lambda: now[0])
+        yield CpuHandler(epyc.tree(), str(epyc.proc), JournaledWriter(journal), 1_500_000, clock=lambda: now[0])
 
 
 def caps(machine):
@@ -73,7 +73,7 @@ def test_without_acpi_names_the_sensors_are_in_the_order_of_their_numbers(tmp_pa
 def test_the_limit_takes_the_place_of_the_one_that_rapl_lacks(epyc):
     tree = epyc.tree()
     without = rapl.discover(tree)
-    assert all(isinstance(zone.power_limit, Refusal) for zone in without)
+    assert all(isinstance(zone.power_limit, HardwareFailure) for zone in without)
     zones = hsmp.attach(tree, without)
     assert [zone.power_limit.key for zone in zones] == ["hsmp/package-0/cap", "hsmp/package-1/cap"]
     assert zones[0].power_limit.limits == KnobLimits(CAP_MAX_UW // 4, CAP_MAX_UW)
@@ -97,7 +97,7 @@ def test_the_original_is_restored_and_follows_the_socket_when_the_numbers_change
     (epyc.sys / "class/hwmon/hwmon3/power1_cap").write_text("310000000\n")
     state = tmp_path / "state"
     with Journal.open(state, boot_id="1") as journal:
-        part = CpuPart(epyc.tree(), str(epyc.proc), Hands(journal), 1_500_000, clock=lambda: 0.0)
+        part = CpuHandler(epyc.tree(), str(epyc.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
         part.carry_out(SetCpuCap(cap_uw_per_package=200_000_000, lease_s=60))
     links = {name: (epyc.sys / "class/hwmon" / name) for name in ("hwmon3", "hwmon4")}
     targets = {name: link.readlink() for name, link in links.items()}
@@ -105,7 +105,7 @@ def test_the_original_is_restored_and_follows_the_socket_when_the_numbers_change
         links[name].unlink()
         links[name].symlink_to(targets[other])
     with Journal.open(state, boot_id="1") as journal:
-        part = CpuPart(epyc.tree(), str(epyc.proc), Hands(journal), 1_500_000, clock=lambda: 0.0)
+        part = CpuHandler(epyc.tree(), str(epyc.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
         assert all(knob.done for knob in part.restore(part.hands.held).knobs)
     assert (caps(epyc)["hwmon4"], caps(epyc)["hwmon3"]) == (310_000_000, 280_000_000)
 
@@ -119,7 +119,9 @@ def test_a_throttle_that_takes_over_releases_the_cap(epyc, part):
 def test_a_socket_without_an_energy_counter_is_read_by_its_sensor(tmp_path):
     machine = build(tmp_path / "machine", replace(PLATFORMS["epyc-2s"], sockets=1, zones=frozenset()))
     sensor = put_sensor(machine, 2, uid="ID00")
-    part = CpuPart(machine.tree(), str(machine.proc), Refusal(Reason.NO_JOURNAL), 1_500_000, clock=lambda: 0.0)
+    part = CpuHandler(
+        machine.tree(), str(machine.proc), HardwareFailure(Reason.NO_JOURNAL), 1_500_000, clock=lambda: 0.0
+    )
     assert [(zone.zone, zone.power_watts) for zone in part.carry_out(ReadCpu()).zones] == [("package-0", 123.0)]
     (sensor / "power1_input").chmod(0o644)
     (sensor / "power1_input").write_text("0\n")

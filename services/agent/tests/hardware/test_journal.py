@@ -13,15 +13,15 @@ from joulie_agent.hardware.journal import (
     JOURNAL_FILE,
     LOCK_FILE,
     VERSION,
-    Entry,
     Journal,
+    JournalEntry,
     JournalError,
     JournalHeldError,
     is_held,
     peek,
 )
 
-ENTRY = Entry(unit="uW", original=250_000_000, asked=180_000_000, got=180_125_000)
+ENTRY = JournalEntry(unit="uW", original=250_000_000, asked=180_000_000, got=180_125_000)
 
 
 def test_what_was_recorded_is_read_by_the_next_process(tmp_path):

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from joulie_agent.hardware.hands import GivenBack, Hands
 from joulie_agent.hardware.journal import Journal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome
 from joulie_agent.hardware.knob import KnobKind, KnobLimits
 
 KILLS = 200
@@ -47,7 +47,7 @@ def _control_until_killed(tree, state, ready):
     dice = random.Random(os.getpid())
     knobs = [FileKnob(tree / name) for name in ORIGINALS]
     with Journal.open(state) as journal:
-        hands = Hands(journal)
+        hands = JournaledWriter(journal)
         os.write(ready, b"!")
         while True:
             some = dice.sample(knobs, dice.choice([1, len(knobs)]))
@@ -92,8 +92,8 @@ def test_200_kills_at_random_points_give_200_times_back_what_somebody_wanted_las
             (tree / name).write_text(f"{wanted[name]:>10}")
         with Journal.open(state) as journal:
             found_in_journal += bool(journal.entries)
-            answers = Hands(journal).restore(FileKnob(tree / name) for name in ORIGINALS)
-            assert all(answer.outcome is not GivenBack.REFUSED for answer in answers)
+            answers = JournaledWriter(journal).restore(FileKnob(tree / name) for name in ORIGINALS)
+            assert all(answer.outcome is not RestoreOutcome.REFUSED for answer in answers)
             assert not journal.entries
         restored += {name: FileKnob(tree / name).read() for name in ORIGINALS} == wanted
         for name, value in ORIGINALS.items():

@@ -7,7 +7,7 @@ from joulie_agent.hardware.power_meter import PowerMeter, total_watts
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import build
 from joulie_agent.testing.machine_spec import PLATFORMS
-from joulie_core.energy_meter import Sampled
+from joulie_core.control.energy_meter import SampleResult
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_part_of_the_power_is_not_passed_off_as_the_whole(fake):
     fake.consume(fake.zones()[0], 10_000)
     fake.consume(fake.zones()[1], 80)
     readings = meter.sample(zones, 1.0)
-    assert [reading.sampled for reading in readings] == [Sampled.TOO_HIGH, Sampled.GOOD]
+    assert [reading.sampled for reading in readings] == [SampleResult.TOO_HIGH, SampleResult.GOOD]
     assert total_watts(readings) is None
 
 
@@ -56,7 +56,7 @@ def test_after_a_reload_of_the_driver_the_second_sample_measures_again(fake):
     fake.unload_rapl()
     assert meter.sample(zones, 1.0)[0].refusal.reason is Reason.NO_INTERFACE
     fake.load_rapl()
-    assert meter.sample(zones, 2.0)[0].sampled is Sampled.FIRST
+    assert meter.sample(zones, 2.0)[0].sampled is SampleResult.FIRST
     fake.consume(fake.zones()[0], 50)
     assert meter.sample(zones, 3.0)[0].power_watts == 50.0
 
@@ -67,7 +67,7 @@ def test_a_package_draws_more_than_any_inferred_design_power_and_is_measured(tmp
     meter.sample(zones, 0.0)
     fake.consume(fake.zones()[0], 900)
     fake.consume(fake.zones()[1], 3000)
-    assert [reading.sampled for reading in meter.sample(zones, 1.0)] == [Sampled.GOOD, Sampled.TOO_HIGH]
+    assert [reading.sampled for reading in meter.sample(zones, 1.0)] == [SampleResult.GOOD, SampleResult.TOO_HIGH]
 
 
 def test_a_counter_that_stands_still_is_no_power(fake):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from joulie_agent.hardware import rapl
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import build
@@ -23,7 +23,7 @@ def put(cap):
     """Write a cap as the agent does, without the journal."""
     original_uw = cap.knob.read()
     found_uw = cap.knob.write(cap.limit_uw)
-    return found_uw if isinstance(found_uw, Refusal) else rapl.check_cap(cap, found_uw, original_uw)
+    return found_uw if isinstance(found_uw, HardwareFailure) else rapl.check_cap(cap, found_uw, original_uw)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_zones_that_come_back_after_a_driver_reload_have_the_same_keys(machine):
 def test_a_reading_of_energy_that_is_not_permitted_has_its_reason(machine, monkeypatch):
     fake = machine("xeon-2s")
     zone = rapl.discover(fake.tree())[0]
-    monkeypatch.setattr(SysfsTree, "read_int", lambda *_: Refusal(Reason.NOT_PERMITTED, "denied"))
+    monkeypatch.setattr(SysfsTree, "read_int", lambda *_: HardwareFailure(Reason.NOT_PERMITTED, "denied"))
     assert zone.read_energy_uj().reason is Reason.NOT_PERMITTED
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.protocol import ReadCpu
 from joulie_agent.hardware import rapl, rapl_domains
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import PowerMeter, total_watts
 from joulie_agent.hardware.rapl_domains import ConstraintReading
 from joulie_agent.reasons import Reason
@@ -70,7 +70,7 @@ def test_a_limit_without_a_register_behind_it_is_left_out(machine):
 
 def test_a_reading_of_the_actuator_carries_domains_and_constraints(machine):
     fake = machine("client-hybrid")
-    part = CpuPart(fake.tree(), str(fake.proc), Refusal(Reason.NO_JOURNAL), 1_500_000, clock=lambda: 0.0)
+    part = CpuHandler(fake.tree(), str(fake.proc), HardwareFailure(Reason.NO_JOURNAL), 1_500_000, clock=lambda: 0.0)
     readings = part.carry_out(ReadCpu())
     assert [domain.zone for domain in readings.domains] == ["package-0/core", "package-0/uncore", "psys"]
     assert {each.constraint for each in readings.constraints} == {"long_term", "short_term"}

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from joulie_agent.hardware.hands import GivenBack, Hands, Restored, Written
 from joulie_agent.hardware.journal import Journal, JournalError
-from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoredKnob, RestoreOutcome, WrittenKnob
+from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.reasons import Reason
 
 MAX = 3900
@@ -33,12 +33,12 @@ class Policy:
 
     def read(self):
         if self.offline:
-            return Refusal(Reason.IO_ERROR, "busy")
+            return HardwareFailure(Reason.IO_ERROR, "busy")
         return min(self.user, self.platform) // self.step * self.step
 
     def write(self, value):
         if self.offline:
-            return Refusal(Reason.IO_ERROR, "busy")
+            return HardwareFailure(Reason.IO_ERROR, "busy")
         self.writes.append(value)
         if not self.frozen:
             self.user = value
@@ -56,12 +56,12 @@ def journal(tmp_path):
 
 @pytest.fixture
 def hands(journal):
-    return Hands(journal)
+    return JournaledWriter(journal)
 
 
 def throttled(hands, **machine):
     policy = Policy(**machine)
-    assert hands.set(policy, 1500) == Written(1500, changed=True)
+    assert hands.set(policy, 1500) == WrittenKnob(1500, changed=True)
     return policy
 
 
@@ -71,7 +71,7 @@ def test_the_users_request_is_restored_whatever_limit_the_platform_has_by_then(p
     policy = throttled(hands, user=3500)
     policy.platform, policy.shown = platform, shown
     (answer,) = hands.restore([policy])
-    assert answer.outcome is GivenBack.RESTORED
+    assert answer.outcome is RestoreOutcome.RESTORED
     assert policy.user == 3500
     assert f"reads {platform}" in answer.message
     assert hands.held == frozenset()
@@ -81,12 +81,12 @@ def test_the_users_request_is_restored_whatever_limit_the_platform_has_by_then(p
 def test_a_platform_limit_below_ours_is_nobodys_request_while_we_throttle(shown, hands):
     policy = throttled(hands, user=3500)
     policy.platform, policy.shown = 1200, shown
-    assert hands.set(policy, 1500) == Written(1200, changed=False)
+    assert hands.set(policy, 1500) == WrittenKnob(1200, changed=False)
     assert hands.held == {KEY}
     assert hands.overwritten == {}
     policy.platform = MAX
-    assert hands.set(policy, 1500) == Written(1500, changed=False)
-    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, 3500)]
+    assert hands.set(policy, 1500) == WrittenKnob(1500, changed=False)
+    assert hands.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, 3500)]
 
 
 def test_an_explained_reading_is_not_tested_at_each_look(hands):
@@ -100,7 +100,7 @@ def test_an_explained_reading_is_not_tested_at_each_look(hands):
 def test_a_lower_foreign_request_stands_while_we_throttle(hands):
     policy = throttled(hands)
     policy.user = 1200
-    assert hands.set(policy, 1500) == Written(1200, changed=True, foreign=True)
+    assert hands.set(policy, 1500) == WrittenKnob(1200, changed=True, foreign=True)
     assert policy.user == 1200
     assert hands.held == frozenset()
 
@@ -115,7 +115,7 @@ def test_a_lower_foreign_request_below_a_platform_limit_is_told_from_it(hands):
 def test_a_lower_foreign_request_is_kept_at_restore(hands):
     policy = throttled(hands)
     policy.user = 1200
-    assert hands.restore([policy]) == [Restored(KEY, GivenBack.KEPT_FOREIGN, 1200)]
+    assert hands.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.KEPT_EXTERNAL, 1200)]
     assert policy.user == 1200
     assert hands.held == frozenset()
 
@@ -123,14 +123,14 @@ def test_a_lower_foreign_request_is_kept_at_restore(hands):
 def test_a_higher_foreign_request_is_overwritten_and_restored(hands):
     policy = throttled(hands)
     policy.user = 2500
-    assert hands.set(policy, 1500) == Written(1500, changed=True, overwrote=2500)
-    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, 2500)]
+    assert hands.set(policy, 1500) == WrittenKnob(1500, changed=True, overwrote=2500)
+    assert hands.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, 2500)]
 
 
 def test_a_higher_foreign_request_is_kept_at_restore(hands):
     policy = throttled(hands)
     policy.user = 2500
-    assert hands.restore([policy]) == [Restored(KEY, GivenBack.KEPT_FOREIGN, 2500)]
+    assert hands.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.KEPT_EXTERNAL, 2500)]
     assert policy.writes == [1500]
 
 
@@ -138,7 +138,7 @@ def test_a_policy_that_returned_with_defaults_gets_our_limit_again(hands):
     policy = throttled(hands)
     policy.user = MAX
     assert hands.set(policy, 1500).value == 1500
-    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, MAX)]
+    assert hands.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, MAX)]
 
 
 def test_a_request_that_the_platform_hides_at_the_first_write_is_taken_for_the_default(hands):
@@ -146,12 +146,12 @@ def test_a_request_that_the_platform_hides_at_the_first_write_is_taken_for_the_d
     assert hands.original(policy) == MAX
     hands.set(policy, 1500)
     policy.platform = MAX
-    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, MAX)]
+    assert hands.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, MAX)]
 
 
 def test_a_platform_limit_below_ours_at_the_first_write_does_not_stand_for_a_users_request(hands):
     policy = Policy(platform=1200)
-    assert hands.set(policy, 1500) == Written(1200, changed=True)
+    assert hands.set(policy, 1500) == WrittenKnob(1200, changed=True)
     policy.platform = MAX
     assert policy.read() == 1500
     hands.restore([policy])
@@ -160,16 +160,16 @@ def test_a_platform_limit_below_ours_at_the_first_write_does_not_stand_for_a_use
 
 def test_a_users_request_below_ours_stands_at_the_first_write(hands):
     policy = Policy(user=1200)
-    assert hands.set(policy, 1500) == Written(1200, changed=False, foreign=True)
+    assert hands.set(policy, 1500) == WrittenKnob(1200, changed=False, foreign=True)
     assert policy.writes == []
 
 
 def test_a_driver_that_rounds_is_no_platform_limit_and_no_foreign_request(hands):
     policy = Policy(step=400)
-    assert hands.set(policy, 1500) == Written(1200, changed=True)
-    assert hands.set(policy, 1500) == Written(1200, changed=False)
+    assert hands.set(policy, 1500) == WrittenKnob(1200, changed=True)
+    assert hands.set(policy, 1500) == WrittenKnob(1200, changed=False)
     policy.user = 800
-    assert hands.set(policy, 1500) == Written(800, changed=True, foreign=True)
+    assert hands.set(policy, 1500) == WrittenKnob(800, changed=True, foreign=True)
     assert policy.user == 800
 
 
@@ -177,33 +177,33 @@ def test_a_driver_that_rounds_is_restored_with_what_it_reads(hands):
     policy = Policy(step=400, user=3900)
     hands.set(policy, 1500)
     (answer,) = hands.restore([policy])
-    assert (answer.outcome, policy.user) == (GivenBack.RESTORED, 3600)  # what could be read of it
+    assert (answer.outcome, policy.user) == (RestoreOutcome.RESTORED, 3600)  # what could be read of it
 
 
 def test_a_reading_that_does_not_move_and_that_nothing_explains_is_refused(hands):
     policy = throttled(hands)
     policy.frozen = True
     (answer,) = hands.restore([policy])
-    assert (answer.outcome, answer.reason, answer.value) == (GivenBack.REFUSED, Reason.FIRMWARE_LOCKED, 1500)
+    assert (answer.outcome, answer.reason, answer.value) == (RestoreOutcome.REFUSED, Reason.FIRMWARE_LOCKED, 1500)
     assert hands.held == {KEY}
     policy.frozen = False
-    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, MAX)]
+    assert hands.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, MAX)]
 
 
 def test_a_reading_that_does_not_move_because_of_a_platform_limit_at_ours_is_restored(hands):
     policy = throttled(hands)
     policy.platform = 1500
     (answer,) = hands.restore([policy])
-    assert (answer.outcome, answer.message) == (GivenBack.RESTORED, "asked for 3900 MHz, reads 1500: too hot")
+    assert (answer.outcome, answer.message) == (RestoreOutcome.RESTORED, "asked for 3900 MHz, reads 1500: too hot")
     assert policy.user == MAX
 
 
 def test_an_offline_policy_stays_in_the_journal(hands):
     policy = throttled(hands)
     policy.offline = True
-    assert hands.restore([policy])[0].outcome is GivenBack.REFUSED
+    assert hands.restore([policy])[0].outcome is RestoreOutcome.REFUSED
     policy.offline = False
-    assert hands.restore([policy]) == [Restored(KEY, GivenBack.RESTORED, MAX)]
+    assert hands.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, MAX)]
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -211,7 +211,7 @@ def test_a_full_disk_does_not_keep_a_request_from_being_restored(shown, hands, m
     policy = throttled(hands, user=3500)
     policy.platform, policy.shown = 1200, shown
     monkeypatch.setattr(Journal, "change", _full)
-    assert hands.restore([policy])[0].outcome is GivenBack.RESTORED
+    assert hands.restore([policy])[0].outcome is RestoreOutcome.RESTORED
     assert policy.user == 3500
 
 
@@ -225,7 +225,7 @@ def test_a_platform_limit_that_moves_while_it_is_tested_is_looked_at_again(hands
             return super().read()
 
     moving = Moving(user=1500, shown=False)
-    assert hands.set(moving, 1500) == Written(1300, changed=False)
+    assert hands.set(moving, 1500) == WrittenKnob(1300, changed=False)
     hands.restore([moving])
     assert moving.user == 3500
 
@@ -239,17 +239,17 @@ def test_a_request_whose_reading_never_stands_still_is_refused(hands):
             return next(falling)
 
     (answer,) = hands.restore([Falling(user=1500, shown=False)])
-    assert (answer.outcome, answer.reason) == (GivenBack.REFUSED, Reason.IO_ERROR)
+    assert (answer.outcome, answer.reason) == (RestoreOutcome.REFUSED, Reason.IO_ERROR)
 
 
 def test_a_refused_write_under_a_platform_limit_is_not_taken_for_one_that_did_nothing(hands):
     class Lying(Policy):
         def write(self, value):
             super().write(value)
-            return Refusal(Reason.IO_ERROR, "read-back failed")
+            return HardwareFailure(Reason.IO_ERROR, "read-back failed")
 
     policy = Lying(platform=1200)
-    assert isinstance(hands.set(policy, 1500), Refusal)
+    assert isinstance(hands.set(policy, 1500), HardwareFailure)
     assert hands.held == {KEY}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree, natural, parse_cpu_list
 from joulie_agent.reasons import Reason
 
@@ -26,7 +26,7 @@ def put(tree, path, text, mode=0o644):
 
 
 def reason(answer):
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, HardwareFailure)
     assert answer.message
     return answer.reason
 

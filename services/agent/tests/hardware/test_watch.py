@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.sysfs import OsCalls, SysfsTree
-from joulie_agent.hardware.watch import CROWDED_CALL_S, MANY, MANY_CALL_S, MOST_BLOCKED, Abandoned, Watch, WatchedCalls
+from joulie_agent.hardware.watch import (
+    CROWDED_CALL_S,
+    MANY,
+    MANY_CALL_S,
+    MOST_BLOCKED,
+    AbandonedCall,
+    Watch,
+    WatchedCalls,
+)
 from joulie_agent.reasons import Reason
 
 
@@ -33,7 +41,7 @@ class Blocking:
             watch.hire()
             try:
                 self.ended_as = watch.call(path, self)
-            except Abandoned as end:
+            except AbandonedCall as end:
                 self.ended_as = end
 
         thread = threading.Thread(target=work, daemon=True)
@@ -78,7 +86,7 @@ def test_a_thread_that_was_given_up_unwinds_and_frees_its_file(clock):
     assert watch.call("/sys/b", lambda: 2) == 2
     call.returns.set()
     thread.join(10)
-    assert isinstance(call.ended_as, Abandoned)
+    assert isinstance(call.ended_as, AbandonedCall)
     assert watch.call("/sys/a", lambda: 3) == 3
 
 
@@ -89,7 +97,7 @@ def test_a_thread_that_returns_before_another_is_hired_unwinds_too(clock):
     watch.give_up()
     call.returns.set()
     thread.join(10)
-    assert isinstance(call.ended_as, Abandoned)
+    assert isinstance(call.ended_as, AbandonedCall)
 
 
 def test_the_deadline_shrinks_while_other_files_block(clock):
@@ -131,7 +139,7 @@ def test_a_file_that_blocks_is_a_timeout_for_its_tree_and_leaves_no_handle_open(
     def work():
         watch.hire()
         entered.set()
-        with pytest.raises(Abandoned):
+        with pytest.raises(AbandonedCall):
             tree.read_int("pipe")
 
     thread = threading.Thread(target=work, daemon=True)
@@ -143,7 +151,7 @@ def test_a_file_that_blocks_is_a_timeout_for_its_tree_and_leaves_no_handle_open(
     assert watch.give_up() == str(tmp_path / "pipe")
     watch.hire()
     for answer in (tree.read_int("pipe"), tree.write_int("pipe", 1), tree.probe_write("pipe")):
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, HardwareFailure)
         assert answer.reason is Reason.TIMEOUT
         assert "has not returned" in answer.message
     assert tree.read_int("a") == 5
@@ -163,4 +171,4 @@ def test_a_driver_that_gives_up_on_its_device_is_a_timeout(tmp_path, monkeypatch
         raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
 
     monkeypatch.setattr(OsCalls, "read", fail)
-    assert SysfsTree(tmp_path).read_int("a") == Refusal(Reason.TIMEOUT, "a: Connection timed out")
+    assert SysfsTree(tmp_path).read_int("a") == HardwareFailure(Reason.TIMEOUT, "a: Connection timed out")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from joulie_agent.actuator import call
-from joulie_agent.actuator.protocol import Done, Part, Restore, SetCpuCap, SetThrottle
+from joulie_agent.actuator.protocol import Done, Restore, SetCpuCap, SetThrottle, Subsystem
 from joulie_agent.hardware import journal
 from joulie_agent.testing.kernel import Behaviour, Comeback
 from joulie_agent.testing.kernel.mount import mounted, why_not
@@ -214,7 +214,7 @@ class Campaign:
 
     def ease(self):
         cap = SetCpuCap(cap_uw_per_package=FACTORY_WATTS * 1_000_000, lease_s=60)
-        for request in (cap, SetThrottle(throttle_pct=0, lease_s=60), Restore(part=Part.CPU)):
+        for request in (cap, SetThrottle(throttle_pct=0, lease_s=60), Restore(part=Subsystem.CPU)):
             assert self.ask(request)
 
     def restore(self):

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from joulie_agent.hardware import cpuinfo
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.kernel import Fault, KernelTree
+from joulie_agent.testing.kernel import KernelFault, KernelTree
 from joulie_agent.testing.kernel.mount import mounted, why_not
 from joulie_agent.testing.machine_spec import PLATFORMS
 
@@ -68,9 +68,9 @@ def test_errors_of_a_mounted_machine_are_those_of_the_model(tmp_path):
         there.machine.set_online(1, online=False)
         with pytest.raises(OSError, match="busy"):
             (there.sys / MAX).read_text()
-        there.machine.set_fault(f"{CPUS}/present", Fault(read_errno=errno.EIO))
+        there.machine.set_fault(f"{CPUS}/present", KernelFault(read_errno=errno.EIO))
         answer = tree.read_text(f"{CPUS}/present")
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, HardwareFailure)
         assert answer.reason is Reason.IO_ERROR
         with pytest.raises(OSError, match="No such device"):
             there.machine.set_online(99)
@@ -79,7 +79,7 @@ def test_errors_of_a_mounted_machine_are_those_of_the_model(tmp_path):
 @needs_fuse
 def test_a_hung_file_holds_up_only_whoever_reads_it_and_is_released(tmp_path):
     with mount(tmp_path) as there:
-        there.machine.set_fault(MAX, Fault(hangs=True))
+        there.machine.set_fault(MAX, KernelFault(hangs=True))
         told = []
         reader = threading.Thread(target=lambda: told.append((there.sys / MAX).read_text()))
         reader.start()
@@ -101,7 +101,7 @@ def test_a_mount_ends_while_somebody_hangs_in_it(tmp_path):
             ended.append(error)
 
     with mount(tmp_path) as there:
-        there.machine.set_fault(MAX, Fault(hangs=True))
+        there.machine.set_fault(MAX, KernelFault(hangs=True))
         reader = threading.Thread(target=read, args=(there.sys / MAX,))
         reader.start()
         assert not ended

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from joulie_agent.hardware.knob import Refusal
-from joulie_agent.testing.kernel import Fault, KernelTree, Maximum
+from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.testing.kernel import KernelFault, KernelTree, Maximum
 
 
 def test_a_limit_is_rounded_down_to_power_units(machine, refused):
@@ -185,16 +185,16 @@ def test_a_boot_brings_back_what_firmware_sets(machine):
 @pytest.mark.parametrize(
     ("fault", "reads", "writes"),
     [
-        (Fault(open_errno=errno.EPERM), False, False),
-        (Fault(read_errno=errno.EIO), False, True),
-        (Fault(write_errno=errno.EINVAL), True, False),
+        (KernelFault(open_errno=errno.EPERM), False, False),
+        (KernelFault(read_errno=errno.EIO), False, True),
+        (KernelFault(write_errno=errno.EINVAL), True, False),
     ],
 )
 def test_a_file_fails_as_it_is_told_for_us_and_not_for_others(machine, fault, reads, writes):
     kernel = machine()
     tree, path = KernelTree(kernel), kernel.limit_path("package-0")
     kernel.set_fault("class/powercap/intel-rapl:0/constraint_0_power_limit_uw", fault)
-    assert (not isinstance(tree.read_int(path), Refusal)) == reads
+    assert (not isinstance(tree.read_int(path), HardwareFailure)) == reads
     assert (tree.write_int(path, 90_000_000) is None) == writes
     kernel.foreign_write(path, 80_000_000)
     kernel.set_fault(path, None)
@@ -205,6 +205,6 @@ def test_a_file_fails_as_it_is_told_for_us_and_not_for_others(machine, fault, re
 def test_a_file_may_take_writes_and_ignore_them(machine):
     kernel = machine()
     tree, path = KernelTree(kernel), kernel.limit_path("package-0")
-    kernel.set_fault(path, Fault(ignores_writes=True))
+    kernel.set_fault(path, KernelFault(ignores_writes=True))
     assert tree.write_int(path, 90_000_000) is None
     assert tree.read_int(path) == 150_000_000

@@ -1,6 +1,6 @@
 """Any interleaving of caps, throttles, restores, kills and what others do, on the machine itself, in this process.
 
-The journal's own state machine (`tests/hardware/test_give_back_machine.py`) samples one control at every step; here the
+The journal's own state machine (`tests/hardware/test_restore_state_machine.py`) samples one control at every step; here the
 whole part of the CPUs acts on a /sys with the kernel's semantics, requests and registers alike, and dies before or
 after any system call. After each restore the machine tells what was really written.
 """
@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from joulie_agent.actuator.cpus import CpuPart
+from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.protocol import SetCpuCap, SetThrottle
 from joulie_agent.hardware import journal as journal_module
-from joulie_agent.hardware.hands import Hands
 from joulie_agent.hardware.journal import Journal
+from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.testing.kernel import Behaviour, Comeback, KernelMachine, KernelTree, OfflinePolicy
 from joulie_agent.testing.kernel.others import Others, register_of
 from joulie_agent.testing.machine_spec import PLATFORMS
@@ -116,10 +116,10 @@ class RestoreMachine(RuleBasedStateMachine):
     @rule()
     def start(self):
         self.journal = Journal.open(self.directory / "state")
-        self.part = CpuPart(
+        self.part = CpuHandler(
             tree=MortalTree(self.machine, self.fate),
             proc_root=str(self.directory),
-            hands=Hands(self.journal),
+            hands=JournaledWriter(self.journal),
             min_freq_khz=THROTTLED_KHZ,
             clock=lambda: 0.0,
         )

@@ -18,12 +18,12 @@ from joulie_api.client import KubeClient
 from joulie_extender import VERSION
 from joulie_extender.bodies import MAX_BODY_BYTES
 from joulie_extender.debug import Debug
-from joulie_extender.feeds import Feeds
 from joulie_extender.handlers import Handlers
 from joulie_extender.hardware import PowerReader
-from joulie_extender.metrics import Metrics
+from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.settings import ExtenderSettings
 from joulie_extender.table import NodeTable, TableConfig
+from joulie_extender.watches import ExtenderWatches
 
 SERVICE = "joulie-extender"
 
@@ -40,10 +40,12 @@ async def run(settings: ExtenderSettings) -> None:
         await KubeClient.connect(kubeconfig=settings.kubeconfig, user_agent=f"{SERVICE}/{VERSION}") as client,
     ):
         table = make_table(settings)
-        feeds = Feeds(client, table, cache_ttl_s=settings.cache_ttl, device_classes=settings.device_class_gpus_json)
+        feeds = ExtenderWatches(
+            client, table, cache_ttl_s=settings.cache_ttl, device_classes=settings.device_class_gpus_json
+        )
         app.health.add_ready("synced", feeds.check_synced)
         app.health.add_ready("fresh", feeds.check_fresh)
-        handlers = Handlers(table, feeds, Metrics(app.registry, table))
+        handlers = Handlers(table, feeds, ExtenderMetrics(app.registry, table))
         await app.serve("extender", make_endpoints(handlers, Debug(table, feeds)), settings.extender_addr)
         for name, work in feeds.runs():
             app.spawn(name, work)
@@ -72,7 +74,7 @@ def make_endpoints(handlers: Handlers, debug: Debug) -> web.Application:
     return endpoints
 
 
-async def _settle(feeds: Feeds, table: NodeTable) -> None:
+async def _settle(feeds: ExtenderWatches, table: NodeTable) -> None:
     await feeds.wait_synced()
     gc.set_threshold(*_GC_THRESHOLDS)
     freeze_heap()

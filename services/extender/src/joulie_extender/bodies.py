@@ -12,7 +12,15 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from joulie_api.claims import ClaimedGpus
-from joulie_extender.requests import BadRequestError, Body, Query, SentNode, cut_query, read_object, read_query
+from joulie_extender.requests import (
+    BadRequestError,
+    Body,
+    ExtenderRequest,
+    SentNode,
+    read_object,
+    read_query,
+    split_nodes,
+)
 
 #: 5,000 full nodes with their managed fields are about 47 MB.
 MAX_BODY_BYTES: Final = 256 * 1024 * 1024
@@ -20,7 +28,9 @@ MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 PART_NODES: Final = 128
 
 
-async def read_question(request: web.Request, claimed_gpus: ClaimedGpus) -> tuple[Query, list[SentNode] | None]:
+async def read_question(
+    request: web.Request, claimed_gpus: ClaimedGpus
+) -> tuple[ExtenderRequest, list[SentNode] | None]:
     """Receive and read a question; and its full nodes if it has such, whose names are then the query's.
 
     Raises:
@@ -28,14 +38,14 @@ async def read_question(request: web.Request, claimed_gpus: ClaimedGpus) -> tupl
         HTTPRequestEntityTooLarge: the body exceeds MAX_BODY_BYTES.
     """
     body = await _receive(request)
-    cut = cut_query(body, claimed_gpus)
+    cut = split_nodes(body, claimed_gpus)
     if cut is not None:
         with suppress(BadRequestError):  # Whether it is one, the whole body says.
             return await _read_objects(cut)
     return await _read_objects(read_query(body, claimed_gpus))
 
 
-async def _read_objects(query: Query) -> tuple[Query, list[SentNode] | None]:
+async def _read_objects(query: ExtenderRequest) -> tuple[ExtenderRequest, list[SentNode] | None]:
     if query.objects is None:
         return query, None
     nodes: list[SentNode] = []

@@ -15,24 +15,24 @@ from aiohttp import web
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import marginal_watts
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring import formula
-from joulie_core.scoring.filter import Verdict
-from joulie_core.scoring.state import NodeState
+from joulie_core.scoring.filter import FilterResult
+from joulie_core.scoring.state import TwinSnapshot
 from joulie_extender.bodies import read_question
-from joulie_extender.feeds import Feeds
 from joulie_extender.handlers import bad_request
 from joulie_extender.requests import BadRequestError
 from joulie_extender.table import NodeEntry, NodeTable
+from joulie_extender.watches import ExtenderWatches
 
-_UNKNOWN = NodeState()
+_UNKNOWN = TwinSnapshot()
 
 
 class Debug:
     """The endpoints for people."""
 
-    def __init__(self, table: NodeTable, feeds: Feeds) -> None:
+    def __init__(self, table: NodeTable, feeds: ExtenderWatches) -> None:
         self._table = table
         self._feeds = feeds
 
@@ -140,7 +140,7 @@ class Debug:
         }
 
 
-def _told(judged: Verdict) -> dict[str, Any]:
+def _told(judged: FilterResult) -> dict[str, Any]:
     return {"allowed": judged.ok, "reason": judged.reason.value, "message": judged.message}
 
 

@@ -15,18 +15,18 @@ from aiohttp import hdrs, web
 
 from joulie_core.demand import WorkloadClass
 from joulie_extender.bodies import PART_NODES, read_question
-from joulie_extender.feeds import Feeds
-from joulie_extender.metrics import Metrics
+from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.replies import names_reply, objects_reply, refusal
-from joulie_extender.requests import BadRequestError, Part, Query, SentNode
-from joulie_extender.scores import Answer
+from joulie_extender.requests import BadRequestError, ExtenderRequest, Part, SentNode
+from joulie_extender.scores import ScoredNodes
 from joulie_extender.table import NodeTable
+from joulie_extender.watches import ExtenderWatches
 
 
 class Handlers:
     """Answers of one extender."""
 
-    def __init__(self, table: NodeTable, feeds: Feeds, metrics: Metrics) -> None:
+    def __init__(self, table: NodeTable, feeds: ExtenderWatches, metrics: ExtenderMetrics) -> None:
         self._table = table
         self._feeds = feeds
         self._metrics = metrics
@@ -79,7 +79,7 @@ class Handlers:
         """The process answers; whether it should be asked is /readyz on the other port."""
         return web.Response(text="ok\n")
 
-    def _expect(self, query: Query, answer: Answer) -> None:
+    def _expect(self, query: ExtenderRequest, answer: ScoredNodes) -> None:
         node = answer.likely_node(query.uid) if query.uid else None
         if node is not None:
             self._table.expect_pod(query.uid, node, query.demand)

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from joulie_api.metrics import NodeSeriesCollector, Registry
 from joulie_core.demand import WorkloadClass
-from joulie_core.powerest.demand import PodDemand
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.rounding import round_half_away
 from joulie_extender.table import NodeTable
 
@@ -44,7 +44,7 @@ class Verb:
         self._durations[workload_class].observe(perf_counter() - started)
 
 
-class Metrics:
+class ExtenderMetrics:
     """All series of the extender."""
 
     def __init__(self, registry: Registry, table: NodeTable) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from joulie_core.scoring.filter import Verdict
+from joulie_core.scoring.filter import FilterResult
 from joulie_extender.requests import Part
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -18,7 +18,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 _OBJECTS_A_PART: Final = 128
 
 
-def refusal(name: str, judged: Verdict) -> bytes:
+def refusal(name: str, judged: FilterResult) -> bytes:
     """A refused node's member of the maps of failed nodes."""
     return _ENCODER.encode(name) + b":" + _ENCODER.encode(judged.message)
 

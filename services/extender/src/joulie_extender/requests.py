@@ -17,7 +17,7 @@ from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_pod
 from joulie_core.demand import workload_class
 from joulie_core.labels import POWER_PROFILE
-from joulie_core.powerest.demand import PodDemand, pod_demand
+from joulie_core.powerest.pod_demand import PodDemand, pod_demand
 from joulie_core.quantity import QuantityError
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ _NODE: Final = msgspec.json.Decoder(_Node)
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class ExtenderRequest:
     """What of these nodes, for the pod? `uid` is empty where the question does not say.
 
     `objects` is set where the scheduler sent full Node objects, each as the bytes that it sent, and wants those back;
@@ -89,12 +89,12 @@ class SentNode:
     raw: Part
 
 
-def read_query(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> Query:
+def read_query(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> ExtenderRequest:
     """Read a body, its objects as far as to tell one from the next. Raises BadRequestError."""
     return _query(_read_args(body), claimed_gpus)
 
 
-def cut_query(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> Query | None:
+def split_nodes(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> ExtenderRequest | None:
     """Read a body with full nodes as kube-scheduler writes them, and find its objects only when they are asked for.
 
     Telling thousands of nodes apart takes the time of reading them all, at once; this takes it node by node. None where
@@ -130,12 +130,12 @@ def _cut(body: Body, first: int, end: int) -> Iterator[memoryview]:
     yield view[first:end]
 
 
-def _query(args: _Args, claimed_gpus: ClaimedGpus) -> Query:
+def _query(args: _Args, claimed_gpus: ClaimedGpus) -> ExtenderRequest:
     pod = _decode(decode_pod, bytes(args.pod))
     uid, demand = pod.uid, _decode(lambda read: pod_demand(read, workload_class(read), claimed_gpus(read)), pod)
     if args.node_names is not None or args.nodes is None:
-        return Query(uid, demand, args.node_names or [])
-    return Query(uid, demand, [], args.nodes.items or [])
+        return ExtenderRequest(uid, demand, args.node_names or [])
+    return ExtenderRequest(uid, demand, [], args.nodes.items or [])
 
 
 def _read_args(body: Body) -> _Args:

@@ -16,15 +16,15 @@ import msgspec
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.fnv import fnv1a_32
-from joulie_core.powerest.demand import PodDemand
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.rounding import round_half_away
 from joulie_core.scoring.formula import MAX_SCORE
 from joulie_core.scoring.prepared import NEUTRAL_ROW, AffineRow
 from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, ClusterTerms
 
 #: What a row holds for: a workload class and a trend scale.
-Aspect = tuple[WorkloadClass, float]
-ASPECTS: Final[tuple[Aspect, ...]] = tuple(
+ScoreProfile = tuple[WorkloadClass, float]
+SCORE_PROFILES: Final[tuple[ScoreProfile, ...]] = tuple(
     (workload_class, scale) for workload_class in WorkloadClass for scale in (STEADY_TREND_SCALE, BURST_TREND_SCALE)
 )
 
@@ -39,7 +39,7 @@ _HOST: Final = msgspec.json.Decoder(dict[str, str | int])
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScoredNodes:
     """The candidates' entries in the order of the question, and the reply that consists of them."""
 
     entries: Sequence[bytes]
@@ -67,13 +67,13 @@ class ScoreTable:
     def __init__(self, score_max: int) -> None:
         self._hosts: dict[str, bytes] = {}
         self._aspects = {
-            aspect: _AspectTable(score_max, competing=aspect[0] is WorkloadClass.STANDARD) for aspect in ASPECTS
+            aspect: _AspectTable(score_max, competing=aspect[0] is WorkloadClass.STANDARD) for aspect in SCORE_PROFILES
         }
 
     def __len__(self) -> int:
         return len(self._hosts)
 
-    def put(self, name: str, rows: Mapping[Aspect, AffineRow]) -> None:
+    def put(self, name: str, rows: Mapping[ScoreProfile, AffineRow]) -> None:
         """Enter a node or change its rows, given for every aspect."""
         host = self._hosts.get(name)
         if host is None:
@@ -87,11 +87,11 @@ class ScoreTable:
             for table in self._aspects.values():
                 table.drop(name)
 
-    def answer(self, names: Sequence[str], demand: PodDemand, terms: ClusterTerms) -> Answer:
+    def answer(self, names: Sequence[str], demand: PodDemand, terms: ClusterTerms) -> ScoredNodes:
         """Score the candidates for a pod."""
         table = self._aspects[demand.workload_class, terms.trend_scale]
         entries = table.entries(names, demand, terms.perf_pressure)
-        return Answer(entries, b"[" + b",".join(entries) + b"]")
+        return ScoredNodes(entries, b"[" + b",".join(entries) + b"]")
 
 
 class _AspectTable:

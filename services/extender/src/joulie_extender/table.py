@@ -17,13 +17,13 @@ from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.powerest.assumed import AssumedPods
-from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
-from joulie_core.scoring.filter import Verdict, verdict
+from joulie_core.powerest.pod_demand import PodDemand
+from joulie_core.scoring.filter import FilterResult, verdict
 from joulie_core.scoring.prepared import AffineRow, ClusterSums, prepare_row
-from joulie_core.scoring.state import ClusterTerms, NodeState
+from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
 from joulie_extender.replies import refusal
-from joulie_extender.scores import ASPECTS, Answer, ScoreTable
+from joulie_extender.scores import SCORE_PROFILES, ScoredNodes, ScoreTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class NodeEntry:
     hardware: NodeHardwareStatus | None = None
     power: NodePower = field(default_factory=NodePower)
     #: As watched, without pods in flight.
-    twin: NodeState | None = None
+    twin: TwinSnapshot | None = None
     #: The twin with the pods in flight; None without a twin.
-    state: NodeState | None = None
+    state: TwinSnapshot | None = None
     #: Whether `state` must not be believed; True without a twin.
     stale: bool = True
 
@@ -72,7 +72,7 @@ class NodeEntry:
         """The node's labels, as far as the node is known."""
         return self.node.labels if self.node else {}
 
-    def judge(self, workload_class: WorkloadClass, labels: Mapping[str, str] | None = None) -> Verdict:
+    def judge(self, workload_class: WorkloadClass, labels: Mapping[str, str] | None = None) -> FilterResult:
         """Judge the node for a pod, by other labels than the watched ones if given."""
         return verdict(
             workload_class,
@@ -124,7 +124,7 @@ class NodeTable:
         entry.hardware = new
         self._update(entry, hardware_changed=True)
 
-    def on_twin(self, key: str, old: NodeState | None, new: NodeState | None) -> None:
+    def on_twin(self, key: str, old: TwinSnapshot | None, new: TwinSnapshot | None) -> None:
         """A NodeTwin was added, changed or deleted."""
         entry = self._entry(key)
         entry.twin = new
@@ -166,7 +166,7 @@ class NodeTable:
         """What the cluster contributes to every score."""
         return self._sums.terms
 
-    def answer(self, names: Sequence[str], demand: PodDemand) -> Answer:
+    def answer(self, names: Sequence[str], demand: PodDemand) -> ScoredNodes:
         """Score candidates for a pod, as the cluster is now."""
         return self._scores.answer(names, demand, self.terms)
 
@@ -226,7 +226,7 @@ class NodeTable:
         if hardware_changed:
             entry.power = self._read_power(entry.node, entry.hardware)
         self._age(entry)
-        self._scores.put(entry.name, {aspect: self._row(entry, *aspect) for aspect in ASPECTS})
+        self._scores.put(entry.name, {aspect: self._row(entry, *aspect) for aspect in SCORE_PROFILES})
         judged = entry.judge(WorkloadClass.PERFORMANCE)
         if judged.ok:
             self._refusals.pop(entry.name, None)

@@ -32,27 +32,27 @@ from joulie_core.pod import Pod
 from joulie_core.policy import build_policy
 from joulie_core.transition import NodeState, Transition
 from joulie_operator.cluster import Cluster
-from joulie_operator.conditions import ReportBook
-from joulie_operator.controller import Controller
+from joulie_operator.conditions import ReportCache
 from joulie_operator.events import Recorder, UnknownClasses, refusal_event, transition_event, unknown_pods_event
-from joulie_operator.facts import (
-    ConditionFacts,
-    PodFacts,
+from joulie_operator.gpu_caps_check import GpuCapsCheck
+from joulie_operator.loops import OperatorLoops
+from joulie_operator.metrics import OperatorMetrics, register_node_series
+from joulie_operator.node_reconciler import NodeReconciler, PublishedObjects
+from joulie_operator.planner import NodePlanner
+from joulie_operator.power import AgentReadings, PowerTracker
+from joulie_operator.published import (
+    PodSummary,
+    PublishedCondition,
     PublishedTarget,
     PublishedTwin,
-    decode_pod_facts,
+    decode_pod_summary,
     decode_target,
     decode_twin,
 )
-from joulie_operator.gpu_caps_check import GpuCapsCheck
-from joulie_operator.metrics import Metrics, register_node_series
-from joulie_operator.power import AgentReadings, PowerBook
-from joulie_operator.publisher import Published, Publisher
-from joulie_operator.reconciler import Reconciler
 from joulie_operator.settings import OperatorSettings
 from joulie_operator.sources import build_facility, build_power_sources
 from joulie_operator.timestamps import seconds_of
-from joulie_operator.twins import NoFacility, RackCapacities, TwinBook
+from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 from joulie_operator.workqueue import WorkQueue
 
 SERVICE: Final = "joulie-operator"
@@ -73,7 +73,7 @@ class Watches:
     """Everything that is read from the API server."""
 
     nodes: Reflector[Node]
-    pods: Reflector[PodFacts]
+    pods: Reflector[PodSummary]
     hardware: Reflector[Versioned[NodeHardware]]
     telemetry: Reflector[Versioned[TelemetryProfile]]
     targets: Reflector[PublishedTarget]
@@ -108,7 +108,7 @@ class Operator:
     ) -> None:
         self._settings = settings
         self._app = app
-        self._metrics = Metrics(app.registry)
+        self._metrics = OperatorMetrics(app.registry)
         self._elector = Elector(
             client,
             namespace=settings.lease_namespace,
@@ -128,8 +128,8 @@ class Operator:
             on_write=self._metrics.on_write,
         )
         self._watches = watch(client, settings, UnknownClasses(self._recorder.record).on_pod)
-        self._published = Published(self._watches.targets.store, self._watches.twins.store)
-        self._reports = ReportBook()
+        self._published = PublishedObjects(self._watches.targets.store, self._watches.twins.store)
+        self._reports = ReportCache()
         self._cluster = Cluster(
             Inventory.load(),
             reserved_key=settings.reserved_label_key,
@@ -142,9 +142,9 @@ class Operator:
         self._power = build_power_sources(settings, session, self._managed_names)
         self._facility = build_facility(settings, session, self._cluster)
         self._queue = WorkQueue()
-        self._twins = TwinBook(
+        self._twins = TwinTracker(
             self._cluster,
-            PowerBook((*self._power, self._agents), max_age_s=settings.operator_node_power_max_age),
+            PowerTracker((*self._power, self._agents), max_age_s=settings.operator_node_power_max_age),
             self._facility or NoFacility(),
             RackCapacities(settings.rack_capacity_watts, settings.rack_capacity_json),
             caps=self._controller.caps,
@@ -183,7 +183,7 @@ class Operator:
         now, wall = asyncio.get_running_loop().time(), time.time()
         for name, twin in self._watches.twins.store.items():
             age_s = wall - seconds_of(twin.last_updated)
-            self._twins.adopt(NodeName(name), age_s=age_s, now=now, measured_w=twin.measured_w)
+            self._twins.adopt(NodeName(name), age_s=age_s, now=now, measured_watts=twin.measured_watts)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reconciler.plan_for_ever(), name="plan")
             group.create_task(self._reconciler.sweep_for_ever(), name="sweep twins")
@@ -243,7 +243,7 @@ class Operator:
     def _on_unknown(self, name: NodeName, state: NodeState) -> None:
         self._recorder.record(unknown_pods_event(self._cluster.nodes[name], state))
 
-    def _on_refusal(self, node: Node, enforced: ConditionFacts) -> None:
+    def _on_refusal(self, node: Node, enforced: PublishedCondition) -> None:
         self._recorder.record(refusal_event(node, enforced))
 
     def _blocking_pods(self, name: NodeName) -> int | None:
@@ -256,9 +256,9 @@ class Operator:
     def _managed_names(self) -> set[NodeName]:
         return set(self._cluster.nodes)
 
-    def _build_controller(self) -> Controller:
+    def _build_controller(self) -> NodePlanner:
         settings = self._settings
-        return Controller(
+        return NodePlanner(
             self._cluster,
             build_policy(settings.policy_type, dict(settings)),
             settings,
@@ -271,7 +271,7 @@ class Operator:
             on_unknown=self._on_unknown,
         )
 
-    def _build_publisher(self, client: KubeClient) -> Publisher:
+    def _build_publisher(self, client: KubeClient) -> NodeReconciler:
         applier = Applier(
             client,
             FIELD_MANAGER,
@@ -279,7 +279,7 @@ class Operator:
             on_write=self._metrics.on_write,
             max_in_flight=self._settings.write_concurrency,
         )
-        return Publisher(
+        return NodeReconciler(
             self._cluster,
             self._controller,
             self._twins,
@@ -291,9 +291,9 @@ class Operator:
             wall=time.time,
         )
 
-    def _build_reconciler(self) -> Reconciler:
+    def _build_reconciler(self) -> OperatorLoops:
         settings = self._settings
-        return Reconciler(
+        return OperatorLoops(
             self._cluster,
             self._controller,
             self._twins,
@@ -312,7 +312,7 @@ def watch(client: KubeClient, settings: OperatorSettings, on_pod: Callable[[Pod]
     claims = Claims(client, settings.device_class_gpus_json)
     return Watches(
         nodes=Reflector(client, NODES, decode_node, label_selector=settings.node_selector),
-        pods=Reflector(client, PODS, decode_pod_facts(on_pod, claims.gpus), field_selector=ACTIVE_PODS),
+        pods=Reflector(client, PODS, decode_pod_summary(on_pod, claims.gpus), field_selector=ACTIVE_PODS),
         hardware=Reflector(client, NODE_HARDWARES, decode_kind(NodeHardware)),
         telemetry=Reflector(client, TELEMETRY_PROFILES, decode_kind(TelemetryProfile)),
         targets=Reflector(client, NODE_POWER_PROFILES, decode_target),

@@ -19,13 +19,13 @@ from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.policy import Candidate
 from joulie_core.powerest.gpu_share import units_per_gpu
-from joulie_operator.facts import PodFacts
+from joulie_operator.published import PodSummary
 
 #: Labels that the operator itself writes: changing them changes no hardware view and no eligibility.
 OWN_LABELS = frozenset({labels.POWER_PROFILE, labels.DRAINING})
 
 
-class Standing(Enum):
+class Eligibility(Enum):
     """What the operator does with a node."""
 
     #: Planned and published.
@@ -37,7 +37,7 @@ class Standing(Enum):
 
 
 @dataclass(slots=True)
-class Load:
+class PodLoad:
     """What runs on one node, or is bound to it."""
 
     performance_pods: int = 0
@@ -45,7 +45,7 @@ class Load:
     cpu_cores: float = 0
     gpus: float = 0
 
-    def add(self, pod: PodFacts, sign: int) -> None:
+    def add(self, pod: PodSummary, sign: int) -> None:
         """Count a pod in (1) or out (-1)."""
         self.pods += sign
         self.performance_pods += sign * pod.performance
@@ -58,7 +58,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ManagedHardware:
     """The hardware of one node."""
 
     view: HardwareView
@@ -70,7 +70,7 @@ class Machine:
     gpu_units: float = 1
 
 
-EMPTY = Load()
+EMPTY = PodLoad()
 
 
 class Cluster:
@@ -94,8 +94,8 @@ class Cluster:
         self.on_relabel: Callable[[NodeName], None] = lambda _name: None
         self._nodes: dict[NodeName, Node] = {}
         self._hardware: dict[NodeName, NodeHardwareStatus] = {}
-        self._machines: dict[NodeName, Machine] = {}
-        self._loads: dict[NodeName, Load] = {}
+        self._machines: dict[NodeName, ManagedHardware] = {}
+        self._loads: dict[NodeName, PodLoad] = {}
         self._candidates: list[Candidate] | None = None
         #: Active performance pods, pending ones included.
         self.performance_pods = 0
@@ -105,24 +105,24 @@ class Cluster:
         """Every node of the watched selection."""
         return self._nodes
 
-    def standing(self, name: NodeName) -> Standing:
+    def standing(self, name: NodeName) -> Eligibility:
         """Say what is to be done with a node."""
         node = self._nodes.get(name)
         if node is None or node.deleting or node.labels.get(self._reserved_key) == "true":
-            return Standing.UNMANAGED
-        return Standing.CORDONED if node.unschedulable else Standing.ELIGIBLE
+            return Eligibility.UNMANAGED
+        return Eligibility.CORDONED if node.unschedulable else Eligibility.ELIGIBLE
 
-    def load(self, name: NodeName) -> Load:
+    def load(self, name: NodeName) -> PodLoad:
         """Return what is bound to a node; not to be changed by the caller."""
         return self._loads.get(name, EMPTY)
 
-    def machine(self, name: NodeName) -> Machine | None:
+    def machine(self, name: NodeName) -> ManagedHardware | None:
         """Return the hardware of a node of the watched selection."""
         machine = self._machines.get(name)
         if machine is None and (node := self._nodes.get(name)) is not None:
             status = self._hardware.get(name)
             view = resolve_view(node, status, self._inventory, gpu_product_label_keys=self._gpu_product_keys)
-            machine = self._machines[name] = Machine(
+            machine = self._machines[name] = ManagedHardware(
                 view,
                 density(view),
                 _told_max_watts(view),
@@ -133,7 +133,7 @@ class Cluster:
     def candidates(self) -> Sequence[Candidate]:
         """Return the eligible nodes as policies take them; kept until a node or its hardware changes."""
         if self._candidates is None:
-            eligible = (name for name in self._nodes if self.standing(name) is Standing.ELIGIBLE)
+            eligible = (name for name in self._nodes if self.standing(name) is Eligibility.ELIGIBLE)
             machines = ((name, self.machine(name)) for name in eligible)
             self._candidates = [
                 Candidate(name, machine.density.total, machine.view.family) for name, machine in machines if machine
@@ -167,7 +167,7 @@ class Cluster:
             self._candidates = None
             self.on_change(name)
 
-    def on_pod(self, _key: str, old: PodFacts | None, new: PodFacts | None) -> None:
+    def on_pod(self, _key: str, old: PodSummary | None, new: PodSummary | None) -> None:
         """Take a change of a pod."""
         if old == new:
             return
@@ -179,13 +179,13 @@ class Cluster:
                 self._count(pod.node, pod, sign)
         self._report_pod(old, new)
 
-    def _count(self, name: NodeName, pod: PodFacts, sign: int) -> None:
-        load = self._loads.setdefault(name, Load())
+    def _count(self, name: NodeName, pod: PodSummary, sign: int) -> None:
+        load = self._loads.setdefault(name, PodLoad())
         load.add(pod, sign)
         if load.pods == 0:
             del self._loads[name]
 
-    def _report_pod(self, old: PodFacts | None, new: PodFacts | None) -> None:
+    def _report_pod(self, old: PodSummary | None, new: PodSummary | None) -> None:
         """Only performance pods alter a plan: by their number, and by the nodes they block."""
         places = {pod.node for pod in (old, new) if pod is not None and pod.performance}
         for name in places:

@@ -16,7 +16,7 @@ from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, ControlResult, TelemetryProfile
 from joulie_core.names import NodeName
-from joulie_operator.facts import ConditionFacts
+from joulie_operator.published import PublishedCondition
 
 
 class ConditionType(StrEnum):
@@ -41,7 +41,7 @@ _MESSAGE_LIMIT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class PartReport:
+class SubsystemReport:
     """What the agent said about the CPUs or the GPUs, as far as conditions and events repeat it."""
 
     result: ControlResult
@@ -54,14 +54,14 @@ class PartReport:
 class NodeReport:
     """What the agent said about a node; None is a part that it said nothing of."""
 
-    cpu: PartReport | None = None
-    gpu: PartReport | None = None
+    cpu: SubsystemReport | None = None
+    gpu: SubsystemReport | None = None
 
 
 SILENT: Final = NodeReport()
 
 
-class ReportBook:
+class ReportCache:
     """The latest report of every node; `on_change(name)` is called when one says something else."""
 
     def __init__(self) -> None:
@@ -91,8 +91,8 @@ def report_of(control: ControlReports | None) -> NodeReport:
 
 
 def conditions_of(
-    spec: NodePowerProfileSpec, report: NodeReport, *, cordoned: bool, before: Iterable[ConditionFacts], now: str
-) -> tuple[ConditionFacts, ...]:
+    spec: NodePowerProfileSpec, report: NodeReport, *, cordoned: bool, before: Iterable[PublishedCondition], now: str
+) -> tuple[PublishedCondition, ...]:
     """Return the conditions of a target.
 
     Args:
@@ -105,9 +105,9 @@ def conditions_of(
     """
     since = {each.type: (each.status, each.last_transition_time) for each in before}
 
-    def condition(type_: ConditionType, status: ConditionStatus, reason: str, message: str) -> ConditionFacts:
+    def condition(type_: ConditionType, status: ConditionStatus, reason: str, message: str) -> PublishedCondition:
         old_status, old_time = since.get(type_, ("", ""))
-        return ConditionFacts(
+        return PublishedCondition(
             type=type_,
             status=status,
             reason=reason,
@@ -122,7 +122,7 @@ def conditions_of(
     )
 
 
-def refusal(before: Iterable[ConditionFacts], after: Iterable[ConditionFacts]) -> ConditionFacts | None:
+def refusal(before: Iterable[PublishedCondition], after: Iterable[PublishedCondition]) -> PublishedCondition | None:
     """Return the `Enforced` condition where the hardware refuses and did not before, or now for another reason."""
     old, new = _find(before, ConditionType.ENFORCED), _find(after, ConditionType.ENFORCED)
     if new is None or new.status != ConditionStatus.FALSE:
@@ -164,18 +164,18 @@ def _enforced(spec: NodePowerProfileSpec, report: NodeReport) -> _Said:
     return _STATUS[worst.result], worst.reason or worst.result, _sentence(said)
 
 
-def _sentence(said: Sequence[tuple[str, PartReport]]) -> str:
+def _sentence(said: Sequence[tuple[str, SubsystemReport]]) -> str:
     return "; ".join(f"{name}: {part.message}" for name, part in said)[:_MESSAGE_LIMIT]
 
 
-def _part_of(report: ControlReport | None) -> PartReport | None:
+def _part_of(report: ControlReport | None) -> SubsystemReport | None:
     if report is None:
         return None
     what = " ".join(str(word) for word in (report.backend, report.result) if word)
     if report.result is ControlResult.APPLIED:
         # What an agent says about a cap that is in force may change with every reading; the watts do not.
-        return PartReport(report.result, report.reason, f"{what}{_watts(report)}")
-    return PartReport(report.result, report.reason, f"{what}, {report.message}" if report.message else what)
+        return SubsystemReport(report.result, report.reason, f"{what}{_watts(report)}")
+    return SubsystemReport(report.result, report.reason, f"{what}, {report.message}" if report.message else what)
 
 
 def _watts(report: ControlReport) -> str:
@@ -183,5 +183,5 @@ def _watts(report: ControlReport) -> str:
     return "" if watts is None else f", {watts:.0f} W"
 
 
-def _find(conditions: Iterable[ConditionFacts], type_: ConditionType) -> ConditionFacts | None:
+def _find(conditions: Iterable[PublishedCondition], type_: ConditionType) -> PublishedCondition | None:
     return next((each for each in conditions if each.type == type_), None)

@@ -24,8 +24,8 @@ from joulie_core.kinds.base import ConditionStatus
 from joulie_core.labels import WORKLOAD_CLASS
 from joulie_core.node import Node
 from joulie_core.pod import Pod
-from joulie_core.transition import Transition, Verdict
-from joulie_operator.facts import ConditionFacts
+from joulie_core.transition import GuardResult, Transition
+from joulie_operator.published import PublishedCondition
 from joulie_operator.timestamps import rfc3339
 
 #: Kubernetes keeps events about objects without a namespace here.
@@ -50,12 +50,12 @@ class EventType(StrEnum):
 
 
 #: Verdict -> (reason, what happened, for people).
-_TRANSITIONS: Final[Mapping[Verdict, tuple[str, str]]] = {
-    Verdict.DEFERRED: ("EcoDeferred", "planned eco, but {pods} still there: draining under performance caps"),
-    Verdict.ALLOWED: ("EcoAllowed", "planned eco, and no performance pod is there"),
-    Verdict.UNBLOCKED: ("EcoUnblocked", "the last performance pod has left"),
-    Verdict.REPLANNED_PERFORMANCE: ("PerformanceReplanned", "planned performance again while it was draining"),
-    Verdict.PLANNED_PERFORMANCE: ("PerformancePlanned", "planned performance"),
+_TRANSITIONS: Final[Mapping[GuardResult, tuple[str, str]]] = {
+    GuardResult.DEFERRED: ("EcoDeferred", "planned eco, but {pods} still there: draining under performance caps"),
+    GuardResult.ALLOWED: ("EcoAllowed", "planned eco, and no performance pod is there"),
+    GuardResult.UNBLOCKED: ("EcoUnblocked", "the last performance pod has left"),
+    GuardResult.REPLANNED_PERFORMANCE: ("PerformanceReplanned", "planned performance again while it was draining"),
+    GuardResult.PLANNED_PERFORMANCE: ("PerformancePlanned", "planned performance"),
 }
 
 
@@ -236,7 +236,7 @@ def unknown_pods_event(node: Node, state: str) -> Event:
     return Event(_of_node(node), EventType.WARNING, "PodsUnknown", message)
 
 
-def refusal_event(node: Node, enforced: ConditionFacts) -> Event:
+def refusal_event(node: Node, enforced: PublishedCondition) -> Event:
     """Return what is told when the hardware does not take its caps."""
     assert enforced.status == ConditionStatus.FALSE
     return Event(_of_node(node), EventType.WARNING, "CapsNotEnforced", f"{enforced.reason}: {enforced.message}")

@@ -21,7 +21,7 @@ IN_FLIGHT = 8
 _log = structlog.get_logger()
 
 
-class Figure(StrEnum):
+class FacilityMetric(StrEnum):
     """What can be asked."""
 
     AMBIENT_C = "ambient"
@@ -32,10 +32,10 @@ class Figure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MetricScope:
     """One figure of the whole facility (no name), of a cooling zone, or of a rack."""
 
-    figure: Figure
+    figure: FacilityMetric
     name: str = ""
 
 
@@ -45,7 +45,7 @@ class Facility:
     def __init__(
         self,
         prometheus: Prometheus,
-        queries: Mapping[Figure, str],
+        queries: Mapping[FacilityMetric, str],
         *,
         zones: Callable[[], Collection[str]],
         racks: Callable[[], Collection[str]],
@@ -58,29 +58,29 @@ class Facility:
         self._racks = racks
         self._interval_s = interval_s
         self._max_age_s = max_age_s
-        self._values: dict[Place, tuple[float, float]] = {}
-        self._failing: set[Place] = set()
+        self._values: dict[MetricScope, tuple[float, float]] = {}
+        self._failing: set[MetricScope] = set()
         self._pue_plausible = True
 
     def ambient_c(self, zone: str | None, now: float) -> float | None:
         """Return the ambient temperature of a zone, else of the facility; None where both are unknown."""
-        local = self._value(Place(Figure.ZONE_AMBIENT_C, zone), now) if zone else None
-        return local if local is not None else self._value(Place(Figure.AMBIENT_C), now)
+        local = self._value(MetricScope(FacilityMetric.ZONE_AMBIENT_C, zone), now) if zone else None
+        return local if local is not None else self._value(MetricScope(FacilityMetric.AMBIENT_C), now)
 
     def rack_watts(self, rack: str, now: float) -> float | None:
         """Return the measured draw of a rack."""
-        return self._value(Place(Figure.RACK_WATTS, rack), now)
+        return self._value(MetricScope(FacilityMetric.RACK_WATTS, rack), now)
 
     def pue(self, now: float) -> PueModel:
         """Return the measured PUE, or the model where the facility's power was never configured."""
-        if not self._queries.keys() >= {Figure.IT_WATTS, Figure.COOLING_WATTS}:
+        if not self._queries.keys() >= {FacilityMetric.IT_WATTS, FacilityMetric.COOLING_WATTS}:
             return LinearPue()
         it_watts, cooling_watts = (
-            self._value(Place(figure), now) for figure in (Figure.IT_WATTS, Figure.COOLING_WATTS)
+            self._value(MetricScope(figure), now) for figure in (FacilityMetric.IT_WATTS, FacilityMetric.COOLING_WATTS)
         )
         return MeasuredPue(it_watts, cooling_watts)
 
-    def age_s(self, place: Place, now: float) -> float | None:
+    def age_s(self, place: MetricScope, now: float) -> float | None:
         """Return how old a figure is; None where there is none."""
         value = self._values.get(place)
         return None if value is None else now - value[1]
@@ -115,19 +115,19 @@ class Facility:
             )
         self._pue_plausible = plausible
 
-    def _places(self) -> dict[Place, str]:
-        places: dict[Place, str] = {}
+    def _places(self) -> dict[MetricScope, str]:
+        places: dict[MetricScope, str] = {}
         for figure, query in self._queries.items():
             match figure:
-                case Figure.ZONE_AMBIENT_C:
-                    places |= {Place(figure, zone): query.replace("{zone}", zone) for zone in self._zones()}
-                case Figure.RACK_WATTS:
-                    places |= {Place(figure, rack): query.replace("{rack}", rack) for rack in self._racks()}
-                case Figure.AMBIENT_C | Figure.IT_WATTS | Figure.COOLING_WATTS:
-                    places[Place(figure)] = query
+                case FacilityMetric.ZONE_AMBIENT_C:
+                    places |= {MetricScope(figure, zone): query.replace("{zone}", zone) for zone in self._zones()}
+                case FacilityMetric.RACK_WATTS:
+                    places |= {MetricScope(figure, rack): query.replace("{rack}", rack) for rack in self._racks()}
+                case FacilityMetric.AMBIENT_C | FacilityMetric.IT_WATTS | FacilityMetric.COOLING_WATTS:
+                    places[MetricScope(figure)] = query
         return places
 
-    async def _ask(self, place: Place, query: str, slots: asyncio.Semaphore) -> None:
+    async def _ask(self, place: MetricScope, query: str, slots: asyncio.Semaphore) -> None:
         async with slots:
             try:
                 value = await self._prometheus.value(query)
@@ -141,6 +141,6 @@ class Facility:
             _log.info("facility figure known again", figure=place.figure, place=place.name)
         self._values[place] = (value, asyncio.get_running_loop().time())
 
-    def _value(self, place: Place, now: float) -> float | None:
+    def _value(self, place: MetricScope, now: float) -> float | None:
         value = self._values.get(place)
         return value[0] if value is not None and now - value[1] <= self._max_age_s else None

@@ -13,19 +13,19 @@ from joulie_api.apply import WriteResult
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_core import labels
 from joulie_core.names import NodeName
-from joulie_core.transition import NodeState, Transition, Verdict
+from joulie_core.transition import GuardResult, NodeState, Transition
 from joulie_operator.cluster import Cluster
-from joulie_operator.controller import Controller
+from joulie_operator.planner import NodePlanner
 
 #: Seconds; a plan of 5,000 nodes is to stay under one.
 PLAN_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
-class Metrics:
+class OperatorMetrics:
     """Counts what happens, and collects what is."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._transitions: dict[NodeName, Tally[tuple[NodeState, NodeState, Verdict]]] = {}
+        self._transitions: dict[NodeName, Tally[tuple[NodeState, NodeState, GuardResult]]] = {}
         self._passes = Histogram(
             "joulie_operator_reconcile_duration_seconds", "Time of one plan.", buckets=PLAN_BUCKETS, registry=registry
         )
@@ -46,7 +46,7 @@ class Metrics:
         """Count an intended write."""
         self._writes.labels(kind, result).inc()
 
-    def collect(self, cluster: Cluster, controller: Controller) -> Iterable[Metric]:
+    def collect(self, cluster: Cluster, controller: NodePlanner) -> Iterable[Metric]:
         """Return the per-node series of the nodes that are published now."""
         names = controller.managed()
         for gone in self._transitions.keys() - set(names):
@@ -70,16 +70,16 @@ class Metrics:
 
 def register_node_series(
     registry: CollectorRegistry,
-    metrics: Metrics,
+    metrics: OperatorMetrics,
     cluster: Cluster,
-    controller: Controller,
+    controller: NodePlanner,
     is_leading: Callable[[], bool],
 ) -> None:
     """Export per-node series, by the leader only: two replicas must not count a node twice."""
     registry.register(NodeSeriesCollector(lambda: metrics.collect(cluster, controller) if is_leading() else ()))
 
 
-def _states(controller: Controller, names: Iterable[NodeName]) -> Metric:
+def _states(controller: NodePlanner, names: Iterable[NodeName]) -> Metric:
     family = GaugeMetricFamily(
         "joulie_operator_node_state", "1 for the state that the node is in.", labels=("node", "state")
     )

@@ -18,13 +18,13 @@ from joulie_core.names import NodeName
 from joulie_core.plausible import Plausibility, judge, limit_watts, reading_watts
 from joulie_core.twin import Measurement, PowerBudget, PowerWindow
 from joulie_core.twin.evidence import Evidence, stand_in
-from joulie_core.twin.utilization import Subsystem, cpu_watts, gpu_watts
-from joulie_operator.cluster import Load
+from joulie_core.twin.utilization import ModelledDevices, cpu_watts, gpu_watts
+from joulie_operator.cluster import PodLoad
 from joulie_operator.timestamps import seconds_of
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PowerSample:
     """One measurement of a whole node; `at` is monotonic seconds of this process."""
 
     watts: float
@@ -37,7 +37,7 @@ class Reading:
 class PowerSource(Protocol):
     """Somebody who measures nodes."""
 
-    def reading(self, name: NodeName) -> Reading | None:
+    def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node, however old; None where there never was one. Does not block."""
 
 
@@ -52,7 +52,7 @@ class AgentReadings:
         self._max_age_s = max_age_s
         self._clock = clock
         self._wall = wall
-        self._readings: dict[NodeName, tuple[str, Reading]] = {}
+        self._readings: dict[NodeName, tuple[str, PowerSample]] = {}
 
     def on_profile(self, key: str, profile: TelemetryProfile | None) -> None:
         """Take a change of a TelemetryProfile."""
@@ -69,26 +69,26 @@ class AgentReadings:
             reading = whole_node(cpu_watts, power.gpu_watts, self._clock(), MeasurementSource.AGENT)
             self._readings[name] = (power.updated_at, reading)
 
-    def reading(self, name: NodeName) -> Reading | None:
+    def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node."""
         seen = self._readings.get(name)
         return seen[1] if seen is not None else None
 
 
 @dataclass(frozen=True, slots=True)
-class Machinery:
+class PowerInputs:
     """What a node's power is judged and modelled by."""
 
     view: HardwareView | None
     budget: PowerBudget
-    load: Load
+    load: PodLoad
     #: The most that the node draws for long; None where that is unknown or inferred.
     max_watts: float | None = None
     #: Units of the load's GPUs that each GPU is handed out in.
     gpu_units: float = 1
 
 
-class PowerBook:
+class PowerTracker:
     """Measurement and trend of every node."""
 
     def __init__(self, sources: Sequence[PowerSource], *, max_age_s: float) -> None:
@@ -97,7 +97,7 @@ class PowerBook:
         self._windows: dict[NodeName, PowerWindow] = {}
         self._evidence: dict[NodeName, Evidence] = {}
 
-    def measure(self, name: NodeName, node: Machinery, now: float) -> tuple[Measurement, float | None]:
+    def measure(self, name: NodeName, node: PowerInputs, now: float) -> tuple[Measurement, float | None]:
         """Return the node's power and its trend in watts per minute, None where there is no trend yet."""
         modelled_w = model(node)
         reading, floor_w = self._look(name, node, now)
@@ -127,7 +127,7 @@ class PowerBook:
         self._windows.pop(name, None)
         self._evidence.pop(name, None)
 
-    def _look(self, name: NodeName, node: Machinery, now: float) -> tuple[Reading | None, float | None]:
+    def _look(self, name: NodeName, node: PowerInputs, now: float) -> tuple[PowerSample | None, float | None]:
         """Return the first plausible reading; or none, and the limit that one exceeded, if one did."""
         has_gpus = node.view is not None and node.view.gpu is not None
         for source in self._sources:
@@ -144,19 +144,21 @@ class PowerBook:
         return None, None
 
 
-def model(node: Machinery) -> float | None:
+def model(node: PowerInputs) -> float | None:
     """Return the node's expected draw from what its pods request; None where its hardware is unknown."""
     if node.view is None or node.view.cpu is None:
         return None
     cpu, gpu, budget, load = node.view.cpu, node.view.gpu, node.budget, node.load
-    watts = cpu_watts(Subsystem(cpu.spec.curve, load.cpu_cores, cpu.threads, budget.cpu_tdp_w, budget.cpu_capped_w))
+    watts = cpu_watts(
+        ModelledDevices(cpu.spec.curve, load.cpu_cores, cpu.threads, budget.cpu_tdp_w, budget.cpu_capped_w)
+    )
     if gpu is not None:
         units = gpu.count * node.gpu_units
-        watts += gpu_watts(Subsystem(gpu.spec.curve, load.gpus, units, budget.gpu_tdp_w, budget.gpu_capped_w))
+        watts += gpu_watts(ModelledDevices(gpu.spec.curve, load.gpus, units, budget.gpu_tdp_w, budget.gpu_capped_w))
     return watts
 
 
-def whole_node(cpu: float, gpu: float | None, at: float, source: MeasurementSource) -> Reading:
+def whole_node(cpu: float, gpu: float | None, at: float, source: MeasurementSource) -> PowerSample:
     """Return the reading of a node whose subsystems were measured one by one; GPUs at 0 W were not."""
     measured_gpu = reading_watts(gpu)
-    return Reading(cpu + (measured_gpu or 0), at, source, with_gpus=measured_gpu is not None)
+    return PowerSample(cpu + (measured_gpu or 0), at, source, with_gpus=measured_gpu is not None)

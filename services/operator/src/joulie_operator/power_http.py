@@ -15,7 +15,7 @@ import structlog
 from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
 from joulie_core.plausible import reading_watts
-from joulie_operator.power import Reading, whole_node
+from joulie_operator.power import PowerSample, whole_node
 
 #: Requests under way at once: 5,000 nodes at 5 ms each are asked within a second.
 IN_FLIGHT = 32
@@ -65,10 +65,10 @@ class HttpReadings:
         self._nodes = nodes
         self._interval_s = interval_s
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-        self._readings: dict[NodeName, Reading] = {}
+        self._readings: dict[NodeName, PowerSample] = {}
         self._failing: dict[NodeName, str] = {}
 
-    def reading(self, name: NodeName) -> Reading | None:
+    def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node."""
         return self._readings.get(name)
 

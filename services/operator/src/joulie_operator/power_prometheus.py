@@ -19,8 +19,8 @@ import structlog
 from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
 from joulie_core.plausible import reading_watts
-from joulie_operator.power import Reading
-from joulie_operator.prometheus import Prometheus, QueryError, Sample
+from joulie_operator.power import PowerSample
+from joulie_operator.prometheus import Prometheus, PrometheusSample, QueryError
 
 _NODE: Final = "node_name, exported_instance, instance"
 #: Packages stay apart, so that one whose counter stands still is seen.
@@ -74,12 +74,12 @@ class PrometheusReadings:
         self._nodes = nodes
         self._source = source
         self._interval_s = interval_s
-        self._readings: dict[NodeName, Reading] = {}
+        self._readings: dict[NodeName, PowerSample] = {}
         self._problem: str | None = None
         #: Nodes of which a counter stands still.
         self._still: frozenset[NodeName] = frozenset()
 
-    def reading(self, name: NodeName) -> Reading | None:
+    def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node."""
         return self._readings.get(name)
 
@@ -97,7 +97,7 @@ class PrometheusReadings:
             self._report(str(error))
             return
         names = self._nodes()
-        found: dict[NodeName, list[Sample]] = {}
+        found: dict[NodeName, list[PrometheusSample]] = {}
         for sample in samples:
             name = node_of(sample, names)
             if name is not None:
@@ -109,14 +109,14 @@ class PrometheusReadings:
         self._report_still(frozenset(name for name, reading in fresh.items() if reading is None))
         self._readings = kept | {name: reading for name, reading in fresh.items() if reading is not None}
 
-    def _reading(self, samples: list[Sample], now: float) -> Reading | None:
+    def _reading(self, samples: list[PrometheusSample], now: float) -> PowerSample | None:
         """Return the sum of a node's series; None where one that has to be in it measures nothing."""
         still = {_part(sample) for sample in samples if reading_watts(sample.value) is None}
         parts = {_part(sample) for sample in samples} - still
         if still - {GPU_PART} or parts <= {GPU_PART}:
             return None
         watts = math.fsum(sample.value for sample in samples if _part(sample) in parts)
-        return Reading(watts, now, self._source, with_gpus=parts != {CPU_PART})
+        return PowerSample(watts, now, self._source, with_gpus=parts != {CPU_PART})
 
     def _report_still(self, still: frozenset[NodeName]) -> None:
         """Log which nodes have begun or ceased to read 0 W, not each poll."""
@@ -137,11 +137,11 @@ class PrometheusReadings:
             _log.warning("power query has no answer", source=self._source, problem=problem)
 
 
-def _part(sample: Sample) -> str:
+def _part(sample: PrometheusSample) -> str:
     return sample.labels.get(PART_LABEL, "")
 
 
-def node_of(sample: Sample, names: Collection[NodeName]) -> NodeName | None:
+def node_of(sample: PrometheusSample, names: Collection[NodeName]) -> NodeName | None:
     """Return the node that a series is about; a port behind the name does not matter."""
     for label in NODE_LABELS:
         value = sample.labels.get(label, "")

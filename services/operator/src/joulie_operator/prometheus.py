@@ -14,7 +14,7 @@ class QueryError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class PrometheusSample:
     """One series of an instant vector, or a scalar (no labels)."""
 
     labels: Mapping[str, str]
@@ -45,7 +45,7 @@ class Prometheus:
         self._url = f"{address.rstrip('/')}/api/v1/query"
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
 
-    async def query(self, expression: str) -> list[Sample]:
+    async def query(self, expression: str) -> list[PrometheusSample]:
         """Return the finite samples of an instant query.
 
         Raises:
@@ -78,10 +78,10 @@ class Prometheus:
         return samples[0].value
 
 
-def _samples(data: _Data) -> list[Sample]:
+def _samples(data: _Data) -> list[PrometheusSample]:
     if data.result_type == "vector":
         vector = msgspec.json.decode(data.result, type=list[_Series])
-        return [Sample(series.metric, float(series.value[1])) for series in vector]
+        return [PrometheusSample(series.metric, float(series.value[1])) for series in vector]
     if data.result_type == "scalar":
-        return [Sample({}, float(msgspec.json.decode(data.result, type=tuple[float, str])[1]))]
+        return [PrometheusSample({}, float(msgspec.json.decode(data.result, type=tuple[float, str])[1]))]
     raise QueryError(f"the result is a {data.result_type}, a vector is needed")

@@ -10,7 +10,7 @@ from joulie_core import labels
 from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
 from joulie_operator.cluster import Cluster
-from joulie_operator.facility import Facility, Figure
+from joulie_operator.facility import Facility, FacilityMetric
 from joulie_operator.power import PowerSource
 from joulie_operator.power_http import HttpReadings
 from joulie_operator.power_prometheus import KEPLER_QUERY, PrometheusReadings
@@ -54,11 +54,11 @@ def build_facility(settings: PowerSettings, session: aiohttp.ClientSession, clus
     return Facility(
         Prometheus(session, settings.facility_prometheus_address),
         {
-            Figure.AMBIENT_C: settings.facility_ambient_temp_metric,
-            Figure.IT_WATTS: settings.facility_it_power_metric,
-            Figure.COOLING_WATTS: settings.facility_cooling_power_metric,
-            Figure.ZONE_AMBIENT_C: settings.facility_zone_ambient_metric_template,
-            Figure.RACK_WATTS: settings.facility_rack_power_metric_template,
+            FacilityMetric.AMBIENT_C: settings.facility_ambient_temp_metric,
+            FacilityMetric.IT_WATTS: settings.facility_it_power_metric,
+            FacilityMetric.COOLING_WATTS: settings.facility_cooling_power_metric,
+            FacilityMetric.ZONE_AMBIENT_C: settings.facility_zone_ambient_metric_template,
+            FacilityMetric.RACK_WATTS: settings.facility_rack_power_metric_template,
         },
         zones=lambda: _values(cluster, labels.COOLING_ZONE),
         racks=lambda: _values(cluster, labels.RACK),

@@ -16,7 +16,7 @@ from joulie_core.kinds.node_twin import NodeTwinStatus, PowerMeasurement, Schedu
 from joulie_core.names import NodeName
 from joulie_core.twin import LinearPue, Measurement, PowerBudget, PueModel, TwinInputs, budget_of, build_twin
 from joulie_operator.cluster import Cluster
-from joulie_operator.power import Machinery, PowerBook
+from joulie_operator.power import PowerInputs, PowerTracker
 
 #: Scores (0..100) within which a change writes nothing.
 SCORE_BAND: Final = 2.0
@@ -31,7 +31,7 @@ EARLIEST: Final = 0.75
 _STEPS: Final = 1000
 
 
-class Surroundings(Protocol):
+class FacilityMetrics(Protocol):
     """What is known of the facility around the nodes; see `joulie_operator.facility`."""
 
     def ambient_c(self, zone: str | None, now: float) -> float | None:
@@ -85,14 +85,14 @@ class _Book:
     written_at: float | None = None
 
 
-class TwinBook:
+class TwinTracker:
     """Computes twins and remembers what was written."""
 
     def __init__(
         self,
         cluster: Cluster,
-        power: PowerBook,
-        surroundings: Surroundings,
+        power: PowerTracker,
+        surroundings: FacilityMetrics,
         racks: RackCapacities,
         *,
         caps: Callable[[NodeName], CapIntent],
@@ -113,7 +113,7 @@ class TwinBook:
         """Take the node's power into account as it is now."""
         book = self._book(name)
         machine = self._cluster.machine(name)
-        node = Machinery(
+        node = PowerInputs(
             view=machine.view if machine is not None else None,
             budget=book.budget,
             load=self._cluster.load(name),
@@ -130,7 +130,7 @@ class TwinBook:
             if rack is None:
                 continue
             watts = book.measurement.watts if book.measurement is not None else None
-            watts = watts if watts is not None else (book.budget.capped_w or None)
+            watts = watts if watts is not None else (book.budget.capped_watts or None)
             so_far = draws.get(rack, 0.0)
             draws[rack] = None if watts is None or so_far is None else so_far + watts
         self._rack_draws = draws
@@ -174,11 +174,11 @@ class TwinBook:
         book = self._book(name)
         book.written, book.written_at = status, now
 
-    def adopt(self, name: NodeName, *, age_s: float, now: float, measured_w: float | None = None) -> None:
+    def adopt(self, name: NodeName, *, age_s: float, now: float, measured_watts: float | None = None) -> None:
         """Note that a twin of that age was there before this process, with what was measured then."""
         self._book(name).written_at = now - age_s
-        if measured_w is not None:
-            self._power.adopt(name, measured_w)
+        if measured_watts is not None:
+            self._power.adopt(name, measured_watts)
 
     def forget_write(self, name: NodeName) -> None:
         """Write the twin at the next look: what the API server has is not what was written."""

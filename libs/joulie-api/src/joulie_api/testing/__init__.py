@@ -17,7 +17,7 @@ from joulie_api.testing.faults import (
     conflicting_apply,
     expired_event,
 )
-from joulie_api.testing.journal import Request
+from joulie_api.testing.request_log import Request
 from joulie_api.testing.server import FakeApiServer
 
 __all__ = [

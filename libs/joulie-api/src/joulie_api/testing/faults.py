@@ -114,7 +114,7 @@ class Script:
         return self.times is not None and self.hits >= self.times
 
 
-class FaultBook:
+class FaultInjector:
     """The scripts of one server."""
 
     def __init__(self) -> None:

@@ -14,15 +14,15 @@ from joulie_api.testing.faults import (
     Delay,
     Disconnect,
     EndStream,
-    FaultBook,
+    FaultInjector,
     HalfOpen,
     Inject,
     Respond,
 )
-from joulie_api.testing.journal import Journal, Request
 from joulie_api.testing.kinds import ServedKind
 from joulie_api.testing.listing import Lister
-from joulie_api.testing.routing import Route, resolve, verb_of, watch_options
+from joulie_api.testing.request_log import Request, RequestLog
+from joulie_api.testing.routing import RequestRoute, resolve, verb_of, watch_options
 from joulie_api.testing.status import StatusError
 from joulie_api.testing.storage import Store, Stored
 from joulie_api.testing.watching import WatchStream
@@ -34,7 +34,7 @@ _PLAIN: dict[str, object] = {
     "/healthz": "ok",
     "/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.0-joulie-testing"},
 }
-_WRITERS: dict[str, Callable[[Store, writes.Target, Mapping[str, Any], str], Stored]] = {
+_WRITERS: dict[str, Callable[[Store, writes.WriteTarget, Mapping[str, Any], str], Stored]] = {
     "create": writes.create,
     "bind": writes.bind,
     "replace": writes.replace,
@@ -46,7 +46,7 @@ class Handler:
     """Serves one store over HTTP."""
 
     def __init__(
-        self, store: Store, lister: Lister, faults: FaultBook, journal: Journal, *, bookmark_interval_s: float
+        self, store: Store, lister: Lister, faults: FaultInjector, journal: RequestLog, *, bookmark_interval_s: float
     ) -> None:
         self._store = store
         self._lister = lister
@@ -95,7 +95,7 @@ class Handler:
         return await self._serve(request, route, entry, action)
 
     async def _serve(
-        self, request: web.Request, route: Route, entry: Request, action: Action | None
+        self, request: web.Request, route: RequestRoute, entry: Request, action: Action | None
     ) -> web.StreamResponse:
         if entry.verb == "watch":
             return await self._watch(request, route, entry, action)
@@ -107,7 +107,7 @@ class Handler:
         return await _cut(request, response) if isinstance(action, CutMidLine) else response
 
     async def _watch(
-        self, request: web.Request, route: Route, entry: Request, action: Action | None
+        self, request: web.Request, route: RequestRoute, entry: Request, action: Action | None
     ) -> web.StreamResponse:
         options = watch_options(route, request.query)
         stream = WatchStream(self._store, route.collection, options, self.bookmark_interval_s)
@@ -128,11 +128,11 @@ class Handler:
             self.on_request()
         return response
 
-    def _perform(self, route: Route, entry: Request) -> web.Response:
+    def _perform(self, route: RequestRoute, entry: Request) -> web.Response:
         """Everything that is answered at once."""
         if entry.verb == "list":
             return web.Response(body=self._lister.page(route, entry.query), content_type=_JSON)
-        target = writes.Target(route.collection, route.name, route.namespace, route.subresource)
+        target = writes.WriteTarget(route.collection, route.name, route.namespace, route.subresource)
         if target.subresource not in _subresources(target.kind):
             raise StatusError(404, f"{target.kind.plural} have no subresource {target.subresource}")
         if entry.verb == "get":
@@ -142,7 +142,7 @@ class Handler:
         )
         return _object(target, self._write(target, entry), status=201 if made_new else 200)
 
-    def _write(self, target: writes.Target, entry: Request) -> Stored:
+    def _write(self, target: writes.WriteTarget, entry: Request) -> Stored:
         manager = entry.field_manager or entry.user_agent.partition("/")[0]
         body = _body(entry)
         match entry.verb:
@@ -171,7 +171,7 @@ def _body(entry: Request) -> dict[str, object]:
     return body
 
 
-def _object(target: writes.Target, stored: Stored, *, status: int = 200) -> web.Response:
+def _object(target: writes.WriteTarget, stored: Stored, *, status: int = 200) -> web.Response:
     return web.Response(body=target.kind.prefix + stored.tail, content_type=_JSON, status=status)
 
 

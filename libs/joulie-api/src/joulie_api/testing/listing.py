@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from joulie_api.testing.routing import Route, match_of, revision_of
+from joulie_api.testing.routing import RequestRoute, match_of, revision_of
 from joulie_api.testing.status import StatusError
 from joulie_api.testing.storage import Store, Stored
 
@@ -31,7 +31,7 @@ class Lister:
         """Make every continue token given out so far answer 410."""
         self._snapshots.clear()
 
-    def page(self, route: Route, query: Mapping[str, str]) -> bytes:
+    def page(self, route: RequestRoute, query: Mapping[str, str]) -> bytes:
         """One page of a list, serialized.
 
         Raises:
@@ -69,7 +69,7 @@ class Lister:
         return name
 
 
-def _render(route: Route, metadata: dict[str, object], objects: list[Stored]) -> bytes:
+def _render(route: RequestRoute, metadata: dict[str, object], objects: list[Stored]) -> bytes:
     kind = route.collection.kind
     head = orjson.dumps({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata})[:-1]
     # Items of built-in lists come without kind and apiVersion, those of custom resources with them.

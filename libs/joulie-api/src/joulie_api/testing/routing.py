@@ -24,7 +24,7 @@ _GROUPED = ("apis",)
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class RequestRoute:
     """What a path points at: a collection, an object of it, or a subresource."""
 
     collection: Collection
@@ -33,7 +33,7 @@ class Route:
     subresource: str = ""
 
 
-def resolve(store: Store, path: str) -> Route:
+def resolve(store: Store, path: str) -> RequestRoute:
     """The resource behind a path.
 
     Raises:
@@ -49,15 +49,15 @@ def resolve(store: Store, path: str) -> Route:
     namespace: str | None = None
     if rest[0] == "namespaces" and len(rest) > 2:  # noqa: PLR2004 - namespaces, its name, plural
         if rest[2] == "status":
-            return Route(_served(store, group, version, "namespaces", path), None, rest[1], "status")
+            return RequestRoute(_served(store, group, version, "namespaces", path), None, rest[1], "status")
         namespace, rest = rest[1], rest[2:]
     if (group, rest) == ("", ("bindings",)):
         # The older way to bind: the pod's name is in the body.
-        return Route(_served(store, group, version, "pods", path), namespace, "", "binding")
+        return RequestRoute(_served(store, group, version, "pods", path), namespace, "", "binding")
     collection = _served(store, group, version, rest[0], path)
     if collection.kind.namespaced and namespace is None and len(rest) > 1:
         raise StatusError(404, f"{rest[0]} are namespaced: no object at {path}")
-    return Route(collection, namespace, *rest[1:3])
+    return RequestRoute(collection, namespace, *rest[1:3])
 
 
 def _served(store: Store, group: str, version: str, plural: str, path: str) -> Collection:
@@ -67,7 +67,7 @@ def _served(store: Store, group: str, version: str, plural: str, path: str) -> C
     return found
 
 
-def verb_of(method: str, route: Route, query: Mapping[str, str], content_type: str) -> str:
+def verb_of(method: str, route: RequestRoute, query: Mapping[str, str], content_type: str) -> str:
     """The verb of a request as RBAC and this package's journal call it, apply told apart from patch.
 
     Raises:
@@ -92,14 +92,14 @@ def _patch_verb(kind: ServedKind, content_type: str) -> str:
     return "patch"
 
 
-def match_of(route: Route, query: Mapping[str, str]) -> Match | None:
+def match_of(route: RequestRoute, query: Mapping[str, str]) -> Match | None:
     """The selectors of a list or watch, joined with the path's namespace."""
     return selector(
         query.get("labelSelector", ""), query.get("fieldSelector", ""), route.collection.kind, route.namespace
     )
 
 
-def watch_options(route: Route, query: Mapping[str, str]) -> WatchOptions:
+def watch_options(route: RequestRoute, query: Mapping[str, str]) -> WatchOptions:
     """The query of a watch.
 
     Raises:

@@ -21,12 +21,12 @@ import orjson
 from aiohttp import web
 
 from joulie_api.testing import writes
-from joulie_api.testing.faults import FaultBook, StreamAction
+from joulie_api.testing.faults import FaultInjector, StreamAction
 from joulie_api.testing.http import Handler
-from joulie_api.testing.journal import Journal
 from joulie_api.testing.kinds import SERVED
 from joulie_api.testing.listing import Lister
 from joulie_api.testing.ownership import Manager, Operation, readable
+from joulie_api.testing.request_log import RequestLog
 from joulie_api.testing.storage import Store
 
 _MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -42,8 +42,8 @@ class FakeApiServer:
     """
 
     def __init__(self, *, history: int = 20_000, bookmark_interval_s: float = 60.0) -> None:
-        self.faults = FaultBook()
-        self.requests = Journal()
+        self.faults = FaultInjector()
+        self.requests = RequestLog()
         self._store = Store(SERVED, history=history)
         self._lister = Lister(self._store)
         self._handler = Handler(
@@ -209,9 +209,9 @@ class FakeApiServer:
             while not condition():
                 await self._moved.wait()
 
-    def _target(self, kind: str, name: str, namespace: str | None) -> writes.Target:
+    def _target(self, kind: str, name: str, namespace: str | None) -> writes.WriteTarget:
         collection = self._store.of_kind(kind)
-        return writes.Target(collection, name, (namespace or "default") if collection.kind.namespaced else None)
+        return writes.WriteTarget(collection, name, (namespace or "default") if collection.kind.namespaced else None)
 
     def _move(self) -> None:
         self._moved.set()

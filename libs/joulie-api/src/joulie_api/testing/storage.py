@@ -36,7 +36,7 @@ Match = Callable[[Stored], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoredChange:
     """One entry of a collection's history; `before` and `after` tell a selector when an object enters or leaves."""
 
     revision: int
@@ -53,7 +53,7 @@ class Collection:
     kind: ServedKind
     history: int
     objects: dict[str, Stored] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[StoredChange] = field(default_factory=list)
     dropped: int = 0
     """How many changes the history has forgotten; a stream's position counts from the very first."""
     compacted_revision: int = 0
@@ -61,7 +61,7 @@ class Collection:
     wakes: set[asyncio.Event] = field(default_factory=set)
     _sorted: list[str] | None = None
 
-    def record(self, key: str, change: Change) -> None:
+    def record(self, key: str, change: StoredChange) -> None:
         """Make a change current and wake every stream."""
         if change.after is None:
             del self.objects[key]
@@ -154,7 +154,7 @@ class Store:
         self.revision += 1
         before = collection.objects.get(key)
         after = _pack(collection.kind, obj, self.revision, owners)
-        collection.record(key, Change(self.revision, before, after, after))
+        collection.record(key, StoredChange(self.revision, before, after, after))
         self.on_change()
         return after
 
@@ -167,7 +167,7 @@ class Store:
         before = collection.objects[key]
         self.revision += 1
         last = _pack(collection.kind, collection.load(before), self.revision, before.owners)
-        collection.record(key, Change(self.revision, before, None, last))
+        collection.record(key, StoredChange(self.revision, before, None, last))
         self.on_change()
         return last
 

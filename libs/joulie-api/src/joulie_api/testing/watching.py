@@ -14,7 +14,7 @@ import orjson
 from aiohttp import web
 
 from joulie_api.testing.faults import CutMidLine, EndStream, HalfOpen, Inject, StreamAction, expired_event
-from joulie_api.testing.storage import Change, Collection, Match, Store, Stored
+from joulie_api.testing.storage import Collection, Match, Store, Stored, StoredChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class WatchStream:
         self._position += len(changes)
         return [line for change in changes if (line := self._line_of(change)) is not None]
 
-    def _line_of(self, change: Change) -> bytes | None:
+    def _line_of(self, change: StoredChange) -> bytes | None:
         match = self._options.match
         was = change.before is not None and (match is None or match(change.before))
         is_now = change.after is not None and (match is None or match(change.after))

@@ -31,7 +31,7 @@ _generated = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WriteTarget:
     """Which object a request names."""
 
     collection: Collection
@@ -61,7 +61,7 @@ class Target:
         return stored
 
 
-def create(store: Store, target: Target, body: Mapping[str, Any], manager: str) -> Stored:
+def create(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: str) -> Stored:
     """POST: a new object with identity, creation time and, for custom resources, an empty status.
 
     Raises:
@@ -75,7 +75,7 @@ def create(store: Store, target: Target, body: Mapping[str, Any], manager: str) 
         metadata["name"] = f"{metadata['generateName']}{next(_generated):05x}"
     if not metadata.get("name"):
         raise StatusError(422, f"{kind.kind} is invalid: metadata.name: Required value: name or generateName")
-    target = Target(target.collection, metadata["name"], target.namespace)
+    target = WriteTarget(target.collection, metadata["name"], target.namespace)
     if target.key in target.collection.objects:
         raise StatusError(409, f'{kind.plural} "{target.name}" already exists', reason="AlreadyExists")
     if kind.has_status and kind.custom:
@@ -87,7 +87,7 @@ def create(store: Store, target: Target, body: Mapping[str, Any], manager: str) 
     return _saved(store, target, obj, owners)
 
 
-def replace(store: Store, target: Target, body: Mapping[str, Any], manager: str) -> Stored:
+def replace(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: str) -> Stored:
     """PUT: the whole object, or its whole status.
 
     Raises:
@@ -103,7 +103,7 @@ def replace(store: Store, target: Target, body: Mapping[str, Any], manager: str)
     return _update(store, target, stored, prune_nulls(body), manager)
 
 
-def merge(store: Store, target: Target, patch: Mapping[str, Any], manager: str) -> Stored:
+def merge(store: Store, target: WriteTarget, patch: Mapping[str, Any], manager: str) -> Stored:
     """PATCH by RFC 7386, which also stands in for the strategic merge of maps (labels, annotations).
 
     Raises:
@@ -113,7 +113,7 @@ def merge(store: Store, target: Target, patch: Mapping[str, Any], manager: str) 
     return _update(store, target, stored, merged(target.collection.load(stored), patch), manager)
 
 
-def apply(store: Store, target: Target, body: Mapping[str, Any], manager: str, *, force: bool) -> Stored:
+def apply(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: str, *, force: bool) -> Stored:
     """Server-side apply: the manager's full set of fields; creates the object when it is not there.
 
     Raises:
@@ -152,13 +152,13 @@ def apply(store: Store, target: Target, body: Mapping[str, Any], manager: str, *
     return _settled(store, target, before, after, owners)
 
 
-def bind(store: Store, target: Target, body: Mapping[str, Any], manager: str) -> Stored:
+def bind(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: str) -> Stored:
     """POST pods/NAME/binding, or bindings with the pod's name in the body: put a pod on a node.
 
     Raises:
         StatusError: 409 when the pod is bound already.
     """
-    target = Target(target.collection, target.name or body["metadata"]["name"], target.namespace)
+    target = WriteTarget(target.collection, target.name or body["metadata"]["name"], target.namespace)
     stored = target.current()
     pod = target.collection.load(stored)
     if pod.get("spec", {}).get("nodeName"):
@@ -211,7 +211,9 @@ def check_kind(kind: ServedKind, body: Mapping[str, Any]) -> None:
         raise StatusError(400, f"{said[1]} in {said[0]} is not {kind.kind} in {kind.api_version}")
 
 
-def settle(store: Store, target: Target, stored: Stored, candidate: dict[str, Any], manager: Manager | None) -> Stored:
+def settle(
+    store: Store, target: WriteTarget, stored: Stored, candidate: dict[str, Any], manager: Manager | None
+) -> Stored:
     """Store a candidate over an existing object without subresource rules; `manager` None leaves ownership alone."""
     before = target.collection.load(stored)
     after = {**candidate, "metadata": {**candidate.get("metadata", {})}}
@@ -219,7 +221,7 @@ def settle(store: Store, target: Target, stored: Stored, candidate: dict[str, An
     return _settled(store, target, before, after, owners)
 
 
-def _update(store: Store, target: Target, stored: Stored, candidate: dict[str, Any], manager: str) -> Stored:
+def _update(store: Store, target: WriteTarget, stored: Stored, candidate: dict[str, Any], manager: str) -> Stored:
     _check_revision(target, stored, candidate)
     before = target.collection.load(stored)
     after = _split(target, before, candidate)
@@ -227,7 +229,7 @@ def _update(store: Store, target: Target, stored: Stored, candidate: dict[str, A
     return _settled(store, target, before, after, owners)
 
 
-def _check_revision(target: Target, stored: Stored, body: Mapping[str, Any]) -> None:
+def _check_revision(target: WriteTarget, stored: Stored, body: Mapping[str, Any]) -> None:
     sent = body.get("metadata", {}).get("resourceVersion")
     if sent and sent != str(stored.revision):
         raise StatusError(
@@ -237,7 +239,7 @@ def _check_revision(target: Target, stored: Stored, body: Mapping[str, Any]) -> 
         )
 
 
-def _split(target: Target, before: Mapping[str, Any], candidate: Mapping[str, Any]) -> dict[str, Any]:
+def _split(target: WriteTarget, before: Mapping[str, Any], candidate: Mapping[str, Any]) -> dict[str, Any]:
     """Status writes keep everything else; other writes keep the status."""
     if not target.kind.has_status:
         return dict(candidate)
@@ -248,7 +250,7 @@ def _split(target: Target, before: Mapping[str, Any], candidate: Mapping[str, An
     return result
 
 
-def _visible(target: Target, body: dict[str, Any]) -> dict[str, Any]:
+def _visible(target: WriteTarget, body: dict[str, Any]) -> dict[str, Any]:
     """The part of an applied body that the addressed resource may write."""
     if target.subresource == "status":
         return {"status": body["status"]} if "status" in body else {}
@@ -257,7 +259,9 @@ def _visible(target: Target, body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _settled(store: Store, target: Target, before: dict[str, Any], after: dict[str, Any], owners: Ownership) -> Stored:
+def _settled(
+    store: Store, target: WriteTarget, before: dict[str, Any], after: dict[str, Any], owners: Ownership
+) -> Stored:
     """Restore what no client may change, count the generation, and save unless nothing changed."""
     stored = target.collection.objects[target.key]
     metadata = {**after.get("metadata", {})}
@@ -277,7 +281,7 @@ def _desired(obj: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in obj.items() if key not in {"metadata", "status"}}
 
 
-def _saved(store: Store, target: Target, obj: dict[str, Any], owners: Ownership) -> Stored:
+def _saved(store: Store, target: WriteTarget, obj: dict[str, Any], owners: Ownership) -> Stored:
     if target.kind.kind == "CustomResourceDefinition":
         for kind in kinds_of_definition(obj):
             store.serve(kind)
@@ -285,14 +289,14 @@ def _saved(store: Store, target: Target, obj: dict[str, Any], owners: Ownership)
     return store.save(target.collection, target.key, obj, owners)
 
 
-def adopt(store: Store, target: Target, obj: Mapping[str, Any], manager: Manager | None) -> Stored:
+def adopt(store: Store, target: WriteTarget, obj: Mapping[str, Any], manager: Manager | None) -> Stored:
     """Store a new object exactly as given, status included; for setting up a test."""
     stamped = stamp_new(target.kind, dict(obj), target.namespace)
     owners = update_owners(None, stamped, {}, manager) if manager is not None else {}
     return _saved(store, target, stamped, owners)
 
 
-def delete(store: Store, target: Target, options: Mapping[str, Any]) -> Stored:
+def delete(store: Store, target: WriteTarget, options: Mapping[str, Any]) -> Stored:
     """DELETE, at once and without finalizers.
 
     Raises:

@@ -121,7 +121,7 @@ class Kind:
     named_after_node: bool = True
 
 
-class Resource(Model):
+class CustomResource(Model):
     """A whole object as read from the API server; metadata stays with the client that read it."""
 
     info: ClassVar[Kind]

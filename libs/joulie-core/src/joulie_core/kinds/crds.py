@@ -14,7 +14,7 @@ from copy import deepcopy
 from inspect import cleandoc
 from typing import Any, Final
 
-from joulie_core.kinds.base import GROUP, VERSION, Column, Model, Resource
+from joulie_core.kinds.base import GROUP, VERSION, Column, CustomResource, Model
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.kinds.node_power_profile import NodePowerProfile
 from joulie_core.kinds.node_twin import NodeTwin
@@ -22,7 +22,7 @@ from joulie_core.kinds.telemetry_profile import TelemetryProfile
 
 Schema = dict[str, Any]
 
-RESOURCES: Final[tuple[type[Resource], ...]] = (NodeHardware, NodePowerProfile, TelemetryProfile, NodeTwin)
+RESOURCES: Final[tuple[type[CustomResource], ...]] = (NodeHardware, NodePowerProfile, TelemetryProfile, NodeTwin)
 
 #: One name for an object and its node: every service finds a node's objects without an index.
 _NAME_RULE: Final = {
@@ -72,7 +72,7 @@ def manifests() -> dict[str, dict[str, Any]]:
     return {f"{GROUP}_{each.info.plural}.yaml": manifest(each) for each in RESOURCES}
 
 
-def manifest(resource: type[Resource]) -> dict[str, Any]:
+def manifest(resource: type[CustomResource]) -> dict[str, Any]:
     """Return the CustomResourceDefinition of one kind."""
     info = resource.info
     version = {
@@ -107,7 +107,7 @@ def _column(column: Column) -> dict[str, str]:
     return {"name": column.name, "type": column.type, "jsonPath": column.path}
 
 
-def _root(resource: type[Resource]) -> Schema:
+def _root(resource: type[CustomResource]) -> Schema:
     schema: Schema = {
         "type": "object",
         "description": cleandoc(resource.__doc__ or ""),

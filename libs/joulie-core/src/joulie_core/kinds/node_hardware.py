@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from joulie_core.kinds.base import Column, Count, Kind, Model, NodeNameField, Resource, Timestamp, Watts
+from joulie_core.kinds.base import Column, Count, CustomResource, Kind, Model, NodeNameField, Timestamp, Watts
 from joulie_core.kinds.bounds import cut_list, cut_text, sum_up
 
 _MOST_WARNINGS: Final = 64
@@ -196,7 +196,7 @@ class NodeHardwareStatus(Model):
     updated_at: Timestamp | None = None
 
 
-class NodeHardware(Resource):
+class NodeHardware(CustomResource):
     """Hardware of one node, as discovered by its agent; never authored by users."""
 
     info: ClassVar[Kind] = Kind(

@@ -8,13 +8,13 @@ from pydantic import Field
 from joulie_core.kinds.base import (
     Column,
     Conditions,
+    CustomResource,
     Kind,
     Model,
     NodeNameField,
     Pct,
     PositiveWatts,
     Profile,
-    Resource,
     Text,
 )
 
@@ -85,7 +85,7 @@ class NodePowerProfileStatus(Model):
     conditions: Conditions = ()
 
 
-class NodePowerProfile(Resource):
+class NodePowerProfile(CustomResource):
     """Desired power target of one node, written by the operator."""
 
     info: ClassVar[Kind] = Kind(

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from joulie_core.kinds.base import Column, Kind, Model, NodeNameField, Resource, Score, Timestamp, Watts
+from joulie_core.kinds.base import Column, CustomResource, Kind, Model, NodeNameField, Score, Timestamp, Watts
 
 
 class SchedulableClass(StrEnum):
@@ -82,7 +82,7 @@ class NodeTwinStatus(Model):
     last_updated: Timestamp | None = None
 
 
-class NodeTwin(Resource):
+class NodeTwin(CustomResource):
     """Estimate of one node's power state, written by the operator and read by the scheduler extender."""
 
     info: ClassVar[Kind] = Kind(

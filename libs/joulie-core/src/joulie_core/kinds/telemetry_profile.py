@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from joulie_core.kinds.base import CheckedModel, Column, Invariant, Kind, Model, Resource, Text, Timestamp, Watts
+from joulie_core.kinds.base import CheckedModel, Column, CustomResource, Invariant, Kind, Model, Text, Timestamp, Watts
 
 Endpoint = Annotated[str, Field(min_length=1, max_length=2048, pattern="^https?://")]
 Name = Annotated[str, Field(max_length=253)]
@@ -217,7 +217,7 @@ class TelemetryProfileStatus(Model):
     power: PowerReading | None = None
 
 
-class TelemetryProfile(Resource):
+class TelemetryProfile(CustomResource):
     """Routing of telemetry and controls for one node or for all that a selector matches."""
 
     info: ClassVar[Kind] = Kind(

@@ -14,17 +14,17 @@ from joulie_core.policy.model import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredPolicy:
     """One policy: its settings model and what makes the policy of them."""
 
     settings: type[BaseModel]
     factory: Callable[[Any], Policy]
 
 
-POLICIES: Final[Mapping[str, Entry]] = {
-    static_partition.NAME: Entry(static_partition.StaticPartitionSettings, static_partition.StaticPartition),
-    queue_aware_v1.NAME: Entry(queue_aware_v1.QueueAwareSettings, queue_aware_v1.QueueAware),
-    rule_swap_v1.NAME: Entry(rule_swap_v1.RuleSwapSettings, rule_swap_v1.RuleSwap),
+POLICIES: Final[Mapping[str, RegisteredPolicy]] = {
+    static_partition.NAME: RegisteredPolicy(static_partition.StaticPartitionSettings, static_partition.StaticPartition),
+    queue_aware_v1.NAME: RegisteredPolicy(queue_aware_v1.QueueAwareSettings, queue_aware_v1.QueueAware),
+    rule_swap_v1.NAME: RegisteredPolicy(rule_swap_v1.RuleSwapSettings, rule_swap_v1.RuleSwap),
 }
 
 

@@ -17,7 +17,7 @@ Source: contracts, decision 10.
 from dataclasses import dataclass
 
 from joulie_core.names import NodeName
-from joulie_core.powerest.demand import PodDemand
+from joulie_core.powerest.pod_demand import PodDemand
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.powerest.demand import PodDemand
+from joulie_core.powerest.pod_demand import PodDemand
 
 #: Watts of one hardware thread of a node whose CPU is not known; current server CPUs draw between 1.2 and 8, the most
 #: where a core has one thread only.

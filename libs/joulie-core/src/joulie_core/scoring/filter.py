@@ -32,7 +32,7 @@ class FilterReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FilterResult:
     """Whether the node may be used, why, and a sentence for people."""
 
     ok: bool
@@ -40,18 +40,18 @@ class Verdict:
     message: str
 
 
-_STANDARD_POD: Final = Verdict(True, FilterReason.STANDARD_POD, "standard pods run on every node")
-_PERFORMANCE: Final = Verdict(True, FilterReason.PERFORMANCE_NODE, "node supplies performance")
-_UNKNOWN: Final = Verdict(True, FilterReason.UNKNOWN_NODE, "nothing is known of the node's power profile")
+_STANDARD_POD: Final = FilterResult(True, FilterReason.STANDARD_POD, "standard pods run on every node")
+_PERFORMANCE: Final = FilterResult(True, FilterReason.PERFORMANCE_NODE, "node supplies performance")
+_UNKNOWN: Final = FilterResult(True, FilterReason.UNKNOWN_NODE, "nothing is known of the node's power profile")
 _REFUSED: Final = {
-    SchedulableClass.ECO: Verdict(
+    SchedulableClass.ECO: FilterResult(
         False, FilterReason.ECO_NODE, "joulie: node is eco, performance pods are kept off it"
     ),
-    SchedulableClass.DRAINING: Verdict(
+    SchedulableClass.DRAINING: FilterResult(
         False, FilterReason.DRAINING_NODE, "joulie: node is draining towards eco, performance pods are kept off it"
     ),
 }
-_ECO_LABEL: Final = Verdict(
+_ECO_LABEL: Final = FilterResult(
     False, FilterReason.ECO_LABEL, "joulie: node is labelled eco, performance pods are kept off it"
 )
 
@@ -62,7 +62,7 @@ def verdict(
     schedulable_class: SchedulableClass | None,
     stale: bool,
     labels: Mapping[str, str],
-) -> Verdict:
+) -> FilterResult:
     """Judge one node for one pod.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Final
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.powerest.marginal import Marginal
-from joulie_core.scoring.state import ClusterTerms, NodeState
+from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
 
 MAX_SCORE: Final = 100.0
 NEUTRAL_SCORE: Final = 50.0
@@ -56,7 +56,7 @@ class ScoreTerms:
 
 
 def score(
-    node: NodeState | None,
+    node: TwinSnapshot | None,
     *,
     stale: bool,
     marginal: Marginal,
@@ -89,24 +89,24 @@ def score(
     )
 
 
-def cooling_points(node: NodeState) -> float:
+def cooling_points(node: TwinSnapshot) -> float:
     """Return up to 15 points for a cool node; where nothing is known of the cooling there are none."""
     stress_pct = 100.0 if node.cooling_stress_pct is None else min(100.0, node.cooling_stress_pct)
     return (100 - stress_pct) * COOLING_WEIGHT
 
 
-def trend_points(node: NodeState, trend_scale: float) -> float:
+def trend_points(node: TwinSnapshot, trend_scale: float) -> float:
     """Return up to 25 points for falling power, as many against rising power."""
     return -min(MAX_TREND_POINTS, max(-MAX_TREND_POINTS, node.trend_w_per_min / trend_scale))
 
 
-def profile_points(node: NodeState, workload_class: WorkloadClass) -> float:
+def profile_points(node: TwinSnapshot, workload_class: WorkloadClass) -> float:
     """Return the bonus that steers standard pods to eco nodes."""
     wanted = workload_class is WorkloadClass.STANDARD and node.schedulable_class is SchedulableClass.ECO
     return ECO_BONUS if wanted else 0.0
 
 
-def pressure_weight(node: NodeState, workload_class: WorkloadClass) -> float:
+def pressure_weight(node: TwinSnapshot, workload_class: WorkloadClass) -> float:
     """Return the points that a standard pod loses on a performance node per percent of congestion there."""
     competing = workload_class is WorkloadClass.STANDARD and node.schedulable_class is SchedulableClass.PERFORMANCE
     return PRESSURE_WEIGHT if competing else 0.0

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_core.powerest.demand import PodDemand
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring import formula
-from joulie_core.scoring.state import ClusterTerms, NodeState, pressure
+from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, pressure
 
 
 class AffineRow(NamedTuple):
@@ -41,7 +41,7 @@ NEUTRAL_ROW: Final = AffineRow(formula.NEUTRAL_SCORE, 0.0, 0.0, 0.0)
 
 
 def prepare_row(
-    node: NodeState | None,
+    node: TwinSnapshot | None,
     *,
     stale: bool,
     power: NodePower,
@@ -84,11 +84,11 @@ class ClusterSums:
         self._congestion = 0
         self._performance_nodes = 0
 
-    def add(self, node: NodeState) -> None:
+    def add(self, node: TwinSnapshot) -> None:
         """Count a node."""
         self._shift(node, 1)
 
-    def remove(self, node: NodeState) -> None:
+    def remove(self, node: TwinSnapshot) -> None:
         """Count a node no longer."""
         self._shift(node, -1)
 
@@ -98,7 +98,7 @@ class ClusterSums:
         congestion = self._congestion / _UNITS / self._performance_nodes if self._performance_nodes else 0.0
         return ClusterTerms(self._trend / _UNITS, pressure(congestion))
 
-    def _shift(self, node: NodeState, sign: int) -> None:
+    def _shift(self, node: TwinSnapshot, sign: int) -> None:
         self._trend += sign * round(node.trend_w_per_min * _UNITS)
         headroom_pct = node.headroom_pct()
         if node.schedulable_class is SchedulableClass.PERFORMANCE and headroom_pct is not None:

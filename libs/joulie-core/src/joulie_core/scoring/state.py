@@ -27,7 +27,7 @@ BURST_TREND_SCALE: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class TwinSnapshot:
     """One node as its twin describes it."""
 
     schedulable_class: SchedulableClass = SchedulableClass.UNKNOWN
@@ -64,12 +64,12 @@ class NodeState:
         return None
 
 
-def node_state(status: NodeTwinStatus) -> NodeState:
+def node_state(status: NodeTwinStatus) -> TwinSnapshot:
     """Return what a twin's status says."""
     power = status.power_measurement
     stress = _plausible(status.predicted_cooling_stress_score)
     measured = power.measured_node_power_w if power else None
-    return NodeState(
+    return TwinSnapshot(
         schedulable_class=status.schedulable_class,
         measured_watts=_plausible(None if measured is None else min(measured, limit_watts())),
         capped_watts=_plausible(power.node_capped_power_w, at_least=_MIN_CAP_WATTS) if power else None,
@@ -96,7 +96,7 @@ class ClusterTerms:
         return BURST_TREND_SCALE if abs(self.trend_w_per_min) > BURST_W_PER_MIN else STEADY_TREND_SCALE
 
 
-def cluster_terms(fresh: Iterable[NodeState]) -> ClusterTerms:
+def cluster_terms(fresh: Iterable[TwinSnapshot]) -> ClusterTerms:
     """Return the terms that the twins which are not stale contribute, in any order.
 
     The congestion is that of the performance nodes before the pod in question is placed.

@@ -7,7 +7,7 @@ known is absent. Source: contracts, section 1 (NodeTwin) and decision 9.
 from dataclasses import dataclass, field
 
 from joulie_core.caps import CapIntent
-from joulie_core.caps_resolve import PctCap, WattCap, WattRange, resolve_cpu_cap, resolve_gpu_cap
+from joulie_core.control.caps_resolve import PctCap, WattCap, WattRange, resolve_cpu_cap, resolve_gpu_cap
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.node_twin import (
     EffectiveCapState,
@@ -38,7 +38,7 @@ class PowerBudget:
     gpu_share: float = 1
 
     @property
-    def tdp_w(self) -> float:
+    def tdp_watts(self) -> float:
         """TDP of the node."""
         return self.cpu_tdp_w + self.gpu_tdp_w
 
@@ -53,7 +53,7 @@ class PowerBudget:
         return self.gpu_tdp_w * self.gpu_share
 
     @property
-    def capped_w(self) -> float:
+    def capped_watts(self) -> float:
         """What the node may draw."""
         return self.cpu_capped_w + self.gpu_capped_w
 
@@ -108,16 +108,16 @@ def budget_of(hardware: HardwareView | None, caps: CapIntent) -> PowerBudget:
 def build_twin(inputs: TwinInputs) -> NodeTwinStatus:
     """Return the twin's status, `lastUpdated` left to the writer."""
     budget, watts = inputs.budget, inputs.measurement.watts
-    cooling = cooling_stress(watts, budget.tdp_w, inputs.ambient_c)
+    cooling = cooling_stress(watts, budget.tdp_watts, inputs.ambient_c)
     return NodeTwinStatus(
         schedulable_class=inputs.schedulable_class,
-        predicted_power_headroom_score=_tenth(headroom_pct(budget.capped_w, watts)),
+        predicted_power_headroom_score=_tenth(headroom_pct(budget.capped_watts, watts)),
         predicted_cooling_stress_score=_tenth(cooling),
         predicted_psu_stress_score=_tenth(psu_stress(inputs.rack_draw_w, inputs.rack_capacity_w)),
         hardware_density_score=_hundredth(inputs.density),
         estimated_pue=_hundredth(inputs.pue.estimate(cooling)),
         effective_cap_state=_cap_state(budget),
-        power_measurement=_power_measurement(inputs) if budget.tdp_w > 0 else None,
+        power_measurement=_power_measurement(inputs) if budget.tdp_watts > 0 else None,
     )
 
 
@@ -142,10 +142,10 @@ def _power_measurement(inputs: TwinInputs) -> PowerMeasurement:
         measured_node_power_w=_tenth(measurement.watts),
         cpu_capped_power_w=round(budget.cpu_capped_w, 1),
         gpu_capped_power_w=round(budget.gpu_capped_w, 1),
-        node_capped_power_w=round(budget.capped_w, 1),
+        node_capped_power_w=round(budget.capped_watts, 1),
         cpu_tdp_w=round(budget.cpu_tdp_w, 1),
         gpu_tdp_w=round(budget.gpu_tdp_w, 1),
-        node_tdp_w=round(budget.tdp_w, 1),
+        node_tdp_w=round(budget.tdp_watts, 1),
         power_trend_w_per_min=round(inputs.trend_w_per_min or 0, 1),
     )
 

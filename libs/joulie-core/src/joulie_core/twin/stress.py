@@ -16,11 +16,11 @@ LEAST_CAPACITY: Final = 0.5
 DEFAULT_RACK_CAPACITY_W: Final = 50_000.0
 
 
-def headroom_pct(capped_w: float, measured_w: float | None) -> float | None:
+def headroom_pct(capped_watts: float, measured_watts: float | None) -> float | None:
     """Return the free share of the capped power, percent; negative above the cap; None where something is unknown."""
-    if measured_w is None or capped_w <= 0:
+    if measured_watts is None or capped_watts <= 0:
         return None
-    return (capped_w - measured_w) / capped_w * 100
+    return (capped_watts - measured_watts) / capped_watts * 100
 
 
 def ambient_factor(ambient_c: float | None) -> float:
@@ -30,11 +30,11 @@ def ambient_factor(ambient_c: float | None) -> float:
     return 1 / max(LEAST_CAPACITY, 1 - CAPACITY_LOSS_PER_C * (ambient_c - REFERENCE_AMBIENT_C))
 
 
-def cooling_stress(measured_w: float | None, tdp_w: float, ambient_c: float | None) -> float | None:
+def cooling_stress(measured_watts: float | None, tdp_watts: float, ambient_c: float | None) -> float | None:
     """Return the share of the cooling capacity in use, 0 to 100; None where power or TDP is unknown."""
-    if measured_w is None or tdp_w <= 0:
+    if measured_watts is None or tdp_watts <= 0:
         return None
-    return _score(measured_w / tdp_w * 100 * ambient_factor(ambient_c))
+    return _score(measured_watts / tdp_watts * 100 * ambient_factor(ambient_c))
 
 
 def psu_stress(rack_draw_w: float | None, rack_capacity_w: float = DEFAULT_RACK_CAPACITY_W) -> float | None:

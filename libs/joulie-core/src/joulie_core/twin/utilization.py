@@ -18,7 +18,7 @@ GPU_USE: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Subsystem:
+class ModelledDevices:
     """The CPUs or the GPUs of a node, all together."""
 
     curve: PowerCurve
@@ -34,17 +34,17 @@ class Subsystem:
         return min(1.0, self.requested / self.units) if self.units > 0 else 0.0
 
 
-def cpu_watts(cpus: Subsystem) -> float:
+def cpu_watts(cpus: ModelledDevices) -> float:
     """Return the expected draw of the CPUs in watts."""
     return _capped(cpus, cpus.curve.watts(cpus.busy_share * CPU_USE, cpus.max_watts))
 
 
-def gpu_watts(gpus: Subsystem) -> float:
+def gpu_watts(gpus: ModelledDevices) -> float:
     """Return the expected draw of the GPUs in watts."""
     busy, idle = gpus.curve.watts(GPU_USE, gpus.max_watts), gpus.curve.watts(0, gpus.max_watts)
     return _capped(gpus, gpus.busy_share * busy + (1 - gpus.busy_share) * idle)
 
 
-def _capped(part: Subsystem, watts: float) -> float:
+def _capped(part: ModelledDevices, watts: float) -> float:
     # A cap below the idle draw cannot be met, so it does not make the node cooler than idle.
     return max(part.curve.watts(0, part.max_watts), min(watts, part.capped_watts))

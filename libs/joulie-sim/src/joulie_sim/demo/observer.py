@@ -13,7 +13,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.node import Node
 from joulie_core.pod import Pod
-from joulie_sim.demo.record import NodeReading, Record, Sample
+from joulie_sim.demo.record import RecordedNode, RunRecord, Sample
 from joulie_sim.server.ledger import supply_of
 from joulie_sim.workload.item import WORKLOAD_LABEL
 
@@ -24,7 +24,7 @@ class Observer:
     """Fills `record`; `clock` gives seconds since the workload began."""
 
     def __init__(self, client: KubeClient, *, sim_url: str, workload: str, clock: Callable[[], float]) -> None:
-        self.record = Record()
+        self.record = RunRecord()
         #: Energy since the first sample and exact slowdowns, as of the last one.
         self.energy_joules: dict[SchedulableClass, float] = dict.fromkeys(SchedulableClass, 0.0)
         self.slowdowns: dict[WorkloadClass, float | None] = dict.fromkeys(WorkloadClass)
@@ -50,7 +50,7 @@ class Observer:
         self.energy_joules = {supply: joules - self._energy_before[supply] for supply, joules in drawn.items()}
         self.slowdowns = {WorkloadClass(name): found["meanSlowdown"] for name, found in state["completed"].items()}
         readings = {
-            name: NodeReading(node["watts"], node["capWatts"], len(node["jobs"]))
+            name: RecordedNode(node["watts"], node["capWatts"], len(node["jobs"]))
             for name, node in state["nodes"].items()
         }
         return self.record.sample(readings, self._clock())

@@ -10,11 +10,11 @@ from typing import Any, Final
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_devcluster.host.paths import cache_home
-from joulie_sim.demo.record import PodTrack, Record, Sample
+from joulie_sim.demo.record import PodTrack, RunRecord, Sample
 from joulie_sim.demo.summary import Summary, as_json
 
 
-def write_all(directory: Path, record: Record, summary: Summary, *, title: str) -> tuple[Path, ...]:
+def write_all(directory: Path, record: RunRecord, summary: Summary, *, title: str) -> tuple[Path, ...]:
     """Write every file into an existing directory; returns their paths."""
     # Imported late: matplotlib makes its directory when it is first imported, and that belongs to our own cache.
     os.environ.setdefault("MPLCONFIGDIR", str(cache_home() / "matplotlib"))

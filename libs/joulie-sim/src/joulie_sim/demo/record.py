@@ -48,7 +48,7 @@ class PodTrack:
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class RecordedTransition:
     """A node that offers something else than before."""
 
     at_s: float
@@ -58,7 +58,7 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeReading:
+class RecordedNode:
     """One node at one moment, as the simulator has it."""
 
     watts: float
@@ -100,12 +100,12 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Record:
+class RunRecord:
     """A run so far."""
 
     pods: dict[str, PodTrack] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
-    transitions: deque[Transition] = field(default_factory=lambda: deque(maxlen=_TRANSITIONS_KEPT))
+    transitions: deque[RecordedTransition] = field(default_factory=lambda: deque(maxlen=_TRANSITIONS_KEPT))
     transition_count: int = 0
     supplies: dict[str, SchedulableClass] = field(default_factory=dict)
     #: When each node last changed, and what it was before.
@@ -120,7 +120,7 @@ class Record:
         self._changed[name] = (now_s, before)
         if before is not SchedulableClass.UNKNOWN:
             self.transition_count += 1
-            self.transitions.append(Transition(now_s, name, before, supply))
+            self.transitions.append(RecordedTransition(now_s, name, before, supply))
 
     def node_gone(self, name: str) -> None:
         """A node is no more."""
@@ -144,9 +144,9 @@ class Record:
         if phase in ("Succeeded", "Failed") and track.finished_s is None:
             track.finished_s = now_s
 
-    def sample(self, readings: Mapping[str, NodeReading], now_s: float) -> Sample:
+    def sample(self, readings: Mapping[str, RecordedNode], now_s: float) -> Sample:
         """Take a sample of all nodes and pods."""
-        grouped: dict[SchedulableClass, list[NodeReading]] = {supply: [] for supply in SchedulableClass}
+        grouped: dict[SchedulableClass, list[RecordedNode]] = {supply: [] for supply in SchedulableClass}
         for name, reading in readings.items():
             grouped[self.supplies.get(name, SchedulableClass.UNKNOWN)].append(reading)
         supplies = {

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.record import PodTrack, Record
+from joulie_sim.demo.record import PodTrack, RunRecord
 
 _THROUGHPUT_WINDOW_S: Final = 5.0
 _JOULES_PER_KWH: Final = 3_600_000.0
@@ -50,7 +50,7 @@ class Summary:
 
 
 def summarize(
-    record: Record,
+    record: RunRecord,
     *,
     duration_s: float,
     energy_joules: Mapping[SchedulableClass, float],

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.record import Record, Sample, SupplySample
+from joulie_sim.demo.record import RunRecord, Sample, SupplySample
 from joulie_sim.demo.summary import ClassSummary, Summary
 
 _STYLES: Final = {
@@ -22,7 +22,7 @@ _TRANSITIONS_SHOWN: Final = 6
 _KILO: Final = 1000.0
 
 
-def live_view(record: Record, sample: Sample, *, headline: str) -> Group:
+def live_view(record: RunRecord, sample: Sample, *, headline: str) -> Group:
     """The live picture."""
     return Group(Text(headline, style="bold"), _nodes(sample), _pods(record, sample), _transitions(record))
 
@@ -76,7 +76,7 @@ def _present(sample: Sample) -> list[tuple[SchedulableClass, SupplySample]]:
     return [(supply, found) for supply, found in sample.supplies.items() if found.nodes or supply in shown]
 
 
-def _pods(record: Record, sample: Sample) -> Table:
+def _pods(record: RunRecord, sample: Sample) -> Table:
     table = _table("pods by class", "class", "pending", "running", "done", "mean wait", "of the workload")
     for workload, found in sample.pods.items():
         waits = [
@@ -96,7 +96,7 @@ def _pods(record: Record, sample: Sample) -> Table:
     return table
 
 
-def _transitions(record: Record) -> Table:
+def _transitions(record: RunRecord) -> Table:
     table = _table(f"last transitions ({record.transition_count} so far)", "at", "node", "from", "to")
     last = list(record.transitions)[-_TRANSITIONS_SHOWN:]
     for change in reversed(last):

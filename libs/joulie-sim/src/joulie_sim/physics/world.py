@@ -13,7 +13,7 @@ from joulie_sim.physics.node import SimulatedNode
 from joulie_sim.physics.parts import Controls, Hardware
 
 
-class World:
+class SimulatedCluster:
     """The nodes by name. Unknown names are ignored by the job calls: a pod may be seen before its node."""
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ class ControlRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ControlAnswer:
     """The answer to a request, and the controls that hold after it."""
 
     result: Result
@@ -83,28 +83,28 @@ def parse_control(node: str, body: bytes) -> ControlRequest:
     return ControlRequest(action, value)
 
 
-def carry_out(request: ControlRequest, hardware: Hardware, controls: Controls) -> Outcome:
+def carry_out(request: ControlRequest, hardware: Hardware, controls: Controls) -> ControlAnswer:
     """What a node with this hardware makes of a request."""
     match request.action:
         case Action.CPU_CAP:
             if hardware.cpu is None:
-                return Outcome(Result.BLOCKED, "the node's CPUs are not known", controls)
+                return ControlAnswer(Result.BLOCKED, "the node's CPUs are not known", controls)
             cap_watts, note = _clamp(
                 request.value, hardware.cpu.min_cap_watts, hardware.cpu.max_cap_watts, unit="W per package"
             )
-            return Outcome(Result.APPLIED, note, replace(controls, cpu_cap_watts=cap_watts))
+            return ControlAnswer(Result.APPLIED, note, replace(controls, cpu_cap_watts=cap_watts))
         case Action.THROTTLE:
             if hardware.cpu is None:
-                return Outcome(Result.BLOCKED, "the node's CPUs are not known", controls)
+                return ControlAnswer(Result.BLOCKED, "the node's CPUs are not known", controls)
             throttle_pct, note = _clamp(request.value, 0.0, 100.0, unit="%")
-            return Outcome(Result.APPLIED, note, replace(controls, throttle_pct=throttle_pct))
+            return ControlAnswer(Result.APPLIED, note, replace(controls, throttle_pct=throttle_pct))
         case Action.GPU_CAP:
             if hardware.gpu is None:
-                return Outcome(Result.BLOCKED, "the node has no GPU", controls)
+                return ControlAnswer(Result.BLOCKED, "the node has no GPU", controls)
             cap_watts, note = _clamp(
                 request.value, hardware.gpu.min_cap_watts, hardware.gpu.max_cap_watts, unit="W per GPU"
             )
-            return Outcome(Result.APPLIED, note, replace(controls, gpu_cap_watts=cap_watts))
+            return ControlAnswer(Result.APPLIED, note, replace(controls, gpu_cap_watts=cap_watts))
 
 
 def control_state(hardware: Hardware, controls: Controls) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import msgspec
 EVERY_NODE: Final = "*"
 
 
-class Target(StrEnum):
+class FaultTarget(StrEnum):
     """What a fault may hit."""
 
     CPU_CAP = "rapl.set_power_cap_watts"
@@ -32,10 +32,10 @@ class Effect(StrEnum):
     SLOW = "slow"
 
 
-class Fault(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class InjectedFault(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """One rule. For telemetry, `blocked` and `error` are as good as `broken`."""
 
-    target: Target
+    target: FaultTarget
     effect: Effect
     message: str = "fault asked for by a test"
     delay_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=60.0)] = 0.0
@@ -45,16 +45,16 @@ class MalformedFaultError(ValueError):
     """A body that is not a fault; the text says why."""
 
 
-class Faults:
+class InjectedFaults:
     """The rules in force."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, dict[Target, Fault]] = {}
+        self._rules: dict[str, dict[FaultTarget, InjectedFault]] = {}
 
-    def put(self, node: str, body: bytes) -> Fault:
+    def put(self, node: str, body: bytes) -> InjectedFault:
         """Add or replace the rule for one target of a node. Raises MalformedFaultError."""
         try:
-            fault = msgspec.json.decode(body, type=Fault)
+            fault = msgspec.json.decode(body, type=InjectedFault)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFaultError(f"not a fault: {error}") from error
         self._rules.setdefault(node, {})[fault.target] = fault
@@ -64,7 +64,7 @@ class Faults:
         """Drop all rules of a node."""
         self._rules.pop(node, None)
 
-    def find(self, node: str, target: Target) -> Fault | None:
+    def find(self, node: str, target: FaultTarget) -> InjectedFault | None:
         """The rule that holds for a target of a node."""
         for name in (node, EVERY_NODE):
             fault = self._rules.get(name, {}).get(target)

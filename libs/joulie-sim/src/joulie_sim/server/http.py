@@ -20,7 +20,7 @@ from aiohttp import web
 
 from joulie_sim.server import render
 from joulie_sim.server.control import MalformedControlError, Result, control_state, parse_control
-from joulie_sim.server.faults import Effect, Fault, Faults, MalformedFaultError, Target
+from joulie_sim.server.faults import Effect, FaultTarget, InjectedFault, InjectedFaults, MalformedFaultError
 from joulie_sim.server.simulator import Simulator
 
 #: Requests are a few hundred bytes.
@@ -33,7 +33,7 @@ class HttpBackend:
     """The routes. `control_results` counts answers by action and result, for metrics."""
 
     def __init__(self, simulator: Simulator, *, speed: float) -> None:
-        self.faults = Faults()
+        self.faults = InjectedFaults()
         self.control_results: Counter[tuple[str, str]] = Counter()
         self._simulator = simulator
         self._speed = speed
@@ -51,7 +51,7 @@ class HttpBackend:
     async def telemetry(self, request: web.Request) -> web.Response:
         """GET /telemetry/{node}."""
         name = request.match_info["node"]
-        fault = self.faults.find(name, Target.TELEMETRY)
+        fault = self.faults.find(name, FaultTarget.TELEMETRY)
         if fault is not None:
             await asyncio.sleep(fault.delay_seconds)
             if fault.effect is not Effect.SLOW:
@@ -68,7 +68,7 @@ class HttpBackend:
             wanted = parse_control(name, await request.read())
         except MalformedControlError as error:
             return _refusal(400, str(error))
-        fault = self.faults.find(name, Target(wanted.action))
+        fault = self.faults.find(name, FaultTarget(wanted.action))
         if fault is not None:
             answer = await self._faulty(name, fault)
             if answer is not None:
@@ -102,7 +102,7 @@ class HttpBackend:
         _log.info("faults cleared", node=request.match_info["node"])
         return web.Response(status=204)
 
-    async def _faulty(self, name: str, fault: Fault) -> tuple[str, web.Response] | None:
+    async def _faulty(self, name: str, fault: InjectedFault) -> tuple[str, web.Response] | None:
         """What a fault answers instead of the node; None where the node answers after all, late."""
         await asyncio.sleep(fault.delay_seconds)
         if fault.effect is Effect.SLOW:

@@ -7,7 +7,7 @@ import structlog
 
 from joulie_core.demand import workload_class
 from joulie_core.pod import Pod
-from joulie_core.powerest.demand import pod_demand
+from joulie_core.powerest.pod_demand import pod_demand
 from joulie_core.quantity import QuantityError
 from joulie_sim.annotations import CPU_UTILIZATION, DURATION, GPU_UTILIZATION
 from joulie_sim.physics.job import JobRequest

@@ -14,8 +14,8 @@ from joulie_core.pod import Pod
 from joulie_sim.physics.job import Completion
 from joulie_sim.physics.node import SimulatedNode
 from joulie_sim.physics.parts import Hardware
-from joulie_sim.physics.world import World
-from joulie_sim.server.control import ControlRequest, Outcome, carry_out
+from joulie_sim.physics.world import SimulatedCluster
+from joulie_sim.server.control import ControlAnswer, ControlRequest, carry_out
 from joulie_sim.server.ledger import EnergyLedger, WorkLedger, supply_of
 from joulie_sim.server.pods import job_of
 
@@ -42,7 +42,7 @@ class Simulator:
     ) -> None:
         self.energy = EnergyLedger()
         self.work = {workload: WorkLedger() for workload in WorkloadClass}
-        self._world = World()
+        self._world = SimulatedCluster()
         self._clock = clock
         self._hardware_of = hardware_of
         self._on_finished = on_finished
@@ -90,7 +90,7 @@ class Simulator:
                 pods[key] = new
                 self._start(new.node_name, new)
 
-    def control(self, name: str, request: ControlRequest) -> Outcome | None:
+    def control(self, name: str, request: ControlRequest) -> ControlAnswer | None:
         """Carry out a control request; None where there is no such node."""
         node = self._world.nodes.get(name)
         if node is None:

@@ -3,11 +3,11 @@
 import socket
 
 from joulie_agent.actuator.protocol import LINE_LIMIT, ProtocolError, Reply, Request, decode_reply, encode
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 
 
-def ask(path: str, request: Request, timeout_s: float) -> Reply | Refusal:
+def ask(path: str, request: Request, timeout_s: float) -> Reply | HardwareFailure:
     """Connect, ask and leave; a refusal where nobody answers."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -17,14 +17,16 @@ def ask(path: str, request: Request, timeout_s: float) -> Reply | Refusal:
             with connection.makefile("rb") as answers:
                 line = answers.readline(LINE_LIMIT)
     except FileNotFoundError:
-        return Refusal(Reason.NO_HOST_INTERFACE, f"no actuator at {path}")
+        return HardwareFailure(Reason.NO_HOST_INTERFACE, f"no actuator at {path}")
     except TimeoutError:
-        return Refusal(Reason.TIMEOUT, f"the actuator at {path} did not answer within {timeout_s:g} s")
+        return HardwareFailure(Reason.TIMEOUT, f"the actuator at {path} did not answer within {timeout_s:g} s")
     except OSError as error:
-        return Refusal(Reason.UNREACHABLE, f"the actuator at {path} cannot be reached: {error}")
+        return HardwareFailure(Reason.UNREACHABLE, f"the actuator at {path} cannot be reached: {error}")
     if not line:
-        return Refusal(Reason.NOT_PERMITTED, f"the actuator at {path} hung up: it hears root and its controller only")
+        return HardwareFailure(
+            Reason.NOT_PERMITTED, f"the actuator at {path} hung up: it hears root and its controller only"
+        )
     try:
         return decode_reply(line)
     except ProtocolError as error:
-        return Refusal(Reason.MALFORMED_REPLY, str(error))
+        return HardwareFailure(Reason.MALFORMED_REPLY, str(error))

@@ -11,23 +11,25 @@ from typing import Final, TypeAlias
 from joulie_agent.actuator import verdicts
 from joulie_agent.actuator.protocol import Done, Verdict
 from joulie_agent.hardware import rapl
-from joulie_agent.hardware.hands import Hands, Written
-from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
+from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone, ZoneCap
 from joulie_agent.hardware.sysfs import SysfsKnob
 from joulie_agent.reasons import Reason
 
 RAPL: Final = "rapl"
-NO_ZONES: Final = Refusal(Reason.NO_INTERFACE, "no RAPL package zone")
+NO_ZONES: Final = HardwareFailure(Reason.NO_INTERFACE, "no RAPL package zone")
 
-Answers: TypeAlias = Sequence[tuple[ZoneCap, Written | Refusal]]
+Answers: TypeAlias = Sequence[tuple[ZoneCap, WrittenKnob | HardwareFailure]]
 
 
-def put_in_force(hands: Hands, zones: Sequence[RaplZone], cap_watts: float, missing: Sequence[Refusal]) -> Done:
+def put_in_force(
+    hands: JournaledWriter, zones: Sequence[RaplZone], cap_watts: float, missing: Sequence[HardwareFailure]
+) -> Done:
     """Cap every package; `missing`: a refusal for each package that no zone is known of."""
     caps = rapl.split_cap(zones, cap_watts)
     backend = next((cap.zone.backend for cap in caps), RAPL)
-    without = [zone.power_limit for zone in zones if isinstance(zone.power_limit, Refusal)]
+    without = [zone.power_limit for zone in zones if isinstance(zone.power_limit, HardwareFailure)]
     if without or not caps:
         return verdicts.refused(RAPL, without or [NO_ZONES])
     bounded = [cap for cap in caps if not cap.unlimited]
@@ -51,29 +53,33 @@ def put_in_force(hands: Hands, zones: Sequence[RaplZone], cap_watts: float, miss
     )
 
 
-def _unlimit(hands: Hands, caps: Sequence[ZoneCap]) -> list[tuple[ZoneCap, Written | Refusal]]:
+def _unlimit(hands: JournaledWriter, caps: Sequence[ZoneCap]) -> list[tuple[ZoneCap, WrittenKnob | HardwareFailure]]:
     """Restore the zones that no limit is wanted of."""
     freed = {knob.key: knob for knob in hands.restore(knob for cap in caps for knob in zone_knobs(cap.zone))}
-    answers: list[tuple[ZoneCap, Written | Refusal]] = []
+    answers: list[tuple[ZoneCap, WrittenKnob | HardwareFailure]] = []
     for cap in caps:
         of_zone = [freed[knob.key] for knob in zone_knobs(cap.zone) if knob.key in freed]
         stuck = verdicts.refusals(of_zone)
         value = stuck[0] if stuck else cap.knob.read()
         changed = bool(of_zone)
-        answers.append((cap, value if isinstance(value, Refusal) else Written(value, changed, foreign=True)))
+        answers.append(
+            (cap, value if isinstance(value, HardwareFailure) else WrittenKnob(value, changed, foreign=True))
+        )
     return answers
 
 
-def _judge(hands: Hands, cap: ZoneCap, answer: Written | Refusal) -> Refusal | None:
-    if isinstance(answer, Refusal):
+def _judge(hands: JournaledWriter, cap: ZoneCap, answer: WrittenKnob | HardwareFailure) -> HardwareFailure | None:
+    if isinstance(answer, HardwareFailure):
         return answer
     if answer.foreign:
         return None
     original = hands.original(cap.knob) if answer.value != cap.limit_uw else None
-    return rapl.check_cap(cap, answer.value, None if isinstance(original, Refusal) else original)
+    return rapl.check_cap(cap, answer.value, None if isinstance(original, HardwareFailure) else original)
 
 
-def _fell_short(answers: Answers, short: Sequence[tuple[ZoneCap, Refusal]], missing: Sequence[Refusal]) -> Done:
+def _fell_short(
+    answers: Answers, short: Sequence[tuple[ZoneCap, HardwareFailure]], missing: Sequence[HardwareFailure]
+) -> Done:
     """Say what is in force where not every package is held at the cap."""
     refusals = [refusal for _, refusal in short]
     backend = answers[0][0].zone.backend
@@ -88,9 +94,9 @@ def _fell_short(answers: Answers, short: Sequence[tuple[ZoneCap, Refusal]], miss
     return verdicts.partly(backend, Reason.PARTLY_APPLIED, [*refusals, *missing], said)
 
 
-def _switch_on(hands: Hands, answers: Answers) -> None:
+def _switch_on(hands: JournaledWriter, answers: Answers) -> None:
     """Enforce limits that are set and switched off; whether that worked is seen where the cap is judged."""
-    switches = [cap.zone.enable for cap, answer in answers if isinstance(answer, Written)]
+    switches = [cap.zone.enable for cap, answer in answers if isinstance(answer, WrittenKnob)]
     off = [switch for switch in switches if switch is not None and switch.read() == 0]
     hands.set_all([(switch, 1) for switch in off])
 
@@ -109,7 +115,7 @@ def _no_limit(cap: ZoneCap, cap_watts: float) -> str:
 def _highest_package_watts(answers: Answers) -> float:
     per_package: Counter[int] = Counter()
     for cap, answer in answers:
-        if isinstance(answer, Written):
+        if isinstance(answer, WrittenKnob):
             per_package[cap.zone.package] += answer.value
     return max(per_package.values()) / UW_PER_WATT
 

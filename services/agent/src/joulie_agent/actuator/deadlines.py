@@ -5,8 +5,8 @@ A call to hardware (`CALL_S` for a file, `CALL_DEADLINE_S` for a GPU) < a reques
 
 from typing import Final
 
-from joulie_agent.actuator.lane import REQUEST_S
-from joulie_agent.actuator.protocol import Part
+from joulie_agent.actuator.executor import REQUEST_S
+from joulie_agent.actuator.protocol import Subsystem
 from joulie_agent.hardware.gpu.bounded import CALL_DEADLINE_S, CROWDED_DEADLINE_S, OPEN_WAIT_S, PATIENT_OPEN_WAIT_S
 
 #: GPUs of the largest machines; once one hangs, each further one that does costs the short deadline.
@@ -14,8 +14,8 @@ _MOST_GPUS: Final = 16
 _MARGIN_S: Final = 2.0
 #: How long a controller waits for an answer, by part.
 ANSWER_S: Final = {
-    Part.CPU: REQUEST_S + _MARGIN_S,
-    Part.GPU: OPEN_WAIT_S + CALL_DEADLINE_S + _MOST_GPUS * CROWDED_DEADLINE_S + _MARGIN_S,
+    Subsystem.CPU: REQUEST_S + _MARGIN_S,
+    Subsystem.GPU: OPEN_WAIT_S + CALL_DEADLINE_S + _MOST_GPUS * CROWDED_DEADLINE_S + _MARGIN_S,
 }
 #: How long a command with nothing else to do waits, also for a driver that nobody holds open.
 COMMAND_S: Final = PATIENT_OPEN_WAIT_S + max(ANSWER_S.values())

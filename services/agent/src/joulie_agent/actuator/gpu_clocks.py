@@ -12,8 +12,8 @@ from typing import TypeAlias
 from joulie_agent.actuator import verdicts
 from joulie_agent.actuator.protocol import Done, Verdict
 from joulie_agent.hardware.gpu.driver import CLOCK_KEY_END, ClockKnob, GpuDriver, HeldClock, clock_key
-from joulie_agent.hardware.hands import Hands, Restored, Written
-from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoredKnob, WrittenKnob
+from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.reasons import Reason
 
 Homes: TypeAlias = Mapping[str, GpuDriver]
@@ -27,7 +27,7 @@ class _Order:
     clock_mhz: int
 
 
-def clock_knob(hands: Hands, driver: GpuDriver, uuid: str) -> ClockKnob | Refusal:
+def clock_knob(hands: JournaledWriter, driver: GpuDriver, uuid: str) -> ClockKnob | HardwareFailure:
     """Return the knob for a GPU's highest graphics clock."""
     key = clock_key(uuid)
     original = hands.originals.get(key)
@@ -35,7 +35,7 @@ def clock_knob(hands: Hands, driver: GpuDriver, uuid: str) -> ClockKnob | Refusa
     return driver.clock_limit(uuid, held)
 
 
-def held_knobs(hands: Hands, homes: Homes) -> dict[str, Knob | Refusal]:
+def held_knobs(hands: JournaledWriter, homes: Homes) -> dict[str, Knob | HardwareFailure]:
     """Return the knobs of the clocks that hold, or may hold, a limit of ours."""
     return {
         clock_key(uuid): clock_knob(hands, driver, uuid)
@@ -44,37 +44,39 @@ def held_knobs(hands: Hands, homes: Homes) -> dict[str, Knob | Refusal]:
     }
 
 
-def limit_in_force_mhz(hands: Hands | Refusal, driver: GpuDriver, uuid: str) -> int | None:
+def limit_in_force_mhz(hands: JournaledWriter | HardwareFailure, driver: GpuDriver, uuid: str) -> int | None:
     """Return a limit of ours on a GPU's clock; None where there is none, or where it cannot be read."""
-    if isinstance(hands, Refusal) or clock_key(uuid) not in hands.held:
+    if isinstance(hands, HardwareFailure) or clock_key(uuid) not in hands.held:
         return None
     knob = clock_knob(hands, driver, uuid)
-    value = knob if isinstance(knob, Refusal) else knob.read()
-    return None if isinstance(value, Refusal) else value
+    value = knob if isinstance(knob, HardwareFailure) else knob.read()
+    return None if isinstance(value, HardwareFailure) else value
 
 
-def release(hands: Hands, homes: Homes, wanted: frozenset[str] = frozenset()) -> tuple[Restored, ...]:
+def release(hands: JournaledWriter, homes: Homes, wanted: frozenset[str] = frozenset()) -> tuple[RestoredKnob, ...]:
     """Restore every clock but those of the keys that are wanted."""
     keys = frozenset(key for key in hands.held if key.endswith(CLOCK_KEY_END)) - wanted
     return verdicts.give_back(hands, keys, held_knobs(hands, homes)) if keys else ()
 
 
-def limit(hands: Hands, homes: Homes, clocks_mhz: Mapping[str, int], backend: str, absent: Refusal) -> Done:
+def limit(
+    hands: JournaledWriter, homes: Homes, clocks_mhz: Mapping[str, int], backend: str, absent: HardwareFailure
+) -> Done:
     """Limit the clocks of the GPUs that are named, and restore those of all others."""
     freed = release(hands, homes, frozenset(map(clock_key, clocks_mhz)))
     orders: list[_Order] = []
-    refusals = [Refusal(each.reason, each.message) for each in freed if each.reason is not None]
+    refusals = [HardwareFailure(each.reason, each.message) for each in freed if each.reason is not None]
     for uuid, clock_mhz in clocks_mhz.items():
         order = _order(hands, homes.get(uuid), uuid, clock_mhz) or absent
-        if isinstance(order, Refusal):
+        if isinstance(order, HardwareFailure):
             refusals.append(order)
         else:
             orders.append(order)
     answers = hands.set_all([(order.knob, order.clock_mhz) for order in orders])
     answers = [_kept(order, answer) for order, answer in zip(orders, answers, strict=True)]
-    refusals += [answer for answer in answers if isinstance(answer, Refusal)]
+    refusals += [answer for answer in answers if isinstance(answer, HardwareFailure)]
     if refusals:
-        return verdicts.refused(backend, refusals, some_landed=any(isinstance(each, Written) for each in answers))
+        return verdicts.refused(backend, refusals, some_landed=any(isinstance(each, WrittenKnob) for each in answers))
     return Done(
         verdict=Verdict.APPLIED,
         reason=Reason.CLOCKS_LIMITED if orders else Reason.RESTORED,
@@ -83,11 +85,13 @@ def limit(hands: Hands, homes: Homes, clocks_mhz: Mapping[str, int], backend: st
     )
 
 
-def _order(hands: Hands, driver: GpuDriver | None, uuid: str, clock_mhz: int) -> _Order | Refusal | None:
+def _order(
+    hands: JournaledWriter, driver: GpuDriver | None, uuid: str, clock_mhz: int
+) -> _Order | HardwareFailure | None:
     if driver is None:
         return None
     knob = clock_knob(hands, driver, uuid)
-    if isinstance(knob, Refusal):
+    if isinstance(knob, HardwareFailure):
         return knob
     if knob.key not in hands.held:
         taken = driver.check_clock_is_free(uuid)
@@ -96,15 +100,15 @@ def _order(hands: Hands, driver: GpuDriver | None, uuid: str, clock_mhz: int) ->
     return _Order(uuid, driver, knob, knob.limits.clamp(clock_mhz))
 
 
-def _kept(order: _Order, answer: Written | Refusal) -> Written | Refusal:
+def _kept(order: _Order, answer: WrittenKnob | HardwareFailure) -> WrittenKnob | HardwareFailure:
     """Write again where nobody can see whether the limit is still there; the journal knows this value."""
-    if isinstance(answer, Refusal) or answer.changed or answer.foreign or not order.knob.is_remembered:
+    if isinstance(answer, HardwareFailure) or answer.changed or answer.foreign or not order.knob.is_remembered:
         return answer
     again = order.knob.write(order.clock_mhz)
-    return again if isinstance(again, Refusal) else answer
+    return again if isinstance(again, HardwareFailure) else answer
 
 
-def _said(orders: Sequence[_Order], answers: Sequence[Written | Refusal]) -> list[str]:
+def _said(orders: Sequence[_Order], answers: Sequence[WrittenKnob | HardwareFailure]) -> list[str]:
     pairs = list(zip(orders, answers, strict=True))
-    said = [f"{order.knob.key} is {each.value} MHz" for order, each in pairs if isinstance(each, Written)]
+    said = [f"{order.knob.key} is {each.value} MHz" for order, each in pairs if isinstance(each, WrittenKnob)]
     return said + verdicts.overwrote((order.knob.key, answer) for order, answer in pairs)

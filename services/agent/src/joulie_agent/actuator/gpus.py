@@ -14,19 +14,19 @@ from joulie_agent.actuator import gpu_clocks, verdicts
 from joulie_agent.actuator.protocol import (
     DescribeGpu,
     Done,
-    GivenBackReport,
     GpuDescription,
-    GpuFigure,
+    GpuPowerReading,
     GpuReadings,
     ReadGpu,
     Reply,
+    RestoreReport,
     SetGpuCaps,
     SetGpuClocks,
     Verdict,
 )
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo, GpuDriver, clock_key, limit_key
-from joulie_agent.hardware.hands import Hands, Written
-from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
+from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.reasons import Reason
 
 GpuRequest: TypeAlias = SetGpuCaps | SetGpuClocks | ReadGpu | DescribeGpu
@@ -52,17 +52,17 @@ class _Order:
 
 
 @dataclass(slots=True)
-class GpuPart:
+class GpuHandler:
     """Carries out what is asked of the GPUs. One caller at a time."""
 
     drivers: Sequence[GpuDriver]
     #: Or why nothing may be written.
-    hands: Hands | Refusal
+    hands: JournaledWriter | HardwareFailure
     #: Monotonic seconds.
     clock: Callable[[], float]
     #: What each driver has told, and why it does not tell now.
     _devices: dict[str, tuple[GpuDeviceInfo, ...]] = field(init=False, default_factory=dict)
-    _refusals: dict[str, Refusal] = field(init=False, default_factory=dict)
+    _refusals: dict[str, HardwareFailure] = field(init=False, default_factory=dict)
     _homes: dict[str, GpuDriver] = field(init=False, default_factory=dict)
     _looked_at: float | None = field(init=False, default=None)
     _generations: list[int] = field(init=False, default_factory=list)
@@ -83,16 +83,16 @@ class GpuPart:
             case DescribeGpu():
                 return self._describe()
 
-    def restore(self, keys: frozenset[str]) -> GivenBackReport:
+    def restore(self, keys: frozenset[str]) -> RestoreReport:
         """Give knobs back, by key. No driver is opened where there is nothing to give back."""
-        if isinstance(self.hands, Refusal) or not keys:
-            return GivenBackReport(knobs=())
+        if isinstance(self.hands, HardwareFailure) or not keys:
+            return RestoreReport(knobs=())
         self._look()
         silent = self._silent()
-        knobs: dict[str, Knob | Refusal] = {} if silent is None else dict.fromkeys(keys, silent)
+        knobs: dict[str, Knob | HardwareFailure] = {} if silent is None else dict.fromkeys(keys, silent)
         knobs |= {limit_key(uuid): driver.power_limit(uuid) for uuid, driver in self._homes.items()}
         knobs |= gpu_clocks.held_knobs(self.hands, self._homes)
-        return GivenBackReport(knobs=verdicts.give_back(self.hands, keys, knobs))
+        return RestoreReport(knobs=verdicts.give_back(self.hands, keys, knobs))
 
     def _is_stale(self) -> bool:
         if self._looked_at is None or self.clock() - self._looked_at > LOOK_EVERY_S:
@@ -108,7 +108,7 @@ class GpuPart:
         before = [_constant(info) for info in self._all()]
         for driver in self.drivers:
             found = driver.devices()
-            if isinstance(found, Refusal):
+            if isinstance(found, HardwareFailure):
                 self._refusals[driver.name] = found
                 found = tuple(replace(info, refusal=found) for info in self._devices.get(driver.name, ()))
             else:
@@ -124,13 +124,13 @@ class GpuPart:
         return [info for infos in self._devices.values() for info in infos]
 
     def _cap(self, caps_mw: dict[str, int]) -> Done:
-        if isinstance(self.hands, Refusal):
+        if isinstance(self.hands, HardwareFailure):
             return verdicts.refused(NONE, [self.hands])
-        refusals: list[Refusal] = []
+        refusals: list[HardwareFailure] = []
         orders: list[_Order] = []
         for uuid, cap_mw in caps_mw.items():
             knob = self._knob(uuid)
-            if isinstance(knob, Refusal):
+            if isinstance(knob, HardwareFailure):
                 refusals.append(knob)
             else:
                 orders.append(_Order(uuid, self._homes[uuid], knob, cap_mw))
@@ -142,41 +142,45 @@ class GpuPart:
         return _judged(orders, answers, refusals)
 
     @staticmethod
-    def _unlimit(hands: Hands, orders: Sequence[_Order]) -> list[tuple[_Order, Written | Refusal]]:
+    def _unlimit(
+        hands: JournaledWriter, orders: Sequence[_Order]
+    ) -> list[tuple[_Order, WrittenKnob | HardwareFailure]]:
         """Restore the GPUs that no limit is wanted of: what was found may be lower than the end of the range."""
         freed = {knob.key: knob for knob in hands.restore(order.knob for order in orders)}
-        answers: list[tuple[_Order, Written | Refusal]] = []
+        answers: list[tuple[_Order, WrittenKnob | HardwareFailure]] = []
         for order in orders:
             restored = freed.get(order.knob.key)
             if restored is not None and restored.reason is not None:
-                answers.append((order, Refusal(restored.reason, restored.message)))
+                answers.append((order, HardwareFailure(restored.reason, restored.message)))
                 continue
             value = order.knob.read()
             changed = restored is not None
-            answers.append((order, value if isinstance(value, Refusal) else Written(value, changed, foreign=True)))
+            answers.append(
+                (order, value if isinstance(value, HardwareFailure) else WrittenKnob(value, changed, foreign=True))
+            )
         return answers
 
     def _limit_clocks(self, clocks_mhz: dict[str, int]) -> Done:
-        if isinstance(self.hands, Refusal):
+        if isinstance(self.hands, HardwareFailure):
             return verdicts.refused(NONE, [self.hands])
         backend = next((self._homes[uuid].name for uuid in (*clocks_mhz, *self._homes) if uuid in self._homes), NONE)
-        absent = self._silent() or Refusal(Reason.NO_DEVICE, "a GPU whose clock is to be limited is not there")
+        absent = self._silent() or HardwareFailure(Reason.NO_DEVICE, "a GPU whose clock is to be limited is not there")
         return gpu_clocks.limit(self.hands, self._homes, clocks_mhz, backend, absent)
 
     def _release_clocks(self, done: Done) -> Done:
         """Restore what an earlier controller has limited; what cannot be restored now is tried again by the lane."""
-        if isinstance(self.hands, Refusal):
+        if isinstance(self.hands, HardwareFailure):
             return done
         said = verdicts.remarks(gpu_clocks.release(self.hands, self._homes))
         return msgspec.structs.replace(done, message=verdicts.join([done.message, *said]))
 
-    def _knob(self, uuid: str) -> Knob | Refusal:
+    def _knob(self, uuid: str) -> Knob | HardwareFailure:
         driver = self._homes.get(uuid)
         if driver is not None:
             return driver.power_limit(uuid)
-        return self._silent() or Refusal(Reason.NO_DEVICE, f"no GPU {uuid}")
+        return self._silent() or HardwareFailure(Reason.NO_DEVICE, f"no GPU {uuid}")
 
-    def _silent(self) -> Refusal | None:
+    def _silent(self) -> HardwareFailure | None:
         """Why a GPU that is not known may be there all the same: a driver, or a device without a name, is silent."""
         broken = [refusal for refusal in self._refusals.values() if refusal.reason is not Reason.NO_INTERFACE]
         broken += [info.refusal for info in self._all() if not info.uuid and info.refusal is not None]
@@ -187,24 +191,24 @@ class GpuPart:
             revision=self._revision,
             gpus=tuple(self._figure(info.uuid) for info in self._all() if info.uuid),
             refusals=dict(self._refusals),
-            overwritten=dict(self.hands.overwritten) if isinstance(self.hands, Hands) else {},
+            overwritten=dict(self.hands.overwritten) if isinstance(self.hands, JournaledWriter) else {},
         )
 
-    def _figure(self, uuid: str) -> GpuFigure:
+    def _figure(self, uuid: str) -> GpuPowerReading:
         driver = self._homes[uuid]
         power_mw, knob = driver.power_mw(uuid), driver.power_limit(uuid)
-        limit_mw = knob if isinstance(knob, Refusal) else knob.read()
-        return GpuFigure(
+        limit_mw = knob if isinstance(knob, HardwareFailure) else knob.read()
+        return GpuPowerReading(
             uuid=uuid,
-            power_mw=None if isinstance(power_mw, Refusal) else power_mw,
-            limit_mw=None if isinstance(limit_mw, Refusal) else limit_mw,
+            power_mw=None if isinstance(power_mw, HardwareFailure) else power_mw,
+            limit_mw=None if isinstance(limit_mw, HardwareFailure) else limit_mw,
             clock_limit_mhz=gpu_clocks.limit_in_force_mhz(self.hands, driver, uuid),
-            refusal=next((each for each in (power_mw, limit_mw) if isinstance(each, Refusal)), None),
+            refusal=next((each for each in (power_mw, limit_mw) if isinstance(each, HardwareFailure)), None),
         )
 
     def _unlimited(self, info: GpuDeviceInfo) -> GpuDeviceInfo:
         """Tell a GPU's own highest clock where the driver tells a limit of ours."""
-        original = {} if isinstance(self.hands, Refusal) else self.hands.originals
+        original = {} if isinstance(self.hands, HardwareFailure) else self.hands.originals
         own_mhz = original.get(clock_key(info.uuid))
         if own_mhz is None or info.highest_mhz is None:
             return info
@@ -215,23 +219,25 @@ class GpuPart:
             revision=self._revision,
             devices=tuple(self._all()),
             refusals=dict(self._refusals),
-            journal=self.hands if isinstance(self.hands, Refusal) else self.hands.journal_refusal,
+            journal=self.hands if isinstance(self.hands, HardwareFailure) else self.hands.journal_refusal,
         )
 
 
 def _judged(
-    orders: Sequence[_Order], answers: Sequence[tuple[_Order, Written | Refusal]], refusals: Sequence[Refusal]
+    orders: Sequence[_Order],
+    answers: Sequence[tuple[_Order, WrittenKnob | HardwareFailure]],
+    refusals: Sequence[HardwareFailure],
 ) -> Done:
     """Return the verdict on caps that were set one by one."""
     backend = next((order.driver.name for order in orders), NONE)
-    written = [(order, answer) for order, answer in answers if isinstance(answer, Written)]
-    refusals = [*refusals, *(answer for _, answer in answers if isinstance(answer, Refusal))]
+    written = [(order, answer) for order, answer in answers if isinstance(answer, WrittenKnob)]
+    refusals = [*refusals, *(answer for _, answer in answers if isinstance(answer, HardwareFailure))]
     if refusals:
         return verdicts.refused(backend, refusals, some_landed=bool(written))
     enforced_watts = max(_in_force_mw(order, answer) for order, answer in written) / MW_PER_WATT
     held = [(order, answer) for order, answer in written if _is_held_higher(order, answer)]
     if held:
-        kept = [Refusal(Reason.HELD_BY_FIRMWARE, _held_at(order, answer)) for order, answer in held]
+        kept = [HardwareFailure(Reason.HELD_BY_FIRMWARE, _held_at(order, answer)) for order, answer in held]
         return verdicts.partly(backend, Reason.HELD_BY_FIRMWARE, kept, enforced_watts=enforced_watts)
     said = verdicts.overwrote((order.knob.key, answer) for order, answer in answers if not order.unlimited)
     bounded = [order for order in orders if not order.unlimited]
@@ -248,12 +254,12 @@ def _judged(
     )
 
 
-def _is_held_higher(order: _Order, answer: Written) -> bool:
+def _is_held_higher(order: _Order, answer: WrittenKnob) -> bool:
     """Whether the driver took the limit and keeps a higher one; AMD's keeps whole watts."""
     return not answer.foreign and _in_force_mw(order, answer) >= order.limit_mw + MW_PER_WATT
 
 
-def _held_at(order: _Order, answer: Written) -> str:
+def _held_at(order: _Order, answer: WrittenKnob) -> str:
     held, asked = answer.value / MW_PER_WATT, order.limit_mw / MW_PER_WATT
     return f"{order.knob.key} reads {held:g} W where {asked:g} W was written"
 
@@ -263,10 +269,10 @@ def _cap_of(order: _Order) -> str:
     return f"{asked:g} W is not below the end of its range, {end:g} W"
 
 
-def _in_force_mw(order: _Order, written: Written) -> int:
+def _in_force_mw(order: _Order, written: WrittenKnob) -> int:
     """The limit that holds, which the hardware itself may have lowered below the one that was set."""
     enforced_mw = order.driver.enforced_mw(order.uuid)
-    return written.value if isinstance(enforced_mw, Refusal) else enforced_mw
+    return written.value if isinstance(enforced_mw, HardwareFailure) else enforced_mw
 
 
 def _constant(info: GpuDeviceInfo) -> object:

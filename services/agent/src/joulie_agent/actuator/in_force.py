@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.actuator.protocol import Part
+from joulie_agent.actuator.protocol import Subsystem
 from joulie_agent.hardware import cpuinfo, journal, machine_lock
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
 from joulie_agent.hardware.journal import JournalError
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.machine_lock import MachineHeldError
 from joulie_agent.hardware.rapl import UW_PER_WATT
 from joulie_agent.hardware.sysfs import SysfsTree
@@ -33,7 +33,7 @@ class InForce:
     known: bool = True
 
 
-def look(state_dir: Path, part: Part, *, answered_for: bool) -> InForce:
+def look(state_dir: Path, part: Subsystem, *, answered_for: bool) -> InForce:
     """Look into a journal. `answered_for`: an actuator is there that keeps the leases of what is in force."""
     directory = state_dir / part
     try:
@@ -50,7 +50,7 @@ def look(state_dir: Path, part: Part, *, answered_for: bool) -> InForce:
 
 def owner(state_dir: Path, sys_root: Path) -> InForce:
     """Say which process may set limits on this machine."""
-    ours = any(journal.is_held(state_dir / part) for part in Part)
+    ours = any(journal.is_held(state_dir / part) for part in Subsystem)
     if ours:
         return InForce(f"a process holds {state_dir}", fine=True)
     try:
@@ -66,7 +66,7 @@ def cpu_suspects(tree: SysfsTree, proc_root: str) -> Iterator[str]:
     """Return a line for each limit of the CPUs that is below its maximum, or whose maximum is not known."""
     found = cpuinfo.discover(tree, proc_root)
     for zone in found.zones:
-        if not isinstance(zone.power_limit, Refusal):
+        if not isinstance(zone.power_limit, HardwareFailure):
             now = zone.power_limit.read()
             yield from _suspect(zone.power_limit.path, now, zone.max_power_uw, UW_PER_WATT, "W")
     for policy in found.policies:
@@ -81,8 +81,8 @@ def gpu_suspects(devices: Sequence[GpuDeviceInfo]) -> Iterator[str]:
             yield from _suspect(f"gpu {info.index} {info.uuid}", now, info.default_mw or info.max_mw, MW_PER_WATT, "W")
 
 
-def _suspect(place: str, now: int | Refusal, most: int | None, per_unit: int, unit: str) -> Iterator[str]:
-    if isinstance(now, Refusal):
+def _suspect(place: str, now: int | HardwareFailure, most: int | None, per_unit: int, unit: str) -> Iterator[str]:
+    if isinstance(now, HardwareFailure):
         yield f"{place}: cannot be read: {now.message or now.reason}"
     elif most is None:
         yield f"{place}: {now / per_unit:g} {unit}, the maximum is not known"

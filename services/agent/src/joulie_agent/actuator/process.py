@@ -17,9 +17,9 @@ from typing import Final
 
 from joulie_agent.actuator.confine import FAMILIES, confine
 from joulie_agent.actuator.log import Level, write_line
-from joulie_agent.actuator.parts import Machine
 from joulie_agent.actuator.server import Admission, Server
 from joulie_agent.actuator.settings import ActuatorSettings, ActuatorSettingsError, help_text, read_settings
+from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware import descriptors
 from joulie_agent.hardware.journal import JournalHeldError
 
@@ -73,13 +73,13 @@ def start_settings(
         return _USAGE
 
 
-def claim(settings: ActuatorSettings) -> Machine | None:
+def claim(settings: ActuatorSettings) -> HostSubsystems | None:
     """Claim the machine, from `restore` or an actuator that is ending if need be; None where it stays another's."""
     until = time.monotonic() + CLAIM_S
     told = False
     while True:
         try:
-            return Machine(settings, write_line)
+            return HostSubsystems(settings, write_line)
         except JournalHeldError as error:
             if time.monotonic() >= until:
                 write_line("another process has its hands on this machine", level=Level.ERROR, error=str(error))
@@ -101,7 +101,7 @@ def _close_network() -> None:
         write_line("network not closed", level=Level.WARNING, why=why_not)
 
 
-def _serve(machine: Machine, settings: ActuatorSettings) -> int:
+def _serve(machine: HostSubsystems, settings: ActuatorSettings) -> int:
     for lane in machine.lanes.values():
         lane.start()
     admission = Admission(settings.actuator_controller_uid, settings.actuator_controller_gid)
@@ -118,7 +118,7 @@ def _serve(machine: Machine, settings: ActuatorSettings) -> int:
     return _end(machine, settings.actuator_stop_grace)
 
 
-def _end(machine: Machine, grace_s: float) -> int:
+def _end(machine: HostSubsystems, grace_s: float) -> int:
     """Give back every part at once: one that hangs must not cost another its time."""
     deadline = time.monotonic() + grace_s
     done: dict[str, bool] = {}

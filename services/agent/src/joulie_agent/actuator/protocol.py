@@ -15,8 +15,8 @@ import msgspec
 
 from joulie_agent.hardware.cpuinfo import HostFacts
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo
-from joulie_agent.hardware.hands import Restored
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.journaled_writer import RestoredKnob
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import ZoneReading
 from joulie_agent.hardware.rapl_domains import ConstraintReading
 from joulie_agent.reasons import Reason
@@ -44,7 +44,7 @@ class Epp(StrEnum):
     BALANCE_PERFORMANCE = "balance_performance"
 
 
-class Part(StrEnum):
+class Subsystem(StrEnum):
     """What has a journal, a lease and a thread of its own: a GPU driver that hangs must not hold up the CPUs."""
 
     CPU = "cpu"
@@ -102,7 +102,7 @@ class SetGpuClocks(_Request, frozen=True, tag="set_gpu_clocks"):
 class Restore(_Request, frozen=True, tag="restore"):
     """Give a part back."""
 
-    part: Part
+    part: Subsystem
 
 
 class ReadCpu(_Request, frozen=True, tag="read_cpu"):
@@ -124,23 +124,23 @@ class DescribeGpu(_Request, frozen=True, tag="describe_gpu"):
     """Say what the GPUs are and what can be done with them."""
 
 
-class Health(_Request, frozen=True, tag="health"):
+class CheckHealth(_Request, frozen=True, tag="health"):
     """Say whether leases are kept. Answered without waiting for any part."""
 
 
 Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetGpuCaps | SetGpuClocks
-Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu | Health
+Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu | CheckHealth
 
 
-def part_of(request: Request) -> Part:
+def part_of(request: Request) -> Subsystem:
     """Return the part that a request is about."""
     match request:
         case Restore(part=part):
             return part
         case SetGpuCaps() | SetGpuClocks() | ReadGpu() | DescribeGpu():
-            return Part.GPU
+            return Subsystem.GPU
         case _:
-            return Part.CPU
+            return Subsystem.CPU
 
 
 class Verdict(StrEnum):
@@ -166,16 +166,16 @@ class Done(_Reply, frozen=True, tag="done"):
     #: Read back, per package or per GPU, the highest of them.
     enforced_watts: float | None = None
     #: Why what was to be released is still in force, while the rest was done; the actuator goes on trying.
-    unreleased: Refusal | None = None
+    unreleased: HardwareFailure | None = None
 
 
-class GivenBackReport(_Reply, frozen=True, tag="given_back"):
+class RestoreReport(_Reply, frozen=True, tag="given_back"):
     """What became of everything that was in force in a part."""
 
-    knobs: tuple[Restored, ...]
+    knobs: tuple[RestoredKnob, ...]
 
     @property
-    def left(self) -> tuple[Restored, ...]:
+    def left(self) -> tuple[RestoredKnob, ...]:
         """What could not be given back."""
         return tuple(knob for knob in self.knobs if not knob.done)
 
@@ -205,23 +205,23 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
     constraints: tuple[ConstraintReading, ...] = ()
 
 
-class GpuFigure(msgspec.Struct, frozen=True, kw_only=True):
+class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
     """Power and limit of one GPU, in milliwatts, and the limit of ours on its graphics clock."""
 
     uuid: str
     power_mw: int | None = None
     limit_mw: int | None = None
     clock_limit_mhz: int | None = None
-    refusal: Refusal | None = None
+    refusal: HardwareFailure | None = None
 
 
 class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
     """One look at the GPUs."""
 
     revision: int
-    gpus: tuple[GpuFigure, ...]
+    gpus: tuple[GpuPowerReading, ...]
     #: Why a vendor's GPUs cannot be read, by driver.
-    refusals: dict[str, Refusal]
+    refusals: dict[str, HardwareFailure]
     overwritten: dict[str, int]
 
 
@@ -230,10 +230,10 @@ class CpuDescription(_Reply, frozen=True, tag="cpu"):
 
     revision: int
     facts: HostFacts
-    reading: Refusal | None
-    capping: Refusal | None
-    throttling: Refusal | None
-    journal: Refusal | None
+    reading: HardwareFailure | None
+    capping: HardwareFailure | None
+    throttling: HardwareFailure | None
+    journal: HardwareFailure | None
 
 
 class GpuDescription(_Reply, frozen=True, tag="gpu"):
@@ -242,11 +242,11 @@ class GpuDescription(_Reply, frozen=True, tag="gpu"):
     revision: int
     devices: tuple[GpuDeviceInfo, ...]
     #: By driver: why it has no GPUs for us.
-    refusals: dict[str, Refusal]
-    journal: Refusal | None
+    refusals: dict[str, HardwareFailure]
+    journal: HardwareFailure | None
 
 
-class PartHealth(msgspec.Struct, frozen=True, kw_only=True):
+class SubsystemHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the lease of one part is kept."""
 
     #: Why it is not, which a restart may cure; None where it is.
@@ -258,17 +258,17 @@ class PartHealth(msgspec.Struct, frozen=True, kw_only=True):
 class HealthReport(_Reply, frozen=True, tag="health"):
     """Whether leases are kept, by part."""
 
-    parts: dict[str, PartHealth]
+    parts: dict[str, SubsystemHealth]
 
 
-class Fault(_Reply, frozen=True, tag="fault"):
+class ErrorReply(_Reply, frozen=True, tag="fault"):
     """The request was not understood, or carrying it out failed in a way that nobody foresaw."""
 
     message: str
 
 
 Reply: TypeAlias = (
-    Done | GivenBackReport | CpuReadings | GpuReadings | CpuDescription | GpuDescription | HealthReport | Fault
+    Done | RestoreReport | CpuReadings | GpuReadings | CpuDescription | GpuDescription | HealthReport | ErrorReply
 )
 
 _encoder = msgspec.json.Encoder()

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from joulie_agent.actuator.lane import Lane
+from joulie_agent.actuator.executor import SubsystemExecutor
 from joulie_agent.actuator.log import Level, Log
 from joulie_agent.actuator.protocol import (
     LINE_LIMIT,
-    Fault,
-    Health,
+    CheckHealth,
+    ErrorReply,
     HealthReport,
-    Part,
     ProtocolError,
     Reply,
+    Subsystem,
     decode_request,
     encode,
     part_of,
@@ -72,7 +72,7 @@ class Admission:
         return peer.uid in {_ROOT, os.geteuid()} or (peer.uid == self.uid and peer.gid == self.gid)
 
 
-class Seldom:
+class RateLimited:
     """A log that tells an event once a minute, with how often it was not told before."""
 
     def __init__(self, log: Log, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -96,7 +96,9 @@ class Server(socketserver.UnixStreamServer):
 
     request_queue_size = 64
 
-    def __init__(self, path: Path, lanes: Mapping[Part, Lane], admission: Admission, log: Log) -> None:
+    def __init__(
+        self, path: Path, lanes: Mapping[Subsystem, SubsystemExecutor], admission: Admission, log: Log
+    ) -> None:
         """Bind the socket; a file that is in its place is left from before, since the journals are ours.
 
         Raises:
@@ -105,7 +107,7 @@ class Server(socketserver.UnixStreamServer):
         self.lanes = lanes
         self.admission = admission
         self.log = log
-        self._seldom = Seldom(log)
+        self._seldom = RateLimited(log)
         #: Open connections by user; and what guards them.
         self._open: Counter[int] = Counter()
         self._counting = threading.Lock()
@@ -191,15 +193,15 @@ class _Connection(socketserver.StreamRequestHandler):
             request = decode_request(line)
         except ProtocolError as error:
             self.server.log("not a request", level=Level.WARNING, pid=peer.pid, uid=peer.uid, error=str(error))
-            return Fault(message=str(error))
-        if isinstance(request, Health):
+            return ErrorReply(message=str(error))
+        if isinstance(request, CheckHealth):
             return HealthReport(parts={str(part): lane.health() for part, lane in self.server.lanes.items()})
         try:
             return self.server.lanes[part_of(request)].ask(request)
         except Exception as error:  # noqa: BLE001 - told with its trace, and answered
             trace = traceback.format_exc()
             self.server.log("request failed", level=Level.ERROR, request=type(request).__name__, trace=trace)
-            return Fault(message=f"{type(error).__name__}: {error}")
+            return ErrorReply(message=f"{type(error).__name__}: {error}")
 
 
 def _peer(connection: socket.socket) -> Peer:

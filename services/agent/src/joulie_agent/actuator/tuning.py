@@ -10,21 +10,21 @@ from typing import Final
 from joulie_agent.actuator import verdicts
 from joulie_agent.actuator.protocol import Done, SetCpuTuning, Verdict
 from joulie_agent.hardware.cpu_tuning import EPP_KEYS, KEYS, UNCORE_KEYS, epp_code
-from joulie_agent.hardware.hands import Hands, Written
-from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
+from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.reasons import Reason
 
 TUNING: Final = "tuning"
-_NO_EPP: Final = Refusal(Reason.NO_INTERFACE, "no frequency policy has an energy performance preference")
-_NO_UNCORE: Final = Refusal(Reason.NO_INTERFACE, "no uncore frequency limit")
+_NO_EPP: Final = HardwareFailure(Reason.NO_INTERFACE, "no frequency policy has an energy performance preference")
+_NO_UNCORE: Final = HardwareFailure(Reason.NO_INTERFACE, "no uncore frequency limit")
 
 
-def tune(hands: Hands | Refusal, request: SetCpuTuning, knobs: Sequence[Knob]) -> Done:
+def tune(hands: JournaledWriter | HardwareFailure, request: SetCpuTuning, knobs: Sequence[Knob]) -> Done:
     """Set and restore the controls of this machine."""
-    if isinstance(hands, Refusal):
+    if isinstance(hands, HardwareFailure):
         return verdicts.refused(TUNING, [hands])
     orders: list[tuple[Knob, int]] = []
-    refusals: list[Refusal] = []
+    refusals: list[HardwareFailure] = []
     if request.epp is not None:
         code = epp_code(request.epp)
         assert isinstance(code, int)
@@ -36,13 +36,15 @@ def tune(hands: Hands | Refusal, request: SetCpuTuning, knobs: Sequence[Knob]) -
         orders += [(knob, knob.limits.clamp(request.uncore_max_khz)) for knob in found]
         refusals += [] if found else [_NO_UNCORE]
     answers = hands.set_all(orders)
-    refusals += [answer for answer in answers if isinstance(answer, Refusal)]
+    refusals += [answer for answer in answers if isinstance(answer, HardwareFailure)]
     wanted = {knob.key for knob, _ in orders}
     released = frozenset(key for key in hands.held if key.startswith(KEYS) and key not in wanted)
     freed = verdicts.give_back(hands, released, {knob.key: knob for knob in knobs})
-    refusals += [Refusal(knob.reason, knob.message) for knob in freed if knob.reason is not None]
+    refusals += [HardwareFailure(knob.reason, knob.message) for knob in freed if knob.reason is not None]
     if refusals:
-        return verdicts.refused(TUNING, refusals, some_landed=any(isinstance(answer, Written) for answer in answers))
+        return verdicts.refused(
+            TUNING, refusals, some_landed=any(isinstance(answer, WrittenKnob) for answer in answers)
+        )
     said = verdicts.overwrote((knob.key, answer) for (knob, _), answer in zip(orders, answers, strict=True))
     return Done(
         verdict=Verdict.APPLIED,

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from joulie_agent.actuator.protocol import Done, Verdict
-from joulie_agent.hardware.hands import GivenBack, Hands, Restored, Written
-from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoredKnob, RestoreOutcome, WrittenKnob
+from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.reasons import Reason
 
 #: What cannot be done on this machine, as opposed to what should have worked.
@@ -24,10 +24,10 @@ _CANNOT_BE_DONE: Final = frozenset(
 )
 #: Some machines have hundreds of knobs of a kind, and what ails one mostly ails all.
 _MOST_SAID: Final = 4
-_AWAY: Final = Refusal(Reason.NO_DEVICE, "not on this machine now")
+_AWAY: Final = HardwareFailure(Reason.NO_DEVICE, "not on this machine now")
 
 
-def refused(backend: str, refusals: Sequence[Refusal], *, some_landed: bool = False) -> Done:
+def refused(backend: str, refusals: Sequence[HardwareFailure], *, some_landed: bool = False) -> Done:
     """Return the verdict where something refused; `some_landed`: a part of it is in force all the same."""
     return Done(
         verdict=Verdict.BLOCKED if _cannot(refusals) and not some_landed else Verdict.ERROR,
@@ -38,7 +38,12 @@ def refused(backend: str, refusals: Sequence[Refusal], *, some_landed: bool = Fa
 
 
 def partly(
-    backend: str, reason: Reason, refusals: Sequence[Refusal], said: str = "", *, enforced_watts: float | None = None
+    backend: str,
+    reason: Reason,
+    refusals: Sequence[HardwareFailure],
+    said: str = "",
+    *,
+    enforced_watts: float | None = None,
 ) -> Done:
     """Return the verdict where less than what was asked for is in force; the reason says that something is."""
     return Done(
@@ -50,12 +55,14 @@ def partly(
     )
 
 
-def _cannot(refusals: Sequence[Refusal]) -> bool:
+def _cannot(refusals: Sequence[HardwareFailure]) -> bool:
     """Whether trying again is of no use."""
     return all(refusal.reason in _CANNOT_BE_DONE for refusal in refusals)
 
 
-def give_back(hands: Hands, keys: frozenset[str], knobs: Mapping[str, Knob | Refusal]) -> tuple[Restored, ...]:
+def give_back(
+    hands: JournaledWriter, keys: frozenset[str], knobs: Mapping[str, Knob | HardwareFailure]
+) -> tuple[RestoredKnob, ...]:
     """Give back what is held of `keys`, with the knobs that this machine has now.
 
     What is held and not on the machine is refused and stays in the journal: an unplugged CPU or a lost GPU may come
@@ -63,24 +70,24 @@ def give_back(hands: Hands, keys: frozenset[str], knobs: Mapping[str, Knob | Ref
     """
     hands.unwant(keys)
     here: list[Knob] = []
-    away: list[Restored] = []
+    away: list[RestoredKnob] = []
     for key in sorted(hands.held & keys):
         knob = knobs.get(key, _AWAY)
-        if isinstance(knob, Refusal):
-            away.append(Restored(key, GivenBack.REFUSED, None, knob.reason, knob.message))
+        if isinstance(knob, HardwareFailure):
+            away.append(RestoredKnob(key, RestoreOutcome.REFUSED, None, knob.reason, knob.message))
         else:
             here.append(knob)
     return (*hands.restore(here), *away)
 
 
-def refusals(knobs: Iterable[Restored]) -> list[Refusal]:
+def refusals(knobs: Iterable[RestoredKnob]) -> list[HardwareFailure]:
     """Return why knobs were not restored."""
     return [knob.refusal for knob in knobs if knob.refusal is not None]
 
 
-def overwrote(answers: Iterable[tuple[str, Written | Refusal]]) -> list[str]:
+def overwrote(answers: Iterable[tuple[str, WrittenKnob | HardwareFailure]]) -> list[str]:
     """Return a remark for each value of an external writer that was written over, or that is lower and stays."""
-    written = [(key, answer) for key, answer in answers if isinstance(answer, Written)]
+    written = [(key, answer) for key, answer in answers if isinstance(answer, WrittenKnob)]
     said = [f"{key}: {each.overwrote} of somebody else was written over" for key, each in written if each.overwrote]
     return said + [
         f"{key}: {each.value} of an external writer is lower and stays in force"
@@ -89,11 +96,13 @@ def overwrote(answers: Iterable[tuple[str, Written | Refusal]]) -> list[str]:
     ]
 
 
-def remarks(knobs: Iterable[Restored]) -> list[str]:
+def remarks(knobs: Iterable[RestoredKnob]) -> list[str]:
     """Return a remark for each knob whose way back was not the plain one."""
     said = [f"{knob.key}: {knob.message}" for knob in knobs if knob.message]
     return said + [
-        f"{knob.key}: {knob.value} of somebody else is kept" for knob in knobs if knob.outcome is GivenBack.KEPT_FOREIGN
+        f"{knob.key}: {knob.value} of somebody else is kept"
+        for knob in knobs
+        if knob.outcome is RestoreOutcome.KEPT_EXTERNAL
     ]
 
 

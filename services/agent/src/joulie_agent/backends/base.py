@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from joulie_agent.reasons import Reason
-from joulie_core.caps_resolve import GpuDeviceRange, WattRange
-from joulie_core.gpu_clock import ClockRange
+from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.kinds.node_hardware import Capabilities, CpuHardware, GpuHardware, MemoryHardware
 from joulie_core.kinds.telemetry_profile import ControlResult
 
@@ -22,7 +22,7 @@ NO_RANGE: Final = WattRange()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ControlOutcome:
     """What became of one control action."""
 
     #: applied, blocked (it cannot be done here), error (it should have worked) or none (nobody wants it done).
@@ -34,7 +34,7 @@ class Outcome:
     #: Watts that were read back, per package or per GPU; None where nothing could be read back.
     enforced_watts: float | None = None
     #: What the release of the other control answered where that may still be in force; None where it is not.
-    unreleased: "Outcome | None" = None
+    unreleased: "ControlOutcome | None" = None
 
     @property
     def applied(self) -> bool:
@@ -153,7 +153,7 @@ class HardwareFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class NodeReading:
     """One look at a node."""
 
     cpu: CpuReading = field(default_factory=CpuReading)
@@ -161,13 +161,13 @@ class Reading:
     facts: HardwareFacts = field(default_factory=HardwareFacts)
 
 
-class PowerSource(Protocol):
+class ReadingSource(Protocol):
     """Where readings come from."""
 
     async def read_cpu(self) -> CpuReading | Unavailable:
         """Look at the power of the CPUs only, for a loop that asks often; frequencies may be left out."""
 
-    async def read(self) -> Reading | Unavailable:
+    async def read(self) -> NodeReading | Unavailable:
         """Look once. A source of CPU figures only leaves the GPU part empty, and the other way round."""
 
 
@@ -175,27 +175,28 @@ class CpuActuator(Protocol):
     """What acts on the CPUs of one node.
 
     A cap and a throttle never hold the same CPUs unless the caller wants it: whoever sets one may have the other
-    released, which happens once the new one is in force and not before. `Outcome.unreleased` tells where that failed.
+    released, which happens once the new one is in force and not before.
+    `ControlOutcome.unreleased` is set where that failed.
     """
 
-    async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> Outcome:
+    async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
         """Cap the power of every package, read it back and say what is in force."""
 
     async def set_dvfs_throttle(
         self, throttle_pct: float, *, release_cap: Held = Held.NO, limits: WattRange = NO_RANGE
-    ) -> Outcome:
+    ) -> ControlOutcome:
         """Throttle that share of the frequency policies, 0 to 100; 0 restores their original maximum.
 
         A cap is released to its original, or to the top of `limits` where that is not known.
         """
 
-    async def tune_cpu(self, *, saving: bool) -> Outcome | None:
+    async def tune_cpu(self, *, saving: bool) -> ControlOutcome | None:
         """Set the optional controls beside the cap while the node saves power, restore them otherwise.
 
         None where none is configured.
         """
 
-    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:
+    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> ControlOutcome:
         """Restore what `held` says, to the originals or to the top of `limits`; applied where nothing is left."""
 
 
@@ -205,44 +206,44 @@ class GpuActuator(Protocol):
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
         """The devices and their limits; empty where the backend does not tell them apart."""
 
-    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:
+    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
         """Cap each GPU, by UUID; the empty UUID stands for all. `enforced_watts` is the highest one read back."""
 
     def gpu_clocks(self) -> Mapping[str, ClockRange]:
         """The GPUs whose graphics clocks may be limited where a power limit does not hold, by UUID."""
 
-    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> Outcome:
+    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> ControlOutcome:
         """Limit the graphics clock of each GPU that is named, and restore those of all others."""
 
-    async def restore_gpu(self, limits: WattRange) -> Outcome:
+    async def restore_gpu(self, limits: WattRange) -> ControlOutcome:
         """Give caps and clocks back to what they were, or caps to the top of `limits` where that is not known."""
 
 
-class PowerBackend(PowerSource, CpuActuator, GpuActuator, Protocol):
+class PowerBackend(ReadingSource, CpuActuator, GpuActuator, Protocol):
     """A backend that can do all of it, as one for the host does."""
 
 
-def applied(backend: str, message: str = "", *, enforced_watts: float | None = None) -> Outcome:
+def applied(backend: str, message: str = "", *, enforced_watts: float | None = None) -> ControlOutcome:
     """An action that is in force."""
-    return Outcome(ControlResult.APPLIED, Reason.CAPPED, backend, message, enforced_watts)
+    return ControlOutcome(ControlResult.APPLIED, Reason.CAPPED, backend, message, enforced_watts)
 
 
-def blocked(backend: str, reason: Reason, message: str = "") -> Outcome:
+def blocked(backend: str, reason: Reason, message: str = "") -> ControlOutcome:
     """An action that cannot be done on this node."""
-    return Outcome(ControlResult.BLOCKED, reason, backend, message)
+    return ControlOutcome(ControlResult.BLOCKED, reason, backend, message)
 
 
-def failed(backend: str, reason: Reason, message: str = "") -> Outcome:
+def failed(backend: str, reason: Reason, message: str = "") -> ControlOutcome:
     """An action that should have worked."""
-    return Outcome(ControlResult.ERROR, reason, backend, message)
+    return ControlOutcome(ControlResult.ERROR, reason, backend, message)
 
 
-def with_release(outcome: Outcome, release: Outcome, held: Held) -> Outcome:
+def with_release(outcome: ControlOutcome, release: ControlOutcome, held: Held) -> ControlOutcome:
     """Return the outcome of an action with that of the release of the other control."""
     return outcome if is_released(release, held) else replace(outcome, unreleased=release)
 
 
-def is_released(release: Outcome, held: Held) -> bool:
+def is_released(release: ControlOutcome, held: Held) -> bool:
     """Whether nothing of ours is left after a release with this outcome.
 
     A backend that has forgotten the node has no controls there either. One that blocks the release never had the

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_agent.actuator.client import Hands
 from joulie_agent.actuator.protocol import (
     CpuDescription,
     CpuReadings,
@@ -18,25 +17,27 @@ from joulie_agent.actuator.protocol import (
     DescribeGpu,
     Done,
     Epp,
-    Fault,
-    GivenBackReport,
+    ErrorReply,
     GpuDescription,
     GpuReadings,
-    Part,
     ReadCpu,
     ReadGpu,
     Reply,
     Request,
     Restore,
+    RestoreReport,
     SetCpuCap,
     SetCpuTuning,
     SetGpuCaps,
     SetGpuClocks,
     SetThrottle,
+    Subsystem,
 )
 from joulie_agent.actuator.verdicts import join, remarks
+from joulie_agent.backends.actuator_client import HardwareClient
 from joulie_agent.backends.base import (
     NO_RANGE,
+    ControlOutcome,
     CoreFrequency,
     CpuHeld,
     CpuReading,
@@ -44,24 +45,23 @@ from joulie_agent.backends.base import (
     GpuSample,
     HardwareFacts,
     Held,
-    Outcome,
+    NodeReading,
     PowerConstraint,
-    Reading,
     Unavailable,
     ZoneSample,
     blocked,
     failed,
 )
-from joulie_agent.discovery_gpu import describe_gpus, device_ranges
-from joulie_agent.discovery_host import describe_cpu, describe_memory
+from joulie_agent.discovery.gpu import describe_gpus, device_ranges
+from joulie_agent.discovery.host import describe_cpu, describe_memory
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import total_watts
 from joulie_agent.hardware.rapl import UW_PER_WATT
 from joulie_agent.hardware.rapl_domains import US_PER_S, ConstraintReading
 from joulie_agent.reasons import Reason
-from joulie_core.caps_resolve import GpuDeviceRange, WattRange
-from joulie_core.gpu_clock import ClockRange
+from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import Capabilities
 from joulie_core.kinds.telemetry_profile import ControlResult
@@ -111,7 +111,7 @@ class HostBackend:
 
     def __init__(
         self,
-        hands: Hands,
+        hands: HardwareClient,
         inventory: Inventory,
         *,
         lease_s: float,
@@ -126,16 +126,16 @@ class HostBackend:
         self._cpu: CpuDescription | None = None
         self._gpu: GpuDescription | None = None
         #: Why it is not known yet what GPUs there are.
-        self._gpu_opening: Refusal | None = None
+        self._gpu_opening: HardwareFailure | None = None
         self._facts = HardwareFacts()
 
-    async def read(self) -> Reading | Unavailable:
+    async def read(self) -> NodeReading | Unavailable:
         """Look at all of the machine."""
         cpu, gpu = await asyncio.gather(self._hands.ask(ReadCpu()), self._hands.ask(ReadGpu()))
         if not isinstance(cpu, CpuReadings) and not isinstance(gpu, GpuReadings):
             return _unavailable(cpu)
         await self._describe(cpu, gpu)
-        return Reading(
+        return NodeReading(
             cpu=_cpu_reading(cpu) if isinstance(cpu, CpuReadings) else CpuReading(),
             gpu=_gpu_reading(gpu) if isinstance(gpu, GpuReadings) else GpuReading(),
             facts=self._facts,
@@ -146,7 +146,7 @@ class HostBackend:
         cpu = await self._hands.ask(ReadCpu(frequencies=False))
         return _cpu_reading(cpu) if isinstance(cpu, CpuReadings) else _unavailable(cpu)
 
-    async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> Outcome:
+    async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
         """By RAPL, each package within its own range."""
         cap_uw = max(1, round(cap_watts_per_package * UW_PER_WATT))
         release = release_throttle is not Held.NO
@@ -160,14 +160,14 @@ class HostBackend:
         *,
         release_cap: Held = Held.NO,
         limits: WattRange = NO_RANGE,  # noqa: ARG002 - originals are known here
-    ) -> Outcome:
+    ) -> ControlOutcome:
         """By cpufreq."""
         release = release_cap is not Held.NO
         return await self._set(
             DVFS, SetThrottle(throttle_pct=throttle_pct, release_caps=release, lease_s=self._lease_s)
         )
 
-    async def tune_cpu(self, *, saving: bool) -> Outcome | None:
+    async def tune_cpu(self, *, saving: bool) -> ControlOutcome | None:
         """By energy performance preference and uncore frequency, as configured."""
         if not self._tuning.wanted:
             return None
@@ -175,15 +175,15 @@ class HostBackend:
         request = SetCpuTuning(epp=wanted.epp, uncore_max_khz=wanted.uncore_max_khz, lease_s=self._lease_s)
         return await self._set(TUNING, request)
 
-    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:  # noqa: ARG002 - originals are known here
+    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> ControlOutcome:  # noqa: ARG002 - originals are known here
         """Everything as it was found."""
-        return await self._restore(Part.CPU)
+        return await self._restore(Subsystem.CPU)
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
         """The GPUs that answer and can be capped."""
         return device_ranges(self._gpu.devices) if self._gpu else ()
 
-    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:
+    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
         """By NVML or AMD SMI, each GPU within its own range."""
         caps_mw = {uuid: max(1, round(watts * MW_PER_WATT)) for uuid, watts in cap_watts.items() if uuid}
         if not caps_mw:
@@ -203,20 +203,20 @@ class HostBackend:
             if info.uuid and info.lowest_mhz and info.highest_mhz
         }
 
-    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> Outcome:
+    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> ControlOutcome:
         """By NVML or AMD SMI."""
         return await self._set(HOST, SetGpuClocks(clocks_mhz=dict(clocks_mhz), lease_s=self._lease_s))
 
-    async def restore_gpu(self, limits: WattRange) -> Outcome:  # noqa: ARG002 - originals are known here
+    async def restore_gpu(self, limits: WattRange) -> ControlOutcome:  # noqa: ARG002 - originals are known here
         """Everything as it was found."""
-        return await self._restore(Part.GPU)
+        return await self._restore(Subsystem.GPU)
 
-    async def _set(self, backend: str, request: Request) -> Outcome:
+    async def _set(self, backend: str, request: Request) -> ControlOutcome:
         reply = await self._hands.ask(request)
         if not isinstance(reply, Done):
             return _failed(backend, reply)
         left = reply.unreleased
-        return Outcome(
+        return ControlOutcome(
             ControlResult(reply.verdict),
             reply.reason,
             reply.backend,
@@ -225,16 +225,16 @@ class HostBackend:
             failed(HOST, left.reason, left.message) if left else None,
         )
 
-    async def _restore(self, part: Part) -> Outcome:
+    async def _restore(self, part: Subsystem) -> ControlOutcome:
         reply = await self._hands.ask(Restore(part=part))
-        if not isinstance(reply, GivenBackReport):
+        if not isinstance(reply, RestoreReport):
             return _failed(HOST, reply)
         if reply.left:
             message = join(f"{knob.key}: {knob.message or knob.reason}" for knob in reply.left)
             return failed(HOST, reply.left[0].reason or Reason.BACKEND_FAILED, message)
-        return Outcome(ControlResult.APPLIED, Reason.RESTORED, HOST, join(remarks(reply.knobs)))
+        return ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, HOST, join(remarks(reply.knobs)))
 
-    async def _describe(self, cpu: Reply | Refusal, gpu: Reply | Refusal) -> None:
+    async def _describe(self, cpu: Reply | HardwareFailure, gpu: Reply | HardwareFailure) -> None:
         """Ask what the machine is where a reading says that it is not what it was."""
         known = (self._cpu, self._gpu)
         if isinstance(cpu, CpuReadings) and (self._cpu is None or self._cpu.revision != cpu.revision):
@@ -245,7 +245,7 @@ class HostBackend:
         if known != (self._cpu, self._gpu):
             self._facts = self._compose()
 
-    def _take(self, described: Reply | Refusal) -> None:
+    def _take(self, described: Reply | HardwareFailure) -> None:
         """Take over a description of the GPUs that is complete."""
         if not isinstance(described, GpuDescription):
             return
@@ -332,18 +332,18 @@ def _watts(milli_watts: int | None) -> float | None:
     return None if milli_watts is None else milli_watts / MW_PER_WATT
 
 
-def _unavailable(reply: Reply | Refusal) -> Unavailable:
+def _unavailable(reply: Reply | HardwareFailure) -> Unavailable:
     outcome = _failed(HOST, reply)
     return Unavailable(outcome.reason, outcome.message)
 
 
-def _failed(backend: str, reply: Reply | Refusal) -> Outcome:
+def _failed(backend: str, reply: Reply | HardwareFailure) -> ControlOutcome:
     match reply:
-        case Refusal(reason=Reason.NO_HOST_INTERFACE, message=message):
+        case HardwareFailure(reason=Reason.NO_HOST_INTERFACE, message=message):
             return blocked(backend, Reason.NO_HOST_INTERFACE, message)
-        case Refusal(reason=reason, message=message):
+        case HardwareFailure(reason=reason, message=message):
             return failed(backend, reason, message)
-        case Fault(message=message):
+        case ErrorReply(message=message):
             return failed(backend, Reason.BACKEND_FAILED, message)
         case _:
             return failed(backend, Reason.MALFORMED_REPLY, f"an unexpected reply, {type(reply).__name__}")

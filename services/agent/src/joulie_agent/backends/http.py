@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from joulie_agent.backends.base import (
     NO_RANGE,
+    ControlOutcome,
     CpuHeld,
     CpuReading,
     Held,
-    Outcome,
-    Reading,
+    NodeReading,
     Unavailable,
     applied,
     blocked,
@@ -23,10 +23,10 @@ from joulie_agent.backends.base import (
     with_release,
 )
 from joulie_agent.backends.telemetry_wire import ControlReply, parse_reply, parse_telemetry
-from joulie_agent.backends.transport import HttpTransport, Target
+from joulie_agent.backends.transport import HttpTarget, HttpTransport
 from joulie_agent.reasons import Reason
-from joulie_core.caps_resolve import GpuDeviceRange, WattRange
-from joulie_core.gpu_clock import ClockRange
+from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.kinds.telemetry_profile import ControlResult
 from joulie_core.names import NodeName
 
@@ -43,11 +43,11 @@ def wall_time() -> str:
 class HttpSource:
     """Readings of one node from one endpoint."""
 
-    def __init__(self, transport: HttpTransport, target: Target) -> None:
+    def __init__(self, transport: HttpTransport, target: HttpTarget) -> None:
         self._transport = transport
         self._target = target
 
-    async def read(self) -> Reading | Unavailable:
+    async def read(self) -> NodeReading | Unavailable:
         """GET the telemetry once."""
         raw = await self._transport.get(self._target)
         return raw if isinstance(raw, Unavailable) else parse_telemetry(raw)
@@ -62,14 +62,14 @@ class HttpActuator:
     """CPU and GPU controls of one node at one endpoint."""
 
     def __init__(
-        self, transport: HttpTransport, target: Target, node: NodeName, *, clock: Callable[[], str] = wall_time
+        self, transport: HttpTransport, target: HttpTarget, node: NodeName, *, clock: Callable[[], str] = wall_time
     ) -> None:
         self._transport = transport
         self._target = target
         self._node = node
         self._clock = clock
 
-    async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> Outcome:
+    async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
         """`rapl.set_power_cap_watts`."""
         outcome = await self._cap(cap_watts_per_package)
         if not outcome.applied or release_throttle is Held.NO:
@@ -78,7 +78,7 @@ class HttpActuator:
 
     async def set_dvfs_throttle(
         self, throttle_pct: float, *, release_cap: Held = Held.NO, limits: WattRange = NO_RANGE
-    ) -> Outcome:
+    ) -> ControlOutcome:
         """`dvfs.set_throttle_pct`."""
         outcome = await self._throttle(throttle_pct)
         if not outcome.applied or release_cap is Held.NO:
@@ -88,7 +88,7 @@ class HttpActuator:
     async def tune_cpu(self, *, saving: bool) -> None:
         """Nothing: the optional controls are the host's."""
 
-    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:
+    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> ControlOutcome:
         """Throttle 0 and the cap at the range's maximum: the protocol has no word for "no cap"."""
         releases = []
         if held.throttle is not Held.NO:
@@ -98,13 +98,13 @@ class HttpActuator:
         left = [release for release, was in releases if not is_released(release, was)]
         if left:
             return next((release for release in left if release.result is ControlResult.ERROR), left[0])
-        return Outcome(ControlResult.APPLIED, Reason.RESTORED, RAPL)
+        return ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, RAPL)
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
         """The protocol caps all GPUs of a node alike."""
         return ()
 
-    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:
+    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
         """`gpu.set_power_cap_watts`; where the caps differ, the lowest, so that no device gets more than its own."""
         return await self._control(GPU, "gpu.set_power_cap_watts", capWattsPerGpu=min(cap_watts.values()))
 
@@ -112,28 +112,28 @@ class HttpActuator:
         """The protocol has no clocks."""
         return {}
 
-    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> Outcome:  # noqa: ARG002 - the protocol's signature
+    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
         """The protocol has no clocks."""
         return blocked(GPU, Reason.NO_INTERFACE, "the HTTP protocol has no request that limits clocks")
 
-    async def restore_gpu(self, limits: WattRange) -> Outcome:
+    async def restore_gpu(self, limits: WattRange) -> ControlOutcome:
         """The cap at the range's maximum."""
         if limits.max_watts is None:
             return blocked(GPU, Reason.NO_CAP_RANGE, "no maximum is known to go back to")
         return _restored(GPU, [await self.set_gpu_caps({"": limits.max_watts})])
 
-    async def _cap(self, watts: float) -> Outcome:
+    async def _cap(self, watts: float) -> ControlOutcome:
         return await self._control(RAPL, "rapl.set_power_cap_watts", capWatts=watts)
 
-    async def _throttle(self, throttle_pct: float) -> Outcome:
+    async def _throttle(self, throttle_pct: float) -> ControlOutcome:
         return await self._control(DVFS, "dvfs.set_throttle_pct", throttlePct=throttle_pct)
 
-    async def _release_cap(self, limits: WattRange) -> Outcome:
+    async def _release_cap(self, limits: WattRange) -> ControlOutcome:
         if limits.max_watts is None:
             return blocked(RAPL, Reason.NO_CAP_RANGE, "no maximum is known to lift the cap to")
         return await self._cap(limits.max_watts)
 
-    async def _control(self, backend: str, action: str, **arguments: float) -> Outcome:
+    async def _control(self, backend: str, action: str, **arguments: float) -> ControlOutcome:
         body: dict[str, Any] = {"node": self._node, "action": action, "ts": self._clock(), **arguments}
         raw = await self._transport.post(self._target, body)
         reply = raw if isinstance(raw, Unavailable) else parse_reply(raw)
@@ -142,7 +142,7 @@ class HttpActuator:
         return _outcome(backend, reply)
 
 
-def _outcome(backend: str, reply: ControlReply) -> Outcome:
+def _outcome(backend: str, reply: ControlReply) -> ControlOutcome:
     match reply.result:
         case ControlResult.APPLIED:
             enforced = {RAPL: reply.cap_watts, GPU: reply.cap_watts_per_gpu}.get(backend)
@@ -153,9 +153,9 @@ def _outcome(backend: str, reply: ControlReply) -> Outcome:
             return failed(backend, Reason.BACKEND_FAILED, reply.message)
 
 
-def _restored(backend: str, outcomes: Sequence[Outcome]) -> Outcome:
+def _restored(backend: str, outcomes: Sequence[ControlOutcome]) -> ControlOutcome:
     worst = next((outcome for outcome in outcomes if outcome.result is ControlResult.ERROR), None)
     # A node that the backend has forgotten has no caps there either.
     if worst is not None and worst.reason is not Reason.NOT_FOUND:
         return worst
-    return Outcome(ControlResult.APPLIED, Reason.RESTORED, backend)
+    return ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, backend)

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from joulie_agent.backends.base import CpuReading, GpuReading, Reading, Unavailable
-from joulie_agent.backends.transport import HttpTransport, Target
+from joulie_agent.backends.base import CpuReading, GpuReading, NodeReading, Unavailable
+from joulie_agent.backends.transport import HttpTarget, HttpTransport
 from joulie_agent.reasons import Reason
 from joulie_core.plausible import is_measured
 
@@ -32,13 +32,13 @@ class _Answer(msgspec.Struct):
 class PrometheusSource:
     """One query for one node; `gpu` tells which part of the reading it fills."""
 
-    def __init__(self, transport: HttpTransport, target: Target, query: str, *, gpu: bool) -> None:
+    def __init__(self, transport: HttpTransport, target: HttpTarget, query: str, *, gpu: bool) -> None:
         self._transport = transport
         self._target = target
         self._query = query
         self._gpu = gpu
 
-    async def read(self) -> Reading | Unavailable:
+    async def read(self) -> NodeReading | Unavailable:
         """Ask once."""
         raw = await self._transport.get(self._target, {"query": self._query})
         if isinstance(raw, Unavailable):
@@ -46,7 +46,11 @@ class PrometheusSource:
         watts = _watts(raw)
         if isinstance(watts, Unavailable):
             return watts
-        return Reading(gpu=GpuReading(power_watts=watts)) if self._gpu else Reading(cpu=CpuReading(power_watts=watts))
+        return (
+            NodeReading(gpu=GpuReading(power_watts=watts))
+            if self._gpu
+            else NodeReading(cpu=CpuReading(power_watts=watts))
+        )
 
     async def read_cpu(self) -> CpuReading | Unavailable:
         """The same answer, of which the CPUs' part counts."""

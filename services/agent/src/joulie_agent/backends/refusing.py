@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from joulie_agent.backends.base import NO_RANGE, CpuHeld, CpuReading, Held, Outcome, Reading, Unavailable
+from joulie_agent.backends.base import NO_RANGE, ControlOutcome, CpuHeld, CpuReading, Held, NodeReading, Unavailable
 from joulie_agent.reasons import Reason
-from joulie_core.caps_resolve import GpuDeviceRange, WattRange
-from joulie_core.gpu_clock import ClockRange
+from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
+from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.kinds.telemetry_profile import ControlResult
 
 
@@ -17,7 +17,7 @@ class RefusingBackend:
         self._reason = reason
         self._message = message
 
-    async def read(self) -> Reading | Unavailable:
+    async def read(self) -> NodeReading | Unavailable:
         """No reading."""
         return Unavailable(self._reason, self._message)
 
@@ -30,7 +30,7 @@ class RefusingBackend:
         cap_watts_per_package: float,  # noqa: ARG002 - the protocol's signature
         *,
         release_throttle: Held = Held.NO,  # noqa: ARG002
-    ) -> Outcome:
+    ) -> ControlOutcome:
         """Refused."""
         return self._refuse()
 
@@ -40,14 +40,14 @@ class RefusingBackend:
         *,
         release_cap: Held = Held.NO,  # noqa: ARG002
         limits: WattRange = NO_RANGE,  # noqa: ARG002
-    ) -> Outcome:
+    ) -> ControlOutcome:
         """Refused."""
         return self._refuse()
 
     async def tune_cpu(self, *, saving: bool) -> None:
         """Nothing: the optional controls are the host's."""
 
-    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> Outcome:  # noqa: ARG002 - the protocol's signature
+    async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
         """Refused."""
         return self._refuse()
 
@@ -55,7 +55,7 @@ class RefusingBackend:
         """No devices."""
         return ()
 
-    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> Outcome:  # noqa: ARG002 - the protocol's signature
+    async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
         """Refused."""
         return self._refuse()
 
@@ -63,13 +63,13 @@ class RefusingBackend:
         """No devices."""
         return {}
 
-    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> Outcome:  # noqa: ARG002 - the protocol's signature
+    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
         """Refused."""
         return self._refuse()
 
-    async def restore_gpu(self, limits: WattRange) -> Outcome:  # noqa: ARG002 - the protocol's signature
+    async def restore_gpu(self, limits: WattRange) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
         """Refused."""
         return self._refuse()
 
-    def _refuse(self) -> Outcome:
-        return Outcome(self._result, self._reason, "none", self._message)
+    def _refuse(self) -> ControlOutcome:
+        return ControlOutcome(self._result, self._reason, "none", self._message)

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 import pydantic
 
-from joulie_agent.backends.base import CpuReading, GpuReading, GpuSample, HardwareFacts, Reading, Unavailable
+from joulie_agent.backends.base import CpuReading, GpuReading, GpuSample, HardwareFacts, NodeReading, Unavailable
 from joulie_agent.reasons import Reason
 from joulie_core.kinds.base import Model
 from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHardware
@@ -82,7 +82,7 @@ class ControlReply:
     throttle_pct: float | None = None
 
 
-def parse_telemetry(raw: bytes) -> Reading | Unavailable:
+def parse_telemetry(raw: bytes) -> NodeReading | Unavailable:
     """Read a telemetry answer."""
     try:
         wire = msgspec.json.decode(raw, type=_Telemetry)
@@ -94,7 +94,7 @@ def parse_telemetry(raw: bytes) -> Reading | Unavailable:
     for watts in (cpu_watts, gpu.power_watts, *(device.power_watts for device in devices)):
         if watts is not None and (watts < 0 or judge(watts) is Plausibility.TOO_HIGH):
             return Unavailable(Reason.MALFORMED_REPLY, f"{watts:g} W cannot be true")
-    return Reading(
+    return NodeReading(
         cpu=CpuReading(power_watts=reading_watts(cpu_watts), throttle_pct=_percentage(cpu.throttle_pct)),
         gpu=GpuReading(power_watts=_gpu_watts(gpu), gpus=_gpu_samples(gpu)),
         facts=_facts(raw),

@@ -28,7 +28,7 @@ _EXCERPT_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HttpTarget:
     """Where one call goes."""
 
     url: str
@@ -63,18 +63,18 @@ class HttpTransport:
     ) -> None:
         await self._session.close()
 
-    async def get(self, target: Target, query: Mapping[str, str] | None = None) -> bytes | Unavailable:
+    async def get(self, target: HttpTarget, query: Mapping[str, str] | None = None) -> bytes | Unavailable:
         """The body of a 2xx answer to a GET."""
         return await self._call("GET", target, query=query)
 
-    async def post(self, target: Target, body: Mapping[str, Any]) -> bytes | Unavailable:
+    async def post(self, target: HttpTarget, body: Mapping[str, Any]) -> bytes | Unavailable:
         """The body of a 2xx answer to a POST of JSON."""
         return await self._call("POST", target, body=body)
 
     async def _call(
         self,
         method: str,
-        target: Target,
+        target: HttpTarget,
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -94,7 +94,7 @@ class HttpTransport:
     async def _send(
         self,
         method: str,
-        target: Target,
+        target: HttpTarget,
         headers: Mapping[str, str],
         query: Mapping[str, str] | None,
         body: Mapping[str, Any] | None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_agent.hardware.cpufreq import CpuPolicy
-from joulie_agent.hardware.knob import Knob, KnobKind, KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, Knob, KnobKind, KnobLimits
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 from joulie_agent.hardware.topology import CPU_ROOT
 from joulie_agent.reasons import Reason
@@ -52,27 +52,27 @@ class EppKnob:
     limits: KnobLimits = _EPP_LIMITS
     kind: KnobKind = KnobKind.LIMIT
 
-    def read(self) -> int | Refusal:
+    def read(self) -> int | HardwareFailure:
         """Return the code of the preference in force."""
         text = self.tree.read_text(self.path)
-        return text if isinstance(text, Refusal) else epp_code(text)
+        return text if isinstance(text, HardwareFailure) else epp_code(text)
 
-    def write(self, value: int) -> int | Refusal:
+    def write(self, value: int) -> int | HardwareFailure:
         """Write, read back, and return what was read."""
         return self.tree.write_text(self.path, epp_text(value)) or self.read()
 
-    def probe_write(self) -> Refusal | None:
+    def probe_write(self) -> HardwareFailure | None:
         """Say whether this process may write, without writing."""
         return self.tree.probe_write(self.path)
 
 
-def epp_code(text: str) -> int | Refusal:
+def epp_code(text: str) -> int | HardwareFailure:
     """Return the code of a preference as the kernel shows it."""
     if text in _EPP_CODES:
         return _EPP_CODES[text]
     if text.isdecimal() and int(text) <= _EPP_RAW_MAX:
         return (_EPP_RAW_MAX - int(text)) * _EPP_STEP
-    return Refusal(Reason.MALFORMED_REPLY, f"{text[:40]!r} is no energy performance preference")
+    return HardwareFailure(Reason.MALFORMED_REPLY, f"{text[:40]!r} is no energy performance preference")
 
 
 def epp_text(code: int) -> str:
@@ -88,7 +88,7 @@ def knobs(tree: SysfsTree, policies: Iterable[CpuPolicy]) -> tuple[Knob, ...]:
 def epp_knobs(policies: Iterable[CpuPolicy]) -> tuple[Knob, ...]:
     """Return the preference of every policy that has one."""
     found = (EppKnob(policy.tree, f"{policy.path}/{_EPP_FILE}", f"{EPP_KEYS}{policy.cpu_key}") for policy in policies)
-    return tuple(knob for knob in found if not isinstance(knob.read(), Refusal))
+    return tuple(knob for knob in found if not isinstance(knob.read(), HardwareFailure))
 
 
 def uncore_knobs(tree: SysfsTree) -> tuple[Knob, ...]:

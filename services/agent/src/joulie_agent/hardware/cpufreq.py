@@ -1,7 +1,7 @@
 """CPU frequency policies: which CPUs share a limit, where they are, and how far each can be slowed down.
 
 Promises every policy with an online CPU once, deduplicated by real path and by its CPUs. Which of them to throttle is
-decided in `joulie_core.throttle_plan`; an original limit is known to whoever keeps the journal, not here.
+decided in `joulie_core.control.throttle_plan`; an original limit is known to whoever keeps the journal, not here.
 
 What limits a frequency beside users is told by `bios_limit` (acpi-cpufreq) and by cooling devices; a limit of firmware
 that goes through intel_pstate shows in neither.
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree, parse_cpu_list
 from joulie_agent.hardware.topology import CPU_ROOT, CpuPlace, Topology
-from joulie_core import throttle_plan
+from joulie_core.control import throttle_plan
 
 #: The keys of all knobs here begin so. They name the lowest CPU of a policy, online or not: the number of its directory
 #: is that of the CPU which came online first.
@@ -63,7 +63,7 @@ class CpuPolicy:
         """The package, or the lowest one of those that the policy spans."""
         return min(place.package for place in self.places)
 
-    def current_khz(self) -> int | Refusal:
+    def current_khz(self) -> int | HardwareFailure:
         """Return the frequency that the CPUs run at."""
         return self.tree.read_int(f"{self.path}/scaling_cur_freq")
 
@@ -206,7 +206,7 @@ def _firmware_nodes(tree: SysfsTree) -> dict[str, int]:
 
 def _numbers(tree: SysfsTree, path: str) -> tuple[int, ...]:
     text = tree.read_text(path)
-    return () if isinstance(text, Refusal) else parse_cpu_list(text)
+    return () if isinstance(text, HardwareFailure) else parse_cpu_list(text)
 
 
 def _base_khz(tree: SysfsTree, path: str, cpu: int) -> int | None:
@@ -218,7 +218,7 @@ def _base_khz(tree: SysfsTree, path: str, cpu: int) -> int | None:
 
 def _word(tree: SysfsTree, path: str) -> str:
     text = tree.read_text(path)
-    return "" if isinstance(text, Refusal) else text
+    return "" if isinstance(text, HardwareFailure) else text
 
 
 def _cores(policy: CpuPolicy) -> frozenset[throttle_plan.CpuCore]:

@@ -1,7 +1,7 @@
 """Plain facts about a machine, from /proc and /sys: its CPUs, its memory, the GPUs on its bus. Anybody may read them.
 
 Promises to claim nothing that the machine does not say: an absent or unreadable fact is None or empty, and what looks
-wrong is a warning. What it all means, and what the inventory adds, is in `joulie_agent.discovery_host`.
+wrong is a warning. What it all means, and what the inventory adds, is in `joulie_agent.discovery.discoverer.host`.
 """
 
 import re

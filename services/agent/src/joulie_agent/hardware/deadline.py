@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 
 T = TypeVar("T")
@@ -49,21 +49,21 @@ class DeadlineWorker:
         self.returned_late = 0
         """Calls that came back after their deadline, and may have done what they were asked."""
 
-    def call(self, function: Callable[[], T], deadline_s: float) -> T | Refusal:
+    def call(self, function: Callable[[], T], deadline_s: float) -> T | HardwareFailure:
         """Make a call; whatever it raises is raised here. Blocks, so not for a thread that runs an event loop."""
         submitted = self._submit(function, deadline_s)
-        if isinstance(submitted, Refusal):
+        if isinstance(submitted, HardwareFailure):
             return submitted
         with suppress(TimeoutError):  # of the wait: what the call itself raises is returned here
             submitted.future.exception(deadline_s)
         return self._settle(submitted)
 
-    async def call_async(self, function: Callable[[], T], deadline_s: float) -> T | Refusal:
+    async def call_async(self, function: Callable[[], T], deadline_s: float) -> T | HardwareFailure:
         """Make a call without blocking the event loop; whatever it raises is raised here."""
         import asyncio  # noqa: PLC0415 - seven megabytes that a process without an event loop need not pay
 
         submitted = self._submit(function, deadline_s)
-        if isinstance(submitted, Refusal):
+        if isinstance(submitted, HardwareFailure):
             return submitted
         answer = asyncio.wrap_future(submitted.future)
         try:
@@ -74,13 +74,15 @@ class DeadlineWorker:
             answer.cancel()
             submitted.future.cancel()
 
-    def hanging(self) -> Refusal | None:
+    def hanging(self) -> HardwareFailure | None:
         """Return why a call would be refused now: an earlier one is overdue, and for how long it has been running."""
         running = self._running
         now = self._clock()
         if running is None or now <= running.due:
             return None
-        return Refusal(Reason.TIMEOUT, f"{self._name}: a call has not returned for {now - running.started:.0f} s")
+        return HardwareFailure(
+            Reason.TIMEOUT, f"{self._name}: a call has not returned for {now - running.started:.0f} s"
+        )
 
     def stop(self) -> None:
         """End the thread once it is idle; a later call begins another. A thread that hangs ends with the process."""
@@ -88,7 +90,7 @@ class DeadlineWorker:
             if self._thread is not None:
                 self._queue.put(None)
 
-    def _submit(self, function: Callable[[], T], deadline_s: float) -> _Call[T] | Refusal:
+    def _submit(self, function: Callable[[], T], deadline_s: float) -> _Call[T] | HardwareFailure:
         refusal = self.hanging()
         if refusal is not None:
             self.timeouts += 1
@@ -101,7 +103,7 @@ class DeadlineWorker:
             self._queue.put(submitted)
         return submitted
 
-    def _settle(self, submitted: _Call[T]) -> T | Refusal:
+    def _settle(self, submitted: _Call[T]) -> T | HardwareFailure:
         """Return the answer, or give the call up."""
         if submitted.future.cancel():
             what = "could not begin"
@@ -110,7 +112,7 @@ class DeadlineWorker:
         else:
             what = "did not return"
         self.timeouts += 1
-        return Refusal(Reason.TIMEOUT, f"{self._name}: a call {what} within {submitted.deadline_s:g} s")
+        return HardwareFailure(Reason.TIMEOUT, f"{self._name}: a call {what} within {submitted.deadline_s:g} s")
 
     def _serve(self) -> None:
         while True:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.rapl import NONE_HELD, RaplZone, power_limit
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 
@@ -79,7 +79,7 @@ def discover(tree: SysfsTree) -> tuple[HsmpSocket, ...]:
 
 
 def _limited(tree: SysfsTree, zone: RaplZone, socket: HsmpSocket, originals: Mapping[str, int]) -> RaplZone:
-    if not isinstance(zone.power_limit, Refusal):
+    if not isinstance(zone.power_limit, HardwareFailure):
         return zone
     return replace(
         zone,
@@ -109,7 +109,7 @@ def _alone(tree: SysfsTree, socket: HsmpSocket, originals: Mapping[str, int]) ->
     )
 
 
-def _limit(tree: SysfsTree, socket: HsmpSocket, originals: Mapping[str, int]) -> SysfsKnob | Refusal:
+def _limit(tree: SysfsTree, socket: HsmpSocket, originals: Mapping[str, int]) -> SysfsKnob | HardwareFailure:
     key = f"{KEYS}package-{socket.package}/cap"
     return power_limit(tree, f"{socket.path}/power1_cap", key, socket.max_power_uw, originals)
 
@@ -117,7 +117,7 @@ def _limit(tree: SysfsTree, socket: HsmpSocket, originals: Mapping[str, int]) ->
 def _acpi_socket(tree: SysfsTree, path: str) -> int | None:
     """Return the socket that the ACPI device behind a sensor is for."""
     uid = tree.read_text(f"{path}/device/firmware_node/uid")
-    match = None if isinstance(uid, Refusal) else _ACPI_UID.fullmatch(uid)
+    match = None if isinstance(uid, HardwareFailure) else _ACPI_UID.fullmatch(uid)
     return int(match[1], 16) if match else None
 
 

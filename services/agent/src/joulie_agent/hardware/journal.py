@@ -13,7 +13,7 @@ identity of the running boot cannot be read: its entries may be of this boot.
 Entries of an earlier boot are dropped on opening: limits of packages, policies and GPUs are volatile, so what is found
 after a boot was put there by firmware, drivers or somebody since, and is nobody's to overwrite with older values.
 
-Does not decide what an original is or whose value a knob holds: see `joulie_agent.hardware.hands`.
+Does not decide what an original is or whose value a knob holds: see `joulie_agent.hardware.journaled_writer`.
 """
 
 import errno
@@ -55,7 +55,7 @@ class JournalHeldError(JournalError):
     """Another process holds the state directory."""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is known of one knob we have touched; values in the knob's unit."""
 
     unit: str
@@ -92,7 +92,7 @@ class _Content(NamedTuple):
 
     version: int = VERSION
     boot_id: str = ""
-    entries: dict[str, Entry] = {}  # noqa: RUF012 - nobody changes it
+    entries: dict[str, JournalEntry] = {}  # noqa: RUF012 - nobody changes it
 
 
 class Journal:
@@ -107,7 +107,7 @@ class Journal:
         self._closed = False
         #: None: not known, so no entry can be recorded as of this boot.
         self._boot_id = boot_id
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, JournalEntry] = {}
         #: Whether the file holds entries that are no longer held.
         self._behind = False
         self.watch: Watch | None = None
@@ -157,11 +157,11 @@ class Journal:
             self._lock = None
 
     @property
-    def entries(self) -> Mapping[str, Entry]:
+    def entries(self) -> Mapping[str, JournalEntry]:
         """The knobs we have touched and not given back, by key."""
         return MappingProxyType(self._entries)
 
-    def change(self, changes: Mapping[str, Entry | None]) -> None:
+    def change(self, changes: Mapping[str, JournalEntry | None]) -> None:
         """Record all changes at once; None removes an entry. A change to nothing costs nothing.
 
         Raises:
@@ -179,14 +179,14 @@ class Journal:
             raise
         self._entries = entries
 
-    def _store(self, entries: Mapping[str, Entry]) -> None:
+    def _store(self, entries: Mapping[str, JournalEntry]) -> None:
         self._behind = True
         self.problem = self._write(entries, self._replace)
         if self.problem is not None:
             raise JournalError(self.problem)
         self._behind = False
 
-    def _write(self, entries: Mapping[str, Entry], write: Callable[[bytes], None]) -> str | None:
+    def _write(self, entries: Mapping[str, JournalEntry], write: Callable[[bytes], None]) -> str | None:
         """Write the entries; return why that is not done."""
         if self._closed:
             return f"{self._path} is closed"
@@ -221,14 +221,14 @@ class Journal:
         self.dropped = () if self._entries else tuple(content.entries)
 
     @staticmethod
-    def _encode(entries: Mapping[str, Entry], boot_id: str) -> bytes:
+    def _encode(entries: Mapping[str, JournalEntry], boot_id: str) -> bytes:
         raw = msgspec.json.encode(entries, order="deterministic")
         return msgspec.json.encode(
             _File(version=VERSION, boot_id=boot_id, crc32=zlib.crc32(raw), entries=msgspec.Raw(raw))
         )
 
 
-def peek(directory: Path) -> Mapping[str, Entry]:
+def peek(directory: Path) -> Mapping[str, JournalEntry]:
     """Return what a state directory holds of this boot, without a claim on it: good for showing, not for acting.
 
     Raises:
@@ -269,7 +269,7 @@ def _make(directory: Path) -> None:
             raise
 
 
-def _of_boot(path: Path, content: _Content, boot_id: str | None) -> dict[str, Entry]:
+def _of_boot(path: Path, content: _Content, boot_id: str | None) -> dict[str, JournalEntry]:
     """Return the entries of this boot, or those that may be of it.
 
     The keys of an older format cannot be told from those of other knobs.
@@ -305,7 +305,7 @@ def _decode(path: Path, content: bytes) -> _Content:
         file = msgspec.json.decode(content, type=_File)
         if zlib.crc32(file.entries) != file.crc32:
             raise msgspec.ValidationError("the checksum does not match")
-        return _Content(version, file.boot_id, msgspec.json.decode(file.entries, type=dict[str, Entry]))
+        return _Content(version, file.boot_id, msgspec.json.decode(file.entries, type=dict[str, JournalEntry]))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise JournalError(f"{path} is damaged ({error}); {_BY_HAND}") from error
 

@@ -2,8 +2,8 @@
 
 Promises the shape that every host interface has in common: a frequency limit, a power limit of a package or of a GPU.
 A knob reads and writes and nothing else: it keeps no memory, judges no value and never raises for hardware that is
-absent, forbidden, locked, lost or broken. Whoever wants to write goes through `joulie_agent.hardware.hands`, which
-keeps the journal that everything is given back from.
+absent, forbidden, locked, lost or broken. Writes go through `joulie_agent.hardware.journaled_writer`,
+which keeps the journal that originals are restored from.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from joulie_agent.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class HardwareFailure:
     """Why the hardware was not read or written."""
 
     reason: Reason
@@ -70,10 +70,10 @@ class Knob(Protocol):
     def limits(self) -> KnobLimits:
         """What may be written. Originals are written back even where they lie outside: they were the machine's."""
 
-    def read(self) -> int | Refusal:
+    def read(self) -> int | HardwareFailure:
         """Return the value in force."""
 
-    def write(self, value: int) -> int | Refusal:
+    def write(self, value: int) -> int | HardwareFailure:
         """Write, read back, and return what was read.
 
         The two may differ where firmware clamps or rounds; that is for the caller to judge. A refusal does not prove

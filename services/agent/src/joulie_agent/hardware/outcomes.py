@@ -1,14 +1,14 @@
-"""What became of a write to a knob, or of restoring it. Values only; `joulie_agent.hardware.hands` makes them."""
+"""Results of a write to a knob, and of restoring it. Values only; made by `hardware.journaled_writer`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenKnob:
     """A value of ours is in force."""
 
     #: What was read back; differs from what was asked for where firmware clamps or rounds.
@@ -22,20 +22,20 @@ class Written:
     foreign: bool = False
 
 
-class GivenBack(StrEnum):
+class RestoreOutcome(StrEnum):
     """What became of one knob."""
 
     RESTORED = "restored"
-    KEPT_FOREIGN = "kept_foreign"
+    KEPT_EXTERNAL = "kept_foreign"
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredKnob:
     """One knob that was in our charge."""
 
     key: str
-    outcome: GivenBack
+    outcome: RestoreOutcome
     #: What the knob holds now; None where it could not be read.
     value: int | None = None
     #: Why it was refused.
@@ -45,9 +45,9 @@ class Restored:
     @property
     def done(self) -> bool:
         """Whether nothing of ours is left in it."""
-        return self.outcome is not GivenBack.REFUSED
+        return self.outcome is not RestoreOutcome.REFUSED
 
     @property
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> HardwareFailure | None:
         """Why it was refused; None where nothing of ours is left."""
-        return None if self.reason is None else Refusal(self.reason, self.message)
+        return None if self.reason is None else HardwareFailure(self.reason, self.message)

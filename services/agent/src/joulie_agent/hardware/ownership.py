@@ -4,7 +4,7 @@ A register (`LIMIT`, `SWITCH`) holds what was written last, or firmware's answer
 journal knows it. A request is one of several, and the lowest of them is read: a value below ours says that something
 else limits as well, and only a value above ours says that ours has been replaced.
 
-The table of cases is in docs/decisions/0006-kernel-semantics.md, the reasons in 0003-give-back.md.
+The table of cases is in docs/decisions/0006-kernel-semantics.md, the reasons in 0003-restore.md.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
-from joulie_agent.hardware.journal import Entry
+from joulie_agent.hardware.journal import JournalEntry
 from joulie_agent.hardware.knob import Knob, KnobKind, RequestKnob
 
 
@@ -26,12 +26,12 @@ class Claim(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class KnobReading:
     """A knob's value, and what is known of whose it is."""
 
     knob: Knob
     value: int
-    entry: Entry | None
+    entry: JournalEntry | None
     #: Whether what was written last to the knob is ours.
     ours: bool = False
 
@@ -60,7 +60,7 @@ def platform_limit(knob: Knob, value: int) -> str:
     return knob.platform_limit(value) if isinstance(knob, RequestKnob) else ""
 
 
-def foreign_value(knob: Knob, entry: Entry | None, value: int) -> int:
+def foreign_value(knob: Knob, entry: JournalEntry | None, value: int) -> int:
     """Return what an external writer has asked for, where a value that is not ours is read.
 
     A request that a platform limit hides cannot be read, only that it is not lower: then it is the one known before
@@ -73,14 +73,14 @@ def foreign_value(knob: Knob, entry: Entry | None, value: int) -> int:
     return max(knob.limits.high, value)
 
 
-def suspected(entry: Entry, value: int) -> Entry:
+def suspected(entry: JournalEntry, value: int) -> JournalEntry:
     """Settle a test that was cut off: where the suspect has gone, the test has replaced it, so it was foreign."""
     if entry.suspect is None or value == entry.suspect:
         return entry
     return replace(entry, original=entry.suspect, suspect=None)
 
 
-def claim(kind: KnobKind, entry: Entry, value: int) -> Claim:
+def claim(kind: KnobKind, entry: JournalEntry, value: int) -> Claim:
     """Say whose a value is."""
     last = entry.asked if entry.pending is None else entry.pending
     if last is None:
@@ -94,21 +94,21 @@ def claim(kind: KnobKind, entry: Entry, value: int) -> Claim:
     return Claim.FOREIGN if entry.pending is None or value == entry.original else Claim.UNCLEAR
 
 
-def settled(entry: Entry, value: int) -> Entry:
+def settled(entry: JournalEntry, value: int) -> JournalEntry:
     """Return what is known once a value has told whether `pending` was written."""
     if entry.pending is not None and value == entry.pending:
         return landed(entry, value)
     return replace(entry, pending=None, suspect=None)
 
 
-def probe(entry: Entry) -> int:
+def probe(entry: JournalEntry) -> int:
     """Return the value of ours that a test writes."""
     value = entry.asked if entry.pending is None else entry.pending
     assert value is not None, "nothing of ours to test with"
     return value
 
 
-def tested(knob: Knob, entry: Entry, before: int, after: int) -> Entry:
+def tested(knob: Knob, entry: JournalEntry, before: int, after: int) -> JournalEntry:
     """Return what is known once our value was written over `before`, and `after` was read."""
     value = probe(entry)
     entry = replace(entry, pending=value)
@@ -122,7 +122,7 @@ def tested(knob: Knob, entry: Entry, before: int, after: int) -> Entry:
     return landed(entry if ours else replace(entry, original=original), got)
 
 
-def held_lower(knob: Knob, entry: Entry, value: int) -> str:
+def held_lower(knob: Knob, entry: JournalEntry, value: int) -> str:
     """Return why a request reads no more than before although it was raised; empty where it should read more."""
     if knob.kind is not KnobKind.REQUEST:
         return ""
@@ -131,13 +131,13 @@ def held_lower(knob: Knob, entry: Entry, value: int) -> str:
     return platform_limit(knob, value)
 
 
-def intent(found: Found, value: int) -> Entry:
+def intent(found: KnobReading, value: int) -> JournalEntry:
     """Return what is on disk while a value is being written."""
     if found.entry is not None and found.ours:
         return replace(found.entry, pending=value)
-    return Entry(unit=found.knob.unit, original=found.foreign_value, pending=value)
+    return JournalEntry(unit=found.knob.unit, original=found.foreign_value, pending=value)
 
 
-def landed(entry: Entry, answer: int) -> Entry:
+def landed(entry: JournalEntry, answer: int) -> JournalEntry:
     """Return what is known once the knob has answered `pending`."""
     return replace(entry, asked=entry.pending, got=answer, pending=None, suspect=None)

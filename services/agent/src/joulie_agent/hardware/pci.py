@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.sysfs import SysfsTree
 
 PCI_DEVICES: Final = "bus/pci/devices"
@@ -67,9 +67,9 @@ def read_pci_gpus(tree: SysfsTree) -> PciGpus | None:
 
 def _read(tree: SysfsTree, function: str, name: str) -> int | None:
     text = tree.read_text(f"{PCI_DEVICES}/{function}/{name}")
-    return None if isinstance(text, Refusal) or not _CODE.fullmatch(text) else int(text, 16)
+    return None if isinstance(text, HardwareFailure) or not _CODE.fullmatch(text) else int(text, 16)
 
 
 def _is_virtual(tree: SysfsTree, function: str) -> bool:
     """Say whether a function is a virtual one of a GPU that is on the bus itself."""
-    return not isinstance(tree.read_text(f"{PCI_DEVICES}/{function}/physfn/vendor"), Refusal)
+    return not isinstance(tree.read_text(f"{PCI_DEVICES}/{function}/physfn/vendor"), HardwareFailure)

@@ -7,10 +7,10 @@ a part of the power is never passed off as the whole.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
 from joulie_agent.hardware.rapl_domains import RaplDomain
-from joulie_core.energy_meter import EnergyCounter, MeterState, Sampled, step
+from joulie_core.control.energy_meter import EnergyCounter, MeterState, SampleResult, step
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class ZoneReading:
     energy_uj: int | None = None
     power_watts: float | None = None
     #: What became of the sample; None where the counter could not be read.
-    sampled: Sampled | None = None
-    refusal: Refusal | None = None
+    sampled: SampleResult | None = None
+    refusal: HardwareFailure | None = None
 
 
 class PowerMeter:
@@ -45,7 +45,7 @@ class PowerMeter:
 
     def _read(self, zone: RaplZone | RaplDomain, now: float, counter: EnergyCounter) -> ZoneReading:
         energy_uj = zone.read_energy_uj()
-        if isinstance(energy_uj, Refusal):
+        if isinstance(energy_uj, HardwareFailure):
             self._states.pop(zone.path, None)
             return ZoneReading(zone.name, refusal=energy_uj)
         state, sampled = step(self._states.get(zone.path, MeterState()), energy_uj=energy_uj, now=now, counter=counter)
@@ -57,10 +57,10 @@ def _counter(zone: RaplZone) -> EnergyCounter:
     return EnergyCounter(zone.energy_range_uj, zone.max_power_uw / UW_PER_WATT if zone.max_power_uw else None)
 
 
-def _sensed(zone: RaplZone, no_counter: Refusal) -> ZoneReading:
+def _sensed(zone: RaplZone, no_counter: HardwareFailure) -> ZoneReading:
     """Return the power that a sensor averages, where there is no energy counter to measure by."""
     power_uw = zone.read_power_uw()
-    if isinstance(power_uw, Refusal):
+    if isinstance(power_uw, HardwareFailure):
         return ZoneReading(zone.name, refusal=no_counter if zone.power_sensor is None else power_uw)
     # A package always draws something.
     return ZoneReading(zone.name, power_watts=power_uw / UW_PER_WATT if power_uw > 0 else None)

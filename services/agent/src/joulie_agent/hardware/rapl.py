@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 from joulie_agent.reasons import Reason
 
@@ -64,7 +64,7 @@ class RaplZone:
     #: Where the energy counter wraps around; None where the hardware does not tell.
     energy_range_uj: int | None
     #: The long-term limit, or why there is none.
-    power_limit: SysfsKnob | Refusal
+    power_limit: SysfsKnob | HardwareFailure
     #: 1 where the limit is in force. A limit that is off or locked reads 0. None where a limit cannot be switched off.
     enable: SysfsKnob | None
     #: What sets the limit, as in `status.control.cpu.backend`.
@@ -72,22 +72,22 @@ class RaplZone:
     #: A file with the power in microwatts, for a package without an energy counter.
     power_sensor: str | None = None
 
-    def read_energy_uj(self) -> int | Refusal:
+    def read_energy_uj(self) -> int | HardwareFailure:
         """Return the energy counter. Only root may read it (CVE-2020-8694)."""
         return self.tree.read_int(f"{self.path}/energy_uj")
 
-    def read_power_uw(self) -> int | Refusal:
+    def read_power_uw(self) -> int | HardwareFailure:
         """Return the power in microwatts as the hardware averages it; a zero is how firmware says "not measured"."""
         if self.power_sensor is None:
-            return Refusal(Reason.NO_INTERFACE, f"{self.name} has no power sensor")
+            return HardwareFailure(Reason.NO_INTERFACE, f"{self.name} has no power sensor")
         power_uw = self.tree.read_int(self.power_sensor)
-        if isinstance(power_uw, Refusal) or power_uw > 0:
+        if isinstance(power_uw, HardwareFailure) or power_uw > 0:
             return power_uw
-        return Refusal(Reason.NO_READING, f"{self.power_sensor} reads {power_uw}")
+        return HardwareFailure(Reason.NO_READING, f"{self.power_sensor} reads {power_uw}")
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> HardwareFailure | None:
         """Say why the zone cannot be capped, as far as that is known without writing."""
-        return self.power_limit if isinstance(self.power_limit, Refusal) else self.power_limit.probe_write()
+        return self.power_limit if isinstance(self.power_limit, HardwareFailure) else self.power_limit.probe_write()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def discover(tree: SysfsTree, originals: Mapping[str, int] = NONE_HELD) -> tuple
     named: dict[str, str] = {}
     for path in zone_paths(tree):
         name = tree.read_text(f"{path}/name")
-        if not isinstance(name, Refusal):
+        if not isinstance(name, HardwareFailure):
             named.setdefault(name, path)
     found = [(match, path) for name, path in named.items() if (match := PACKAGE.fullmatch(name))]
     dies = Counter(match[1] for match, _ in found)
@@ -131,7 +131,9 @@ def zone_paths(tree: SysfsTree) -> tuple[str, ...]:
 
 def warnings(tree: SysfsTree, zones: Sequence[RaplZone]) -> tuple[str, ...]:
     """Return what somebody who wonders about the power of this machine should know."""
-    said = [f"{zone.name}: {zone.power_limit.message}" for zone in zones if isinstance(zone.power_limit, Refusal)]
+    said = [
+        f"{zone.name}: {zone.power_limit.message}" for zone in zones if isinstance(zone.power_limit, HardwareFailure)
+    ]
     mmio = tree.names(PLACES[0], _MMIO)
     if mmio and zones:
         said.append(f"{', '.join(mmio)} may hold the power below the cap: it is a second limit and is left alone")
@@ -157,7 +159,7 @@ def split_cap(zones: Iterable[RaplZone], cap_watts_per_package: float) -> tuple[
     """Return what each zone that has a limit is asked for: its die's share, clamped to the zone's range."""
     caps = []
     for zone in zones:
-        if not isinstance(zone.power_limit, Refusal):
+        if not isinstance(zone.power_limit, HardwareFailure):
             share_uw = round(cap_watts_per_package * UW_PER_WATT / zone.dies)
             limits = zone.power_limit.limits
             limit_uw = limits.clamp(share_uw)
@@ -166,7 +168,7 @@ def split_cap(zones: Iterable[RaplZone], cap_watts_per_package: float) -> tuple[
     return tuple(caps)
 
 
-def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> Refusal | None:
+def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> HardwareFailure | None:
     """Say whether a cap is in force, from what was read back and whether the zone enforces its limit at all.
 
     Firmware that has locked a limit may take a write without a word and keep its own value; firmware that bounds it
@@ -178,10 +180,16 @@ def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> Refusal |
     ):
         held, asked = found_uw / UW_PER_WATT, cap.limit_uw / UW_PER_WATT
         if original_uw is None or found_uw == original_uw:
-            return Refusal(Reason.FIRMWARE_LOCKED, f"{cap.zone.name} keeps {held:g} W where {asked:g} W was written")
-        return Refusal(Reason.HELD_BY_FIRMWARE, f"{cap.zone.name} holds {held:g} W where {asked:g} W was written")
+            return HardwareFailure(
+                Reason.FIRMWARE_LOCKED, f"{cap.zone.name} keeps {held:g} W where {asked:g} W was written"
+            )
+        return HardwareFailure(
+            Reason.HELD_BY_FIRMWARE, f"{cap.zone.name} holds {held:g} W where {asked:g} W was written"
+        )
     if cap.zone.enable is not None and cap.zone.enable.read() == 0:
-        return Refusal(Reason.FIRMWARE_LOCKED, f"{cap.zone.name} takes the limit and does not enforce it (enabled=0)")
+        return HardwareFailure(
+            Reason.FIRMWARE_LOCKED, f"{cap.zone.name} takes the limit and does not enforce it (enabled=0)"
+        )
     return None
 
 
@@ -204,7 +212,9 @@ def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int, originals
             tree, f"{path}/{prefix}_power_limit_uw", f"{KEYS}{named[0]}/{_LONG_TERM}", max_uw, originals
         )
         if constraint is not None
-        else Refusal(Reason.NO_INTERFACE, "energy is counted and cannot be capped: there is no long-term limit"),
+        else HardwareFailure(
+            Reason.NO_INTERFACE, "energy is counted and cannot be capped: there is no long-term limit"
+        ),
         enable=SysfsKnob(
             tree, f"{path}/enabled", f"{KEYS}{named[0]}/enabled", "flag", KnobLimits(0, 1), KnobKind.SWITCH
         ),
@@ -217,14 +227,14 @@ def _constraint(tree: SysfsTree, path: str) -> int | None:
 
 def power_limit(
     tree: SysfsTree, path: str, key: str, max_uw: int | None, originals: Mapping[str, int]
-) -> SysfsKnob | Refusal:
+) -> SysfsKnob | HardwareFailure:
     """Return the control of a power limit in microwatts, with its range, or why there is none."""
     current_uw = tree.read_int(path)
-    if isinstance(current_uw, Refusal):
-        return Refusal(current_uw.reason, f"energy is counted and cannot be capped: {current_uw.message}")
+    if isinstance(current_uw, HardwareFailure):
+        return HardwareFailure(current_uw.reason, f"energy is counted and cannot be capped: {current_uw.message}")
     high_uw = max_uw or originals.get(key, current_uw)
     if high_uw <= 0:
-        return Refusal(Reason.NO_CAP_RANGE, f"{key}: neither a maximum nor the limit itself tells a range")
+        return HardwareFailure(Reason.NO_CAP_RANGE, f"{key}: neither a maximum nor the limit itself tells a range")
     return SysfsKnob(tree, path, key, "uW", _limits(high_uw))
 
 

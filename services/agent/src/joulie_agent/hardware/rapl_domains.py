@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.rapl import PACKAGE, RaplZone, zone_paths
 from joulie_agent.hardware.sysfs import SysfsTree
 
@@ -30,7 +30,7 @@ class RaplDomain:
     #: Where the counter wraps around; None where the hardware does not tell.
     energy_range_uj: int | None
 
-    def read_energy_uj(self) -> int | Refusal:
+    def read_energy_uj(self) -> int | HardwareFailure:
         """Return the energy counter, in microjoules."""
         return self.tree.read_int(f"{self.path}/energy_uj")
 
@@ -53,7 +53,7 @@ def discover(tree: SysfsTree) -> tuple[RaplDomain, ...]:
     found: dict[str, RaplDomain] = {}
     for path in zone_paths(tree):
         name = tree.read_text(f"{path}/name")
-        if isinstance(name, Refusal):
+        if isinstance(name, HardwareFailure):
             continue
         if not PACKAGE.fullmatch(name):
             found.setdefault(name, _domain(tree, path, name))
@@ -61,7 +61,7 @@ def discover(tree: SysfsTree) -> tuple[RaplDomain, ...]:
         for directory in tree.names(path, _SUBZONE):
             child = f"{path}/{directory}"
             child_name = tree.read_text(f"{child}/name")
-            if not isinstance(child_name, Refusal):
+            if not isinstance(child_name, HardwareFailure):
                 found.setdefault(f"{name}/{child_name}", _domain(tree, child, f"{name}/{child_name}"))
     return tuple(found[name] for name in sorted(found))
 
@@ -75,10 +75,10 @@ def _constraints(zone: RaplZone) -> Iterator[ConstraintReading]:
     for number in _CONSTRAINTS:
         prefix = f"{zone.path}/constraint_{number}"
         name = zone.tree.read_text(f"{prefix}_name")
-        if isinstance(name, Refusal):
+        if isinstance(name, HardwareFailure):
             return
         limit_uw = zone.tree.read_int(f"{prefix}_power_limit_uw")
-        if not isinstance(limit_uw, Refusal):
+        if not isinstance(limit_uw, HardwareFailure):
             yield ConstraintReading(zone.name, name, limit_uw, zone.tree.read_known(f"{prefix}_time_window_us"))
 
 

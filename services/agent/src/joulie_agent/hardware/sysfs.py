@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from joulie_agent.hardware import descriptors
-from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.reasons import Reason
 
 #: An attribute of sysfs is never longer than a page.
@@ -121,7 +121,7 @@ class SysfsTree:
         #: A string, since a `Path` costs more to join than the file to read.
         self._prefix = f"{self.root}/"
 
-    def read_text(self, path: str) -> str | Refusal:
+    def read_text(self, path: str) -> str | HardwareFailure:
         """Return the first line of a file, without space around it."""
         try:
             fd = self._calls.open(self._prefix + path, os.O_RDONLY)
@@ -135,29 +135,29 @@ class SysfsTree:
             self._calls.close(fd)
         return content.decode(errors="replace").partition("\n")[0].strip()
 
-    def read_int(self, path: str) -> int | Refusal:
+    def read_int(self, path: str) -> int | HardwareFailure:
         """Return the integer that a file holds."""
         text = self.read_text(path)
-        if isinstance(text, Refusal):
+        if isinstance(text, HardwareFailure):
             return text
         try:
             return int(text)
         except ValueError:
-            return Refusal(Reason.MALFORMED_REPLY, f"{path} holds {text[:40]!r}, not an integer")
+            return HardwareFailure(Reason.MALFORMED_REPLY, f"{path} holds {text[:40]!r}, not an integer")
 
     def read_known(self, path: str) -> int | None:
         """Return a positive integer, or None for everything else: zero is how drivers say "not known"."""
         value = self.read_int(path)
-        return None if isinstance(value, Refusal) or value <= 0 else value
+        return None if isinstance(value, HardwareFailure) or value <= 0 else value
 
-    def write_int(self, path: str, value: int) -> Refusal | None:
+    def write_int(self, path: str, value: int) -> HardwareFailure | None:
         """Write one integer in one call, which the kernel takes as a whole; None where it did."""
         return self.write_text(path, str(value))
 
-    def write_text(self, path: str, text: str) -> Refusal | None:
+    def write_text(self, path: str, text: str) -> HardwareFailure | None:
         """Write one line in one call, which the kernel takes as a whole; None where it did."""
         fd = self._open_for_writing(path)
-        if isinstance(fd, Refusal):
+        if isinstance(fd, HardwareFailure):
             return fd
         try:
             # No truncation: sysfs has none, and on an ordinary file a reader takes the first line only. So a file holds
@@ -169,10 +169,10 @@ class SysfsTree:
             self._calls.close(fd)
         return None
 
-    def probe_write(self, path: str) -> Refusal | None:
+    def probe_write(self, path: str) -> HardwareFailure | None:
         """Say whether this process may write a file, by opening it only; the driver's own answer is not known by it."""
         fd = self._open_for_writing(path)
-        if isinstance(fd, Refusal):
+        if isinstance(fd, HardwareFailure):
             return fd
         self._calls.close(fd)
         return None
@@ -189,9 +189,9 @@ class SysfsTree:
         """Return the path without symbolic links; two paths to one file or directory become the same."""
         return os.path.relpath(self._calls.real(self._prefix + path), self._real_root)
 
-    def _open_for_writing(self, path: str) -> int | Refusal:
+    def _open_for_writing(self, path: str) -> int | HardwareFailure:
         if self.real(path).startswith(os.pardir):
-            return Refusal(Reason.NO_INTERFACE, f"{path} leads out of {self.root}")
+            return HardwareFailure(Reason.NO_INTERFACE, f"{path} leads out of {self.root}")
         try:
             fd = self._calls.open(self._prefix + path, os.O_WRONLY)
         except OSError as error:
@@ -199,7 +199,7 @@ class SysfsTree:
         # kernfs lets nobody write where the mode has no write bit, root included.
         if not self._calls.mode(fd) & _WRITABLE:
             self._calls.close(fd)
-            return Refusal(Reason.NOT_PERMITTED, f"{path} is read-only")
+            return HardwareFailure(Reason.NOT_PERMITTED, f"{path} is read-only")
         return fd
 
 
@@ -214,15 +214,15 @@ class SysfsKnob:
     limits: KnobLimits
     kind: KnobKind = KnobKind.LIMIT
 
-    def read(self) -> int | Refusal:
+    def read(self) -> int | HardwareFailure:
         """Return the value in force."""
         return self.tree.read_int(self.path)
 
-    def write(self, value: int) -> int | Refusal:
+    def write(self, value: int) -> int | HardwareFailure:
         """Write, read back, and return what was read."""
         return self.tree.write_int(self.path, value) or self.tree.read_int(self.path)
 
-    def probe_write(self) -> Refusal | None:
+    def probe_write(self) -> HardwareFailure | None:
         """Say whether this process may write, without writing."""
         return self.tree.probe_write(self.path)
 
@@ -242,16 +242,16 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name))
 
 
-def read_refusal(path: str, error: OSError) -> Refusal:
+def read_refusal(path: str, error: OSError) -> HardwareFailure:
     """Return what a failed read of an open file means."""
     return _refusal(path, error, _ON_READ)
 
 
-def write_refusal(path: str, error: OSError) -> Refusal:
+def write_refusal(path: str, error: OSError) -> HardwareFailure:
     """Return what a failed write to an open file means."""
     return _refusal(path, error, _ON_WRITE)
 
 
-def _refusal(path: str, error: OSError, reasons: dict[int, Reason]) -> Refusal:
+def _refusal(path: str, error: OSError, reasons: dict[int, Reason]) -> HardwareFailure:
     code = error.errno or 0
-    return Refusal(reasons.get(code, Reason.IO_ERROR), f"{path}: {error.strerror or os.strerror(code)}")
+    return HardwareFailure(reasons.get(code, Reason.IO_ERROR), f"{path}: {error.strerror or os.strerror(code)}")

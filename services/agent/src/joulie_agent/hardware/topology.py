@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.sysfs import SysfsTree, parse_cpu_list
 
 CPU_ROOT: Final = "devices/system/cpu"
@@ -64,13 +64,13 @@ def read_topology(tree: SysfsTree) -> Topology:
 
 def _cpus(tree: SysfsTree, path: str) -> tuple[int, ...]:
     text = tree.read_text(path)
-    return () if isinstance(text, Refusal) else parse_cpu_list(text)
+    return () if isinstance(text, HardwareFailure) else parse_cpu_list(text)
 
 
 def _place(tree: SysfsTree, cpu: int, kind: str) -> CpuPlace | None:
     directory = f"{CPU_ROOT}/cpu{cpu}/topology"
     package = tree.read_int(f"{directory}/physical_package_id")
-    if isinstance(package, Refusal):
+    if isinstance(package, HardwareFailure):
         return None
     die = tree.read_known(f"{directory}/die_id") or 0
     # core_cpus_list has been named so since Linux 5.3; thread_siblings_list is the older name.

@@ -2,7 +2,7 @@
 
 A read or write of sysfs may block for as long as a driver or its firmware likes, and nobody can stop the thread that is
 in it. `Watch` notes each call before and after it. Whoever supervises the thread gives it up once a call is overdue; a
-thread that was given up ends with `Abandoned` as soon as its call returns, so that it neither writes nor records
+thread that was given up ends with `AbandonedCall` as soon as its call returns, so that it neither writes nor records
 anything any more. Until then every further call for that file is refused at once with ETIMEDOUT.
 
 Promises that a thread is given up inside a call only: whatever a thread does between two calls is done by it alone.
@@ -32,7 +32,7 @@ MANY_CALL_S: Final = 0.05
 MOST_BLOCKED: Final = 256
 
 
-class Abandoned(BaseException):
+class AbandonedCall(BaseException):
     """The thread was given up while it was in a call: it has to end and touch nothing."""
 
 
@@ -106,7 +106,7 @@ class Watch:
                 self._call = None
                 return
             self._blocked.pop(path, None)
-        raise Abandoned(path)
+        raise AbandonedCall(path)
 
     def _allowed_s(self) -> float:
         count = len(self._blocked)
@@ -126,7 +126,7 @@ class WatchedCalls:
         opened: list[int] = []
         try:
             self._watch.call(path, lambda: opened.append(self._calls.open(path, flags)))
-        except Abandoned:
+        except AbandonedCall:
             for handle in opened:
                 self._calls.close(handle)
             raise

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.sysfs import SysfsTree, read_refusal, write_refusal
 from joulie_agent.testing.machine_files import CPU_ROOT, POWERCAP, UW_PER_WATT, MachineFiles
 from joulie_agent.testing.machine_spec import Limit, MachineSpec, Zone
@@ -24,7 +24,7 @@ _POWER_UNIT_UW: Final = UW_PER_WATT // 8
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FileFault:
     """How a file departs from an ordinary one."""
 
     read_errno: int = 0
@@ -38,16 +38,16 @@ class Fault:
 class FakeTree(SysfsTree):
     """A tree whose files answer as a kernel's would."""
 
-    def __init__(self, root: Path, faults: Mapping[str, Fault]) -> None:
+    def __init__(self, root: Path, faults: Mapping[str, FileFault]) -> None:
         super().__init__(root)
         self._faults = faults
 
-    def read_text(self, path: str) -> str | Refusal:
+    def read_text(self, path: str) -> str | HardwareFailure:
         """Read, unless the file is to fail."""
         code = self._fault(path).read_errno
         return read_refusal(path, OSError(code, "")) if code else super().read_text(path)
 
-    def write_int(self, path: str, value: int) -> Refusal | None:
+    def write_int(self, path: str, value: int) -> HardwareFailure | None:
         """Write, unless the file is to fail or to keep its value."""
         fault = self._fault(path)
         refused = self.probe_write(path)
@@ -57,8 +57,8 @@ class FakeTree(SysfsTree):
             return write_refusal(path, OSError(fault.write_errno, ""))
         return super().write_int(path, value // fault.unit * fault.unit)
 
-    def _fault(self, path: str) -> Fault:
-        return self._faults.get(self.real(path), Fault())
+    def _fault(self, path: str) -> FileFault:
+        return self._faults.get(self.real(path), FileFault())
 
 
 class FakeMachine:
@@ -69,7 +69,7 @@ class FakeMachine:
         self.sys = root / "sys"
         self.proc = root / "proc"
         #: By real path below `sys`; may be changed at any time.
-        self.faults: dict[str, Fault] = {}
+        self.faults: dict[str, FileFault] = {}
         self.sys.mkdir(parents=True)
         self.proc.mkdir()
         self._files = MachineFiles(self.sys, self.proc, spec)
@@ -145,14 +145,14 @@ def build(root: Path, spec: MachineSpec) -> FakeMachine:
     return FakeMachine(root, spec)
 
 
-def _faults(limit: Limit) -> tuple[Fault, Fault]:
+def _faults(limit: Limit) -> tuple[FileFault, FileFault]:
     """Return how the long-term limit and `enabled` behave."""
     match limit:
         case Limit.LOCKED:
-            return Fault(write_errno=errno.ENODATA), Fault(write_errno=errno.ENOSYS)
+            return FileFault(write_errno=errno.ENODATA), FileFault(write_errno=errno.ENOSYS)
         case Limit.HELD:
-            return Fault(holds=True), Fault()
+            return FileFault(holds=True), FileFault()
         case Limit.UNREADABLE:
-            return Fault(read_errno=errno.ENODATA, write_errno=errno.ENODATA), Fault(write_errno=errno.ENOSYS)
+            return FileFault(read_errno=errno.ENODATA, write_errno=errno.ENODATA), FileFault(write_errno=errno.ENOSYS)
         case _:
-            return Fault(unit=_POWER_UNIT_UW), Fault()
+            return FileFault(unit=_POWER_UNIT_UW), FileFault()

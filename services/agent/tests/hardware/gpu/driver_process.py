@@ -12,7 +12,7 @@ from joulie_agent.hardware.gpu.driver import GpuDriver
 from joulie_agent.hardware.gpu.library import GpuLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.gpu.nvml import NvmlLibrary
-from joulie_agent.hardware.knob import Knob, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, Knob
 
 
 class Server:
@@ -40,20 +40,20 @@ class Server:
             "modules": lambda: sorted({name.partition(".")[0] for name in sys.modules}),
         }
         answer = operations[operation]()
-        if isinstance(answer, Refusal):
+        if isinstance(answer, HardwareFailure):
             return asdict(answer)
         return [asdict(each) for each in answer] if operation == "devices" else answer
 
     def _with_knob(self, uuid: str, act: Callable[[Knob], Any]) -> Any:
         knob = self._knobs.get(uuid) or self._driver.power_limit(uuid)
-        if isinstance(knob, Refusal):
+        if isinstance(knob, HardwareFailure):
             return knob
         self._knobs[uuid] = knob
         return act(knob)
 
     def _with_clock(self, uuid: str, act: Callable[[Knob], Any]) -> Any:
         knob = self._driver.clock_limit(uuid, None)
-        return knob if isinstance(knob, Refusal) else act(knob)
+        return knob if isinstance(knob, HardwareFailure) else act(knob)
 
 
 def _describe(knob: Knob) -> dict[str, Any]:

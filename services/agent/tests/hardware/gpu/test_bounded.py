@@ -7,7 +7,7 @@ import pytest
 
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary
 
@@ -16,7 +16,7 @@ LONG_S = 20.0
 
 
 def timed_out(answer):
-    return isinstance(answer, Refusal) and answer.reason is Reason.TIMEOUT
+    return isinstance(answer, HardwareFailure) and answer.reason is Reason.TIMEOUT
 
 
 def wait_until(condition):
@@ -104,7 +104,7 @@ def test_while_a_driver_is_being_opened_questions_are_refused_at_once_and_it_is_
         assert timed_out(answer)
         assert "is being opened" in answer.message
     library.answering.set()
-    wait_until(lambda: not isinstance(driver.devices(), Refusal))
+    wait_until(lambda: not isinstance(driver.devices(), HardwareFailure))
     assert (library.opened, driver.generation) == (1, 1), "what was found late is not looked for again"
 
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from joulie_agent.actuator.protocol import DescribeGpu, GivenBackReport, Part, ReadGpu, Restore, SetGpuClocks
+from joulie_agent.actuator.protocol import DescribeGpu, ReadGpu, Restore, RestoreReport, SetGpuClocks, Subsystem
 from joulie_agent.reasons import Reason
 
 FREE, LIMIT_MHZ = 0, 1200
@@ -67,6 +67,6 @@ def test_a_clock_that_is_not_named_any_longer_is_released_and_the_other_stays(no
     assert limit(node).reason is Reason.CLOCKS_LIMITED
     assert limit(node, **{"GPU-1": 900}).reason is Reason.CLOCKS_LIMITED
     assert locks(node) == [FREE, 900]
-    report = node.ask(Restore(part=Part.GPU))
-    assert isinstance(report, GivenBackReport)
+    report = node.ask(Restore(part=Subsystem.GPU))
+    assert isinstance(report, RestoreReport)
     assert (report.left, locks(node)) == ((), [FREE, FREE])

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from joulie_agent.actuator.protocol import GivenBackReport, Part, ReadGpu, Restore, SetGpuCaps
+from joulie_agent.actuator.protocol import ReadGpu, Restore, RestoreReport, SetGpuCaps, Subsystem
 from joulie_agent.reasons import Reason
 
 COUNT = 8
@@ -57,8 +57,8 @@ def test_at_the_end_of_the_lease_seven_gpus_are_restored_and_the_eighth_as_soon_
     node.state.gpus[HUNG].hang = HANG_NEVER
 
     def all_restored():
-        report = node.ask(Restore(part=Part.GPU))
-        assert isinstance(report, GivenBackReport)
+        report = node.ask(Restore(part=Subsystem.GPU))
+        assert isinstance(report, RestoreReport)
         return report.left == ()
 
     node.wait_until(all_restored)

@@ -4,9 +4,9 @@ import pytest
 
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_agent.hardware.gpu.library_driver import REOPEN_FOR_LOST_S, LibraryDriver
-from joulie_agent.hardware.hands import GivenBack, Hands, Written
 from joulie_agent.hardware.journal import Journal
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome, WrittenKnob
+from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
 
@@ -42,7 +42,7 @@ def test_nothing_is_opened_before_something_is_asked(driver, library):
 
 def test_an_unknown_gpu_is_refused_by_name(driver):
     for answer in (driver.power_mw("GPU-x"), driver.power_limit("GPU-x")):
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, HardwareFailure)
         assert answer.reason is Reason.NO_DEVICE
         assert "GPU-x" in answer.message
 
@@ -50,10 +50,10 @@ def test_an_unknown_gpu_is_refused_by_name(driver):
 def test_a_lost_gpu_is_looked_for_again_but_not_often(driver, library, clock):
     driver.devices()
     library.gpus[0].lost = True
-    assert isinstance(driver.power_mw("GPU-a"), Refusal)
+    assert isinstance(driver.power_mw("GPU-a"), HardwareFailure)
     library.gpus[0].lost = False
     clock.now = REOPEN_FOR_LOST_S - 1
-    assert isinstance(driver.power_mw("GPU-a"), Refusal)
+    assert isinstance(driver.power_mw("GPU-a"), HardwareFailure)
     assert library.opened == 1
     clock.now = REOPEN_FOR_LOST_S
     assert driver.power_mw("GPU-a") == 90_000
@@ -80,14 +80,14 @@ def test_a_gpu_that_is_gone_after_a_reload_is_lost_and_no_stranger(driver, libra
     del library.gpus[0]
     library.reload()
     answer = driver.power_mw("GPU-a")
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, HardwareFailure)
     assert answer.reason is Reason.DEVICE_LOST
 
 
 def test_a_knob_without_a_range_is_refused(library, driver):
     library.gpus[0].max_mw = None
     answer = driver.power_limit("GPU-a")
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, HardwareFailure)
     assert answer.reason is Reason.NO_INTERFACE
 
 
@@ -105,26 +105,26 @@ def test_no_maximum_means_no_limits():
 
 def test_hands_cap_a_gpu_and_give_back_what_they_found(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a", limit_mw=650_000))
-    hands = Hands(Journal.open(tmp_path / "state", boot_id="boot"))
+    hands = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
-    assert hands.set(knob, 400_000) == Written(400_000, changed=True)
-    assert [each.outcome for each in hands.restore([knob])] == [GivenBack.RESTORED]
+    assert hands.set(knob, 400_000) == WrittenKnob(400_000, changed=True)
+    assert [each.outcome for each in hands.restore([knob])] == [RestoreOutcome.RESTORED]
     assert library.gpus[0].limit_mw == 650_000
 
 
 def test_hands_set_a_cap_again_that_somebody_else_has_changed_and_count_it(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
-    hands = Hands(Journal.open(tmp_path / "state", boot_id="boot"))
+    hands = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
     hands.set(knob, 400_000)
     library.gpus[0].limit_mw = 550_000
-    assert hands.set(knob, 400_000) == Written(400_000, changed=True, overwrote=550_000)
+    assert hands.set(knob, 400_000) == WrittenKnob(400_000, changed=True, overwrote=550_000)
     assert hands.overwritten[knob.key] == 1
 
 
 def test_hands_set_a_cap_again_after_a_driver_reload(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
-    hands = Hands(Journal.open(tmp_path / "state", boot_id="boot"))
+    hands = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
     hands.set(knob, 400_000)
     library.reload()
@@ -135,9 +135,9 @@ def test_hands_set_a_cap_again_after_a_driver_reload(tmp_path):
 
 def test_a_limit_that_the_hardware_lowers_itself_is_nobodys_writing(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
-    hands = Hands(Journal.open(tmp_path / "state", boot_id="boot"))
+    hands = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
     hands.set(knob, 600_000)
     library.gpus[0].imposed_mw = 450_000
-    assert hands.set(knob, 600_000) == Written(600_000, changed=False)
+    assert hands.set(knob, 600_000) == WrittenKnob(600_000, changed=False)
     assert driver.enforced_mw("GPU-a") == 450_000

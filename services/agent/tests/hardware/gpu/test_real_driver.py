@@ -10,21 +10,21 @@ import pytest
 
 from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 
 
 @pytest.fixture(scope="module", params=["nvml", "amdsmi"])
 def driver(request):
     (driver,) = (each for each in host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S) if each.name == request.param)
     found = driver.devices()
-    if isinstance(found, Refusal):
+    if isinstance(found, HardwareFailure):
         pytest.skip(f"{request.param}: {found.message}")
     yield driver
     driver.close()
 
 
 def said(answer):
-    return asdict(answer) if isinstance(answer, Refusal) else answer
+    return asdict(answer) if isinstance(answer, HardwareFailure) else answer
 
 
 def test_a_real_gpu_tells_its_limits_and_its_clocks_in_units_that_make_sense(driver, record_property):
@@ -36,9 +36,9 @@ def test_a_real_gpu_tells_its_limits_and_its_clocks_in_units_that_make_sense(dri
             asdict(device)
             | {
                 "power_mw": said(driver.power_mw(device.uuid)),
-                "limit_read": said(limit if isinstance(limit, Refusal) else limit.read()),
-                "clock_range": said(clock) if isinstance(clock, Refusal) else asdict(clock.limits),
-                "clock_read": said(clock if isinstance(clock, Refusal) else clock.read()),
+                "limit_read": said(limit if isinstance(limit, HardwareFailure) else limit.read()),
+                "clock_range": said(clock) if isinstance(clock, HardwareFailure) else asdict(clock.limits),
+                "clock_read": said(clock if isinstance(clock, HardwareFailure) else clock.read()),
                 "clock_is_free": said(driver.check_clock_is_free(device.uuid)) or "yes, as far as the driver tells",
             }
         )
@@ -47,7 +47,7 @@ def test_a_real_gpu_tells_its_limits_and_its_clocks_in_units_that_make_sense(dri
     print(text)
     for device in devices:
         power = driver.power_mw(device.uuid)
-        assert isinstance(power, Refusal) or 1_000 < power < 5_000_000, "milliwatts"
+        assert isinstance(power, HardwareFailure) or 1_000 < power < 5_000_000, "milliwatts"
         assert device.limits is None or 10_000 < device.limits.low < device.limits.high < 5_000_000
         assert device.current_mw is None or device.current_mw <= device.max_mw
         assert device.highest_mhz is None or 100 < device.lowest_mhz < device.highest_mhz < 5_000

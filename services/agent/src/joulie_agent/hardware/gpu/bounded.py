@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 from joulie_agent.hardware.deadline import DeadlineWorker
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
 from joulie_agent.hardware.gpu.library import GpuLibrary, Handle, LibraryError
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class BoundedLibrary:
             return
         hangs = self._driver_calls.hanging()
         answer = hangs or self._driver_calls.call(self._open_all, self._open_wait_s)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, HardwareFailure):
             raise LibraryError(Reason.TIMEOUT, f"the driver is being opened: {answer.message}")
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class BoundedLibrary:
 
         worker = self._device_calls.setdefault(index, DeadlineWorker(self.name))
         answer = worker.call(identify, deadline_s)
-        return LibraryError(answer.reason, answer.message) if isinstance(answer, Refusal) else answer
+        return LibraryError(answer.reason, answer.message) if isinstance(answer, HardwareFailure) else answer
 
     def _devices(self) -> dict[int, _Device | LibraryError]:
         if self._found is None:
@@ -198,7 +198,7 @@ class BoundedLibrary:
     def _ask(self, handle: Handle, call: Callable[[Handle], T]) -> T:
         assert isinstance(handle, _Device)
         answer = self._device_calls[handle.index].call(partial(call, handle.handle), self._deadline_s())
-        if isinstance(answer, Refusal):
+        if isinstance(answer, HardwareFailure):
             raise LibraryError(answer.reason, answer.message)
         return answer
 

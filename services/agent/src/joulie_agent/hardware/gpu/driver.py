@@ -4,14 +4,14 @@ Promises values: whatever a driver answers becomes a figure or a refusal with it
 its UUID; an index may belong to another GPU after the next boot. Power is in milliwatts, as integers.
 
 Does not promise to return soon: a call takes as long as the driver does. `joulie_agent.hardware.gpu.bounded` adds the
-deadlines. Does not judge values either: that is for whoever writes, see `joulie_agent.hardware.hands`.
+deadlines. Does not judge values either: that is for whoever writes, see `joulie_agent.hardware.journaled_writer`.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from joulie_agent.hardware.knob import Knob, KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, Knob, KnobLimits
 
 MW_PER_WATT: Final = 1000
 #: Lowest limit that is let through where the driver tells a maximum and no minimum, as a share of the maximum. To
@@ -54,7 +54,7 @@ class GpuDeviceInfo:
     #: Names of the partitions it offers, such as `1g.10gb`, or of the mode it is in.
     partition_modes: tuple[str, ...] = ()
     #: Why it does not answer; the other figures are then those of an earlier look.
-    refusal: Refusal | None = None
+    refusal: HardwareFailure | None = None
 
     @property
     def limits(self) -> KnobLimits | None:
@@ -92,28 +92,28 @@ class GpuDriver(Protocol):
     def generation(self) -> int:
         """How often it has been opened. One more means that limits may be back at the driver's defaults."""
 
-    def open(self) -> Refusal | None:
+    def open(self) -> HardwareFailure | None:
         """Load the vendor's library and find the GPUs; None where that went well or was done before."""
 
     def close(self) -> None:
         """Let go of the driver. Whatever is asked next opens it again."""
 
-    def devices(self) -> tuple[GpuDeviceInfo, ...] | Refusal:
+    def devices(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         """Return every GPU, those that do not answer included."""
 
-    def power_mw(self, uuid: str) -> int | Refusal:
+    def power_mw(self, uuid: str) -> int | HardwareFailure:
         """Return what a GPU draws."""
 
-    def enforced_mw(self, uuid: str) -> int | Refusal:
+    def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that holds, which may be below the one that was set."""
 
-    def power_limit(self, uuid: str) -> Knob | Refusal:
+    def power_limit(self, uuid: str) -> Knob | HardwareFailure:
         """Return the knob for a GPU's power limit; it stays good over reloads of the driver."""
 
-    def clock_limit(self, uuid: str, held: HeldClock | None) -> ClockKnob | Refusal:
+    def clock_limit(self, uuid: str, held: HeldClock | None) -> ClockKnob | HardwareFailure:
         """Return the knob for a GPU's highest graphics clock; `held`: what the journal says that we have set."""
 
-    def check_clock_is_free(self, uuid: str) -> Refusal | None:
+    def check_clock_is_free(self, uuid: str) -> HardwareFailure | None:
         """Say whether an external writer is seen to control the graphics clock."""
 
 

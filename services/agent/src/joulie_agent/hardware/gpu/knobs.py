@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from joulie_agent.hardware.gpu.driver import clock_key, limit_key
-from joulie_agent.hardware.knob import KnobKind, KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.reasons import Reason
 
 #: By how much a clock limit may be rounded up; clocks come in steps of 1 to 15 MHz.
@@ -14,23 +14,23 @@ CLOCK_TOLERANCE_MHZ: Final = 25
 class PowerDriver(Protocol):
     """What a power limit takes of a driver."""
 
-    def limit_mw(self, uuid: str) -> int | Refusal:
+    def limit_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that was set last."""
 
-    def set_limit_mw(self, uuid: str, limit_mw: int) -> Refusal | None:
+    def set_limit_mw(self, uuid: str, limit_mw: int) -> HardwareFailure | None:
         """Set the limit."""
 
 
 class ClockDriver(Protocol):
     """What a clock limit takes of a driver."""
 
-    def clock_limit_mhz(self, uuid: str) -> int | Refusal | None:
+    def clock_limit_mhz(self, uuid: str) -> int | HardwareFailure | None:
         """Return the limit, None where the driver tells none."""
 
     def written_clock_mhz(self, uuid: str, before: int) -> int:
         """Return the limit that this process has written last, or the one before it."""
 
-    def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> Refusal | None:
+    def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> HardwareFailure | None:
         """Set the limit, or end every limit where that is the highest clock."""
 
 
@@ -53,11 +53,11 @@ class GpuPowerLimit:
         """Identity by UUID."""
         return limit_key(self.uuid)
 
-    def read(self) -> int | Refusal:
+    def read(self) -> int | HardwareFailure:
         """Return the limit that was set last."""
         return self.driver.limit_mw(self.uuid)
 
-    def write(self, value: int) -> int | Refusal:
+    def write(self, value: int) -> int | HardwareFailure:
         """Set the limit, read it back, and return what was read."""
         return self.driver.set_limit_mw(self.uuid, value) or self.driver.limit_mw(self.uuid)
 
@@ -88,12 +88,12 @@ class GpuClockLimit:
         """Whether reading returns what was written last."""
         return self.driver.clock_limit_mhz(self.uuid) is None
 
-    def read(self) -> int | Refusal:
+    def read(self) -> int | HardwareFailure:
         """Return the limit, or the upper end where there is none."""
         told = self.driver.clock_limit_mhz(self.uuid)
         return self.driver.written_clock_mhz(self.uuid, self.remembered_mhz) if told is None else told
 
-    def write(self, value: int) -> int | Refusal:
+    def write(self, value: int) -> int | HardwareFailure:
         """Set the limit and return what is read, which may be a little less.
 
         A driver that takes it and goes on telling a higher one is put back at once: nobody could see that limit again,
@@ -106,5 +106,5 @@ class GpuClockLimit:
         if isinstance(told, int) and told > value + CLOCK_TOLERANCE_MHZ:
             self.driver.set_clock_mhz(self.uuid, self.limits, self.limits.high)
             message = f"{self.key}: reads {told} MHz where {value} MHz was written, and cannot be recognised"
-            return Refusal(Reason.NO_INTERFACE, message)
+            return HardwareFailure(Reason.NO_INTERFACE, message)
         return told

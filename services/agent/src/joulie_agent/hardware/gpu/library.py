@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
-from joulie_agent.hardware.knob import Refusal
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 
 #: The vendor package's own object for a device; good until the library is closed.
@@ -31,7 +31,7 @@ class LibraryError(Exception):
 
     def __init__(self, reason: Reason, message: str, extent: Extent = Extent.CALL) -> None:
         super().__init__(message)
-        self.refusal = Refusal(reason, message)
+        self.refusal = HardwareFailure(reason, message)
         self.extent = extent
 
 

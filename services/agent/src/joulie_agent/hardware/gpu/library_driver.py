@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, HeldClock
 from joulie_agent.hardware.gpu.knobs import GpuClockLimit, GpuPowerLimit
 from joulie_agent.hardware.gpu.library import Extent, GpuLibrary, Handle, LibraryError
-from joulie_agent.hardware.knob import KnobLimits, Refusal
+from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.reasons import Reason
 
 T = TypeVar("T")
@@ -35,9 +35,9 @@ class _Session:
     #: Index and handle by UUID.
     handles: dict[str, tuple[int, Handle]]
     #: Devices that have no handle, by index.
-    unknown: dict[int, Refusal]
+    unknown: dict[int, HardwareFailure]
     #: Devices that had one and are gone, by UUID.
-    lost: dict[str, Refusal]
+    lost: dict[str, HardwareFailure]
 
     @property
     def lacks_a_device(self) -> bool:
@@ -70,7 +70,7 @@ class LibraryDriver:
         """How often the library has been opened."""
         return self._generation
 
-    def open(self) -> Refusal | None:
+    def open(self) -> HardwareFailure | None:
         """Open the library, if it is not open."""
         try:
             self._current()
@@ -84,33 +84,33 @@ class LibraryDriver:
             self._session = None
             self._library.close()
 
-    def devices(self) -> tuple[GpuDeviceInfo, ...] | Refusal:
+    def devices(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         """Return every GPU, in the driver's order."""
         return self._retried(self._describe_all)
 
-    def power_mw(self, uuid: str) -> int | Refusal:
+    def power_mw(self, uuid: str) -> int | HardwareFailure:
         """Return what a GPU draws."""
         return self.ask(uuid, self._library.power_mw)
 
-    def enforced_mw(self, uuid: str) -> int | Refusal:
+    def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that holds."""
         return self.ask(uuid, self._library.enforced_mw)
 
-    def power_limit(self, uuid: str) -> GpuPowerLimit | Refusal:
+    def power_limit(self, uuid: str) -> GpuPowerLimit | HardwareFailure:
         """Return the knob for a GPU's power limit."""
         info = self._known.get(uuid)
         if info is None:
             found = self.devices()
-            if isinstance(found, Refusal):
+            if isinstance(found, HardwareFailure):
                 return found
             info = self._known.get(uuid)
         if info is None:
             return _no_such_gpu(uuid, self.name)
         if info.limits is None:
-            return Refusal(Reason.NO_INTERFACE, f"{self.name} offers no power limit for {info.model} {uuid}")
+            return HardwareFailure(Reason.NO_INTERFACE, f"{self.name} offers no power limit for {info.model} {uuid}")
         return GpuPowerLimit(self, uuid, info.limits)
 
-    def clock_limit(self, uuid: str, held: HeldClock | None = None) -> GpuClockLimit | Refusal:
+    def clock_limit(self, uuid: str, held: HeldClock | None = None) -> GpuClockLimit | HardwareFailure:
         """Return the knob for a GPU's highest graphics clock."""
         info = self._known.get(uuid)
         if info is None:
@@ -119,15 +119,15 @@ class LibraryDriver:
         highest_mhz = max(self._highest_mhz.get(uuid, 0), info.highest_mhz or 0, held.original_mhz if held else 0)
         self._highest_mhz[uuid] = highest_mhz
         if not info.lowest_mhz or not highest_mhz:
-            return Refusal(Reason.NO_INTERFACE, f"{self.name} offers no clock limit for {info.model} {uuid}")
+            return HardwareFailure(Reason.NO_INTERFACE, f"{self.name} offers no clock limit for {info.model} {uuid}")
         written_mhz = held.written_mhz if held else highest_mhz
         return GpuClockLimit(self, uuid, KnobLimits(info.lowest_mhz, highest_mhz), written_mhz)
 
-    def check_clock_is_free(self, uuid: str) -> Refusal | None:
+    def check_clock_is_free(self, uuid: str) -> HardwareFailure | None:
         """Say whether an external writer is seen to control the graphics clock."""
         return self.ask(uuid, self._library.check_clock_is_free)
 
-    def clock_limit_mhz(self, uuid: str) -> int | Refusal | None:
+    def clock_limit_mhz(self, uuid: str) -> int | HardwareFailure | None:
         """Return the highest graphics clock that is allowed, where the driver tells it."""
         return self.ask(uuid, self._library.clock_limit_mhz)
 
@@ -135,7 +135,7 @@ class LibraryDriver:
         """Return the clock limit that this process has written last, or the one before it."""
         return self._clocks_mhz.get(uuid, before)
 
-    def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> Refusal | None:
+    def set_clock_mhz(self, uuid: str, limits: KnobLimits, limit_mhz: int) -> HardwareFailure | None:
         """Limit the graphics clock, or end every limit on it where that is its highest."""
 
         def set_clock(handle: Handle) -> None:
@@ -149,19 +149,19 @@ class LibraryDriver:
             self._clocks_mhz[uuid] = limit_mhz  # what was refused with a time-out may land
         return refusal
 
-    def limit_mw(self, uuid: str) -> int | Refusal:
+    def limit_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that was set last."""
         return self.ask(uuid, self._library.limit_mw)
 
-    def set_limit_mw(self, uuid: str, limit_mw: int) -> Refusal | None:
+    def set_limit_mw(self, uuid: str, limit_mw: int) -> HardwareFailure | None:
         """Set a GPU's power limit."""
         return self.ask(uuid, lambda handle: self._library.set_limit_mw(handle, limit_mw))
 
-    def ask(self, uuid: str, call: Callable[[Handle], T]) -> T | Refusal:
+    def ask(self, uuid: str, call: Callable[[Handle], T]) -> T | HardwareFailure:
         """Call the library for one device."""
         return self._retried(lambda: self._call(uuid, call))
 
-    def _call(self, uuid: str, call: Callable[[Handle], T]) -> T | Refusal:
+    def _call(self, uuid: str, call: Callable[[Handle], T]) -> T | HardwareFailure:
         session = self._current()
         if uuid in session.lost:
             return session.lost[uuid]
@@ -178,12 +178,12 @@ class LibraryDriver:
                 session.lost[uuid] = refusal
             return refusal
 
-    def _missing(self, uuid: str) -> Refusal:
+    def _missing(self, uuid: str) -> HardwareFailure:
         if uuid in self._known:
-            return Refusal(Reason.DEVICE_LOST, f"{self.name} no longer lists the GPU {uuid}")
+            return HardwareFailure(Reason.DEVICE_LOST, f"{self.name} no longer lists the GPU {uuid}")
         return _no_such_gpu(uuid, self.name)
 
-    def _retried(self, attempt: Callable[[], T | Refusal]) -> T | Refusal:
+    def _retried(self, attempt: Callable[[], T | HardwareFailure]) -> T | HardwareFailure:
         was_open = self._session is not None
         try:
             return attempt()
@@ -233,7 +233,7 @@ class LibraryDriver:
                 raise
             session.unknown[index] = _named(error.refusal, index)
 
-    def _describe_all(self) -> tuple[GpuDeviceInfo, ...] | Refusal:
+    def _describe_all(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         session = self._current()
         found = [self._describe(uuid, index) for uuid, (index, _) in session.handles.items()]
         found += [GpuDeviceInfo("", index, self._library.vendor, refusal=why) for index, why in session.unknown.items()]
@@ -241,16 +241,16 @@ class LibraryDriver:
 
     def _describe(self, uuid: str, index: int) -> GpuDeviceInfo:
         info = self._call(uuid, lambda handle: self._library.describe(handle, uuid, index))
-        if isinstance(info, Refusal):
+        if isinstance(info, HardwareFailure):
             known = self._known.get(uuid) or GpuDeviceInfo(uuid, index, self._library.vendor)
             return replace(known, index=index, refusal=info)
         self._known[uuid] = info
         return info
 
 
-def _no_such_gpu(uuid: str, name: str) -> Refusal:
-    return Refusal(Reason.NO_DEVICE, f"{name} lists no GPU {uuid}")
+def _no_such_gpu(uuid: str, name: str) -> HardwareFailure:
+    return HardwareFailure(Reason.NO_DEVICE, f"{name} lists no GPU {uuid}")
 
 
-def _named(refusal: Refusal, index: int) -> Refusal:
+def _named(refusal: HardwareFailure, index: int) -> HardwareFailure:
     return replace(refusal, message=f"GPU {index}: {refusal.message}")

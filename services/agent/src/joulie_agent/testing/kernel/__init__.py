@@ -7,8 +7,8 @@ not: docs/decisions/0006-kernel-semantics.md.
 """
 
 from joulie_agent.testing.kernel.behaviour import Behaviour, Comeback, Maximum, OfflinePolicy
-from joulie_agent.testing.kernel.faults import Fault
+from joulie_agent.testing.kernel.faults import KernelFault
 from joulie_agent.testing.kernel.machine import KernelMachine
 from joulie_agent.testing.kernel.tree import KernelTree
 
-__all__ = ["Behaviour", "Comeback", "Fault", "KernelMachine", "KernelTree", "Maximum", "OfflinePolicy"]
+__all__ = ["Behaviour", "Comeback", "KernelFault", "KernelMachine", "KernelTree", "Maximum", "OfflinePolicy"]

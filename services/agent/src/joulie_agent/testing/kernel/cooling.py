@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from joulie_agent.testing.kernel import parse
-from joulie_agent.testing.kernel.cpufreq import NO_MAX, Cpufreq, Policy
+from joulie_agent.testing.kernel.cpufreq import NO_MAX, Cpufreq, CpufreqPolicy
 from joulie_agent.testing.kernel.cpus import CPU_ROOT, Cpus
 from joulie_agent.testing.kernel.filesystem import Filesystem
 
@@ -52,7 +52,7 @@ class Cooling:
     def set_state(self, subject: int | str, state: int) -> None:
         """Cool a package (or a policy, by name) as the thermal framework does; 0 ends it."""
         self._states[subject] = state
-        request: Callable[[Policy, int], int] = _by_level if isinstance(subject, str) else _by_share
+        request: Callable[[CpufreqPolicy, int], int] = _by_level if isinstance(subject, str) else _by_share
         for policy in self._of(subject):
             policy.thermal_max = request(policy, state)
 
@@ -82,18 +82,18 @@ class Cooling:
         self._fs.link(f"{CPU_ROOT}/cpu{number}/firmware_node", node)
         self._fs.link(f"{_DEVICES}/cooling_device{number}/device", node)
 
-    def _of(self, subject: int | str) -> Iterable[Policy]:
+    def _of(self, subject: int | str) -> Iterable[CpufreqPolicy]:
         if isinstance(subject, str):
             return [policy for policy in self._policies if policy.name == subject]
         return [policy for policy in self._policies if subject in policy.packages]
 
 
-def _by_share(policy: Policy, state: int) -> int:
+def _by_share(policy: CpufreqPolicy, state: int) -> int:
     taken = min(state, _FREQUENCY_STATES) * _STEP_PCT
     return policy.highest * (100 - taken) // 100 if taken else NO_MAX
 
 
-def _by_level(policy: Policy, state: int) -> int:
+def _by_level(policy: CpufreqPolicy, state: int) -> int:
     if not state:
         return NO_MAX
     return policy.highest - (policy.highest - policy.lowest) * state // _EVEN_STEPS

@@ -35,7 +35,7 @@ _Files: TypeAlias = Mapping[str, tuple[Callable[[], object], Callable[[str], Non
 
 
 @dataclass(slots=True, eq=False)
-class Policy:
+class CpufreqPolicy:
     """CPUs with one limit, and who asks what of it. Frequencies in kHz."""
 
     related: tuple[int, ...]
@@ -87,7 +87,7 @@ class Cpufreq:
         spec: MachineSpec,
         behaviour: Behaviour,
         cpus: Cpus,
-        current_khz: Callable[[Policy], int],
+        current_khz: Callable[[CpufreqPolicy], int],
     ) -> None:
         self._fs = fs
         self._spec = spec
@@ -95,7 +95,7 @@ class Cpufreq:
         self._cpus = cpus
         self._current_khz = current_khz
         self.driver: Driver = driver_of(spec)
-        self.policies: dict[str, Policy] = {policy.name: policy for policy in self._make()}
+        self.policies: dict[str, CpufreqPolicy] = {policy.name: policy for policy in self._make()}
         self.follow_hotplug()
         if self.policies and spec.driver in _FAMILIES:
             fs.put(f"{CPU_ROOT}/{_FAMILIES[spec.driver]}/status", "active" if self.driver.active else "passive")
@@ -118,7 +118,7 @@ class Cpufreq:
             policy.forget()
             policy.thermal_max = policy.platform_max = NO_MAX
 
-    def _make(self) -> Iterator[Policy]:
+    def _make(self) -> Iterator[CpufreqPolicy]:
         if self._spec.policies is Policies.NONE:
             return
         groups: dict[object, list[Cpu]] = {}
@@ -126,7 +126,7 @@ class Cpufreq:
             groups.setdefault(self._group(cpu), []).append(cpu)
         for cpus in groups.values():
             highest = self._spec.efficient_highest_khz if cpus[0].efficient else self._spec.highest_khz
-            yield Policy(
+            yield CpufreqPolicy(
                 related=tuple(cpu.number for cpu in cpus),
                 packages=frozenset(cpu.package for cpu in cpus),
                 lowest=self._spec.lowest_khz,
@@ -147,7 +147,7 @@ class Cpufreq:
             case _:
                 return cpu.number
 
-    def _put(self, policy: Policy) -> None:
+    def _put(self, policy: CpufreqPolicy) -> None:
         directory = f"{CPU_ROOT}/cpufreq/{policy.name}"
         for name, (show, store) in self._files(policy).items():
             checked = None if store is None else _store_unless_offline(policy, store)
@@ -155,12 +155,12 @@ class Cpufreq:
         for number in policy.related:
             self._fs.link(f"{CPU_ROOT}/cpu{number}/cpufreq", directory)
 
-    def _remove(self, policy: Policy) -> None:
+    def _remove(self, policy: CpufreqPolicy) -> None:
         self._fs.remove(f"{CPU_ROOT}/cpufreq/{policy.name}")
         for number in policy.related:
             self._fs.remove(f"{CPU_ROOT}/cpu{number}/cpufreq")
 
-    def _files(self, policy: Policy) -> _Files:
+    def _files(self, policy: CpufreqPolicy) -> _Files:
         files: dict[str, tuple[Callable[[], object], Callable[[str], None] | None]] = {
             "related_cpus": (lambda: " ".join(map(str, policy.related)), None),
             "affected_cpus": (lambda: " ".join(map(str, sorted(policy.online))), None),
@@ -184,12 +184,12 @@ class Cpufreq:
             files["energy_performance_preference"] = (lambda: policy.epp, lambda text: self._set_epp(policy, text))
         return files
 
-    def _set_governor(self, policy: Policy, text: str) -> None:
+    def _set_governor(self, policy: CpufreqPolicy, text: str) -> None:
         if text.strip() not in self.driver.governors:
             raise OSError(errno.EINVAL, "Invalid argument")
         policy.governor = text.strip()
 
-    def _set_epp(self, policy: Policy, text: str) -> None:
+    def _set_epp(self, policy: CpufreqPolicy, text: str) -> None:
         wanted = text.strip()
         if wanted not in _PREFERENCES and not (wanted.isdecimal() and int(wanted) <= _HIGHEST_EPP):
             raise OSError(errno.EINVAL, "Invalid argument")
@@ -198,15 +198,15 @@ class Cpufreq:
         policy.epp = _USUAL_EPP if wanted == "default" else wanted
 
 
-def _set_max(policy: Policy, text: str) -> None:
+def _set_max(policy: CpufreqPolicy, text: str) -> None:
     policy.user_max = min(parse.unsigned(text), NO_MAX)
 
 
-def _set_min(policy: Policy, text: str) -> None:
+def _set_min(policy: CpufreqPolicy, text: str) -> None:
     policy.user_min = min(parse.unsigned(text), NO_MAX)
 
 
-def _show_unless_offline(policy: Policy, show: Callable[[], object]) -> Callable[[], object]:
+def _show_unless_offline(policy: CpufreqPolicy, show: Callable[[], object]) -> Callable[[], object]:
     def checked() -> object:
         _refuse_offline(policy)
         return show()
@@ -214,7 +214,7 @@ def _show_unless_offline(policy: Policy, show: Callable[[], object]) -> Callable
     return checked
 
 
-def _store_unless_offline(policy: Policy, store: Callable[[str], None]) -> Callable[[str], None]:
+def _store_unless_offline(policy: CpufreqPolicy, store: Callable[[str], None]) -> Callable[[str], None]:
     def checked(text: str) -> None:
         _refuse_offline(policy)
         store(text)
@@ -222,6 +222,6 @@ def _store_unless_offline(policy: Policy, store: Callable[[str], None]) -> Calla
     return checked
 
 
-def _refuse_offline(policy: Policy) -> None:
+def _refuse_offline(policy: CpufreqPolicy) -> None:
     if not policy.online:
         raise OSError(errno.EBUSY, "Device or resource busy")

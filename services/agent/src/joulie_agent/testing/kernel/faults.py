@@ -11,7 +11,7 @@ _LOOK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class KernelFault:
     """How one file departs from what it should do. Errors are numbers of `errno`; 0 is none."""
 
     open_errno: int = 0
@@ -25,12 +25,12 @@ class Fault:
     hangs: bool = False
 
 
-class Faults:
+class KernelFaults:
     """Faults by real path."""
 
     def __init__(self, sleep: Callable[[float], None]) -> None:
         self._sleep = sleep
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, KernelFault] = {}
         self._changed = threading.Condition()
         self._hung = 0
 
@@ -39,7 +39,7 @@ class Faults:
         """How many accesses wait for a fault to be taken away."""
         return self._hung
 
-    def put(self, path: str, fault: Fault | None) -> None:
+    def put(self, path: str, fault: KernelFault | None) -> None:
         """Let a file have a fault; None takes it away and releases whoever hangs on it."""
         with self._changed:
             if fault is None:
@@ -73,7 +73,7 @@ class Faults:
         _fail(fault.write_errno, path)
         return not fault.ignores_writes
 
-    def _wait(self, path: str) -> Fault | None:
+    def _wait(self, path: str) -> KernelFault | None:
         fault = self._faults.get(path)
         if fault is None:
             return None

@@ -17,7 +17,7 @@ from joulie_agent.testing.kernel.behaviour import Behaviour
 from joulie_agent.testing.kernel.cooling import Cooling
 from joulie_agent.testing.kernel.cpufreq import NO_MAX, Cpufreq
 from joulie_agent.testing.kernel.cpus import Cpus
-from joulie_agent.testing.kernel.faults import Fault, Faults
+from joulie_agent.testing.kernel.faults import KernelFault, KernelFaults
 from joulie_agent.testing.kernel.filesystem import Attribute, Filesystem, Node
 from joulie_agent.testing.kernel.platform import KHZ_PER_RATIO, UW_PER_MW, Hsmp, Uncore
 from joulie_agent.testing.kernel.power import PowerModel
@@ -41,7 +41,7 @@ class KernelMachine:
     ) -> None:
         self.spec = spec
         self.behaviour = behaviour = behaviour or Behaviour()
-        self.faults = Faults(sleep)
+        self.faults = KernelFaults(sleep)
         self._clock = clock
         self._advanced_at = clock()
         self._lock = threading.RLock()
@@ -172,7 +172,7 @@ class KernelMachine:
             self._advance()
             self.power.load[package] = share
 
-    def set_fault(self, path: str, fault: Fault | None) -> None:
+    def set_fault(self, path: str, fault: KernelFault | None) -> None:
         """Let a file fail from now on; None ends it. A path that is a link stands for where it leads."""
         with self._lock:
             real = self._fs.real(f"sys/{path}")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from joulie_agent.testing.kernel.behaviour import Behaviour
-from joulie_agent.testing.kernel.cpufreq import Cpufreq, Policy
+from joulie_agent.testing.kernel.cpufreq import Cpufreq, CpufreqPolicy
 from joulie_agent.testing.kernel.cpus import Cpus
 from joulie_agent.testing.kernel.platform import Hsmp
 from joulie_agent.testing.kernel.powercap import Powercap
@@ -43,7 +43,7 @@ class PowerModel:
         limit = self._limit_watts(package)
         return wanted if limit is None else max(min(wanted, limit), self._watts_at(package, lowest=True))
 
-    def current_khz(self, policy: Policy) -> int:
+    def current_khz(self, policy: CpufreqPolicy) -> int:
         """Return the frequency that a policy's CPUs run at."""
         package = min(policy.packages)
         wanted = self._watts_at(package, lowest=False) - self._spec.idle_watts

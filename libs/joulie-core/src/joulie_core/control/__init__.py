@@ -1,0 +1,1 @@
+"""Control loops and conversions used by the agent: caps in watts, DVFS, clocks, energy counters, routing."""

@@ -1,0 +1,39 @@
+"""Current CPU frequencies, read a few at a time.
+
+Older x86 kernels (before 2022) wake the CPU and sleep 10 to 20 ms whenever its `scaling_cur_freq` is read: hundreds of
+policies would hold the CPUs' lane for seconds, and with it the caps. So one look reads what fits into a budget of time,
+at least one policy, and goes on from there at the next. A figure may be some looks old.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from joulie_agent.hardware.cpufreq import CpuPolicy
+from joulie_agent.hardware.knob import HardwareFailure
+
+#: Seconds that one look may spend; a kernel that answers at once tells 1,000 policies in it.
+BUDGET_S: Final = 0.02
+
+
+@dataclass(slots=True)
+class FrequencySampler:
+    """The policies' current frequencies, as last seen."""
+
+    #: Monotonic seconds.
+    clock: Callable[[], float]
+    _seen: dict[str, int | None] = field(default_factory=dict)
+    _next: int = 0
+
+    def look(self, policies: Sequence[CpuPolicy]) -> Mapping[str, int | None]:
+        """Read on for as long as the budget lasts; kHz by policy name, None where there is no figure."""
+        self._seen = {policy.name: self._seen.get(policy.name) for policy in policies}
+        deadline = self.clock() + BUDGET_S
+        for _ in policies:
+            policy = policies[self._next % len(policies)]
+            self._next = (self._next + 1) % len(policies)
+            frequency = policy.current_khz()
+            self._seen[policy.name] = None if isinstance(frequency, HardwareFailure) else frequency
+            if self.clock() >= deadline:
+                break
+        return self._seen

@@ -1,0 +1,122 @@
+"""The lanes of this machine: its hardware found, its journals claimed."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from joulie_agent.actuator.cpus import CpuHandler
+from joulie_agent.actuator.executor import SubsystemExecutor, SubsystemHandler
+from joulie_agent.actuator.gpus import GpuHandler
+from joulie_agent.actuator.log import Level, Log
+from joulie_agent.actuator.protocol import Reply, RestoreReport, Subsystem
+from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.hardware import machine_lock
+from joulie_agent.hardware.gpu.driver import GpuDriver
+from joulie_agent.hardware.gpu.host import host_gpu_drivers
+from joulie_agent.hardware.journal import Journal, JournalError, JournalHeldError
+from joulie_agent.hardware.journaled_writer import JournaledWriter
+from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.hardware.sysfs import OsCalls, SysfsTree
+from joulie_agent.hardware.watch import Watch, WatchedCalls
+from joulie_agent.reasons import Reason
+
+
+class HostSubsystems:
+    """This machine as lanes, one per part; `close` gives up the journals, not what is in force.
+
+    Raises:
+        JournalHeldError: another process has the journals, and so the hands on this machine.
+        MachineHeldError: another process has the machine, with other journals.
+    """
+
+    def __init__(
+        self,
+        settings: ActuatorSettings,
+        log: Log,
+        *,
+        drivers: Sequence[GpuDriver] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._claims = ExitStack()
+        self.lanes: Mapping[Subsystem, SubsystemExecutor] = {}
+        self._journals: dict[Subsystem, Journal] = {}
+        state_dir = Path(settings.state_dir)
+        try:
+            self.hands = hands = {part: self._claim(part, state_dir, log) for part in Subsystem}
+            self._claim_machine(Path(settings.host_sys_root), state_dir, log)
+        except JournalHeldError:
+            self.close()
+            raise
+        watches = {part: Watch() for part in Subsystem}
+        for part, journal in self._journals.items():
+            journal.watch = watches[part]
+        tree = SysfsTree(settings.host_sys_root, WatchedCalls(OsCalls(), watches[Subsystem.CPU]))
+        cpus = DeferredHandler(
+            hands[Subsystem.CPU],
+            lambda: CpuHandler(
+                tree=tree,
+                proc_root=settings.host_proc_root,
+                hands=hands[Subsystem.CPU],
+                min_freq_khz=settings.dvfs_min_freq_khz,
+                clock=clock,
+            ),
+        )
+        drivers = host_gpu_drivers() if drivers is None else drivers
+        gpus = GpuHandler(drivers=drivers, hands=hands[Subsystem.GPU], clock=clock)
+        handlers: Mapping[Subsystem, SubsystemHandler] = {Subsystem.CPU: cpus, Subsystem.GPU: gpus}
+        self.lanes = {
+            part: SubsystemExecutor(part, handler, log, clock=clock, watch=watches[part])
+            for part, handler in handlers.items()
+        }
+
+    def close(self) -> None:
+        """Give up the journals and the machine."""
+        for lane in self.lanes.values():
+            lane.close()
+        self._claims.close()
+
+    def _claim_machine(self, sys_root: Path, state_dir: Path, log: Log) -> None:
+        lock = machine_lock.claim(sys_root, state_dir)
+        if lock is None:
+            log("machine not locked, only the state directory is", level=Level.DEBUG, sys_root=str(sys_root))
+        else:
+            self._claims.callback(os.close, lock)
+
+    def _claim(self, part: Subsystem, state_dir: Path, log: Log) -> JournaledWriter | HardwareFailure:
+        try:
+            journal = self._journals[part] = self._claims.enter_context(Journal.open(state_dir / part))
+        except JournalHeldError:
+            raise
+        except JournalError as error:
+            log("no usable journal, nothing will be written", level=Level.ERROR, part=part, error=str(error))
+            return HardwareFailure(Reason.NO_JOURNAL, str(error))
+        if journal.dropped:
+            log("entries of an earlier boot dropped", part=part, knobs=journal.dropped)
+        if journal.problem is not None:
+            log("limits will be restored and none set", level=Level.ERROR, part=part, error=journal.problem)
+        return JournaledWriter(journal)
+
+
+class DeferredHandler:
+    """A part that is looked at when it is first needed, in the thread that does its work: the look may block."""
+
+    def __init__(self, hands: JournaledWriter | HardwareFailure, make: Callable[[], SubsystemHandler]) -> None:
+        self.hands = hands
+        self._make = make
+        self._made: SubsystemHandler | None = None
+
+    def carry_out(self, request: Any) -> Reply:
+        """Do what is asked of the part."""
+        return self._part().carry_out(request)
+
+    def restore(self, keys: frozenset[str]) -> RestoreReport:
+        """Give knobs back, by key."""
+        return self._part().restore(keys)
+
+    def _part(self) -> SubsystemHandler:
+        if self._made is None:
+            self._made = self._make()
+        return self._made

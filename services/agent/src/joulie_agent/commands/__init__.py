@@ -1,0 +1,1 @@
+"""Commands of the `joulie-agent` executable beside the controller and the actuator."""

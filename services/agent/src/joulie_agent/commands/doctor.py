@@ -1,0 +1,138 @@
+"""`joulie-agent doctor`: what of this machine can be measured and controlled, what cannot, and why.
+
+Promises to change nothing: it looks, and asks an actuator where one runs. Exit code 1 where a limit of ours is or may
+be in force that no actuator answers for, or where that cannot be known; 0 otherwise, since what a machine lacks is no
+failure.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from joulie_agent.actuator import call, in_force
+from joulie_agent.actuator.cpus import CpuHandler
+from joulie_agent.actuator.deadlines import COMMAND_S
+from joulie_agent.actuator.gpus import GpuHandler
+from joulie_agent.actuator.in_force import InForce
+from joulie_agent.actuator.process import start_settings
+from joulie_agent.actuator.protocol import CpuDescription, DescribeCpu, DescribeGpu, GpuDescription, Subsystem
+from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.hardware.cpuinfo import HostFacts
+from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
+from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
+from joulie_agent.hardware.gpu.host import host_gpu_drivers
+from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.reasons import Reason
+
+SUMMARY: Final = "Says what of this machine can be measured and controlled, what cannot, and why. Changes nothing."
+_GIB: Final = 1024**3
+_KHZ_PER_GHZ: Final = 1_000_000
+_WORKS, _BLOCKED, _ABSENT, _UNKNOWN = "works", "blocked", "absent", "unknown"
+_LOOKING: Final = HardwareFailure(Reason.NO_JOURNAL, "only looking")
+
+#: Subject, state, and what there is to say about it.
+_Row = tuple[str, str, str]
+
+
+def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+    """Look and tell; returns the exit code."""
+    settings = start_settings("doctor", SUMMARY, arguments, os.environ if env is None else env)
+    if isinstance(settings, int):
+        return settings
+    actuator = call.ask(settings.actuator_socket, DescribeCpu(), COMMAND_S)
+    cpu, gpu = (actuator, call.ask(settings.actuator_socket, DescribeGpu(), COMMAND_S))
+    by_itself = not (isinstance(cpu, CpuDescription) and isinstance(gpu, GpuDescription))
+    if not isinstance(cpu, CpuDescription) or not isinstance(gpu, GpuDescription):
+        cpu, gpu = _look(settings)
+    who = f"uid {os.geteuid()}" if by_itself else "the actuator"
+    found = {part: in_force.look(Path(settings.state_dir), part, answered_for=not by_itself) for part in Subsystem}
+    owner = in_force.owner(Path(settings.state_dir), Path(settings.host_sys_root))
+    rows = [
+        ("actuator", *_actuator(actuator)),
+        ("machine held by", _WORKS if owner.fine else _BLOCKED, owner.said),
+        *_cpu_rows(cpu),
+        *_gpu_rows(gpu),
+        *(("journal", _WORKS if journal.fine else _BLOCKED, journal.said) for journal in found.values()),
+        *(("suspect", _UNKNOWN, line) for line in _suspects(settings, found, gpu)),
+    ]
+    sys.stdout.write(f"hardware below {settings.host_sys_root}, as {who} sees it\n\n")
+    width = max(len(subject) for subject, _, _ in rows)
+    sys.stdout.writelines(f"{subject:<{width}}  {state:<7}  {said}".rstrip() + "\n" for subject, state, said in rows)
+    sys.stdout.writelines(f"\nnote: {warning}\n" for warning in cpu.facts.warnings)
+    return 0 if owner.fine and all(journal.fine for journal in found.values()) else 1
+
+
+def _look(settings: ActuatorSettings) -> tuple[CpuDescription, GpuDescription]:
+    """Look with this process's own permissions."""
+    cpus = CpuHandler(
+        tree=SysfsTree(settings.host_sys_root),
+        proc_root=settings.host_proc_root,
+        hands=_LOOKING,
+        min_freq_khz=settings.dvfs_min_freq_khz,
+        clock=time.monotonic,
+    )
+    gpus = GpuHandler(drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S), hands=_LOOKING, clock=time.monotonic)
+    cpu, gpu = cpus.carry_out(DescribeCpu()), gpus.carry_out(DescribeGpu())
+    assert isinstance(cpu, CpuDescription)
+    assert isinstance(gpu, GpuDescription)
+    return cpu, gpu
+
+
+def _actuator(answer: object) -> tuple[str, str]:
+    if not isinstance(answer, HardwareFailure):
+        return _WORKS, "answers"
+    return (_ABSENT if answer.reason is Reason.NO_HOST_INTERFACE else _BLOCKED), answer.message
+
+
+def _cpu_rows(cpu: CpuDescription) -> Iterator[_Row]:
+    facts = cpu.facts
+    cores = f"{facts.packages} packages, {facts.cores} cores, {facts.threads} threads"
+    memory = f", {facts.memory_bytes / _GIB:.0f} GiB of memory" if facts.memory_bytes else ""
+    yield "cpu", _WORKS if facts.cores else _BLOCKED, f"{facts.identity.model_name or 'unknown model'}: {cores}{memory}"
+    yield "cpu power reading", *_state(cpu.reading, ", ".join(facts.zones))
+    yield "cpu power cap", *_state(cpu.capping, _cap_range(facts))
+    yield "cpu throttle", *_state(cpu.throttling, _frequencies(facts))
+
+
+def _gpu_rows(gpu: GpuDescription) -> Iterator[_Row]:
+    for name, refusal in gpu.refusals.items():
+        yield name, _ABSENT if refusal.reason is Reason.NO_INTERFACE else _BLOCKED, refusal.message
+    for info in gpu.devices:
+        yield f"gpu {info.index}", *_state(info.refusal, _device(info))
+
+
+def _state(refusal: HardwareFailure | None, said: str) -> tuple[str, str]:
+    if refusal is None:
+        return _WORKS, said
+    return _BLOCKED, f"{refusal.reason}: {refusal.message}"
+
+
+def _cap_range(facts: HostFacts) -> str:
+    if facts.min_package_watts is None or facts.max_package_watts is None:
+        return "the range is not known"
+    return f"{facts.min_package_watts:g} to {facts.max_package_watts:g} W per package"
+
+
+def _frequencies(facts: HostFacts) -> str:
+    if facts.lowest_khz is None or facts.highest_khz is None:
+        return f"{facts.policies} policies, {facts.driver_family}"
+    low, high = facts.lowest_khz / _KHZ_PER_GHZ, facts.highest_khz / _KHZ_PER_GHZ
+    return f"{facts.policies} policies, {low:.1f} to {high:.1f} GHz, driver {facts.driver_family}"
+
+
+def _device(info: GpuDeviceInfo) -> str:
+    limits = info.limits
+    power = "no power limit" if limits is None else f"{limits.low / MW_PER_WATT:g} to {limits.high / MW_PER_WATT:g} W"
+    now = f", now {info.current_mw / MW_PER_WATT:g} W" if info.current_mw else ""
+    return f"{info.model} {info.uuid}: {power}{now}"
+
+
+def _suspects(settings: ActuatorSettings, found: Mapping[Subsystem, InForce], gpu: GpuDescription) -> Iterator[str]:
+    if not found[Subsystem.CPU].known:
+        yield from in_force.cpu_suspects(SysfsTree(settings.host_sys_root), settings.host_proc_root)
+    if not found[Subsystem.GPU].known:
+        yield from in_force.gpu_suspects(gpu.devices)

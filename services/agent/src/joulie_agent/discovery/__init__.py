@@ -1,0 +1,1 @@
+"""Discovery: what NodeHardware says of a node."""

@@ -1,0 +1,141 @@
+"""What an agent remembers of one node's CPU enforcement, and what it must assume after a restart.
+
+Promises that a control which may be in force is remembered until its release was answered: a request without an answer
+may have landed, and what a report does not say is not taken for "nothing".
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from joulie_agent.backends.base import ControlOutcome, CpuHeld, CpuReading, Held
+from joulie_agent.reasons import Reason
+from joulie_core.control.dvfs import DvfsState, with_throttle
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult
+
+#: Of what was not done as asked, a part is in force.
+IN_FORCE_IN_PART: Final = frozenset({Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPLIED})
+_DVFS: Final = "dvfs"
+
+
+class CpuMode(StrEnum):
+    """What holds the power; the `mode` label of `joulie_backend_mode`."""
+
+    NONE = "none"
+    RAPL = "rapl"
+    DVFS = "dvfs"
+
+
+@dataclass(frozen=True, slots=True)
+class CpuControlState:
+    """What is remembered of one node's CPU enforcement between two ticks."""
+
+    mode: CpuMode = CpuMode.NONE
+    dvfs: DvfsState = field(default_factory=DvfsState)
+    #: What of ours may be in force.
+    held: CpuHeld = field(default_factory=CpuHeld)
+    #: Watts of the cap in force, as read back; None where there is none or it was not told.
+    cap_watts: float | None = None
+    #: False until the throttle in force has been read or taken over from the last report.
+    throttle_known: bool = False
+
+    @property
+    def in_force(self) -> bool:
+        """Whether a cap or throttle of ours may be in force."""
+        return self.held.any
+
+    @property
+    def throttle_pct(self) -> float | None:
+        """The throttle for a report about something else; None where there is none."""
+        return self.dvfs.throttle_pct if self.dvfs.throttle_pct > 0 else None
+
+
+FREE: Final = CpuControlState(throttle_known=True)
+
+
+def remembered(report: ControlReport | None) -> CpuControlState:
+    """What a new agent must assume is in force, from the last report of the one before it."""
+    if report is None or not report.backend or report.result is ControlResult.NONE or report.reason == Reason.RESTORED:
+        return CpuControlState()
+    throttle_pct = report.throttle_pct or 0.0
+    dvfs = report.backend.endswith(_DVFS)
+    throttle = Held.YES if throttle_pct > 0 else Held.NO
+    if throttle is Held.NO and (
+        report.reason == Reason.NOT_RELEASED
+        or (dvfs and report.throttle_pct is None and report.result is not ControlResult.BLOCKED)
+    ):
+        throttle = Held.PERHAPS
+    return CpuControlState(
+        mode=CpuMode.DVFS if throttle_pct > 0 else CpuMode.NONE,
+        dvfs=DvfsState(throttle_pct=throttle_pct),
+        held=CpuHeld(_cap_of(report, dvfs=dvfs), throttle),
+        cap_watts=report.enforced_watts,
+        throttle_known=report.throttle_pct is not None,
+    )
+
+
+def _cap_of(report: ControlReport, *, dvfs: bool) -> Held:
+    if report.enforced_watts is not None or report.reason in IN_FORCE_IN_PART:
+        return Held.YES
+    if report.reason == Reason.NOT_RELEASED:
+        return Held.PERHAPS
+    if dvfs:
+        return Held.PERHAPS if report.result is ControlResult.ERROR else Held.NO
+    return Held.YES if report.result is ControlResult.APPLIED else Held.PERHAPS
+
+
+def doubtful(memory: CpuControlState) -> CpuControlState:
+    """The same, where nobody knows at which of two places it is in force."""
+    held = memory.held
+    cap = Held.PERHAPS if held.cap is Held.YES else held.cap
+    throttle = Held.PERHAPS if held.throttle is Held.YES else held.throttle
+    return replace(memory, held=CpuHeld(cap, throttle))
+
+
+def seeded(memory: CpuControlState, reading: CpuReading | None) -> CpuControlState:
+    """Take over the throttle that the backend had before this agent came."""
+    if memory.throttle_known or reading is None or reading.throttle_pct is None:
+        return memory
+    throttle = Held.YES if reading.throttle_pct > 0 else Held.NO
+    return replace(
+        memory,
+        dvfs=with_throttle(memory.dvfs, reading.throttle_pct),
+        held=replace(memory.held, throttle=throttle),
+        throttle_known=True,
+    )
+
+
+def cap_noted(memory: CpuControlState, outcome: ControlOutcome) -> CpuControlState:
+    """Remember what a cap's outcome says is in force, and what became of the throttle that it was to replace."""
+    if outcome.applied and outcome.reason is Reason.RESTORED:
+        memory = cap_released(memory)  # a cap that is no lower than what the hardware does anyway
+    elif outcome.applied or outcome.reason in IN_FORCE_IN_PART:
+        memory = replace(memory, held=replace(memory.held, cap=Held.YES), cap_watts=outcome.enforced_watts)
+    elif _may_have_landed(outcome) and memory.held.cap is Held.NO:
+        memory = replace(memory, held=replace(memory.held, cap=Held.PERHAPS))
+    return memory
+
+
+def throttle_noted(memory: CpuControlState, outcome: ControlOutcome, throttle_pct: float) -> CpuControlState:
+    """Remember what a throttle's outcome says is in force."""
+    throttle = memory.held.throttle
+    if outcome.applied:
+        throttle = Held.YES if throttle_pct > 0 else Held.NO
+    elif _may_have_landed(outcome) and throttle is Held.NO and throttle_pct > 0:
+        throttle = Held.PERHAPS
+    return replace(memory, held=replace(memory.held, throttle=throttle))
+
+
+def _may_have_landed(outcome: ControlOutcome) -> bool:
+    """A backend that answers an error says that it did nothing; one that does not answer says nothing."""
+    return outcome.result is ControlResult.ERROR and outcome.reason is not Reason.BACKEND_FAILED
+
+
+def cap_released(memory: CpuControlState) -> CpuControlState:
+    """Remember that no cap is in force."""
+    return replace(memory, held=replace(memory.held, cap=Held.NO), cap_watts=None)
+
+
+def throttle_released(memory: CpuControlState) -> CpuControlState:
+    """Remember that no throttle is in force."""
+    return replace(memory, held=replace(memory.held, throttle=Held.NO), dvfs=DvfsState(), throttle_known=True)

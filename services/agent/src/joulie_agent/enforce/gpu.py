@@ -1,0 +1,115 @@
+"""Carrying out the GPU intent of one node: cap each device within its range, and give back.
+
+Promises that what may be in force is remembered until it has been given back, and that a percentage is never sent
+where no range translates it. Source: agent document, GPU power cap; contracts, section 3, decision 6.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from joulie_agent.backends.base import ControlOutcome, GpuActuator
+from joulie_agent.enforce.gpu_clocks import NO_LOOK, ClockLook, combined, hold
+from joulie_agent.reasons import Reason
+from joulie_core.control.caps_resolve import GpuDeviceCap, GpuDeviceRange, WattCap, WattRange, resolve_gpu_caps
+from joulie_core.control.gpu_clock import GpuClockState
+from joulie_core.kinds.node_power_profile import GpuPowerCap
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult
+
+
+@dataclass(frozen=True, slots=True)
+class GpuControlState:
+    """What is remembered of one node's GPU enforcement between two ticks."""
+
+    #: A cap of ours may be in force.
+    in_force: bool = False
+    #: The loops that limit clocks, by UUID.
+    clocks: Mapping[str, GpuClockState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuIntent:
+    """What is wanted of one node's GPUs at one tick."""
+
+    #: None: leave alone, and `absent` says why.
+    target: GpuPowerCap | None
+    absent: Reason
+    #: Range of one GPU, for backends that do not tell the devices apart.
+    limits: WattRange
+    #: Whether the node is known to have GPUs.
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GpuResult:
+    """What became of it."""
+
+    memory: GpuControlState
+    report: ControlReport
+
+
+def remembered(report: ControlReport | None) -> GpuControlState:
+    """What a new agent must assume is in force, from the last report of the one before it."""
+    if report is None or report.reason == Reason.RESTORED or not report.backend:
+        return GpuControlState()
+    return GpuControlState(in_force=report.result in {ControlResult.APPLIED, ControlResult.ERROR})
+
+
+async def enforce(
+    order: GpuIntent, memory: GpuControlState, actuator: GpuActuator, look: ClockLook = NO_LOOK
+) -> GpuResult:
+    """Carry out an order once; `look` is what the clock loops go by."""
+    devices = actuator.gpu_devices() or (GpuDeviceRange("", order.limits),)
+    caps = resolve_gpu_caps(order.target, devices)
+    if not caps:
+        return await give_back(order.absent, order.limits, memory, actuator)
+    cap_watts = {device.uuid: device.cap.cap_watts for device in caps if isinstance(device.cap, WattCap)}
+    if len(cap_watts) < len(caps):
+        reason = Reason.NO_CAP_RANGE if order.present else Reason.NO_DEVICE
+        return GpuResult(memory, ControlReport(result=ControlResult.BLOCKED, reason=reason))
+    power = await actuator.set_gpu_caps(cap_watts)
+    clocks = await hold(_targets(order, caps, actuator), memory.clocks, actuator, look)
+    in_force = memory.in_force or _landed(power) or (clocks.outcome is not None and _landed(clocks.outcome))
+    report = _report(combined(power, clocks.outcome), caps)
+    return GpuResult(GpuControlState(in_force=in_force, clocks=clocks.states), report)
+
+
+def _landed(outcome: ControlOutcome) -> bool:
+    return outcome.result in {ControlResult.APPLIED, ControlResult.ERROR} or outcome.reason is Reason.SATURATED
+
+
+def _targets(order: GpuIntent, caps: tuple[GpuDeviceCap, ...], actuator: GpuActuator) -> dict[str, float]:
+    """What each GPU may draw: its cap, before a clamp to a range that its power limit does not go below.
+
+    GPUs without a power limit are not among `caps`; what is known of the node's GPUs gives theirs.
+    """
+    without = set(actuator.gpu_clocks()) - {device.uuid for device in caps}
+    caps += resolve_gpu_caps(order.target, [GpuDeviceRange(uuid, order.limits) for uuid in sorted(without)])
+    return {
+        device.uuid: min(device.cap.requested_watts, device.cap.cap_watts)
+        for device in caps
+        if isinstance(device.cap, WattCap)
+    }
+
+
+async def give_back(reason: Reason, limits: WattRange, memory: GpuControlState, actuator: GpuActuator) -> GpuResult:
+    """Lift what may be in force; where nothing is, report none with the reason why nothing is wanted."""
+    if not memory.in_force:
+        return GpuResult(memory, ControlReport(reason=reason))
+    outcome = await actuator.restore_gpu(limits)
+    still = outcome.result is ControlResult.ERROR or outcome.reason is Reason.NO_CAP_RANGE
+    return GpuResult(GpuControlState(in_force=still), _report(outcome, ()))
+
+
+def _report(outcome: ControlOutcome, caps: tuple[GpuDeviceCap, ...]) -> ControlReport:
+    resolved = [device.cap for device in caps if isinstance(device.cap, WattCap)]
+    clamps = dict.fromkeys(cap.message for cap in resolved if cap.message)
+    if outcome.reason is Reason.CAPPED and clamps:
+        outcome = replace(outcome, reason=Reason.CLAMPED)
+    return ControlReport(
+        backend=outcome.backend,
+        result=outcome.result,
+        reason=outcome.reason,
+        message="; ".join([*clamps, *([outcome.message] if outcome.message else [])])[:1024],
+        requested_watts=max((cap.requested_watts for cap in resolved), default=None),
+        enforced_watts=outcome.enforced_watts,
+    )

@@ -1,0 +1,100 @@
+"""Holding GPUs at their caps by their clocks, where their power limits do not: one loop per GPU.
+
+Promises to act on nothing but a measured excess, to take over what is in force from the agent before, and to believe
+that a limit is in force only where the backend has said so. Reasons: docs/decisions/0008-gpu-clocks.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from joulie_agent.backends.base import ControlOutcome, GpuActuator, GpuReading, GpuSample
+from joulie_agent.reasons import Reason
+from joulie_core.control.gpu_clock import GpuClockSettings, GpuClockState, at_floor, exceeds, refused, step
+from joulie_core.kinds.telemetry_profile import ControlResult
+
+SETTINGS: Final = GpuClockSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLook:
+    """What the loop goes by at one tick."""
+
+    reading: GpuReading | None = None
+    #: Seconds on the loop's clock.
+    now: float = 0.0
+
+    @property
+    def samples(self) -> Mapping[str, GpuSample]:
+        """The reading of each GPU."""
+        return {sample.gpu: sample for sample in self.reading.gpus} if self.reading else {}
+
+
+NO_LOOK: Final = ClockLook()
+
+
+@dataclass(frozen=True, slots=True)
+class ClockResult:
+    """What became of it."""
+
+    states: Mapping[str, GpuClockState] = field(default_factory=dict)
+    #: None where there is nothing to limit and nothing to release.
+    outcome: ControlOutcome | None = None
+
+
+async def hold(
+    cap_watts: Mapping[str, float], states: Mapping[str, GpuClockState], actuator: GpuActuator, look: ClockLook
+) -> ClockResult:
+    """Let each GPU's loop take in its reading, and carry out what they ask for."""
+    ranges, samples = actuator.gpu_clocks(), look.samples
+    before = {uuid: _seeded(states.get(uuid), samples.get(uuid)) for uuid in ranges}
+    after: dict[str, GpuClockState] = {}
+    for uuid, clocks in ranges.items():
+        if uuid in cap_watts:
+            sample = samples.get(uuid)
+            after[uuid] = step(
+                before[uuid],
+                cap_watts=cap_watts[uuid],
+                observed_watts=sample.power_watts if sample else None,
+                clocks=clocks,
+                now=look.now,
+                settings=SETTINGS,
+            )
+    wanted = {uuid: state.limit_mhz for uuid, state in after.items() if state.limit_mhz is not None}
+    if not wanted and all(state.limit_mhz is None for state in before.values()):
+        return ClockResult(after)
+    outcome = await actuator.set_gpu_clocks(wanted)
+    if not outcome.applied:
+        return ClockResult({uuid: refused(before[uuid], state) for uuid, state in after.items()}, outcome)
+    if not wanted:
+        return ClockResult(after)
+    return ClockResult(after, _judged(outcome, cap_watts, after, actuator))
+
+
+def combined(power: ControlOutcome, clocks: ControlOutcome | None) -> ControlOutcome:
+    """Return what is in force by both: the clocks' outcome is the one that matters where there is one."""
+    if clocks is None:
+        return power
+    said = [] if power.applied else [f"power limit: {power.message or power.reason}"]
+    message = "; ".join(part for part in (*said, clocks.message) if part)
+    return replace(clocks, message=message, enforced_watts=power.enforced_watts)
+
+
+def _judged(
+    outcome: ControlOutcome, cap_watts: Mapping[str, float], states: Mapping[str, GpuClockState], actuator: GpuActuator
+) -> ControlOutcome:
+    """Say of a GPU that draws more than its cap that it does, and whether more can be done."""
+    ranges = actuator.gpu_clocks()
+    hot = {uuid: state for uuid, state in states.items() if exceeds(state, cap_watts[uuid], SETTINGS)}
+    if not hot:
+        return outcome
+    drawn = [f"GPU {uuid}: {hot[uuid].ema_watts:.0f} W drawn, {cap_watts[uuid]:.0f} W allowed" for uuid in hot]
+    message = "; ".join([*drawn, outcome.message])
+    if any(at_floor(state, ranges[uuid], SETTINGS) for uuid, state in hot.items()):
+        return replace(outcome, result=ControlResult.BLOCKED, reason=Reason.SATURATED, message=message)
+    return replace(outcome, reason=Reason.ADJUSTING, message=message)
+
+
+def _seeded(state: GpuClockState | None, sample: GpuSample | None) -> GpuClockState:
+    """Take over the limit that is in force from an agent that was here before."""
+    return state or GpuClockState(limit_mhz=sample.clock_limit_mhz if sample else None)

@@ -1,0 +1,170 @@
+"""What the agent knows of the cluster: its watches, and who is to be woken by what.
+
+Promises that only a change somebody could act on wakes a node: the agent's own status writes and kubelets' heartbeats
+do not. Generated profiles take no part in routing; in a cluster with an agent on every node each one watches the users'
+profiles and its own home, not the homes of all others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+from joulie_agent.publish import StatusProfile, decode_status_profile
+from joulie_agent.scope import Scope
+from joulie_api.client import KubeClient
+from joulie_api.reflector import Reflector
+from joulie_api.resources import NODE_HARDWARES, NODE_POWER_PROFILES, NODES, TELEMETRY_PROFILES
+from joulie_api.wire import Versioned, decode_kind, decode_node
+from joulie_core.control.telemetry_route import Route, RoutingProfile, route
+from joulie_core.kinds.node_hardware import NodeHardware
+from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
+from joulie_core.kinds.telemetry_profile import TargetScope
+from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+
+_GENERATED: Final = f"{MANAGED_BY}={MANAGED_BY_AGENT}"
+_AUTHORED: Final = f"{MANAGED_BY}!={MANAGED_BY_AGENT}"
+
+
+class Informers:
+    """The watched objects of one process.
+
+    Args:
+        client: the way to the API server.
+        scope: which nodes are watched.
+        default_route: what applies where no profile speaks.
+        wake: called with a node's name when something about it changed, with None when it may concern all nodes.
+        moved: called when a node came, went or changed its labels.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        scope: Scope,
+        default_route: Route,
+        *,
+        wake: Callable[[str | None], None],
+        moved: Callable[[], None],
+    ) -> None:
+        self._default_route = default_route
+        self._wake = wake
+        self._moved = moved
+        own = scope.field_selector
+        self._nodes = Reflector(
+            client, NODES, decode_node, label_selector=scope.label_selector, field_selector=scope.field_selector
+        )
+        self._targets = Reflector(client, NODE_POWER_PROFILES, decode_kind(NodePowerProfile), field_selector=own)
+        self._hardware = Reflector(client, NODE_HARDWARES, decode_kind(NodeHardware), field_selector=own)
+        self._authored = Reflector(
+            client,
+            TELEMETRY_PROFILES,
+            decode_status_profile,
+            label_selector=_AUTHORED,
+            name="authored telemetryprofiles",
+        )
+        self._homes = Reflector(
+            client,
+            TELEMETRY_PROFILES,
+            decode_status_profile,
+            label_selector="" if own else _GENERATED,
+            field_selector=own,
+            name="homes",
+        )
+        #: Profiles that route, by the node they name ("" for those of the cluster), then by where they were seen.
+        self._routing: dict[str, dict[tuple[str, str], RoutingProfile]] = {}
+        self._subscribe()
+
+    @property
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        """All watches, to be run."""
+        return (self._nodes, self._targets, self._hardware, self._authored, self._homes)
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes that the scope's selectors match."""
+        return self._nodes.store
+
+    def target(self, name: str) -> NodePowerProfileSpec | None:
+        """The published target of a node."""
+        found = self._targets.store.get(name)
+        return found.model.spec if found else None
+
+    def targets_age_s(self) -> float:
+        """Seconds since the API server was last heard of in matters of targets."""
+        return self._targets.age_s()
+
+    def hardware(self, name: str) -> Versioned[NodeHardware] | None:
+        """The published hardware of a node."""
+        return self._hardware.store.get(name)
+
+    def home(self, name: str) -> StatusProfile | None:
+        """The profile that carries a node's report: the one of its name, whoever wrote it."""
+        return self._authored.store.get(name) or self._homes.store.get(name)
+
+    def homes(self) -> Iterator[StatusProfile]:
+        """Every profile that may carry a node's report."""
+        yield from {**self._homes.store, **self._authored.store}.values()
+
+    def route(self, node: Node) -> Route:
+        """What serves a node now."""
+        profiles = [*self._routing.get(node.name, {}).values(), *self._routing.get("", {}).values()]
+        return route(node, profiles, self._default_route)
+
+    def last_route(self, node: Node) -> Route:
+        """What served a node when its agent last wrote its home: its labels may no longer select a profile."""
+        home = self.home(node.name)
+        if home is None or not home.generated:
+            return self.route(node)
+        return route(node, [RoutingProfile(home.name, "", home.model.spec)], self._default_route)
+
+    def _subscribe(self) -> None:
+        self._nodes.subscribe(self._on_node)
+        self._targets.subscribe(self._on_target)
+        self._hardware.subscribe(self._on_hardware)
+        self._authored.subscribe(partial(self._on_profile, "authored"))
+        self._homes.subscribe(partial(self._on_profile, "home"))
+
+    def _on_node(self, key: str, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or old.labels != new.labels or old.uid != new.uid:
+            self._moved()
+            self._wake(key)
+
+    def _on_target(
+        self, key: str, old: Versioned[NodePowerProfile] | None, new: Versioned[NodePowerProfile] | None
+    ) -> None:
+        if old is None or new is None or old.model.spec != new.model.spec:
+            self._wake(key)
+
+    def _on_hardware(self, key: str, _old: Versioned[NodeHardware] | None, new: Versioned[NodeHardware] | None) -> None:
+        if new is None:
+            self._wake(key)
+
+    def _on_profile(self, seen: str, key: str, old: StatusProfile | None, new: StatusProfile | None) -> None:
+        if old is not None and new is not None and _same_routing(old, new):
+            return
+        if new is None or not new.generated:
+            self._wake(key)
+        for home in (old, new):
+            if home is not None and not home.generated:
+                self._wake(_routed_node(home) or None)
+        if old is not None:
+            self._routing.get(_routed_node(old), {}).pop((seen, key), None)
+        if new is not None and not new.generated:
+            profile = RoutingProfile(new.name, new.metadata.created_at or "", new.model.spec)
+            self._routing.setdefault(_routed_node(new), {})[seen, key] = profile
+
+
+def _routed_node(home: StatusProfile) -> str:
+    """The node that a profile speaks of; empty for those of the cluster."""
+    target = home.model.spec.target
+    return NodeName(target.node_name or "") if target.scope is TargetScope.NODE else ""
+
+
+def _same_routing(old: StatusProfile, new: StatusProfile) -> bool:
+    return (
+        old.model.spec == new.model.spec
+        and old.metadata.uid == new.metadata.uid
+        and old.metadata.labels == new.metadata.labels
+        and old.metadata.annotations == new.metadata.annotations
+    )

@@ -1,0 +1,111 @@
+"""The workers of all nodes this process serves.
+
+Promises that no worker starts before every watch has been read once, since a target that is merely not read yet must
+not look like one that was deleted; that each served node has exactly one worker; and that what an agent before this one
+left in force on a node that has meanwhile left management is given back.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import structlog
+
+from joulie_agent.scope import Scope, is_managed
+from joulie_agent.worker import NodeWorker, WorkerDeps
+from joulie_api.client import KubeClient
+from joulie_api.errors import KubeError, NotFound
+from joulie_api.resources import NODES
+from joulie_api.wire import decode_node
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+
+_log = structlog.get_logger()
+
+
+class NodeWorkers:
+    """Starts and ends workers as nodes come and go.
+
+    `wake` and `move` are made for the watches' handlers: they only set flags.
+    """
+
+    def __init__(self, client: KubeClient, scope: Scope) -> None:
+        self._client = client
+        self._scope = scope
+        self._workers: dict[str, NodeWorker] = {}
+        self._moved = asyncio.Event()
+
+    @property
+    def workers(self) -> Mapping[str, NodeWorker]:
+        """The workers by node, those of leaving nodes among them."""
+        return MappingProxyType(self._workers)
+
+    def wake(self, name: str | None) -> None:
+        """Something about a node changed; None: perhaps about each of them."""
+        if name is None:
+            for worker in self._workers.values():
+                worker.wake()
+        elif name in self._workers:
+            self._workers[name].wake()
+
+    def move(self) -> None:
+        """Some node came, went or changed its labels."""
+        self._moved.set()
+
+    async def run(self, tools: WorkerDeps) -> None:
+        """Serve until cancelled."""
+        for reflector in tools.world.reflectors:
+            await reflector.wait_synced()
+        async with asyncio.TaskGroup() as group:
+
+            def start(node: Node, *, orphan: bool = False) -> None:
+                worker = NodeWorker(node, tools, orphan=orphan)
+                self._workers[node.name] = worker
+                task = group.create_task(worker.run(), name=f"node {node.name}")
+                task.add_done_callback(lambda _: self._ended(node.name, tools))
+
+            for node in await self._orphans(tools):
+                start(node, orphan=True)
+            while True:
+                self._moved.clear()
+                self._settle(tools, start)
+                await self._moved.wait()
+
+    def _settle(self, tools: WorkerDeps, start: Callable[[Node], None]) -> None:
+        """Bring the workers in line with the nodes."""
+        owned = {name: node for name, node in tools.world.nodes.items() if self._scope.owns(node)}
+        for name, node in owned.items():
+            if name in self._workers:
+                self._workers[name].stay()
+            else:
+                start(node)
+        for name, worker in self._workers.items():
+            if name not in owned:
+                worker.leave()
+
+    def _ended(self, name: str, tools: WorkerDeps) -> None:
+        del self._workers[name]
+        tools.discoverer.forget(name)
+        # The node may have come back in the meantime.
+        self.move()
+
+    async def _orphans(self, tools: WorkerDeps) -> list[Node]:
+        """Nodes that carry a report of ours but have left management while no agent ran."""
+        found = []
+        for home in tools.world.homes():
+            name = home.name
+            if home.model.status.control is None or not self._scope.responsible(name):
+                continue
+            if name in tools.world.nodes and self._scope.owns(tools.world.nodes[name]):
+                continue
+            try:
+                node = decode_node(await self._client.get(NODES, name))
+            except NotFound:
+                continue  # its objects go with it
+            except KubeError as error:
+                _log.warning("cannot tell whether a node was left behind", node=NodeName(name), error=str(error))
+                continue
+            # A managed node outside our selector is another agent's.
+            if not is_managed(node):
+                found.append(node)
+        return found

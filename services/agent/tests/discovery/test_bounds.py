@@ -1,0 +1,175 @@
+"""Whatever discovery yields, the API server takes: the schema of the CustomResourceDefinition bounds every field."""
+
+import json
+from dataclasses import replace
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft4Validator
+
+from joulie_agent.backends.base import HardwareFacts
+from joulie_agent.backends.telemetry_wire import parse_telemetry
+from joulie_agent.discovery.discoverer import Discoverer
+from joulie_agent.discovery.gpu import describe_gpus
+from joulie_agent.discovery.host import describe_cpu, describe_memory
+from joulie_agent.hardware.cpuinfo import CpuIdentity, HostFacts
+from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
+from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.hardware.pci import PciGpus
+from joulie_agent.reasons import Reason
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.crds import manifest
+from joulie_core.kinds.node_hardware import Capabilities, NodeHardware, NodeHardwareSpec
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+
+INVENTORY = Inventory.load()
+[VERSION] = manifest(NodeHardware)["spec"]["versions"]
+#: Structural schemas are written as in draft 4, where `exclusiveMinimum` is a boolean.
+SCHEMA = Draft4Validator(VERSION["schema"]["openAPIV3Schema"])
+NODE = Node(NodeName("n1"), labels={}, allocatable={"cpu": "8"})
+HOST = HostFacts(
+    identity=CpuIdentity(),
+    packages=1,
+    cores=8,
+    threads=16,
+    offline_cpus=(),
+    hybrid=False,
+    driver_family="",
+    policies=0,
+    lowest_khz=None,
+    base_khz=None,
+    highest_khz=None,
+    zones=(),
+    min_package_watts=None,
+    max_package_watts=None,
+    memory_bytes=None,
+    warnings=(),
+)
+GPU = GpuDeviceInfo("GPU-a", 0, Vendor.NVIDIA, model="NVIDIA L40S", min_mw=100_000, max_mw=350_000)
+
+
+def published(facts, node=NODE):
+    """The object as it is sent."""
+    status = Discoverer(INVENTORY).discover(node, facts, Capabilities()).status
+    sent = NodeHardware(spec=NodeHardwareSpec(node_name=node.name), status=status).dump()
+    read = orjson.loads(orjson.dumps(sent))
+    SCHEMA.validate(read)
+    return read["status"]
+
+
+def on_host(cpu=HOST, gpus=(), on_bus=None):
+    can = {"control_available": True, "telemetry_available": True}
+    return HardwareFacts(
+        describe_cpu(cpu, INVENTORY, **can), describe_gpus(gpus, INVENTORY, on_bus=on_bus, **can), describe_memory(cpu)
+    )
+
+
+def test_a_model_name_beyond_the_limit_is_cut_and_marked():
+    name = "Intel(R) Xeon(R) " + "9" * 2000
+    cpu = published(on_host(replace(HOST, identity=CpuIdentity(model_name=name))))["cpu"]
+    assert (len(cpu["rawModel"]), cpu["rawModel"][-1]) == (1024, "…")
+    assert (len(cpu["model"]), cpu["model"][-1]) == (253, "…")
+
+
+def test_warnings_of_many_gpus_are_summed_up_after_as_many_as_fit():
+    gpus = [replace(GPU, uuid=f"GPU-{index}", index=index, max_mw=None) for index in range(100)]
+    gpu = published(on_host(gpus=gpus))["gpu"]
+    assert (gpu["count"], len(gpu["devices"]), len(gpu["warnings"])) == (100, 64, 64)
+    assert gpu["warnings"][0] == "GPU 0: the driver offers no power limit"
+    assert gpu["warnings"][-1] == "and 37 more warnings"
+
+
+def test_gpus_over_http_beyond_the_limit_are_counted_before_they_are_cut():
+    devices = [{"uuid": f"GPU-{index}", "index": index} for index in range(100)]
+    raw = orjson.dumps({"gpu": {"present": True, "model": "x" * 300, "devices": devices}})
+    gpu = published(parse_telemetry(raw).facts)["gpu"]
+    assert (gpu["count"], len(gpu["devices"])) == (100, 64)
+
+
+@pytest.mark.parametrize(
+    "raw", [b'{"memory": {"totalBytes": 1e30}}', b'{"memory": {"totalBytes": 99999999999999999999}}']
+)
+def test_a_number_that_the_api_server_cannot_hold_is_no_fact(raw):
+    assert parse_telemetry(raw).facts.memory is None
+
+
+def repeated(each, counts):
+    """Long values of few choices, which are cheap to make."""
+    return st.builds(lambda value, count: (value * count)[:count], each, st.sampled_from(counts))
+
+
+long_text = repeated(st.text(min_size=1, max_size=4), [0, 1, 40, 253, 254, 1024, 1025])
+long_lists = st.one_of(
+    repeated(st.lists(st.text(max_size=3), min_size=1, max_size=2), [0, 1, 32, 33, 64, 65, 100]),
+    st.lists(long_text, max_size=2),
+)
+models = st.one_of(long_text, st.builds("NVIDIA {}".format, long_text), st.builds("Intel Xeon {}".format, long_text))
+refusals = st.none() | st.builds(HardwareFailure, st.just(Reason.DEVICE_LOST), long_text)
+devices = st.builds(
+    GpuDeviceInfo,
+    uuid=long_text,
+    index=st.integers(0, 200),
+    vendor=st.sampled_from(Vendor),
+    model=models,
+    min_mw=st.none() | st.integers(0, 10**6),
+    max_mw=st.none() | st.integers(0, 10**6),
+    partitioned=st.sampled_from([None, True, False]),
+    partition_modes=long_lists.map(tuple),
+    refusal=refusals,
+)
+hosts = st.builds(
+    replace,
+    st.just(HOST),
+    identity=st.builds(CpuIdentity, vendor=long_text, model_name=models),
+    driver_family=long_text,
+    packages=st.integers(0, 8),
+    cores=st.integers(0, 2000),
+    threads=st.integers(0, 4000),
+    warnings=long_lists.map(tuple),
+    memory_bytes=st.none() | st.integers(0, 2**60),
+)
+buses = st.none() | st.builds(
+    PciGpus, st.dictionaries(st.sampled_from(["NVIDIA", "AMD", "Intel"]), st.integers(1, 100))
+)
+gpu_lists = repeated(st.lists(devices, min_size=1, max_size=2), [0, 1, 2, 65])
+nodes = st.builds(
+    Node,
+    st.just(NodeName("n1")),
+    labels=st.dictionaries(
+        st.sampled_from(["joulie.io/hw.cpu-model", "nvidia.com/gpu.product", "joulie.io/hw.gpu-count"]),
+        st.text("ABCXYZ0189-_.", max_size=63) | st.sampled_from(["NVIDIA-L4", "8"]),
+    ),
+    allocatable=st.dictionaries(
+        st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.sampled_from(["0", "8", "64Gi"])
+    ),
+)
+
+
+@given(hosts, gpu_lists, buses, nodes)
+def test_whatever_a_machine_says_becomes_an_object_that_the_api_server_takes(host, gpus, bus, node):
+    published(on_host(host, gpus, bus), node)
+
+
+numbers = st.one_of(st.integers(-5, 10**22), st.floats(allow_nan=False), st.booleans(), st.none(), st.text(max_size=3))
+values = st.one_of(numbers, long_text, long_lists)
+answers = st.fixed_dictionaries(
+    {},
+    optional={
+        "cpu": st.dictionaries(
+            st.sampled_from(["rawModel", "model", "vendor", "sockets", "totalCores", "threads", "warnings"]), values
+        ),
+        "gpu": st.dictionaries(
+            st.sampled_from(["present", "rawModel", "model", "vendor", "count", "warnings", "currentCapWatts"]), values
+        ),
+        "memory": st.dictionaries(st.just("totalBytes"), numbers),
+    },
+)
+
+
+@given(answers, nodes)
+def test_whatever_a_backend_says_becomes_an_object_that_the_api_server_takes(answer, node):
+    read = parse_telemetry(json.dumps(answer).encode())
+    published(getattr(read, "facts", HardwareFacts()), node)

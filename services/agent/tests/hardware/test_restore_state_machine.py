@@ -1,0 +1,448 @@
+"""Any interleaving of writes, kills, foreign writes, faults and restarts gives back what somebody else wanted last.
+
+One sentence covers both halves of the promise: after a restore every knob holds the last value that was not ours. That
+is the original where nobody interfered, and the foreign value where somebody did. The model knows nothing more.
+"""
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from joulie_agent.hardware import journal as journal_module
+from joulie_agent.hardware.journal import Journal
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome, WrittenKnob
+from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
+from joulie_agent.reasons import Reason
+
+KEYS = ("a", "b", "c")
+#: Ours are even and everybody else's odd, so that the model can tell them apart as the code under test cannot.
+OURS = st.integers(min_value=1, max_value=20).map(lambda n: 2 * n)
+FOREIGN = st.integers(min_value=0, max_value=20).map(lambda n: 2 * n + 1)
+#: Limits of the platform differ from requests, which are rounded down to a multiple of four and one.
+PLATFORM = st.integers(min_value=0, max_value=9).map(lambda n: 4 * n + 3)
+HIGHEST = 41
+SUBSETS = st.sets(st.sampled_from(KEYS), min_size=1)
+#: A kill at the n-th step of an operation; most operations have between 3 and 60.
+KILLS = st.none() | st.integers(min_value=1, max_value=60)
+
+
+#: Thousands of journals are written here; on a disk each would wait for it.
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+class Killed(BaseException):
+    """The process is gone; nothing may catch this."""
+
+
+class Fate:
+    """Counts the steps at which the process can die, and the disk can be full."""
+
+    def __init__(self):
+        self.steps_left = None
+        self.disk_full = False
+
+    def step(self):
+        if self.steps_left is None:
+            return
+        self.steps_left -= 1
+        if self.steps_left <= 0:
+            raise Killed
+
+
+class MortalOs:
+    """`os` for the journal: the process may die before and after each call, and in the middle of a write."""
+
+    def __init__(self, fate):
+        self._fate = fate
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(os, name)
+        if not callable(call) or name == "close":  # the kernel closes what a dead process leaves open
+            return call
+
+        def mortal(*args, **kwargs):
+            self._fate.step()
+            result = call(*args, **kwargs)
+            self._fate.step()
+            return result
+
+        return mortal
+
+    def write(self, file, content):
+        if self._fate.disk_full:
+            raise OSError(28, "No space left on device")
+        self._fate.step()
+        written = os.write(file, content[: len(content) // 2 + 1])
+        self._fate.step()
+        return written
+
+
+class Machine:
+    """The hardware: it lives on when processes die. Even values are rounded down to fours and capped at 32."""
+
+    def __init__(self, values):
+        self.values = dict(values)
+        self.lost: set[str] = set()
+
+    def answer(self, value):
+        return value if value % 2 else min(32, value // 4 * 4)
+
+    def read(self, key):
+        return self.values[key]
+
+
+class Policies(Machine):
+    """The hardware of requests: `values` are the user's, and a limit of the platform may be below them."""
+
+    def __init__(self, values):
+        super().__init__(values)
+        self.platform: dict[str, int] = {}
+
+    def answer(self, value):
+        return value
+
+    def read(self, key):
+        return min(self.values[key], self.platform.get(key, HIGHEST))
+
+
+class MortalKnob:
+    unit = "u"
+    kind = KnobKind.LIMIT
+    limits = KnobLimits(2, HIGHEST)
+
+    def __init__(self, key, machine, fate):
+        self.key = key
+        self._machine = machine
+        self._fate = fate
+
+    def read(self):
+        self._fate.step()
+        if self.key in self._machine.lost:
+            return HardwareFailure(Reason.DEVICE_LOST)
+        return self._machine.read(self.key)
+
+    def write(self, value):
+        self._fate.step()
+        if self.key in self._machine.lost:
+            return HardwareFailure(Reason.DEVICE_LOST)
+        self._machine.values[self.key] = self._machine.answer(value)
+        self._fate.step()
+        return self._machine.read(self.key)
+
+
+class MortalRequest(MortalKnob):
+    kind = KnobKind.REQUEST
+
+    def platform_limit(self, value):
+        return "too hot" if self._machine.platform.get(self.key) == value else ""
+
+
+class GiveBack(RuleBasedStateMachine):
+    make_machine: type[Machine] = Machine
+    make_knob: type[MortalKnob] = MortalKnob
+
+    @initialize(values=st.tuples(FOREIGN, FOREIGN, FOREIGN))
+    def begin(self, values):
+        self.directory = Path(tempfile.mkdtemp(dir=MEMORY))
+        self.fate = Fate()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(journal_module, "os", MortalOs(self.fate))
+        self.machine = self.make_machine(zip(KEYS, values, strict=True))
+        self.knobs = {key: self.make_knob(key, self.machine, self.fate) for key in KEYS}
+        self.wanted = dict(self.machine.values)
+        self.boot = 1
+        self.journal = None
+        self.start()
+
+    @precondition(lambda self: self.journal is None)
+    @rule()
+    def start(self):
+        self.journal = Journal.open(self.directory, boot_id=f"boot {self.boot}")
+        self.hands = JournaledWriter(self.journal)
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(keys=SUBSETS, value=OURS, kill=KILLS)
+    def control(self, keys, value, kill):
+        keys = {key for key in keys if self.may_control(key)}
+        with self.mortal(kill):
+            for key, answer in zip(keys, self.hands.set_all([(self.knobs[key], value) for key in keys]), strict=True):
+                if isinstance(answer, WrittenKnob):
+                    foreign = self.wanted[key] <= value
+                    assert self.machine.values[key] == (self.wanted[key] if foreign else self.machine.answer(value))
+                    assert answer.value == self.machine.read(key)
+                    self.saw(key)
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(keys=SUBSETS, kill=KILLS)
+    def give_back(self, keys, kill):
+        with self.mortal(kill):
+            self.restore(keys)
+
+    @rule(key=st.sampled_from(KEYS), value=FOREIGN)
+    def somebody_else_writes(self, key, value):
+        self.foreign_write(key, value)
+
+    @rule(key=st.sampled_from(KEYS))
+    def lose_or_find_a_device(self, key):
+        self.machine.lost ^= {key}
+
+    @rule()
+    def fill_or_clear_the_disk(self):
+        self.fate.disk_full = not self.fate.disk_full
+
+    @precondition(lambda self: self.journal is not None)
+    @rule()
+    def die_between_operations(self):
+        self.bury()
+
+    @rule(values=st.tuples(FOREIGN | OURS, FOREIGN | OURS, FOREIGN | OURS))
+    def reboot(self, values):
+        """Firmware may start with the very value that we had in force."""
+        self.bury()
+        self.fresh()
+        self.boot += 1
+        self.machine.values = {key: self.machine.answer(value) for key, value in zip(KEYS, values, strict=True)}
+        self.wanted = dict(self.machine.values)
+
+    def fresh(self):
+        """The machine starts."""
+
+    def may_control(self, _key):
+        return True
+
+    def foreign_write(self, key, value):
+        self.machine.values[key] = self.wanted[key] = value
+
+    def saw(self, key):
+        """The agent has looked at a knob, settled whose value it holds, and recorded it."""
+
+    def restore(self, keys):
+        answers = {answer.key: answer for answer in self.hands.restore(self.knobs[key] for key in keys)}
+        for key in keys:
+            if key in answers and answers[key].outcome is RestoreOutcome.REFUSED:
+                assert key in self.machine.lost or self.fate.disk_full
+            else:
+                assert self.machine.values[key] == self.wanted[key]
+                assert key not in answers or answers[key].value == self.machine.read(key)
+                self.saw(key)
+
+    @contextmanager
+    def mortal(self, kill) -> Iterator[None]:
+        self.fate.steps_left = kill
+        try:
+            yield
+        except Killed:
+            self.bury()
+        finally:
+            self.fate.steps_left = None
+
+    def bury(self):
+        if self.journal is not None:
+            self.journal.close()
+            self.journal = None
+
+    def teardown(self):
+        if not hasattr(self, "directory"):
+            return
+        try:
+            self.machine.lost.clear()
+            self.fate.disk_full = False
+            self.bury()
+            self.start()
+            self.restore(KEYS)
+            assert self.machine.values == self.wanted
+            assert not self.journal.entries
+        finally:
+            self.bury()
+            self.patch.undo()
+            shutil.rmtree(self.directory)
+
+
+@pytest.fixture
+def in_memory():
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        yield Path(directory)
+
+
+class GiveBackRequests(GiveBack):
+    """The same for requests, with a platform that limits and lets go at any time.
+
+    What cannot be known is left out: a foreign request that a platform limit hides. So the platform moves only where
+    the agent has seen the last foreign request, nobody writes while it limits, and no request is written first then.
+    """
+
+    make_machine = Policies
+    make_knob = MortalRequest
+
+    def __init__(self):
+        super().__init__()
+        self.unseen: set[str] = set()
+
+    @rule(key=st.sampled_from(KEYS), limit=st.none() | PLATFORM)
+    def the_platform_limits_or_lets_go(self, key, limit):
+        if key not in self.unseen:
+            self.machine.platform.pop(key, None)
+            self.machine.platform |= {} if limit is None else {key: limit}
+
+    def foreign_write(self, key, value):
+        if key not in self.machine.platform:
+            super().foreign_write(key, value // 4 * 4 + 1)
+            self.unseen.add(key)
+
+    def may_control(self, key):
+        return key in self.journal.entries or key not in self.machine.platform
+
+    def fresh(self):
+        self.machine.platform.clear()
+        self.unseen.clear()
+
+    def mortal(self, kill):
+        """Where the disk is full, a kill in the middle of a test may lose a foreign request: it cannot be noted."""
+        return super().mortal(None if self.fate.disk_full else kill)
+
+    def saw(self, key):
+        if not self.fate.disk_full:
+            self.unseen.discard(key)
+
+
+@pytest.mark.parametrize("foreign", [None, 7, 39])
+@pytest.mark.parametrize("ours", [8, 40], ids=["taken as asked", "clamped by firmware"])
+def test_two_kills_in_a_row_lose_nothing_at_any_pair_of_points(ours, foreign, in_memory, monkeypatch):
+    """Exhaustive where the machine below samples: dying in a write, then in the attempt to give back."""
+    fate = Fate()
+    monkeypatch.setattr(journal_module, "os", MortalOs(fate))
+
+    def survives(kill, act):
+        with Journal.open(in_memory, boot_id="1") as journal:
+            fate.steps_left = kill
+            try:
+                act(JournaledWriter(journal))
+            except Killed:
+                return False
+            finally:
+                fate.steps_left = None
+            return True
+
+    def run(first, second):
+        machine = Machine({"a": 41})
+        knob = MortalKnob("a", machine, fate)
+        survives(None, lambda hands: hands.set(knob, 12))
+        wrote = survives(first, lambda hands: hands.set(knob, ours))
+        if foreign is not None:
+            machine.values["a"] = foreign
+        restored = survives(second, lambda hands: hands.restore([knob]))
+        survives(None, lambda hands: hands.restore([knob]))
+        assert machine.values["a"] == (foreign or 41), f"killed at steps {first} and {second}"
+        return wrote, restored
+
+    pairs = 0
+    for first in itertools.count(1):
+        for second in itertools.count(1):
+            wrote, restored = run(first, second)
+            pairs += not wrote and not restored
+            if restored:
+                break
+        if wrote:
+            break
+    assert pairs > 300
+
+
+#: What happens to the machine before a write that is killed, between it and a restore that is killed, and after that.
+EVENTS = {
+    "nothing": {},
+    "a lower request of somebody else": {"request": 5},
+    "a higher request of somebody else": {"request": 33},
+    "a platform limit below ours": {"platform": 7},
+    "a platform limit above ours": {"platform": 23},
+    "the platform lets go": {"platform": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("ours", "story"),
+    [
+        (8, ("nothing", "nothing", "nothing")),
+        (8, ("nothing", "a lower request of somebody else", "nothing")),
+        (8, ("nothing", "a lower request of somebody else", "a platform limit below ours")),
+        (8, ("nothing", "a higher request of somebody else", "nothing")),
+        (8, ("nothing", "a platform limit below ours", "nothing")),
+        (8, ("nothing", "a platform limit below ours", "the platform lets go")),
+        (8, ("nothing", "nothing", "a platform limit below ours")),
+        (8, ("a platform limit below ours", "nothing", "the platform lets go")),
+        (8, ("a platform limit below ours", "the platform lets go", "a platform limit above ours")),
+        (8, ("a platform limit above ours", "a platform limit below ours", "a platform limit above ours")),
+        (16, ("nothing", "nothing", "nothing")),
+        (16, ("nothing", "a lower request of somebody else", "nothing")),
+        (16, ("a platform limit below ours", "nothing", "the platform lets go")),
+    ],
+    ids=str,
+)
+def test_two_kills_in_a_row_lose_no_request_at_any_pair_of_points(ours, story, in_memory, monkeypatch):
+    fate = Fate()
+    monkeypatch.setattr(journal_module, "os", MortalOs(fate))
+
+    def survives(kill, act):
+        with Journal.open(in_memory, boot_id="1") as journal:
+            fate.steps_left = kill
+            try:
+                act(JournaledWriter(journal))
+            except Killed:
+                return False
+            finally:
+                fate.steps_left = None
+            return True
+
+    def run(first, second):
+        machine = Policies({"a": 37})
+        knob = MortalRequest("a", machine, fate)
+        survives(None, lambda hands: hands.set(knob, 12))
+        happened = [EVENTS[each] for each in story]
+        apply(machine, happened[0])
+        wrote = survives(first, lambda hands: hands.set(knob, ours))
+        apply(machine, happened[1])
+        restored = survives(second, lambda hands: hands.restore([knob]))
+        apply(machine, happened[2])
+        survives(None, lambda hands: hands.restore([knob]))
+        requests = [each["request"] for each in happened if "request" in each]
+        assert machine.values["a"] == (requests or [37])[-1], f"killed at steps {first} and {second}"
+        with Journal.open(in_memory, boot_id="1") as journal:
+            assert not journal.entries
+        return wrote, restored
+
+    pairs = 0
+    for first in itertools.count(1):
+        for second in itertools.count(1):
+            wrote, restored = run(first, second)
+            pairs += not wrote and not restored
+            if restored:
+                break
+        if wrote:
+            break
+    assert pairs > 100
+
+
+def apply(machine, event):
+    if "request" in event:
+        machine.values["a"] = event["request"]
+    if "platform" in event:
+        machine.platform = {"a": event["platform"]} if event["platform"] else {}
+
+
+@pytest.mark.parametrize("stories", [GiveBack, GiveBackRequests], ids=["registers", "requests"])
+def test_any_interleaving_ends_with_the_originals_restored_or_the_foreign_value_kept(stories):
+    run_state_machine_as_test(
+        stories,
+        settings=settings(
+            max_examples=300, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

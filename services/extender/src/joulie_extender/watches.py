@@ -1,0 +1,115 @@
+"""The watches that feed the table.
+
+Promises that what is watched is kept small (a pod only while it is bound and has not ended, and of it only its
+demand) and that silence is noticed. A quiet cluster is not a silent one: an open watch brings a bookmark about once a
+minute, so data is old when the API server cannot be read for the time to live, or when an open watch stays mute past
+its bookmark.
+Source: contracts, decision 10.
+"""
+
+from collections.abc import Coroutine, Mapping
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from joulie_api.claims import Claims
+from joulie_api.client import WATCH_IDLE_TIMEOUT_S, KubeClient
+from joulie_api.reflector import Reflector
+from joulie_api.resources import NODE_HARDWARES, NODE_TWINS, NODES, PODS
+from joulie_api.wire import decode_kind, decode_node, decode_pod
+from joulie_core.demand import workload_class
+from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
+from joulie_core.kinds.node_twin import NodeTwin
+from joulie_core.powerest.pod_demand import pod_demand
+from joulie_core.scoring.state import TwinSnapshot, node_state
+from joulie_extender.table import BoundPod, NodeTable
+
+#: Pods that are on a node and may draw power there; the API server leaves the others out, whose number has no bound.
+_BOUND_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+_decode_twin = decode_kind(NodeTwin)
+_decode_hardware = decode_kind(NodeHardware)
+
+
+class ExtenderWatches:
+    """The watches of one extender."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        table: NodeTable,
+        *,
+        cache_ttl_s: float,
+        device_classes: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        #: What pods' claims ask for. Nothing but the pods waits for them, and a cluster may not have any.
+        self.claims = Claims(client, device_classes)
+        self._table = table
+        self._cache_ttl_s = cache_ttl_s
+        nodes = Reflector(client, NODES, decode_node)
+        twins = Reflector(client, NODE_TWINS, _read_twin)
+        hardware = Reflector(client, NODE_HARDWARES, _read_hardware)
+        pods = Reflector(client, PODS, self._read_bound_pod, field_selector=_BOUND_PODS)
+        nodes.subscribe(table.on_node)
+        twins.subscribe(table.on_twin)
+        hardware.subscribe(table.on_hardware)
+        # Pods of the first list were bound before this process watched: measurements have them already.
+        pods.subscribe(lambda _key, old, new: table.on_pod(old, new, counted=not pods.synced.is_set()))
+        self._pods = pods
+        self._reflectors: tuple[Reflector[Any], ...] = (nodes, twins, hardware, pods)
+
+    def runs(self) -> list[tuple[str, Coroutine[Any, Any, NoReturn]]]:
+        """The work of each watch, with a name; each runs until it is cancelled."""
+        works = [(reflector.name, self._run(reflector)) for reflector in self._reflectors]
+        return [(f"watch {name}", work) for name, work in (*works, ("claims", self.claims.run()))]
+
+    @property
+    def synced(self) -> bool:
+        """Whether every first list is complete."""
+        return all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    async def wait_synced(self) -> None:
+        """Return when every first list is complete."""
+        for reflector in self._reflectors:
+            await reflector.wait_synced()
+
+    def check_synced(self) -> str | None:
+        """Readiness: which first lists are missing."""
+        missing = [_told(reflector) for reflector in self._reflectors if not reflector.synced.is_set()]
+        return f"first list not complete: {', '.join(missing)}" if missing else None
+
+    def check_fresh(self) -> str | None:
+        """Readiness: which watches have been silent for too long."""
+        silent = [reflector for reflector in self._reflectors if self._is_silent(reflector)]
+        return f"no news for too long: {', '.join(map(_told, silent))}" if silent else None
+
+    def refresh(self) -> None:
+        """Bring the table up to this moment; to be called before it is read."""
+        self._table.refresh(silent=any(map(self._is_silent, self._reflectors)))
+
+    async def _run(self, reflector: Reflector[Any]) -> NoReturn:
+        if reflector is self._pods:
+            # What they claim is looked up when they are read.
+            await self.claims.wait_settled()
+        await reflector.run()
+
+    def _read_bound_pod(self, raw: bytes) -> BoundPod:
+        pod = decode_pod(raw)
+        if pod.node_name is None:
+            raise ValueError(f"{pod.key} is not bound")
+        return BoundPod(pod.uid, pod.node_name, pod_demand(pod, workload_class(pod), self.claims.gpus(pod)))
+
+    def _is_silent(self, reflector: Reflector[Any]) -> bool:
+        limit_s = self._cache_ttl_s + (0.0 if reflector.problem else WATCH_IDLE_TIMEOUT_S)
+        return reflector.age_s() > limit_s
+
+
+def _told(reflector: Reflector[Any]) -> str:
+    return f"{reflector.name} ({reflector.problem})" if reflector.problem else reflector.name
+
+
+def _read_twin(raw: bytes) -> TwinSnapshot:
+    return node_state(_decode_twin(raw).model.status)
+
+
+def _read_hardware(raw: bytes) -> NodeHardwareStatus:
+    return _decode_hardware(raw).model.status

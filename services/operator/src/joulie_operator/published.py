@@ -1,0 +1,179 @@
+"""What the operator keeps of the objects it watches: a few values of each, so that tens of thousands stay small.
+
+The decoders here are given to the reflectors. A pod becomes what it demands and where it runs; an object that the
+operator itself publishes becomes what is needed to tell whether it still says what it should.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import pydantic
+
+from joulie_api.claims import ClaimedGpus, no_claims
+from joulie_api.errors import DecodeError
+from joulie_api.wire import decode_pod
+from joulie_core.demand import WorkloadClass, workload_class
+from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
+from joulie_core.kinds.node_twin import MeasurementQuality
+from joulie_core.names import NodeName
+from joulie_core.plausible import reading_watts
+from joulie_core.pod import Pod
+from joulie_core.powerest.pod_demand import pod_demand
+
+
+@dataclass(frozen=True, slots=True)
+class PodSummary:
+    """One active pod; a finished one is `NO_POD`."""
+
+    #: None while the pod waits for a node.
+    node: NodeName | None
+    performance: bool
+    cpu_cores: float
+    gpus: float
+
+
+NO_POD: Final = PodSummary(node=None, performance=False, cpu_cores=0, gpus=0)
+
+
+class PublishedCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One condition of a status, as it is read and written; times are RFC 3339."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTarget:
+    """A NodePowerProfile as the API server has it; `spec` is None where it does not make sense to this release."""
+
+    spec: NodePowerProfileSpec | None
+    owner_uid: str
+    conditions: tuple[PublishedCondition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTwin:
+    """A NodeTwin as the API server has it, without most of its numbers."""
+
+    schedulable_class: str
+    last_updated: str
+    owner_uid: str
+    #: None where the power was not measured.
+    measured_watts: float | None = None
+
+
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    uid: str = ""
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    owner_references: list[_Owner] | None = None
+
+
+class _TargetStatus(msgspec.Struct):
+    conditions: tuple[PublishedCondition, ...] = ()
+
+
+class _Target(msgspec.Struct):
+    metadata: _Meta
+    spec: dict[str, Any] = {}
+    status: _TargetStatus | None = None
+
+
+class _Power(msgspec.Struct):
+    quality: str = ""
+    watts: float | None = msgspec.field(default=None, name="measuredNodePowerW")
+
+
+class _TwinStatus(msgspec.Struct, rename="camel"):
+    schedulable_class: str = ""
+    last_updated: str = ""
+    power_measurement: _Power | None = None
+
+
+class _Twin(msgspec.Struct):
+    metadata: _Meta
+    status: _TwinStatus | None = None
+
+
+_TARGETS: Final = msgspec.json.Decoder(_Target)
+_TWINS: Final = msgspec.json.Decoder(_Twin)
+
+
+def decode_pod_summary(
+    on_pod: Callable[[Pod], None] | None = None, claimed_gpus: ClaimedGpus = no_claims
+) -> Callable[[bytes], PodSummary]:
+    """Return a decoder of pods; `on_pod` sees each whole pod before it is condensed."""
+
+    def decode(raw: bytes) -> PodSummary:
+        pod = decode_pod(raw)
+        if on_pod is not None:
+            on_pod(pod)
+        return summarize(pod, claimed_gpus)
+
+    return decode
+
+
+def summarize(pod: Pod, claimed_gpus: ClaimedGpus = no_claims) -> PodSummary:
+    """Return what the operator keeps of a pod. A pod that is being deleted still runs, and counts until it is gone."""
+    if not pod.active:
+        return NO_POD
+    demanded = workload_class(pod)
+    demand = pod_demand(pod, demanded, claimed_gpus(pod))
+    return PodSummary(
+        node=NodeName(sys.intern(pod.node_name)) if pod.node_name else None,
+        performance=demanded is WorkloadClass.PERFORMANCE,
+        cpu_cores=float(demand.cpu_cores),
+        gpus=float(demand.gpus),
+    )
+
+
+def decode_target(raw: bytes) -> PublishedTarget:
+    """Decode a NodePowerProfile; a spec that does not validate (an object made by hand) is None, to be overwritten.
+
+    Raises:
+        DecodeError: not an object of that shape at all.
+
+    """
+    try:
+        wire = _TARGETS.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"not a NodePowerProfile: {error}") from error
+    try:
+        spec = NodePowerProfileSpec.model_validate(wire.spec)
+    except pydantic.ValidationError:
+        spec = None
+    conditions = wire.status.conditions if wire.status is not None else ()
+    return PublishedTarget(spec=spec, owner_uid=_owner_uid(wire.metadata), conditions=conditions)
+
+
+def decode_twin(raw: bytes) -> PublishedTwin:
+    """Decode a NodeTwin.
+
+    Raises:
+        DecodeError: not an object of that shape at all.
+
+    """
+    try:
+        wire = _TWINS.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"not a NodeTwin: {error}") from error
+    status = wire.status or _TwinStatus()
+    power = status.power_measurement or _Power()
+    return PublishedTwin(
+        schedulable_class=status.schedulable_class,
+        last_updated=status.last_updated,
+        owner_uid=_owner_uid(wire.metadata),
+        measured_watts=reading_watts(power.watts) if power.quality == MeasurementQuality.MEASURED else None,
+    )
+
+
+def _owner_uid(meta: _Meta) -> str:
+    return next((owner.uid for owner in meta.owner_references or () if owner.kind == "Node"), "")
