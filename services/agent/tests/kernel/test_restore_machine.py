@@ -1,7 +1,7 @@
 """Any interleaving of caps, throttles, restores, kills and what others do, on the machine itself, in this process.
 
-The journal's own state machine (`tests/hardware/test_restore_state_machine.py`) samples one control at every step; here the
-whole part of the CPUs acts on a /sys with the kernel's semantics, requests and registers alike, and dies before or
+The journal's own state machine (`tests/hardware/test_restore_state_machine.py`) samples one control at every step; here
+the whole CPU subsystem acts on a /sys with the kernel's semantics, requests and registers alike, and dies before or
 after any system call. After each restore the machine tells what was really written.
 """
 
