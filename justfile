@@ -39,7 +39,7 @@ test *ARGS:
 e2e *ARGS:
     pytest -m e2e --timeout 300 {{ARGS}}
 
-# the services' container images, built, started and used; on DOCKER_HOST, or as root on an engine of our own
+# build, start and use the images of the services, on DOCKER_HOST or, as root, on a private engine
 docker *ARGS:
     pytest -m docker --timeout 600 {{ARGS}}
 
@@ -59,7 +59,7 @@ ci: sync lint test docker e2e
 image SERVICE:
     python -m joulie_devcluster.containers.images {{SERVICE}}
 
-# build the images of all services, and tell their sizes
+# build the images of all services, and print their sizes
 images:
     python -m joulie_devcluster.containers.images operator agent extender
 

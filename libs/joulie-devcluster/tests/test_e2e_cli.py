@@ -1,4 +1,4 @@
-"""The command line against a real cluster: foreground, background, and what a kill leaves."""
+"""The command line with a real cluster: foreground, background, and after a kill."""
 
 import signal
 import subprocess
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 CLI = [sys.executable, "-m", "joulie_devcluster"]
 
 
-def gone(pids):
+def all_exited(pids):
     return all(start_ticks(pid) is None for pid in pids)
 
 
@@ -25,12 +25,12 @@ def run(*arguments, check=True):
 
 
 def start(directory):
-    """An `up` in the foreground, and the pids of its five processes once it is ready."""
+    """Start `up` in the foreground; return it and the pids of its five processes when it is ready."""
     up = subprocess.Popen([*CLI, "up", "--dir", str(directory)], stdout=subprocess.PIPE, text=True)
     assert up.stdout.readline() == f"export KUBECONFIG={directory}/kubeconfig\n"
     pids = [record.pid for record in ClusterState.read(directory).processes]
     assert len(pids) == 5
-    assert not any(gone([pid]) for pid in pids)
+    assert not any(all_exited([pid]) for pid in pids)
     return up, pids
 
 
@@ -41,37 +41,37 @@ def test_a_signal_to_up_stops_everything_and_removes_its_files(stop, tmp_path):
     with up:
         up.send_signal(stop)
         assert up.wait(30) == 0
-    assert gone(pids)
+    assert all_exited(pids)
     assert not directory.exists()
 
 
-def test_a_killed_up_takes_every_process_with_it_and_down_removes_its_files(tmp_path):
+def test_the_processes_of_a_killed_up_are_killed_and_down_removes_its_files(tmp_path):
     directory = tmp_path / "c"
     up, pids = start(directory)
     with up:
         up.kill()
     deadline = time.monotonic() + 10
-    while not gone(pids) and time.monotonic() < deadline:
+    while not all_exited(pids) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert gone(pids)
+    assert all_exited(pids)
     assert (directory / STATE_FILE).exists()
     assert run("status", "--dir", str(directory), check=False).returncode == 1
     run("down", "--dir", str(directory))
     assert not directory.exists()
 
 
-def test_a_process_that_dies_ends_up_with_its_log(tmp_path):
+def test_up_exits_when_a_process_exits(tmp_path):
     directory = tmp_path / "c"
     up, pids = start(directory)
     with up:
         scheduler = next(each for each in ClusterState.read(directory).processes if each.name == "kube-scheduler")
         scheduler.signal(signal.SIGKILL)
         assert up.wait(30) == 1
-    assert gone(pids)
+    assert all_exited(pids)
     assert not directory.exists()
 
 
-def test_a_detached_cluster_is_shown_used_and_stopped_from_other_commands(tmp_path, monkeypatch):
+def test_other_commands_show_and_stop_a_detached_cluster(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     home = tmp_path / "joulie" / "devcluster"
     run("up", "--name", "apart", "--detach", "--nodes", "5")
@@ -89,11 +89,11 @@ def test_a_detached_cluster_is_shown_used_and_stopped_from_other_commands(tmp_pa
         assert "running here: apart" in run("status", "--name", "other", check=False).stderr
     finally:
         run("down", "--name", "apart")
-    assert gone([state.supervisor.pid, *(record.pid for record in state.processes)])
+    assert all_exited([state.supervisor.pid, *(record.pid for record in state.processes)])
     assert list(home.iterdir()) == []
 
 
-def test_a_detached_start_that_fails_shows_why_and_leaves_nothing(tmp_path):
+def test_a_failed_detached_start_prints_the_reason_and_leaves_nothing_behind(tmp_path):
     directory = tmp_path / "c"
     kwok = tmp_path / "kwok"
     kwok.write_text("#!/bin/sh\necho kwok version v0.7.0, out of order\nexit 1\n")

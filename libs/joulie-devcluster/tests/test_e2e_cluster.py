@@ -1,4 +1,4 @@
-"""The real control plane: starting, sharing, stopping and dying."""
+"""The real control plane: start, several clusters, stop and failures."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from joulie_devcluster.host.ports import free_port
 pytestmark = pytest.mark.e2e
 
 
-def gone(pids) -> bool:
+def all_exited(pids) -> bool:
     return all(start_ticks(pid) is None for pid in pids)
 
 
@@ -37,7 +37,7 @@ async def wait_bound(client, namespace, name, timeout_s=30.0) -> str:
             await asyncio.sleep(0.05)
 
 
-async def test_a_warm_start_to_a_ready_control_plane_takes_at_most_15_seconds(fresh_devcluster):
+async def test_a_control_plane_is_ready_within_15_seconds_if_the_binaries_are_built(fresh_devcluster):
     await asyncio.to_thread(lookup.ensure)
     begun = time.monotonic()
     cluster = await fresh_devcluster()
@@ -46,7 +46,7 @@ async def test_a_warm_start_to_a_ready_control_plane_takes_at_most_15_seconds(fr
     assert set(cluster.processes) == set(lookup.CONTROL_PLANE)
 
 
-async def test_two_clusters_run_side_by_side_and_down_leaves_no_process_and_no_file(tmp_path):
+async def test_two_clusters_run_at_the_same_time_and_down_leaves_no_process_and_no_file(tmp_path):
     first, second = (DevCluster(ClusterConfig(name=name, directory=tmp_path / name)) for name in ("one", "two"))
     try:
         await asyncio.gather(first.up(), second.up())
@@ -61,7 +61,7 @@ async def test_two_clusters_run_side_by_side_and_down_leaves_no_process_and_no_f
     finally:
         await first.down()
         await second.down()
-    assert gone(pids)
+    assert all_exited(pids)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -75,7 +75,7 @@ async def test_two_hundred_nodes_of_the_default_mix_become_ready(fresh_devcluste
     assert sum("amd.com/gpu" in node["status"]["allocatable"] for node in nodes) == 10
 
 
-async def test_the_scheduler_asks_our_extender_about_every_feasible_node_by_name(fresh_devcluster):
+async def test_the_scheduler_passes_the_names_of_all_feasible_nodes_to_the_extender(fresh_devcluster):
     asked = []
 
     async def answer(request):
@@ -104,7 +104,7 @@ async def test_the_scheduler_asks_our_extender_about_every_feasible_node_by_name
     assert len(body["NodeNames"]) == 120
 
 
-async def test_pods_run_while_nobody_listens_on_the_extenders_port(fresh_devcluster):
+async def test_pods_run_while_no_extender_listens(fresh_devcluster):
     cluster = await fresh_devcluster(nodes=scale(default_node_classes(), 3))
     async with await cluster.client() as client:
         namespace = await create_namespace(client)
@@ -112,7 +112,7 @@ async def test_pods_run_while_nobody_listens_on_the_extenders_port(fresh_devclus
         assert await wait_bound(client, namespace, "lonely", timeout_s=10)
 
 
-async def test_a_port_that_is_taken_meanwhile_costs_another_attempt_only(monkeypatch, tmp_path):
+async def test_a_start_is_retried_with_other_ports_if_a_port_is_taken(monkeypatch, tmp_path):
     taken = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", free_port())
     port = taken.sockets[0].getsockname()[1]
     ports = iter([free_port(), port])
@@ -122,16 +122,16 @@ async def test_a_port_that_is_taken_meanwhile_costs_another_attempt_only(monkeyp
         cluster.check()
 
 
-async def test_an_issued_user_may_do_nothing_without_a_role(devcluster):
+async def test_a_user_without_a_role_has_no_permissions(devcluster):
     from joulie_api.client import KubeClient
 
-    kubeconfig = devcluster.issue_kubeconfig("nobody-in-particular")
+    kubeconfig = devcluster.issue_kubeconfig("unprivileged")
     async with await KubeClient.connect(kubeconfig=str(kubeconfig), user_agent="test") as client:
-        with pytest.raises(Forbidden, match="nobody-in-particular"):
+        with pytest.raises(Forbidden, match="unprivileged"):
             await client.list(NODES)
 
 
-async def test_a_fresh_namespace_takes_pods_at_once(kube_client, kube_namespace):
+async def test_pods_can_be_created_in_a_new_namespace(kube_client, kube_namespace):
     await kube_client.create(PODS, make_pod("pending", kube_namespace, cpu=1), kube_namespace)
     assert len(await kube_client.list(PODS, kube_namespace)) == 1
 
@@ -158,5 +158,5 @@ async def test_a_failed_start_leaves_no_process_and_no_file(tmp_path, monkeypatc
     with pytest.raises(Exception, match=r"kwok exited with status 1.*\n.*out of order"):
         await cluster.up()
     assert len(started) == 5
-    assert gone(started)
+    assert all_exited(started)
     assert not (tmp_path / "cluster").exists()

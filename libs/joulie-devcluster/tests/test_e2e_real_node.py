@@ -1,4 +1,4 @@
-"""A real node beside KWOK's: containers run on it, come back when killed, and nothing of it is left behind."""
+"""A real node next to KWOK nodes: containers run, are restarted when killed, and nothing is left behind."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def busybox_pod(name, node, script):
 
 
 async def wait_pod(client, namespace, name, condition, timeout_s=30.0):
-    """The pod's status once the condition holds for it."""
+    """Wait until a condition on the pod's status is true and return the status."""
     status = {}
     try:
         async with asyncio.timeout(timeout_s):
@@ -54,7 +54,7 @@ async def wait_pod(client, namespace, name, condition, timeout_s=30.0):
 
 async def wait_until(condition, timeout_s=10.0):
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - the event is in the kernel
+        while not condition():  # noqa: ASYNC110 - the kernel signals no event
             await asyncio.sleep(0.02)
 
 
@@ -89,8 +89,8 @@ def pids_of(command):
     return [pid for path in Path("/proc").glob("[0-9]*") if command_of(pid := int(path.name)) == command]
 
 
-def beside():
-    """Directories that a kubelet wants and that a machine may have."""
+def kubelet_directories():
+    """Return those of the directories required by a kubelet that exist."""
     return {path for path in (Path("/var/lib/kubelet"), Path("/var/log/containers"), Path("/run/nri")) if path.exists()}
 
 
@@ -98,7 +98,7 @@ def mounts():
     return Path("/proc/self/mounts").read_text()
 
 
-async def test_a_busybox_pod_runs_on_the_real_node_beside_pods_on_kwok_nodes(fresh_devcluster, real_node):
+async def test_a_busybox_pod_runs_on_the_real_node_next_to_pods_on_kwok_nodes(fresh_devcluster, real_node):
     cluster = await fresh_devcluster(nodes=scale(default_node_classes(), 3))
     node = await real_node(cluster, name="real-0", labels={"joulie.io/managed": "true"})
     settings = kernel_settings(node)
@@ -123,7 +123,7 @@ async def test_a_busybox_pod_runs_on_the_real_node_beside_pods_on_kwok_nodes(fre
     assert kernel_settings(node) == settings
 
 
-async def test_a_container_that_is_killed_comes_back(fresh_devcluster, real_node):
+async def test_a_killed_container_is_restarted(fresh_devcluster, real_node):
     cluster = await fresh_devcluster()
     node = await real_node(cluster)
     async with await cluster.client() as client:
@@ -157,9 +157,9 @@ async def test_down_kills_containers_and_leaves_no_mount_and_no_control_group(fr
     assert str(directory) not in mounts()
 
 
-async def test_containers_die_with_a_killed_up_and_down_removes_what_is_left(tmp_path, real_node):
+async def test_the_containers_of_a_killed_up_are_killed_and_down_removes_the_rest(tmp_path, real_node):
     directory = tmp_path / "c"
-    before = beside()
+    before = kubelet_directories()
     command = [*CLI, "up", "--dir", str(directory), "--real-node"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:  # noqa: ASYNC220 - the fork is quick
         assert await asyncio.to_thread(up.stdout.readline) == f"export KUBECONFIG={directory}/kubeconfig\n"
@@ -178,4 +178,4 @@ async def test_containers_die_with_a_killed_up_and_down_removes_what_is_left(tmp
     assert down.returncode == 0
     assert not directory.exists()
     assert control_groups(directory) == []
-    assert beside() == before
+    assert kubelet_directories() == before

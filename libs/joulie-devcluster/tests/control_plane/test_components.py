@@ -16,14 +16,14 @@ def flags(binary, tmp_path):
     return {name: value for name, _, value in pairs}
 
 
-def test_the_api_server_authorizes_by_node_and_rbac_and_publishes_no_endpoint(tmp_path):
+def test_the_api_server_uses_node_and_rbac_authorization_and_publishes_no_endpoint(tmp_path):
     found = flags(Binary.APISERVER, tmp_path)
     assert found["--authorization-mode"] == "Node,RBAC"
     assert found["--endpoint-reconciler-type"] == "none"
     assert found["--requestheader-client-ca-file"].endswith("front-proxy-ca.crt")
 
 
-def test_etcd_wants_client_certificates_and_waits_for_no_disk(tmp_path):
+def test_etcd_requires_client_certificates_and_does_not_sync_to_disk(tmp_path):
     assert {"--client-cert-auth", "--unsafe-no-fsync"} <= set(flags(Binary.ETCD, tmp_path))
 
 
@@ -37,11 +37,11 @@ def test_every_process_listens_on_loopback_only(binary, tmp_path):
     assert "127.0.0.1" in ready_url(binary, PORTS)
 
 
-def test_scheduler_and_controller_manager_hold_no_election(tmp_path):
+def test_the_controller_manager_runs_without_leader_election(tmp_path):
     assert flags(Binary.CONTROLLER_MANAGER, tmp_path)["--leader-elect"] == "false"
 
 
-def test_configuration_files_agree_with_the_ports(tmp_path):
+def test_configuration_files_contain_the_ports(tmp_path):
     layout = Layout(tmp_path)
     write_configuration(layout, ClusterConfig(), PORTS, write_pki(layout), "http://127.0.0.1:6")
     for client in ("admin", Binary.SCHEDULER, Binary.CONTROLLER_MANAGER, Binary.KWOK):

@@ -1,4 +1,4 @@
-"""Node classes: what their YAML may say, and the nodes they stand for."""
+"""Node classes: their YAML format, and the Nodes made from them."""
 
 import pytest
 from hypothesis import given
@@ -32,13 +32,13 @@ classes:
 """
 
 
-def wrong(text):
+def error_of(text):
     with pytest.raises(NodeClassError) as caught:
         parse_node_classes(text, source="nodes.yaml")
     return str(caught.value)
 
 
-def test_a_class_becomes_nodes_with_hardware_labels_and_capacity():
+def test_nodes_of_a_class_have_hardware_labels_and_capacity():
     node = node_manifests(parse_node_classes(GPU_CLASS, source="nodes.yaml"))[1]
     labels = node["metadata"]["labels"]
     assert node["metadata"]["name"] == labels["kubernetes.io/hostname"] == "h100-1"
@@ -53,12 +53,12 @@ def test_a_class_becomes_nodes_with_hardware_labels_and_capacity():
     assert node["spec"]["taints"] == [{"key": "gpu", "value": "", "effect": "NoSchedule"}]
 
 
-def test_nodes_are_marked_as_kwoks():
+def test_nodes_have_the_annotation_of_kwok():
     annotations = node_manifests(parse_node_classes(GPU_CLASS, source="x"))[0]["metadata"]["annotations"]
     assert annotations == {"kwok.x-k8s.io/node": "fake", "note": "some text"}
 
 
-def test_a_class_may_stay_unmanaged_and_without_gpus():
+def test_a_class_can_be_unmanaged_and_without_gpus():
     node_class = NodeClass(name="plain", cpu=CpuClass(model="generic", cores=4, threads_per_core=1), managed=False)
     node = node_manifests([node_class])[0]
     assert keys.MANAGED not in node["metadata"]["labels"]
@@ -67,13 +67,13 @@ def test_a_class_may_stay_unmanaged_and_without_gpus():
     assert node["spec"] == {}
 
 
-def test_own_labels_win():
+def test_explicit_labels_override_derived_ones():
     text = GPU_CLASS.replace("{team: ml}", "{joulie.io/rack: mine}")
     assert node_manifests(parse_node_classes(text, source="x"))[0]["metadata"]["labels"][keys.RACK] == "mine"
 
 
-def test_every_mistake_is_named_with_field_and_value():
-    message = wrong("""
+def test_the_error_lists_field_and_value_of_every_mistake():
+    message = error_of("""
 classes:
   - name: Big Node
     cpu: {model: AMD EPYC 9654, cores: 0}
@@ -88,20 +88,20 @@ classes:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "classes: []", "classes: 3", "nodes: []"])
-def test_what_is_not_a_list_of_classes_is_refused(text):
-    assert "classes" in wrong(text)
+def test_content_without_a_list_of_classes_is_rejected(text):
+    assert "classes" in error_of(text)
 
 
-def test_text_that_is_not_yaml_is_refused():
-    assert "not YAML" in wrong("classes: [")
+def test_text_that_is_not_yaml_is_rejected():
+    assert "not YAML" in error_of("classes: [")
 
 
-def test_two_classes_that_make_the_same_node_are_refused():
+def test_two_classes_with_the_same_node_name_are_rejected():
     text = "classes:\n" + "  - {name: a, cpu: {model: m, cores: 1}}\n" * 2
-    assert "a-0" in wrong(text)
+    assert "a-0" in error_of(text)
 
 
-def test_a_file_that_is_missing_is_a_clear_error(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(NodeClassError, match="cannot be read"):
         read_node_classes(tmp_path / "none.yaml")
 

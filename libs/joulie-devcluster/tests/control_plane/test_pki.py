@@ -1,4 +1,4 @@
-"""Certificates: who signs what, for whom, and who may read the keys."""
+"""Certificates: issuers, subjects, usages, and file modes of the keys."""
 
 import stat
 
@@ -24,7 +24,7 @@ def usages(cert):
     return set(cert.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
 
 
-def test_a_client_certificate_names_user_and_groups_and_is_signed_by_its_authority():
+def test_a_client_certificate_contains_user_and_groups_and_is_signed_by_its_authority():
     authority = Authority.create("ca")
     cert = certificate(authority.issue_client("kubernetes-admin", ("system:masters", "devs")))
     cert.verify_directly_issued_by(certificate(authority.pair))
@@ -33,7 +33,7 @@ def test_a_client_certificate_names_user_and_groups_and_is_signed_by_its_authori
     assert usages(cert) == {ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
-def test_a_serving_certificate_carries_addresses_and_names():
+def test_a_serving_certificate_contains_addresses_and_names():
     cert = certificate(Authority.create("ca").issue_server("apiserver", ("127.0.0.1", "localhost")))
     hosts = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert [str(address) for address in hosts.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
@@ -41,13 +41,13 @@ def test_a_serving_certificate_carries_addresses_and_names():
     assert ExtendedKeyUsageOID.SERVER_AUTH in usages(cert)
 
 
-def test_certificates_of_one_authority_are_not_another_ones():
+def test_a_certificate_is_not_valid_for_another_authority():
     one, other = Authority.create("ca"), Authority.create("ca")
     with pytest.raises(InvalidSignature):
         certificate(one.issue_client("me")).verify_directly_issued_by(certificate(other.pair))
 
 
-def test_only_an_authority_may_sign():
+def test_only_the_certificate_of_an_authority_can_sign():
     authority = Authority.create("ca")
     constraints = x509.BasicConstraints
     assert certificate(authority.pair).extensions.get_extension_for_class(constraints).value.ca
@@ -55,13 +55,13 @@ def test_only_an_authority_may_sign():
     assert not leaf.extensions.get_extension_for_class(constraints).value.ca
 
 
-def test_the_signing_keys_halves_belong_together():
+def test_private_and_public_signing_key_match():
     private, public = create_signing_key()
     key = serialization.load_pem_private_key(private, password=None)
     assert serialization.load_pem_public_key(public) == key.public_key()
 
 
-def test_files_are_for_their_owner_only_even_where_they_existed_before(tmp_path):
+def test_files_are_readable_by_their_owner_only_even_if_they_existed_before(tmp_path):
     path = tmp_path / "a.key"
     path.write_text("old")
     path.chmod(0o644)
@@ -70,7 +70,7 @@ def test_files_are_for_their_owner_only_even_where_they_existed_before(tmp_path)
     assert path.read_bytes() == b"new"
 
 
-def test_a_clusters_keys_are_private_and_its_authorities_are_apart(tmp_path):
+def test_the_keys_of_a_cluster_are_private_and_its_authorities_separate(tmp_path):
     layout = Layout(tmp_path)
     credentials = write_pki(layout)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in layout.pki.iterdir()}

@@ -14,7 +14,7 @@ def configuration(extender_url="http://127.0.0.1:9876", **settings):
     )
 
 
-def test_the_extender_block_is_the_documents_with_node_names_only_and_a_short_timeout():
+def test_the_extender_receives_node_names_only_and_has_a_short_timeout():
     assert configuration()["extenders"] == [
         {
             "urlPrefix": "http://127.0.0.1:9876",
@@ -33,12 +33,12 @@ def test_without_an_extender_there_is_no_block():
     assert "extenders" not in configuration(extender_url=None)
 
 
-def test_every_feasible_node_reaches_the_extender_unless_told_otherwise():
+def test_every_feasible_node_is_passed_to_the_extender_by_default():
     assert configuration()["percentageOfNodesToScore"] == 100
     assert configuration(percentage_of_nodes_to_score=30)["percentageOfNodesToScore"] == 30
 
 
-def test_the_readme_shows_what_is_written():
+def test_the_readme_shows_the_written_configuration():
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     shown = re.search(r"```yaml\n(apiVersion: kubescheduler.*?)```", readme, re.DOTALL)[1]
     written = scheduler_configuration(
@@ -47,5 +47,5 @@ def test_the_readme_shows_what_is_written():
     assert shown == yaml.safe_dump(written, sort_keys=False)
 
 
-def test_the_single_scheduler_holds_no_election():
+def test_the_scheduler_runs_without_leader_election():
     assert configuration()["leaderElection"] == {"leaderElect": False}

@@ -1,4 +1,4 @@
-"""What a cluster writes down, and stopping by it."""
+"""The state file of a cluster, and stopping processes with it."""
 
 import json
 import os
@@ -25,21 +25,21 @@ def dead_record(name="supervisor"):
     return ProcessRecord(name, 2**22 + 1, 1)
 
 
-def test_a_state_reads_back_as_it_was_written(tmp_path):
+def test_a_state_is_read_as_it_was_written(tmp_path):
     record = ProcessRecord.of("etcd", os.getpid(), tmp_path / "etcd.log")
     state = ClusterState("a", record, (record,), server="https://x", extender_port=9, ready=True)
     state.write(tmp_path)
     assert ClusterState.read(tmp_path) == state
 
 
-def test_no_state_is_none_and_a_foreign_file_is_an_error(tmp_path):
+def test_a_missing_state_is_none_and_an_invalid_file_is_an_error(tmp_path):
     assert ClusterState.read(tmp_path) is None
     (tmp_path / STATE_FILE).write_text(json.dumps({"name": "other"}))
     with pytest.raises(StateError, match=STATE_FILE):
         ClusterState.read(tmp_path)
 
 
-def test_a_process_is_alive_until_it_is_gone(sleeper):
+def test_a_process_is_alive_until_it_exits(sleeper):
     record = ProcessRecord.of("sleeper", sleeper.pid)
     assert record.alive
     record.signal(signal.SIGKILL)
@@ -48,7 +48,7 @@ def test_a_process_is_alive_until_it_is_gone(sleeper):
     assert start_ticks(sleeper.pid) is None
 
 
-def test_a_pid_that_now_belongs_to_somebody_else_is_not_signalled(sleeper):
+def test_a_reused_pid_is_not_signalled(sleeper):
     record = ProcessRecord.of("sleeper", sleeper.pid)
     stale = replace(record, started_ticks=record.started_ticks - 1)
     assert not stale.alive
@@ -57,18 +57,18 @@ def test_a_pid_that_now_belongs_to_somebody_else_is_not_signalled(sleeper):
     assert sleeper.poll() is None
 
 
-def test_signalling_a_process_that_is_long_gone_does_nothing():
+def test_signalling_a_process_that_has_exited_does_nothing():
     dead_record().signal(signal.SIGKILL)
 
 
-def test_stopping_kills_what_a_dead_supervisor_left(tmp_path, sleeper):
+def test_processes_that_a_dead_supervisor_left_are_killed(tmp_path, sleeper):
     record = ProcessRecord.of("etcd", sleeper.pid)
     ClusterState("a", dead_record(), (record,)).write(tmp_path)
     assert stop_processes(tmp_path, grace_s=5)
     assert sleeper.wait(5) == -signal.SIGKILL
 
 
-def test_ports_are_free_and_never_handed_out_twice():
+def test_ports_are_free_and_never_returned_twice():
     ports = [free_port() for _ in range(50)]
     assert len(set(ports)) == 50
     assert all(is_free(port) for port in ports)

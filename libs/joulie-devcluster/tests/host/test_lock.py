@@ -1,4 +1,4 @@
-"""The lock between processes that build."""
+"""The lock between processes."""
 
 import subprocess
 import sys
@@ -21,23 +21,23 @@ def holder(path):
     return subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdin=pipe, stdout=pipe, text=True)
 
 
-def test_a_second_process_waits_until_the_first_lets_go(tmp_path):
+def test_a_second_process_waits_until_the_first_releases_the_lock(tmp_path):
     path = tmp_path / "lock"
     with holder(path) as process:
         assert process.stdout.readline() == "held\n"
         waits = []
 
-        def let_go():
+        def release():
             waits.append(True)
             process.stdin.write("\n")
             process.stdin.flush()
 
-        with file_lock(path, on_wait=let_go):
+        with file_lock(path, on_wait=release):
             assert process.stdout.readline() == "released\n"
         assert waits == [True]
 
 
-def test_a_holder_that_is_killed_holds_nothing(tmp_path):
+def test_the_lock_of_a_killed_process_is_released(tmp_path):
     path = tmp_path / "lock"
     with holder(path) as process:
         process.stdout.readline()
@@ -48,6 +48,6 @@ def test_a_holder_that_is_killed_holds_nothing(tmp_path):
             assert waits == []
 
 
-def test_a_free_lock_is_taken_at_once(tmp_path):
+def test_a_free_lock_is_acquired_without_waiting(tmp_path):
     with file_lock(tmp_path / "new" / "lock", on_wait=lambda: 1 / 0):
         pass

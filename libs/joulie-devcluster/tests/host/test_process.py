@@ -1,4 +1,4 @@
-"""A child process: lifecycle, signals, log, and death with its parent."""
+"""Child processes: lifecycle, signals, log, and being killed with their parent."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ def python(tmp_path: Path, code: str, name: str = "child", env: dict[str, str] |
 
 async def until(condition) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - what the kernel does has no event
+        while not condition():  # noqa: ASYNC110 - the kernel signals no event
             await asyncio.sleep(0.01)
 
 
@@ -36,7 +36,7 @@ def run_in_a_new_loop(coroutine):
         loop.close()
 
 
-async def test_a_process_runs_logs_and_its_exit_status_is_seen(tmp_path):
+async def test_a_process_runs_and_its_log_and_exit_status_are_available(tmp_path):
     process = python(tmp_path, "print('hello'); raise SystemExit(3)")
     await process.start()
     assert await process.wait(DEADLINE_S) == 3
@@ -45,14 +45,14 @@ async def test_a_process_runs_logs_and_its_exit_status_is_seen(tmp_path):
     assert not process.running
 
 
-async def test_the_pid_is_the_commands_own(tmp_path):
+async def test_the_pid_is_that_of_the_command(tmp_path):
     process = python(tmp_path, "import os; print(os.getpid())")
     await process.start()
     await process.wait(DEADLINE_S)
     assert int(process.log()) == process.pid
 
 
-async def test_a_command_that_does_not_exist_says_so_in_its_log(tmp_path):
+async def test_the_log_of_a_command_that_does_not_exist_contains_the_error(tmp_path):
     process = ServiceProcess("nothing", ["/nonexistent/command"], log_path=tmp_path / "log")
     await process.start()
     assert await process.wait(DEADLINE_S) == 127
@@ -67,7 +67,7 @@ async def test_waiting_for_a_log_line_returns_its_match(tmp_path):
     await process.stop()
 
 
-async def test_a_process_that_ends_without_the_line_is_an_error_that_carries_its_log(tmp_path):
+async def test_a_process_that_exits_without_the_line_is_an_error_with_its_log(tmp_path):
     process = python(tmp_path, "print('no such luck'); raise SystemExit(1)")
     await process.start()
     with pytest.raises(ProcessExitedError, match="no such luck") as caught:
@@ -75,7 +75,7 @@ async def test_a_process_that_ends_without_the_line_is_an_error_that_carries_its
     assert caught.value.returncode == 1
 
 
-async def test_a_line_that_does_not_come_is_a_timeout_naming_the_pattern(tmp_path):
+async def test_a_missing_line_is_a_timeout_with_the_pattern(tmp_path):
     process = python(tmp_path, "import time; time.sleep(60)")
     await process.start()
     with pytest.raises(TimeoutError, match="ready"):
@@ -83,7 +83,7 @@ async def test_a_line_that_does_not_come_is_a_timeout_naming_the_pattern(tmp_pat
     await process.stop()
 
 
-async def test_a_line_of_an_earlier_run_does_not_count_for_this_one(tmp_path):
+async def test_a_line_of_an_earlier_run_does_not_match(tmp_path):
     process = python(tmp_path, "import os, time; print('run', os.environ['RUN']); time.sleep(60)", env={"RUN": "1"})
     await process.start()
     await process.wait_for_log("run 1", DEADLINE_S)
@@ -94,7 +94,7 @@ async def test_a_line_of_an_earlier_run_does_not_count_for_this_one(tmp_path):
     await process.stop()
 
 
-async def test_a_paused_process_stands_still_and_goes_on_when_resumed(tmp_path):
+async def test_a_paused_process_stops_and_continues_when_resumed(tmp_path):
     process = python(tmp_path, "import time\nwhile True: print('tick'); time.sleep(0.01)")
     await process.start()
     await process.wait_for_log("tick", DEADLINE_S)
@@ -109,7 +109,7 @@ async def test_a_paused_process_stands_still_and_goes_on_when_resumed(tmp_path):
     await process.stop()
 
 
-async def test_stopping_wakes_a_paused_process_so_that_it_ends_in_order(tmp_path):
+async def test_a_paused_process_receives_sigterm_when_it_is_stopped(tmp_path):
     code = "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: exit(7))\nprint('up')\ntime.sleep(60)"
     process = python(tmp_path, code)
     await process.start()
@@ -118,7 +118,7 @@ async def test_stopping_wakes_a_paused_process_so_that_it_ends_in_order(tmp_path
     assert await process.stop(DEADLINE_S) == 7
 
 
-async def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(tmp_path):
+async def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path):
     process = python(
         tmp_path, "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up')\ntime.sleep(60)"
     )
@@ -135,7 +135,7 @@ async def test_a_running_process_cannot_be_started_twice(tmp_path):
     await process.stop()
 
 
-async def test_signalling_a_process_that_has_ended_does_nothing(tmp_path):
+async def test_signalling_a_process_that_has_exited_does_nothing(tmp_path):
     process = python(tmp_path, "pass")
     await process.start()
     await process.wait(DEADLINE_S)
@@ -162,14 +162,14 @@ async def test_groups_stop_one_after_the_other(tmp_path):
     assert not second.running
 
 
-def test_a_process_started_in_one_event_loop_is_awaited_in_another(tmp_path):
+def test_a_process_started_in_one_event_loop_can_be_awaited_in_another(tmp_path):
     process = python(tmp_path, "import time; time.sleep(0.3)")
     run_in_a_new_loop(process.start())
     assert process.running
     assert run_in_a_new_loop(process.wait(DEADLINE_S)) == 0
 
 
-def test_a_developers_settings_do_not_reach_a_child(monkeypatch):
+def test_children_do_not_inherit_kubeconfig_and_proxy_settings(monkeypatch):
     monkeypatch.setenv("KUBECONFIG", "/home/me/production")
     monkeypatch.setenv("HTTP_PROXY", "http://proxy")
     assert {"KUBECONFIG", "HTTP_PROXY"}.isdisjoint(base_environment())
@@ -177,7 +177,7 @@ def test_a_developers_settings_do_not_reach_a_child(monkeypatch):
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["running", "paused"])
-def test_children_die_with_a_parent_that_is_killed(tmp_path, paused):
+def test_children_of_a_killed_parent_are_killed(tmp_path, paused):
     code = f"""
 import asyncio, sys, time
 from pathlib import Path
@@ -204,5 +204,5 @@ time.sleep(600)
     run_in_a_new_loop(until(lambda: all(start_ticks(pid) is None for pid in pids)))
 
 
-def test_start_errors_are_the_packages_own():
+def test_the_error_of_an_exited_process_is_a_start_error():
     assert issubclass(ProcessExitedError, StartError)

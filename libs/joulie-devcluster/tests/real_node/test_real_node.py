@@ -1,4 +1,4 @@
-"""A real node's files and parts, without starting one."""
+"""Files and helper processes of a real node, without starting one."""
 
 import hashlib
 import io
@@ -34,7 +34,7 @@ def layout(tmp_path):
 
 
 def executable(*kinds: int) -> bytes:
-    """The headers of a 64-bit ELF file with program headers of these types."""
+    """Return the headers of a 64-bit ELF file with program headers of these types."""
     head = bytearray(64)
     head[:4] = b"\x7fELF"
     struct.pack_into("<Q", head, 0x20, 64)
@@ -62,7 +62,7 @@ def test_every_blob_of_the_image_is_named_by_its_content(archive):
         assert name == f"blobs/sha256/{hashlib.sha256(content).hexdigest()}"
 
 
-def test_the_image_leads_from_its_index_to_busybox_and_its_links(archive):
+def test_the_index_of_the_image_references_busybox_and_its_links(archive):
     files = read(archive)
 
     def follow(descriptor):
@@ -84,7 +84,7 @@ def test_the_image_leads_from_its_index_to_busybox_and_its_links(archive):
         assert content.getmember("tmp").mode == 0o1777
 
 
-def test_the_same_busybox_makes_the_same_archive(archive, tmp_path):
+def test_the_archive_is_reproducible(archive, tmp_path):
     again = write_busybox_archive(tmp_path / "busybox", tmp_path / "again.tar", machine="x86_64")
     assert again.read_bytes() == archive.read_bytes()
 
@@ -166,18 +166,18 @@ def test_the_kubelet_opens_no_port_and_does_not_change_the_host(layout, tmp_path
     assert Path("/proc/sys/kernel/panic") in layout.kernel_settings
 
 
-def test_the_network_configuration_is_of_a_version_that_asks_no_plugin_for_its_status():
+def test_the_network_configuration_has_a_version_without_status_requests_to_plugins():
     assert json.loads(network())["cniVersion"] == "1.0.0"
 
 
-def test_two_clusters_have_control_groups_of_two_names(tmp_path):
+def test_control_groups_of_two_clusters_have_different_names(tmp_path):
     assert cgroups.group_name(tmp_path / "a") == cgroups.group_name(tmp_path / "b" / ".." / "a")
     assert cgroups.group_name(tmp_path / "a") != cgroups.group_name(tmp_path / "b")
 
 
 @pytest.fixture
 def hierarchies(monkeypatch, tmp_path):
-    """Two controllers of version 1, as directories."""
+    """Two cgroup v1 controllers, as directories."""
     mounts = tmp_path / "mounts"
     lines = [f"cgroup {tmp_path / name} cgroup rw 0 0" for name in ("cpuset", "memory")]
     mounts.write_text("\n".join(["proc /proc proc rw 0 0", *lines]))
@@ -200,7 +200,7 @@ def test_control_groups_are_found_by_container_and_removed_from_the_bottom_up(hi
     cgroups.remove("g")
 
 
-def test_a_control_group_that_is_in_use_is_an_error_that_names_it(hierarchies, monkeypatch):
+def test_the_error_of_a_control_group_in_use_contains_its_name(hierarchies, monkeypatch):
     monkeypatch.setattr(cgroups, "_REMOVE_TIMEOUT_S", 0.0)
     cgroups.create("g")
     (hierarchies / "memory" / "g" / "in-the-way").touch()

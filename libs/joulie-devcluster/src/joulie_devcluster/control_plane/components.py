@@ -169,11 +169,11 @@ def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Port
         case Binary.APISERVER:
             return [*_apiserver(layout, ports), f"--v={config.verbosity}"]
         case Binary.SCHEDULER:
-            own = [f"--config={layout.config(binary)}"]
-            return [*own, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
+            flags = [f"--config={layout.config(binary)}"]
+            return [*flags, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
         case Binary.CONTROLLER_MANAGER:
-            own = _controller_manager(layout)
-            return [*own, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
+            flags = _controller_manager(layout)
+            return [*flags, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
         case Binary.KWOK:
             return [
                 f"--config={layout.config(binary)}",

@@ -177,8 +177,8 @@ def default_node_classes() -> tuple[NodeClass, ...]:
 
 def scale(classes: Sequence[NodeClass], total: int) -> tuple[NodeClass, ...]:
     """Return the same mix with `total` nodes, by the largest-remainder method, without classes that get no node."""
-    whole = sum(node_class.count for node_class in classes)
-    shares = [total * node_class.count / whole for node_class in classes]
+    current_total = sum(node_class.count for node_class in classes)
+    shares = [total * node_class.count / current_total for node_class in classes]
     counts = [int(share) for share in shares]
     by_remainder = sorted(range(len(classes)), key=lambda index: (counts[index] - shares[index], index))
     for index in by_remainder[: total - sum(counts)]:

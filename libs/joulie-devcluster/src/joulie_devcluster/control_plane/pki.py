@@ -53,7 +53,7 @@ class Authority:
 
     @property
     def pair(self) -> KeyPair:
-        """The authority's own certificate and key."""
+        """Certificate and key of the authority."""
         return KeyPair(_cert_pem(self._certificate), key_pem(self._key))
 
     def issue_client(self, common_name: str, organizations: Sequence[str] = ()) -> KeyPair:

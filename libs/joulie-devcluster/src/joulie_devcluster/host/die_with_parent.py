@@ -1,4 +1,4 @@
-"""Runs a command that the kernel kills when its parent ends: `python -I -S die_with_parent.py PARENT_PID COMMAND...`.
+"""Launcher of a command that the kernel kills when its parent ends: `die_with_parent.py PARENT_PID COMMAND...`.
 
 The kernel sends SIGKILL to the command as soon as the thread that started it has ended for any reason, SIGKILL
 included. SIGKILL, because no process is left that could escalate, and because it also ends a stopped process. The

@@ -1,4 +1,4 @@
-"""Runs processes in namespaces of their own, so that no process started by a kubelet or containerd outlives the node.
+"""Launcher of processes in separate namespaces, so that no process of a kubelet or containerd outlives the node.
 
     python -I -S namespaces.py create SOURCE:TARGET...   # create process and mount namespaces; run until SIGTERM
     python -I -S namespaces.py enter PID COMMAND...      # run a command in the namespaces of PID
