@@ -87,3 +87,7 @@ schema:
 # the figures of the services, against named limits
 bench WHAT *ARGS:
     python bench/{{WHAT}}/run.py {{ARGS}}
+
+# mutation testing of a module, for example joulie_core.transition: which small changes do its tests not notice?
+mutants MODULE *ARGS:
+    python tools/mutants/run.py {{MODULE}} {{ARGS}}

@@ -1,0 +1,138 @@
+"""`just mutants` on a workspace of one member: what survives, what is declared equivalent, and bad names."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_TOOL = Path(__file__).parents[2] / "tools" / "mutants"
+_PROJECT = """
+[project]
+name = "toy"
+"""
+_OPTIONS = """
+[tool.pytest.ini_options]
+addopts = "--import-mode=importlib"
+markers = ["e2e", "docker", "soak"]
+"""
+_MODULE = """
+LIMITS = {"low": 10, "high": 20}
+
+
+class Level:
+    @property
+    def high(self) -> int:
+        return LIMITS["high"]
+
+
+def above(value: int) -> bool:
+    return value > LIMITS["low"]
+
+
+def forgotten() -> int:
+    return 1
+"""
+_TESTS = """
+import pytest
+from toy.level import Level, above
+
+
+@pytest.mark.parametrize("value", [10, 11])
+def test_above(value):
+    assert above(value) is (value == 11)
+
+
+def test_high():
+    assert Level().high in range(15, 25)
+"""
+_EQUIVALENT = """
+[[equivalent]]
+module = "toy.level"
+function = ""
+line = 'LIMITS = {"low": 10, "high": 20}'
+becomes = 'LIMITS = {"low": 10, "high": 21}'
+reason = "any limit from 15 to 25 is as good"
+
+[[equivalent]]
+module = "toy.level"
+function = "forgotten"
+line = "return 1"
+becomes = "return 2"
+reason = "nobody calls it"
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    files = {
+        "pyproject.toml": _OPTIONS,
+        "libs/toy/pyproject.toml": _PROJECT,
+        "libs/toy/src/toy/__init__.py": "",
+        "libs/toy/src/toy/level.py": _MODULE,
+        "libs/toy/tests/test_level.py": _TESTS,
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    shutil.copytree(_TOOL, tmp_path / "tools/mutants", ignore=shutil.ignore_patterns("__pycache__", "*.toml"))
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def run(workspace, *arguments):
+    command = [sys.executable, "-B", "tools/mutants/run.py", *arguments]
+    return subprocess.run(command, cwd=workspace, capture_output=True, text=True, check=False)
+
+
+def files_in(workspace):
+    return {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file() and ".git" not in path.parts}
+
+
+def test_survivors_are_shown_where_they_are_and_the_working_tree_stays_as_it_is(workspace):
+    before = files_in(workspace)
+    ended = run(workspace, "toy.level")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "survived: libs/toy/src/toy/level.py:2 in the module\n" in ended.stdout
+    assert '+LIMITS = {"low": 10, "high": 21}' in ended.stdout
+    assert "survived: libs/toy/src/toy/level.py:16 in forgotten (no test reaches it)\n" in ended.stdout
+    assert ended.stdout.count("survived: ") == 2
+    assert "2 survived, 0 equivalent" in ended.stdout
+    assert files_in(workspace) == before
+
+
+def test_declared_equivalents_do_not_count_until_a_test_kills_them(workspace):
+    (workspace / "tools/mutants/equivalent.toml").write_text(_EQUIVALENT)
+    ended = run(workspace, "toy.level")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "0 survived, 2 equivalent; 100.0 % killed" in ended.stdout
+
+    with (workspace / "libs/toy/tests/test_level.py").open("a") as tests:
+        tests.write("\n\ndef test_exactly():\n    assert Level().high == 20\n")
+    ended = run(workspace, "toy.level")
+    assert ended.returncode == 1
+    assert "declared equivalent, but killed or gone" in ended.stdout
+
+
+def test_a_mutant_that_hangs_is_a_timeout_and_a_failing_suite_is_refused(workspace):
+    (workspace / "libs/toy/src/toy/level.py").write_text(
+        "def rest(value: int) -> int:\n    while value > 1:\n        value -= 1\n    return value\n"
+    )
+    tests = workspace / "libs/toy/tests/test_level.py"
+    tests.write_text("from toy.level import rest\n\n\ndef test_rest():\n    assert rest(3) == 1\n")
+    ended = run(workspace, "toy.level", "--jobs", "1")
+    assert "timeout: libs/toy/src/toy/level.py:3 in rest\n" in ended.stdout
+
+    tests.write_text("def test_wrong():\n    assert False\n")
+    ended = run(workspace, "toy.level")
+    assert ended.returncode == 1
+    assert "test_wrong" in ended.stdout
+    assert "have to pass" in ended.stdout
+
+
+def test_an_unknown_module_is_answered_with_the_known_ones(workspace):
+    ended = run(workspace, "toy.levels")
+    assert ended.returncode == 1
+    assert "no module toy.levels; in toy:\n  toy.level\n" in ended.stderr

@@ -1,0 +1,251 @@
+"""Mutation testing of one module: which small changes of it do its member's tests not notice?
+
+    just mutants joulie_core.transition                          the tests of joulie-core
+    just mutants joulie_agent.control services/agent/tests/test_control.py   only these, faster
+    just mutants joulie_core.demand --function workload_class    only mutants of one function
+
+The working tree is copied to a temporary directory first and can be edited meanwhile. Each mutant runs the tests that
+reach the changed statement, the fastest first, until one fails; a mutant that takes too long counts as killed.
+Tests slower than `--slowest` are left out, so the share killed is a lower bound. Mutants that no test can tell from the
+original are declared in equivalent.toml beside this file, and do not count. Exit code 1 below 90 % killed, or where a
+declared mutant is killed or no longer exists.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import trials
+from mutation import Mutant, mutants_of
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
+_ENOUGH_PCT: Final = 90.0
+_MARKER: Final = "pyproject.toml"
+_TELL_EVERY_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """A module and where it is, relative to the repository's root."""
+
+    module: str
+    member: Path
+    path: Path
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """A mutant that behaves like the original; fields as in equivalent.toml."""
+
+    module: str
+    function: str
+    line: str
+    becomes: str
+    reason: str
+
+    def names(self, mutant: Mutant) -> bool:
+        """Whether it is this mutant."""
+        return (self.function, self.line, self.becomes) == (mutant.function, mutant.removed, mutant.added)
+
+
+def targets(root: Path) -> dict[str, Target]:
+    """Return every module of the workspace by its dotted name."""
+    found = {}
+    for member in (path.parent for group in ("libs", "services") for path in sorted(root.glob(f"{group}/*/{_MARKER}"))):
+        for path in sorted((member / "src").rglob("*.py")):
+            parts = path.relative_to(member / "src").with_suffix("").parts
+            module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found[module] = Target(module, member.relative_to(root), path.relative_to(root))
+    return found
+
+
+def choose(module: str, known: dict[str, Target]) -> Target:
+    """Return the target of that name.
+
+    Raises:
+        SystemExit: there is none; says what can be given instead.
+
+    """
+    if module in known:
+        return known[module]
+    package = module
+    while package and package not in known:
+        package = package.rpartition(".")[0]
+    near = sorted(name for name in known if name.startswith(f"{package}." if package else ""))
+    sys.exit(f"no module {module}; {f'in {package}' if package else 'modules'}:\n  " + "\n  ".join(near))
+
+
+def declared(module: str, file: Path) -> list[Equivalent]:
+    """Return the declared equivalents of a module."""
+    entries = tomllib.loads(file.read_text()).get("equivalent", []) if file.exists() else []
+    return [entry for entry in (Equivalent(**fields) for fields in entries) if entry.module == module]
+
+
+def copy_tree(root: Path, to: Path) -> None:
+    """Copy what git tracks, or would track, as it is now."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (root / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, to / name)
+
+
+def enter(copy: Path) -> None:
+    """Import the workspace from the copy, in this process and in all that it starts."""
+    sources = [str(path) for path in sorted(copy.glob("*/*/src"))]
+    sys.path[:0] = sources
+    os.environ["PYTHONPATH"] = os.pathsep.join(sources)
+    os.chdir(copy)
+
+
+def independent(imported: Mapping[str, str], target: Target, copy: Path) -> Iterator[str]:
+    """Yield the imported modules that do not depend on the target's member: installed packages, and other members."""
+    free = [copy / member / "src" for member in _members(copy) if member not in _dependents(copy, target.member)]
+    for name, file in imported.items():
+        path = Path(file)
+        if not path.is_relative_to(copy) or any(path.is_relative_to(source) for source in free):
+            yield name
+
+
+def _members(root: Path) -> list[Path]:
+    return [path.parent.relative_to(root) for path in sorted(root.glob(f"*/*/{_MARKER}"))]
+
+
+def _dependents(root: Path, member: Path) -> set[Path]:
+    """Return the member and all that depend on it, directly or not."""
+    needs = {}
+    for other in _members(root):
+        project = tomllib.loads((root / other / _MARKER).read_text())["project"]
+        needs[other] = {re.split(r"[^\w-]", need, maxsplit=1)[0] for need in project.get("dependencies", [])}
+    found = {member}
+    while grown := {other for other, names in needs.items() if names & {path.name for path in found}} - found:
+        found |= grown
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    """Return what was asked for."""
+    parser = argparse.ArgumentParser(prog="just mutants", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("module", help="dotted name, for example joulie_core.transition")
+    parser.add_argument("tests", nargs="*", help="test files or directories; default: all tests of the module's member")
+    parser.add_argument("--function", help="only mutants of this function or class, for example NodeState.profile")
+    parser.add_argument("--slowest", type=float, default=5.0, metavar="S", help="leave out slower tests (default 5)")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default 2)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run, print the summary and return the exit code."""
+    asked = arguments()
+    target = choose(asked.module, targets(ROOT))
+    work = Path(tempfile.mkdtemp(prefix="mutants-"))
+    try:
+        copy = work / "copy"
+        copy_tree(ROOT, copy)
+        enter(copy)
+        return _judge(asked, target, copy, work)
+    except trials.BaselineError as error:
+        print(error)
+        print(f"the tests of {target.module} have to pass before its mutants can be tried")
+        return 1
+    finally:
+        os.chdir(ROOT)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _judge(asked: argparse.Namespace, target: Target, copy: Path, work: Path) -> int:
+    trials.bound_hypothesis()
+    tests = asked.tests or [str(target.member / "tests")]
+    print(f"{target.module}: running {' '.join(tests)} without a mutant", flush=True)
+    baseline = trials.run_baseline(copy / target.path, tests, work)
+    mutants = mutants_of((copy / target.path).read_text())
+    if asked.function:
+        mutants = [mutant for mutant in mutants if f"{mutant.function}.".startswith(f"{asked.function}.")]
+    slow = {test for test, seconds in baseline.seconds.items() if seconds > asked.slowest}
+    plan = [(mutant, [test for test in baseline.covering(mutant) if test not in slow]) for mutant in mutants]
+    print(
+        f"{len(mutants)} mutants, {len(baseline.seconds)} tests, of which {len(slow)} are left out as slow", flush=True
+    )
+    trials.preload(independent(baseline.imported, target, copy))
+    results = {id(mutant): trials.Result.SURVIVED for mutant, chosen in plan if not chosen}
+    to_try = [(mutant, chosen) for mutant, chosen in plan if chosen]
+    progress = Progress(len(mutants), Counter(results.values()))
+    for mutant, result in trials.try_mutants(
+        target.module, copy / target.path, to_try, seconds=baseline.seconds, work=work, jobs=asked.jobs
+    ):
+        results[id(mutant)] = result
+        progress.add(result)
+    untested = {id(mutant) for mutant, chosen in plan if not chosen}
+    equivalents = declared(target.module, EQUIVALENT)
+    return _summary(target, mutants, results, untested, equivalents, whole=not asked.function)
+
+
+class Progress:
+    """Prints the state of the run: one line that is renewed on a terminal, else one every ten seconds."""
+
+    def __init__(self, total: int, counts: Counter[trials.Result]) -> None:
+        self.total, self.counts = total, counts
+        self.told = time.monotonic()
+
+    def add(self, result: trials.Result) -> None:
+        """Count one more."""
+        self.counts[result] += 1
+        done = self.counts.total()
+        line = f"{done}/{self.total} " + ", ".join(f"{self.counts[kind]} {kind}" for kind in trials.Result)
+        if sys.stdout.isatty():
+            print(f"\r{line}", end="\n" if done == self.total else "", flush=True)
+        elif done == self.total or time.monotonic() - self.told > _TELL_EVERY_S:
+            self.told = time.monotonic()
+            print(line, flush=True)
+
+
+def _summary(
+    target: Target,
+    mutants: Sequence[Mutant],
+    results: Mapping[int, trials.Result],
+    untested: AbstractSet[int],
+    equivalents: Sequence[Equivalent],
+    *,
+    whole: bool,
+) -> int:
+    of = {kind: [mutant for mutant in mutants if results[id(mutant)] is kind] for kind in trials.Result}
+    alike = [mutant for mutant in of[trials.Result.SURVIVED] if any(entry.names(mutant) for entry in equivalents)]
+    survived = [mutant for mutant in of[trials.Result.SURVIVED] if mutant not in alike]
+    stale = [entry for entry in equivalents if whole and not any(entry.names(mutant) for mutant in alike)]
+    for mutant in survived:
+        note = " (no test reaches it)" if id(mutant) in untested else ""
+        print(f"\nsurvived: {target.path}:{mutant.line} in {mutant.function or 'the module'}{note}\n{mutant.diff}")
+    for mutant in of[trials.Result.TIMEOUT]:
+        print(f"\ntimeout: {target.path}:{mutant.line} in {mutant.function or 'the module'}\n{mutant.diff}")
+    for entry in stale:
+        print(f"\ndeclared equivalent, but killed or gone: {entry.function}: {entry.line!r} -> {entry.becomes!r}")
+    killed = len(mutants) - len(alike) - len(survived)
+    share_pct = 100.0 * killed / max(1, killed + len(survived))
+    print(
+        f"\n{target.module}: {len(mutants)} mutants, {killed} killed (of these {len(of[trials.Result.TIMEOUT])} by"
+        f" timeout), {len(survived)} survived, {len(alike)} equivalent; {share_pct:.1f} % killed"
+    )
+    return int(share_pct < _ENOUGH_PCT or bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+"""Runs a module's tests once as it is, then per mutant those tests that reach the changed statement.
+
+Every run is a process forked from one that has imported pytest and all packages that do not depend on the module. The
+mutant replaces the module when it is imported; nothing is written. Tests that run the module in another process do not
+count as reaching it.
+"""
+
+import contextlib
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Final, NoReturn
+
+import coverage
+import hypothesis
+import pytest
+from mutation import Mutant
+
+_PYTEST: Final = ("-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-m", "not e2e and not docker and not soak")
+#: A mutant may take this many times as long as its tests took, and this long in addition, before it counts as hanging.
+_PATIENCE: Final = 4.0
+_GRACE_S: Final = 8.0
+#: A mutant that allocates without end fails instead of taking the machine's memory.
+_MEMORY_BYTES: Final = 8 << 30
+
+
+class Result(StrEnum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    SURVIVED = "survived"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What the tests did on the module as it is.
+
+    Attributes:
+        seconds: duration of each test, by its id.
+        tests: the tests that reach each line of the module.
+        imported: the file of each module that was loaded at the end, by its name.
+
+    """
+
+    seconds: Mapping[str, float]
+    tests: Mapping[int, frozenset[str]]
+    imported: Mapping[str, str]
+
+    def covering(self, mutant: Mutant) -> list[str]:
+        """Return the tests to run for a mutant, the fastest first; none where no test reaches it."""
+        everywhere = range(1, max(self.tests, default=0) + 1)
+        import_time = [] if mutant.function_lines else [everywhere]
+        for lines in (mutant.statement_lines, mutant.function_lines, *import_time):
+            found = frozenset[str]().union(*(self.tests.get(line, ()) for line in lines))
+            if found:
+                return sorted(found, key=lambda test: (self.seconds[test], test))
+        return [] if mutant.function_lines else sorted(self.seconds, key=lambda test: (self.seconds[test], test))
+
+
+class BaselineError(Exception):
+    """The tests fail, or there are none, on the module as it is."""
+
+
+class _Recorder:
+    """Records durations, and the test that runs as the context of coverage."""
+
+    def __init__(self, measured: coverage.Coverage) -> None:
+        self.measured = measured
+        self.seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
+        self.measured.switch_context(item.nodeid)
+        began = time.perf_counter()
+        try:
+            return (yield)
+        finally:
+            self.seconds[item.nodeid] = time.perf_counter() - began
+            self.measured.switch_context("")
+
+
+class _Selection:
+    """Keeps the given tests, in the given order; all where one is missing because the mutant changed its id."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        self.tests = tests
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        by_id = {item.nodeid: item for item in items}
+        if all(test in by_id for test in self.tests):
+            items[:] = [by_id[test] for test in self.tests]
+
+
+class _Replacing(importlib.abc.MetaPathFinder):
+    """Loads one module from the given text."""
+
+    def __init__(self, module: str, path: Path, source: str) -> None:
+        self.module, self.path, self.source = module, path, source
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self.module:
+            return None
+        loader = _TextLoader(fullname, str(self.path), self.source)
+        return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
+
+
+class _TextLoader(importlib.machinery.SourceFileLoader):
+    def __init__(self, fullname: str, path: str, source: str) -> None:
+        super().__init__(fullname, path)
+        self.source = source
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self.source, self.get_filename(fullname), "exec", dont_inherit=True)
+
+
+def bound_hypothesis() -> None:
+    """Make property tests repeatable and short: fixed seeds, few examples, no search for a smaller failure."""
+    hypothesis.settings.register_profile(
+        "mutants",
+        derandomize=True,
+        database=None,
+        deadline=None,
+        max_examples=60,
+        phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    hypothesis.settings.load_profile("mutants")
+
+
+def run_baseline(path: Path, tests: Sequence[str], work: Path) -> Baseline:
+    """Run the tests on the module as it is.
+
+    Raises:
+        BaselineError: they do not all pass; carries what pytest printed.
+
+    """
+    answer, output = work / "baseline.json", work / "baseline.txt"
+    child = os.fork()
+    if child == 0:
+        _baseline_process(path, tests, answer, output)
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        raise BaselineError(output.read_text())
+    told = json.loads(answer.read_text())
+    return Baseline(
+        seconds=told["seconds"],
+        tests={int(line): frozenset(found) for line, found in told["tests"].items()},
+        imported=told["imported"],
+    )
+
+
+def _baseline_process(path: Path, tests: Sequence[str], answer: Path, output: Path) -> NoReturn:
+    _print_to(output)
+    measured = coverage.Coverage(data_file=None, include=[str(path)], config_file=False)
+    recorder = _Recorder(measured)
+    measured.start()
+    status = int(pytest.main([*_PYTEST, "--basetemp", str(answer.parent / "t"), *tests], plugins=[recorder]))
+    measured.stop()
+    by_line: defaultdict[int, list[str]] = defaultdict(list)
+    for line, contexts in measured.get_data().contexts_by_lineno(str(path)).items():
+        by_line[line] += [context for context in contexts if context]
+    imported = {name: getattr(module, "__file__", None) for name, module in sorted(sys.modules.items())}
+    imported = {name: file for name, file in imported.items() if isinstance(file, str)}
+    answer.write_text(json.dumps({"seconds": recorder.seconds, "tests": by_line, "imported": imported}))
+    os._exit(status)
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import what every run needs, so that each fork has it."""
+    for name in names:
+        if name not in sys.modules:
+            # Names in sys.modules that no import finds (aliases, generated modules) are left to the runs.
+            with contextlib.suppress(ImportError, AttributeError):
+                importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def try_mutants(
+    module: str,
+    path: Path,
+    mutants: Sequence[tuple[Mutant, Sequence[str]]],
+    *,
+    seconds: Mapping[str, float],
+    work: Path,
+    jobs: int,
+) -> Iterator[tuple[Mutant, Result]]:
+    """Run each mutant's tests, several mutants at a time, and yield each result as it comes."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    waiting = list(reversed(mutants))
+    running: dict[int, tuple[Mutant, float, Path]] = {}
+    count = 0
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                mutant, tests = waiting.pop()
+                count += 1
+                base = work / str(count)
+                limit_s = _GRACE_S + _PATIENCE * sum(seconds[test] for test in tests)
+                child = os.fork()
+                if child == 0:
+                    _mutant_process(_Replacing(module, path, mutant.source), tests, base)
+                running[child] = mutant, time.monotonic() + limit_s, base
+            signal.sigtimedwait({signal.SIGCHLD}, 0.5)
+            for child, (mutant, deadline, base) in list(running.items()):
+                ended, status = os.waitpid(child, os.WNOHANG)
+                if not ended and time.monotonic() < deadline:
+                    continue
+                _end(child, reaped=bool(ended))
+                del running[child]
+                shutil.rmtree(base, ignore_errors=True)
+                yield mutant, _result(ended=bool(ended), status=status)
+    finally:
+        for child in running:
+            _end(child, reaped=False)
+
+
+def _result(*, ended: bool, status: int) -> Result:
+    if not ended:
+        return Result.TIMEOUT
+    # The same tests passed without the mutant, so any other status (failed, import error, killed) is its doing.
+    return Result.SURVIVED if status == 0 else Result.KILLED
+
+
+def _end(child: int, *, reaped: bool) -> None:
+    """Kill a run with all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    if not reaped:
+        with contextlib.suppress(ProcessLookupError):  # it had no group yet
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _mutant_process(replacing: _Replacing, tests: Sequence[str], base: Path) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        _print_to(Path(os.devnull))
+        sys.meta_path.insert(0, replacing)
+        files = sorted({test.partition("::")[0] for test in tests})
+        status = int(pytest.main([*_PYTEST, "--basetemp", str(base), *files], plugins=[_Selection(tests)]))
+    finally:
+        os._exit(status)
+
+
+def _print_to(path: Path) -> None:
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
