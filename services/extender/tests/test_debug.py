@@ -46,6 +46,14 @@ async def test_a_node_without_twin_is_shown_as_unknown_and_neutral(start, fake_a
     assert (node["schedulableClass"], node["baseScore"], node["stale"]) == ("unknown", 50, True)
 
 
+async def test_the_base_score_leaves_out_what_depends_on_the_pods_class(start, fake_api, make_twin):
+    classes = ("performance", "eco", "draining")
+    fake_api.put_all(make_twin(name, name, measured=300, capped=1_200, cooling=0, trend=0) for name in classes)
+    extender = await start()
+    nodes = (await scoring(extender))["nodes"]
+    assert [node["baseScore"] for node in nodes] == [pytest.approx(75 * 0.7 + 15)] * 3
+
+
 async def test_scoring_of_one_node(start, fake_api, make_twin):
     fake_api.put_all([make_twin("a"), make_twin("b")])
     extender = await start()

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_core.powerest.marginal import marginal_watts
+from joulie_core.powerest.marginal import Marginal, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring import formula
 from joulie_core.scoring.filter import FilterResult
@@ -102,16 +102,14 @@ class Debug:
 
     def _base_score(self, entry: NodeEntry) -> float:
         """The score for a pod that adds no power, without what depends on the pod's class."""
-        state = entry.state
-        headroom_pct = state.headroom_pct() if state and not entry.stale else None
-        if state is None or headroom_pct is None:
-            return formula.NEUTRAL_SCORE
-        points = (
-            headroom_pct * formula.HEADROOM_WEIGHT
-            + formula.cooling_points(state)
-            + formula.trend_points(state, self._table.terms.trend_scale)
-        )
-        return min(formula.MAX_SCORE, max(0.0, points))
+        # Neither bonus nor pressure applies to performance pods.
+        return formula.score(
+            entry.state,
+            stale=entry.stale,
+            marginal=Marginal(),
+            workload_class=WorkloadClass.PERFORMANCE,
+            cluster=self._table.terms,
+        ).score
 
     def _explain(self, entry: NodeEntry, demand: PodDemand) -> dict[str, Any]:
         marginal = marginal_watts(demand, entry.power, self._table.config.coefficients, self._table.pue(entry))

@@ -47,12 +47,17 @@ class ScoreTerms:
     neutral: NeutralReason | None = None
 
     @property
-    def score(self) -> float:
-        """The sum of all terms within 0..100, or the neutral score."""
+    def points(self) -> float:
+        """The sum of all terms, or the neutral score."""
         if self.neutral is not None:
             return NEUTRAL_SCORE
         points = self.headroom_points + self.cooling_points + self.trend_points
-        return min(MAX_SCORE, max(0.0, points + self.profile_points + self.pressure_points))
+        return points + self.profile_points + self.pressure_points
+
+    @property
+    def score(self) -> float:
+        """The points within 0..100."""
+        return within_range(self.points)
 
 
 def score(
@@ -79,14 +84,32 @@ def score(
     headroom_pct = node.headroom_pct(marginal.total_watts)
     if headroom_pct is None:
         return ScoreTerms(neutral=NeutralReason.NO_HEADROOM)
+    return score_terms(
+        node,
+        headroom_pct,
+        workload_class=workload_class,
+        trend_scale=cluster.trend_scale,
+        perf_pressure=cluster.perf_pressure,
+    )
+
+
+def score_terms(
+    node: TwinSnapshot, headroom_pct: float, *, workload_class: WorkloadClass, trend_scale: float, perf_pressure: float
+) -> ScoreTerms:
+    """Return the terms of a node whose headroom is known; arguments as in `ScoreTerms` and `ClusterTerms`."""
     return ScoreTerms(
         headroom_pct=headroom_pct,
         headroom_points=headroom_pct * HEADROOM_WEIGHT,
         cooling_points=cooling_points(node),
-        trend_points=trend_points(node, cluster.trend_scale),
+        trend_points=trend_points(node, trend_scale),
         profile_points=profile_points(node, workload_class),
-        pressure_points=-pressure_weight(node, workload_class) * cluster.perf_pressure,
+        pressure_points=-pressure_weight(node, workload_class) * perf_pressure,
     )
+
+
+def within_range(points: float) -> float:
+    """Return the score of a sum of points."""
+    return min(MAX_SCORE, max(0.0, points))
 
 
 def cooling_points(node: TwinSnapshot) -> float:

@@ -34,7 +34,7 @@ class AffineRow(NamedTuple):
             - self.gpu_points * demand.gpus
             - self.pressure_weight * perf_pressure
         )
-        return min(formula.MAX_SCORE, max(0.0, points))
+        return formula.within_range(points)
 
 
 NEUTRAL_ROW: Final = AffineRow(formula.NEUTRAL_SCORE, 0.0, 0.0, 0.0)
@@ -54,12 +54,10 @@ def prepare_row(
     headroom_pct = node.headroom_pct() if node is not None and not stale else None
     if node is None or headroom_pct is None:
         return NEUTRAL_ROW
-    base = (
-        headroom_pct * formula.HEADROOM_WEIGHT
-        + formula.cooling_points(node)
-        + formula.trend_points(node, trend_scale)
-        + formula.profile_points(node, workload_class)
+    terms = formula.score_terms(
+        node, headroom_pct, workload_class=workload_class, trend_scale=trend_scale, perf_pressure=0.0
     )
+    base = terms.points
     pressure_weight = formula.pressure_weight(node, workload_class)
     if node.capped_watts is None:
         return AffineRow(base, 0.0, 0.0, pressure_weight)
