@@ -17,6 +17,8 @@ from typing import Final
 OVER_MAX: Final = 3.0
 #: More than any single node draws, in watts; servers with eight GPUs of 2025 draw 15 kW.
 MOST_WATTS: Final = 100_000.0
+#: What lies beyond is no figure of a machine: watts, watts a minute, percent, threads, GPUs.
+HIGHEST_FIGURE: Final = 1e9
 
 
 class Plausibility(StrEnum):
@@ -52,6 +54,11 @@ def is_measured(watts: float | None, max_watts: float | None = None) -> bool:
 def reading_watts(watts: float | None) -> float | None:
     """Return a reading that says something, be it too high; None where it measures nothing."""
     return None if judge(watts) is Plausibility.NOTHING else watts
+
+
+def figure(value: float | None, at_least: float = 0.0) -> float | None:
+    """Return a figure of a machine that is no power reading; None where it is absent, out of range or not a number."""
+    return value if value is not None and at_least <= value <= HIGHEST_FIGURE else None
 
 
 def limit_watts(max_watts: float | None = None, most_watts: float = MOST_WATTS) -> float:

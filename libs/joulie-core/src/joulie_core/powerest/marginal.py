@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_core.demand import WorkloadClass
+from joulie_core.plausible import figure
 from joulie_core.powerest.pod_demand import PodDemand
 
 #: Watts of one hardware thread of a node whose CPU is not known; current server CPUs draw between 1.2 and 8, the most
@@ -19,20 +20,23 @@ from joulie_core.powerest.pod_demand import PodDemand
 GENERIC_WATTS_PER_THREAD: Final = 8.0
 #: Watts of one GPU of a node whose GPU is not known; current accelerators are between 70 and 1,000.
 GENERIC_WATTS_PER_GPU: Final = 700.0
-#: What lies outside is no figure of a machine.
-_MAX_PLAUSIBLE: Final = 1e9
+#: Share of what is requested that is used on average: of hardware threads, and of GPUs by pods of each class, since
+#: performance workloads drive GPUs harder.
+CPU_USE: Final = 0.8
+GPU_USE_STANDARD: Final = 0.6
+GPU_USE_PERFORMANCE: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
     """Share of the maximum power that a fully used thread or GPU really draws."""
 
-    cpu_util: float = 0.8
-    gpu_util_standard: float = 0.6
-    gpu_util_performance: float = 0.9
+    cpu_util: float = CPU_USE
+    gpu_util_standard: float = GPU_USE_STANDARD
+    gpu_util_performance: float = GPU_USE_PERFORMANCE
 
     def gpu_util(self, workload_class: WorkloadClass) -> float:
-        """Return the GPU coefficient of a workload class; performance workloads drive GPUs harder."""
+        """Return the GPU coefficient of a workload class."""
         return self.gpu_util_performance if workload_class is WorkloadClass.PERFORMANCE else self.gpu_util_standard
 
 
@@ -89,5 +93,5 @@ def pue_weight(pue: float | None) -> float:
 
 
 def _share(watts: float, parts: float, generic: float) -> float:
-    known = 0 < watts <= _MAX_PLAUSIBLE and 1 <= parts <= _MAX_PLAUSIBLE
+    known = watts > 0 and figure(watts) is not None and figure(parts, at_least=1) is not None
     return watts / parts if known else generic

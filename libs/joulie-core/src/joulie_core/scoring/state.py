@@ -9,15 +9,14 @@ Source: scheduler-extender document, Scoring inputs per node and Stale twin fall
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from math import fsum
 from typing import Final
 
 from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
-from joulie_core.plausible import limit_watts
+from joulie_core.plausible import HIGHEST_FIGURE, figure, limit_watts
+from joulie_core.timestamps import epoch_seconds
+from joulie_core.twin import stress
 
-#: Beyond this many watts, watts a minute or percent, a figure is no reading of a node.
-_MAX_PLAUSIBLE: Final = 1e9
 #: Below this a cap is none: no node runs on less, and headroom relative to it would mean nothing.
 _MIN_CAP_WATTS: Final = 1.0
 
@@ -56,29 +55,27 @@ class TwinSnapshot:
         """
         if self.capped_watts is None:
             return self.predicted_headroom_pct
-        pending_pct = (self.assumed_watts + added_watts) / self.capped_watts * 100
-        if self.measured_watts is not None:
-            return (self.capped_watts - self.measured_watts) / self.capped_watts * 100 - pending_pct
-        if self.predicted_headroom_pct is not None:
-            return self.predicted_headroom_pct - pending_pct
-        return None
+        measured_pct = stress.headroom_pct(self.capped_watts, self.measured_watts)
+        free_pct = self.predicted_headroom_pct if measured_pct is None else measured_pct
+        if free_pct is None:
+            return None
+        return free_pct - (self.assumed_watts + added_watts) / self.capped_watts * 100
 
 
 def node_state(status: NodeTwinStatus) -> TwinSnapshot:
     """Return what a twin's status says."""
     power = status.power_measurement
-    stress = _plausible(status.predicted_cooling_stress_score)
     measured = power.measured_node_power_w if power else None
     return TwinSnapshot(
         schedulable_class=status.schedulable_class,
-        measured_watts=_plausible(None if measured is None else min(measured, limit_watts())),
-        capped_watts=_plausible(power.node_capped_power_w, at_least=_MIN_CAP_WATTS) if power else None,
-        tdp_watts=_plausible(power.node_tdp_w, at_least=_MIN_CAP_WATTS) if power else None,
-        predicted_headroom_pct=_plausible(status.predicted_power_headroom_score, at_least=-_MAX_PLAUSIBLE),
-        cooling_stress_pct=stress,
-        trend_w_per_min=(_plausible(power.power_trend_w_per_min, at_least=-_MAX_PLAUSIBLE) or 0.0) if power else 0.0,
-        pue=_plausible(status.estimated_pue),
-        last_updated_s=_epoch_s(status.last_updated),
+        measured_watts=figure(None if measured is None else min(measured, limit_watts())),
+        capped_watts=figure(power.node_capped_power_w, at_least=_MIN_CAP_WATTS) if power else None,
+        tdp_watts=figure(power.node_tdp_w, at_least=_MIN_CAP_WATTS) if power else None,
+        predicted_headroom_pct=figure(status.predicted_power_headroom_score, at_least=-HIGHEST_FIGURE),
+        cooling_stress_pct=figure(status.predicted_cooling_stress_score),
+        trend_w_per_min=(figure(power.power_trend_w_per_min, at_least=-HIGHEST_FIGURE) or 0.0) if power else 0.0,
+        pue=figure(status.estimated_pue),
+        last_updated_s=epoch_seconds(status.last_updated),
     )
 
 
@@ -120,18 +117,3 @@ def pressure(congestion: float) -> float:
     node whenever one node's power does, for nothing that a whole number shows.
     """
     return round(min(100.0, max(0.0, congestion)), 1)
-
-
-def _plausible(value: float | None, *, at_least: float = 0.0) -> float | None:
-    return value if value is not None and at_least <= value <= _MAX_PLAUSIBLE else None
-
-
-def _epoch_s(timestamp: str | None) -> float | None:
-    if timestamp is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(timestamp)
-    except ValueError:
-        return None
-    # A time without a zone says nothing about its age.
-    return moment.timestamp() if moment.tzinfo is not None else None

@@ -8,13 +8,9 @@ Source: contracts, decision 9.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from joulie_core.hardware.power_curve import PowerCurve
-
-#: Share of the requested threads that is busy, and load of a requested GPU, on average.
-CPU_USE: Final = 0.8
-GPU_USE: Final = 0.6
+from joulie_core.powerest.marginal import CPU_USE, GPU_USE_STANDARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ def cpu_watts(cpus: ModelledDevices) -> float:
 
 def gpu_watts(gpus: ModelledDevices) -> float:
     """Return the expected draw of the GPUs in watts."""
-    busy, idle = gpus.curve.watts(GPU_USE, gpus.max_watts), gpus.curve.watts(0, gpus.max_watts)
+    busy, idle = gpus.curve.watts(GPU_USE_STANDARD, gpus.max_watts), gpus.curve.watts(0, gpus.max_watts)
     return _capped(gpus, gpus.busy_share * busy + (1 - gpus.busy_share) * idle)
 
 
