@@ -60,7 +60,7 @@ async def reflector(server):
 async def test_a_copy_is_stale_until_its_first_list_is_complete(server, reflector):
     await asyncio.sleep(1)
     assert reflector.is_stale()
-    assert reflector.stale_reason() == "nodes: first list not complete"
+    assert reflector.stale_reason() == "first list not complete"
     server.listing.set()
     await reflector.wait_synced()
     assert not reflector.is_stale()
@@ -71,7 +71,7 @@ async def test_the_reason_names_what_the_server_says(server, reflector):
     server.down.set()
     server.listing.set()
     await asyncio.sleep(5)
-    assert reflector.stale_reason() == "nodes: first list not complete (refused)"
+    assert reflector.stale_reason() == "first list not complete (refused)"
 
 
 @pytest.mark.parametrize("tolerance_s", [0, 30, STALE_TOLERANCE_S])
@@ -82,9 +82,7 @@ async def test_an_open_watch_may_be_silent_for_the_distance_of_two_bookmarks_lon
     assert not reflector.is_stale(tolerance_s)
     await asyncio.sleep(2)
     assert reflector.is_stale(tolerance_s)
-    assert (
-        reflector.stale_reason(tolerance_s) == f"nodes: no contact for {tolerance_s + WATCH_IDLE_TIMEOUT_S + 1:.0f} s"
-    )
+    assert reflector.stale_reason(tolerance_s) == f"no contact for {tolerance_s + WATCH_IDLE_TIMEOUT_S + 1:.0f} s"
 
 
 async def test_a_server_that_cannot_be_read_is_tolerated_for_the_tolerance_only(server, reflector):
@@ -96,4 +94,4 @@ async def test_a_server_that_cannot_be_read_is_tolerated_for_the_tolerance_only(
     assert not reflector.is_stale()
     await asyncio.sleep(2)
     assert reflector.is_stale()
-    assert reflector.stale_reason() == f"nodes: no contact for {STALE_TOLERANCE_S + 1:.0f} s (refused)"
+    assert reflector.stale_reason() == f"no contact for {STALE_TOLERANCE_S + 1:.0f} s (refused)"

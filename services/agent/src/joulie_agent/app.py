@@ -63,9 +63,9 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             wall_time=wall_time,
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(fleet.workers)))
-        app.health.add_ready("watches", lambda: _unsynced(world))
         for reflector in world.reflectors:
             app.spawn(f"watch {reflector.name}", reflector.run())
+            app.health.add_ready(f"watch {reflector.name}", reflector.stale_reason)
         app.spawn("nodes", fleet.run(tools))
         await app.wait()
 
@@ -112,10 +112,3 @@ def host_hands(settings: AgentSettings) -> HardwareClient:
         dvfs_min_freq_khz=settings.dvfs_min_freq_khz,
     )
     return InProcessActuator(HostSubsystems(local, structured_log), stop_grace_s=local.actuator_stop_grace)
-
-
-def _unsynced(world: Informers) -> str | None:
-    waiting = [
-        f"{watch.name} ({watch.problem or 'reading'})" for watch in world.reflectors if not watch.synced.is_set()
-    ]
-    return f"waiting for {', '.join(waiting)}" if waiting else None

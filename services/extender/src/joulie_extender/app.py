@@ -43,8 +43,7 @@ async def run(settings: ExtenderSettings) -> None:
         feeds = ExtenderWatches(
             client, table, cache_ttl_s=settings.cache_ttl, device_classes=settings.device_class_gpus_json
         )
-        app.health.add_ready("synced", feeds.check_synced)
-        app.health.add_ready("fresh", feeds.check_fresh)
+        app.health.add_ready("watches", feeds.stale_reason)
         handlers = Handlers(table, feeds, ExtenderMetrics(app.registry, table))
         await app.serve("extender", make_endpoints(handlers, Debug(table, feeds)), settings.extender_addr)
         for name, work in feeds.runs():

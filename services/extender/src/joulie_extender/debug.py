@@ -72,7 +72,7 @@ class Debug:
                 "trendWPerMin": terms.trend_w_per_min,
                 "trendScale": terms.trend_scale,
                 "perfPressure": terms.perf_pressure,
-                "problem": self._feeds.check_synced() or self._feeds.check_fresh(),
+                "problem": self._feeds.stale_reason(),
             },
         }
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from joulie_api.claims import Claims
-from joulie_api.client import WATCH_IDLE_TIMEOUT_S, KubeClient
+from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_HARDWARES, NODE_TWINS, NODES, PODS
 from joulie_api.wire import decode_kind, decode_node, decode_pod
@@ -72,19 +72,14 @@ class ExtenderWatches:
         for reflector in self._reflectors:
             await reflector.wait_synced()
 
-    def check_synced(self) -> str | None:
-        """Readiness: which first lists are missing."""
-        missing = [_told(reflector) for reflector in self._reflectors if not reflector.synced.is_set()]
-        return f"first list not complete: {', '.join(missing)}" if missing else None
-
-    def check_fresh(self) -> str | None:
-        """Readiness: which watches have been silent for too long."""
-        silent = [reflector for reflector in self._reflectors if self._is_silent(reflector)]
-        return f"no news for too long: {', '.join(map(_told, silent))}" if silent else None
+    def stale_reason(self) -> str | None:
+        """Return which watches must not be believed and why, for the readiness check; None where all may."""
+        reasons = ((each.name, each.stale_reason(self._cache_ttl_s)) for each in self._reflectors)
+        return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason is not None) or None
 
     def refresh(self) -> None:
         """Bring the table up to this moment; to be called before it is read."""
-        self._table.refresh(silent=any(map(self._is_silent, self._reflectors)))
+        self._table.refresh(silent=any(each.is_stale(self._cache_ttl_s) for each in self._reflectors))
 
     async def _run(self, reflector: Reflector[Any]) -> NoReturn:
         if reflector is self._pods:
@@ -97,14 +92,6 @@ class ExtenderWatches:
         if pod.node_name is None:
             raise ValueError(f"{pod.key} is not bound")
         return BoundPod(pod.uid, pod.node_name, pod_demand(pod, workload_class(pod), self.claims.gpus(pod)))
-
-    def _is_silent(self, reflector: Reflector[Any]) -> bool:
-        limit_s = self._cache_ttl_s + (0.0 if reflector.problem else WATCH_IDLE_TIMEOUT_S)
-        return reflector.age_s() > limit_s
-
-
-def _told(reflector: Reflector[Any]) -> str:
-    return f"{reflector.name} ({reflector.problem})" if reflector.problem else reflector.name
 
 
 def _read_twin(raw: bytes) -> TwinSnapshot:

@@ -62,8 +62,6 @@ FIELD_MANAGER: Final = "joulie-operator"
 LEASE: Final = "joulie-operator"
 #: Finished pods demand nothing; they need not be sent.
 ACTIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
-#: Twice the silence after which a watch is opened anew: beyond it, what we know is not what is.
-STALE_S: Final = 140.0
 
 _log = structlog.get_logger()
 
@@ -162,7 +160,7 @@ class Operator:
         for reflector in self._watches.all:
             work = self._watch_pods() if reflector is self._watches.pods else reflector.run()
             self._app.spawn(f"watch {reflector.name}", work)
-            self._app.health.add_ready(f"watch {reflector.name}", readiness_of(reflector))
+            self._app.health.add_ready(f"watch {reflector.name}", reflector.stale_reason)
         for source in self._power:
             self._app.spawn("poll power", source.run())
         if self._facility is not None:
@@ -248,8 +246,7 @@ class Operator:
 
     def _blocking_pods(self, name: NodeName) -> int | None:
         """Return the performance pods on a node, None while the pods cannot be read."""
-        pods = self._watches.pods
-        if not pods.synced.is_set() or pods.age_s() > STALE_S:
+        if self._watches.pods.is_stale():
             return None
         return self._cluster.load(name).performance_pods
 
@@ -319,15 +316,3 @@ def watch(client: KubeClient, settings: OperatorSettings, on_pod: Callable[[Pod]
         twins=Reflector(client, NODE_TWINS, decode_twin),
         claims=claims,
     )
-
-
-def readiness_of(reflector: Reflector[Any]) -> Callable[[], str | None]:
-    """Return the check that a watch has been complete once and has heard from the server since."""
-
-    def check() -> str | None:
-        if not reflector.synced.is_set():
-            return reflector.problem or "first list not complete"
-        age_s = reflector.age_s()
-        return f"nothing heard for {age_s:.0f} s: {reflector.problem or 'no error'}" if age_s > STALE_S else None
-
-    return check

@@ -125,7 +125,7 @@ class Reflector(Generic[T]):
         if not self.is_stale(tolerance_s):
             return None
         reason = f"no contact for {self.age_s():.0f} s" if self.synced.is_set() else "first list not complete"
-        return f"{self.name}: {reason} ({self.problem})" if self.problem else f"{self.name}: {reason}"
+        return f"{reason} ({self.problem})" if self.problem else reason
 
     def subscribe(self, handler: Handler[T]) -> None:
         """Call ``handler(key, old, new)`` for every change from now on, and at once for every object already here.
