@@ -80,11 +80,11 @@ def test_subjects_fail_and_recover_apart_from_each_other(logs):
 def test_a_subject_that_is_gone_is_forgotten_without_a_line(logs):
     log = failures()
     log.failed("no answer", node="n1")
-    log.forget(node="n1")
-    log.forget(node="n2")
+    log.failed("no answer", node="n2")
+    log.retain(lambda subject: subject["node"] == "n2")
     log.recovered(node="n1")
-    assert len(logs) == 1
-    assert not log.is_failing(node="n1")
+    log.recovered(node="n2")
+    assert [(each["event"], each["node"]) for each in logs[2:]] == [("power query recovered", "n2")]
 
 
 def test_the_level_and_the_traceback_are_chosen_where_the_log_is_made(logs):

@@ -9,8 +9,10 @@ not, and what is compared are the knobs that are left.
 """
 
 import logging
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+
+_Key = frozenset[tuple[str, Any]]
 
 
 class Logger(Protocol):
@@ -32,7 +34,7 @@ class FailureLog:
         self._recovered = recovered
         self._level = level
         self._trace = trace
-        self._causes: dict[Hashable, set[str]] = {}
+        self._causes: dict[_Key, set[str]] = {}
 
     def failed(self, problem: BaseException | str, /, *, cause: str | None = None, **subject: Any) -> None:
         """Log the problem, unless its cause was logged since the subject last worked."""
@@ -55,10 +57,10 @@ class FailureLog:
         """Return whether the subject has failed since it last worked."""
         return _key(subject) in self._causes
 
-    def forget(self, **subject: Any) -> None:
-        """Drop a subject that is gone, without a line."""
-        self._causes.pop(_key(subject), None)
+    def retain(self, keep: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Drop the subjects for which `keep` is false, since they are gone, without a line."""
+        self._causes = {key: causes for key, causes in self._causes.items() if keep(dict(key))}
 
 
-def _key(subject: Mapping[str, Any]) -> Hashable:
+def _key(subject: Mapping[str, Any]) -> _Key:
     return frozenset(subject.items())
