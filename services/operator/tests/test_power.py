@@ -10,6 +10,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joulie_api.prometheus import PrometheusSample, QueryError
 from joulie_api.testing import make_node
 from joulie_api.wire import decode_node
 from joulie_core.hardware.inventory import Inventory
@@ -22,7 +23,7 @@ from joulie_operator.cluster import PodLoad
 from joulie_operator.power import AgentReadings, PowerInputs, PowerSample, PowerTracker, model
 from joulie_operator.power_http import HttpReadings
 from joulie_operator.power_prometheus import PrometheusReadings, node_of
-from joulie_operator.prometheus import Prometheus, PrometheusSample, QueryError
+from joulie_operator.prometheus import Prometheus
 from joulie_operator.timestamps import rfc3339
 
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -255,6 +256,9 @@ async def session():
         ({"packagePowerWatts": 0}, None, None),
         ({"cpu": {"packagePowerWatts": 300}, "gpu": {"powerWatts": 0}}, 300, False),
         ([], None, None),
+        ({"packagePowerWatts": 300, "gpu": {"devices": [{"powerWatts": 400}, {"powerWatts": 500}]}}, 1200, True),
+        ({"packagePowerWatts": 300, "gpu": {"devices": [{"powerWatts": 400}, {}]}}, 300, False),
+        ({"packagePowerWatts": 300, "gpu": {"powerWatts": -900}}, None, None),
     ],
 )
 async def test_an_http_endpoint_is_asked_for_each_node(serve, session, answer, watts, with_gpus):
@@ -305,9 +309,10 @@ def prometheus_answering(serve, session, answer, status=200):
     return start(), asked
 
 
-async def test_a_query_answers_finite_samples(serve, session):
-    start, asked = prometheus_answering(serve, session, vector(({"node": "n1"}, "42.5"), ({"node": "n2"}, "NaN")))
-    assert await (await start).query("up") == [PrometheusSample({"node": "n1"}, 42.5)]
+async def test_a_query_answers_every_series(serve, session):
+    start, asked = prometheus_answering(serve, session, vector(({"node": "n1"}, "42.5"), ({"node": "n2"}, "+Inf")))
+    answer = await (await start).query("up")
+    assert answer == [PrometheusSample({"node": "n1"}, 42.5), PrometheusSample({"node": "n2"}, math.inf)]
     assert asked == ["up"]
 
 
@@ -317,8 +322,8 @@ async def test_a_query_answers_finite_samples(serve, session):
         ({"status": "error", "error": "parse error"}, 400, "parse error"),
         ({"status": "success", "data": {"resultType": "matrix", "result": []}}, 200, "matrix"),
         ("gone", 503, "503"),
-        ("gone", 200, "ValidationError"),
-        (vector(({}, "many")), 200, "ValueError"),
+        ("gone", 200, "not an answer to an instant query"),
+        (vector(({}, "many")), 200, "could not convert"),
     ],
 )
 async def test_a_query_without_a_usable_answer_says_why(serve, session, answer, status, why):
@@ -336,6 +341,10 @@ async def test_a_single_value_must_be_single(serve, session):
     start, _ = prometheus_answering(serve, session, vector())
     prometheus = await start
     with pytest.raises(QueryError, match="0 series"):
+        await prometheus.value("x")
+    start, _ = prometheus_answering(serve, session, vector(({}, "NaN")))
+    prometheus = await start
+    with pytest.raises(QueryError, match="x answers nan"):
         await prometheus.value("x")
 
 
@@ -365,6 +374,8 @@ async def test_series_of_the_cpus_alone_do_not_speak_for_the_gpus(serve, session
         ([({"zone": "package-0"}, "0"), ({"zone": "package-1"}, "0")], None),
         ([({"zone": "package-0"}, "120"), ({"zone": "package-1"}, "0")], None),
         ([({"zone": "package-0"}, "-3")], None),
+        ([({"zone": "package-0"}, "120"), ({"zone": "package-1"}, "NaN")], None),
+        ([({"zone": "package-0"}, "120"), ({"zone": "package-1"}, "+Inf")], (math.inf, True)),
         ([({"part": "cpu"}, "0"), ({"part": "gpu"}, "900")], None),
         ([({"part": "cpu"}, "120"), ({"part": "gpu"}, "0")], (120, False)),
         ([({"part": "gpu"}, "900")], None),

@@ -11,9 +11,11 @@ from enum import StrEnum
 
 import structlog
 
+from joulie_api.failure_log import FailureLog
+from joulie_api.prometheus import QueryError
 from joulie_core.twin import LinearPue, MeasuredPue, PueModel
 from joulie_core.twin.pue import HIGHEST_PLAUSIBLE
-from joulie_operator.prometheus import Prometheus, QueryError
+from joulie_operator.prometheus import Prometheus
 
 #: Queries of zones and racks under way at once.
 IN_FLIGHT = 8
@@ -59,8 +61,12 @@ class Facility:
         self._interval_s = interval_s
         self._max_age_s = max_age_s
         self._values: dict[MetricScope, tuple[float, float]] = {}
-        self._failing: set[MetricScope] = set()
-        self._pue_plausible = True
+        self._failures = FailureLog(
+            _log, failed="facility metric unavailable", recovered="facility metric available again"
+        )
+        self._pue_failures = FailureLog(
+            _log, failed="facility PUE implausible", recovered="facility PUE plausible again"
+        )
 
     def ambient_c(self, zone: str | None, now: float) -> float | None:
         """Return the ambient temperature of a zone, else of the facility; None where both are unknown."""
@@ -96,6 +102,7 @@ class Facility:
         places = self._places()
         for gone in self._values.keys() - set(places):
             del self._values[gone]
+        self._failures.retain(lambda subject: MetricScope(subject["metric"], subject["scope"]) in places)
         slots = asyncio.Semaphore(IN_FLIGHT)
         async with asyncio.TaskGroup() as group:
             for place, query in places.items():
@@ -103,17 +110,16 @@ class Facility:
         self._judge_pue(asyncio.get_running_loop().time())
 
     def _judge_pue(self, now: float) -> None:
-        """Tell once of figures that make no PUE, which is unknown meanwhile."""
+        """Log measurements that make no PUE, which is unknown meanwhile."""
         measured = self.pue(now)
-        plausible = not isinstance(measured, MeasuredPue) or measured.plausible
-        if isinstance(measured, MeasuredPue) and not plausible and self._pue_plausible:
-            _log.warning(
-                "facility PUE implausible",
-                it_watts=measured.it_watts,
-                cooling_watts=measured.cooling_watts,
-                highest_plausible=HIGHEST_PLAUSIBLE,
+        if isinstance(measured, MeasuredPue) and not measured.plausible:
+            self._pue_failures.failed(
+                f"{measured.it_watts} W of IT and {measured.cooling_watts} W of cooling power make no PUE between 1 and"
+                f" {HIGHEST_PLAUSIBLE:g}",
+                cause="implausible",
             )
-        self._pue_plausible = plausible
+        else:
+            self._pue_failures.recovered()
 
     def _places(self) -> dict[MetricScope, str]:
         places: dict[MetricScope, str] = {}
@@ -132,13 +138,9 @@ class Facility:
             try:
                 value = await self._prometheus.value(query)
             except QueryError as error:
-                if place not in self._failing:
-                    self._failing.add(place)
-                    _log.warning("facility figure unknown", figure=place.figure, place=place.name, problem=str(error))
+                self._failures.failed(error, metric=place.figure, scope=place.name)
                 return
-        if place in self._failing:
-            self._failing.discard(place)
-            _log.info("facility figure known again", figure=place.figure, place=place.name)
+        self._failures.recovered(metric=place.figure, scope=place.name)
         self._values[place] = (value, asyncio.get_running_loop().time())
 
     def _value(self, place: MetricScope, now: float) -> float | None:

@@ -1,7 +1,6 @@
 """Power readings from an HTTP endpoint per node, polled in the background.
 
-Speaks the telemetry half of the HTTP backend: `GET .../telemetry/{node}` answers `{"packagePowerWatts": w}` or
-`{"cpu": {"packagePowerWatts": w}, "gpu": {"powerWatts": w}}`, further fields welcome. A node that does not answer keeps
+Speaks the telemetry half of the HTTP backend, see `joulie_api.telemetry`. A node that does not answer keeps
 its last reading, which ages, and so does one that answers 0 W or less. Source: contracts, section 4.
 """
 
@@ -9,43 +8,18 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 import aiohttp
-import msgspec
 import structlog
 
+from joulie_api.failure_log import FailureLog
+from joulie_api.telemetry import TelemetryError, decode_telemetry
 from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
-from joulie_core.plausible import reading_watts
 from joulie_operator.power import PowerSample, whole_node
 
 #: Requests under way at once: 5,000 nodes at 5 ms each are asked within a second.
 IN_FLIGHT = 32
 
 _log = structlog.get_logger()
-
-
-class _Cpu(msgspec.Struct, rename="camel"):
-    package_power_watts: float | None = None
-
-
-class _Gpu(msgspec.Struct, rename="camel"):
-    power_watts: float | None = None
-
-
-class Telemetry(msgspec.Struct, rename="camel"):
-    """The part of the answer that is read."""
-
-    package_power_watts: float | None = None
-    cpu: _Cpu | None = None
-    gpu: _Gpu | None = None
-
-    def cpu_watts(self) -> float | None:
-        """Return the power of all packages."""
-        nested = self.cpu.package_power_watts if self.cpu is not None else None
-        return self.package_power_watts if nested is None else nested
-
-    def gpu_watts(self) -> float | None:
-        """Return the power of all GPUs."""
-        return self.gpu.power_watts if self.gpu is not None else None
 
 
 class HttpReadings:
@@ -66,7 +40,9 @@ class HttpReadings:
         self._interval_s = interval_s
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._readings: dict[NodeName, PowerSample] = {}
-        self._failing: dict[NodeName, str] = {}
+        self._failures = FailureLog(
+            _log.bind(source=MeasurementSource.HTTP), failed="power reading failed", recovered="power reading recovered"
+        )
 
     def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node."""
@@ -82,9 +58,10 @@ class HttpReadings:
 
     async def poll(self) -> None:
         """Ask every node once."""
-        names = list(self._nodes())
-        for gone in self._readings.keys() - set(names):
+        names = set(self._nodes())
+        for gone in self._readings.keys() - names:
             del self._readings[gone]
+        self._failures.retain(lambda subject: subject["node"] in names)
         slots = asyncio.Semaphore(IN_FLIGHT)
         async with asyncio.TaskGroup() as group:
             for name in names:
@@ -96,23 +73,13 @@ class HttpReadings:
                 async with self._session.get(
                     self._endpoint.replace("{node}", name), timeout=self._timeout, raise_for_status=True
                 ) as answer:
-                    telemetry = msgspec.json.decode(await answer.read(), type=Telemetry)
-            except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError) as error:
-                self._report(name, f"{type(error).__name__}: {error}")
+                    telemetry = decode_telemetry(await answer.read())
+            except (aiohttp.ClientError, TimeoutError, TelemetryError) as error:
+                self._failures.failed(error, node=name)
                 return
-        cpu = reading_watts(telemetry.cpu_watts())
-        if cpu is None:
-            self._report(name, "the answer has no CPU power above 0 W")
+        if telemetry.cpu_watts is None:
+            self._failures.failed("the answer has no CPU power above 0 W", node=name)
             return
-        self._report(name, None)
+        self._failures.recovered(node=name)
         now = asyncio.get_running_loop().time()
-        self._readings[name] = whole_node(cpu, telemetry.gpu_watts(), now, MeasurementSource.HTTP)
-
-    def _report(self, name: NodeName, problem: str | None) -> None:
-        """Log the beginning and the end of a node's silence, not each poll of it."""
-        if problem is None:
-            if self._failing.pop(name, None) is not None:
-                _log.info("power reading works again", node=name, source="http")
-        elif name not in self._failing:
-            self._failing[name] = problem
-            _log.warning("no power reading", node=name, source="http", problem=problem)
+        self._readings[name] = whole_node(telemetry.cpu_watts, telemetry.gpu_watts, now, MeasurementSource.HTTP)

@@ -5,22 +5,25 @@ default for Kepler. A series names its node by the first of `NODE_LABELS` whose 
 of one node (its sockets, its zones, its parts) are added up. Where all of them say `part="cpu"`, the node's GPUs are
 not in the sum.
 
-A series of 0 W is a counter that stands still, and no measurement: GPUs of which one reads 0 W are not in the sum, and
-a sum that lacks any other series would pass for a cooler node, so it is no reading at all.
+A series of 0 W is a counter that stands still, and no measurement, and neither is one without a number: GPUs of which
+one measures nothing are not in the sum, and a sum that lacks any other series would pass for a cooler node, so it is no
+reading at all.
 """
 
 import asyncio
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import structlog
 
+from joulie_api.failure_log import FailureLog
+from joulie_api.prometheus import PrometheusSample, QueryError
 from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
 from joulie_core.plausible import reading_watts
 from joulie_operator.power import PowerSample
-from joulie_operator.prometheus import Prometheus, PrometheusSample, QueryError
+from joulie_operator.prometheus import Prometheus
 
 _NODE: Final = "node_name, exported_instance, instance"
 #: Packages stay apart, so that one whose counter stands still is seen.
@@ -75,9 +78,9 @@ class PrometheusReadings:
         self._source = source
         self._interval_s = interval_s
         self._readings: dict[NodeName, PowerSample] = {}
-        self._problem: str | None = None
-        #: Nodes of which a counter stands still.
-        self._still: frozenset[NodeName] = frozenset()
+        log = _log.bind(source=source)
+        self._query_failures = FailureLog(log, failed="power query failed", recovered="power query recovered")
+        self._node_failures = FailureLog(log, failed="power reading failed", recovered="power reading recovered")
 
     def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node."""
@@ -94,7 +97,7 @@ class PrometheusReadings:
         try:
             samples = await self._prometheus.query(self._query)
         except QueryError as error:
-            self._report(str(error))
+            self._query_failures.failed(error)
             return
         names = self._nodes()
         found: dict[NodeName, list[PrometheusSample]] = {}
@@ -102,11 +105,14 @@ class PrometheusReadings:
             name = node_of(sample, names)
             if name is not None:
                 found.setdefault(name, []).append(sample)
-        self._report(None if found or not names else "no series names a managed node")
+        if found or not names:
+            self._query_failures.recovered()
+        else:
+            self._query_failures.failed("no series names a managed node")
         now = asyncio.get_running_loop().time()
         kept = {name: reading for name, reading in self._readings.items() if name in names}
         fresh = {name: self._reading(of_node, now) for name, of_node in found.items()}
-        self._report_still(frozenset(name for name, reading in fresh.items() if reading is None))
+        self._report(fresh, names)
         self._readings = kept | {name: reading for name, reading in fresh.items() if reading is not None}
 
     def _reading(self, samples: list[PrometheusSample], now: float) -> PowerSample | None:
@@ -118,23 +124,13 @@ class PrometheusReadings:
         watts = math.fsum(sample.value for sample in samples if _part(sample) in parts)
         return PowerSample(watts, now, self._source, with_gpus=parts != {CPU_PART})
 
-    def _report_still(self, still: frozenset[NodeName]) -> None:
-        """Log which nodes have begun or ceased to read 0 W, not each poll."""
-        for name in sorted(still - self._still):
-            _log.warning("power reading is 0 W, which is no measurement", node=name, source=self._source)
-        for name in sorted(self._still - still):
-            _log.info("power reading is above 0 W again", node=name, source=self._source)
-        self._still = still
-
-    def _report(self, problem: str | None) -> None:
-        """Log a change of the problem, not each poll."""
-        if problem == self._problem:
-            return
-        self._problem = problem
-        if problem is None:
-            _log.info("power query works", source=self._source)
-        else:
-            _log.warning("power query has no answer", source=self._source, problem=problem)
+    def _report(self, fresh: Mapping[NodeName, PowerSample | None], names: Collection[NodeName]) -> None:
+        self._node_failures.retain(lambda subject: subject["node"] in names)
+        for name, reading in fresh.items():
+            if reading is None:
+                self._node_failures.failed("a series has no power above 0 W", node=name)
+            else:
+                self._node_failures.recovered(node=name)
 
 
 def _part(sample: PrometheusSample) -> str:
