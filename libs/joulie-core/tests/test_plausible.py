@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_core.plausible import MOST_WATTS, Plausibility, figure, is_measured, judge, limit_watts
+from joulie_core.plausible import MOST_WATTS, Plausibility, is_measured, judge, limit_watts, plausible_value
 
 MEASURED, NOTHING, TOO_HIGH = Plausibility.MEASURED, Plausibility.NOTHING, Plausibility.TOO_HIGH
 
@@ -47,8 +47,8 @@ def test_every_reading_is_judged_and_a_measurement_is_within_the_limit(watts, ma
     ("value", "found"), [(0, 0), (1e9, 1e9), (1.1e9, None), (-1, None), (math.nan, None), (None, None)]
 )
 def test_a_figure_beyond_every_machine_is_none(value, found):
-    assert figure(value) == found
+    assert plausible_value(value) == found
 
 
 def test_a_figure_may_have_a_lower_bound():
-    assert (figure(0.5, at_least=1), figure(-5, at_least=-10)) == (None, -5)
+    assert (plausible_value(0.5, at_least=1), plausible_value(-5, at_least=-10)) == (None, -5)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_core.demand import WorkloadClass
-from joulie_core.plausible import figure
+from joulie_core.plausible import plausible_value
 from joulie_core.powerest.pod_demand import PodDemand
 
 #: Watts of one hardware thread of a node whose CPU is not known; current server CPUs draw between 1.2 and 8, the most
@@ -93,5 +93,5 @@ def pue_weight(pue: float | None) -> float:
 
 
 def _share(watts: float, parts: float, generic: float) -> float:
-    known = watts > 0 and figure(watts) is not None and figure(parts, at_least=1) is not None
+    known = watts > 0 and plausible_value(watts) is not None and plausible_value(parts, at_least=1) is not None
     return watts / parts if known else generic

@@ -13,7 +13,7 @@ from math import fsum
 from typing import Final
 
 from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
-from joulie_core.plausible import HIGHEST_FIGURE, figure, limit_watts
+from joulie_core.plausible import HIGHEST_VALUE, limit_watts, plausible_value
 from joulie_core.timestamps import epoch_seconds
 from joulie_core.twin import stress
 
@@ -68,13 +68,15 @@ def node_state(status: NodeTwinStatus) -> TwinSnapshot:
     measured = power.measured_node_power_w if power else None
     return TwinSnapshot(
         schedulable_class=status.schedulable_class,
-        measured_watts=figure(None if measured is None else min(measured, limit_watts())),
-        capped_watts=figure(power.node_capped_power_w, at_least=_MIN_CAP_WATTS) if power else None,
-        tdp_watts=figure(power.node_tdp_w, at_least=_MIN_CAP_WATTS) if power else None,
-        predicted_headroom_pct=figure(status.predicted_power_headroom_score, at_least=-HIGHEST_FIGURE),
-        cooling_stress_pct=figure(status.predicted_cooling_stress_score),
-        trend_w_per_min=(figure(power.power_trend_w_per_min, at_least=-HIGHEST_FIGURE) or 0.0) if power else 0.0,
-        pue=figure(status.estimated_pue),
+        measured_watts=plausible_value(None if measured is None else min(measured, limit_watts())),
+        capped_watts=plausible_value(power.node_capped_power_w, at_least=_MIN_CAP_WATTS) if power else None,
+        tdp_watts=plausible_value(power.node_tdp_w, at_least=_MIN_CAP_WATTS) if power else None,
+        predicted_headroom_pct=plausible_value(status.predicted_power_headroom_score, at_least=-HIGHEST_VALUE),
+        cooling_stress_pct=plausible_value(status.predicted_cooling_stress_score),
+        trend_w_per_min=(plausible_value(power.power_trend_w_per_min, at_least=-HIGHEST_VALUE) or 0.0)
+        if power
+        else 0.0,
+        pue=plausible_value(status.estimated_pue),
         last_updated_s=epoch_seconds(status.last_updated),
     )
 
