@@ -28,7 +28,7 @@ from pathlib import Path
 
 from cluster import NODE, serve
 from machine import Machine
-from matplotlib.figure import FacilityMetric
+from matplotlib.figure import Figure
 from processes import Process, Usage, scrape, start
 
 OUT = Path("out")
@@ -111,7 +111,7 @@ def write(samples: list[Sample], directory: Path) -> tuple[Path, Path]:
         for sample in samples:
             figures = (f"{figure:.2f}" for use in sample.usages for figure in (use.cpu_s, use.rss_mib, use.pss_mib))
             rows.writerow([f"{sample.at_s:.2f}", *figures])
-    figure = FacilityMetric(figsize=(9, 6))
+    figure = Figure(figsize=(9, 6))
     memory, cpu = figure.subplots(2, 1, sharex=True)
     times = [sample.at_s for sample in samples]
     limits = (CONTROLLER_MIB, ACTUATOR_MIB)

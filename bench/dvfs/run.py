@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.figure import FacilityMetric
+from matplotlib.figure import Figure
 from plant import TICK_S, Case, Controller, Stage, Trace, simulate
 
 from joulie_core.control.dvfs import DvfsMode, DvfsSettings
@@ -92,7 +92,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def draw(directory: Path) -> list[Path]:
     """Draw one run of each case and way."""
-    figure = FacilityMetric(figsize=(12, 11))
+    figure = Figure(figsize=(12, 11))
     every = slice(None, None, 20)
     for row, case in zip(figure.subplots(len(CASES), 2), CASES, strict=True):
         power, throttle = row

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from client import Client, Probe
 from cluster import compact, full_node, names_bodies, node_names, nodes_body
-from matplotlib.figure import FacilityMetric
+from matplotlib.figure import Figure
 from prometheus_client.parser import text_string_to_metric_families
 from service import Extender, run_extender
 
@@ -209,7 +209,7 @@ def plot(extender: Extender, rounds: int) -> Path:
     """Draw latency over the number of candidates, names and full nodes, and return where."""
     names = node_names(SIZES[-1])
     nodes = [compact(full_node(name)) for name in names]
-    figure = FacilityMetric(figsize=(8, 5))
+    figure = Figure(figsize=(8, 5))
     axes = figure.subplots()
     with Client(extender.url) as client:
         for mode, color in (("names", "tab:blue"), ("full nodes", "tab:red")):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import FacilityMetric
+from matplotlib.figure import Figure
 from scenario import Plan, serve
 from service import Operator, run_operator
 
@@ -98,7 +98,7 @@ def plot(writes: dict[tuple[int, str], int], directory: Path) -> Path:
     """Draw the write rate over time."""
     kinds = sorted({what for _, what in writes})
     seconds = range(max(second for second, _ in writes) + 1)
-    figure = FacilityMetric(figsize=(9, 5))
+    figure = Figure(figsize=(9, 5))
     axes = figure.subplots()
     axes.stackplot(seconds, [[writes.get((second, kind), 0) for second in seconds] for kind in kinds], labels=kinds)
     axes.set(xlabel="seconds since the start", ylabel="writes per second", title="joulie-operator")

@@ -19,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import FacilityMetric
+from matplotlib.figure import Figure
 from system import System, cpu_s, make_wave, run_system
 
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings
@@ -129,7 +129,7 @@ def table(results: dict[Kind, Results]) -> str:
 
 def plot(results: dict[Kind, Results], nodes: int) -> Path:
     """Rates and watts side by side, to out/."""
-    figure = FacilityMetric(figsize=(10, 4))
+    figure = Figure(figsize=(10, 4))
     rates, watts = figure.subplots(1, 2)
     titles = [kind.title.replace(", ", "\n") for kind in results]
     colors = ["tab:blue" if kind.extender else "tab:gray" for kind in results]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import FacilityMetric
+from matplotlib.figure import Figure
 from tests.e2e.system import System
 from tests.e2e.view import count
 from tests.e2e.waiting import eventually
@@ -75,7 +75,7 @@ class _Recorder:
         """Draw the rate of writes over time, by kind, and return where."""
         rates = self.rates()
         kinds = sorted({kind for _, _, writes, _ in rates for kind in writes})
-        figure = FacilityMetric(figsize=(9, 4.5))
+        figure = Figure(figsize=(9, 4.5))
         axes = figure.subplots()
         ends = [at_s for at_s, _, _, _ in rates]
         axes.stackplot(ends, [[writes[kind] / s for _, _, writes, s in rates] for kind in kinds], labels=kinds)
