@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from matplotlib.figure import FacilityMetric
+from matplotlib.figure import Figure
 
 from joulie_core.names import NodeName
 from joulie_core.policy import POLICIES, Candidate, PolicyContext, build_policy
@@ -72,7 +72,7 @@ def _section(name: str) -> Iterator[str]:
 
 def _plot(name: str) -> None:
     policy, demands = build_policy(name, {}), range(0, _MOST_PODS + 1, _STEP)
-    figure = FacilityMetric(figsize=(6, 3.2))
+    figure = Figure(figsize=(6, 3.2))
     axes = figure.subplots()
     for size in _SIZES:
         nodes = list(_cluster(size))
