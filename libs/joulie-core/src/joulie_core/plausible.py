@@ -17,7 +17,7 @@ from typing import Final
 OVER_MAX: Final = 3.0
 #: More than any single node draws, in watts; servers with eight GPUs of 2025 draw 15 kW.
 MOST_WATTS: Final = 100_000.0
-#: What lies beyond is no figure of a machine: watts, watts a minute, percent, threads, GPUs.
+#: Nothing measured or known of a machine lies beyond: watts, watts a minute, percent, threads, GPUs.
 HIGHEST_VALUE: Final = 1e9
 
 
@@ -57,7 +57,7 @@ def reading_watts(watts: float | None) -> float | None:
 
 
 def plausible_value(value: float | None, at_least: float = 0.0) -> float | None:
-    """Return a figure of a machine that is no power reading; None where it is absent, out of range or not a number."""
+    """Return a value that is no power reading; None where it is absent, out of range or not a number."""
     return value if value is not None and at_least <= value <= HIGHEST_VALUE else None
 
 
