@@ -7,6 +7,7 @@ from joulie_core.kinds.telemetry_profile import (
     PowerReading,
     TelemetryProfileStatus,
 )
+from joulie_core.timestamps import epoch_seconds
 
 START = "2026-01-01T00:00:00.000Z"
 CPU = ControlReport(
@@ -30,7 +31,7 @@ def next_status(*, last=LAST, cpu=None, gpu=None, cpu_watts=300.0, gpu_watts=900
         gpu=(GPU if gpu is None else gpu).model_copy(update=bare),
         cpu_watts=cpu_watts,
         gpu_watts=gpu_watts,
-        now=at(after_s),
+        now_s=epoch_seconds(at(after_s)),
     )
 
 

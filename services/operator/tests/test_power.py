@@ -18,13 +18,13 @@ from joulie_core.hardware.view import view_from_node
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.names import NodeName
+from joulie_core.timestamps import rfc3339
 from joulie_core.twin import Measurement, PowerBudget
 from joulie_operator.cluster import PodLoad
 from joulie_operator.power import AgentReadings, PowerInputs, PowerSample, PowerTracker, model
 from joulie_operator.power_http import HttpReadings
 from joulie_operator.power_prometheus import PrometheusReadings, node_of
 from joulie_operator.prometheus import Prometheus
-from joulie_operator.timestamps import rfc3339
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 INVENTORY = Inventory.load()

@@ -13,9 +13,9 @@ Source: Kubernetes coordination.k8s.io/v1 Lease; the rule of judging expiry by o
 
 import asyncio
 import random
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,6 +24,7 @@ import structlog
 from joulie_api.errors import Conflict, KubeError, LeadershipLost, NotFound
 from joulie_api.lease import Lease, LeaseCandidate, StandBy, Write, decode_lease
 from joulie_api.resources import LEASES, Resource
+from joulie_core.timestamps import rfc3339
 
 #: An attempt gets this share of the renew deadline, as in client-go: a server that is slow answers in time, and one
 #: that does not answer leaves time for another attempt.
@@ -245,5 +246,5 @@ class Elector:
 
 
 def _wall() -> str:
-    """Now, as a Lease writes it: RFC 3339, microseconds, UTC."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """Now, as a Lease holds it."""
+    return rfc3339(time.time(), "microseconds")

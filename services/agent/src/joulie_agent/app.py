@@ -1,5 +1,6 @@
 """The agent process: its watches, its workers, its endpoints."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -13,7 +14,6 @@ from joulie_agent.backends.base import PowerBackend
 from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.headers import SecretHeaders
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
-from joulie_agent.backends.http import wall_time
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.backends.transport import HttpTransport
 from joulie_agent.discovery.discoverer import Discoverer
@@ -60,7 +60,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             dvfs_interval_s=settings.dvfs_interval,
             interval_s=settings.reconcile_interval,
             spec_timeout_s=settings.spec_read_timeout,
-            wall_time=wall_time,
+            wall_time=time.time,
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(fleet.workers)))
         for reflector in world.reflectors:

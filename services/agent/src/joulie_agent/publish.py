@@ -14,7 +14,8 @@ import structlog
 from joulie_api.apply import Applier, covers
 from joulie_api.client import KubeClient
 from joulie_api.errors import Conflict
-from joulie_api.resources import NODE_HARDWARES, NODES, TELEMETRY_PROFILES
+from joulie_api.owners import owned_by
+from joulie_api.resources import NODE_HARDWARES, TELEMETRY_PROFILES
 from joulie_api.wire import Metadata, Versioned, decode_kind
 from joulie_core.control.telemetry_route import GENERATED_SPEC, Route, fingerprint, generated_spec, is_generated
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareSpec, NodeHardwareStatus
@@ -69,7 +70,7 @@ class Publisher:
         if known is not None and known.model_copy(update={"updated_at": None}) == status:
             return
         if live is None:
-            body = {"metadata": _owned_by(node), "spec": NodeHardwareSpec(node_name=node.name).dump()}
+            body = {"metadata": owned_by(node), "spec": NodeHardwareSpec(node_name=node.name).dump()}
             self._applier.forget(NODE_HARDWARES, node.name)
             await self._applier.apply(NODE_HARDWARES, node.name, body)
         dated = status.model_copy(update={"updated_at": now}).dump()
@@ -104,7 +105,7 @@ class Publisher:
         body: dict[str, Any] = {
             "apiVersion": TELEMETRY_PROFILES.api_version,
             "kind": TELEMETRY_PROFILES.kind,
-            "metadata": {"name": node.name, **marks, **_owned_by(node)},
+            "metadata": {"name": node.name, **marks, **owned_by(node)},
             "spec": spec.dump(),
         }
         async with self._slots:
@@ -118,11 +119,3 @@ class Publisher:
         marks = {"labels": {MANAGED_BY: None}, "annotations": {GENERATED_SPEC: None}}
         async with self._slots:
             await self._client.merge_patch(TELEMETRY_PROFILES, node, {"metadata": marks}, field_manager=FIELD_MANAGER)
-
-
-def _owned_by(node: Node) -> dict[str, Any]:
-    """The Node as owner: its objects go when it goes."""
-    if not node.uid:
-        return {}
-    owner = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node.name, "uid": node.uid}
-    return {"ownerReferences": [owner]}

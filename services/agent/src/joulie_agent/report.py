@@ -6,10 +6,10 @@ words for the same cause once in a heartbeat. A reading that fails leaves the la
 is older than `POWER_HOLD_S`; then it is withdrawn. It is never zero by default.
 """
 
-from datetime import datetime
 from typing import Final
 
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, PowerReading, TelemetryProfileStatus
+from joulie_core.timestamps import age_seconds, rfc3339
 
 HEARTBEAT_S: Final = 60.0
 POWER_HOLD_S: Final = 90.0
@@ -28,7 +28,7 @@ def compose(
     gpu: ControlReport,
     cpu_watts: float | None,
     gpu_watts: float | None,
-    now: str,
+    now_s: float,
 ) -> TelemetryProfileStatus:
     """Return the status to publish; equal to `last` where nothing is worth a write.
 
@@ -38,23 +38,23 @@ def compose(
         gpu: this tick's GPU report, without a time.
         cpu_watts: power of all CPU packages; None where there is no good reading.
         gpu_watts: power of all GPUs.
-        now: wall time, RFC 3339.
+        now_s: wall time, seconds since the epoch.
     """
     old = last.control or ControlReports()
     return TelemetryProfileStatus(
-        control=ControlReports(cpu=_control(old.cpu, cpu, now), gpu=_control(old.gpu, gpu, now)),
-        power=_power(last.power, cpu_watts, gpu_watts, now),
+        control=ControlReports(cpu=_control(old.cpu, cpu, now_s), gpu=_control(old.gpu, gpu, now_s)),
+        power=_power(last.power, cpu_watts, gpu_watts, now_s),
     )
 
 
-def _control(old: ControlReport | None, new: ControlReport, now: str) -> ControlReport:
+def _control(old: ControlReport | None, new: ControlReport, now_s: float) -> ControlReport:
     if (
         old is not None
         and _alike(old, new)
-        and (old.message == new.message or _seconds(old.updated_at, now) < HEARTBEAT_S)
+        and (old.message == new.message or age_seconds(old.updated_at, now_s) < HEARTBEAT_S)
     ):
         return old
-    return new.model_copy(update={"updated_at": now})
+    return new.model_copy(update={"updated_at": rfc3339(now_s)})
 
 
 def _alike(old: ControlReport, new: ControlReport) -> bool:
@@ -66,8 +66,10 @@ def _alike(old: ControlReport, new: ControlReport) -> bool:
     )
 
 
-def _power(old: PowerReading | None, cpu_watts: float | None, gpu_watts: float | None, now: str) -> PowerReading | None:
-    age_s = _seconds(old.updated_at if old else None, now)
+def _power(
+    old: PowerReading | None, cpu_watts: float | None, gpu_watts: float | None, now_s: float
+) -> PowerReading | None:
+    age_s = age_seconds(old.updated_at if old else None, now_s)
     if cpu_watts is None and gpu_watts is None:
         return old if age_s < POWER_HOLD_S else None
     if (
@@ -78,20 +80,10 @@ def _power(old: PowerReading | None, cpu_watts: float | None, gpu_watts: float |
     ):
         return old
     rounded = (None if watts is None else round(watts, 2) for watts in (cpu_watts, gpu_watts))
-    return PowerReading(cpu_watts=next(rounded), gpu_watts=next(rounded), updated_at=now)
+    return PowerReading(cpu_watts=next(rounded), gpu_watts=next(rounded), updated_at=rfc3339(now_s))
 
 
 def _close(left: float | None, right: float | None, step: float) -> bool:
     if left is None or right is None:
         return left is right
     return abs(left - right) <= step * max(abs(left), abs(right), _FLOOR_WATTS)
-
-
-def _seconds(since: str | None, now: str) -> float:
-    """Age in seconds; infinite where there is no time, or none that can be read."""
-    if since is None:
-        return float("inf")
-    try:
-        return (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
-    except ValueError:
-        return float("inf")

@@ -32,6 +32,7 @@ from joulie_core.control.lost_control import target_out_of_reach
 from joulie_core.fnv import fnv1a_32
 from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
 from joulie_core.node import Node
+from joulie_core.timestamps import rfc3339
 
 #: Changes that come together, such as a profile and its node's labels, are acted on together.
 DEBOUNCE_S: Final = 0.1
@@ -55,8 +56,8 @@ class WorkerDeps:
     interval_s: float
     #: How long a target counts that cannot be refreshed.
     spec_timeout_s: float
-    #: Now, RFC 3339.
-    wall_time: Callable[[], str]
+    #: Now, in seconds since the epoch.
+    wall_time: Callable[[], float]
 
 
 @dataclass(slots=True)
@@ -196,7 +197,7 @@ class NodeWorker:
         if tick.released:
             self.wake()
         self._show(inputs, tick)
-        wall_time = self._tools.wall_time()
+        wall_time = rfc3339(self._tools.wall_time())
         await publisher.hardware(self._node, tick.hardware.status, world.hardware(self._node.name), wall_time)
         await publisher.home(self._node, tick.route or inputs.route, world.home(self._node.name))
         await self._report(
@@ -219,7 +220,7 @@ class NodeWorker:
                 return False
             self._log.error("hardware not given back", attempts=self._attempts, **_said(reports))
             return True
-        wall_time = self._tools.wall_time()
+        wall_time = rfc3339(self._tools.wall_time())
         final_status = TelemetryProfileStatus(
             control=ControlReports(
                 cpu=reports.cpu and reports.cpu.model_copy(update={"updated_at": wall_time}),
@@ -259,7 +260,7 @@ class NodeWorker:
             gpu=reports.gpu,
             cpu_watts=cpu_watts,
             gpu_watts=gpu_watts,
-            now=self._tools.wall_time(),
+            now_s=self._tools.wall_time(),
         )
         await self._tools.publisher.report(self._node.name, status, live)
 

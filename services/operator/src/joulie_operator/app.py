@@ -30,6 +30,7 @@ from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.pod import Pod
 from joulie_core.policy import build_policy
+from joulie_core.timestamps import age_seconds
 from joulie_core.transition import NodeState, Transition
 from joulie_operator.cluster import Cluster
 from joulie_operator.conditions import ReportCache
@@ -51,7 +52,6 @@ from joulie_operator.published import (
 )
 from joulie_operator.settings import OperatorSettings
 from joulie_operator.sources import build_facility, build_power_sources
-from joulie_operator.timestamps import seconds_of
 from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 from joulie_operator.workqueue import WorkQueue
 
@@ -180,7 +180,7 @@ class Operator:
             await reflector.wait_synced()
         now, wall = asyncio.get_running_loop().time(), time.time()
         for name, twin in self._watches.twins.store.items():
-            age_s = wall - seconds_of(twin.last_updated)
+            age_s = age_seconds(twin.last_updated, wall)
             self._twins.adopt(NodeName(name), age_s=age_s, now=now, measured_watts=twin.measured_watts)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reconciler.plan_for_ever(), name="plan")

@@ -24,9 +24,9 @@ from joulie_core.kinds.base import ConditionStatus
 from joulie_core.labels import WORKLOAD_CLASS
 from joulie_core.node import Node
 from joulie_core.pod import Pod
+from joulie_core.timestamps import rfc3339
 from joulie_core.transition import GuardResult, Transition
 from joulie_operator.published import PublishedCondition
-from joulie_operator.timestamps import rfc3339
 
 #: Kubernetes keeps events about objects without a namespace here.
 CLUSTER_NAMESPACE: Final = "default"

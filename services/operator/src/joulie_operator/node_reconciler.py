@@ -18,17 +18,18 @@ import msgspec
 import structlog
 
 from joulie_api.errors import KubeError, NotFound, NotLeader
+from joulie_api.owners import owned_by
 from joulie_api.resources import NODE_POWER_PROFILES, NODE_TWINS, NODES, Resource
 from joulie_core import labels
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_core.timestamps import rfc3339
 from joulie_operator.cluster import Cluster, Eligibility
 from joulie_operator.conditions import NodeReport, conditions_of, refusal
 from joulie_operator.planner import DesiredState, NodePlanner
 from joulie_operator.published import PublishedCondition, PublishedTarget, PublishedTwin
-from joulie_operator.timestamps import rfc3339
 from joulie_operator.twins import TwinTracker
 from joulie_operator.workqueue import WorkQueue
 
@@ -170,7 +171,7 @@ class NodeReconciler:
         wanted = (spec, node.uid)
         if self._is_there(_Part.TARGET, node.name, wanted, (there.spec, there.owner_uid) if there else None):
             return
-        body = {"metadata": _owned_by(node), "spec": spec.dump()}
+        body = {"metadata": owned_by(node), "spec": spec.dump()}
         await self._writes.apply(NODE_POWER_PROFILES, node.name, body)
         self._note(_Part.TARGET, node.name, wanted)
 
@@ -228,7 +229,7 @@ class NodeReconciler:
         there = self._published.twins.get(node.name)
         if self._is_there(_Part.TWIN, node.name, node.uid, there.owner_uid if there is not None else None):
             return
-        await self._writes.apply(NODE_TWINS, node.name, {"metadata": _owned_by(node), "spec": {"nodeName": node.name}})
+        await self._writes.apply(NODE_TWINS, node.name, {"metadata": owned_by(node), "spec": {"nodeName": node.name}})
         self._note(_Part.TWIN, node.name, node.uid)
 
     async def _clean(self, name: NodeName) -> None:
@@ -300,8 +301,3 @@ class NodeReconciler:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-def _owned_by(node: Node) -> dict[str, Any]:
-    reference = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node.name, "uid": node.uid}
-    return {"ownerReferences": [reference]}

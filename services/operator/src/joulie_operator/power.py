@@ -16,11 +16,11 @@ from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.names import NodeName
 from joulie_core.plausible import Plausibility, judge, limit_watts, reading_watts
+from joulie_core.timestamps import age_seconds
 from joulie_core.twin import Measurement, PowerBudget, PowerWindow
 from joulie_core.twin.evidence import Evidence, stand_in
 from joulie_core.twin.utilization import ModelledDevices, cpu_watts, gpu_watts
 from joulie_operator.cluster import PodLoad
-from joulie_operator.timestamps import seconds_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class AgentReadings:
         seen = self._readings.get(name)
         if seen is not None and seen[0] == power.updated_at:
             return
-        if self._wall() - seconds_of(power.updated_at) <= self._max_age_s:
+        if age_seconds(power.updated_at, self._wall()) <= self._max_age_s:
             reading = whole_node(cpu_watts, power.gpu_watts, self._clock(), MeasurementSource.AGENT)
             self._readings[name] = (power.updated_at, reading)
 

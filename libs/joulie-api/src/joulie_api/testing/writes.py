@@ -6,10 +6,10 @@ Does not validate against a CRD's schema and runs no admission; the real control
 """
 
 import itertools
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from joulie_api.testing.kinds import ServedKind, kinds_of_definition
@@ -25,6 +25,7 @@ from joulie_api.testing.ownership import (
 )
 from joulie_api.testing.status import StatusError
 from joulie_api.testing.storage import Collection, Store, Stored
+from joulie_core.timestamps import rfc3339
 
 _FIXED_METADATA = ("name", "namespace", "uid", "creationTimestamp", "generation")
 _generated = itertools.count(1)
@@ -192,7 +193,7 @@ def stamp_new(kind: ServedKind, obj: dict[str, Any], namespace: str | None) -> d
     """The object with what the server adds at creation; what the caller set of it stays."""
     metadata = dict(obj.get("metadata", {}))
     metadata.setdefault("uid", str(uuid.uuid4()))
-    metadata.setdefault("creationTimestamp", datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    metadata.setdefault("creationTimestamp", rfc3339(time.time(), "seconds"))
     if kind.custom:
         metadata.setdefault("generation", 1)
     if kind.namespaced:

@@ -10,14 +10,15 @@ Answers are JSON, refusals included: `{"result": "error", "message": ...}`. Sour
 """
 
 import asyncio
+import time
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 import structlog
 from aiohttp import web
 
+from joulie_core.timestamps import rfc3339
 from joulie_sim.server import render
 from joulie_sim.server.control import MalformedControlError, Result, control_state, parse_control
 from joulie_sim.server.faults import Effect, FaultTarget, InjectedFault, InjectedFaults, MalformedFaultError
@@ -126,4 +127,4 @@ def _refusal(status: int, message: str) -> web.Response:
 
 
 def _wall_time() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(time.time())

@@ -4,11 +4,13 @@ Promises the shape of the other processes' lines: one JSON object with `timestam
 """
 
 import sys
-from datetime import UTC, datetime
+import time
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import msgspec
+
+from joulie_core.timestamps import rfc3339
 
 SERVICE: Final = "joulie-actuator"
 
@@ -31,7 +33,6 @@ class Log(Protocol):
 
 def write_line(event: str, /, *, level: Level = Level.INFO, **details: Any) -> None:
     """Tell an event on standard output."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    line = {"timestamp": now, "level": level, "event": event, "service": SERVICE, **details}
+    line = {"timestamp": rfc3339(time.time()), "level": level, "event": event, "service": SERVICE, **details}
     sys.stdout.write(msgspec.json.encode(line, enc_hook=str).decode() + "\n")
     sys.stdout.flush()

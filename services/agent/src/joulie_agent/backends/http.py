@@ -4,8 +4,8 @@ Promises that the reply is believed only where it was read: a 2xx without `resul
 are enforced watts only if the reply's state carries them. Source: contracts, section 4, HTTP backend.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from joulie_agent.backends.base import (
@@ -29,6 +29,7 @@ from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.kinds.telemetry_profile import ControlResult
 from joulie_core.names import NodeName
+from joulie_core.timestamps import rfc3339
 
 RAPL: Final = "http-rapl"
 DVFS: Final = "http-dvfs"
@@ -37,7 +38,7 @@ GPU: Final = "http-gpu"
 
 def wall_time() -> str:
     """Now, RFC 3339 in UTC with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(time.time())
 
 
 class HttpSource:
