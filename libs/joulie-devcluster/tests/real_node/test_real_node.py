@@ -1,5 +1,6 @@
 """Files and helper processes of a real node, without starting one."""
 
+import contextlib
 import hashlib
 import io
 import json
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -228,29 +230,51 @@ def test_a_directory_is_kept_while_another_real_node_may_have_a_mount_on_it(hier
 
 
 NAMESPACES = [sys.executable, "-I", "-S", namespaces.__file__]
+# A SIGTERM arrives after the fork, before the handler is installed.
+EARLY_SIGTERM = """
+import os, signal, sys
+from joulie_devcluster.real_node import namespaces
+open_pidfd = os.pidfd_open
+def interrupted(pid):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return open_pidfd(pid)
+os.pidfd_open = interrupted
+sys.exit(namespaces.main(["enter", *sys.argv[1:]]))
+"""
 
 
-def create(*binds: str) -> tuple[subprocess.Popen, int]:
-    holder = subprocess.Popen([*NAMESPACES, "create", *binds], stdout=subprocess.PIPE, text=True)
-    return holder, int(holder.stdout.readline().removeprefix("init process "))
+@contextlib.contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def enter(pid: int, *command: str) -> subprocess.Popen:
-    return subprocess.Popen([*NAMESPACES, "enter", str(pid), *command], stdout=subprocess.PIPE, text=True)
+@contextlib.contextmanager
+def created(*binds: str) -> Iterator[tuple[subprocess.Popen, int]]:
+    """New namespaces: the process outside of them, and the pid of their init process."""
+    with started(*NAMESPACES, "create", *binds) as process:
+        yield process, int(process.stdout.readline().removeprefix("init process "))
+
+
+def entered(pid: int, *command: str) -> contextlib.AbstractContextManager[subprocess.Popen]:
+    return started(*NAMESPACES, "enter", str(pid), *command)
 
 
 @as_root
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["sigterm", "sigkill"])
 def test_the_kernel_kills_all_processes_of_a_namespace_with_its_init_process(how):
-    holder, pid = create()
-    with holder:
+    with created() as (outside, pid):
         # A daemon, started as containerd starts its shims: in its own session, its parent exits.
-        with enter(pid, shutil.which("sh"), "-c", "setsid sleep 600 & echo started") as command:
+        with entered(pid, shutil.which("sh"), "-c", "setsid sleep 600 & echo started") as command:
             assert command.stdout.readline() == "started\n"
+            command.wait(10)
         orphan = next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/status") if is_child(path, pid))
         descriptor = os.pidfd_open(orphan)
-        holder.send_signal(how)
-        holder.wait(10)
+        outside.send_signal(how)
+        outside.wait(10)
         poll_end(descriptor)
 
 
@@ -260,29 +284,32 @@ def test_mounts_and_processes_are_separate_from_those_of_the_host(tmp_path):
     source.mkdir()
     target.mkdir()
     (source / "file").write_text("inside")
-    holder, pid = create(f"{source}:{target}")
-    with holder:
-        with enter(pid, shutil.which("sh"), "-c", f"cat {target}/file; ls -d /proc/[0-9]* | wc -l") as command:
+    with created(f"{source}:{target}") as (_, pid):
+        with entered(pid, shutil.which("sh"), "-c", f"cat {target}/file; ls -d /proc/[0-9]* | wc -l") as command:
             answer = command.stdout.read()
         assert answer.startswith("inside")
         assert int(answer.removeprefix("inside")) < 10
         assert list(target.iterdir()) == []
         assert str(target) not in Path("/proc/self/mounts").read_text()
-        holder.terminate()
 
 
 @as_root
 def test_sigterm_is_forwarded_and_the_exit_status_returned():
-    holder, pid = create()
-    with holder:
+    with created() as (_, pid):
         waiting = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done"
-        with enter(pid, shutil.which("sh"), "-c", waiting) as command:
+        with entered(pid, shutil.which("sh"), "-c", waiting) as command:
             assert command.stdout.readline() == "ready\n"
             command.terminate()
             assert command.wait(10) == 7
-        with enter(pid, "/does/not/exist") as command:
+        with entered(pid, "/does/not/exist") as command:
             assert command.wait(10) == 127
-        holder.terminate()
+
+
+@as_root
+def test_sigterm_is_forwarded_even_before_the_handler_is_installed():
+    sleep = shutil.which("sleep")
+    with created() as (_, pid), started(sys.executable, "-c", EARLY_SIGTERM, str(pid), sleep, "600") as command:
+        assert command.wait(10) == 128 + signal.SIGTERM
 
 
 def is_child(status: Path, parent: int) -> bool:

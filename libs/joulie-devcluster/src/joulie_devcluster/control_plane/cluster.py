@@ -154,7 +154,7 @@ class DevCluster:
             raise
 
     async def down(self) -> None:
-        """Stop all processes in reverse order of their start and remove the directory. Do nothing if not up."""
+        """Stop all processes, call the cleanup functions, and remove the directory. Do nothing if not up."""
         if self._layout is None:
             return
         self._is_up = False

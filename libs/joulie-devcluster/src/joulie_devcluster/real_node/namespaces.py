@@ -52,12 +52,12 @@ def main(arguments: list[str]) -> int:
 
 def _create(binds: list[list[str]]) -> int:
     _check("unshare", _libc.unshare(_CLONE_NEWPID))
-    child, channel = _fork(lambda channel: _run_init(binds, channel))
+    # SIGKILL instead of SIGTERM: the kernel kills the other processes of the namespace when its init process has ended.
+    child, channel = _fork(lambda channel: _run_init(binds, channel), forward_sigterm_as=signal.SIGKILL)
     if channel.recv(1):
         sys.stdout.write(f"init process {child}\n")
         sys.stdout.flush()
-    # SIGKILL instead of SIGTERM: the kernel kills the other processes of the namespace when its init process has ended.
-    return _wait(child, forward_sigterm_as=signal.SIGKILL)
+    return _wait(child)
 
 
 def _enter(pid: int, command: list[str]) -> int:
@@ -70,8 +70,8 @@ def _enter(pid: int, command: list[str]) -> int:
         os.chdir(cwd)
         os.execv(command[0], command)  # noqa: S606 - replaces this process; no shell is wanted
 
-    child, _ = _fork(exec_command)
-    return _wait(child, forward_sigterm_as=signal.SIGTERM)
+    child, _ = _fork(exec_command, forward_sigterm_as=signal.SIGTERM)
+    return _wait(child)
 
 
 def _run_init(binds: list[list[str]], channel: socket.socket) -> NoReturn:
@@ -99,21 +99,27 @@ def _reap() -> None:
         return
 
 
-def _fork(run: Callable[[socket.socket], NoReturn]) -> tuple[int, socket.socket]:
-    """Fork a child that the kernel kills when this process ends.
+def _fork(run: Callable[[socket.socket], NoReturn], *, forward_sigterm_as: signal.Signals) -> tuple[int, socket.socket]:
+    """Fork a child that the kernel kills when this process ends, and to which this process forwards SIGTERM.
 
     Args:
         run: the child's main function, called with its end of a socket pair.
+        forward_sigterm_as: the signal that the child receives instead of SIGTERM.
 
     Returns:
         The child's pid and this process's end of the socket pair.
     """
     parent_end, child_end = socket.socketpair()
+    # Blocked until the handler is installed: a SIGTERM in between must not end this process without the child's status.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     child = os.fork()
     if child != 0:
         child_end.close()
+        _forward_sigterm(child, forward_sigterm_as)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return child, parent_end
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         parent_end.close()
         _check("prctl", _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
         if _is_closed(child_end):
@@ -134,15 +140,18 @@ def _is_closed(channel: socket.socket) -> bool:
         return False
 
 
-def _wait(child: int, *, forward_sigterm_as: signal.Signals) -> int:
-    """Wait for the child, forward SIGTERM to it, and return its exit status (128 + N if signal N ended it)."""
+def _forward_sigterm(child: int, number: signal.Signals) -> None:
     descriptor = os.pidfd_open(child)
 
     def forward(_number: int, _frame: object) -> None:
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(descriptor, forward_sigterm_as)
+            signal.pidfd_send_signal(descriptor, number)
 
     signal.signal(signal.SIGTERM, forward)
+
+
+def _wait(child: int) -> int:
+    """Wait for the child and return its exit status (128 + N if signal N ended it)."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code
 
