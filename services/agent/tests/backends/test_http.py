@@ -227,7 +227,8 @@ async def test_a_prometheus_query_answers_the_sum_of_its_samples(transport, gpu)
     ],
 )
 async def test_a_query_without_a_usable_value_is_no_reading(transport, result, reason):
-    async with serving(answering(f'{{"data": {{"result": {result}}}}}'.encode())) as url:
+    answer = f'{{"status": "success", "data": {{"resultType": "vector", "result": {result}}}}}'
+    async with serving(answering(answer.encode())) as url:
         assert (await PrometheusSource(transport, HttpTarget(url, 1.0), "up", gpu=False).read()).reason is reason
 
 

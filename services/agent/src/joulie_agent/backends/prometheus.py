@@ -5,28 +5,11 @@ and neither is a sum with a sample that cannot be true, 0 W included: it is the 
 a sum without it would pass for a cooler node. Source: Prometheus HTTP API, instant queries.
 """
 
-from typing import Final
-
-import msgspec
-
 from joulie_agent.backends.base import CpuReading, GpuReading, NodeReading, Unavailable
 from joulie_agent.backends.transport import HttpTarget, HttpTransport
 from joulie_agent.reasons import Reason
+from joulie_api.prometheus import QueryError, decode_samples
 from joulie_core.plausible import is_measured
-
-QUERY_PATH: Final = "/api/v1/query"
-
-
-class _Sample(msgspec.Struct):
-    value: tuple[float, str]
-
-
-class _Data(msgspec.Struct):
-    result: list[_Sample]
-
-
-class _Answer(msgspec.Struct):
-    data: _Data
 
 
 class PrometheusSource:
@@ -60,9 +43,9 @@ class PrometheusSource:
 
 def _watts(raw: bytes) -> float | Unavailable:
     try:
-        values = [float(sample.value[1]) for sample in msgspec.json.decode(raw, type=_Answer).data.result]
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-        return Unavailable(Reason.MALFORMED_REPLY, f"not a vector of samples: {error}")
+        values = [sample.value for sample in decode_samples(raw)]
+    except QueryError as error:
+        return Unavailable(Reason.MALFORMED_REPLY, str(error))
     if not values:
         return Unavailable(Reason.NO_READING, "the query answers no sample")
     unusable = [watts for watts in (*values, sum(values)) if not is_measured(watts)]

@@ -1,14 +1,9 @@
 """What HTTP backends say: the telemetry answer and the control reply.
 
-Promises that a figure of the contract is either understood or refused with a reason, never guessed: text where a number
-should be, negative watts, or more than any node draws, is no reading. 0 W is a meter that does not measure and counts
-as absent. Facts about the hardware that come along are taken where they fit the model
-of NodeHardware, field names included, and left out where they do not: extra fields are welcome and cannot do harm.
-
-Telemetry: `{"packagePowerWatts": w}` or `{"cpu": {"packagePowerWatts": w, "throttlePct": t, ...}, "gpu": {"powerWatts":
-w, "capWattsPerGpu": w, "devices": [{"uuid", "powerWatts", "capWatts"}], ...}, "memory": {...}}`; `packagePowerWatts` is
-the sum of all packages, `gpu.powerWatts` of all GPUs. Control: `{"result", "message", "state"}`. Source: contracts,
-section 4.
+The telemetry answer is that of `joulie_api.telemetry`; more watts than any node draws are refused as well, with a
+reason. Facts about the hardware that come along are taken where they fit the model of NodeHardware, field names
+included, and left out where they do not: extra fields are welcome and cannot do harm. The control reply is `{"result",
+"message", "state"}`.
 """
 
 from dataclasses import dataclass
@@ -19,38 +14,15 @@ import pydantic
 
 from joulie_agent.backends.base import CpuReading, GpuReading, GpuSample, HardwareFacts, NodeReading, Unavailable
 from joulie_agent.reasons import Reason
+from joulie_api.telemetry import Telemetry, TelemetryError, decode_telemetry, percentage
 from joulie_core.kinds.base import Model
 from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHardware
 from joulie_core.kinds.telemetry_profile import ControlResult
-from joulie_core.plausible import Plausibility, judge, reading_watts
+from joulie_core.plausible import Plausibility, judge
 
 _M = TypeVar("_M", bound=Model)
 #: What a part that is not there holds; one that is there but null holds the four letters.
 _ABSENT: Final = msgspec.Raw()
-
-
-class _Cpu(msgspec.Struct, rename="camel"):
-    package_power_watts: float | None = None
-    throttle_pct: float | None = None
-
-
-class _Device(msgspec.Struct, rename="camel"):
-    uuid: str | None = None
-    index: int | None = None
-    power_watts: float | None = None
-    cap_watts: float | None = None
-
-
-class _Gpu(msgspec.Struct, rename="camel"):
-    power_watts: float | None = None
-    cap_watts_per_gpu: float | None = None
-    devices: list[_Device] | None = None
-
-
-class _Telemetry(msgspec.Struct, rename="camel"):
-    package_power_watts: float | None = None
-    cpu: _Cpu | None = None
-    gpu: _Gpu | None = None
 
 
 class _Extra(msgspec.Struct):
@@ -85,18 +57,15 @@ class ControlReply:
 def parse_telemetry(raw: bytes) -> NodeReading | Unavailable:
     """Read a telemetry answer."""
     try:
-        wire = msgspec.json.decode(raw, type=_Telemetry)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return Unavailable(Reason.MALFORMED_REPLY, f"not a telemetry answer: {error}")
-    cpu, gpu = wire.cpu or _Cpu(), wire.gpu or _Gpu()
-    cpu_watts = cpu.package_power_watts if cpu.package_power_watts is not None else wire.package_power_watts
-    devices = gpu.devices or []
-    for watts in (cpu_watts, gpu.power_watts, *(device.power_watts for device in devices)):
-        if watts is not None and (watts < 0 or judge(watts) is Plausibility.TOO_HIGH):
+        telemetry = decode_telemetry(raw)
+    except TelemetryError as error:
+        return Unavailable(Reason.MALFORMED_REPLY, str(error))
+    for watts in (telemetry.cpu_watts, telemetry.gpu_watts, *(gpu.power_watts for gpu in telemetry.gpus)):
+        if watts is not None and judge(watts) is Plausibility.TOO_HIGH:
             return Unavailable(Reason.MALFORMED_REPLY, f"{watts:g} W cannot be true")
     return NodeReading(
-        cpu=CpuReading(power_watts=reading_watts(cpu_watts), throttle_pct=_percentage(cpu.throttle_pct)),
-        gpu=GpuReading(power_watts=_gpu_watts(gpu), gpus=_gpu_samples(gpu)),
+        cpu=CpuReading(power_watts=telemetry.cpu_watts, throttle_pct=telemetry.throttle_pct),
+        gpu=GpuReading(power_watts=telemetry.gpu_watts, gpus=_gpu_samples(telemetry)),
         facts=_facts(raw),
     )
 
@@ -111,31 +80,16 @@ def parse_reply(raw: bytes) -> ControlReply | Unavailable:
         return Unavailable(Reason.MALFORMED_REPLY, "not a control reply: result none")
     state = _state(wire.state)
     return ControlReply(
-        wire.result, wire.message or "", state.cap_watts, state.cap_watts_per_gpu, _percentage(state.throttle_pct)
+        wire.result, wire.message or "", state.cap_watts, state.cap_watts_per_gpu, percentage(state.throttle_pct)
     )
 
 
-def _gpu_watts(gpu: _Gpu) -> float | None:
-    if gpu.power_watts is not None:
-        return reading_watts(gpu.power_watts)
-    watts = [reading_watts(device.power_watts) for device in gpu.devices or []]
-    # A sum over some of the devices would pass for the node's power.
-    return sum(part for part in watts if part is not None) if watts and None not in watts else None
-
-
-def _gpu_samples(gpu: _Gpu) -> tuple[GpuSample, ...]:
-    if gpu.devices:
-        return tuple(
-            GpuSample(
-                gpu=device.uuid or str(position if device.index is None else device.index),
-                power_watts=reading_watts(device.power_watts),
-                cap_watts=gpu.cap_watts_per_gpu if device.cap_watts is None else device.cap_watts,
-            )
-            for position, device in enumerate(gpu.devices)
-        )
-    if gpu.power_watts is None and gpu.cap_watts_per_gpu is None:
+def _gpu_samples(telemetry: Telemetry) -> tuple[GpuSample, ...]:
+    if telemetry.gpus:
+        return tuple(GpuSample(gpu.name, gpu.power_watts, gpu.cap_watts) for gpu in telemetry.gpus)
+    if telemetry.gpu_watts is None and telemetry.cap_watts_per_gpu is None:
         return ()
-    return (GpuSample(gpu="all", power_watts=reading_watts(gpu.power_watts), cap_watts=gpu.cap_watts_per_gpu),)
+    return (GpuSample("all", telemetry.gpu_watts, telemetry.cap_watts_per_gpu),)
 
 
 def _facts(raw: bytes) -> HardwareFacts:
@@ -158,7 +112,3 @@ def _state(raw: msgspec.Raw) -> _State:
         return msgspec.json.decode(raw, type=_State)
     except msgspec.MsgspecError:
         return _State()
-
-
-def _percentage(value: float | None) -> float | None:
-    return value if value is not None and 0 <= value <= 100 else None  # noqa: PLR2004 - percent
