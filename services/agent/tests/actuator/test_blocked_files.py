@@ -35,23 +35,17 @@ class BlockingCalls(OsCalls):
         self.released = threading.Event()
         #: Threads that have been blocked, in order.
         self.threads: list[threading.Thread] = []
-        self._paths: dict[int, str] = {}
 
-    def open(self, path, flags):
-        handle = super().open(path, flags)
-        self._paths[handle] = path
-        return handle
+    def read(self, path):
+        self._block(path, self.reads)
+        return super().read(path)
 
-    def read(self, handle):
-        self._block(handle, self.reads)
-        return super().read(handle)
+    def write(self, path, content):
+        self._block(path, self.writes)
+        super().write(path, content)
 
-    def write(self, handle, content):
-        self._block(handle, self.writes)
-        super().write(handle, content)
-
-    def _block(self, handle, paths):
-        if not self.released.is_set() and any(self._paths[handle].endswith(path) for path in paths):
+    def _block(self, path, blocked):
+        if not self.released.is_set() and any(path.endswith(end) for end in blocked):
             self.threads.append(threading.current_thread())
             self.released.wait()
 

@@ -12,6 +12,7 @@ Source: Linux, drivers/powercap/powercap_sys.c and intel_rapl_common.c; fs/kernf
 import errno
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -54,23 +55,24 @@ _ON_WRITE: Final = _ON_OPEN | {
 }
 
 
+class OperationError(OSError):
+    """A read or write failed on a file that could be opened."""
+
+
 class FileCalls(Protocol):
-    """The system calls that a tree makes. Paths are absolute; every call raises OSError as the kernel would."""
+    """What a tree does with files, one operation at a time. Paths are absolute.
 
-    def open(self, path: str, flags: int) -> int:
-        """Return a handle for the other calls."""
+    Every operation raises OSError as the kernel would: OperationError where the file could be opened.
+    """
 
-    def read(self, handle: int) -> bytes:
+    def read(self, path: str) -> bytes:
         """Return the attribute as a whole, up to a page."""
 
-    def write(self, handle: int, content: bytes) -> None:
-        """Write in one call."""
+    def write(self, path: str, content: bytes) -> None:
+        """Write in one system call."""
 
-    def mode(self, handle: int) -> int:
-        """Return the permission bits."""
-
-    def close(self, handle: int) -> None:
-        """Forget the handle."""
+    def check_writable(self, path: str) -> None:
+        """Open for writing and write nothing."""
 
     def entries(self, path: str) -> list[str]:
         """Return the names in a directory, in any order."""
@@ -82,25 +84,29 @@ class FileCalls(Protocol):
 class OsCalls:
     """The calls of the running system; a `FileCalls`."""
 
-    def open(self, path: str, flags: int) -> int:
-        """Open a file."""
-        return descriptors.opened(lambda: os.open(path, flags | os.O_CLOEXEC))
+    def read(self, path: str) -> bytes:
+        """Open, read once and close."""
+        file = descriptors.opened(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        try:
+            return os.read(file, _PAGE)
+        except OSError as error:
+            raise OperationError(error.errno, error.strerror) from error
+        finally:
+            os.close(file)
 
-    def read(self, handle: int) -> bytes:
-        """Read at the start of the file."""
-        return os.read(handle, _PAGE)
+    def write(self, path: str, content: bytes) -> None:
+        """Open, write once and close."""
+        file = _open_writable(path)
+        try:
+            os.write(file, content)
+        except OSError as error:
+            raise OperationError(error.errno, error.strerror) from error
+        finally:
+            os.close(file)
 
-    def write(self, handle: int, content: bytes) -> None:
-        """Write at the start of the file."""
-        os.write(handle, content)
-
-    def mode(self, handle: int) -> int:
-        """Return the permission bits."""
-        return os.fstat(handle).st_mode
-
-    def close(self, handle: int) -> None:
-        """Close the file."""
-        os.close(handle)
+    def check_writable(self, path: str) -> None:
+        """Open and close."""
+        os.close(_open_writable(path))
 
     def entries(self, path: str) -> list[str]:
         """List a directory."""
@@ -109,6 +115,20 @@ class OsCalls:
     def real(self, path: str) -> str:
         """Resolve symbolic links."""
         return os.path.realpath(path)
+
+
+def _open_writable(path: str) -> int:
+    file = descriptors.opened(lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+    # kernfs lets nobody write where the mode has no write bit, root included.
+    if not os.fstat(file).st_mode & _WRITABLE:
+        os.close(file)
+        raise read_only()
+    return file
+
+
+def read_only() -> OSError:
+    """Return the error for a file without a write bit."""
+    return OSError(errno.EROFS, "read-only")
 
 
 class SysfsTree:
@@ -124,15 +144,11 @@ class SysfsTree:
     def read_text(self, path: str) -> str | HardwareFailure:
         """Return the first line of a file, without space around it."""
         try:
-            fd = self._calls.open(self._prefix + path, os.O_RDONLY)
+            content = self._calls.read(self._prefix + path)
+        except OperationError as error:
+            return read_refusal(path, error)
         except OSError as error:
             return _refusal(path, error, _ON_OPEN)
-        try:
-            content = self._calls.read(fd)
-        except OSError as error:
-            return read_refusal(path, error)
-        finally:
-            self._calls.close(fd)
         return content.decode(errors="replace").partition("\n")[0].strip()
 
     def read_int(self, path: str) -> int | HardwareFailure:
@@ -156,26 +172,13 @@ class SysfsTree:
 
     def write_text(self, path: str, text: str) -> HardwareFailure | None:
         """Write one line in one call, which the kernel takes as a whole; None where it did."""
-        fd = self._open_for_writing(path)
-        if isinstance(fd, HardwareFailure):
-            return fd
-        try:
-            # No truncation: sysfs has none, and on an ordinary file a reader takes the first line only. So a file holds
-            # the old or the new value, and never nothing, whenever this process is killed.
-            self._calls.write(fd, f"{text}\n".encode())
-        except OSError as error:
-            return write_refusal(path, error)
-        finally:
-            self._calls.close(fd)
-        return None
+        # No truncation: sysfs has none, and on an ordinary file a reader takes the first line only. So a file holds the
+        # old or the new value, and never nothing, whenever this process is killed.
+        return self._try_write(path, lambda absolute: self._calls.write(absolute, f"{text}\n".encode()))
 
     def probe_write(self, path: str) -> HardwareFailure | None:
         """Say whether this process may write a file, by opening it only; the driver's own answer is not known by it."""
-        fd = self._open_for_writing(path)
-        if isinstance(fd, HardwareFailure):
-            return fd
-        self._calls.close(fd)
-        return None
+        return self._try_write(path, self._calls.check_writable)
 
     def names(self, path: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
         """Return the entries of a directory that match as a whole, in natural order; none where it cannot be read."""
@@ -189,18 +192,16 @@ class SysfsTree:
         """Return the path without symbolic links; two paths to one file or directory become the same."""
         return os.path.relpath(self._calls.real(self._prefix + path), self._real_root)
 
-    def _open_for_writing(self, path: str) -> int | HardwareFailure:
+    def _try_write(self, path: str, operation: Callable[[str], None]) -> HardwareFailure | None:
         if self.real(path).startswith(os.pardir):
             return HardwareFailure(Reason.NO_INTERFACE, f"{path} leads out of {self.root}")
         try:
-            fd = self._calls.open(self._prefix + path, os.O_WRONLY)
+            operation(self._prefix + path)
+        except OperationError as error:
+            return write_refusal(path, error)
         except OSError as error:
             return _refusal(path, error, _ON_OPEN)
-        # kernfs lets nobody write where the mode has no write bit, root included.
-        if not self._calls.mode(fd) & _WRITABLE:
-            self._calls.close(fd)
-            return HardwareFailure(Reason.NOT_PERMITTED, f"{path} is read-only")
-        return fd
+        return None
 
 
 @dataclass(frozen=True, slots=True)

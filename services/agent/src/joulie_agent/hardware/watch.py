@@ -119,36 +119,18 @@ class WatchedCalls:
     def __init__(self, calls: FileCalls, watch: Watch) -> None:
         self._calls = calls
         self._watch = watch
-        self._paths: dict[int, str] = {}
 
-    def open(self, path: str, flags: int) -> int:
-        """Open a file; one that opens too late is closed again."""
-        opened: list[int] = []
-        try:
-            self._watch.call(path, lambda: opened.append(self._calls.open(path, flags)))
-        except AbandonedCall:
-            for handle in opened:
-                self._calls.close(handle)
-            raise
-        self._paths[opened[0]] = path
-        return opened[0]
+    def read(self, path: str) -> bytes:
+        """Read a file."""
+        return self._watch.call(path, self._calls.read, path)
 
-    def read(self, handle: int) -> bytes:
-        """Read at the start of the file."""
-        return self._watch.call(self._paths[handle], self._calls.read, handle)
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file."""
+        self._watch.call(path, self._calls.write, path, content)
 
-    def write(self, handle: int, content: bytes) -> None:
-        """Write at the start of the file."""
-        self._watch.call(self._paths[handle], self._calls.write, handle, content)
-
-    def mode(self, handle: int) -> int:
-        """Return the permission bits."""
-        return self._watch.call(self._paths[handle], self._calls.mode, handle)
-
-    def close(self, handle: int) -> None:
-        """Close the file, also for a thread that was given up."""
-        self._paths.pop(handle, None)
-        self._calls.close(handle)
+    def check_writable(self, path: str) -> None:
+        """Open a file for writing."""
+        self._watch.call(path, self._calls.check_writable, path)
 
     def entries(self, path: str) -> list[str]:
         """List a directory."""

@@ -58,7 +58,7 @@ class KernelMachine:
         self.uncore = Uncore(self._fs, spec)
         self.cooling = Cooling(self._fs, self.cpus, self.cpufreq)
 
-    # --- system calls: a `FileCalls` ---
+    # --- system calls ---
 
     def open(self, path: str, flags: int) -> int:
         """Open an attribute."""
@@ -80,10 +80,6 @@ class KernelMachine:
         path, node = self._handles[handle]
         if self.faults.on_write(path):
             self._store(path, node, content)
-
-    def mode(self, handle: int) -> int:
-        """Return the permission bits."""
-        return self._handles[handle][1].mode
 
     def close(self, handle: int) -> None:
         """Forget a handle."""

@@ -1,8 +1,11 @@
 """The machine below a `SysfsTree`, without a mount."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.hardware.sysfs import OperationError, SysfsTree
 from joulie_agent.testing.kernel.machine import KernelMachine
 
 #: Where the tree seems to be. Nothing is there on the running system, so a call that bypasses the tree fails.
@@ -22,13 +25,28 @@ class _Calls:
 
     def __init__(self, machine: KernelMachine) -> None:
         self._machine = machine
-        self.read = machine.read
-        self.write = machine.write
-        self.mode = machine.mode
-        self.close = machine.close
 
-    def open(self, path: str, flags: int) -> int:
-        return self._machine.open(path.removeprefix(_ROOT), flags)
+    def read(self, path: str) -> bytes:
+        with self._opened(path, os.O_RDONLY) as handle:
+            return self._machine.read(handle)
+
+    def write(self, path: str, content: bytes) -> None:
+        with self._opened(path, os.O_WRONLY) as handle:
+            self._machine.write(handle, content)
+
+    def check_writable(self, path: str) -> None:
+        with self._opened(path, os.O_WRONLY):
+            pass
+
+    @contextmanager
+    def _opened(self, path: str, flags: int) -> Iterator[int]:
+        handle = self._machine.open(path.removeprefix(_ROOT), flags)
+        try:
+            yield handle
+        except OSError as error:
+            raise OperationError(error.errno, error.strerror) from error
+        finally:
+            self._machine.close(handle)
 
     def entries(self, path: str) -> list[str]:
         return self._machine.entries(path.removeprefix(_ROOT))
