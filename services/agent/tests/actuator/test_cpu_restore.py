@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from joulie_agent.actuator.cpus import CpuHandler
+from joulie_agent.actuator.cpus import LOOK_EVERY_S, CpuHandler
 from joulie_agent.actuator.executor import RETRY_S, SubsystemExecutor
 from joulie_agent.actuator.protocol import Restore, SetCpuCap, SetThrottle, Subsystem, Verdict
 from joulie_agent.hardware.journal import Journal
@@ -152,14 +152,21 @@ def test_a_lower_request_of_an_external_writer_is_told_from_a_thermal_limit(make
     assert bench.requests == dict.fromkeys(bench.requests, 3_900_000) | {"policy0": 1_100_000}
 
 
+#: Whether the hardware is looked for again between a CPU's going offline and the end of the throttle.
+looked_for_again = pytest.mark.parametrize("away_s", [0, LOOK_EVERY_S + 1])
+
+
+@looked_for_again
 @pytest.mark.parametrize("offline_policy", OfflinePolicy)
 @pytest.mark.parametrize("comeback", Comeback)
 def test_a_cpu_that_is_offline_while_a_throttle_is_lifted_is_free_when_it_returns(
-    offline_policy, comeback, make, clock
+    offline_policy, comeback, away_s, make, clock
 ):
     bench = make(offline_policy=offline_policy, comeback=comeback)
     bench.lane.ask(throttle(100))
     bench.machine.set_online(3, online=False)
+    clock.now += away_s
+    bench.lane.ask(throttle(100))
     bench.lane.ask(cap(90, release_throttle=True))
     assert bench.hands.orphans == {"cpufreq/cpu3/scaling_max_freq"}
     clock.now += 30
@@ -174,11 +181,14 @@ def test_a_cpu_that_is_offline_while_a_throttle_is_lifted_is_free_when_it_return
     assert not any(key.startswith("cpufreq/") for key in bench.hands.held)
 
 
+@looked_for_again
 @pytest.mark.parametrize("offline_policy", OfflinePolicy)
-def test_a_cpu_that_is_offline_while_a_throttle_is_eased_is_free_when_it_returns(offline_policy, make, clock):
+def test_a_cpu_that_is_offline_while_a_throttle_is_eased_is_free_when_it_returns(offline_policy, away_s, make, clock):
     bench = make(offline_policy=offline_policy)
     bench.lane.ask(throttle(100))
     bench.machine.set_online(3, online=False)
+    clock.now += away_s
+    bench.lane.ask(throttle(100))
     assert bench.lane.ask(throttle(0)).verdict is Verdict.APPLIED
     bench.machine.set_online(3)
     clock.now += RETRY_S

@@ -8,7 +8,7 @@ import asyncio
 import json
 from dataclasses import dataclass, field
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -176,6 +176,11 @@ class Paths(RuleBasedStateMachine):
         self.mode = mode
         self.tick()
 
+    @rule(wanted=st.sampled_from([WATTS, PCT, None]))
+    def change_target(self, wanted):
+        self.target = wanted
+        self.tick()
+
     @rule(place=st.sampled_from("ab"), cap=st.sampled_from(ANSWERS), throttle=st.sampled_from(ANSWERS))
     def change_answers(self, place, cap, throttle):
         self.places[place].answers = {CAP: cap, THROTTLE: throttle}
@@ -246,9 +251,11 @@ class Paths(RuleBasedStateMachine):
             assert not place.throttle_pct or place.answers[THROTTLE] == BLOCKED
         elif report.backend == "http-rapl":
             assert place.cap_watts == report.enforced_watts
+            assert not place.throttle_pct or place.answers[THROTTLE] == BLOCKED
         else:
             assert report.backend == "http-dvfs"
             assert place.throttle_pct == report.throttle_pct
+            assert not place.capped or place.answers[CAP] == BLOCKED
             assert place.watts is not None or report.reason == "ThrottledByPercent"
 
     @invariant()
@@ -259,4 +266,6 @@ class Paths(RuleBasedStateMachine):
 
 
 TestPaths = Paths.TestCase
-TestPaths.settings = settings(max_examples=80, stateful_step_count=25, deadline=None, derandomize=True)
+#: Shrinking a failure would take longer than a test may.
+UNSHRUNK = set(Phase) - {Phase.shrink, Phase.explain}
+TestPaths.settings = settings(max_examples=80, stateful_step_count=25, deadline=None, derandomize=True, phases=UNSHRUNK)

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -25,6 +26,12 @@ needs_fuse = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
 def mount(tmp_path, platform="xeon-small"):
     with mounted(PLATFORMS[platform], tmp_path / "mount") as made:
         yield made
+
+
+def until_somebody_hangs(machine):
+    deadline = time.monotonic() + 30
+    while not machine.hung_accesses():
+        assert time.monotonic() < deadline, "nobody hangs"
 
 
 @pytest.mark.parametrize("platform", sorted(PLATFORMS))
@@ -83,6 +90,7 @@ def test_a_hung_file_holds_up_only_whoever_reads_it_and_is_released(tmp_path):
         told = []
         reader = threading.Thread(target=lambda: told.append((there.sys / MAX).read_text()))
         reader.start()
+        until_somebody_hangs(there.machine)
         assert (there.sys / CPUS / "online").read_text() == "0-7\n"
         assert not told
         there.machine.set_fault(MAX, None)
@@ -104,6 +112,7 @@ def test_a_mount_ends_while_somebody_hangs_in_it(tmp_path):
         there.machine.set_fault(MAX, KernelFault(hangs=True))
         reader = threading.Thread(target=read, args=(there.sys / MAX,))
         reader.start()
+        until_somebody_hangs(there.machine)
         assert not ended
     reader.join(10)
     assert len(ended) == 1

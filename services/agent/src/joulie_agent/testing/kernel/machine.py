@@ -189,6 +189,10 @@ class KernelMachine:
 
     # --- the truth, for assertions ---
 
+    def hung_accesses(self) -> int:
+        """Return how many accesses wait for a fault to be taken away."""
+        return self.faults.hung
+
     def user_request_khz(self, policy: str) -> int:
         """Return what the user asks of a policy; a request of nothing is its highest frequency."""
         with self._lock:
