@@ -137,13 +137,13 @@ async def test_a_release_works_with_its_own_accounts_and_goes(release: Release):
     assert "nodepowerprofiles.joulie.io" in crds
 
 
-async def test_an_uninstall_that_cannot_give_back_fails_loudly_and_can_be_undone_or_repeated(release: Release):
+async def test_an_uninstall_that_cannot_restore_fails_and_can_be_undone_or_repeated(release: Release):
     # The hook's first pod finds no node to run on.
     await release.install({"uninstall": {"nodeSelector": {"hooks": "here"}}})
     await _uninstall_fails(release)
     assert await release.run("list", "--short") == "joulie\n"
     assert len(await release.pods("agent")) == 2
-    assert not [name for _, name in await release.left() if "give-back" in name]
+    assert not [name for _, name in await release.left() if "restore" in name]
 
     # What the hook has done when it fails late.
     await release.client.delete(RESOURCES["Deployment"], "joulie-operator", NAMESPACE)
@@ -160,7 +160,7 @@ async def test_an_uninstall_that_cannot_give_back_fails_loudly_and_can_be_undone
 
 
 async def _uninstall_fails(release: Release) -> None:
-    with pytest.raises(HelmError, match="joulie-give-back-let-go"):
+    with pytest.raises(HelmError, match="joulie-restore-withdraw"):
         await release.run("uninstall", "joulie", "--timeout", "6s")
 
 

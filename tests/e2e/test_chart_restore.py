@@ -34,10 +34,10 @@ class Hook:
     async def run(self, command: str) -> str:
         """What the program says; AssertionError where it fails."""
         cluster = self.system.stack.cluster
-        (self.tmp_path / "token").write_text(await account_token(self.system.view.client, "joulie-give-back"))
+        (self.tmp_path / "token").write_text(await account_token(self.system.view.client, "joulie-restore"))
         shutil.copy(cluster.ca_path, self.tmp_path / "ca.crt")
         server = urlsplit(cluster.server)
-        job = find(self.manifests, "Job", f"joulie-give-back-{command}")
+        job = find(self.manifests, "Job", f"joulie-restore-{command}")
         env = {key: value for key, value in env_of(containers(job)[command]).items() if value is not None}
         env |= {
             "PATH": os.environ["PATH"],
@@ -67,19 +67,19 @@ async def test_an_uninstall_lifts_every_cap_before_the_agents_end(system: System
     await eventually(lambda: _some_are_capped(system), within_s=60)
     await hook.create("ServiceAccount", "DaemonSet", name="joulie-agent")
     for kind in ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"):
-        await hook.create(kind, name="joulie-give-back")
+        await hook.create(kind, name="joulie-restore")
     # The operator is no Deployment here; its pods would end like this.
     await system.operator.stop()
 
-    said = await hook.run("let-go")
-    assert "joulie-agent are ending" in said
+    said = await hook.run("withdraw")
+    assert "deleting agents joulie-agent" in said
     assert await system.view.objects(NODE_POWER_PROFILES) == {}
     assert await _capped(system) == set()
     assert await client.list(RESOURCES["DaemonSet"], NAMESPACE) == []
     assert await client.list(PODS, NAMESPACE, label_selector="app.kubernetes.io/component=agent") == []
 
-    await hook.create("DaemonSet", name="joulie-give-back")
-    assert await hook.run("prove") == f"{len(nodes)} of {len(nodes)} nodes hold nothing of ours\n"
+    await hook.create("DaemonSet", name="joulie-restore")
+    assert await hook.run("verify") == f"joulie-restore: done on {len(nodes)} of {len(nodes)} nodes\n"
 
 
 async def _some_are_capped(system: System) -> None:

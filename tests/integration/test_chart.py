@@ -1,4 +1,4 @@
-"""What the chart renders: rights, separation, settings, hooks. Needs Helm and no cluster."""
+"""The rendered chart: permissions, privilege separation, settings, hooks. Needs Helm and no cluster."""
 
 import re
 import shutil
@@ -40,7 +40,7 @@ SERVICES = ("operator", "agent", "extender")
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
-def test_the_chart_is_clean_and_everything_in_it_has_a_place_and_labels(helm: Helm, values):
+def test_helm_lint_passes_and_every_object_has_a_namespace_and_labels(helm: Helm, values):
     helm.lint(values)
     for each in helm.render(values, release="shop", namespace="elsewhere"):
         labels = each["metadata"]["labels"]
@@ -54,7 +54,7 @@ def test_the_chart_is_clean_and_everything_in_it_has_a_place_and_labels(helm: He
             assert selector.items() <= labels.items()
 
 
-def test_names_are_those_that_scheduler_configurations_are_written_with(helm: Helm):
+def test_object_names_follow_the_release_name(helm: Helm):
     assert find(helm.render({}), "Service", "joulie-scheduler-extender")
     assert find(helm.render({}, release="my-joulie"), "DaemonSet", "my-joulie-agent")
     assert find(helm.render({}, release="shop"), "DaemonSet", "shop-joulie-agent")
@@ -62,18 +62,18 @@ def test_names_are_those_that_scheduler_configurations_are_written_with(helm: He
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_service_is_installed_in_its_own_version(helm: Helm, service):
+def test_image_tags_are_the_versions_of_the_services(helm: Helm, service):
     version = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]["version"]
     images = {each["image"] for workload in _workloads(helm.render({})) for each in pod_spec(workload)["containers"]}
     assert f"docker.io/joulie/{service}:{version}" in images
 
 
-def test_a_digest_wins_over_the_tag(helm: Helm):
+def test_a_digest_takes_precedence_over_the_tag(helm: Helm):
     extender = find(helm.render(EVERYTHING), "Deployment", "power-scheduler-extender")
     assert containers(extender)["extender"]["image"] == "docker.io/joulie/extender@sha256:" + "0" * 64
 
 
-# --- rights
+# --- permissions
 
 
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
@@ -89,7 +89,7 @@ def test_roles_are_those_that_the_end_to_end_tests_run_with(helm: Helm, service,
     assert found == wanted
 
 
-def test_the_agent_may_read_no_secret_unless_it_is_named(helm: Helm):
+def test_the_agent_can_read_only_secrets_that_are_named(helm: Helm):
     assert not [rule for rule in _rules(helm.render({})) if "secrets" in rule["resources"]]
     assert not [m for m in helm.render({}) if m["kind"] == "RoleBinding" and m["metadata"]["name"] == "joulie-agent"]
     rules = [rule for rule in _rules(helm.render(EVERYTHING)) if "secrets" in rule["resources"]]
@@ -108,10 +108,10 @@ def test_every_binding_names_a_role_and_an_account_of_the_release(helm: Helm, va
             find(manifests, "ServiceAccount", account)
 
 
-# --- the hands and the head
+# --- controller and actuator
 
 
-def test_the_controller_has_the_token_and_nothing_else(helm: Helm):
+def test_the_controller_has_the_token_and_no_hardware_access(helm: Helm):
     agent = find(helm.render({}), "DaemonSet", "joulie-agent")
     assert pod_spec(agent)["automountServiceAccountToken"] is False
     controller = containers(agent)["controller"]
@@ -124,7 +124,7 @@ def test_the_controller_has_the_token_and_nothing_else(helm: Helm):
     assert not {"token", "socket"} & {volume["name"] for volume in pod_spec(agent)["volumes"] if "hostPath" in volume}
 
 
-def test_the_actuator_has_the_machine_and_no_token(helm: Helm):
+def test_the_actuator_has_hardware_access_and_no_token(helm: Helm):
     agent = find(helm.render({}), "DaemonSet", "joulie-agent")
     actuator = containers(agent)["actuator"]
     assert actuator["args"] == ["actuator"]
@@ -135,7 +135,7 @@ def test_the_actuator_has_the_machine_and_no_token(helm: Helm):
     assert security["readOnlyRootFilesystem"]
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert "privileged" not in security
-    # Root without capabilities hands its socket to a group that it is a member of.
+    # Without capabilities, root can change a file's group only to one of its own groups.
     assert ActuatorSettings().actuator_controller_gid in pod_spec(agent)["securityContext"]["supplementalGroups"]
 
 
@@ -149,19 +149,19 @@ def test_every_command_of_the_agents_that_the_chart_runs_exists(helm: Helm, valu
 
 
 PROBES = ("liveness", "readiness", "startup")
-#: Of one core, at what the process start of a probe costs, measured: 0.05 s.
+#: Measured cost of one probe, and the share of a core that probes may take.
 PROBE_START_CPU_S, PROBE_SHARE = 0.05, 0.001
 
 
-def test_a_hanging_actuator_is_restarted_by_a_probe_that_costs_less_than_a_thousandth_of_a_core(helm: Helm):
+def test_a_liveness_probe_restarts_a_hanging_actuator_for_less_than_a_thousandth_of_a_core(helm: Helm):
     manifests = helm.render({})
-    for name in ("joulie-agent", "joulie-give-back"):
+    for name in ("joulie-agent", "joulie-restore"):
         actuator = containers(find(manifests, "DaemonSet", name))["actuator"]
         probe = actuator["livenessProbe"]
         assert _exec_of(actuator, "livenessProbe") == ["joulie-agent", "probe"]
         assert probe["timeoutSeconds"] > PROBE_DEADLINE_S
         assert PROBE_START_CPU_S / probe["periodSeconds"] < PROBE_SHARE
-        # Restoring what a predecessor left comes first, and GPUs whose driver opens slowly are waited for.
+        # The actuator first restores what a predecessor left, for which GPU drivers have to open.
         assert probe["initialDelaySeconds"] + probe["failureThreshold"] * probe["periodSeconds"] > PATIENT_OPEN_WAIT_S
 
 
@@ -183,20 +183,20 @@ def test_the_nodes_sys_is_read_only_but_for_directories_that_hold_limits(helm: H
     }
     writable = {path for path, read_only in mounts.items() if not read_only}
     assert writable == {f"/sys/{each}" for each in {"devices/system/cpu", "devices/virtual"} | more}
-    # As a whole it would bring along what is mounted below it, which a read-only mount leaves writable.
+    # /sys as a whole would include file systems mounted below it, which a read-only mount leaves writable.
     assert mounts.keys() - writable == {"/sys/class", "/sys/bus", "/sys/devices"}
-    # A type that creates what is missing cannot be meant in sysfs.
+    # Nothing can be created in sysfs.
     assert {volumes[name]["type"] for name in volumes if name.startswith("sys-")} == {"Directory"}
 
 
-def test_a_grace_period_that_is_too_short_to_give_back_is_refused(helm: Helm):
+def test_a_grace_period_that_is_too_short_to_restore_is_rejected(helm: Helm):
     grace = pod_spec(find(helm.render({}), "DaemonSet", "joulie-agent"))["terminationGracePeriodSeconds"]
     assert grace > ActuatorSettings().actuator_stop_grace + 5
     with pytest.raises(HelmError, match=r"terminationGracePeriodSeconds \(45\).*ACTUATOR_STOP_GRACE \(41 s\)"):
         helm.render({"agent": {"actuator": {"env": {"ACTUATOR_STOP_GRACE": "41"}}}})
 
 
-def test_gpus_take_rights_that_are_given_where_they_are_asked_for(helm: Helm):
+def test_gpu_privileges_are_granted_only_where_enabled(helm: Helm):
     nvidia = find(helm.render(NVIDIA), "DaemonSet", "joulie-agent")
     assert pod_spec(nvidia)["runtimeClassName"] == "nvidia"
     actuator, controller = containers(nvidia)["actuator"], containers(nvidia)["controller"]
@@ -210,7 +210,7 @@ def test_gpus_take_rights_that_are_given_where_they_are_asked_for(helm: Helm):
     assert amd["controller"]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_a_pool_has_no_hands(helm: Helm):
+def test_a_pool_has_no_actuator(helm: Helm):
     manifests = helm.render(POOL)
     assert not [m for m in manifests if m["kind"] == "DaemonSet"]
     pool = find(manifests, "StatefulSet", "joulie-agent")
@@ -242,7 +242,7 @@ def test_every_container_starts_with_settings_that_its_service_accepts(helm: Hel
                 assert settings.actuator_socket.rpartition("/")[0] in mounts
 
 
-def test_probes_ask_where_health_is_served(helm: Helm):
+def test_probes_use_the_address_of_the_health_endpoint(helm: Helm):
     for workload in _workloads(helm.render(EVERYTHING)):
         for container in pod_spec(workload)["containers"]:
             if address := env_of(container).get("METRICS_ADDR"):
@@ -254,13 +254,13 @@ def test_probes_ask_where_health_is_served(helm: Helm):
                     assert container[probe]["httpGet"]["port"] == "metrics"
 
 
-def test_shards_are_told_to_the_pool(helm: Helm):
+def test_pool_pods_get_their_shard(helm: Helm):
     env = env_of(containers(find(helm.render(POOL), "StatefulSet", "joulie-agent"))["controller"])
     settings = read_settings(AgentSettings, {**{k: v or "" for k, v in env.items()}, "POD_NAME": "joulie-agent-2"})
     assert (settings.pool_shards, settings.shard_id, settings.pool_node_selector) == (3, 2, "rack in (a,b)")
 
 
-# --- values that cannot be right
+# --- invalid values
 
 REFUSED = {
     "a typing error in a setting": ({"agent": {"env": {"RECONCILE_INTERVALL": "5s"}}}, "RECONCILE_INTERVALL"),
@@ -280,9 +280,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("values", "said"), REFUSED.values(), ids=REFUSED)
-def test_values_that_cannot_be_right_are_refused_by_name(helm: Helm, values, said):
-    with pytest.raises(HelmError, match=re.escape(said)):
+@pytest.mark.parametrize(("values", "message"), REFUSED.values(), ids=REFUSED)
+def test_invalid_values_are_rejected_by_name(helm: Helm, values, message):
+    with pytest.raises(HelmError, match=re.escape(message)):
         helm.render(values)
 
 
@@ -297,7 +297,7 @@ def test_the_schema_is_what_its_generator_writes():
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["name", "address"])
-def test_the_notes_have_the_configuration_that_the_scheduler_is_tested_with(helm: Helm, values):
+def test_the_notes_show_the_scheduler_configuration_of_the_end_to_end_tests(helm: Helm, values):
     notes = helm.notes(values)
     snippet = yaml.safe_load(re.search(r"^percentageOfNodesToScore:.*?(?=\n\n)", notes, re.MULTILINE | re.DOTALL)[0])
     host = "10.96.0.76" if values else "joulie-scheduler-extender.joulie-system.svc.cluster.local"
@@ -308,47 +308,47 @@ def test_the_notes_have_the_configuration_that_the_scheduler_is_tested_with(helm
     }
 
 
-def test_nothing_of_the_hook_is_there_before_the_uninstall(helm: Helm):
+def test_hook_objects_exist_only_during_an_uninstall(helm: Helm):
     for values in (POOL, {}):
         for each in helm.render(values):
             hook = each["metadata"].get("annotations", {}).get("helm.sh/hook")
-            assert hook == ("pre-delete" if "give-back" in each["metadata"]["name"] else None)
+            assert hook == ("pre-delete" if "restore" in each["metadata"]["name"] else None)
 
 
-def test_the_hook_lets_go_then_sends_hands_to_every_node_and_then_proves(helm: Helm):
+def test_hook_order_is_withdraw_restore_verify(helm: Helm):
     hooks = [m for m in helm.render({}) if "helm.sh/hook" in m["metadata"].get("annotations", {})]
     weights = {
         (m["kind"], m["metadata"]["name"]): int(m["metadata"]["annotations"]["helm.sh/hook-weight"]) for m in hooks
     }
     order = [
-        ("ClusterRole", "joulie-give-back"),
-        ("Job", "joulie-give-back-let-go"),
-        ("DaemonSet", "joulie-give-back"),
-        ("Job", "joulie-give-back-prove"),
+        ("ClusterRole", "joulie-restore"),
+        ("Job", "joulie-restore-withdraw"),
+        ("DaemonSet", "joulie-restore"),
+        ("Job", "joulie-restore-verify"),
     ]
     assert sorted(order, key=weights.__getitem__) == order
     assert len({weights[each] for each in order}) == len(order)
     assert max(weights.values()) == weights[order[-1]]
 
 
-def test_the_give_back_pods_go_where_the_agents_are_and_have_the_same_hands(helm: Helm):
+def test_restore_pods_run_on_the_agents_nodes_with_the_same_actuator(helm: Helm):
     values = EVERYTHING | {"agent": {**EVERYTHING["agent"], "daemonset": {"nodeSelector": {"pool": "hpc"}}}}
     manifests = helm.render(values)
-    agent, give_back = find(manifests, "DaemonSet", "power-agent"), find(manifests, "DaemonSet", "power-give-back")
+    agent, restore = find(manifests, "DaemonSet", "power-agent"), find(manifests, "DaemonSet", "power-restore")
     for key in ("nodeSelector", "tolerations", "hostNetwork", "terminationGracePeriodSeconds", "securityContext"):
-        assert pod_spec(give_back)[key] == pod_spec(agent)[key]
-    hands = containers(give_back)["actuator"]
-    assert hands.pop("readinessProbe")["exec"]["command"] == ["joulie-agent", "restore"]
-    assert hands == containers(agent)["actuator"]
+        assert pod_spec(restore)[key] == pod_spec(agent)[key]
+    actuator = containers(restore)["actuator"]
+    assert actuator.pop("readinessProbe")["exec"]["command"] == ["joulie-agent", "restore"]
+    assert actuator == containers(agent)["actuator"]
     volumes = {volume["name"]: volume for volume in pod_spec(agent)["volumes"]}
-    assert pod_spec(give_back)["volumes"] == [volumes[mount["name"]] for mount in hands["volumeMounts"]]
-    assert list(containers(give_back)) == ["actuator"]
-    assert pod_spec(give_back)["automountServiceAccountToken"] is False
+    assert pod_spec(restore)["volumes"] == [volumes[mount["name"]] for mount in actuator["volumeMounts"]]
+    assert list(containers(restore)) == ["actuator"]
+    assert pod_spec(restore)["automountServiceAccountToken"] is False
 
 
-def test_a_job_has_time_to_say_what_is_in_the_way(helm: Helm):
-    for name in ("let-go", "prove"):
-        job = find(helm.render({}), "Job", f"joulie-give-back-{name}")
+def test_a_hook_job_has_time_to_report_before_it_is_ended(helm: Helm):
+    for name in ("withdraw", "verify"):
+        job = find(helm.render({}), "Job", f"joulie-restore-{name}")
         own = int(env_of(containers(job)[name])["TIMEOUT_SECONDS"])
         helms_default_s = 300
         assert own < job["spec"]["activeDeadlineSeconds"] < helms_default_s
@@ -358,7 +358,7 @@ def test_a_job_has_time_to_say_what_is_in_the_way(helm: Helm):
 # --- the host watchdog
 
 
-def test_nothing_is_put_on_nodes_for_a_watchdog_unless_it_is_asked_for(helm: Helm):
+def test_the_watchdog_is_off_by_default_and_in_pool_mode(helm: Helm):
     manifests = helm.render({})
     assert "initContainers" not in pod_spec(find(manifests, "DaemonSet", "joulie-agent"))
     assert not [each["metadata"]["name"] for each in manifests if "watchdog" in each["metadata"]["name"]]
@@ -367,7 +367,7 @@ def test_nothing_is_put_on_nodes_for_a_watchdog_unless_it_is_asked_for(helm: Hel
     ]
 
 
-def test_the_watchdog_is_installed_without_a_capability_or_a_token_and_where_the_actuator_cannot_write(helm: Helm):
+def test_the_watchdog_installer_has_no_capability_and_no_token_and_writes_where_the_actuator_cannot(helm: Helm):
     agent = find(helm.render(WATCHDOG), "DaemonSet", "joulie-agent")
     (installer,) = pod_spec(agent)["initContainers"]
     security = installer["securityContext"]
@@ -393,10 +393,10 @@ UNITS = {
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze: install systemd")
 @pytest.mark.parametrize("values", UNITS.values(), ids=UNITS)
-def test_systemd_finds_no_fault_with_the_units(helm: Helm, values, tmp_path):
+def test_systemd_analyze_accepts_the_units(helm: Helm, values, tmp_path):
     units = _watchdog_units(helm, values)
     for name, text in units.items():
-        # It looks for the program outside of RootDirectory=.
+        # systemd-analyze searches the program outside of RootDirectory=.
         assert ("ExecStart=/opt/joulie/bin/joulie-agent restore" in text) == name.endswith(".service")
         written = text.replace("@ROOT@", str(tmp_path)).replace("/opt/joulie/bin/joulie-agent", sys.executable)
         (tmp_path / name).write_text(written)
@@ -411,14 +411,15 @@ def test_systemd_finds_no_fault_with_the_units(helm: Helm, values, tmp_path):
 
 
 @pytest.mark.parametrize("values", UNITS.values(), ids=UNITS)
-def test_the_watchdog_runs_with_settings_that_restore_accepts_and_no_more_rights_than_the_actuator(helm: Helm, values):
+def test_the_watchdog_has_valid_settings_and_no_more_rights_than_the_actuator(helm: Helm, values):
     service = next(text for name, text in _watchdog_units(helm, values).items() if name.endswith(".service"))
     lines = [line.partition("=") for line in service.splitlines() if "=" in line and not line.startswith("#")]
-    told = {key: [value for name, _, value in lines if name == key] for key, _, _ in lines}
-    env = dict(each.split("=", 1) for each in " ".join(told["Environment"]).split())
+    settings_of = {key: [value for name, _, value in lines if name == key] for key, _, _ in lines}
+    env = dict(each.split("=", 1) for each in " ".join(settings_of["Environment"]).split())
     settings = read_actuator_settings(env)
     bound = {
-        each.rpartition(":")[2] for each in " ".join(told["BindPaths"] + told.get("BindReadOnlyPaths", [])).split()
+        each.rpartition(":")[2]
+        for each in " ".join(settings_of["BindPaths"] + settings_of.get("BindReadOnlyPaths", [])).split()
     }
     assert {settings.state_dir, f"{settings.host_sys_root}/devices", f"{settings.host_sys_root}/class"} <= bound
     assert settings.host_proc_root in {"/proc", *bound}
@@ -429,33 +430,33 @@ def test_the_watchdog_runs_with_settings_that_restore_accepts_and_no_more_rights
     writable = {each["mountPath"] for each in actuator["volumeMounts"] if not each.get("readOnly")}
     if "privileged" in actuator["securityContext"]:
         writable.add("/sys")
-    for path in " ".join(told["ReadWritePaths"]).split():
+    for path in " ".join(settings_of["ReadWritePaths"]).split():
         assert any(f"{path.lstrip('-+')}/".startswith(f"{each}/") for each in writable), path
     capabilities = actuator["securityContext"].get("capabilities", {}).get("add", [])
     if "privileged" not in actuator["securityContext"]:
-        assert told["CapabilityBoundingSet"] == [" ".join(f"CAP_{each}" for each in capabilities)]
+        assert settings_of["CapabilityBoundingSet"] == [" ".join(f"CAP_{each}" for each in capabilities)]
 
 
-def test_the_uninstall_removes_the_watchdog_after_its_proof_and_shows_that_it_is_gone(helm: Helm):
+def test_the_uninstall_removes_the_watchdog_last_and_verifies_it(helm: Helm):
     manifests = helm.render(WATCHDOG)
     weights = {
         (m["kind"], m["metadata"]["name"]): int(m["metadata"]["annotations"]["helm.sh/hook-weight"])
         for m in manifests
         if "helm.sh/hook" in m["metadata"].get("annotations", {})
     }
-    removal, shown = ("DaemonSet", "joulie-give-back-watchdog"), ("Job", "joulie-give-back-watchdog-gone")
-    assert weights["Job", "joulie-give-back-prove"] < weights[removal] < weights[shown] == max(weights.values())
+    removal, shown = ("DaemonSet", "joulie-restore-watchdog"), ("Job", "joulie-restore-watchdog-removed")
+    assert weights["Job", "joulie-restore-verify"] < weights[removal] < weights[shown] == max(weights.values())
     agent, remover = find(manifests, "DaemonSet", "joulie-agent"), find(manifests, *removal)
     for key in ("nodeSelector", "tolerations"):
         assert pod_spec(remover).get(key) == pod_spec(agent).get(key)
     (installs,), (removes,) = pod_spec(agent)["initContainers"], pod_spec(remover)["initContainers"]
     assert (installs.pop("command")[-1], removes.pop("command")[-1]) == ("install", "remove")
     assert installs == removes
-    env = env_of(containers(find(manifests, *shown))["watchdog-gone"])
-    assert env["GIVE_BACK_DAEMONSET"] == removal[1]
+    env = env_of(containers(find(manifests, *shown))["watchdog-removed"])
+    assert env["RESTORE_DAEMONSET"] == removal[1]
     labels = remover["spec"]["template"]["metadata"]["labels"]
-    assert dict(each.split("=") for each in env["GIVE_BACK_SELECTOR"].split(",")).items() <= labels.items()
-    # The account may look at it.
+    assert dict(each.split("=") for each in env["RESTORE_SELECTOR"].split(",")).items() <= labels.items()
+    # The service account can read it.
     assert [
         rule for rule in _rules(manifests) if removal[1] in rule.get("resourceNames", ()) and rule["verbs"] == ["get"]
     ]

@@ -74,7 +74,7 @@ def node(helm: Helm, tmp_path: Path) -> Iterator[Node]:
     for directory in (state, root / "run/joulie"):
         directory.mkdir(parents=True)
     paths = {"hostSysPath": str(machine.sys), "hostStatePath": str(state)}
-    pod = find(helm.render({"agent": {"actuator": paths}}), "DaemonSet", "joulie-give-back")
+    pod = find(helm.render({"agent": {"actuator": paths}}), "DaemonSet", "joulie-restore")
     made = Node(machine, state, root, pod)
     killed = made.run("actuator")
     assert killed.stdout is not None

@@ -1,4 +1,4 @@
-"""The program of the chart's uninstall hooks, against an API server that says what the test wants."""
+"""The program of the chart's uninstall hooks, against an API server with scripted answers."""
 
 import json
 import subprocess
@@ -14,13 +14,13 @@ import pytest
 from tests.chart import CHART, NAMESPACE
 
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
-OPERATOR, AGENT, GIVE_BACK = f"{APPS}/deployments/op", f"{APPS}/daemonsets/agent", f"{APPS}/daemonsets/give-back"
+OPERATOR, AGENT, RESTORE = f"{APPS}/deployments/op", f"{APPS}/daemonsets/agent", f"{APPS}/daemonsets/restore"
 TARGETS, REPORTS = "/apis/joulie.io/v1alpha1/nodepowerprofiles", "/apis/joulie.io/v1alpha1/telemetryprofiles"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 class Cluster:
-    """Objects and collections by path; deletions are noted, and `on_delete` plays whoever answers to them."""
+    """Objects and collections by path; records deletions, and calls `on_delete` for what controllers would do."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {OPERATOR: {}, AGENT: {}}
@@ -85,8 +85,8 @@ def run(cluster: Cluster, tmp_path):
             "POD_NAMESPACE": NAMESPACE,
             "OPERATOR_DEPLOYMENT": "op",
             "AGENT_DAEMONSET": "agent",
-            "GIVE_BACK_DAEMONSET": "give-back",
-            "GIVE_BACK_SELECTOR": "a=b",
+            "RESTORE_DAEMONSET": "restore",
+            "RESTORE_SELECTOR": "a=b",
             "TIMEOUT_SECONDS": str(timeout_s),
             "POLL_SECONDS": "0.1",
             "KUBERNETES_SERVICE_HOST": "unused",
@@ -106,82 +106,82 @@ def report(node: str, backend: str, reason: str = "Capped") -> dict[str, Any]:
     return {"metadata": {"name": node}, "status": {"control": {"cpu": {"backend": backend, "reason": reason}}}}
 
 
-def test_whoever_sets_limits_ends_in_order_and_targets_go_before_agents(cluster, run):
-    status, said = run("let-go")
-    assert (status, cluster.deleted) == (0, [OPERATOR, TARGETS, AGENT]), said
+def test_operator_targets_and_agents_are_deleted_in_this_order(cluster, run):
+    status, output = run("withdraw")
+    assert (status, cluster.deleted) == (0, [OPERATOR, TARGETS, AGENT]), output
 
 
-def test_targets_that_an_ending_operator_still_writes_are_withdrawn_again(cluster, run):
+def test_targets_that_a_stopping_operator_still_writes_are_deleted_again(cluster, run):
     late = [{"late": True}]
     cluster.on_delete = lambda path: cluster.lists[TARGETS].extend(late) or late.clear() if path == TARGETS else None
-    assert run("let-go")[0] == 0
+    assert run("withdraw")[0] == 0
     assert cluster.deleted == [OPERATOR, TARGETS, TARGETS, AGENT]
 
 
-def test_agents_are_not_ended_before_they_have_let_go_of_what_is_behind_http(cluster, run):
+def test_agents_are_not_deleted_before_http_backends_are_restored(cluster, run):
     cluster.lists[REPORTS] = [report("n1", "http-rapl"), report("n2", "http-rapl", "Restored")]
     seen = []
 
-    def give_back(path: str) -> None:
+    def restore(path: str) -> None:
         if path == TARGETS:
             threading.Timer(1, lambda: cluster.lists[REPORTS].__setitem__(0, report("n1", "", "NoProfile"))).start()
         seen.append((path, bool(cluster.lists[REPORTS][0]["status"]["control"]["cpu"]["backend"])))
 
-    cluster.on_delete = give_back
-    status, said = run("let-go")
-    assert status == 0, said
+    cluster.on_delete = restore
+    status, output = run("withdraw")
+    assert status == 0, output
     assert seen[-1] == (AGENT, False)
 
 
-def test_an_http_backend_that_keeps_its_limit_fails_the_uninstall_by_name(cluster, run):
+def test_an_http_backend_that_keeps_its_limit_fails_the_uninstall_and_is_named(cluster, run):
     cluster.lists[REPORTS] = [report(f"n{number:02}", "http-nvml") for number in range(25)]
     cluster.page = 10
-    status, said = run("let-go", timeout_s=3)
+    status, output = run("withdraw", timeout_s=3)
     assert status == 1
-    assert "n00, n01" in said
-    assert "and 5 more" in said
+    assert "n00, n01" in output
+    assert "and 5 more" in output
     assert AGENT not in cluster.deleted
 
 
-def test_a_dead_agent_of_a_node_costs_half_of_the_time_and_is_left_to_the_proof(cluster, run):
+def test_a_dead_agent_is_waited_for_half_of_the_time_and_left_to_verify(cluster, run):
     cluster.lists[REPORTS] = [report("dead", "rapl")]
     before = time.monotonic()
-    status, said = run("let-go", timeout_s=6)
+    status, output = run("withdraw", timeout_s=6)
     assert status == 0
     assert 3 <= time.monotonic() - before < 6
-    assert "dead" in said
+    assert "no restore reported, verifying on the nodes: dead" in output
     assert cluster.deleted[-1] == AGENT
 
 
-def test_a_pool_has_no_agents_to_end_and_no_nodes_to_look_at(cluster, run):
+def test_a_pool_has_no_agents_to_delete_and_no_nodes_to_verify(cluster, run):
     cluster.lists[REPORTS] = [report("blocked-host", "rapl")]
-    assert run("let-go", AGENT_DAEMONSET="")[0] == 0
+    assert run("withdraw", AGENT_DAEMONSET="")[0] == 0
     assert cluster.deleted == [OPERATOR, TARGETS]
 
 
-def test_it_may_be_repeated(cluster, run):
-    assert run("let-go")[0] == 0
-    assert run("let-go")[0] == 0
+def test_it_can_be_repeated(cluster, run):
+    assert run("withdraw")[0] == 0
+    assert run("withdraw")[0] == 0
 
 
-def test_an_api_server_that_is_restarted_is_asked_again(cluster, run):
+def test_requests_are_retried_while_the_api_server_restarts(cluster, run):
     cluster.failures = [503, 429]
-    assert run("let-go")[0] == 0
+    assert run("withdraw")[0] == 0
 
 
-def test_an_api_server_that_does_not_answer_is_given_up_in_time(cluster, run):
+def test_an_api_server_that_does_not_answer_fails_the_uninstall_in_time(cluster, run):
     before = time.monotonic()
-    status, said = run("let-go", timeout_s=2, API_URL="http://127.0.0.1:1")
+    status, output = run("withdraw", timeout_s=2, API_URL="http://127.0.0.1:1")
     assert status == 1
-    assert "does not answer" in said
+    assert "no answer from the API server" in output
     assert time.monotonic() - before < 10
 
 
-def test_a_missing_right_is_told_at_once(cluster, run):
+def test_a_missing_permission_is_reported_at_once(cluster, run):
     cluster.failures = [403]
-    status, said = run("let-go")
+    status, output = run("withdraw")
     assert status == 1
-    assert f"DELETE {OPERATOR}: 403" in said
+    assert f"DELETE {OPERATOR}: 403" in output
 
 
 def daemonset(wanted: int, ready: int, seen: int = 1) -> dict[str, Any]:
@@ -189,60 +189,62 @@ def daemonset(wanted: int, ready: int, seen: int = 1) -> dict[str, Any]:
     return {"metadata": {"generation": 1}, "status": status}
 
 
-def test_a_node_has_given_back_when_its_pod_is_ready(cluster, run):
-    cluster.objects[GIVE_BACK] = daemonset(2, 1)
-    threading.Timer(1, lambda: cluster.objects.__setitem__(GIVE_BACK, daemonset(2, 2))).start()
-    status, said = run("prove")
-    assert (status, said) == (0, "2 of 2 nodes hold nothing of ours\n")
+def test_a_node_is_verified_when_its_pod_is_ready(cluster, run):
+    cluster.objects[RESTORE] = daemonset(2, 1)
+    threading.Timer(1, lambda: cluster.objects.__setitem__(RESTORE, daemonset(2, 2))).start()
+    status, output = run("verify")
+    assert (status, output) == (0, "restore: done on 2 of 2 nodes\n")
 
 
-def test_a_daemonset_that_nobody_has_looked_at_yet_proves_nothing(cluster, run):
-    cluster.objects[GIVE_BACK] = daemonset(0, 0, seen=0)
-    assert run("prove", timeout_s=2)[0] == 1
+def test_a_daemonset_that_was_not_yet_reconciled_is_not_verified(cluster, run):
+    cluster.objects[RESTORE] = daemonset(0, 0, seen=0)
+    assert run("verify", timeout_s=2)[0] == 1
 
 
-def test_nodes_that_have_not_given_back_are_named_with_what_their_pod_does(cluster, run):
-    cluster.objects[GIVE_BACK] = daemonset(3, 1)
+def test_nodes_that_are_not_verified_are_named_with_the_state_of_their_pod(cluster, run):
+    cluster.objects[RESTORE] = daemonset(3, 1)
     ready = {"conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"}
     waiting = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}
     cluster.lists[PODS] = [
         {"metadata": {"name": f"p{number}"}, "spec": {"nodeName": f"n{number}"}, "status": status}
         for number, status in enumerate((ready, waiting, {"phase": "Running"}))
     ]
-    status, said = run("prove", timeout_s=2)
+    status, output = run("verify", timeout_s=2)
     assert status == 1
-    assert "1 of 3 nodes have given back, not: n1 (p1: ErrImagePull), n2 (p2: Running)" in said
+    assert (
+        "restore incomplete: restore: done on 1 of 3 nodes, not on: n1 (p1: ErrImagePull), n2 (p2: Running)" in output
+    )
 
 
 def unready(**status: Any) -> dict[str, Any]:
     return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": "Pending", **status}}
 
 
-def test_an_actuator_that_ends_with_an_error_is_told_with_what_it_said_last(cluster, run):
-    cluster.objects[GIVE_BACK] = daemonset(1, 0)
+def test_an_actuator_that_fails_is_reported_with_its_last_log_line(cluster, run):
+    cluster.objects[RESTORE] = daemonset(1, 0)
     log = '{"event": "listening"}\n{"event": "journal cannot be read", "path": "/var/lib/joulie/cpu"}\n'
     crashed = {
         "state": {"waiting": {"reason": "CrashLoopBackOff"}},
         "lastState": {"terminated": {"exitCode": 1, "message": log}},
     }
     cluster.lists[PODS] = [unready(containerStatuses=[crashed])]
-    status, said = run("prove", timeout_s=2)
+    status, output = run("verify", timeout_s=2)
     assert status == 1
-    assert 'n (p: CrashLoopBackOff, exit code 1: {"event": "journal cannot be read", "path"' in said
-    assert "listening" not in said
+    assert 'n (p: CrashLoopBackOff, exit code 1: {"event": "journal cannot be read", "path"' in output
+    assert "listening" not in output
 
 
-def test_an_init_container_that_fails_is_told_as_well(cluster, run):
-    cluster.objects[GIVE_BACK] = daemonset(1, 0)
+def test_an_init_container_that_fails_is_reported(cluster, run):
+    cluster.objects[RESTORE] = daemonset(1, 0)
     failed = {"state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "cannot remove the watchdog: x\n"}}}
     waiting = {"state": {"waiting": {"reason": "PodInitializing"}}}
     cluster.lists[PODS] = [unready(initContainerStatuses=[failed], containerStatuses=[waiting])]
-    status, said = run("prove", timeout_s=2)
+    status, output = run("verify", timeout_s=2)
     assert status == 1
-    assert "n (p: Error, exit code 1: cannot remove the watchdog: x)" in said
+    assert "n (p: Error, exit code 1: cannot remove the watchdog: x)" in output
 
 
-def test_a_daemonset_that_is_gone_is_no_proof(cluster, run):
-    status, said = run("prove")
+def test_a_missing_daemonset_fails_the_verification(cluster, run):
+    status, output = run("verify")
     assert status == 1
-    assert "give-back does not exist" in said
+    assert "restore does not exist" in output

@@ -1,14 +1,14 @@
 # ruff: noqa: INP001 - a file of the chart, not of a package
-"""What the chart's `pre-delete` hooks run: have every limit given back, and prove it.
+"""Program of the chart's `pre-delete` hooks: restores the original limits on every node before the release is deleted.
 
-`let-go` ends whoever sets limits: it deletes the operator, then the NodePowerProfiles, to which agents answer by giving
-back, waits for their reports, and deletes the agents of this release's nodes, whose actuators give back as they end.
-`prove` waits until the give-back DaemonSet is ready on every node: its pods are actuators without a controller, and
-ready where nothing of ours is in the hardware.
+`withdraw` deletes the operator and the NodePowerProfiles, which makes agents restore; waits until no TelemetryProfile
+reports a limit in force; and deletes the agents, whose actuators restore when they stop. `verify` waits until the
+restore DaemonSet is ready on every node: its pods are actuators without a controller, ready when no limit of Joulie's
+is left in the node's hardware.
 
-Promises exit code 0 only where that is so, an end within the time given, and the names of whatever is in the way. May
-be repeated: what is gone already counts as done. Standard library only, since it runs in the agent's image whatever its
-release. The rights are those of the hook's own account.
+Exits with 0 only on success, within the given time; a failure names the nodes. Both commands can be repeated: an object
+that is gone counts as deleted. Standard library only, so that it runs in any agent image. Uses the rights of the hook's
+service account.
 """
 
 import json
@@ -27,27 +27,30 @@ from typing import Any, Final
 
 _JOULIE: Final = "/apis/joulie.io/v1alpha1"
 _REQUEST_TIMEOUT_S: Final = 10.0
-#: At 5,000 nodes a look is ten pages.
+#: One check of 5,000 nodes reads ten pages.
 _POLL_S: Final = 2.0
 _PAGE: Final = 500
-#: Looks in a row that find no limit reported: an agent may have been about to report one.
-_CLEAN_LOOKS: Final = 2
+#: Consecutive checks without a reported limit: an agent may have been about to report one.
+_CLEAN_CHECKS: Final = 2
 #: Names in a message.
 _SHOWN: Final = 20
 _SHOWN_CHARACTERS: Final = 300
 
 
-class GaveUpError(Exception):
-    """Something is left; the message says what."""
+class IncompleteError(Exception):
+    """Limits are, or may be, still in force; the message names what is missing."""
 
 
 class RefusedError(Exception):
-    """The API server does not allow a request, or does not understand it; asking again does not help."""
+    """The API server refused a request; retrying does not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The API server, as the pod's service account sees it. Asks again until `deadline` while nobody answers."""
+    """Client of the API server with the pod's service account.
+
+    Retries until `deadline` while the server does not answer.
+    """
 
     base: str
     account: Path
@@ -55,15 +58,15 @@ class Api:
     poll_s: float = _POLL_S
 
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
-        """Return an object or a page; None where there is none."""
-        return self._ask("GET", path, query)
+        """Return an object or a page; None if it does not exist."""
+        return self._request("GET", path, query)
 
     def delete(self, path: str, *, foreground: bool = False) -> None:
         """Delete an object or a collection. `foreground`: it stays visible until what it owns is gone."""
-        self._ask("DELETE", path, {"propagationPolicy": "Foreground" if foreground else "Background"})
+        self._request("DELETE", path, {"propagationPolicy": "Foreground" if foreground else "Background"})
 
     def items(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
-        """Return a collection, in pages; nothing where the kind is not known."""
+        """Yield the items of a collection, read in pages; none if the kind does not exist."""
         page: dict[str, Any] | None = {"metadata": {"continue": ""}}
         while page is not None:
             page = self.get(path, limit=str(_PAGE), **{"continue": page["metadata"]["continue"]}, **query)
@@ -71,14 +74,14 @@ class Api:
             if page is not None and not page["metadata"].get("continue"):
                 return
 
-    def _ask(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any] | None:
+    def _request(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any] | None:
         url = f"{self.base}{path}?{urllib.parse.urlencode({key: value for key, value in query.items() if value})}"
         while True:
-            # Read each time: the kubelet renews it.
+            # Read for each request: the kubelet rotates it.
             token = (self.account / "token").read_text().strip()
             request = urllib.request.Request(url, method=method, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - the cluster's own address
             try:
-                with urllib.request.urlopen(request, timeout=_REQUEST_TIMEOUT_S, context=self._trust()) as reply:  # noqa: S310
+                with urllib.request.urlopen(request, timeout=_REQUEST_TIMEOUT_S, context=self._tls()) as reply:  # noqa: S310
                     answer: dict[str, Any] = json.load(reply)
                     return answer
             except urllib.error.HTTPError as error:
@@ -90,10 +93,10 @@ class Api:
             except (OSError, json.JSONDecodeError) as error:
                 why = f"{type(error).__name__}: {error}"
             if time.monotonic() >= self.deadline:
-                raise GaveUpError(f"{method} {path}: the API server does not answer: {why}")
+                raise IncompleteError(f"{method} {path}: no answer from the API server: {why}")
             time.sleep(self.poll_s)
 
-    def _trust(self) -> ssl.SSLContext | None:
+    def _tls(self) -> ssl.SSLContext | None:
         if not self.base.startswith("https:"):
             return None
         return ssl.create_default_context(cafile=str(self.account / "ca.crt"))
@@ -101,36 +104,36 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What the chart says of itself, in the environment of its hooks."""
+    """The release, as the chart describes it in the environment of its hooks."""
 
     namespace: str
-    #: Empty: the release has none.
+    #: Empty: the release has no operator.
     operator: str
-    #: Empty: no agent of this release has its hands on a machine.
+    #: Empty: no agent of this release controls the hardware of its own node.
     agent: str
-    give_back: str
+    restore: str
     timeout_s: float
 
     @property
     def apps(self) -> str:
-        """Where its workloads are."""
+        """Path of the release's workloads."""
         return f"/apis/apps/v1/namespaces/{self.namespace}"
 
 
-def let_go(api: Api, release: Release) -> None:
-    """End whoever sets limits; what they set is given back by them, or due on their nodes.
+def withdraw(api: Api, release: Release) -> None:
+    """Delete the targets, the operator and the agents; agents restore the limits that they set.
 
     Raises:
-        GaveUpError: an HTTP backend may still hold a limit.
+        IncompleteError: an HTTP backend may still hold a limit.
     """
     if release.operator:
         api.delete(f"{release.apps}/deployments/{release.operator}")
-        _say(f"operator {release.operator} is deleted")
-    _say("withdrawing the targets")
-    # Half of the time is for agents that answer. What a dead one holds on its node is the other command's matter.
-    patience = api.deadline - release.timeout_s / 2
+        _print(f"deleted operator {release.operator}")
+    _print("deleting NodePowerProfiles, waiting for agents to restore")
+    # Half of the time is for agents that answer. Limits that a dead one has left are restored by the DaemonSet.
+    agents_deadline = api.deadline - release.timeout_s / 2
     clean = 0
-    while clean < _CLEAN_LOOKS:
+    while clean < _CLEAN_CHECKS:
         if next(api.items(f"{_JOULIE}/nodepowerprofiles"), None) is not None:
             api.delete(f"{_JOULIE}/nodepowerprofiles")
         on_nodes, behind_http = _reported(api)
@@ -139,9 +142,9 @@ def let_go(api: Api, release: Release) -> None:
         clean = 0 if on_nodes or behind_http else clean + 1
         now = time.monotonic()
         if behind_http and now >= api.deadline:
-            raise GaveUpError(f"reported in force behind an HTTP backend, by TelemetryProfile: {_shown(behind_http)}")
-        if on_nodes and not behind_http and now >= patience:
-            _say(f"no word that these let go, their nodes will be looked at: {_shown(on_nodes)}")
+            raise IncompleteError(f"limits reported behind HTTP backends, by TelemetryProfile: {_shown(behind_http)}")
+        if on_nodes and not behind_http and now >= agents_deadline:
+            _print(f"no restore reported, verifying on the nodes: {_shown(on_nodes)}")
             break
         time.sleep(api.poll_s)
     if release.agent:
@@ -151,42 +154,44 @@ def let_go(api: Api, release: Release) -> None:
 def _delete_agents(api: Api, release: Release) -> None:
     path = f"{release.apps}/daemonsets/{release.agent}"
     api.delete(path, foreground=True)
-    _say(f"agents {release.agent} are ending")
+    _print(f"deleting agents {release.agent}")
     while api.get(path) is not None:
         if time.monotonic() >= api.deadline:
-            # A pod of a node that does not answer stays for ever. If it is more than that, `prove` fails on its node.
-            _say("some agents are not gone yet")
+            # The pod of an unreachable node is never deleted. Any other reason makes `verify` fail for its node.
+            _print("some agent pods are not deleted yet, continuing")
             return
         time.sleep(api.poll_s)
 
 
-def prove(api: Api, release: Release) -> None:
-    """Wait until no node has a limit of ours.
+def verify(api: Api, release: Release) -> None:
+    """Wait until the DaemonSet is ready on every node.
 
     Raises:
-        GaveUpError: some node may have.
+        IncompleteError: it is not ready on some nodes.
     """
-    path = f"{release.apps}/daemonsets/{release.give_back}"
+    path = f"{release.apps}/daemonsets/{release.restore}"
     while True:
         found = api.get(path)
         if found is None:
-            raise GaveUpError(f"DaemonSet {release.give_back} does not exist: nobody looks at the nodes")
+            raise IncompleteError(f"DaemonSet {release.restore} does not exist: nodes cannot be verified")
         status = found.get("status", {})
         wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
         if status.get("observedGeneration", 0) >= found["metadata"]["generation"] and ready >= wanted:
-            _say(f"{ready} of {wanted} nodes hold nothing of ours")
+            _print(f"{release.restore}: done on {ready} of {wanted} nodes")
             return
         if time.monotonic() >= api.deadline:
-            raise GaveUpError(f"{ready} of {wanted} nodes have given back, not: {_shown(_unready(api, release))}")
+            raise IncompleteError(
+                f"{release.restore}: done on {ready} of {wanted} nodes, not on: {_shown(_unready(api, release))}"
+            )
         time.sleep(api.poll_s)
 
 
 def _reported(api: Api) -> tuple[list[str], list[str]]:
-    """Return the TelemetryProfiles that report a limit in force: of hardware on nodes, and of HTTP backends."""
+    """Return names of TelemetryProfiles that report a limit in force: on node hardware, and behind HTTP backends."""
     on_nodes, behind_http = [], []
     for profile in api.items(f"{_JOULIE}/telemetryprofiles"):
         reports = (profile.get("status", {}).get("control") or {}).values()
-        # The agent's own rule for what it continues from after a restart.
+        # The same rule as the agent's, by which it continues after a restart.
         backends = [
             report["backend"] for report in reports if report.get("backend") and report.get("reason") != "Restored"
         ]
@@ -198,8 +203,8 @@ def _reported(api: Api) -> tuple[list[str], list[str]]:
 
 
 def _unready(api: Api, release: Release) -> list[str]:
-    """Return a line for each node whose pod is not ready, as far as there are pods."""
-    query = {"labelSelector": os.environ["GIVE_BACK_SELECTOR"]}
+    """Return one line per pod that is not ready, with its node and the reason."""
+    query = {"labelSelector": os.environ["RESTORE_SELECTOR"]}
     lines = []
     for pod in api.items(f"/api/v1/namespaces/{release.namespace}/pods", **query):
         status = pod.get("status", {})
@@ -212,7 +217,7 @@ def _unready(api: Api, release: Release) -> list[str]:
 
 
 def _obstacle(container: dict[str, Any]) -> str:
-    """Return why a container does not run, with the last line of its log if it ended badly; empty where it runs."""
+    """Return why a container does not run, with the last line of its log if it failed; empty if it runs."""
     state = container.get("state", {})
     reason: str = state.get("waiting", {}).get("reason", "")
     ended = state.get("terminated") or container.get("lastState", {}).get("terminated") or {}
@@ -224,25 +229,25 @@ def _obstacle(container: dict[str, Any]) -> str:
 
 def _shown(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more if names else "no pod there yet"
+    return ", ".join(names[:_SHOWN]) + more if names else "no pods yet"
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-_COMMANDS: Final[dict[str, Callable[[Api, Release], None]]] = {"let-go": let_go, "prove": prove}
+_COMMANDS: Final[dict[str, Callable[[Api, Release], None]]] = {"withdraw": withdraw, "verify": verify}
 
 
 def main() -> int:
-    """Run one command; 1 where something is left, or where that cannot be known."""
+    """Run one command; return 1 if limits are still in force, or if that cannot be known."""
     env = os.environ
     release = Release(
         namespace=env["POD_NAMESPACE"],
         operator=env["OPERATOR_DEPLOYMENT"],
         agent=env["AGENT_DAEMONSET"],
-        give_back=env["GIVE_BACK_DAEMONSET"],
+        restore=env["RESTORE_DAEMONSET"],
         timeout_s=float(env["TIMEOUT_SECONDS"]),
     )
     host, port = env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"]
@@ -254,8 +259,8 @@ def main() -> int:
     )
     try:
         _COMMANDS[sys.argv[1]](api, release)
-    except (GaveUpError, RefusedError) as error:
-        _say(f"not everything is given back: {error}")
+    except (IncompleteError, RefusedError) as error:
+        _print(f"restore incomplete: {error}")
         return 1
     return 0
 

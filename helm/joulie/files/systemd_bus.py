@@ -1,10 +1,9 @@
 # ruff: noqa: INP001 - a file of the chart, not of a package
-"""The few requests to the node's systemd that the watchdog's installer needs, over `/run/systemd/private`.
+"""Client for the few requests to the node's systemd that the watchdog's installer makes, over `/run/systemd/private`.
 
-Promises one answer for each call, or an error with systemd's own words. Speaks D-Bus to the socket that `systemctl`
-uses as root when no bus runs: no host process namespace, no shell and no client program of the node are needed. The
-peer has to be root and needs no capability: systemd knows a peer's user from the socket, and its capabilities not.
-Standard library only.
+Speaks D-Bus on the socket that `systemctl` uses as root when no bus runs, so that it needs no host process namespace,
+no shell and no program of the node. Returns one answer per call, or raises systemd's own error. The caller must be root
+and needs no capability: systemd checks the user of the peer, not its capabilities. Standard library only.
 
 Source: D-Bus specification, "Message Protocol"; org.freedesktop.systemd1(5); systemd, sd_bus_query_sender_privilege.
 """
@@ -29,11 +28,11 @@ Value = str | int
 
 
 class SystemdError(Exception):
-    """systemd cannot be reached or refuses; carries what it said."""
+    """systemd cannot be reached or refused a request; carries its message."""
 
 
 class Systemd:
-    """A connection to the service manager behind a socket; a context manager."""
+    """Connection to the service manager; a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._serial = 0
@@ -41,7 +40,7 @@ class Systemd:
         self._socket.settimeout(_TIMEOUT_S)
         try:
             self._socket.connect(str(path))
-            # The user is the one that the kernel names for the peer; the text repeats it: "0", in hexadecimal.
+            # systemd takes the user from the kernel; the text repeats it: "0", in hexadecimal.
             self._socket.sendall(b"\0AUTH EXTERNAL 30\r\nBEGIN\r\n")
             answer = self._line()
         except OSError as error:
@@ -60,15 +59,15 @@ class Systemd:
         self._socket.close()
 
     def reload(self) -> None:
-        """Read the unit files again."""
+        """Reload the unit files."""
         self._call(*_MANAGER, "Reload")
 
     def start(self, unit: str) -> None:
-        """Start a unit; returns when that is under way."""
+        """Start a unit, without waiting for it."""
         self._call(*_MANAGER, "StartUnit", unit, "replace")
 
     def restart(self, unit: str) -> None:
-        """Restart a unit, or start it."""
+        """Restart a unit, or start it if it is not active."""
         self._call(*_MANAGER, "RestartUnit", unit, "replace")
 
     def stop(self, unit: str) -> None:
@@ -76,11 +75,11 @@ class Systemd:
         self._call(*_MANAGER, "StopUnit", unit, "replace")
 
     def forget_failure(self, unit: str) -> None:
-        """Drop the record that a unit has failed."""
+        """Reset the failed state of a unit."""
         self._call(*_MANAGER, "ResetFailedUnit", unit)
 
     def property(self, unit: str, name: str, interface: str = "Unit") -> Value:
-        """Return a property of a unit, loaded for it where it is not."""
+        """Return a property of a unit, loading the unit if necessary."""
         path = str(self._call(*_MANAGER, "LoadUnit", unit)[0])
         named = f"org.freedesktop.systemd1.{interface}"
         return self._call(path, "org.freedesktop.DBus.Properties", "Get", named, name)[0]
@@ -94,8 +93,8 @@ class Systemd:
             time.sleep(_POLL_S)
 
     def run(self, unit: str, timeout_s: float) -> None:
-        """Start a unit that ends by itself, and wait until it has: a run under way counts as this one."""
-        # Starting only queues a job: until it is carried out the unit looks as it did after its last run.
+        """Start a oneshot unit and wait for its end; a run in progress counts as this one."""
+        # Starting queues a job: until that runs, the unit shows the state of its last run.
         ended = "InactiveEnterTimestampMonotonic"
         before = self.property(unit, ended)
         self.start(unit)
@@ -128,11 +127,11 @@ class Systemd:
             start = self._exactly(_FIXED.size)
             order, kind, _, _, body_size, _, header_size = _FIXED.unpack(start)
             if order != b"l":
-                raise SystemdError(f"{member}: an answer in the other byte order")
+                raise SystemdError(f"{member}: unexpected byte order")
             header = self._exactly(header_size + -header_size % 8)[:header_size]
             body = self._exactly(body_size)
             fields = _fields(header)
-            # Signals come along as well.
+            # Signals arrive on the same connection.
             if fields.get(_REPLY_SERIAL) != self._serial:
                 continue
             values = _values(str(fields.get(_SIGNATURE, "")), body)
@@ -152,7 +151,7 @@ class Systemd:
         while len(found) < size:
             part = self._socket.recv(size - len(found))
             if not part:
-                raise ConnectionResetError("systemd hung up")
+                raise ConnectionResetError("connection closed by systemd")
             found += part
         return found
 
@@ -168,7 +167,7 @@ def _text(kind: str, value: str) -> bytes:
 
 
 def _read(kind: str, data: bytes, at: int) -> tuple[Value, int]:
-    """Read one value of a basic type, or of a variant of one; return where the next begins."""
+    """Return one value of a basic type or a variant, and the offset of the next."""
     if kind == "v":
         inner, at = _read("g", data, at)
         return _read(str(inner), data, at)
@@ -184,7 +183,7 @@ def _read(kind: str, data: bytes, at: int) -> tuple[Value, int]:
         return data[at + 4 : at + 4 + number].decode(), at + 4 + number + 1
     if kind in ("u", "i", "b"):
         return number, at + 4
-    raise SystemdError(f"an answer of type {kind!r}, which is not known here")
+    raise SystemdError(f"unexpected type {kind!r}")
 
 
 def _fields(header: bytes) -> dict[int, Value]:

@@ -1,12 +1,12 @@
 # ruff: noqa: INP001 - a file of the chart, not of a package
-"""Installs the host watchdog on a node, and removes it: an init container's program.
+"""Program of the init container that installs the host watchdog on a node, or removes it.
 
-`install` copies what `joulie-agent restore` needs of this image (the interpreter, its standard library, our packages,
-the shared libraries of all of them) into a directory of the node, named by a digest of the content, writes the systemd
-units for it, has systemd read them, runs the service once and starts its timer. `remove` undoes all of it.
+`install` copies what `joulie-agent restore` needs from this image (interpreter, standard library, the agent's packages,
+shared libraries) into a directory of the node named by a digest of its content, writes the systemd units, reloads
+systemd, runs the service once and starts its timer. `remove` reverts all of it.
 
-Promises that at any instant the units on the node refer to a complete directory; that `install` ends with 0 only where
-the timer is active and systemd could run the service; and that both may be repeated. Standard library only.
+Guarantees that the units on the node refer to a complete directory at any time, that `install` exits with 0 only if the
+timer is active and systemd could run the service, and that both commands can be repeated. Standard library only.
 """
 
 import hashlib
@@ -22,20 +22,20 @@ from typing import Final
 
 from systemd_bus import Systemd, SystemdError
 
-#: What of site-packages the command imports; the rest is the controller's.
+#: Packages that the command imports; the others are the controller's.
 _PACKAGES: Final = ("joulie_agent", "joulie_core", "msgspec", "pynvml.py", "amdsmi")
-#: Of the standard library and its extension modules: what no part of the agent uses, and what brings large libraries.
+#: Modules of the standard library that the agent does not use, and those that need large libraries.
 _LEFT_OUT: Final = frozenset(
     {"test", "idlelib", "lib2to3", "ensurepip", "tkinter", "turtledemo", "pydoc_data", "dist-packages", "site-packages"}
     | {"_ssl", "_sqlite3", "_tkinter", "_curses", "_curses_panel", "readline", "_dbm", "_gdbm", "sqlite3", "curses"}
 )
 _MOUNT_POINTS: Final = ("proc", "sys", "dev", "run", "tmp", "host-sys", "host-proc", "var/lib/joulie", "opt/rocm")
-#: Never run from: the name is not in any unit.
+#: Incomplete copy: no unit names it.
 _PARTIAL: Final = ".partial"
 _KEPT: Final = 2
-#: A GPU driver that nobody holds open takes seconds per GPU; above the service's own TimeoutStartSec.
+#: Opening a GPU driver without other clients takes seconds per GPU; more than the service's TimeoutStartSec.
 _RUN_TIMEOUT_S: Final = 200.0
-#: systemd's own exit codes (systemd.exec(5)), for what it could not set up: 203/EXEC, 226/NAMESPACE and so on.
+#: Exit codes of systemd itself (systemd.exec(5)): 203/EXEC, 226/NAMESPACE and so on.
 _SETUP_FAILED: Final = range(200, 246)
 #: The command could not start: wrong usage, not executable, not found.
 _ENDED: Final = frozenset({"inactive", "failed"})
@@ -43,14 +43,14 @@ _NOT_STARTED: Final = frozenset({2, 126, 127})
 
 
 class WatchdogError(Exception):
-    """The watchdog is not installed, or not removed; the message says why."""
+    """The watchdog was not installed, or not removed; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What is mounted of the node, and what it is called there."""
+    """Mounted directories of the node, and their paths there."""
 
-    #: Where versions of the program go, and the same as the node's systemd sees it.
+    #: Directory of the program's versions: as mounted here, and on the node.
     directory: Path
     host_directory: Path
     #: /etc/systemd/system
@@ -59,7 +59,7 @@ class Node:
     socket: Path
     #: Name of the service and of the timer, without suffix.
     name: str
-    #: The units to install, with @ROOT@ where the program's directory is meant.
+    #: Templates of the units; @ROOT@ stands for the program's directory.
     templates: Path
 
     @property
@@ -74,17 +74,17 @@ class Node:
 
     @property
     def wanted(self) -> Path:
-        """The link by which the timer is started at boot, as `systemctl enable` makes it."""
+        """Link that starts the timer at boot, as created by `systemctl enable`."""
         return self.units / "timers.target.wants" / self.timer
 
 
 def install(node: Node) -> None:
-    """Install, or bring up to date.
+    """Install or update the watchdog.
 
     Raises:
         WatchdogError: systemd cannot run it.
-        SystemdError: systemd cannot be reached, or refuses.
-        OSError: the node's file systems do not take it.
+        SystemdError: systemd cannot be reached, or refuses a request.
+        OSError: a file cannot be written on the node.
     """
     version = _copy_program(node.directory)
     root = node.host_directory / version
@@ -99,11 +99,11 @@ def install(node: Node) -> None:
         systemd.restart(node.timer)
         systemd.wait_for(node.timer, ("active",))
     _remove_old(node.directory, version)
-    _say(f"installed {root}, {_size_mb(node.directory / version):.0f} MB; {node.timer} is active")
+    _print(f"installed {root}, {_size_mb(node.directory / version):.0f} MB; {node.timer} is active")
 
 
 def remove(node: Node) -> None:
-    """Stop it and remove units and files; what is gone already counts as done.
+    """Stop the watchdog and remove its units and files; missing ones count as removed.
 
     Raises:
         SystemdError: systemd cannot be reached, or does not stop the service.
@@ -122,11 +122,11 @@ def remove(node: Node) -> None:
                 systemd.forget_failure(unit)
     for path in node.directory.iterdir():
         shutil.rmtree(path)
-    _say(f"{node.service} and {node.timer} are removed, and {node.host_directory} is empty")
+    _print(f"{node.service} and {node.timer} are removed, and {node.host_directory} is empty")
 
 
 def _try_out(systemd: Systemd, node: Node) -> None:
-    """Run the service once. That something cannot be restored is its own matter; that it cannot run is ours."""
+    """Run the service once; fail if systemd cannot run it, not if it could not restore a limit."""
     systemd.wait_for(node.service, _ENDED, _RUN_TIMEOUT_S)
     systemd.run(node.service, _RUN_TIMEOUT_S)
     result = systemd.property(node.service, "Result", "Service")
@@ -134,16 +134,16 @@ def _try_out(systemd: Systemd, node: Node) -> None:
     if result == "success":
         return
     if result == "exit-code" and isinstance(status, int) and status not in _SETUP_FAILED and status not in _NOT_STARTED:
-        _say(f"{node.service} ended with {status}: it could not restore everything, see its log on the node")
+        _print(f"{node.service} exited with {status}: some limits are not restored, see its log on the node")
         return
-    raise WatchdogError(f"the node's systemd cannot run {node.service}: {result}, status {status}; see its log there")
+    raise WatchdogError(f"systemd cannot run {node.service}: {result}, status {status}; see its log on the node")
 
 
 # --- the program's files
 
 
 def _copy_program(directory: Path) -> str:
-    """Copy what is needed into a directory named by its content; returns the name."""
+    """Copy the program into a directory named by a digest of its content, and return that name."""
     files = sorted(_files())
     whole = hashlib.sha256()
     for path in files:
@@ -166,7 +166,7 @@ def _copy_program(directory: Path) -> str:
 
 
 def _files() -> set[Path]:
-    """Files and links, by paths without links in their directories."""
+    """Return all files and links of the program, their directories resolved."""
     found: set[Path] = set()
     elf: list[Path] = []
     for path in _roots():
@@ -200,19 +200,19 @@ def _below(directory: Path) -> Iterator[Path]:
 
 
 def _libraries(files: list[Path]) -> set[Path]:
-    """The shared libraries that these need, and the loader, as the loader itself finds them."""
+    """Return the dynamic loader and the shared libraries that it finds for these files."""
     loader = next(Path("/").glob("lib*/ld-linux-*.so.*"), None)
     if loader is None:
-        raise WatchdogError("there is no /lib*/ld-linux-*.so: this image is none of glibc")
+        raise WatchdogError("there is no /lib*/ld-linux-*.so: the image is not based on glibc")
     found = {loader}
     for path in files:
-        told = subprocess.run([loader, "--list", path], capture_output=True, text=True, check=False).stdout  # noqa: S603
-        found |= {Path(word) for line in told.splitlines() for word in line.split() if word.startswith("/")}
+        listing = subprocess.run([loader, "--list", path], capture_output=True, text=True, check=False).stdout  # noqa: S603
+        found |= {Path(word) for line in listing.splitlines() for word in line.split() if word.startswith("/")}
     return found
 
 
 def _add(path: Path, found: set[Path]) -> None:
-    """Add a path, and what it leads to where it is a link."""
+    """Add a path and, for a link, its target."""
     path = Path(os.path.realpath(path.parent), path.name)
     if path in found or not os.path.lexists(path):
         return
@@ -224,7 +224,7 @@ def _add(path: Path, found: set[Path]) -> None:
 
 
 def _remove_old(directory: Path, version: str) -> None:
-    """Keep the previous version: a run of it may be under way."""
+    """Remove all versions but this one and the previous one, which may still be running."""
     shutil.rmtree(directory / _PARTIAL, ignore_errors=True)
     others = [path for path in directory.iterdir() if path.name != version]
     others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
@@ -233,7 +233,7 @@ def _remove_old(directory: Path, version: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file as a whole."""
+    """Replace a file atomically."""
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(text)
     partial.chmod(0o644)
@@ -246,13 +246,13 @@ def _size_mb(directory: Path) -> float:
     return sum(path.lstat().st_size for path in directory.rglob("*")) / 1e6
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Run one command; 1 where it could not be done."""
+    """Run one command; return 1 if it failed."""
     env = os.environ
     node = Node(
         directory=Path(env.get("WATCHDOG_DIRECTORY") or "/host/watchdog"),
@@ -265,7 +265,7 @@ def main() -> int:
     try:
         {"install": install, "remove": remove}[sys.argv[1]](node)
     except (WatchdogError, SystemdError, OSError) as error:
-        _say(f"cannot {sys.argv[1]} the watchdog: {error}")
+        _print(f"cannot {sys.argv[1]} the watchdog: {error}")
         return 1
     return 0
 

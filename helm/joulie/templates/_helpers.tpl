@@ -1,4 +1,4 @@
-{{/* The release's name where it says "joulie" already, else both: names stay short and do not clash. */}}
+{{/* The release's name if it contains "joulie", else both: short names without conflicts. */}}
 {{- define "joulie.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -9,13 +9,13 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Names of objects. The extender's is the one that scheduler configurations are written with. */}}
+{{/* Names of objects. Scheduler configurations refer to the extender's name. */}}
 {{- define "joulie.operator.name" -}}{{ include "joulie.fullname" . }}-operator{{- end -}}
 {{- define "joulie.agent.name" -}}{{ include "joulie.fullname" . }}-agent{{- end -}}
 {{- define "joulie.extender.name" -}}{{ include "joulie.fullname" . }}-scheduler-extender{{- end -}}
-{{- define "joulie.giveBack.name" -}}{{ include "joulie.fullname" . }}-give-back{{- end -}}
+{{- define "joulie.restore.name" -}}{{ include "joulie.fullname" . }}-restore{{- end -}}
 
-{{/* What selects pods; never changes within a release. Takes (list . component). */}}
+{{/* Selector labels; they never change within a release. Takes (list . component). */}}
 {{- define "joulie.selectorLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ $root.Chart.Name }}
@@ -23,7 +23,7 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* Labels of pods. Without versions, since a changed label starts every pod anew. Takes (list . component). */}}
+{{/* Labels of pods. Without versions, since a changed label restarts every pod. Takes (list . component). */}}
 {{- define "joulie.podLabels" -}}
 {{- $root := index . 0 -}}
 {{ include "joulie.selectorLabels" . }}
@@ -45,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{/* A digest names content and wins over the tag. Takes an image stanza. */}}
+{{/* Image reference; a digest takes precedence over the tag. Takes an image stanza. */}}
 {{- define "joulie.image" -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
@@ -54,7 +54,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
-{{/* A map of variables and a list of whole entries, as a container has them. Takes (list env extraEnv). */}}
+{{/* A container's env, from a map of variables and a list of entries. Takes (list env extraEnv). */}}
 {{- define "joulie.env" -}}
 {{- range $name, $value := index . 0 }}
 - name: {{ $name }}
@@ -65,7 +65,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{/* Where a pod may run and how it is fetched; keys of a pod's spec. Takes (list . stanza). */}}
+{{/* Placement and image pull secrets; keys of a pod's spec. Takes (list . stanza). */}}
 {{- define "joulie.placement" -}}
 {{- $root := index . 0 -}}
 {{- $stanza := index . 1 -}}
@@ -90,7 +90,7 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Replicas on nodes of their own, as far as there are. Takes (list . component). */}}
+{{/* Spreads replicas over nodes, where there are enough. Takes (list . component). */}}
 {{- define "joulie.spread" -}}
 topologySpreadConstraints:
   - maxSkew: 1
@@ -101,7 +101,7 @@ topologySpreadConstraints:
         {{- include "joulie.selectorLabels" . | nindent 8 }}
 {{- end -}}
 
-{{/* Nothing of root, nothing to write. For every container but the actuator. */}}
+{{/* No privileges and a read-only root file system. For every container but the actuator. */}}
 {{- define "joulie.unprivileged" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -112,7 +112,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* Health endpoints on the port `metrics`. Takes the host to ask, empty for the pod's own. */}}
+{{/* Health endpoints on the port `metrics`. Takes the host to probe, empty for the pod's address. */}}
 {{- define "joulie.probes" -}}
 livenessProbe:
   httpGet:
@@ -136,7 +136,7 @@ readinessProbe:
   timeoutSeconds: 5
 {{- end -}}
 
-{{/* Own name and namespace, as environment variables. */}}
+{{/* The pod's name and namespace, as environment variables. */}}
 {{- define "joulie.identityEnv" -}}
 - name: POD_NAME
   valueFrom:

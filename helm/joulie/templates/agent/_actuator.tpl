@@ -1,12 +1,12 @@
 {{/*
-The container with the hands, as the agent's pods and the give-back pods have it. It gets no token: their pods mount none.
-What needs more than root's own files is told in docs/decisions/0005-chart.md.
+The actuator's container, in the agent's pods and in those of the restore DaemonSet. It has no API token.
+What needs more privileges than root's own files: docs/decisions/0005-chart.md.
 */}}
 {{- define "joulie.actuator" -}}
 {{- $actuator := .Values.agent.actuator -}}
 {{- $grace := get $actuator.env "ACTUATOR_STOP_GRACE" | default "20" | float64 -}}
 {{- if lt (int .Values.agent.terminationGracePeriodSeconds) (add (int $grace) 5 | int) -}}
-{{- fail (printf "agent.terminationGracePeriodSeconds (%d) must be 5 s or more above ACTUATOR_STOP_GRACE (%g s): limits are given back in between" (int .Values.agent.terminationGracePeriodSeconds) $grace) -}}
+{{- fail (printf "agent.terminationGracePeriodSeconds (%d) must be 5 s or more above ACTUATOR_STOP_GRACE (%g s): limits are restored in between" (int .Values.agent.terminationGracePeriodSeconds) $grace) -}}
 {{- end -}}
 - name: actuator
   image: {{ include "joulie.image" .Values.agent.image }}
@@ -20,7 +20,7 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
       value: /host-proc
     {{- end }}
     {{- if $actuator.nvidia.enabled }}
-    # The NVIDIA runtime brings the driver's management library into containers that ask for it so.
+    # These make the NVIDIA runtime mount the driver's management library.
     - name: NVIDIA_VISIBLE_DEVICES
       value: all
     - name: NVIDIA_DRIVER_CAPABILITIES
@@ -31,9 +31,9 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
       value: /opt/rocm/lib
     {{- end }}
     {{- include "joulie.env" (list $actuator.env $actuator.extraEnv) | nindent 4 }}
-  # Asks over the socket. A device that hangs does not fail it, since no restart cures that; a lease that is not kept does.
-  # A start of Python costs about 0.05 s of a core: a minute makes that less than a thousandth. Restoring what a
-  # predecessor left comes before the socket, and takes as long as the drivers of GPUs take to open.
+  # Queries the actuator over the socket. A device that hangs does not fail it, since a restart does not help; a lease that
+  # is not kept does. Each run costs about 0.05 s of a core. Before it opens the socket, the actuator restores what a
+  # predecessor left, which takes as long as the GPU drivers take to open.
   livenessProbe:
     exec:
       command: [joulie-agent, probe]
@@ -41,7 +41,7 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
     periodSeconds: 60
     timeoutSeconds: 15
     failureThreshold: 3
-  # The uninstall tells why an actuator cannot start.
+  # The verify hook of the uninstall reports why an actuator cannot start.
   terminationMessagePolicy: FallbackToLogsOnError
   securityContext:
     runAsUser: 0
@@ -49,14 +49,14 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
     runAsNonRoot: false
     readOnlyRootFilesystem: true
     {{- if $actuator.amd.enabled }}
-    # AMD's library opens /dev/dri, which the device cgroup closes to every other container, and writes below /sys itself.
+    # AMD's library opens /dev/dri, which the device cgroup denies to unprivileged containers, and writes below /sys itself.
     privileged: true
     {{- else }}
     allowPrivilegeEscalation: false
     capabilities:
       drop: [ALL]
       {{- if $actuator.nvidia.enabled }}
-      # NVIDIA's driver takes a power limit from nobody else.
+      # Without it NVIDIA's driver refuses power limits.
       add: [SYS_ADMIN]
       {{- end }}
     {{- end }}
@@ -91,11 +91,10 @@ What needs more than root's own files is told in docs/decisions/0005-chart.md.
 {{- end -}}
 
 {{/*
-What the actuator sees of the node's /sys, parents first. It reads `class` (links), `bus` (links) and `devices`; it writes below
-the directories that say so. Those are the narrowest ones that exist on every node: the kernel creates devices/system/cpu/cpufreq
-and devices/virtual/powercap with the first driver, in sysfs nobody else can create a mount point, and a pod whose hostPath is
-missing does not start. Not /sys as a whole, although read-only: a read-only mount of it leaves the file systems mounted below it
-writable (fs/cgroup, fs/bpf, kernel/debug).
+The directories of the node's /sys in the actuator's container, parents first. Writable ones are the narrowest that exist on
+every node: the kernel creates devices/system/cpu/cpufreq and devices/virtual/powercap with the first driver, mount points cannot be
+created in sysfs, and a pod with a missing hostPath does not start. Not /sys as a whole: a read-only mount leaves file systems mounted
+below it writable (fs/cgroup, fs/bpf, kernel/debug).
 */}}
 {{- define "joulie.sysDirectories" -}}
 - {path: class, writable: false}
@@ -116,7 +115,7 @@ sys-{{ replace "/" "-" . }}
 {{/* Its volumes. */}}
 {{- define "joulie.actuatorVolumes" -}}
 {{- $actuator := .Values.agent.actuator -}}
-# The pod's own: no other pod's controller finds this socket.
+# Private to the pod: controllers of other pods cannot reach this socket.
 - name: socket
   emptyDir:
     medium: Memory
@@ -144,9 +143,9 @@ sys-{{ replace "/" "-" . }}
 {{- end }}
 {{- end -}}
 
-{{/* What a pod with an actuator has in common with every other; keys of a pod's spec. */}}
+{{/* Common to all pods with an actuator; keys of a pod's spec. */}}
 {{- define "joulie.actuatorPod" -}}
-# Two containers of a pod share its network, and the actuator has no use for a name or a token.
+# The actuator needs no API token; the controller's is mounted into its container only.
 automountServiceAccountToken: false
 hostNetwork: {{ .Values.agent.hostNetwork }}
 {{- if .Values.agent.hostNetwork }}
@@ -159,7 +158,7 @@ runtimeClassName: {{ . }}
 {{- end }}
 {{- end }}
 securityContext:
-  # Root without capabilities can give the socket to a group that it is in, and to no other.
+  # Without capabilities, root can change a file's group only to one of its own groups.
   supplementalGroups: [65532]
   seccompProfile:
     type: RuntimeDefault

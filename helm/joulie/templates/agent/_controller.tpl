@@ -1,4 +1,4 @@
-{{/* The container with the head: the token and the network, no device and nothing writable. */}}
+{{/* The controller's container: API token and network, no devices, nothing writable. */}}
 {{- define "joulie.controller" -}}
 {{- $agent := .Values.agent -}}
 - name: controller
@@ -19,7 +19,7 @@
         fieldRef:
           fieldPath: spec.nodeName
     {{- if $agent.actuator.nvidia.enabled }}
-    # Where the NVIDIA runtime is every container's, this one is none of its business.
+    # Where the NVIDIA runtime is the default one, it must not mount anything here.
     - name: NVIDIA_VISIBLE_DEVICES
       value: void
     {{- end }}

@@ -1,17 +1,17 @@
-{{/* Annotations of an object that exists for the uninstall only. Takes its weight: lower ones come first. */}}
+{{/* Annotations of objects that exist during an uninstall only. Takes the weight: lower ones are created first. */}}
 {{- define "joulie.hook" -}}
 helm.sh/hook: pre-delete
 helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
-{{/* A Job that runs the program. Takes (list . job command weight component), the component being that of the DaemonSet it asks about. */}}
-{{- define "joulie.giveBackJob" -}}
+{{/* A Job that runs files/restore.py. Takes (list . job command weight component); the component is that of the DaemonSet to verify. */}}
+{{- define "joulie.restoreJob" -}}
 {{- $root := index . 0 -}}
 {{- $job := index . 1 -}}
 {{- $command := index . 2 -}}
 {{- $component := index . 4 -}}
-{{- $name := include "joulie.giveBack.name" $root -}}
+{{- $name := include "joulie.restore.name" $root -}}
 {{- $uninstall := $root.Values.uninstall -}}
 apiVersion: batch/v1
 kind: Job
@@ -23,14 +23,14 @@ metadata:
   annotations:
     helm.sh/hook: pre-delete
     helm.sh/hook-weight: {{ index . 3 | quote }}
-    # Gone in any case: one that Helm has given up must not go on beside whatever is done next.
+    # Deleted in any case: a Job that Helm has timed out on must not run beside the next attempt.
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
-    # Helm (3.18 and later) prints what the Job said.
+    # Helm (3.18 and later) prints the Job's log.
     helm.sh/hook-output-log-policy: hook-failed
 spec:
-  # The program tries again by itself; a second pod would only double the time.
+  # The program retries by itself; a second pod would double the time.
   backoffLimit: 0
-  # Beyond its own deadline: to start, and to say what is in the way.
+  # Beyond the program's own deadline: time to start, and to report.
   activeDeadlineSeconds: {{ add $uninstall.timeoutSeconds 60 }}
   template:
     metadata:
@@ -58,9 +58,9 @@ spec:
               value: {{ if $root.Values.operator.enabled }}{{ include "joulie.operator.name" $root }}{{ else }}""{{ end }}
             - name: AGENT_DAEMONSET
               value: {{ if eq $root.Values.agent.mode "daemonset" }}{{ include "joulie.agent.name" $root }}{{ else }}""{{ end }}
-            - name: GIVE_BACK_DAEMONSET
+            - name: RESTORE_DAEMONSET
               value: {{ include "joulie.fullname" $root }}-{{ $component }}
-            - name: GIVE_BACK_SELECTOR
+            - name: RESTORE_SELECTOR
               value: {{ include "joulie.selectorLabels" (list $root $component) | replace ": " "=" | replace "\n" "," | quote }}
             - name: TIMEOUT_SECONDS
               value: {{ $uninstall.timeoutSeconds | quote }}

@@ -5,14 +5,14 @@
 {{- if and .Values.agent.enabled (eq .Values.agent.mode "daemonset") .Values.agent.watchdog.enabled }}true{{ end -}}
 {{- end -}}
 
-{{/* The service: the same program on the same directories as the actuator, and with no right that it does not have. */}}
+{{/* The service: the actuator's program on the same directories, without further rights. */}}
 {{- define "joulie.watchdog.service" -}}
 {{- $actuator := .Values.agent.actuator -}}
 {{- $sys := trimSuffix "/" $actuator.hostSysPath -}}
-# Written by the chart's init container "watchdog"; the next pod of the agent on this node writes it again.
+# Written by the init container "watchdog" of the agent's pods; changes are overwritten when the next pod starts.
 [Unit]
 Description=Restore power limits that no Joulie actuator holds
-# A timer starts it for ever.
+# The timer starts it again and again: no limit on starts.
 StartLimitIntervalSec=0
 
 [Service]
@@ -30,15 +30,15 @@ BindReadOnlyPaths={{ $actuator.hostProcPath }}:/host-proc
 BindPaths={{ $actuator.hostStatePath }}:/var/lib/joulie
 BindPaths={{ $sys }}/class:/host-sys/class {{ $sys }}/bus:/host-sys/bus {{ $sys }}/devices:/host-sys/devices
 ReadOnlyPaths=+/
-# Narrower than in a pod: for each run only those that exist are made writable.
+# Narrower than in a pod: each run makes those writable that exist.
 ReadWritePaths=+/var/lib/joulie -+/host-sys/devices/virtual/powercap -+/host-sys/devices/system/cpu
 {{- if $actuator.hsmp.enabled }}
 ReadWritePaths=-+/host-sys/devices/platform
 {{- end }}
 {{- if $actuator.nvidia.enabled }}
-# NVIDIA's driver takes a power limit from nobody else.
+# Without it NVIDIA's driver refuses power limits.
 CapabilityBoundingSet=CAP_SYS_ADMIN
-# The node's own library of its driver, wherever it is; a directory each, in this order.
+# The driver's library on the node; one directory per candidate, in this order.
 {{- range $index, $path := .Values.agent.watchdog.nvidiaLibraries }}
 BindReadOnlyPaths=-{{ $path }}:/opt/driver/{{ $index }}/libnvidia-ml.so.1
 {{- end }}
@@ -66,9 +66,9 @@ TasksMax=64
 {{- end -}}
 
 {{- define "joulie.watchdog.timer" -}}
-# Written by the chart's init container "watchdog"; the next pod of the agent on this node writes it again.
+# Written by the init container "watchdog" of the agent's pods; changes are overwritten when the next pod starts.
 [Unit]
-Description=Look every {{ .Values.agent.watchdog.interval }} for power limits that no Joulie actuator holds
+Description=Check every {{ .Values.agent.watchdog.interval }} for power limits that no Joulie actuator holds
 
 [Timer]
 OnActiveSec=1s
@@ -111,7 +111,7 @@ WantedBy=timers.target
       cpu: 10m
       memory: 32Mi
     limits:
-      # Pages of the files that it copies count, and can be reclaimed.
+      # The page cache of copied files counts, and can be reclaimed.
       memory: 192Mi
   volumeMounts:
     - name: watchdog-program
