@@ -63,6 +63,21 @@ def test_a_text_that_varies_has_a_cause_of_its_own(logs):
     assert [(each["cause"], each["problem"]) for each in logs] == [("silent", "silent for 71 s")]
 
 
+def test_an_exception_without_words_is_named_by_its_type(logs):
+    failures().failed(TimeoutError())
+    assert [(each["cause"], each["problem"]) for each in logs] == [("TimeoutError", "TimeoutError")]
+
+
+def test_the_latest_problem_is_known_until_it_ends():
+    log = failures()
+    assert log.problem() is None
+    log.failed(TimeoutError("after 3 s"))
+    log.failed(TimeoutError("after 4 s"))
+    assert log.problem() == "after 4 s"
+    log.recovered()
+    assert log.problem() is None
+
+
 def test_subjects_fail_and_recover_apart_from_each_other(logs):
     log = failures()
     log.failed("no answer", node="n1")
@@ -73,8 +88,6 @@ def test_subjects_fail_and_recover_apart_from_each_other(logs):
         ("power query failed", "n2"),
         ("power query recovered", "n1"),
     ]
-    assert not log.is_failing(node="n1")
-    assert log.is_failing(node="n2")
 
 
 def test_a_subject_that_is_gone_is_forgotten_without_a_line(logs):

@@ -4,6 +4,7 @@ import asyncio
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_api.errors import NotLeader
 from joulie_api.resources import NODES
@@ -24,6 +25,7 @@ class World:
     def __init__(self, client):
         self.leading = True
         self.results = []
+        self.idle = asyncio.Event()
         self.recorder = Recorder(
             client,
             component="joulie-operator",
@@ -31,10 +33,16 @@ class World:
             guard=lambda: self.leading,
             wall=lambda: 1_800_000_000.0,
             per_second=1000,
-            on_write=lambda kind, result: self.results.append((kind, str(result))),
+            on_write=self._on_write,
             capacity=4,
         )
         self._task = None
+
+    def _on_write(self, kind, result):
+        self.results.append((kind, str(result)))
+        if len(self.recorder) == 0:
+            # Set before the recorder logs the result, and waited for by a task that runs after it.
+            self.idle.set()
 
     def start(self):
         self._task = asyncio.create_task(self.recorder.work())
@@ -117,12 +125,15 @@ async def test_no_more_events_leave_than_the_rate_allows(node):
 
 
 async def test_an_event_that_cannot_be_written_is_given_up_and_the_next_is_tried(fake_api, world, node):
-    fake_api.faults.add(Respond(500), verb="create", times=1)
-    world.recorder.record(event(node, "lost"))
-    world.recorder.record(event(node, "kept"))
-    world.start()
-    await fake_api.wait_for(lambda: fake_api.count("Event") == 1)
+    fake_api.faults.add(Respond(500), verb="create", times=2)
+    for message in ("lost", "lost too", "kept"):
+        world.recorder.record(event(node, message))
+    with capture_logs() as logs:
+        world.start()
+        async with asyncio.timeout(10):
+            await world.idle.wait()
     assert fake_api.objects("Event")[0]["message"] == "kept"
+    assert [each["event"] for each in logs] == ["event write failed", "event write recovered"]
 
 
 async def test_a_process_that_does_not_lead_writes_no_events(fake_api, world, node):

@@ -22,6 +22,7 @@ import msgspec
 import structlog
 
 from joulie_api.errors import Conflict, KubeError, LeadershipLost, NotFound
+from joulie_api.failure_log import FailureLog
 from joulie_api.lease import Lease, LeaseCandidate, StandBy, Write, decode_lease
 from joulie_api.resources import LEASES, Resource
 from joulie_core.timestamps import rfc3339
@@ -87,8 +88,8 @@ class Elector:
         self._clock: Callable[[], float] | None = None
         #: False when the lease may have changed since it was last read or written.
         self._up_to_date = False
-        self._reported: str | None = None
         self._log = _log.bind(lease=f"{namespace}/{name}", identity=self.identity)
+        self._failures = FailureLog(self._log, failed="lease request failed", recovered="lease request recovered")
 
     def is_leading(self) -> bool:
         """The fence, to be asked right before each write: whether this process may act as leader now.
@@ -152,7 +153,7 @@ class Elector:
             reason = f"held by {self.holder}" if self.holder else "the lease was deleted"
         except TimeoutError:
             pass
-        self._log.error("leadership lost", reason=reason, problem=self._reported)
+        self._log.error("leadership lost", reason=reason, problem=self._failures.problem())
         raise LeadershipLost(f"lease {self._namespace}/{self._name}: {reason}")
 
     async def _attempt(self) -> float:
@@ -167,9 +168,9 @@ class Elector:
         except (KubeError, TimeoutError) as error:
             # Refused, or not answered: whether a write landed is for the next read to tell.
             self._up_to_date = False
-            self._report(f"{type(error).__name__}: {error}")
+            self._failures.failed(error)
             return self._pause_s()
-        self._report(None)
+        self._failures.recovered()
         return pause_s
 
     async def _read_and_write(self) -> float:
@@ -234,15 +235,6 @@ class Elector:
     def _now(self) -> float:
         assert self._clock is not None, "set by run"
         return self._clock()
-
-    def _report(self, problem: str | None) -> None:
-        """Log the beginning and the end of a trouble, not each attempt."""
-        if (problem is None) != (self._reported is None):
-            if problem is None:
-                self._log.info("lease can be reached again")
-            else:
-                self._log.warning("lease cannot be read or written", problem=problem)
-        self._reported = problem
 
 
 def _wall() -> str:

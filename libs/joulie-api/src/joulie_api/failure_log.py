@@ -10,6 +10,7 @@ not, and what is compared are the knobs that are left.
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 _Key = frozenset[tuple[str, Any]]
@@ -22,8 +23,18 @@ class Logger(Protocol):
         """Log an event."""
 
 
+@dataclass(slots=True)
+class _Failure:
+    #: The latest problem.
+    problem: str
+    #: All that were logged.
+    causes: set[str] = field(default_factory=set)
+
+
 class FailureLog:
     """The failures of one kind of work, told apart by `subject`: fields of the log line, such as the node's name."""
+
+    __slots__ = ("_failed", "_failures", "_level", "_log", "_recovered", "_trace")
 
     def __init__(
         self, log: Logger, *, failed: str, recovered: str, level: int = logging.WARNING, trace: bool = False
@@ -34,32 +45,35 @@ class FailureLog:
         self._recovered = recovered
         self._level = level
         self._trace = trace
-        self._causes: dict[_Key, set[str]] = {}
+        self._failures: dict[_Key, _Failure] = {}
 
     def failed(self, problem: BaseException | str, /, *, cause: str | None = None, **subject: Any) -> None:
         """Log the problem, unless its cause was logged since the subject last worked."""
         is_error = isinstance(problem, BaseException)
-        if cause is None:
-            cause = type(problem).__name__ if is_error else str(problem)
-        causes = self._causes.setdefault(_key(subject), set())
-        if cause in causes:
+        kind = type(problem).__name__ if is_error else ""
+        text = str(problem) or kind
+        cause = cause or kind or text
+        failure = self._failures.setdefault(_key(subject), _Failure(text))
+        failure.problem = text
+        if cause in failure.causes:
             return
-        causes.add(cause)
+        failure.causes.add(cause)
         trace = {"exc_info": problem} if self._trace and is_error else {}
-        self._log.log(self._level, self._failed, **subject, cause=cause, problem=str(problem), **trace)
+        self._log.log(self._level, self._failed, **subject, cause=cause, problem=text, **trace)
 
     def recovered(self, **subject: Any) -> None:
         """Log that the subject works again, if it had failed."""
-        if self._causes.pop(_key(subject), None) is not None:
+        if self._failures and self._failures.pop(_key(subject), None) is not None:
             self._log.log(logging.INFO, self._recovered, **subject)
 
-    def is_failing(self, **subject: Any) -> bool:
-        """Return whether the subject has failed since it last worked."""
-        return _key(subject) in self._causes
+    def problem(self, **subject: Any) -> str | None:
+        """Return the latest problem of a subject; None where it works."""
+        failure = self._failures.get(_key(subject))
+        return None if failure is None else failure.problem
 
     def retain(self, keep: Callable[[Mapping[str, Any]], bool]) -> None:
         """Drop the subjects for which `keep` is false, since they are gone, without a line."""
-        self._causes = {key: causes for key, causes in self._causes.items() if keep(dict(key))}
+        self._failures = {key: failure for key, failure in self._failures.items() if keep(dict(key))}
 
 
 def _key(subject: Mapping[str, Any]) -> _Key:

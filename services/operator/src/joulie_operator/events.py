@@ -17,6 +17,7 @@ import structlog
 
 from joulie_api.apply import WriteResult
 from joulie_api.errors import AlreadyExists, KubeError, NotLeader
+from joulie_api.failure_log import FailureLog
 from joulie_api.resources import EVENTS, NODES, PODS, Resource
 from joulie_core.demand import unknown_annotation
 from joulie_core.fnv import fnv1a_32
@@ -121,7 +122,7 @@ class Recorder:
         self._capacity = capacity
         self._waiting: OrderedDict[Event, _Waiting] = OrderedDict()
         self._wake = asyncio.Event()
-        self._failing = False
+        self._failures = FailureLog(_log, failed="event write failed", recovered="event write recovered")
         self._names = 0
 
     def __len__(self) -> int:
@@ -161,12 +162,10 @@ class Recorder:
             self._on_write(EVENTS.kind, WriteResult.UNCHANGED)
         except KubeError as error:
             self._on_write(EVENTS.kind, WriteResult.FAILED)
-            if not self._failing:
-                _log.warning("events cannot be written", error=str(error))
-            self._failing = True
+            self._failures.failed(error)
         else:
             self._on_write(EVENTS.kind, WriteResult.APPLIED)
-            self._failing = False
+            self._failures.recovered()
 
     def _body(self, event: Event, waited: _Waiting, namespace: str) -> dict[str, Any]:
         subject = event.subject
