@@ -22,6 +22,7 @@ PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE,
         (DRAIN, Profile.PERFORMANCE, 1, PERF, GuardResult.REPLANNED_PERFORMANCE),
         (DRAIN, Profile.PERFORMANCE, 0, PERF, GuardResult.REPLANNED_PERFORMANCE),
         (ECO, Profile.PERFORMANCE, 0, PERF, GuardResult.PLANNED_PERFORMANCE),
+        (ECO, Profile.PERFORMANCE, 2, PERF, GuardResult.PLANNED_PERFORMANCE),
         (ECO, Profile.ECO, 0, ECO, GuardResult.UNCHANGED),
         # A performance pod that landed on an eco node anyway does not bring the node back.
         (ECO, Profile.ECO, 3, ECO, GuardResult.UNCHANGED),
@@ -32,6 +33,20 @@ def test_each_condition_of_the_diagram_leads_where_it_says(state, planned, pods,
     assert (outcome.state, outcome.verdict) == (expected, verdict)
     moved = Transition(state, expected, verdict, 7.0) if expected is not state else None
     assert outcome.transition == moved
+
+
+def test_states_and_results_have_the_names_that_metrics_and_events_show():
+    assert (PERF, DRAIN, ECO) == ("ActivePerformance", "DrainingPerformance", "ActiveEco")
+    assert set(GuardResult) == {
+        "deferred",
+        "allowed",
+        "still_blocked",
+        "unblocked",
+        "replanned_performance",
+        "planned_performance",
+        "pods_unknown",
+        "unchanged",
+    }
 
 
 @pytest.mark.parametrize("state", NodeState)
