@@ -12,8 +12,8 @@ declared mutant is killed or no longer exists.
 """
 
 import argparse
+import ast
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -118,27 +118,28 @@ def enter(copy: Path) -> None:
 
 
 def independent(imported: Mapping[str, str], target: Target, copy: Path) -> Iterator[str]:
-    """Yield the imported modules that do not depend on the target's member: installed packages, and other members."""
-    free = [copy / member / "src" for member in _members(copy) if member not in _dependents(copy, target.member)]
+    """Yield the imported modules that do not import the target, directly or not; of the workspace, those in `src`."""
+    known = targets(copy)
+    needs = {name: _imports((copy / each.path).read_text()) for name, each in known.items()}
+    importers = {target.module}
+    while grown := {name for name, needed in needs.items() if needed & importers} - importers:
+        importers |= grown
     for name, file in imported.items():
-        path = Path(file)
-        if not path.is_relative_to(copy) or any(path.is_relative_to(source) for source in free):
+        if name not in importers and (name in known or not Path(file).is_relative_to(copy)):
             yield name
 
 
-def _members(root: Path) -> list[Path]:
-    return [path.parent.relative_to(root) for path in sorted(root.glob(f"*/*/{_MARKER}"))]
-
-
-def _dependents(root: Path, member: Path) -> set[Path]:
-    """Return the member and all that depend on it, directly or not."""
-    needs = {}
-    for other in _members(root):
-        project = tomllib.loads((root / other / _MARKER).read_text())["project"]
-        needs[other] = {re.split(r"[^\w-]", need, maxsplit=1)[0] for need in project.get("dependencies", [])}
-    found = {member}
-    while grown := {other for other, names in needs.items() if names & {path.name for path in found}} - found:
-        found |= grown
+def _imports(source: str) -> set[str]:
+    """Return all names that a module may import, wherever in it; those of no module do no harm."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                found |= {each.name for each in names}
+            case ast.ImportFrom(module=str(module), names=names):
+                found |= {module} | {f"{module}.{each.name}" for each in names}
+            case _:
+                pass
     return found
 
 

@@ -138,7 +138,7 @@ def bound_hypothesis() -> None:
         derandomize=True,
         database=None,
         deadline=None,
-        max_examples=60,
+        max_examples=25,
         phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
         suppress_health_check=list(hypothesis.HealthCheck),
     )

@@ -23,6 +23,7 @@ def affine(*terms, **kwargs):
 
 NOT_ECO = profile(SelectorOperator.NOT_IN, "eco")
 ON_ECO = profile(SelectorOperator.IN, "eco")
+ON_PERFORMANCE = profile(SelectorOperator.IN, "performance")
 NOT_DRAINING = draining(SelectorOperator.NOT_IN, "true")
 SOME_ZONE = Requirement(ZONE, SelectorOperator.IN, ("a",))
 
@@ -55,6 +56,30 @@ SOME_ZONE = Requirement(ZONE, SelectorOperator.IN, ("a",))
         pytest.param(affine((profile(SelectorOperator.EXISTS),)), Demand.GENERAL, id="any managed node"),
         pytest.param(affine((profile(SelectorOperator.DOES_NOT_EXIST),)), Demand.GENERAL, id="unmanaged nodes only"),
         pytest.param(affine((profile(SelectorOperator.GT, "1"),)), Demand.GENERAL, id="greater than a word"),
+        pytest.param(
+            affine((ON_PERFORMANCE, profile(SelectorOperator.EXISTS))), Demand.PERFORMANCE, id="performance, managed"
+        ),
+        pytest.param(
+            affine((ON_PERFORMANCE, profile(SelectorOperator.DOES_NOT_EXIST))),
+            Demand.GENERAL,
+            id="performance, unmanaged",
+        ),
+        pytest.param(
+            affine((ON_PERFORMANCE, profile(SelectorOperator.LT, "1"))), Demand.GENERAL, id="performance, less than"
+        ),
+        pytest.param(
+            affine((ON_PERFORMANCE, draining(SelectorOperator.IN, "false"))),
+            Demand.PERFORMANCE,
+            id="performance that is labelled as not draining",
+        ),
+        pytest.param(
+            affine((ON_PERFORMANCE, draining(SelectorOperator.DOES_NOT_EXIST))),
+            Demand.PERFORMANCE,
+            id="performance without draining label",
+        ),
+        pytest.param(
+            affine((ON_ECO, draining(SelectorOperator.IN, "true"))), Demand.ECO, id="eco, reached by draining only"
+        ),
         pytest.param(affine((SOME_ZONE,)), Demand.GENERAL, id="other key"),
         pytest.param(affine((SOME_ZONE, NOT_ECO)), Demand.PERFORMANCE, id="other key and not eco"),
         pytest.param(affine((NOT_ECO,), (SOME_ZONE,)), Demand.GENERAL, id="terms are alternatives"),

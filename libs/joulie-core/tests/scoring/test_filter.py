@@ -49,6 +49,26 @@ def test_a_performance_pod(sentence):
     assert judged.ok is (reason in {FilterReason.PERFORMANCE_NODE, FilterReason.UNKNOWN_NODE})
 
 
+@pytest.mark.parametrize(
+    ("schedulable_class", "labels", "reason", "message"),
+    [
+        ("eco", {}, "EcoNode", "joulie: node is eco, performance pods are kept off it"),
+        ("draining", {}, "DrainingNode", "joulie: node is draining towards eco, performance pods are kept off it"),
+        (None, ECO_LABEL, "EcoLabel", "joulie: node is labelled eco, performance pods are kept off it"),
+        ("performance", {}, "PerformanceNode", "node supplies performance"),
+        ("unknown", {}, "UnknownNode", "nothing is known of the node's power profile"),
+    ],
+)
+def test_reason_and_message_are_what_events_and_explanations_show(schedulable_class, labels, reason, message):
+    judged = judge(schedulable_class and SchedulableClass(schedulable_class), labels)
+    assert (judged.reason, judged.message) == (reason, message)
+
+
+def test_a_standard_pod_is_allowed_for_what_it_is():
+    judged = judge(SchedulableClass.ECO, workload_class=WorkloadClass.STANDARD)
+    assert (judged.ok, judged.reason, judged.message) == (True, "StandardPod", "standard pods run on every node")
+
+
 NODES = {
     "schedulable_class": st.none() | st.sampled_from(SchedulableClass),
     "labels": st.sampled_from([{}, ECO_LABEL, PERFORMANCE_LABEL]),
