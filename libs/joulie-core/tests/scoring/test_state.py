@@ -56,6 +56,19 @@ def test_a_cap_of_zero_is_no_cap():
     assert node_state(status(powerMeasurement=power)).capped_watts is None
 
 
+@pytest.mark.parametrize(("watts", "usable"), [(0.5, None), (1.0, 1.0), (1e9, 1e9), (1.1e9, None)])
+def test_caps_and_tdp_of_no_machine_are_no_figures(watts, usable):
+    power = {"source": "static", "quality": "unknown", "nodeCappedPowerW": watts, "nodeTdpW": watts}
+    state = node_state(status(powerMeasurement=power))
+    assert (state.capped_watts, state.tdp_watts) == (usable, usable)
+
+
+def test_a_predicted_headroom_may_be_negative_and_a_power_without_trend_is_steady():
+    power = {"source": "agent", "quality": "measured", "measuredNodePowerW": 300}
+    state = node_state(status(powerMeasurement=power, predictedPowerHeadroomScore=-40))
+    assert (state.predicted_headroom_pct, state.trend_w_per_min) == (-40, 0)
+
+
 def test_a_power_beyond_any_machine_leaves_no_head_room():
     power = {"source": "http", "quality": "measured", "measuredNodePowerW": 1e300, "nodeCappedPowerW": 500}
     state = node_state(status(powerMeasurement=power, predictedPowerHeadroomScore=90))
@@ -120,8 +133,12 @@ def test_pressure_is_clamped_to_100():
     assert cluster_terms([perf(-300.0)]).perf_pressure == 100
 
 
+def test_pressure_is_in_whole_tenths():
+    assert cluster_terms([perf(33.33), perf(33.34)]).perf_pressure == 66.7
+
+
 def test_pressure_is_zero_without_performance_nodes():
-    assert cluster_terms([]) == ClusterTerms(0.0, 0.0)
+    assert cluster_terms([]) == ClusterTerms(0.0, 0.0) == ClusterTerms()
 
 
 def test_a_performance_node_of_unknown_headroom_does_not_count_as_idle():
