@@ -533,9 +533,9 @@ async def test_a_node_that_cannot_be_left_is_warned_of_with_the_reason_and_tried
         await cluster.until_reported("n1", reason="NoProfile")
         cluster.api.patch("Node", "n1", {"metadata": {"labels": {MANAGED: None}}})
         await cluster.api.wait_for(lambda: cluster.api.count("TelemetryProfile") == 0)
-    [said] = [each for each in logs if each["event"] == "cannot publish"]
+    [said] = [each for each in logs if each["event"] == "publishing failed"]
     assert (said["log_level"], said["node"]) == ("warning", "n1")
-    assert "not allowed" in said["error"]
+    assert "not allowed" in said["problem"]
 
 
 async def test_a_pool_agent_does_not_touch_the_machine_it_runs_on(cluster):

@@ -10,7 +10,6 @@ what is in force on the host runs out.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,10 +26,11 @@ from joulie_agent.informers import Informers
 from joulie_agent.publish import Publisher
 from joulie_agent.report import compose
 from joulie_api.errors import KubeError
+from joulie_api.failure_log import FailureLog
 from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import target_out_of_reach
 from joulie_core.fnv import fnv1a_32
-from joulie_core.kinds.telemetry_profile import ControlReports, TelemetryProfileStatus
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfileStatus
 from joulie_core.node import Node
 from joulie_core.timestamps import rfc3339
 
@@ -88,8 +88,15 @@ class NodeWorker:
         #: One at a time acts on the node: a pass, or a sample of the DVFS loop.
         self._turn = asyncio.Lock()
         self._looping = asyncio.Event()
-        self._told: dict[str, tuple[Any, ...]] = {}
         self._log = _log.bind(node=node.name)
+        self._write_failures = FailureLog(self._log, failed="publishing failed", recovered="publishing recovered")
+        self._pass_failures = FailureLog(self._log, failed="pass failed", recovered="pass recovered", trace=True)
+        self._sample_failures = FailureLog(
+            self._log, failed="DVFS sample failed", recovered="DVFS sample recovered", trace=True
+        )
+        self._target_failures = FailureLog(self._log, failed="target not refreshed", recovered="target refreshed again")
+        #: What was last logged of each enforcement.
+        self._logged: dict[str, dict[str, Any]] = {}
         home = tools.world.home(node.name)
         last = home.model.status.control if home else None
         self._control = NodeControl(
@@ -150,7 +157,9 @@ class NodeWorker:
                     self._acted(await self._control.follow(loop.time()))
                 except Exception as error:  # noqa: BLE001 - as for a pass
                     self.view.errors += 1
-                    self._tell("sample failed", type(error).__name__, exc_info=error)
+                    self._sample_failures.failed(error)
+                else:
+                    self._sample_failures.recovered()
                 self._control_moved()
 
     def _control_moved(self) -> None:
@@ -177,14 +186,14 @@ class NodeWorker:
             gone = await (self._depart(now) if self._departing else self._serve(now))
         except KubeError as error:
             self.view.errors += 1
-            self._tell("cannot publish", type(error).__name__, level=logging.WARNING, error=str(error))
+            self._write_failures.failed(error)
             return False
         except Exception as error:  # noqa: BLE001 - counted, and logged with its trace; the next pass starts afresh
             self.view.errors += 1
-            self._tell("pass failed", type(error).__name__, level=logging.WARNING, exc_info=error)
+            self._pass_failures.failed(error)
             return False
-        self._told.pop("cannot publish", None)
-        self._told.pop("pass failed", None)
+        self._write_failures.recovered()
+        self._pass_failures.recovered()
         return gone
 
     async def _serve(self, now: float) -> bool:
@@ -238,9 +247,9 @@ class NodeWorker:
         lost = age_s > self._tools.spec_timeout_s
         if lost and target is not None:
             target = target_out_of_reach(target, self._control.floor)
-            self._tell("target out of reach", kept=target is not None, age_s=round(age_s))
+            self._target_failures.failed(f"no contact with the API server for {age_s:.0f} s", cause="no contact")
         else:
-            self._told.pop("target out of reach", None)
+            self._target_failures.recovered()
         return Inputs(
             node=self._node,
             route=world.last_route(self._node) if self._orphan else world.route(self._node),
@@ -274,21 +283,15 @@ class NodeWorker:
         if tick.failed:
             view.errors += 1
         self._acted(tick.action)
-        for part, report in (("cpu", tick.cpu), ("gpu", tick.gpu)):
-            self._tell(
-                f"{part} enforcement",
-                report.result,
-                report.reason,
-                report.requested_watts,
-                backend=report.backend,
-                message=report.message,
-            )
+        for subsystem, report in (("cpu", tick.cpu), ("gpu", tick.gpu)):
+            self._log_enforcement(subsystem, report)
 
-    def _tell(self, event: str, *state: Any, level: int = logging.INFO, **details: Any) -> None:
-        """Log an event when its state changes, not each time it is seen again."""
-        if self._told.get(event) != state:
-            self._told[event] = state
-            self._log.log(level, event, state=state, **details)
+    def _log_enforcement(self, subsystem: str, report: ControlReport) -> None:
+        """Log what became of an intent when that changes, not at each tick."""
+        outcome = {"result": report.result, "reason": report.reason, "requested_watts": report.requested_watts}
+        if self._logged.get(subsystem) != outcome:
+            self._logged[subsystem] = outcome
+            self._log.info(f"{subsystem} enforcement", **outcome, backend=report.backend, message=report.message)
 
 
 def _said(reports: ControlReports) -> dict[str, str]:
