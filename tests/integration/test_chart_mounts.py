@@ -13,10 +13,11 @@ from tests.chart import Helm, Manifest, find
 from tests.mounts import below, environment
 
 from joulie_agent.actuator import call
-from joulie_agent.actuator.protocol import ErrorReply, Reply, Request, SetCpuCap, SetThrottle, Verdict
+from joulie_agent.actuator.protocol import ErrorReply, Reply, Request, SetCpuCap, SetThrottle
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.testing.fake_sysfs import FakeMachine, build
 from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_core.control_result import ControlResult
 from joulie_devcluster.real_node.requirements import missing_privileges
 
 pytestmark = pytest.mark.skipif(missing_privileges() is not None, reason="mounting takes root with CAP_SYS_ADMIN")
@@ -113,10 +114,10 @@ def asked(tmp_path: Path, request: Request) -> Reply | HardwareFailure:
 
 def test_an_actuator_caps_throttles_and_restores_through_mounts_inside_a_read_only_tree(actuator, machine, tmp_path):
     original_khz = {path: machine.read(path) for path in machine.policy_limits()}
-    cap = SetCpuCap(cap_uw_per_package=CAP_WATTS * 1_000_000, lease_s=60.0)
-    assert asked(tmp_path, cap).verdict is Verdict.APPLIED
+    cap = SetCpuCap(cap_watts_per_package=CAP_WATTS, lease_s=60.0)
+    assert asked(tmp_path, cap).result is ControlResult.APPLIED
     assert [machine.read(path) / 1e6 for path in machine.limits()] == [CAP_WATTS, CAP_WATTS]
-    assert asked(tmp_path, SetThrottle(throttle_pct=100, lease_s=60.0)).verdict is Verdict.APPLIED
+    assert asked(tmp_path, SetThrottle(throttle_pct=100, lease_s=60.0)).result is ControlResult.APPLIED
     assert all(machine.read(path) < original_khz[path] for path in original_khz)
     actuator.send_signal(signal.SIGTERM)
     assert actuator.wait(timeout=30) == 0

@@ -79,7 +79,7 @@ def node(helm: Helm, tmp_path: Path) -> Iterator[Node]:
     killed = made.run("actuator")
     assert killed.stdout is not None
     assert any('"listening"' in line for line in iter(killed.stdout.readline, ""))
-    order = SetCpuCap(cap_uw_per_package=CAP_WATTS * 1_000_000, lease_s=600.0)
+    order = SetCpuCap(cap_watts_per_package=CAP_WATTS, lease_s=600.0)
     call.ask(f"{root}/run/joulie/actuator.sock", order, 30)
     killed.kill()
     killed.communicate()

@@ -81,7 +81,7 @@ class Node:
 
     def cap(self) -> None:
         """Have the actuator set the cap, for longer than a test takes."""
-        order = SetCpuCap(cap_uw_per_package=CAP_WATTS * 1_000_000, lease_s=600.0)
+        order = SetCpuCap(cap_watts_per_package=CAP_WATTS, lease_s=600.0)
         call.ask(str(self.state.parent / "actuator.sock"), order, 30)
         assert self.limits_watts == [CAP_WATTS] * 2
 

@@ -8,22 +8,22 @@ import pytest
 from joulie_agent.actuator import subsystems as parts
 from joulie_agent.actuator.protocol import (
     CpuReadings,
-    Done,
     ReadCpu,
     Restore,
     RestoreReport,
     SetCpuCap,
     SetThrottle,
     Subsystem,
-    Verdict,
 )
 from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware import journal
 from joulie_agent.hardware.sysfs import OsCalls
 from joulie_agent.hardware.watch import Watch
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
+from joulie_core.control_result import ControlResult
 
-CAP = SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60)
+CAP = SetCpuCap(cap_watts_per_package=90, lease_s=60)
 
 
 class BlockingCalls(OsCalls):
@@ -92,7 +92,7 @@ def test_a_counter_that_blocks_costs_its_own_reading_only(bench, calls):
     assert isinstance(reading, CpuReadings)
     assert [zone.energy_uj is None for zone in reading.zones] == [True, False]
     done = bench.lane.ask(CAP)
-    assert (done.verdict, bench.limits_watts) == (Verdict.APPLIED, [90, 90])
+    assert (done.result, bench.limits_watts) == (ControlResult.APPLIED, [90, 90])
     assert len(calls.threads) == 1, "the file is not tried again while it blocks"
     calls.release()
     assert all(zone.energy_uj is not None for zone in bench.lane.ask(ReadCpu()).zones)
@@ -102,8 +102,8 @@ def test_a_write_that_blocks_is_refused_and_the_other_package_is_capped_and_rest
     stuck = bench.machine.limits()[0]
     calls.writes.add(stuck)
     done = bench.lane.ask(CAP)
-    assert isinstance(done, Done)
-    assert (done.verdict, done.reason) != (Verdict.APPLIED, Reason.CAPPED)
+    assert isinstance(done, ControlOutcome)
+    assert (done.result, done.reason) != (ControlResult.APPLIED, Reason.CAPPED)
     assert "has not returned" in done.message
     assert bench.limits_watts == [150, 90]
     clock.now += 60
@@ -164,8 +164,8 @@ def test_a_journal_that_blocks_stops_caps_and_not_restores(bench, calls, clock, 
     bench.lane.ask(CAP)
     synced, blocked = journal.os.fsync, threading.Event()
     monkeypatch.setattr(journal.os, "fsync", lambda file: (blocked.wait(), synced(file)))
-    done = bench.lane.ask(SetCpuCap(cap_uw_per_package=100_000_000, lease_s=60))
-    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_JOURNAL)
+    done = bench.lane.ask(SetCpuCap(cap_watts_per_package=100, lease_s=60))
+    assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_JOURNAL)
     assert bench.limits_watts == [90, 90]
     clock.now += 60
     assert bench.lane.check() is None

@@ -10,7 +10,6 @@ from joulie_agent.actuator.executor import REQUEST_S
 from joulie_agent.actuator.protocol import (
     CpuReadings,
     DescribeCpu,
-    Done,
     ErrorReply,
     GpuReadings,
     ReadCpu,
@@ -25,10 +24,11 @@ from joulie_agent.backends.actuator_client import ActuatorClient, InProcessActua
 from joulie_agent.hardware import watch
 from joulie_agent.hardware.gpu import bounded
 from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
 
-CAP = SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60)
+CAP = SetCpuCap(cap_watts_per_package=90, lease_s=60)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def serve(actuator_settings, events, gpus):
 async def test_requests_reach_the_hardware(serve):
     serve()
     client = ActuatorClient(serve.path)
-    assert isinstance(await client.ask(CAP), Done)
+    assert isinstance(await client.ask(CAP), ControlOutcome)
     assert [serve.machine.read(path) for path in serve.machine.limits()] == [90_000_000] * 2
     cpu, gpu = await asyncio.gather(client.ask(ReadCpu()), client.ask(ReadGpu()))
     assert isinstance(cpu, CpuReadings)
@@ -158,7 +158,7 @@ async def test_an_actuator_that_hangs_up_is_a_refusal(tmp_path):
 async def test_hands_in_this_process_give_everything_back_when_they_are_closed(actuator_settings, events, gpus):
     settings, machine = actuator_settings()
     hands = InProcessActuator(HostSubsystems(settings, events, drivers=[gpus[0]]), stop_grace_s=5)
-    assert isinstance(await hands.ask(CAP), Done)
+    assert isinstance(await hands.ask(CAP), ControlOutcome)
     assert [machine.read(path) for path in machine.limits()] == [90_000_000] * 2
     await hands.close()
     assert [machine.read(path) for path in machine.limits()] == [150_000_000] * 2

@@ -6,12 +6,13 @@ import pytest
 
 from joulie_agent.actuator.cpus import LOOK_EVERY_S, CpuHandler
 from joulie_agent.actuator.executor import RETRY_S, SubsystemExecutor
-from joulie_agent.actuator.protocol import Restore, SetCpuCap, SetThrottle, Subsystem, Verdict
+from joulie_agent.actuator.protocol import Restore, SetCpuCap, SetThrottle, Subsystem
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.kernel import Behaviour, Comeback, KernelFault, KernelMachine, KernelTree, OfflinePolicy
 from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_core.control_result import ControlResult
 
 #: The user's own request, an entry of the table where the driver has one.
 USER_KHZ = {"xeon-small": 3_000_000, "policy-per-package": 2_450_000, "arm-cppc": 2_400_000}
@@ -41,7 +42,7 @@ def path(policy, file="scaling_max_freq"):
 
 
 def cap(watts, **options):
-    return SetCpuCap(cap_uw_per_package=round(watts * 1e6), lease_s=60, **options)
+    return SetCpuCap(cap_watts_per_package=watts, lease_s=60, **options)
 
 
 def throttle(pct):
@@ -147,7 +148,7 @@ def test_a_lower_request_of_an_external_writer_is_told_from_a_thermal_limit(make
     done = bench.lane.ask(throttle(100))
     assert "cpufreq/cpu0/scaling_max_freq: 1100000 of an external writer" not in done.message  # policies by their name
     assert "policy0: 1100000 of an external writer is lower and stays in force" in done.message
-    assert done.verdict is Verdict.APPLIED
+    assert done.result is ControlResult.APPLIED
     lease_ends(bench.lane, clock)
     assert bench.requests == dict.fromkeys(bench.requests, 3_900_000) | {"policy0": 1_100_000}
 
@@ -189,7 +190,7 @@ def test_a_cpu_that_is_offline_while_a_throttle_is_eased_is_free_when_it_returns
     bench.machine.set_online(3, online=False)
     clock.now += away_s
     bench.lane.ask(throttle(100))
-    assert bench.lane.ask(throttle(0)).verdict is Verdict.APPLIED
+    assert bench.lane.ask(throttle(0)).result is ControlResult.APPLIED
     bench.machine.set_online(3)
     clock.now += RETRY_S
     bench.lane.check()
@@ -234,7 +235,7 @@ def test_a_lower_limit_of_an_external_writer_is_not_raised_and_is_reported_as_in
         bench.machine.foreign_write(bench.machine.limit_path(name), 70_000_000)
     for _ in range(2):
         done = bench.part.carry_out(cap(90))
-        assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.CAPPED, 70)
+        assert (done.result, done.reason, done.enforced_watts) == (ControlResult.APPLIED, Reason.CAPPED, 70)
         assert "rapl/package-0/long_term: 70000000 of an external writer is lower and stays in force" in done.message
     assert bench.hands.held == frozenset()
     bench.machine.foreign_write(bench.machine.limit_path("package-0"), 130_000_000)
@@ -248,7 +249,7 @@ def test_a_lower_limit_that_comes_while_we_cap_is_respected(make):
     bench.part.carry_out(cap(90))
     bench.machine.foreign_write(bench.machine.limit_path("package-1"), 60_000_000)
     done = bench.part.carry_out(cap(90))
-    assert (done.verdict, done.enforced_watts, bench.limit_watts(1)) == (Verdict.APPLIED, 90, 60)
+    assert (done.result, done.enforced_watts, bench.limit_watts(1)) == (ControlResult.APPLIED, 90, 60)
     bench.part.restore(bench.hands.held)
     assert (bench.limit_watts(0), bench.limit_watts(1)) == (150, 60)
 

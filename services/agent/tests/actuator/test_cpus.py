@@ -4,16 +4,17 @@ import shutil
 import pytest
 
 from joulie_agent.actuator.cpus import CpuHandler
-from joulie_agent.actuator.protocol import DescribeCpu, ReadCpu, SetCpuCap, SetThrottle, Verdict
+from joulie_agent.actuator.protocol import DescribeCpu, ReadCpu, SetCpuCap, SetThrottle
 from joulie_agent.hardware.journaled_writer import RestoreOutcome
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import total_watts
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import FakeTree, FileFault
+from joulie_core.control_result import ControlResult
 
 
 def cap(watts, **options):
-    return SetCpuCap(cap_uw_per_package=round(watts * 1e6), lease_s=60, **options)
+    return SetCpuCap(cap_watts_per_package=watts, lease_s=60, **options)
 
 
 def throttle(pct, **options):
@@ -23,8 +24,8 @@ def throttle(pct, **options):
 def test_a_cap_is_per_package_and_is_given_back_as_found(cpu_bench):
     bench = cpu_bench()
     done = bench.part.carry_out(cap(90))
-    assert (done.verdict, done.reason, done.backend, done.enforced_watts) == (
-        Verdict.APPLIED,
+    assert (done.result, done.reason, done.backend, done.enforced_watts) == (
+        ControlResult.APPLIED,
         Reason.CAPPED,
         "rapl",
         90,
@@ -44,7 +45,7 @@ def test_a_package_of_several_dies_holds_the_cap_with_all_of_them(cpu_bench):
 def test_a_cap_below_the_range_is_held_at_its_lower_end_and_the_message_says_so(cpu_bench):
     bench = cpu_bench()
     done = bench.part.carry_out(cap(10))
-    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.CLAMPED, 37.5)
+    assert (done.result, done.reason, done.enforced_watts) == (ControlResult.APPLIED, Reason.CLAMPED, 37.5)
     assert "held at 37.5 W" in done.message
 
 
@@ -54,7 +55,7 @@ def test_a_cap_that_is_not_below_the_range_leaves_a_factory_limit_above_it_as_it
     for before in (watts, 90):
         bench.part.carry_out(cap(before))
         done = bench.part.carry_out(cap(watts))
-        assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.RESTORED, 241)
+        assert (done.result, done.reason, done.enforced_watts) == (ControlResult.APPLIED, Reason.RESTORED, 241)
         assert "no limit is set on package-0" in done.message
         assert bench.limits_watts == [241]
         assert bench.hands.held == frozenset()
@@ -64,7 +65,7 @@ def test_a_cap_that_is_no_cap_and_cannot_be_lifted_is_an_error(cpu_bench):
     bench = cpu_bench()
     bench.part.carry_out(cap(90))
     bench.machine.faults[bench.machine.limits()[0]] = FileFault(write_errno=errno.EIO)
-    assert bench.part.carry_out(cap(150)).verdict is Verdict.ERROR
+    assert bench.part.carry_out(cap(150)).result is ControlResult.ERROR
     assert bench.limits_watts == [90, 150]
     assert bench.hands.orphans == {"rapl/package-0/long_term"}  # tried again by whoever keeps the lease
 
@@ -92,9 +93,9 @@ def test_without_a_maximum_the_range_of_a_predecessors_cap_ends_at_the_original(
 def test_a_cap_lifts_the_throttle_that_held_the_power_before_it(cpu_bench):
     bench = cpu_bench()
     bench.part.carry_out(throttle(100))
-    assert bench.part.carry_out(cap(90)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(cap(90)).result is ControlResult.APPLIED
     assert set(bench.policies_khz) == {1_500_000}
-    assert bench.part.carry_out(cap(90, release_throttle=True)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(cap(90, release_throttle=True)).result is ControlResult.APPLIED
     assert set(bench.policies_khz) == {3_900_000}
     assert bench.limits_watts == [90, 90]
     assert bench.part.carry_out(ReadCpu()).throttle_pct == 0
@@ -103,9 +104,9 @@ def test_a_cap_lifts_the_throttle_that_held_the_power_before_it(cpu_bench):
 def test_a_throttle_lifts_the_caps_that_held_the_power_before_it(cpu_bench):
     bench = cpu_bench("xeon-switched-off")
     bench.part.carry_out(cap(90))
-    assert bench.part.carry_out(throttle(50)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(throttle(50)).result is ControlResult.APPLIED
     assert bench.limits_watts == [90]
-    assert bench.part.carry_out(throttle(50, release_caps=True)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(throttle(50, release_caps=True)).result is ControlResult.APPLIED
     assert bench.limits_watts == [150]
     assert all(key.startswith("cpufreq/") for key in bench.hands.held)
 
@@ -115,7 +116,7 @@ def test_what_is_not_in_force_lifts_nothing(cpu_bench):
     bench.part.carry_out(throttle(100))
     for path in bench.machine.limits():
         bench.machine.faults[path] = FileFault(write_errno=errno.EIO)
-    assert bench.part.carry_out(cap(90, release_throttle=True)).verdict is Verdict.ERROR
+    assert bench.part.carry_out(cap(90, release_throttle=True)).result is ControlResult.ERROR
     assert set(bench.policies_khz) == {1_500_000}
 
 
@@ -124,7 +125,7 @@ def test_a_throttle_that_cannot_be_lifted_is_told_beside_the_cap_and_not_wanted_
     bench.part.carry_out(throttle(100))
     bench.machine.faults[bench.machine.policy_limits()[0]] = FileFault(write_errno=errno.EIO)
     done = bench.part.carry_out(cap(90, release_throttle=True))
-    assert done.verdict is Verdict.APPLIED
+    assert done.result is ControlResult.APPLIED
     assert "not released yet: cpufreq/cpu0/scaling_max_freq" in done.message
     assert bench.hands.orphans == {"cpufreq/cpu0/scaling_max_freq"}
 
@@ -148,7 +149,7 @@ def test_what_the_hardware_rounds_is_reported_as_it_holds(cpu_bench):
 def test_a_cap_that_this_machine_cannot_hold_is_blocked_with_the_reason(platform, reason, cpu_bench):
     bench = cpu_bench(platform)
     done = bench.part.carry_out(cap(90))
-    assert (done.verdict, done.reason) == (Verdict.BLOCKED, reason)
+    assert (done.result, done.reason) == (ControlResult.BLOCKED, reason)
     assert done.message
     assert bench.hands.held <= {"rapl/package-0/long_term"}
     assert all(knob.done for knob in bench.part.restore(bench.hands.held).knobs)
@@ -158,7 +159,7 @@ def test_a_cap_that_this_machine_cannot_hold_is_blocked_with_the_reason(platform
 def test_a_limit_that_is_switched_off_is_switched_on_and_off_again(cpu_bench):
     bench = cpu_bench("xeon-switched-off")
     (zone,) = bench.machine.zones()
-    assert bench.part.carry_out(cap(90)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(cap(90)).result is ControlResult.APPLIED
     assert bench.machine.read(f"{zone}/enabled") == 1
     bench.part.restore(bench.hands.held)
     assert bench.machine.read(f"{zone}/enabled") == 0
@@ -169,7 +170,7 @@ def test_a_package_that_refuses_is_an_error_told_as_partly_applied_and_keeps_the
     bench = cpu_bench()
     bench.machine.faults[bench.machine.limits()[0]] = FileFault(write_errno=errno.EIO)
     done = bench.part.carry_out(cap(90))
-    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.ERROR, Reason.PARTLY_APPLIED, None)
+    assert (done.result, done.reason, done.enforced_watts) == (ControlResult.ERROR, Reason.PARTLY_APPLIED, None)
     assert done.message.startswith("1 of 2 packages capped")
     assert bench.limits_watts == [150, 90]
     bench.part.restore(bench.hands.held)
@@ -181,7 +182,7 @@ def test_a_package_without_a_zone_makes_a_cap_partly_applied(cpu_bench):
     shutil.rmtree(bench.machine.sys / bench.machine.zones()[1])
     bench.clock.now += 61
     done = bench.part.carry_out(cap(90))
-    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.PARTLY_APPLIED)
+    assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.PARTLY_APPLIED)
     assert "1 of 2 packages capped" in done.message
     assert bench.limits_watts == [90]
 
@@ -205,7 +206,7 @@ def test_a_limit_that_firmware_holds_above_the_cap_is_in_force_and_told_with_its
     monkeypatch.setattr(FakeTree, "write_int", _at_least(150_000_000))
     for _ in range(2):  # the second time nothing is written
         done = bench.part.carry_out(cap(120))
-        assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.BLOCKED, Reason.HELD_BY_FIRMWARE, 150)
+        assert (done.result, done.reason, done.enforced_watts) == (ControlResult.BLOCKED, Reason.HELD_BY_FIRMWARE, 150)
         assert "package-0 holds 150 W where 120 W was written" in done.message
     bench.part.restore(bench.hands.held)
     assert bench.limits_watts == [200, 200]
@@ -259,7 +260,7 @@ def test_a_policy_whose_directory_is_renumbered_is_the_same_policy(cpu_bench, ha
 def test_a_throttle_slows_its_share_of_the_policies_and_zero_frees_them(cpu_bench):
     bench = cpu_bench()
     done = bench.part.carry_out(throttle(50))
-    assert (done.verdict, done.backend) == (Verdict.APPLIED, "dvfs")
+    assert (done.result, done.backend) == (ControlResult.APPLIED, "dvfs")
     assert sorted(bench.policies_khz) == [1_500_000] * 16 + [3_900_000] * 16
     assert bench.part.carry_out(ReadCpu()).throttle_pct == 50
     bench.part.carry_out(throttle(25))
@@ -284,13 +285,13 @@ def test_a_policy_that_refuses_is_named_and_the_others_are_throttled(cpu_bench):
     bench = cpu_bench()
     bench.machine.faults[bench.machine.policy_limits()[0]] = FileFault(write_errno=errno.EIO)
     done = bench.part.carry_out(throttle(100))
-    assert done.verdict is Verdict.APPLIED
+    assert done.result is ControlResult.APPLIED
     assert "1 of 32 policies refuse" in done.message
 
 
 def test_without_policies_a_throttle_is_blocked(cpu_bench):
     done = cpu_bench("virtual-machine").part.carry_out(throttle(50))
-    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_INTERFACE)
+    assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_INTERFACE)
 
 
 def test_a_throttle_that_cannot_be_lifted_is_an_error(cpu_bench):
@@ -298,7 +299,7 @@ def test_a_throttle_that_cannot_be_lifted_is_an_error(cpu_bench):
     bench.part.carry_out(throttle(100))
     for path in bench.machine.policy_limits():
         bench.machine.faults[path] = FileFault(write_errno=errno.EIO)
-    assert bench.part.carry_out(throttle(0)).verdict is Verdict.ERROR
+    assert bench.part.carry_out(throttle(0)).result is ControlResult.ERROR
     assert len(bench.hands.held) == 32
 
 
@@ -319,7 +320,7 @@ def test_without_a_journal_nothing_is_written(cpu_bench):
     bench.part.hands = HardwareFailure(Reason.NO_JOURNAL, "damaged")
     for request in (cap(90), throttle(50)):
         done = bench.part.carry_out(request)
-        assert (done.verdict, done.reason, done.message) == (Verdict.BLOCKED, Reason.NO_JOURNAL, "damaged")
+        assert (done.result, done.reason, done.message) == (ControlResult.BLOCKED, Reason.NO_JOURNAL, "damaged")
     assert bench.limits_watts == [150, 150]
     assert set(bench.policies_khz) == {3_900_000}
     assert bench.part.carry_out(DescribeCpu()).journal == HardwareFailure(Reason.NO_JOURNAL, "damaged")
@@ -338,11 +339,11 @@ def test_hardware_that_comes_late_is_found_within_a_minute_and_told_by_a_new_rev
     bench = cpu_bench()
     bench.machine.unload_rapl()
     bench.clock.now += 61
-    assert bench.part.carry_out(cap(90)).verdict is Verdict.BLOCKED
+    assert bench.part.carry_out(cap(90)).result is ControlResult.BLOCKED
     gone = bench.part.carry_out(DescribeCpu())
     bench.machine.load_rapl()
     bench.clock.now += 61
-    assert bench.part.carry_out(cap(90)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(cap(90)).result is ControlResult.APPLIED
     assert bench.part.carry_out(DescribeCpu()).revision == gone.revision + 1
 
 

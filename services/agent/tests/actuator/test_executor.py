@@ -21,7 +21,7 @@ from joulie_agent.testing.fake_sysfs import FileFault
 
 
 def cap(watts, lease_s=60.0):
-    return SetCpuCap(cap_uw_per_package=watts * 1_000_000, lease_s=lease_s)
+    return SetCpuCap(cap_watts_per_package=watts, lease_s=lease_s)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from joulie_agent.actuator.protocol import (
     ReadGpu,
     SetGpuCaps,
     SetGpuClocks,
-    Verdict,
     decode_reply,
     decode_request,
     encode,
@@ -20,6 +19,7 @@ from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutco
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary
+from joulie_core.control_result import ControlResult
 
 
 def caps(**watts):
@@ -30,8 +30,8 @@ def test_each_gpu_gets_its_own_cap_and_gets_back_what_it_had(gpu_bench):
     a, b = FakeGpu("a", limit_mw=650_000), FakeGpu("b")
     bench = gpu_bench(a, b)
     done = bench.part.carry_out(caps(a=400, b=500))
-    assert (done.verdict, done.reason, done.backend, done.enforced_watts) == (
-        Verdict.APPLIED,
+    assert (done.result, done.reason, done.backend, done.enforced_watts) == (
+        ControlResult.APPLIED,
         Reason.CAPPED,
         "nvml",
         500,
@@ -58,20 +58,20 @@ def test_a_lost_gpu_is_an_error_and_the_other_is_capped(gpu_bench):
     bench.part.carry_out(DescribeGpu())
     a.lost = True
     done = bench.part.carry_out(caps(a=400, b=400))
-    assert (done.verdict, done.reason) == (Verdict.ERROR, Reason.DEVICE_LOST)
+    assert (done.result, done.reason) == (ControlResult.ERROR, Reason.DEVICE_LOST)
     assert b.limit_mw == 400_000
 
 
 def test_a_gpu_that_was_never_here_is_blocked(gpu_bench):
     done = gpu_bench(FakeGpu("a")).part.carry_out(caps(b=400))
-    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_DEVICE)
+    assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_DEVICE)
 
 
 def test_without_permission_a_cap_is_blocked_and_nothing_stays_in_charge(gpu_bench):
     bench = gpu_bench(FakeGpu("a"))
     bench.library.permitted = False
     done = bench.part.carry_out(caps(a=400))
-    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NOT_PERMITTED)
+    assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NOT_PERMITTED)
     assert bench.hands.held == frozenset()
 
 
@@ -81,7 +81,7 @@ def test_a_cap_survives_a_reload_of_the_driver_and_its_default_is_what_is_given_
     bench.part.carry_out(caps(a=400))
     bench.library.reload()
     assert gpu.limit_mw == 700_000
-    assert bench.part.carry_out(caps(a=400)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(caps(a=400)).result is ControlResult.APPLIED
     assert gpu.limit_mw == 400_000
     assert sum(bench.part.carry_out(ReadGpu()).overwritten.values()) == 1
     bench.part.restore(bench.hands.held)
@@ -141,7 +141,7 @@ def test_a_gpu_that_hangs_is_told_and_remembered_and_the_other_is_capped_and_res
     try:
         clock.now += 61
         done = part.carry_out(caps(a=300, b=300))
-        assert (done.verdict, done.reason, b.limit_mw) == (Verdict.ERROR, Reason.TIMEOUT, 300_000)
+        assert (done.result, done.reason, b.limit_mw) == (ControlResult.ERROR, Reason.TIMEOUT, 300_000)
         hung, well = part.carry_out(DescribeGpu()).devices
         assert (hung.uuid, hung.refusal.reason, well.refusal) == ("a", Reason.TIMEOUT, None)
         (left,) = part.restore(hands.held).left
@@ -157,7 +157,7 @@ def test_while_its_driver_is_being_opened_a_gpu_is_not_said_to_be_absent(hands, 
     library.answering.clear()
     try:
         done = part.carry_out(caps(a=400))
-        assert (done.verdict, done.reason) == (Verdict.ERROR, Reason.TIMEOUT)
+        assert (done.result, done.reason) == (ControlResult.ERROR, Reason.TIMEOUT)
         assert "is being opened" in done.message
     finally:
         library.answering.set()
@@ -178,7 +178,7 @@ def test_more_than_64_gpus_are_capped_and_restored_by_one_request_that_fits_in_a
     gpus = [FakeGpu(f"GPU-8f6d2c11-0b3e-4a57-9c1d-2f4e6a8b0{index:03}") for index in range(130)]
     bench = gpu_bench(*gpus)
     request = decode_request(encode(SetGpuCaps(caps_mw={gpu.uuid: 400_000 for gpu in gpus}, lease_s=60)))
-    assert bench.part.carry_out(request).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(request).result is ControlResult.APPLIED
     assert {gpu.limit_mw for gpu in gpus} == {400_000}
     description = encode(bench.part.carry_out(DescribeGpu()))
     assert len(description) / len(gpus) * MOST_GPUS < LINE_LIMIT
@@ -191,7 +191,7 @@ def test_a_cap_at_the_end_of_the_range_leaves_a_lower_limit_of_an_administrator_
     gpu = FakeGpu("a", limit_mw=300_000)
     bench = gpu_bench(gpu)
     done = bench.part.carry_out(caps(a=700))
-    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.APPLIED, Reason.RESTORED, 300)
+    assert (done.result, done.reason, done.enforced_watts) == (ControlResult.APPLIED, Reason.RESTORED, 300)
     assert done.message == "no limit is set on gpu/a/power_limit_mw: 700 W is not below the end of its range, 700 W"
     assert (gpu.limit_mw, bench.library.writes, bench.hands.held) == (300_000, 0, frozenset())
 
@@ -201,13 +201,13 @@ def test_a_cap_that_is_raised_to_the_end_of_the_range_restores_what_was_found(gp
     bench = gpu_bench(a, b)
     bench.part.carry_out(caps(a=400, b=250))
     done = bench.part.carry_out(caps(a=700, b=700))
-    assert (done.verdict, a.limit_mw) == (Verdict.APPLIED, 650_000)
+    assert (done.result, a.limit_mw) == (ControlResult.APPLIED, 650_000)
     assert bench.hands.held <= {"gpu/b/power_limit_mw"}
 
 
 def test_a_limit_that_the_driver_keeps_higher_than_asked_is_not_reported_as_applied(gpu_bench):
     done = gpu_bench(FakeGpu("a", sticks_at_mw=600_000)).part.carry_out(caps(a=400))
-    assert (done.verdict, done.reason, done.enforced_watts) == (Verdict.BLOCKED, Reason.HELD_BY_FIRMWARE, 600)
+    assert (done.result, done.reason, done.enforced_watts) == (ControlResult.BLOCKED, Reason.HELD_BY_FIRMWARE, 600)
     assert "600 W where 400 W" in done.message
 
 
@@ -215,7 +215,7 @@ def test_a_lower_limit_of_an_administrator_is_not_raised_by_a_cap_and_is_told(gp
     gpu = FakeGpu("a", limit_mw=300_000)
     bench = gpu_bench(gpu)
     done = bench.part.carry_out(caps(a=400))
-    assert (done.verdict, done.enforced_watts, gpu.limit_mw) == (Verdict.APPLIED, 300, 300_000)
+    assert (done.result, done.enforced_watts, gpu.limit_mw) == (ControlResult.APPLIED, 300, 300_000)
     assert "gpu/a/power_limit_mw" in done.message
     assert bench.hands.held == frozenset()
 
@@ -241,9 +241,9 @@ def test_a_clock_is_limited_told_and_restored_where_it_is_not_named_any_longer(c
     a, b = FakeGpu("a"), FakeGpu("b")
     bench = clock_bench(a, b)
     done = bench.part.carry_out(clocks(a=1200, b=900))
-    assert (done.verdict, done.reason, done.backend) == (Verdict.APPLIED, Reason.CLOCKS_LIMITED, "nvml")
+    assert (done.result, done.reason, done.backend) == (ControlResult.APPLIED, Reason.CLOCKS_LIMITED, "nvml")
     assert [figure.clock_limit_mhz for figure in bench.part.carry_out(ReadGpu()).gpus] == [1200, 900]
-    assert bench.part.carry_out(clocks(b=1000)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(clocks(b=1000)).result is ControlResult.APPLIED
     assert (a.clock_mhz, b.clock_mhz) == (1980, 1000)
     assert bench.hands.held == {"gpu/b/graphics_clock_mhz"}
     assert bench.part.carry_out(clocks()).reason is Reason.RESTORED
@@ -279,7 +279,7 @@ def test_a_limit_that_a_reload_of_the_driver_has_ended_is_in_force_again_at_the_
     bench.part.carry_out(clocks(a=1200))
     bench.library.reload()
     assert gpu.clock_mhz == 1980
-    assert bench.part.carry_out(clocks(a=1200)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(clocks(a=1200)).result is ControlResult.APPLIED
     assert gpu.clock_mhz == 1200
     bench.part.restore(bench.hands.held)
     assert gpu.clock_mhz == 1980
@@ -289,7 +289,7 @@ def test_power_limits_alone_release_clocks_that_an_earlier_controller_has_limite
     gpu = FakeGpu("a")
     bench = clock_bench(gpu)
     bench.part.carry_out(clocks(a=1200))
-    assert bench.part.carry_out(caps(a=400)).verdict is Verdict.APPLIED
+    assert bench.part.carry_out(caps(a=400)).result is ControlResult.APPLIED
     assert gpu.clock_mhz == 1200, "a controller that limits both says when one is not wanted"
     bench.part.carry_out(SetGpuCaps(caps_mw={"a": 400_000}, lease_s=60, release_clocks=True))
     assert (gpu.clock_mhz, gpu.limit_mw) == (1980, 400_000)
@@ -305,13 +305,13 @@ def test_without_permission_a_clock_limit_is_blocked_and_nothing_stays_in_charge
     bench = clock_bench(FakeGpu("a"))
     bench.library.clock_permitted = False
     done = bench.part.carry_out(clocks(a=1200))
-    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NOT_PERMITTED)
+    assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NOT_PERMITTED)
     assert bench.hands.held == frozenset()
 
 
 def test_a_gpu_without_a_range_of_clocks_is_blocked(clock_bench):
     done = clock_bench(FakeGpu("a", lowest_mhz=None)).part.carry_out(clocks(a=1200))
-    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_INTERFACE)
+    assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_INTERFACE)
 
 
 def test_a_driver_that_takes_a_limit_and_tells_another_is_put_back_and_refused(gpu_bench):
@@ -320,5 +320,5 @@ def test_a_driver_that_takes_a_limit_and_tells_another_is_put_back_and_refused(g
     bench.library.tells_clock = True
     bench.part.carry_out(DescribeGpu())
     done = bench.part.carry_out(clocks(a=1200))
-    assert (done.verdict, done.reason, gpu.clock_mhz) == (Verdict.BLOCKED, Reason.NO_INTERFACE, 1980)
+    assert (done.result, done.reason, gpu.clock_mhz) == (ControlResult.BLOCKED, Reason.NO_INTERFACE, 1980)
     assert bench.hands.held == frozenset()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from joulie_agent.actuator.protocol import DescribeCpu, Done, Epp, ErrorReply, ReadGpu, SetCpuTuning, Verdict
+from joulie_agent.actuator.protocol import DescribeCpu, Epp, ErrorReply, ReadGpu, SetCpuTuning
 from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.backends.actuator_client import InProcessActuator
 from joulie_agent.backends.base import CpuHeld, Held, NodeReading, Unavailable
@@ -14,14 +14,15 @@ from joulie_agent.enforce.gpu_clocks import ClockLook
 from joulie_agent.hardware.gpu.bounded import BoundedLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
 from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_core.control.caps_resolve import WattRange
 from joulie_core.control.gpu_clock import ClockRange
+from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_power_profile import GpuPowerCap
-from joulie_core.kinds.telemetry_profile import ControlResult
 
 NO_LIMITS = WattRange()
 CPU_HELD = CpuHeld(cap=Held.YES)
@@ -258,7 +259,7 @@ async def test_optional_controls_are_asked_for_only_where_they_are_configured():
     class Spy:
         async def ask(self, request):
             asked.append(request)
-            return Done(verdict=Verdict.APPLIED, reason=Reason.TUNED, backend="tuning")
+            return ControlOutcome(result=ControlResult.APPLIED, reason=Reason.TUNED, backend="tuning")
 
     assert await HostBackend(Spy(), Inventory.load(), lease_s=60).tune_cpu(saving=True) is None
     assert asked == []

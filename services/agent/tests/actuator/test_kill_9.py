@@ -37,7 +37,7 @@ def _control_until_killed(settings, ready):
         )
         os.write(ready, b"!")
         for _ in count():
-            part.carry_out(SetCpuCap(cap_uw_per_package=dice.randrange(40, 150) * 1_000_000, lease_s=60))
+            part.carry_out(SetCpuCap(cap_watts_per_package=dice.randrange(40, 150), lease_s=60))
             part.carry_out(SetThrottle(throttle_pct=dice.choice([0, 10, 50, 100]), lease_s=60))
 
 

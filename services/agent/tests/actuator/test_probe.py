@@ -59,7 +59,7 @@ def test_a_lease_thread_that_has_ended_is_no_life(lane, ask):
 
 
 def test_a_lease_thread_that_is_late_is_no_life(lane, ask, clock):
-    lane.ask(SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60))
+    lane.ask(SetCpuCap(cap_watts_per_package=90, lease_s=60))
     lane.start()
     holds, ends = threading.Event(), threading.Event()
 

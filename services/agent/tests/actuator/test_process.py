@@ -23,7 +23,6 @@ from joulie_agent.actuator.protocol import (
     ReadGpu,
     SetCpuCap,
     SetThrottle,
-    Verdict,
     decode_reply,
     encode,
 )
@@ -32,6 +31,7 @@ from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware.journal import JournalHeldError
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import FakeMachine
+from joulie_core.control_result import ControlResult
 
 MIB = 1024
 ACTUATOR_LIMIT_KIB = 40 * MIB
@@ -98,13 +98,13 @@ def node(actuator_settings, actuator_environment):
 
 
 def cap(watts, lease_s=60.0):
-    return SetCpuCap(cap_uw_per_package=watts * 1_000_000, lease_s=lease_s)
+    return SetCpuCap(cap_watts_per_package=watts, lease_s=lease_s)
 
 
 def test_ending_by_order_gives_everything_back(node):
     actuator = node.start_listening()
-    assert node.ask(cap(90)).verdict is Verdict.APPLIED
-    assert node.ask(SetThrottle(throttle_pct=50, lease_s=60)).verdict is Verdict.APPLIED
+    assert node.ask(cap(90)).result is ControlResult.APPLIED
+    assert node.ask(SetThrottle(throttle_pct=50, lease_s=60)).result is ControlResult.APPLIED
     assert node.limits_watts == [90, 90]
     actuator.send_signal(signal.SIGTERM)
     out, err = actuator.communicate(timeout=30)
@@ -216,8 +216,8 @@ def test_restore_fails_where_something_is_left(node):
 def capped(node):
     """A machine with caps of an actuator that was killed."""
     killed = node.start_listening()
-    assert node.ask(cap(90)).verdict is Verdict.APPLIED
-    assert node.ask(SetThrottle(throttle_pct=100, lease_s=60)).verdict is Verdict.APPLIED
+    assert node.ask(cap(90)).result is ControlResult.APPLIED
+    assert node.ask(SetThrottle(throttle_pct=100, lease_s=60)).result is ControlResult.APPLIED
     killed.kill()
     killed.wait()
     assert node.limits_watts == [90, 90]
@@ -262,7 +262,7 @@ def test_an_actuator_whose_state_directory_takes_no_file_restores_and_sets_nothi
     assert error in described.journal.message
     for request in (cap(90), SetThrottle(throttle_pct=100, lease_s=60)):
         done = capped.ask(request)
-        assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_JOURNAL)
+        assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_JOURNAL)
         assert error in done.message
     assert capped.limits_watts == [150, 150]
     assert stop(actuator) == (0, ANY)
@@ -296,7 +296,7 @@ def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_p
     actuator = capped.start_listening()
     done = capped.ask(cap(100))
     if part == "cpu":
-        assert done.verdict is Verdict.BLOCKED
+        assert done.result is ControlResult.BLOCKED
         assert str(journal) in done.message
         assert "remove" in done.message
         assert capped.limits_watts == [90, 90]
@@ -526,11 +526,11 @@ def test_1000_idle_connections_disable_neither_the_lease_nor_the_end(node):
             each.connect(node.env["ACTUATOR_SOCKET"])
         for request in (cap(90, lease_s=0.1), SetThrottle(throttle_pct=100, lease_s=0.1)):
             ours.sendall(encode(request))
-            assert decode_reply(lines.readline()).verdict is Verdict.APPLIED
+            assert decode_reply(lines.readline()).result is ControlResult.APPLIED
         assert next_event(actuator, "given back")["why"] == "not renewed"
         assert (node.limits_watts, node.policies_khz) == ([150, 150], {3_900_000})
         ours.sendall(encode(cap(90)))
-        assert decode_reply(lines.readline()).verdict is Verdict.APPLIED
+        assert decode_reply(lines.readline()).result is ControlResult.APPLIED
         threads = len(list(Path(f"/proc/{actuator.pid}/task").iterdir()))
         assert threads < 30
         assert stop(actuator)[0] == 0

@@ -3,7 +3,6 @@ import pytest
 from joulie_agent.actuator.protocol import (
     DescribeCpu,
     DescribeGpu,
-    Done,
     ProtocolError,
     ReadCpu,
     ReadGpu,
@@ -12,17 +11,18 @@ from joulie_agent.actuator.protocol import (
     SetGpuCaps,
     SetThrottle,
     Subsystem,
-    Verdict,
     decode_reply,
     decode_request,
     encode,
     part_of,
 )
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
+from joulie_core.control_result import ControlResult
 
 REQUESTS = [
-    (SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60), Subsystem.CPU),
-    (SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60, release_throttle=True), Subsystem.CPU),
+    (SetCpuCap(cap_watts_per_package=90, lease_s=60), Subsystem.CPU),
+    (SetCpuCap(cap_watts_per_package=90, lease_s=60, release_throttle=True), Subsystem.CPU),
     (SetThrottle(throttle_pct=50, lease_s=60), Subsystem.CPU),
     (SetThrottle(throttle_pct=50, lease_s=60, release_caps=True), Subsystem.CPU),
     (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Subsystem.GPU),
@@ -51,14 +51,14 @@ def test_a_request_is_one_line_about_one_part(request_, part):
         b"\xff",
         b"[]",
         b'{"op":"write_file","path":"/etc/passwd"}',
-        b'{"op":"set_cpu_cap","cap_uw_per_package":0,"lease_s":60}',
-        b'{"op":"set_cpu_cap","cap_uw_per_package":-1,"lease_s":60}',
-        b'{"op":"set_cpu_cap","cap_uw_per_package":9000000000,"lease_s":60}',
-        b'{"op":"set_cpu_cap","cap_uw_per_package":90.5,"lease_s":60}',
-        b'{"op":"set_cpu_cap","cap_uw_per_package":90000000}',
-        b'{"op":"set_cpu_cap","cap_uw_per_package":90000000,"lease_s":0}',
-        b'{"op":"set_cpu_cap","cap_uw_per_package":90000000,"lease_s":86400}',
-        b'{"op":"set_cpu_cap","cap_uw_per_package":90000000,"lease_s":60,"path":"x"}',
+        b'{"op":"set_cpu_cap","cap_watts_per_package":0,"lease_s":60}',
+        b'{"op":"set_cpu_cap","cap_watts_per_package":-1,"lease_s":60}',
+        b'{"op":"set_cpu_cap","cap_watts_per_package":9000,"lease_s":60}',
+        b'{"op":"set_cpu_cap","cap_watts_per_package":"90","lease_s":60}',
+        b'{"op":"set_cpu_cap","cap_watts_per_package":90}',
+        b'{"op":"set_cpu_cap","cap_watts_per_package":90,"lease_s":0}',
+        b'{"op":"set_cpu_cap","cap_watts_per_package":90,"lease_s":86400}',
+        b'{"op":"set_cpu_cap","cap_watts_per_package":90,"lease_s":60,"path":"x"}',
         b'{"op":"set_throttle","throttle_pct":101,"lease_s":60}',
         b'{"op":"set_throttle","throttle_pct":NaN,"lease_s":60}',
         b'{"op":"set_gpu_caps","caps_mw":{},"lease_s":60}',
@@ -73,7 +73,7 @@ def test_what_is_not_on_the_list_or_out_of_range_is_no_request(line):
 
 
 def test_a_reply_comes_back_as_it_was_sent():
-    done = Done(verdict=Verdict.APPLIED, reason=Reason.CLAMPED, backend="rapl", enforced_watts=90.5)
+    done = ControlOutcome(result=ControlResult.APPLIED, reason=Reason.CLAMPED, backend="rapl", enforced_watts=90.5)
     assert decode_reply(encode(done)) == done
 
 

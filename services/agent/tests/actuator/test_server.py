@@ -13,7 +13,6 @@ from joulie_agent.actuator.protocol import (
     CheckHealth,
     DescribeCpu,
     DescribeGpu,
-    Done,
     ErrorReply,
     GpuDescription,
     ReadCpu,
@@ -22,17 +21,10 @@ from joulie_agent.actuator.protocol import (
     decode_reply,
     encode,
 )
-from joulie_agent.actuator.server import (
-    MOST_CONNECTIONS,
-    MOST_PER_USER,
-    SELDOM_S,
-    Admission,
-    Peer,
-    RateLimited,
-    Server,
-)
+from joulie_agent.actuator.server import MOST_CONNECTIONS, MOST_PER_USER, SELDOM_S, Admission, Peer, RateLimited, Server
 from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
 
@@ -63,9 +55,9 @@ def test_requests_are_answered_one_after_another_on_a_connection(server):
         connection.connect(server)
         lines = connection.makefile("rb")
         for watts in (90, 80):
-            connection.sendall(encode(SetCpuCap(cap_uw_per_package=watts * 1_000_000, lease_s=60)))
+            connection.sendall(encode(SetCpuCap(cap_watts_per_package=watts, lease_s=60)))
             reply = decode_reply(lines.readline())
-            assert isinstance(reply, Done)
+            assert isinstance(reply, ControlOutcome)
             assert reply.enforced_watts == watts
 
 
@@ -121,7 +113,7 @@ def test_a_gpu_driver_that_hangs_does_not_hold_up_the_cpus(server, gpus):
     hung = threading.Thread(target=call.ask, args=(server, SetGpuCaps(caps_mw={"a": 300_000}, lease_s=60), 30))
     hung.start()
     try:
-        assert isinstance(call.ask(server, SetCpuCap(cap_uw_per_package=90_000_000, lease_s=60), 10), Done)
+        assert isinstance(call.ask(server, SetCpuCap(cap_watts_per_package=90, lease_s=60), 10), ControlOutcome)
     finally:
         library.answering.set()
         hung.join()

@@ -3,7 +3,7 @@
 import pytest
 
 from joulie_agent.actuator.cpus import CpuHandler
-from joulie_agent.actuator.protocol import SetCpuCap, SetCpuTuning, SetThrottle, Verdict
+from joulie_agent.actuator.protocol import SetCpuCap, SetCpuTuning, SetThrottle
 from joulie_agent.hardware.cpu_tuning import epp_code, epp_text
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
@@ -11,6 +11,7 @@ from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import build
 from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_core.control_result import ControlResult
 
 CPU = "devices/system/cpu"
 UNCORE = "intel_uncore_frequency/package_0{}_die_00"
@@ -69,7 +70,7 @@ def test_an_unknown_preference_is_refused_and_not_guessed(text):
 
 def test_both_are_set_everywhere_and_restored_when_they_are_no_longer_wanted(machine, part):
     done = part.carry_out(ask("power", 1_200_000))
-    assert (done.verdict, done.reason) == (Verdict.APPLIED, Reason.TUNED)
+    assert (done.result, done.reason) == (ControlResult.APPLIED, Reason.TUNED)
     assert (preferences(machine), uncore(machine)) == ({"power"}, [1_200_000, 1_200_000])
     assert part.carry_out(ask()).reason is Reason.RESTORED
     assert (preferences(machine), uncore(machine)) == ({"balance_performance"}, [2_400_000, 2_300_000])
@@ -89,7 +90,7 @@ def test_an_uncore_limit_below_what_the_hardware_can_run_at_is_raised(machine, p
 
 def test_caps_and_throttles_that_take_over_from_each_other_leave_them_alone(machine, part):
     part.carry_out(ask("power", 1_200_000))
-    part.carry_out(SetCpuCap(cap_uw_per_package=80_000_000, lease_s=60, release_throttle=True))
+    part.carry_out(SetCpuCap(cap_watts_per_package=80, lease_s=60, release_throttle=True))
     part.carry_out(SetThrottle(throttle_pct=50, lease_s=60, release_caps=True))
     assert (preferences(machine), uncore(machine)) == ({"power"}, [1_200_000, 1_200_000])
 
@@ -105,7 +106,7 @@ def test_a_machine_without_them_says_so(tmp_path):
     with Journal.open(tmp_path / "state", boot_id="1") as journal:
         part = CpuHandler(fake.tree(), str(fake.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
         done = part.carry_out(ask("power", 1_200_000))
-    assert (done.verdict, done.reason) == (Verdict.BLOCKED, Reason.NO_INTERFACE)
+    assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_INTERFACE)
     assert "preference" in done.message
     assert "uncore" in done.message
 

@@ -3,22 +3,16 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import structs
 
-from joulie_agent.backends.base import (
-    ControlOutcome,
-    CpuHeld,
-    CpuReading,
-    Held,
-    applied,
-    blocked,
-    failed,
-    with_release,
-)
+from joulie_agent.backends.base import CpuHeld, CpuReading, Held, with_release
 from joulie_agent.enforce.cpu import CpuControlState, CpuEnforcer, CpuIntent, CpuMode, remembered
+from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import PctCap, WattCap, WattRange
 from joulie_core.control.dvfs import DvfsDirection, DvfsMode, DvfsSettings, DvfsState
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult, CpuControlMode
+from joulie_core.control_result import ControlResult
+from joulie_core.kinds.telemetry_profile import ControlReport, CpuControlMode
 
 RAPL_BLOCKED = blocked("http-rapl", Reason.REFUSED, "locked by firmware")
 
@@ -247,7 +241,7 @@ async def test_a_change_to_mode_rapl_releases_the_throttle_also_where_the_cap_is
 
 
 async def test_a_cap_in_force_in_part_stays_while_the_loop_does_the_rest():
-    partly = replace(blocked("rapl", Reason.HELD_BY_FIRMWARE, "package-0 holds 300 W"), enforced_watts=300)
+    partly = structs.replace(blocked("rapl", Reason.HELD_BY_FIRMWARE, "package-0 holds 300 W"), enforced_watts=300)
     actuator = Actuator(rapl=partly)
     result, _ = await run(actuator, 3)
     assert ("cap", 400) not in actuator.calls
@@ -288,7 +282,7 @@ async def test_mode_rapl_never_throttles():
 
 @pytest.mark.parametrize("reason", [Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPLIED])
 async def test_a_cap_that_is_in_force_in_part_is_remembered_and_given_back(reason):
-    actuator = Actuator(rapl=replace(blocked("rapl", reason, "package-0 holds 150 W"), enforced_watts=150))
+    actuator = Actuator(rapl=structs.replace(blocked("rapl", reason, "package-0 holds 150 W"), enforced_watts=150))
     result = await enforce(actuator, replace(WATTS, mode=CpuControlMode.RAPL))
     assert (result.report.result, result.report.reason, result.report.enforced_watts) == ("blocked", reason, 150)
     assert result.memory.in_force

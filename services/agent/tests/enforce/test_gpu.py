@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass, field, replace
 
-from joulie_agent.backends.base import ControlOutcome, GpuReading, GpuSample, applied, blocked, failed
+from joulie_agent.backends.base import GpuReading, GpuSample
 from joulie_agent.enforce import gpu
 from joulie_agent.enforce.gpu import GpuControlState, GpuIntent
 from joulie_agent.enforce.gpu_clocks import ClockLook
+from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
+from joulie_core.control_result import ControlResult
 from joulie_core.kinds.node_power_profile import GpuPowerCap
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult
+from joulie_core.kinds.telemetry_profile import ControlReport
 
 
 @dataclass

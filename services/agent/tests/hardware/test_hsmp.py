@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from joulie_agent.actuator.cpus import CpuHandler
-from joulie_agent.actuator.protocol import ReadCpu, SetCpuCap, SetThrottle, Verdict
+from joulie_agent.actuator.protocol import ReadCpu, SetCpuCap, SetThrottle
 from joulie_agent.hardware import hsmp, rapl
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
@@ -13,6 +13,7 @@ from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import build
 from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_core.control_result import ControlResult
 
 CAP_MAX_UW = 400_000_000
 
@@ -88,8 +89,8 @@ def test_a_zone_with_a_limit_of_its_own_keeps_it(tmp_path):
 
 
 def test_a_cap_goes_to_every_socket_and_is_reported_as_hsmp(epyc, part):
-    done = part.carry_out(SetCpuCap(cap_uw_per_package=200_000_000, lease_s=60))
-    assert (done.verdict, done.backend, done.enforced_watts) == (Verdict.APPLIED, "hsmp", 200.0)
+    done = part.carry_out(SetCpuCap(cap_watts_per_package=200, lease_s=60))
+    assert (done.result, done.backend, done.enforced_watts) == (ControlResult.APPLIED, "hsmp", 200.0)
     assert caps(epyc) == {"hwmon3": 200_000_000, "hwmon4": 200_000_000, "hwmon0": 280_000_000}
 
 
@@ -98,7 +99,7 @@ def test_the_original_is_restored_and_follows_the_socket_when_the_numbers_change
     state = tmp_path / "state"
     with Journal.open(state, boot_id="1") as journal:
         part = CpuHandler(epyc.tree(), str(epyc.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
-        part.carry_out(SetCpuCap(cap_uw_per_package=200_000_000, lease_s=60))
+        part.carry_out(SetCpuCap(cap_watts_per_package=200, lease_s=60))
     links = {name: (epyc.sys / "class/hwmon" / name) for name in ("hwmon3", "hwmon4")}
     targets = {name: link.readlink() for name, link in links.items()}
     for name, other in (("hwmon3", "hwmon4"), ("hwmon4", "hwmon3")):
@@ -111,7 +112,7 @@ def test_the_original_is_restored_and_follows_the_socket_when_the_numbers_change
 
 
 def test_a_throttle_that_takes_over_releases_the_cap(epyc, part):
-    part.carry_out(SetCpuCap(cap_uw_per_package=200_000_000, lease_s=60))
+    part.carry_out(SetCpuCap(cap_watts_per_package=200, lease_s=60))
     part.carry_out(SetThrottle(throttle_pct=50, lease_s=60, release_caps=True))
     assert set(caps(epyc).values()) == {280_000_000}
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from joulie_agent.actuator import call
-from joulie_agent.actuator.protocol import Done, Restore, SetCpuCap, SetThrottle, Subsystem
+from joulie_agent.actuator.protocol import Restore, SetCpuCap, SetThrottle, Subsystem
 from joulie_agent.hardware import journal
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.testing.kernel import Behaviour, Comeback
 from joulie_agent.testing.kernel.mount import mounted, why_not
 from joulie_agent.testing.kernel.others import Others, register_of
@@ -130,15 +131,15 @@ class Campaign:
     def request(self, lease_s=60.0):
         if self.dice.random() < 0.4:
             watts = self.dice.choice([60, 80, 100, 120, FACTORY_WATTS])
-            return SetCpuCap(cap_uw_per_package=watts * 1_000_000, lease_s=lease_s)
+            return SetCpuCap(cap_watts_per_package=watts, lease_s=lease_s)
         return SetThrottle(throttle_pct=self.dice.choice([0, 25, 50, 100, 100]), lease_s=lease_s)
 
     def control(self, lease_s=60.0):
         request = self.request(lease_s)
         self.others.about_to_throttle()
         answer = self.ask(request)
-        assert isinstance(answer, Done), answer
-        self.others.story.append(f"{request}: {answer.verdict}, {answer.message}")
+        assert isinstance(answer, ControlOutcome), answer
+        self.others.story.append(f"{request}: {answer.result}, {answer.message}")
         self.counts["requests"] += 1
         if isinstance(request, SetThrottle):
             self.others.has_looked()
@@ -213,7 +214,7 @@ class Campaign:
         self.wait_for_restore()
 
     def ease(self):
-        cap = SetCpuCap(cap_uw_per_package=FACTORY_WATTS * 1_000_000, lease_s=60)
+        cap = SetCpuCap(cap_watts_per_package=FACTORY_WATTS, lease_s=60)
         for request in (cap, SetThrottle(throttle_pct=0, lease_s=60), Restore(part=Subsystem.CPU)):
             assert self.ask(request)
 

@@ -127,7 +127,7 @@ class RestoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.journal is not None)
     @rule(watts=st.sampled_from([60, 80, 100, 150]), kill=KILLS)
     def cap(self, watts, kill):
-        self.act(SetCpuCap(cap_uw_per_package=watts * 1_000_000, lease_s=60), kill)
+        self.act(SetCpuCap(cap_watts_per_package=watts, lease_s=60), kill)
 
     @precondition(lambda self: self.journal is not None)
     @rule(pct=st.sampled_from([100, 100, 50, 0]), kill=KILLS)

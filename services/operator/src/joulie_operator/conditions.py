@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, ControlResult, TelemetryProfile
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfile
 from joulie_core.names import NodeName
 from joulie_operator.published import PublishedCondition
 

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import CheckedModel, Column, CustomResource, Invariant, Kind, Model, Text, Timestamp, Watts
 
 Endpoint = Annotated[str, Field(min_length=1, max_length=2048, pattern="^https?://")]
@@ -51,15 +52,6 @@ class GpuControlMode(StrEnum):
 
     AUTO = "auto"
     POWERCAP = "powercap"
-
-
-class ControlResult(StrEnum):
-    """How the last control action ended."""
-
-    APPLIED = "applied"
-    BLOCKED = "blocked"
-    ERROR = "error"
-    NONE = "none"
 
 
 class SecretRef(Model):

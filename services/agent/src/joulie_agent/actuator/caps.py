@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from joulie_agent.actuator import verdicts
-from joulie_agent.actuator.protocol import Done, Verdict
 from joulie_agent.hardware import rapl
 from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone, ZoneCap
 from joulie_agent.hardware.sysfs import SysfsKnob
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
+from joulie_core.control_result import ControlResult
 
 RAPL: Final = "rapl"
 NO_ZONES: Final = HardwareFailure(Reason.NO_INTERFACE, "no RAPL package zone")
@@ -25,7 +26,7 @@ Answers: TypeAlias = Sequence[tuple[ZoneCap, WrittenKnob | HardwareFailure]]
 
 def put_in_force(
     hands: JournaledWriter, zones: Sequence[RaplZone], cap_watts: float, missing: Sequence[HardwareFailure]
-) -> Done:
+) -> ControlOutcome:
     """Cap every package; `missing`: a refusal for each package that no zone is known of."""
     caps = rapl.split_cap(zones, cap_watts)
     backend = next((cap.zone.backend for cap in caps), RAPL)
@@ -44,8 +45,8 @@ def put_in_force(
     said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in clamped]
     said += [_no_limit(cap, cap_watts) for cap in caps if cap.unlimited]
     reason = Reason.CLAMPED if clamped else Reason.CAPPED
-    return Done(
-        verdict=Verdict.APPLIED,
+    return ControlOutcome(
+        result=ControlResult.APPLIED,
         reason=reason if bounded else Reason.RESTORED,
         backend=backend,
         message=verdicts.join(said),
@@ -79,7 +80,7 @@ def _judge(hands: JournaledWriter, cap: ZoneCap, answer: WrittenKnob | HardwareF
 
 def _fell_short(
     answers: Answers, short: Sequence[tuple[ZoneCap, HardwareFailure]], missing: Sequence[HardwareFailure]
-) -> Done:
+) -> ControlOutcome:
     """Say what is in force where not every package is held at the cap."""
     refusals = [refusal for _, refusal in short]
     backend = answers[0][0].zone.backend

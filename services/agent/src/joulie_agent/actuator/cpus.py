@@ -15,7 +15,6 @@ from joulie_agent.actuator.protocol import (
     CpuDescription,
     CpuReadings,
     DescribeCpu,
-    Done,
     PolicyReading,
     ReadCpu,
     Reply,
@@ -23,7 +22,6 @@ from joulie_agent.actuator.protocol import (
     SetCpuCap,
     SetCpuTuning,
     SetThrottle,
-    Verdict,
 )
 from joulie_agent.actuator.tuning import tune
 from joulie_agent.hardware import cpu_tuning, cpufreq, cpuinfo, hsmp, rapl, rapl_domains
@@ -32,9 +30,11 @@ from joulie_agent.hardware.cpuinfo import HostCpus
 from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.hardware.power_meter import PowerMeter, ZoneReading
-from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
+from joulie_agent.hardware.rapl import RaplZone
 from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.outcome import ControlOutcome, failed
 from joulie_agent.reasons import Reason
+from joulie_core.control_result import ControlResult
 
 DVFS: Final = "dvfs"
 LOOK_EVERY_S: Final = 60.0
@@ -74,8 +74,8 @@ class CpuHandler:
         if self.clock() - self._looked_at > LOOK_EVERY_S:
             self._look()
         match request:
-            case SetCpuCap(cap_uw_per_package=cap_uw, release_throttle=release):
-                done = self._cap(cap_uw / UW_PER_WATT)
+            case SetCpuCap(cap_watts_per_package=cap_watts, release_throttle=release):
+                done = self._cap(cap_watts)
                 return self._release(done, throttles=True) if release else done
             case SetThrottle(throttle_pct=throttle_pct, release_caps=release):
                 done = self._throttle(throttle_pct)
@@ -106,12 +106,12 @@ class CpuHandler:
             knobs |= {knob.key: knob for knob in cpu_tuning.knobs(self.tree, self._cpus.policies)}
         return knobs
 
-    def _release(self, done: Done, *, throttles: bool) -> Done:
+    def _release(self, done: ControlOutcome, *, throttles: bool) -> ControlOutcome:
         """Lift all throttles, or all caps, now that something else is in force; one path at a time holds the CPUs.
 
         What cannot be lifted now is wanted by nobody from here on, so that whoever keeps the lease tries it again.
         """
-        if done.verdict is not Verdict.APPLIED or isinstance(self.hands, HardwareFailure):
+        if done.result is not ControlResult.APPLIED or isinstance(self.hands, HardwareFailure):
             return done
         prefixes = (cpufreq.KEYS,) if throttles else (rapl.KEYS, hsmp.KEYS)
         keys = frozenset(key for key in self.hands.held if key.startswith(prefixes))
@@ -121,7 +121,8 @@ class CpuHandler:
         stuck = [knob for knob in freed if not knob.done]
         said = [f"not released yet: {knob.key}: {knob.message}" for knob in stuck]
         said += verdicts.remarks(knob for knob in freed if knob.done)
-        left = HardwareFailure(stuck[0].reason or Reason.IO_ERROR, verdicts.join(said)) if stuck else None
+        released = DVFS if throttles else caps.RAPL
+        left = failed(released, stuck[0].reason or Reason.IO_ERROR, verdicts.join(said)) if stuck else None
         return msgspec.structs.replace(done, message=verdicts.join([done.message, *said]), unreleased=left)
 
     def _look(self) -> None:
@@ -132,7 +133,7 @@ class CpuHandler:
             self._revision += 1
         self._cpus = found
 
-    def _cap(self, cap_watts: float) -> Done:
+    def _cap(self, cap_watts: float) -> ControlOutcome:
         if isinstance(self.hands, HardwareFailure):
             return verdicts.refused(caps.RAPL, [self.hands])
         return caps.put_in_force(self.hands, self._cpus.zones, cap_watts, self._packages_without_zone())
@@ -143,7 +144,7 @@ class CpuHandler:
         lacking = self._cpus.facts.packages - covered
         return [HardwareFailure(Reason.NO_INTERFACE, _NO_ZONE)] * lacking if covered else []
 
-    def _throttle(self, throttle_pct: float) -> Done:
+    def _throttle(self, throttle_pct: float) -> ControlOutcome:
         if isinstance(self.hands, HardwareFailure):
             return verdicts.refused(DVFS, [self.hands])
         policies = self._cpus.policies
@@ -163,8 +164,8 @@ class CpuHandler:
         said = verdicts.overwrote(answers) + verdicts.remarks(freed)
         if refusals:
             said.append(f"{len(refusals)} of {len(slowed)} policies refuse: {refusals[0].message}")
-        return Done(
-            verdict=Verdict.APPLIED,
+        return ControlOutcome(
+            result=ControlResult.APPLIED,
             reason=Reason.THROTTLED if slowed else Reason.RESTORED,
             backend=DVFS,
             message=verdicts.join(said),

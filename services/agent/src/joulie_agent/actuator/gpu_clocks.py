@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from joulie_agent.actuator import verdicts
-from joulie_agent.actuator.protocol import Done, Verdict
 from joulie_agent.hardware.gpu.driver import CLOCK_KEY_END, ClockKnob, GpuDriver, HeldClock, clock_key
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoredKnob, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, Knob
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
+from joulie_core.control_result import ControlResult
 
 Homes: TypeAlias = Mapping[str, GpuDriver]
 
@@ -61,7 +62,7 @@ def release(hands: JournaledWriter, homes: Homes, wanted: frozenset[str] = froze
 
 def limit(
     hands: JournaledWriter, homes: Homes, clocks_mhz: Mapping[str, int], backend: str, absent: HardwareFailure
-) -> Done:
+) -> ControlOutcome:
     """Limit the clocks of the GPUs that are named, and restore those of all others."""
     freed = release(hands, homes, frozenset(map(clock_key, clocks_mhz)))
     orders: list[_Order] = []
@@ -77,8 +78,8 @@ def limit(
     refusals += [answer for answer in answers if isinstance(answer, HardwareFailure)]
     if refusals:
         return verdicts.refused(backend, refusals, some_landed=any(isinstance(each, WrittenKnob) for each in answers))
-    return Done(
-        verdict=Verdict.APPLIED,
+    return ControlOutcome(
+        result=ControlResult.APPLIED,
         reason=Reason.CLOCKS_LIMITED if orders else Reason.RESTORED,
         backend=backend,
         message=verdicts.join([*_said(orders, answers), *verdicts.remarks(freed)]),

@@ -13,7 +13,6 @@ import msgspec
 from joulie_agent.actuator import gpu_clocks, verdicts
 from joulie_agent.actuator.protocol import (
     DescribeGpu,
-    Done,
     GpuDescription,
     GpuPowerReading,
     GpuReadings,
@@ -22,12 +21,13 @@ from joulie_agent.actuator.protocol import (
     RestoreReport,
     SetGpuCaps,
     SetGpuClocks,
-    Verdict,
 )
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo, GpuDriver, clock_key, limit_key
 from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, Knob
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
+from joulie_core.control_result import ControlResult
 
 GpuRequest: TypeAlias = SetGpuCaps | SetGpuClocks | ReadGpu | DescribeGpu
 NONE: Final = "none"
@@ -123,7 +123,7 @@ class GpuHandler:
     def _all(self) -> list[GpuDeviceInfo]:
         return [info for infos in self._devices.values() for info in infos]
 
-    def _cap(self, caps_mw: dict[str, int]) -> Done:
+    def _cap(self, caps_mw: dict[str, int]) -> ControlOutcome:
         if isinstance(self.hands, HardwareFailure):
             return verdicts.refused(NONE, [self.hands])
         refusals: list[HardwareFailure] = []
@@ -160,14 +160,14 @@ class GpuHandler:
             )
         return answers
 
-    def _limit_clocks(self, clocks_mhz: dict[str, int]) -> Done:
+    def _limit_clocks(self, clocks_mhz: dict[str, int]) -> ControlOutcome:
         if isinstance(self.hands, HardwareFailure):
             return verdicts.refused(NONE, [self.hands])
         backend = next((self._homes[uuid].name for uuid in (*clocks_mhz, *self._homes) if uuid in self._homes), NONE)
         absent = self._silent() or HardwareFailure(Reason.NO_DEVICE, "a GPU whose clock is to be limited is not there")
         return gpu_clocks.limit(self.hands, self._homes, clocks_mhz, backend, absent)
 
-    def _release_clocks(self, done: Done) -> Done:
+    def _release_clocks(self, done: ControlOutcome) -> ControlOutcome:
         """Restore what an earlier controller has limited; what cannot be restored now is tried again by the lane."""
         if isinstance(self.hands, HardwareFailure):
             return done
@@ -227,7 +227,7 @@ def _judged(
     orders: Sequence[_Order],
     answers: Sequence[tuple[_Order, WrittenKnob | HardwareFailure]],
     refusals: Sequence[HardwareFailure],
-) -> Done:
+) -> ControlOutcome:
     """Return the verdict on caps that were set one by one."""
     backend = next((order.driver.name for order in orders), NONE)
     written = [(order, answer) for order, answer in answers if isinstance(answer, WrittenKnob)]
@@ -245,8 +245,8 @@ def _judged(
     said += [f"{order.knob.key} is held at {order.limit_mw / MW_PER_WATT:g} W by its range" for order in clamped]
     said += [f"no limit is set on {order.knob.key}: {_cap_of(order)}" for order in orders if order.unlimited]
     reason = Reason.CLAMPED if clamped else Reason.CAPPED
-    return Done(
-        verdict=Verdict.APPLIED,
+    return ControlOutcome(
+        result=ControlResult.APPLIED,
         reason=reason if bounded else Reason.RESTORED,
         backend=backend,
         message=verdicts.join(said),

@@ -19,7 +19,7 @@ from joulie_agent.hardware.journaled_writer import RestoredKnob
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import ZoneReading
 from joulie_agent.hardware.rapl_domains import ConstraintReading
-from joulie_agent.reasons import Reason
+from joulie_agent.outcome import ControlOutcome
 
 #: Longest line that is read, in bytes.
 LINE_LIMIT: Final = 1 << 20
@@ -27,7 +27,7 @@ LINE_LIMIT: Final = 1 << 20
 #: with sixteen modules exist; a description of so many, at a kilobyte each, still fits in a line.
 MOST_GPUS: Final = 512
 
-MicroWatts = Annotated[int, msgspec.Meta(gt=0, le=5_000_000_000)]
+Watts = Annotated[float, msgspec.Meta(gt=0, le=5000)]
 MilliWatts = Annotated[int, msgspec.Meta(gt=0, le=10_000_000)]
 MegaHertz = Annotated[int, msgspec.Meta(gt=0, le=10_000)]
 Pct = Annotated[float, msgspec.Meta(ge=0, le=100)]
@@ -58,7 +58,7 @@ class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
 class SetCpuCap(_Request, frozen=True, tag="set_cpu_cap"):
     """Cap the power of every package."""
 
-    cap_uw_per_package: MicroWatts
+    cap_watts_per_package: Watts
     lease_s: LeaseS
     #: Lift a throttle of ours once the cap is in force, so that one path at a time holds the CPUs.
     release_throttle: bool = False
@@ -143,30 +143,8 @@ def part_of(request: Request) -> Subsystem:
             return Subsystem.CPU
 
 
-class Verdict(StrEnum):
-    """How an operation ended; the words of `status.control.*.result`."""
-
-    APPLIED = "applied"
-    BLOCKED = "blocked"
-    ERROR = "error"
-
-
 class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
     """Base of all replies."""
-
-
-class Done(_Reply, frozen=True, tag="done"):
-    """What became of an operation that sets something."""
-
-    verdict: Verdict
-    reason: Reason
-    #: Who acted: rapl, dvfs, nvml, amdsmi; `none` where nobody could.
-    backend: str
-    message: str = ""
-    #: Read back, per package or per GPU, the highest of them.
-    enforced_watts: float | None = None
-    #: Why what was to be released is still in force, while the rest was done; the actuator goes on trying.
-    unreleased: HardwareFailure | None = None
 
 
 class RestoreReport(_Reply, frozen=True, tag="given_back"):
@@ -268,7 +246,14 @@ class ErrorReply(_Reply, frozen=True, tag="fault"):
 
 
 Reply: TypeAlias = (
-    Done | RestoreReport | CpuReadings | GpuReadings | CpuDescription | GpuDescription | HealthReport | ErrorReply
+    ControlOutcome
+    | RestoreReport
+    | CpuReadings
+    | GpuReadings
+    | CpuDescription
+    | GpuDescription
+    | HealthReport
+    | ErrorReply
 )
 
 _encoder = msgspec.json.Encoder()

@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from joulie_agent.actuator import verdicts
-from joulie_agent.actuator.protocol import Done, SetCpuTuning, Verdict
+from joulie_agent.actuator.protocol import SetCpuTuning
 from joulie_agent.hardware.cpu_tuning import EPP_KEYS, KEYS, UNCORE_KEYS, epp_code
 from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, Knob
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
+from joulie_core.control_result import ControlResult
 
 TUNING: Final = "tuning"
 _NO_EPP: Final = HardwareFailure(Reason.NO_INTERFACE, "no frequency policy has an energy performance preference")
 _NO_UNCORE: Final = HardwareFailure(Reason.NO_INTERFACE, "no uncore frequency limit")
 
 
-def tune(hands: JournaledWriter | HardwareFailure, request: SetCpuTuning, knobs: Sequence[Knob]) -> Done:
+def tune(hands: JournaledWriter | HardwareFailure, request: SetCpuTuning, knobs: Sequence[Knob]) -> ControlOutcome:
     """Set and restore the controls of this machine."""
     if isinstance(hands, HardwareFailure):
         return verdicts.refused(TUNING, [hands])
@@ -46,8 +48,8 @@ def tune(hands: JournaledWriter | HardwareFailure, request: SetCpuTuning, knobs:
             TUNING, refusals, some_landed=any(isinstance(answer, WrittenKnob) for answer in answers)
         )
     said = verdicts.overwrote((knob.key, answer) for (knob, _), answer in zip(orders, answers, strict=True))
-    return Done(
-        verdict=Verdict.APPLIED,
+    return ControlOutcome(
+        result=ControlResult.APPLIED,
         reason=Reason.TUNED if orders else Reason.RESTORED,
         backend=TUNING,
         message=verdicts.join([*said, *verdicts.remarks(freed)]),

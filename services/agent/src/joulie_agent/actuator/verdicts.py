@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from joulie_agent.actuator.protocol import Done, Verdict
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoredKnob, RestoreOutcome, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, Knob
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
+from joulie_core.control_result import ControlResult
 
 #: What cannot be done on this machine, as opposed to what should have worked.
 _CANNOT_BE_DONE: Final = frozenset(
@@ -27,10 +28,10 @@ _MOST_SAID: Final = 4
 _AWAY: Final = HardwareFailure(Reason.NO_DEVICE, "not on this machine now")
 
 
-def refused(backend: str, refusals: Sequence[HardwareFailure], *, some_landed: bool = False) -> Done:
+def refused(backend: str, refusals: Sequence[HardwareFailure], *, some_landed: bool = False) -> ControlOutcome:
     """Return the verdict where something refused; `some_landed`: a part of it is in force all the same."""
-    return Done(
-        verdict=Verdict.BLOCKED if _cannot(refusals) and not some_landed else Verdict.ERROR,
+    return ControlOutcome(
+        result=ControlResult.BLOCKED if _cannot(refusals) and not some_landed else ControlResult.ERROR,
         reason=refusals[0].reason,
         backend=backend,
         message=join(refusal.message for refusal in refusals),
@@ -44,10 +45,10 @@ def partly(
     said: str = "",
     *,
     enforced_watts: float | None = None,
-) -> Done:
+) -> ControlOutcome:
     """Return the verdict where less than what was asked for is in force; the reason says that something is."""
-    return Done(
-        verdict=Verdict.BLOCKED if _cannot(refusals) else Verdict.ERROR,
+    return ControlOutcome(
+        result=ControlResult.BLOCKED if _cannot(refusals) else ControlResult.ERROR,
         reason=reason,
         backend=backend,
         message=join([said, *(refusal.message for refusal in refusals)]),

@@ -8,38 +8,20 @@ Watts are per CPU package and per GPU where something is set, and sums over the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+from msgspec import structs
+
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
+from joulie_core.control_result import ControlResult
 from joulie_core.kinds.node_hardware import Capabilities, CpuHardware, GpuHardware, MemoryHardware
-from joulie_core.kinds.telemetry_profile import ControlResult
 
 NO_RANGE: Final = WattRange()
-
-
-@dataclass(frozen=True, slots=True)
-class ControlOutcome:
-    """What became of one control action."""
-
-    #: applied, blocked (it cannot be done here), error (it should have worked) or none (nobody wants it done).
-    result: ControlResult
-    reason: Reason
-    #: Who acted, as in `status.control.*.backend`: rapl, dvfs, nvml, amdsmi, with `http-` in front if by HTTP.
-    backend: str
-    message: str = ""
-    #: Watts that were read back, per package or per GPU; None where nothing could be read back.
-    enforced_watts: float | None = None
-    #: What the release of the other control answered where that may still be in force; None where it is not.
-    unreleased: "ControlOutcome | None" = None
-
-    @property
-    def applied(self) -> bool:
-        """Whether it is in force now."""
-        return self.result is ControlResult.APPLIED
 
 
 class Held(StrEnum):
@@ -223,24 +205,9 @@ class PowerBackend(ReadingSource, CpuActuator, GpuActuator, Protocol):
     """A backend that can do all of it, as one for the host does."""
 
 
-def applied(backend: str, message: str = "", *, enforced_watts: float | None = None) -> ControlOutcome:
-    """An action that is in force."""
-    return ControlOutcome(ControlResult.APPLIED, Reason.CAPPED, backend, message, enforced_watts)
-
-
-def blocked(backend: str, reason: Reason, message: str = "") -> ControlOutcome:
-    """An action that cannot be done on this node."""
-    return ControlOutcome(ControlResult.BLOCKED, reason, backend, message)
-
-
-def failed(backend: str, reason: Reason, message: str = "") -> ControlOutcome:
-    """An action that should have worked."""
-    return ControlOutcome(ControlResult.ERROR, reason, backend, message)
-
-
 def with_release(outcome: ControlOutcome, release: ControlOutcome, held: Held) -> ControlOutcome:
     """Return the outcome of an action with that of the release of the other control."""
-    return outcome if is_released(release, held) else replace(outcome, unreleased=release)
+    return outcome if is_released(release, held) else structs.replace(outcome, unreleased=release)
 
 
 def is_released(release: ControlOutcome, held: Held) -> bool:

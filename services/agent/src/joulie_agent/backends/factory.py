@@ -16,9 +16,9 @@ from joulie_agent.backends.transport import HttpTarget, HttpTransport
 from joulie_agent.reasons import Reason
 from joulie_api.prometheus import QUERY_PATH
 from joulie_core.control.telemetry_route import Route, endpoint_url
+from joulie_core.control_result import ControlResult
 from joulie_core.kinds.node_hardware import Capabilities
 from joulie_core.kinds.telemetry_profile import (
-    ControlResult,
     ControlType,
     CpuControl,
     CpuControlMode,

@@ -15,7 +15,6 @@ from joulie_agent.actuator.protocol import (
     CpuReadings,
     DescribeCpu,
     DescribeGpu,
-    Done,
     Epp,
     ErrorReply,
     GpuDescription,
@@ -37,7 +36,6 @@ from joulie_agent.actuator.verdicts import join, remarks
 from joulie_agent.backends.actuator_client import HardwareClient
 from joulie_agent.backends.base import (
     NO_RANGE,
-    ControlOutcome,
     CoreFrequency,
     CpuHeld,
     CpuReading,
@@ -49,8 +47,6 @@ from joulie_agent.backends.base import (
     PowerConstraint,
     Unavailable,
     ZoneSample,
-    blocked,
-    failed,
 )
 from joulie_agent.discovery.gpu import describe_gpus, device_ranges
 from joulie_agent.discovery.host import describe_cpu, describe_memory
@@ -59,12 +55,13 @@ from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import total_watts
 from joulie_agent.hardware.rapl import UW_PER_WATT
 from joulie_agent.hardware.rapl_domains import US_PER_S, ConstraintReading
+from joulie_agent.outcome import ControlOutcome, blocked, failed
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
+from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import Capabilities
-from joulie_core.kinds.telemetry_profile import ControlResult
 
 HOST: Final = "host"
 RAPL: Final = "rapl"
@@ -148,10 +145,10 @@ class HostBackend:
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
         """By RAPL, each package within its own range."""
-        cap_uw = max(1, round(cap_watts_per_package * UW_PER_WATT))
         release = release_throttle is not Held.NO
         return await self._set(
-            RAPL, SetCpuCap(cap_uw_per_package=cap_uw, release_throttle=release, lease_s=self._lease_s)
+            RAPL,
+            SetCpuCap(cap_watts_per_package=cap_watts_per_package, release_throttle=release, lease_s=self._lease_s),
         )
 
     async def set_dvfs_throttle(
@@ -213,17 +210,7 @@ class HostBackend:
 
     async def _set(self, backend: str, request: Request) -> ControlOutcome:
         reply = await self._hands.ask(request)
-        if not isinstance(reply, Done):
-            return _failed(backend, reply)
-        left = reply.unreleased
-        return ControlOutcome(
-            ControlResult(reply.verdict),
-            reply.reason,
-            reply.backend,
-            reply.message,
-            reply.enforced_watts,
-            failed(HOST, left.reason, left.message) if left else None,
-        )
+        return reply if isinstance(reply, ControlOutcome) else _failed(backend, reply)
 
     async def _restore(self, part: Subsystem) -> ControlOutcome:
         reply = await self._hands.ask(Restore(part=part))

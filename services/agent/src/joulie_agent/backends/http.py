@@ -10,24 +10,21 @@ from typing import Any, Final
 
 from joulie_agent.backends.base import (
     NO_RANGE,
-    ControlOutcome,
     CpuHeld,
     CpuReading,
     Held,
     NodeReading,
     Unavailable,
-    applied,
-    blocked,
-    failed,
     is_released,
     with_release,
 )
 from joulie_agent.backends.telemetry_wire import ControlReply, parse_reply, parse_telemetry
 from joulie_agent.backends.transport import HttpTarget, HttpTransport
+from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
-from joulie_core.kinds.telemetry_profile import ControlResult
+from joulie_core.control_result import ControlResult
 from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
 

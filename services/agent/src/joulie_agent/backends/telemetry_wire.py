@@ -15,9 +15,9 @@ import pydantic
 from joulie_agent.backends.base import CpuReading, GpuReading, GpuSample, HardwareFacts, NodeReading, Unavailable
 from joulie_agent.reasons import Reason
 from joulie_api.telemetry import Telemetry, TelemetryError, decode_telemetry, percentage
+from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import Model
 from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHardware
-from joulie_core.kinds.telemetry_profile import ControlResult
 from joulie_core.plausible import Plausibility, judge
 
 _M = TypeVar("_M", bound=Model)

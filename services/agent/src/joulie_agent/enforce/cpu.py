@@ -14,7 +14,9 @@ Source: agent document, CPU enforcement algorithm; contracts, section 3, decisio
 from dataclasses import dataclass, replace
 from typing import Final
 
-from joulie_agent.backends.base import ControlOutcome, CpuActuator, CpuReading, Held, is_released
+from msgspec import structs
+
+from joulie_agent.backends.base import CpuActuator, CpuReading, Held, is_released
 from joulie_agent.enforce.cpu_report import dvfs_verdict, report_of
 from joulie_agent.enforce.cpu_state import (
     FREE,
@@ -28,6 +30,7 @@ from joulie_agent.enforce.cpu_state import (
     throttle_noted,
     throttle_released,
 )
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import PctCap, WattCap, WattRange
 from joulie_core.control.dvfs import (
@@ -41,7 +44,8 @@ from joulie_core.control.dvfs import (
     throttle_for_pct,
     with_throttle,
 )
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult, CpuControlMode
+from joulie_core.control_result import ControlResult
+from joulie_core.kinds.telemetry_profile import ControlReport, CpuControlMode
 
 __all__ = ["CpuControlState", "CpuEnforcer", "CpuIntent", "CpuMode", "CpuResult", "remembered"]
 
@@ -148,7 +152,7 @@ class CpuEnforcer:
                 order, memory, outcome, report_of(outcome, throttle_pct=memory.throttle_pct)
             )
         memory = replace(memory, mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=wanted_pct), throttle_known=True)
-        outcome = replace(outcome, reason=Reason.THROTTLED_BY_PERCENT)
+        outcome = structs.replace(outcome, reason=Reason.THROTTLED_BY_PERCENT)
         report = report_of(outcome, throttle_pct=wanted_pct, in_force_watts=_left_watts(memory, outcome))
         return self._owned_by_throttle(memory, outcome, report)
 
@@ -174,7 +178,7 @@ class CpuEnforcer:
         """The cap is in force; a throttle that held the power before is lifted, or the report says why not."""
         memory = replace(memory, mode=CpuMode.RAPL)
         if cap.message and outcome.reason is Reason.CAPPED:
-            outcome = replace(outcome, reason=Reason.CLAMPED)
+            outcome = structs.replace(outcome, reason=Reason.CLAMPED)
         if outcome.unreleased is None:
             memory = throttle_released(memory)
         report = report_of(outcome, cap=cap, throttle_pct=memory.throttle_pct)
@@ -190,7 +194,7 @@ class CpuEnforcer:
             if is_released(release, held):
                 memory = throttle_released(memory)
             else:
-                outcome = replace(outcome, unreleased=release)
+                outcome = structs.replace(outcome, unreleased=release)
         return CpuResult(memory, _refused(outcome, cap, memory))
 
     async def _hold_by_dvfs(
@@ -216,7 +220,7 @@ class CpuEnforcer:
             return await self._not_throttled(order, memory, outcome, _refused(outcome, cap, memory, why))
         memory = replace(memory, mode=CpuMode.DVFS, throttle_known=True)
         verdict = dvfs_verdict(dvfs, cap_watts=cap.cap_watts * order.packages, now=now, settings=self._settings)
-        outcome = replace(outcome, result=verdict.result, reason=verdict.reason)
+        outcome = structs.replace(outcome, result=verdict.result, reason=verdict.reason)
         note = "; ".join(part for part in (why, verdict.message) if part)
         report = report_of(
             outcome,
@@ -270,7 +274,7 @@ class CpuEnforcer:
         outcome = await self._actuator.restore_cpu(order.limits, result.memory.held)
         if not _left(outcome):
             return replace(result, memory=FREE, report=result.report.model_copy(update={"throttle_pct": None}))
-        left = replace(outcome, unreleased=outcome, message=result.report.message)
+        left = structs.replace(outcome, unreleased=outcome, message=result.report.message)
         memory = result.memory
         report = report_of(left, throttle_pct=memory.throttle_pct, in_force_watts=memory.cap_watts)
         return CpuResult(memory, report)
@@ -290,7 +294,7 @@ def _refused(outcome: ControlOutcome, cap: WattCap, memory: CpuControlState, why
     """The report of a refusal, with what is in force all the same."""
     note = "; ".join(part for part in (why, outcome.message) if part)
     return report_of(
-        replace(outcome, message=""),
+        structs.replace(outcome, message=""),
         cap=cap,
         throttle_pct=memory.throttle_pct,
         note=note,

@@ -7,11 +7,12 @@ throttle does not hold the cap and says so; and a control that could not be rele
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_agent.backends.base import ControlOutcome
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import WattCap
 from joulie_core.control.dvfs import DvfsSettings, DvfsState, Holding, blind_for_long, judge
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult
+from joulie_core.control_result import ControlResult
+from joulie_core.kinds.telemetry_profile import ControlReport
 
 _MOST: Final = 1024
 

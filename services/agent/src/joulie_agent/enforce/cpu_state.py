@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from joulie_agent.backends.base import ControlOutcome, CpuHeld, CpuReading, Held
+from joulie_agent.backends.base import CpuHeld, CpuReading, Held
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsState, with_throttle
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult
+from joulie_core.control_result import ControlResult
+from joulie_core.kinds.telemetry_profile import ControlReport
 
 #: Of what was not done as asked, a part is in force.
 IN_FORCE_IN_PART: Final = frozenset({Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPLIED})

@@ -5,15 +5,19 @@ where no range translates it. Source: agent document, GPU power cap; contracts, 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from joulie_agent.backends.base import ControlOutcome, GpuActuator
+from msgspec import structs
+
+from joulie_agent.backends.base import GpuActuator
 from joulie_agent.enforce.gpu_clocks import NO_LOOK, ClockLook, combined, hold
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceCap, GpuDeviceRange, WattCap, WattRange, resolve_gpu_caps
 from joulie_core.control.gpu_clock import GpuClockState
+from joulie_core.control_result import ControlResult
 from joulie_core.kinds.node_power_profile import GpuPowerCap
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlResult
+from joulie_core.kinds.telemetry_profile import ControlReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def _report(outcome: ControlOutcome, caps: tuple[GpuDeviceCap, ...]) -> ControlR
     resolved = [device.cap for device in caps if isinstance(device.cap, WattCap)]
     clamps = dict.fromkeys(cap.message for cap in resolved if cap.message)
     if outcome.reason is Reason.CAPPED and clamps:
-        outcome = replace(outcome, reason=Reason.CLAMPED)
+        outcome = structs.replace(outcome, reason=Reason.CLAMPED)
     return ControlReport(
         backend=outcome.backend,
         result=outcome.result,

@@ -5,13 +5,16 @@ that a limit is in force only where the backend has said so. Reasons: docs/decis
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
-from joulie_agent.backends.base import ControlOutcome, GpuActuator, GpuReading, GpuSample
+from msgspec import structs
+
+from joulie_agent.backends.base import GpuActuator, GpuReading, GpuSample
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.gpu_clock import GpuClockSettings, GpuClockState, at_floor, exceeds, refused, step
-from joulie_core.kinds.telemetry_profile import ControlResult
+from joulie_core.control_result import ControlResult
 
 SETTINGS: Final = GpuClockSettings()
 
@@ -77,7 +80,7 @@ def combined(power: ControlOutcome, clocks: ControlOutcome | None) -> ControlOut
         return power
     said = [] if power.applied else [f"power limit: {power.message or power.reason}"]
     message = "; ".join(part for part in (*said, clocks.message) if part)
-    return replace(clocks, message=message, enforced_watts=power.enforced_watts)
+    return structs.replace(clocks, message=message, enforced_watts=power.enforced_watts)
 
 
 def _judged(
@@ -91,8 +94,8 @@ def _judged(
     drawn = [f"GPU {uuid}: {hot[uuid].ema_watts:.0f} W drawn, {cap_watts[uuid]:.0f} W allowed" for uuid in hot]
     message = "; ".join([*drawn, outcome.message])
     if any(at_floor(state, ranges[uuid], SETTINGS) for uuid, state in hot.items()):
-        return replace(outcome, result=ControlResult.BLOCKED, reason=Reason.SATURATED, message=message)
-    return replace(outcome, reason=Reason.ADJUSTING, message=message)
+        return structs.replace(outcome, result=ControlResult.BLOCKED, reason=Reason.SATURATED, message=message)
+    return structs.replace(outcome, reason=Reason.ADJUSTING, message=message)
 
 
 def _seeded(state: GpuClockState | None, sample: GpuSample | None) -> GpuClockState:

@@ -12,35 +12,23 @@ from typing import Final
 
 import structlog
 
-from joulie_agent.backends.base import (
-    ControlOutcome,
-    CpuReading,
-    GpuReading,
-    HardwareFacts,
-    NodeReading,
-    ReadingSource,
-    Unavailable,
-)
+from joulie_agent.backends.base import CpuReading, GpuReading, HardwareFacts, NodeReading, ReadingSource, Unavailable
 from joulie_agent.backends.factory import BackendFactory, NodeBackends
 from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
 from joulie_agent.enforce import cpu, gpu
 from joulie_agent.enforce.cpu_state import doubtful
 from joulie_agent.enforce.gpu_clocks import ClockLook
+from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import WattCap, WattRange, resolve_cpu_cap
 from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import Floor
 from joulie_core.control.telemetry_route import Route
+from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_hardware import Capabilities, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
-from joulie_core.kinds.telemetry_profile import (
-    ControlReport,
-    ControlReports,
-    ControlResult,
-    ControlType,
-    SourceType,
-)
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, ControlType, SourceType
 from joulie_core.node import Node
 
 _log = structlog.get_logger()
