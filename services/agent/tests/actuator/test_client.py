@@ -22,7 +22,7 @@ from joulie_agent.actuator.server import Admission, Server
 from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.backends.actuator_client import ActuatorClient, InProcessActuator
 from joulie_agent.hardware import watch
-from joulie_agent.hardware.gpu import bounded
+from joulie_agent.hardware.gpu import device_calls
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
@@ -182,9 +182,9 @@ async def test_a_driver_that_hangs_in_this_process_costs_a_timeout(actuator_sett
 
 def test_the_controller_waits_longer_than_the_slowest_answer_of_each_part():
     assert ANSWER_S[Subsystem.CPU] > REQUEST_S > watch.CALL_S
-    one_hangs_and_then_all = bounded.CALL_DEADLINE_S + 16 * bounded.CROWDED_DEADLINE_S
-    assert ANSWER_S[Subsystem.GPU] > bounded.OPEN_WAIT_S + one_hangs_and_then_all
-    assert bounded.PATIENT_OPEN_WAIT_S + one_hangs_and_then_all < COMMAND_S
+    one_hangs_and_then_all = device_calls.CALL_DEADLINE_S + 16 * device_calls.CROWDED_DEADLINE_S
+    assert ANSWER_S[Subsystem.GPU] > device_calls.OPEN_WAIT_S + one_hangs_and_then_all
+    assert device_calls.PATIENT_OPEN_WAIT_S + one_hangs_and_then_all < COMMAND_S
 
 
 async def test_a_part_is_given_the_time_that_it_needs(tmp_path):

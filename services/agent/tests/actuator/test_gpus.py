@@ -12,7 +12,7 @@ from joulie_agent.actuator.protocol import (
     decode_request,
     encode,
 )
-from joulie_agent.hardware.gpu.bounded import BoundedLibrary
+from joulie_agent.hardware.gpu.device_calls import GpuDeadlines
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome
@@ -134,8 +134,8 @@ def test_a_machine_without_a_driver_says_why(gpu_bench):
 
 def test_a_gpu_that_hangs_is_told_and_remembered_and_the_other_is_capped_and_restored(hands, clock):
     a, b = FakeGpu("a"), FakeGpu("b")
-    bounded = BoundedLibrary(FakeGpuLibrary([a, b]), open_wait_s=5, call_deadline_s=0.2)
-    part = GpuHandler(drivers=[LibraryDriver(bounded)], hands=hands, clock=clock)
+    driver = LibraryDriver(FakeGpuLibrary([a, b]), deadlines=GpuDeadlines(open_wait_s=5, call_s=0.2))
+    part = GpuHandler(drivers=[driver], hands=hands, clock=clock)
     part.carry_out(caps(a=400, b=400))
     a.answering.clear()
     try:
@@ -148,12 +148,13 @@ def test_a_gpu_that_hangs_is_told_and_remembered_and_the_other_is_capped_and_res
         assert (left.key, left.outcome, b.limit_mw) == ("gpu/a/power_limit_mw", RestoreOutcome.REFUSED, 700_000)
     finally:
         a.answering.set()
-    bounded.close()
+    driver.close()
 
 
 def test_while_its_driver_is_being_opened_a_gpu_is_not_said_to_be_absent(hands, clock):
     library = FakeGpuLibrary([FakeGpu("a")])
-    part = GpuHandler(drivers=[LibraryDriver(BoundedLibrary(library, open_wait_s=0.05))], hands=hands, clock=clock)
+    driver = LibraryDriver(library, deadlines=GpuDeadlines(open_wait_s=0.05))
+    part = GpuHandler(drivers=[driver], hands=hands, clock=clock)
     library.answering.clear()
     try:
         done = part.carry_out(caps(a=400))

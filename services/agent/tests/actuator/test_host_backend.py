@@ -11,7 +11,7 @@ from joulie_agent.backends.base import CpuHeld, Held, NodeReading, Unavailable
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.enforce import gpu
 from joulie_agent.enforce.gpu_clocks import ClockLook
-from joulie_agent.hardware.gpu.bounded import BoundedLibrary
+from joulie_agent.hardware.gpu.device_calls import GpuDeadlines
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.outcome import ControlOutcome
@@ -196,7 +196,7 @@ def test_a_lease_outlasts_a_few_ticks_and_a_slow_moment():
 async def test_gpus_whose_driver_is_being_opened_are_unknown_and_not_absent(actuator_settings, events):
     settings, _ = actuator_settings()
     library = FakeGpuLibrary([FakeGpu("a")])
-    driver = LibraryDriver(BoundedLibrary(library, open_wait_s=0.05))
+    driver = LibraryDriver(library, deadlines=GpuDeadlines(open_wait_s=0.05))
     hands = InProcessActuator(HostSubsystems(settings, events, drivers=[driver]), stop_grace_s=5)
     backend = HostBackend(hands, Inventory.load(), lease_s=60)
     library.answering.clear()

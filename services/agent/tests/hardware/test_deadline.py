@@ -1,6 +1,5 @@
 """Calls that hang: refused in time, then at once, and none of them begun too late."""
 
-import asyncio
 import threading
 import time
 
@@ -67,7 +66,6 @@ def test_what_a_call_raises_is_raised_where_it_was_asked_for_even_a_timeout_of_i
 
         with pytest.raises(type(error), match=str(error)):
             worker.call(fail, LONG_S)
-    assert worker.timeouts == 0
 
 
 def test_all_calls_are_made_by_one_thread_that_does_not_hold_up_the_end_of_the_process(worker):
@@ -86,7 +84,6 @@ def test_a_hung_call_is_refused_at_its_deadline_and_later_ones_at_once(worker, h
     assert time.monotonic() - began < LONG_S / 2
     assert timed_out(later)
     assert "has not returned for" in later.message
-    assert worker.timeouts == 2
 
 
 def test_the_age_of_a_hang_is_told():
@@ -99,13 +96,11 @@ def test_the_age_of_a_hang_is_told():
     assert answer == HardwareFailure(Reason.TIMEOUT, "nvml: a call has not returned for 75 s")
 
 
-def test_once_the_driver_returns_calls_are_made_again_and_the_late_one_is_noted(worker, hang):
+def test_once_the_driver_returns_calls_are_made_again(worker, hang):
     worker.call(hang, SHORT_S)
-    assert worker.returned_late == 0
     hang.released.set()
     wait_until(lambda: worker.hanging() is None)
     assert worker.call(lambda: 42, LONG_S) == 42
-    assert worker.returned_late == 1
 
 
 def test_a_call_that_could_not_begin_in_time_is_never_made(worker, hang):
@@ -128,54 +123,3 @@ def test_a_stopped_worker_ends_its_thread_and_begins_another_when_asked(worker):
     first.join(LONG_S)
     assert not first.is_alive()
     assert worker.call(threading.current_thread, LONG_S) is not first
-
-
-async def test_the_event_loop_runs_on_while_a_call_hangs(worker, hang):
-    ticks = 0
-
-    async def tick():
-        nonlocal ticks
-        while True:
-            await asyncio.sleep(0)
-            ticks += 1
-
-    ticking = asyncio.create_task(tick())
-    answer = await worker.call_async(hang, SHORT_S)
-    ticking.cancel()
-    assert timed_out(answer)
-    assert ticks > 10
-
-
-async def test_asyncio_callers_get_answers_errors_and_refusals_at_once(worker, hang):
-    assert await worker.call_async(lambda: 42, LONG_S) == 42
-
-    def fail():
-        raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        await worker.call_async(fail, LONG_S)
-    await worker.call_async(hang, SHORT_S)
-    assert timed_out(await worker.call_async(lambda: 42, LONG_S))
-
-
-async def test_a_cancelled_caller_takes_its_call_back_if_it_has_not_begun(worker, hang):
-    made = []
-    first = asyncio.create_task(worker.call_async(hang, LONG_S))
-    await asyncio.to_thread(hang.begun.wait, LONG_S)
-    second = asyncio.create_task(worker.call_async(lambda: made.append(1), LONG_S))
-    await asyncio.sleep(0)
-    second.cancel()
-    await asyncio.wait([second])
-    hang.released.set()
-    assert await first == "late"
-    assert await worker.call_async(lambda: 42, LONG_S) == 42
-    assert made == []
-
-
-def test_an_answer_that_comes_after_its_event_loop_was_closed_troubles_nobody(worker, hang, caplog):
-    assert timed_out(asyncio.run(worker.call_async(hang, SHORT_S)))
-    hang.released.set()
-    assert hang.returned.wait(LONG_S)
-    wait_until(lambda: worker.hanging() is None)
-    assert worker.call(lambda: 42, LONG_S) == 42
-    assert caplog.records == []

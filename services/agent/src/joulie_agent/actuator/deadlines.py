@@ -7,7 +7,7 @@ from typing import Final
 
 from joulie_agent.actuator.executor import REQUEST_S
 from joulie_agent.actuator.protocol import Subsystem
-from joulie_agent.hardware.gpu.bounded import CALL_DEADLINE_S, CROWDED_DEADLINE_S, OPEN_WAIT_S, PATIENT_OPEN_WAIT_S
+from joulie_agent.hardware.gpu.device_calls import CALL_DEADLINE_S, CROWDED_DEADLINE_S, OPEN_WAIT_S, PATIENT_OPEN_WAIT_S
 
 #: GPUs of the largest machines; once one hangs, each further one that does costs the short deadline.
 _MOST_GPUS: Final = 16

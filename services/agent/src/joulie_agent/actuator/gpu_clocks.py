@@ -30,10 +30,16 @@ class _Order:
 
 def clock_knob(hands: JournaledWriter, driver: GpuDriver, uuid: str) -> ClockKnob | HardwareFailure:
     """Return the knob for a GPU's highest graphics clock."""
+    return driver.clock_limit(uuid, held_clock(hands, uuid))
+
+
+def held_clock(hands: JournaledWriter | HardwareFailure, uuid: str) -> HeldClock | None:
+    """Return what the journal says of a limit of ours on a GPU's clock; None where there is none."""
     key = clock_key(uuid)
-    original = hands.originals.get(key)
-    held = None if original is None else HeldClock(original, hands.written.get(key, original))
-    return driver.clock_limit(uuid, held)
+    original = None if isinstance(hands, HardwareFailure) else hands.originals.get(key)
+    if original is None or isinstance(hands, HardwareFailure):
+        return None
+    return HeldClock(original, hands.written.get(key, original))
 
 
 def held_knobs(hands: JournaledWriter, homes: Homes) -> dict[str, Knob | HardwareFailure]:
@@ -43,15 +49,6 @@ def held_knobs(hands: JournaledWriter, homes: Homes) -> dict[str, Knob | Hardwar
         for uuid, driver in homes.items()
         if clock_key(uuid) in hands.held
     }
-
-
-def limit_in_force_mhz(hands: JournaledWriter | HardwareFailure, driver: GpuDriver, uuid: str) -> int | None:
-    """Return a limit of ours on a GPU's clock; None where there is none, or where it cannot be read."""
-    if isinstance(hands, HardwareFailure) or clock_key(uuid) not in hands.held:
-        return None
-    knob = clock_knob(hands, driver, uuid)
-    value = knob if isinstance(knob, HardwareFailure) else knob.read()
-    return None if isinstance(value, HardwareFailure) else value
 
 
 def release(hands: JournaledWriter, homes: Homes, wanted: frozenset[str] = frozenset()) -> tuple[RestoredKnob, ...]:

@@ -195,15 +195,17 @@ class GpuHandler:
         )
 
     def _figure(self, uuid: str) -> GpuPowerReading:
-        driver = self._homes[uuid]
-        power_mw, knob = driver.power_mw(uuid), driver.power_limit(uuid)
-        limit_mw = knob if isinstance(knob, HardwareFailure) else knob.read()
+        found = self._homes[uuid].read(uuid, gpu_clocks.held_clock(self.hands, uuid))
+        if isinstance(found, HardwareFailure):
+            return GpuPowerReading(uuid=uuid, refusal=found)
         return GpuPowerReading(
             uuid=uuid,
-            power_mw=None if isinstance(power_mw, HardwareFailure) else power_mw,
-            limit_mw=None if isinstance(limit_mw, HardwareFailure) else limit_mw,
-            clock_limit_mhz=gpu_clocks.limit_in_force_mhz(self.hands, driver, uuid),
-            refusal=next((each for each in (power_mw, limit_mw) if isinstance(each, HardwareFailure)), None),
+            power_mw=_known(found.power_mw),
+            limit_mw=_known(found.limit_mw),
+            clock_limit_mhz=_known(found.clock_limit_mhz),
+            refusal=next(
+                (each for each in (found.power_mw, found.limit_mw) if isinstance(each, HardwareFailure)), None
+            ),
         )
 
     def _unlimited(self, info: GpuDeviceInfo) -> GpuDeviceInfo:
@@ -273,6 +275,10 @@ def _in_force_mw(order: _Order, written: WrittenKnob) -> int:
     """The limit that holds, which the hardware itself may have lowered below the one that was set."""
     enforced_mw = order.driver.enforced_mw(order.uuid)
     return written.value if isinstance(enforced_mw, HardwareFailure) else enforced_mw
+
+
+def _known(value: int | HardwareFailure | None) -> int | None:
+    return None if isinstance(value, HardwareFailure) else value
 
 
 def _constant(info: GpuDeviceInfo) -> object:

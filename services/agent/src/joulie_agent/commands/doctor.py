@@ -21,7 +21,7 @@ from joulie_agent.actuator.process import start_settings
 from joulie_agent.actuator.protocol import CpuDescription, DescribeCpu, DescribeGpu, GpuDescription, Subsystem
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.hardware.cpuinfo import HostFacts
-from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
+from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
 from joulie_agent.hardware.knob import HardwareFailure

@@ -19,7 +19,7 @@ from joulie_agent.actuator.protocol import ErrorReply, Reply, Restore, RestoreRe
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware import journal
-from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
+from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
 from joulie_agent.hardware.journal import JournalError, JournalHeldError
 from joulie_agent.hardware.journaled_writer import JournaledWriter

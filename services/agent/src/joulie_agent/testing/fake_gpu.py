@@ -6,9 +6,10 @@ Only the vendor's library is imitated; sessions, retries and knobs are those of 
 import threading
 from dataclasses import dataclass, field
 
-from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, Vendor
+from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, GpuDriver, Vendor
 from joulie_agent.hardware.gpu.library import Extent, Handle, LibraryError
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 
 
@@ -61,7 +62,6 @@ class FakeGpuLibrary:
     vendor: Vendor = Vendor.NVIDIA
     loaded: bool = True
     permitted: bool = True
-    hanging: bool = False
     clock_permitted: bool = True
     #: As AMD's, and not as NVIDIA's.
     tells_clock: bool = False
@@ -193,6 +193,12 @@ def fake_gpu_driver(*gpus: FakeGpu) -> tuple[LibraryDriver, FakeGpuLibrary]:
     """Return a driver over GPUs in memory, and the library to change them by."""
     library = FakeGpuLibrary(list(gpus))
     return LibraryDriver(library), library
+
+
+def power_mw(driver: GpuDriver, uuid: str) -> int | HardwareFailure:
+    """Return what a GPU draws, or why that is not known."""
+    found = driver.read(uuid)
+    return found if isinstance(found, HardwareFailure) else found.power_mw
 
 
 def _lost() -> LibraryError:

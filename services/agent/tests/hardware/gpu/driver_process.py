@@ -7,12 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from joulie_agent.hardware.gpu.amdsmi import AmdSmiLibrary
-from joulie_agent.hardware.gpu.bounded import BoundedLibrary
+from joulie_agent.hardware.gpu.device_calls import GpuDeadlines
 from joulie_agent.hardware.gpu.driver import GpuDriver
 from joulie_agent.hardware.gpu.library import GpuLibrary
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.gpu.nvml import NvmlLibrary
 from joulie_agent.hardware.knob import HardwareFailure, Knob
+from joulie_agent.testing.fake_gpu import power_mw
 
 
 class Server:
@@ -28,7 +29,7 @@ class Server:
         operations: dict[str, Callable[[], Any]] = {
             "close": driver.close,
             "devices": driver.devices,
-            "power": lambda: driver.power_mw(uuid),
+            "power": lambda: power_mw(driver, uuid),
             "enforced": lambda: driver.enforced_mw(uuid),
             "generation": lambda: driver.generation,
             "knob": lambda: self._with_knob(uuid, _describe),
@@ -63,9 +64,8 @@ def _describe(knob: Knob) -> dict[str, Any]:
 def main(vendor: str, deadline_s: float) -> None:
     """Serve until the input ends."""
     library: GpuLibrary = NvmlLibrary() if vendor == "nvml" else AmdSmiLibrary()
-    if deadline_s:
-        library = BoundedLibrary(library, open_wait_s=20, device_open_s=5, call_deadline_s=deadline_s)
-    server = Server(LibraryDriver(library))
+    deadlines = GpuDeadlines(open_wait_s=20, device_open_s=5, call_s=deadline_s or 20)
+    server = Server(LibraryDriver(library, deadlines=deadlines))
     for line in sys.stdin:
         print(json.dumps(server.answer(**json.loads(line))), flush=True)
 

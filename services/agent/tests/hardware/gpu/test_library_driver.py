@@ -8,7 +8,7 @@ from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver
+from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driver, power_mw
 
 
 class Clock:
@@ -36,12 +36,12 @@ def driver(library, clock):
 
 def test_nothing_is_opened_before_something_is_asked(driver, library):
     assert library.opened == driver.generation == 0
-    assert driver.power_mw("GPU-a") == 90_000
+    assert power_mw(driver, "GPU-a") == 90_000
     assert library.opened == driver.generation == 1
 
 
 def test_an_unknown_gpu_is_refused_by_name(driver):
-    for answer in (driver.power_mw("GPU-x"), driver.power_limit("GPU-x")):
+    for answer in (power_mw(driver, "GPU-x"), driver.power_limit("GPU-x")):
         assert isinstance(answer, HardwareFailure)
         assert answer.reason is Reason.NO_DEVICE
         assert "GPU-x" in answer.message
@@ -50,13 +50,13 @@ def test_an_unknown_gpu_is_refused_by_name(driver):
 def test_a_lost_gpu_is_looked_for_again_but_not_often(driver, library, clock):
     driver.devices()
     library.gpus[0].lost = True
-    assert isinstance(driver.power_mw("GPU-a"), HardwareFailure)
+    assert isinstance(power_mw(driver, "GPU-a"), HardwareFailure)
     library.gpus[0].lost = False
     clock.now = REOPEN_FOR_LOST_S - 1
-    assert isinstance(driver.power_mw("GPU-a"), HardwareFailure)
+    assert isinstance(power_mw(driver, "GPU-a"), HardwareFailure)
     assert library.opened == 1
     clock.now = REOPEN_FOR_LOST_S
-    assert driver.power_mw("GPU-a") == 90_000
+    assert power_mw(driver, "GPU-a") == 90_000
     assert library.opened == 2
 
 
@@ -79,7 +79,7 @@ def test_a_gpu_that_is_gone_after_a_reload_is_lost_and_no_stranger(driver, libra
     driver.devices()
     del library.gpus[0]
     library.reload()
-    answer = driver.power_mw("GPU-a")
+    answer = power_mw(driver, "GPU-a")
     assert isinstance(answer, HardwareFailure)
     assert answer.reason is Reason.DEVICE_LOST
 

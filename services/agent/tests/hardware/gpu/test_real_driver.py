@@ -8,9 +8,10 @@ from dataclasses import asdict
 
 import pytest
 
-from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
+from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.host import host_gpu_drivers
 from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.testing.fake_gpu import power_mw
 
 
 @pytest.fixture(scope="module", params=["nvml", "amdsmi"])
@@ -35,7 +36,7 @@ def test_a_real_gpu_tells_its_limits_and_its_clocks_in_units_that_make_sense(dri
         record.append(
             asdict(device)
             | {
-                "power_mw": said(driver.power_mw(device.uuid)),
+                "power_mw": said(power_mw(driver, device.uuid)),
                 "limit_read": said(limit if isinstance(limit, HardwareFailure) else limit.read()),
                 "clock_range": said(clock) if isinstance(clock, HardwareFailure) else asdict(clock.limits),
                 "clock_read": said(clock if isinstance(clock, HardwareFailure) else clock.read()),
@@ -46,7 +47,7 @@ def test_a_real_gpu_tells_its_limits_and_its_clocks_in_units_that_make_sense(dri
     record_property(driver.name, text)
     print(text)
     for device in devices:
-        power = driver.power_mw(device.uuid)
+        power = power_mw(driver, device.uuid)
         assert isinstance(power, HardwareFailure) or 1_000 < power < 5_000_000, "milliwatts"
         assert device.limits is None or 10_000 < device.limits.low < device.limits.high < 5_000_000
         assert device.current_mw is None or device.current_mw <= device.max_mw
@@ -56,6 +57,6 @@ def test_a_real_gpu_tells_its_limits_and_its_clocks_in_units_that_make_sense(dri
 def test_reading_a_real_gpu_leaves_its_limits_as_they_were(driver):
     before = {device.uuid: (device.current_mw, device.default_mw) for device in driver.devices()}
     for uuid in before:
-        driver.power_mw(uuid)
+        power_mw(driver, uuid)
         driver.enforced_mw(uuid)
     assert {device.uuid: (device.current_mw, device.default_mw) for device in driver.devices()} == before

@@ -70,8 +70,6 @@ class AmdSmiLibrary:
 
     name = "amdsmi"
     vendor = Vendor.AMD
-    #: A call is over when it returns.
-    hanging = False
 
     def __init__(self) -> None:
         self._amdsmi: ModuleType | None = None

@@ -3,8 +3,7 @@
 Promises values: whatever a driver answers becomes a figure or a refusal with its reason, never an exception. A GPU is
 its UUID; an index may belong to another GPU after the next boot. Power is in milliwatts, as integers.
 
-Does not promise to return soon: a call takes as long as the driver does. `joulie_agent.hardware.gpu.bounded` adds the
-deadlines. Does not judge values either: that is for whoever writes, see `joulie_agent.hardware.journaled_writer`.
+Values are not judged here: that is for whoever writes, see `joulie_agent.hardware.journaled_writer`.
 """
 
 from dataclasses import dataclass
@@ -73,6 +72,17 @@ class HeldClock:
     written_mhz: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """Power and limits of one GPU, each as it answers."""
+
+    power_mw: int | HardwareFailure
+    #: The limit that was set last.
+    limit_mw: int | HardwareFailure
+    #: The limit of ours on the graphics clock; None where there is none.
+    clock_limit_mhz: int | HardwareFailure | None = None
+
+
 class ClockKnob(Knob, Protocol):
     """A knob whose value may be one that is remembered, where the vendor tells none."""
 
@@ -101,8 +111,8 @@ class GpuDriver(Protocol):
     def devices(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         """Return every GPU, those that do not answer included."""
 
-    def power_mw(self, uuid: str) -> int | HardwareFailure:
-        """Return what a GPU draws."""
+    def read(self, uuid: str, held: HeldClock | None = None) -> DeviceReading | HardwareFailure:
+        """Read a GPU's power and limits in one call; the clock limit where `held`, the journal's record of one."""
 
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that holds, which may be below the one that was set."""

@@ -1,7 +1,7 @@
 """The GPU drivers of this machine: NVIDIA's and AMD's, each device with a thread of its own, so that it hangs alone."""
 
 from joulie_agent.hardware.gpu.amdsmi import AmdSmiLibrary
-from joulie_agent.hardware.gpu.bounded import OPEN_WAIT_S, BoundedLibrary
+from joulie_agent.hardware.gpu.device_calls import OPEN_WAIT_S, GpuDeadlines
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.gpu.nvml import NvmlLibrary
 
@@ -12,6 +12,5 @@ def host_gpu_drivers(*, open_wait_s: float = OPEN_WAIT_S) -> tuple[LibraryDriver
     Args:
         open_wait_s: how long the first question waits for a driver to open before it is refused.
     """
-    return tuple(
-        LibraryDriver(BoundedLibrary(library, open_wait_s=open_wait_s)) for library in (NvmlLibrary(), AmdSmiLibrary())
-    )
+    deadlines = GpuDeadlines(open_wait_s=open_wait_s)
+    return tuple(LibraryDriver(library, deadlines=deadlines) for library in (NvmlLibrary(), AmdSmiLibrary()))

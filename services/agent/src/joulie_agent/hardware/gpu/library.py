@@ -46,10 +46,6 @@ class GpuLibrary(Protocol):
     def vendor(self) -> Vendor:
         """Whose GPUs these are."""
 
-    @property
-    def hanging(self) -> bool:
-        """Whether a call has not returned in time and still runs, so that closing is not possible now."""
-
     def open(self) -> None:
         """Load the library and connect to the driver."""
 

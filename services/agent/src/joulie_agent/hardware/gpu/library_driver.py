@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from joulie_agent.hardware.gpu.driver import GpuDeviceInfo, HeldClock
+from joulie_agent.hardware.gpu.device_calls import DeviceCalls, GpuDeadlines, GpuDevice
+from joulie_agent.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, HeldClock
 from joulie_agent.hardware.gpu.knobs import GpuClockLimit, GpuPowerLimit
 from joulie_agent.hardware.gpu.library import Extent, GpuLibrary, Handle, LibraryError
 from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
@@ -32,8 +33,8 @@ class _Session:
     """The library while it is open."""
 
     opened_at: float
-    #: Index and handle by UUID.
-    handles: dict[str, tuple[int, Handle]]
+    #: By UUID.
+    devices: dict[str, GpuDevice]
     #: Devices that have no handle, by index.
     unknown: dict[int, HardwareFailure]
     #: Devices that had one and are gone, by UUID.
@@ -48,8 +49,15 @@ class _Session:
 class LibraryDriver:
     """A `GpuDriver` on top of a vendor's library."""
 
-    def __init__(self, library: GpuLibrary, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        library: GpuLibrary,
+        *,
+        deadlines: GpuDeadlines | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._library = library
+        self._calls = DeviceCalls(library, deadlines or GpuDeadlines())
         self._clock = clock
         self._session: _Session | None = None
         self._generation = 0
@@ -82,15 +90,26 @@ class LibraryDriver:
         """Close the library, if it is open."""
         if self._session is not None:
             self._session = None
-            self._library.close()
+            self._calls.close()
 
     def devices(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         """Return every GPU, in the driver's order."""
         return self._retried(self._describe_all)
 
-    def power_mw(self, uuid: str) -> int | HardwareFailure:
-        """Return what a GPU draws."""
-        return self.ask(uuid, self._library.power_mw)
+    def read(self, uuid: str, held: HeldClock | None = None) -> DeviceReading | HardwareFailure:
+        """Read a GPU's power and limits, in one hand-over to its thread."""
+
+        def read(handle: Handle) -> DeviceReading:
+            return DeviceReading(
+                power_mw=_or_failure(self._library.power_mw, handle),
+                limit_mw=_or_failure(self._library.limit_mw, handle),
+                clock_limit_mhz=_or_failure(self._library.clock_limit_mhz, handle) if held else None,
+            )
+
+        found = self.ask(uuid, read)
+        if held is None or isinstance(found, HardwareFailure) or found.clock_limit_mhz is not None:
+            return found
+        return replace(found, clock_limit_mhz=self.written_clock_mhz(uuid, held.written_mhz))
 
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that holds."""
@@ -165,15 +184,15 @@ class LibraryDriver:
         session = self._current()
         if uuid in session.lost:
             return session.lost[uuid]
-        if uuid not in session.handles:
+        device = session.devices.get(uuid)
+        if device is None:
             return self._missing(uuid)
-        index, handle = session.handles[uuid]
         try:
-            return call(handle)
+            return self._calls.call(device, call)
         except LibraryError as error:
             if error.extent is Extent.DRIVER:
                 raise
-            refusal = _named(error.refusal, index)
+            refusal = _named(error.refusal, device.index)
             if error.extent is Extent.DEVICE:
                 session.lost[uuid] = refusal
             return refusal
@@ -204,29 +223,29 @@ class LibraryDriver:
             for index in [index for index, why in session.unknown.items() if why.reason is Reason.TIMEOUT]:
                 self._enlist(session, index)
             too_early = self._clock() - session.opened_at < REOPEN_FOR_LOST_S
-            if not session.lacks_a_device or too_early or self._library.hanging:
+            if not session.lacks_a_device or too_early or self._calls.hanging:
                 return session
             self.close()
-        self._library.open()
+        self._calls.open()
         try:
             self._session = self._enumerate()
         except LibraryError:
-            self._library.close()
+            self._calls.close()
             raise
         self._generation += 1
         return self._session
 
     def _enumerate(self) -> _Session:
         session = _Session(self._clock(), {}, {}, {})
-        for index in range(self._library.count()):
+        for index in range(self._calls.count()):
             self._enlist(session, index)
         return session
 
     def _enlist(self, session: _Session, index: int) -> None:
         try:
-            handle = self._library.handle(index)
+            device = self._calls.device(index)
             # Partitions of one GPU may carry its UUID; the first of them stands for it and has the power limit.
-            session.handles.setdefault(self._library.uuid(handle), (index, handle))
+            session.devices.setdefault(device.uuid, device)
             session.unknown.pop(index, None)
         except LibraryError as error:
             if error.extent is Extent.DRIVER:
@@ -235,7 +254,7 @@ class LibraryDriver:
 
     def _describe_all(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         session = self._current()
-        found = [self._describe(uuid, index) for uuid, (index, _) in session.handles.items()]
+        found = [self._describe(device.uuid, device.index) for device in session.devices.values()]
         found += [GpuDeviceInfo("", index, self._library.vendor, refusal=why) for index, why in session.unknown.items()]
         return tuple(sorted(found, key=lambda info: info.index))
 
@@ -246,6 +265,16 @@ class LibraryDriver:
             return replace(known, index=index, refusal=info)
         self._known[uuid] = info
         return info
+
+
+def _or_failure(call: Callable[[Handle], T], handle: Handle) -> T | HardwareFailure:
+    """Make a call; return why it fails where the device and the driver are there."""
+    try:
+        return call(handle)
+    except LibraryError as error:
+        if error.extent is not Extent.CALL:
+            raise
+        return error.refusal
 
 
 def _no_such_gpu(uuid: str, name: str) -> HardwareFailure:

@@ -65,8 +65,6 @@ class NvmlLibrary:
 
     name = "nvml"
     vendor = Vendor.NVIDIA
-    #: A call is over when it returns.
-    hanging = False
 
     def __init__(self) -> None:
         self._pynvml: ModuleType | None = None

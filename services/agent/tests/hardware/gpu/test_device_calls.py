@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from joulie_agent.hardware.gpu.bounded import BoundedLibrary
+from joulie_agent.hardware.gpu.device_calls import GpuDeadlines
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary
+from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, power_mw
 
 SHORT_S = 0.05
 LONG_S = 20.0
@@ -37,7 +37,7 @@ def library():
 
 @pytest.fixture
 def driver(library):
-    driver = LibraryDriver(BoundedLibrary(library, open_wait_s=LONG_S, device_open_s=SHORT_S, call_deadline_s=SHORT_S))
+    driver = LibraryDriver(library, deadlines=GpuDeadlines(open_wait_s=LONG_S, device_open_s=SHORT_S, call_s=SHORT_S))
     yield driver
     driver.close()
 
@@ -45,10 +45,10 @@ def driver(library):
 def test_a_hung_gpu_is_refused_and_the_others_are_read_and_set(driver, library):
     driver.devices()
     library.gpus[0].answering.clear()
-    assert timed_out(driver.power_mw("GPU-a"))
-    assert "has not returned for" in driver.power_mw("GPU-a").message
+    assert timed_out(power_mw(driver, "GPU-a"))
+    assert "has not returned for" in power_mw(driver, "GPU-a").message
     for uuid in ("GPU-b", "GPU-c"):
-        assert driver.power_mw(uuid) == 90_000
+        assert power_mw(driver, uuid) == 90_000
         assert driver.power_limit(uuid).write(400_000) == 400_000
     described = driver.devices()
     assert [(info.uuid, info.refusal and info.refusal.reason) for info in described] == [
@@ -71,7 +71,7 @@ def test_a_gpu_that_hangs_while_the_driver_is_opened_leaves_the_others_and_is_fo
     assert [(info.index, info.uuid) for info in driver.devices()] == [(0, ""), (1, "GPU-b"), (2, "GPU-c")]
     assert driver.power_limit("GPU-b").write(400_000) == 400_000
     library.gpus[0].answering.set()
-    wait_until(lambda: driver.power_mw("GPU-a") == 90_000)
+    wait_until(lambda: power_mw(driver, "GPU-a") == 90_000)
     assert (library.opened, driver.generation) == (1, 1)
 
 
@@ -81,23 +81,23 @@ def test_a_hung_call_takes_one_thread_however_often_it_is_asked_for(driver, libr
     before = threading.active_count()
     library.gpus[0].answering.clear()
     for _ in range(50):
-        assert timed_out(driver.power_mw("GPU-a"))
-        assert driver.power_mw("GPU-b") == 90_000
+        assert timed_out(power_mw(driver, "GPU-a"))
+        assert power_mw(driver, "GPU-b") == 90_000
     assert threading.active_count() == before
 
 
 def test_where_all_gpus_hang_only_the_first_is_waited_for_in_full(library):
     """The others get the short deadline: one full deadline for each would outlast the time that is left at the end."""
-    bounded = BoundedLibrary(library, open_wait_s=LONG_S, call_deadline_s=1.0, crowded_deadline_s=SHORT_S)
-    driver = LibraryDriver(bounded)
+    deadlines = GpuDeadlines(open_wait_s=LONG_S, call_s=1.0, crowded_call_s=SHORT_S)
+    driver = LibraryDriver(library, deadlines=deadlines)
     driver.devices()
     library.answering.clear()
-    messages = [driver.power_mw(uuid).message for uuid in ("GPU-a", "GPU-b", "GPU-c")]
+    messages = [power_mw(driver, uuid).message for uuid in ("GPU-a", "GPU-b", "GPU-c")]
     assert [message.rpartition("within ")[2] for message in messages] == ["1 s", "0.05 s", "0.05 s"]
 
 
 def test_while_a_driver_is_being_opened_questions_are_refused_at_once_and_it_is_there_when_it_is_done(library):
-    driver = LibraryDriver(BoundedLibrary(library, open_wait_s=SHORT_S))
+    driver = LibraryDriver(library, deadlines=GpuDeadlines(open_wait_s=SHORT_S))
     library.answering.clear()
     for _ in range(3):
         answer = driver.devices()
@@ -109,7 +109,7 @@ def test_while_a_driver_is_being_opened_questions_are_refused_at_once_and_it_is_
 
 
 def test_a_driver_that_fails_to_open_late_is_tried_again(library):
-    driver = LibraryDriver(BoundedLibrary(library, open_wait_s=SHORT_S))
+    driver = LibraryDriver(library, deadlines=GpuDeadlines(open_wait_s=SHORT_S))
     library.answering.clear()
     assert timed_out(driver.devices())
     library.loaded = False
@@ -117,31 +117,31 @@ def test_a_driver_that_fails_to_open_late_is_tried_again(library):
     wait_until(lambda: not timed_out(driver.devices()))
     assert driver.devices().reason is Reason.NO_INTERFACE
     library.loaded = True
-    assert driver.power_mw("GPU-a") == 90_000
+    assert power_mw(driver, "GPU-a") == 90_000
 
 
 def test_a_library_is_not_closed_under_a_call_that_hangs_and_is_opened_again_afterwards(driver, library):
     driver.devices()
     library.gpus[0].answering.clear()
-    assert timed_out(driver.power_mw("GPU-a"))
+    assert timed_out(power_mw(driver, "GPU-a"))
     driver.close()
     assert library.connected, "the hung call is still inside"
-    assert timed_out(driver.power_mw("GPU-b"))
+    assert timed_out(power_mw(driver, "GPU-b"))
     library.gpus[0].answering.set()
-    wait_until(lambda: driver.power_mw("GPU-b") == 90_000)
+    wait_until(lambda: power_mw(driver, "GPU-b") == 90_000)
     assert library.opened == 2
 
 
 def test_one_library_hangs_and_the_other_goes_on(driver, library):
-    well = LibraryDriver(BoundedLibrary(FakeGpuLibrary([FakeGpu("GPU-x")])))
+    well = LibraryDriver(FakeGpuLibrary([FakeGpu("GPU-x")]))
     driver.devices()
     library.answering.clear()
     assert timed_out(driver.devices()[0].refusal)
-    assert well.power_mw("GPU-x") == 90_000
+    assert power_mw(well, "GPU-x") == 90_000
 
 
 def test_a_closed_driver_opens_again_when_asked(driver, library):
-    assert driver.power_mw("GPU-a") == 90_000
+    assert power_mw(driver, "GPU-a") == 90_000
     driver.close()
-    assert driver.power_mw("GPU-a") == 90_000
+    assert power_mw(driver, "GPU-a") == 90_000
     assert (library.opened, driver.generation) == (2, 2)
