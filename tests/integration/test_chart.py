@@ -28,7 +28,7 @@ from joulie_agent.__main__ import COMMANDS
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.actuator.settings import read_settings as read_actuator_settings
 from joulie_agent.commands.probe import TIMEOUT_S as PROBE_DEADLINE_S
-from joulie_agent.hardware.gpu.bounded import PATIENT_OPEN_WAIT_S
+from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_agent.settings import AgentMode, AgentSettings
 from joulie_api.settings import read_settings
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings, extender_block
