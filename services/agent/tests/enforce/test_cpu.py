@@ -360,6 +360,8 @@ async def test_a_throttle_that_the_backend_lost_is_asserted_again():
         (ControlReport(reason="NoIntent"), False, 0),
         (ControlReport(backend="http-rapl", result="applied", reason="Restored"), False, 0),
         (ControlReport(backend="none", result="none", reason="TurnedOff"), False, 0),
+        # Nothing is wanted here any more, and something is left at the place before.
+        (ControlReport(result="error", reason="NotReleased", message="not released yet at http://b"), True, 0),
         (ControlReport(backend="http-rapl", result="blocked", reason="Refused"), True, 0),
         (ControlReport(backend="http-dvfs", result="blocked", reason="NoReading", throttle_pct=0), False, 0),
         (ControlReport(backend="http-dvfs", result="blocked", reason="NoReading", throttle_pct=20), True, 20),

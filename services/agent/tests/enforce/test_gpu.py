@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from joulie_agent.backends.base import GpuReading, GpuSample
 from joulie_agent.enforce import gpu
 from joulie_agent.enforce.gpu import GpuControlState, GpuIntent
@@ -190,3 +192,18 @@ async def test_a_refused_clock_limit_is_not_believed_and_is_asked_for_again():
     result = await run(actuator, [500, 500], memory=result.memory, start=2)
     assert len(clocked(actuator)) == 3
     assert result.report.result == "blocked"
+
+
+@pytest.mark.parametrize(
+    ("report", "in_force"),
+    [
+        (None, False),
+        (ControlReport(reason="NoIntent"), False),
+        (ControlReport(backend="http", result="applied", reason="Capped"), True),
+        (ControlReport(backend="http", result="applied", reason="Restored"), False),
+        # Nothing is wanted here any more, and something is left at the place before.
+        (ControlReport(result="error", reason="NotReleased", message="not released yet at http://b"), True),
+    ],
+)
+def test_a_new_agent_remembers_what_the_last_report_says(report, in_force):
+    assert gpu.remembered(report).in_force is in_force

@@ -57,7 +57,10 @@ FREE: Final = CpuControlState(throttle_known=True)
 
 def remembered(report: ControlReport | None) -> CpuControlState:
     """What a new agent must assume is in force, from the last report of the one before it."""
-    if report is None or not report.backend or report.result is ControlResult.NONE or report.reason == Reason.RESTORED:
+    if report is None or report.result is ControlResult.NONE or report.reason == Reason.RESTORED:
+        return CpuControlState()
+    # A report without a backend is of a node that nothing is wanted of; a place before may still hold something.
+    if not report.backend and report.reason != Reason.NOT_RELEASED:
         return CpuControlState()
     throttle_pct = report.throttle_pct or 0.0
     dvfs = report.backend.endswith(_DVFS)

@@ -53,7 +53,10 @@ class GpuResult:
 
 def remembered(report: ControlReport | None) -> GpuControlState:
     """What a new agent must assume is in force, from the last report of the one before it."""
-    if report is None or report.reason == Reason.RESTORED or not report.backend:
+    if report is None or report.reason == Reason.RESTORED:
+        return GpuControlState()
+    # A report without a backend is of a node that nothing is wanted of; a place before may still hold something.
+    if not report.backend and report.reason != Reason.NOT_RELEASED:
         return GpuControlState()
     return GpuControlState(in_force=report.result in {ControlResult.APPLIED, ControlResult.ERROR})
 
