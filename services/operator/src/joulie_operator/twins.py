@@ -12,19 +12,13 @@ from typing import Final, Protocol
 from joulie_core import labels
 from joulie_core.caps import CapIntent
 from joulie_core.fnv import fnv1a_32
-from joulie_core.kinds.node_twin import NodeTwinStatus, PowerMeasurement, SchedulableClass
+from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.twin import LinearPue, Measurement, PowerBudget, PueModel, TwinInputs, budget_of, build_twin
 from joulie_operator.cluster import Cluster
 from joulie_operator.power import PowerInputs, PowerTracker
+from joulie_operator.twin_fields import decisive, has_moved
 
-#: Scores (0..100) within which a change writes nothing.
-SCORE_BAND: Final = 2.0
-#: Share of the TDP within which a change of the measured power writes nothing.
-POWER_BAND: Final = 0.02
-#: Trend in watts per minute within which a change writes nothing: two points of score at the steady trend scale.
-TREND_BAND: Final = 12.0
-PUE_BAND: Final = 0.05
 #: A heartbeat comes between this share of the period and all of it, depending on the node's name.
 EARLIEST: Final = 0.75
 #: Taken from the low bits of the hash of the name: names that differ in a digit share the high ones.
@@ -212,39 +206,3 @@ class TwinTracker:
     def _label(self, name: NodeName, key: str) -> str | None:
         node = self._cluster.nodes.get(name)
         return node.labels.get(key) if node is not None else None
-
-
-def decisive(status: NodeTwinStatus) -> tuple[object, ...]:
-    """Return the part of a twin whose every change is written at once."""
-    power = status.power_measurement
-    return (
-        status.schedulable_class,
-        status.effective_cap_state,
-        status.hardware_density_score,
-        (power.source, power.quality, power.node_tdp_w, power.node_capped_power_w) if power is not None else None,
-    )
-
-
-def has_moved(old: NodeTwinStatus, new: NodeTwinStatus) -> bool:
-    """Say whether a number has left the dead band around what was written."""
-    pairs = (
-        (old.predicted_power_headroom_score, new.predicted_power_headroom_score, SCORE_BAND),
-        (old.predicted_cooling_stress_score, new.predicted_cooling_stress_score, SCORE_BAND),
-        (old.predicted_psu_stress_score, new.predicted_psu_stress_score, SCORE_BAND),
-        (old.estimated_pue, new.estimated_pue, PUE_BAND),
-    )
-    return any(_differs(*pair) for pair in pairs) or _power_moved(old.power_measurement, new.power_measurement)
-
-
-def _power_moved(old: PowerMeasurement | None, new: PowerMeasurement | None) -> bool:
-    if old is None or new is None:
-        return old is not new
-    return _differs(old.measured_node_power_w, new.measured_node_power_w, POWER_BAND * new.node_tdp_w) or _differs(
-        old.power_trend_w_per_min, new.power_trend_w_per_min, TREND_BAND
-    )
-
-
-def _differs(old: float | None, new: float | None, band: float) -> bool:
-    if old is None or new is None:
-        return old is not new
-    return abs(old - new) > band

@@ -1,0 +1,113 @@
+"""Which change of a NodeTwin is worth a write, declared for every field.
+
+A decisive field is written at once: the scheduler may do something else. A banded one is written when it has moved by
+more than its band, or has appeared or gone, but at most once in the tracker's least interval. An ignored one is carried
+by the next write.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from joulie_core.kinds.base import Model
+from joulie_core.kinds.node_twin import NodeTwinStatus
+
+
+class Unbanded(Enum):
+    """Fields that are compared for equality, or not at all."""
+
+    DECISIVE = "decisive"
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A change of up to this much is not written."""
+
+    width: float
+    #: Whether the width is a share of the node's TDP and not in the field's own unit.
+    of_tdp: bool = False
+
+
+FieldRule = Unbanded | Band
+
+#: Points of a score (0 to 100).
+_SCORE: Final = Band(2.0)
+
+#: Fields of NodeTwinStatus, without `power_measurement`, whose own fields follow.
+STATUS_FIELDS: Final[Mapping[str, FieldRule]] = MappingProxyType(
+    {
+        "schedulable_class": Unbanded.DECISIVE,
+        "predicted_power_headroom_score": _SCORE,
+        "predicted_cooling_stress_score": _SCORE,
+        "predicted_psu_stress_score": _SCORE,
+        "hardware_density_score": Unbanded.DECISIVE,
+        "estimated_pue": Band(0.05),
+        "effective_cap_state": Unbanded.DECISIVE,
+        "last_updated": Unbanded.IGNORED,
+    }
+)
+#: Fields of PowerMeasurement; that there is one at all is decisive.
+POWER_FIELDS: Final[Mapping[str, FieldRule]] = MappingProxyType(
+    {
+        "source": Unbanded.DECISIVE,
+        "quality": Unbanded.DECISIVE,
+        "measured_node_power_w": Band(0.02, of_tdp=True),
+        "cpu_capped_power_w": Unbanded.DECISIVE,
+        "gpu_capped_power_w": Unbanded.DECISIVE,
+        "node_capped_power_w": Unbanded.DECISIVE,
+        "cpu_tdp_w": Unbanded.DECISIVE,
+        "gpu_tdp_w": Unbanded.DECISIVE,
+        "node_tdp_w": Unbanded.DECISIVE,
+        # Watts per minute: two points of score at the steady trend scale.
+        "power_trend_w_per_min": Band(12.0),
+    }
+)
+
+
+def _decisive(rules: Mapping[str, FieldRule]) -> tuple[str, ...]:
+    return tuple(name for name, rule in rules.items() if rule is Unbanded.DECISIVE)
+
+
+def _banded(rules: Mapping[str, FieldRule]) -> tuple[tuple[str, Band], ...]:
+    return tuple((name, rule) for name, rule in rules.items() if isinstance(rule, Band))
+
+
+_DECISIVE_STATUS: Final = _decisive(STATUS_FIELDS)
+_DECISIVE_POWER: Final = _decisive(POWER_FIELDS)
+_BANDED_STATUS: Final = _banded(STATUS_FIELDS)
+_BANDED_POWER: Final = _banded(POWER_FIELDS)
+
+
+def decisive(status: NodeTwinStatus) -> tuple[object, ...]:
+    """Return the part of a twin whose every change is written at once."""
+    power = status.power_measurement
+    return (
+        tuple(getattr(status, name) for name in _DECISIVE_STATUS),
+        None if power is None else tuple(getattr(power, name) for name in _DECISIVE_POWER),
+    )
+
+
+def has_moved(old: NodeTwinStatus, new: NodeTwinStatus) -> bool:
+    """Return whether a banded field has left the band around what was written."""
+    before, after = old.power_measurement, new.power_measurement
+    if _moved(_BANDED_STATUS, old, new, 0.0):
+        return True
+    if before is None or after is None:
+        return before is not after
+    return _moved(_BANDED_POWER, before, after, after.node_tdp_w)
+
+
+def _moved(fields: tuple[tuple[str, Band], ...], old: Model, new: Model, tdp_watts: float) -> bool:
+    return any(
+        _differs(getattr(old, name), getattr(new, name), band.width * tdp_watts if band.of_tdp else band.width)
+        for name, band in fields
+    )
+
+
+def _differs(old: float | None, new: float | None, width: float) -> bool:
+    if old is None or new is None:
+        return old is not new
+    return abs(old - new) > width

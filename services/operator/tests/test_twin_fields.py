@@ -1,0 +1,133 @@
+"""Every field of a NodeTwin is declared, and the declaration is what is compared."""
+
+import pytest
+
+from joulie_core.kinds.node_twin import (
+    EffectiveCapState,
+    MeasurementQuality,
+    MeasurementSource,
+    NodeTwinStatus,
+    PowerMeasurement,
+    SchedulableClass,
+)
+from joulie_operator.twin_fields import POWER_FIELDS, STATUS_FIELDS, Band, Unbanded, decisive, has_moved
+
+TDP_WATTS = 500.0
+POWER = PowerMeasurement(
+    source=MeasurementSource.AGENT,
+    quality=MeasurementQuality.MEASURED,
+    measured_node_power_w=300,
+    cpu_capped_power_w=280,
+    gpu_capped_power_w=120,
+    node_capped_power_w=400,
+    cpu_tdp_w=350,
+    gpu_tdp_w=150,
+    node_tdp_w=TDP_WATTS,
+    power_trend_w_per_min=5,
+)
+STATUS = NodeTwinStatus(
+    schedulable_class=SchedulableClass.ECO,
+    predicted_power_headroom_score=25,
+    predicted_cooling_stress_score=30,
+    predicted_psu_stress_score=35,
+    hardware_density_score=4,
+    estimated_pue=1.3,
+    effective_cap_state=EffectiveCapState(cpu_pct=60, gpu_pct=80),
+    power_measurement=POWER,
+    last_updated="2026-01-01T00:00:00Z",
+)
+#: What becomes of fields that are not numbers.
+OTHER = {
+    "schedulable_class": SchedulableClass.PERFORMANCE,
+    "effective_cap_state": EffectiveCapState(cpu_pct=60, gpu_pct=81),
+    "last_updated": "2026-01-01T00:01:00Z",
+    "source": MeasurementSource.HTTP,
+    "quality": MeasurementQuality.MODELLED,
+}
+FIELDS = [(False, name, rule) for name, rule in STATUS_FIELDS.items()] + [
+    (True, name, rule) for name, rule in POWER_FIELDS.items()
+]
+IDS = [name for _, name, _ in FIELDS]
+BANDS = [each for each in FIELDS if isinstance(each[2], Band)]
+
+
+def value(in_power, name):
+    return getattr(POWER if in_power else STATUS, name)
+
+
+def changed(in_power, name, new):
+    if in_power:
+        return STATUS.model_copy(update={"power_measurement": POWER.model_copy(update={name: new})})
+    return STATUS.model_copy(update={name: new})
+
+
+def width(rule):
+    return rule.width * TDP_WATTS if rule.of_tdp else rule.width
+
+
+def test_no_field_is_missing():
+    assert STATUS_FIELDS.keys() | {"power_measurement"} == NodeTwinStatus.model_fields.keys()
+    assert POWER_FIELDS.keys() == PowerMeasurement.model_fields.keys()
+
+
+def test_every_field_has_a_value_here():
+    assert None not in [*STATUS.model_dump().values(), *POWER.model_dump().values()]
+
+
+def test_a_twin_is_as_it_was():
+    assert decisive(STATUS) == decisive(STATUS.model_copy())
+    assert not has_moved(STATUS, STATUS.model_copy())
+
+
+@pytest.mark.parametrize(("in_power", "name", "rule"), FIELDS, ids=IDS)
+def test_a_change_counts_as_declared(in_power, name, rule):
+    old = value(in_power, name)
+    new = OTHER[name] if name in OTHER else old + (1.01 * width(rule) if isinstance(rule, Band) else 0.1)
+    after = changed(in_power, name, new)
+    assert (decisive(after) != decisive(STATUS)) is (rule is Unbanded.DECISIVE)
+    assert has_moved(STATUS, after) is isinstance(rule, Band)
+
+
+@pytest.mark.parametrize(("in_power", "name", "rule"), BANDS, ids=[name for _, name, _ in BANDS])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_change_within_the_band_is_none_in_either_direction(in_power, name, rule, sign):
+    old = value(in_power, name)
+    assert not has_moved(STATUS, changed(in_power, name, old + sign * 0.99 * width(rule)))
+    assert has_moved(STATUS, changed(in_power, name, old + sign * 1.01 * width(rule)))
+
+
+@pytest.mark.parametrize(("in_power", "name", "rule"), BANDS, ids=[name for _, name, _ in BANDS])
+def test_a_value_that_appears_or_goes_has_moved(in_power, name, rule):
+    del rule
+    gone = changed(in_power, name, None)
+    assert has_moved(STATUS, gone)
+    assert has_moved(gone, STATUS)
+    assert not has_moved(gone, gone)
+
+
+def test_a_measurement_that_appears_or_goes_is_decisive():
+    without = STATUS.model_copy(update={"power_measurement": None})
+    assert decisive(without) != decisive(STATUS)
+    assert has_moved(without, STATUS)
+    assert has_moved(STATUS, without)
+    assert not has_moved(without, without)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("predicted_power_headroom_score", 2),
+        ("predicted_cooling_stress_score", 2),
+        ("predicted_psu_stress_score", 2),
+        ("estimated_pue", 0.05),
+        ("measured_node_power_w", 10),
+        ("power_trend_w_per_min", 12),
+    ],
+)
+def test_what_may_move_a_score_by_two_points_is_written(name, unit):
+    rule = STATUS_FIELDS.get(name) or POWER_FIELDS[name]
+    assert width(rule) == unit
+
+
+def test_only_the_time_of_the_write_is_ignored():
+    assert [name for _, name, rule in FIELDS if rule is Unbanded.IGNORED] == ["last_updated"]
