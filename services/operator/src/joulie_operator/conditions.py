@@ -18,6 +18,7 @@ from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfile
 from joulie_core.names import NodeName
 from joulie_operator.published import PublishedCondition
+from joulie_operator.reasons import ConditionReason
 
 
 class ConditionType(StrEnum):
@@ -28,8 +29,6 @@ class ConditionType(StrEnum):
     ENFORCED = "Enforced"
 
 
-#: Reason of `Enforced` while the agent has said nothing about a part that the target speaks of.
-NOT_REPORTED: Final = "NotReported"
 _STATUS: Final = {
     ControlResult.APPLIED: ConditionStatus.TRUE,
     ControlResult.BLOCKED: ConditionStatus.FALSE,
@@ -136,17 +135,17 @@ _Said = tuple[ConditionStatus, str, str]
 
 def _planned(spec: NodePowerProfileSpec, *, cordoned: bool) -> _Said:
     if cordoned:
-        return ConditionStatus.FALSE, "Cordoned", f"keeps {spec.profile} while it is cordoned"
+        return ConditionStatus.FALSE, ConditionReason.CORDONED, f"keeps {spec.profile} while it is cordoned"
     policy = spec.policy
     why = f" by {policy.name}: {policy.reason}" if policy is not None else ""
-    return ConditionStatus.TRUE, "Policy", f"{spec.profile}{why}"
+    return ConditionStatus.TRUE, ConditionReason.POLICY, f"{spec.profile}{why}"
 
 
 def _draining(spec: NodePowerProfileSpec) -> _Said:
     if not spec.draining:
-        return ConditionStatus.FALSE, "NotDraining", ""
+        return ConditionStatus.FALSE, ConditionReason.NOT_DRAINING, ""
     message = "performance pods are still running; the caps stay at the performance level until the last one has left"
-    return ConditionStatus.TRUE, "PerformancePods", message
+    return ConditionStatus.TRUE, ConditionReason.PERFORMANCE_PODS, message
 
 
 def _enforced(spec: NodePowerProfileSpec, report: NodeReport) -> _Said:
@@ -156,12 +155,16 @@ def _enforced(spec: NodePowerProfileSpec, report: NodeReport) -> _Said:
         if stanza is not None
     ]
     if not wanted:
-        return ConditionStatus.TRUE, "NoIntent", "the target leaves the hardware alone"
+        return ConditionStatus.TRUE, ConditionReason.NO_INTENT, "the target leaves the hardware alone"
     silent = [name for name, part in wanted if part is None]
     said = [(name, part) for name, part in wanted if part is not None]
     worst = max((part for _, part in said), key=lambda part: _SEVERITY.index(part.result), default=None)
     if worst is None or (silent and _STATUS[worst.result] is not ConditionStatus.FALSE):
-        return ConditionStatus.UNKNOWN, NOT_REPORTED, f"the agent has not reported on {' and '.join(silent)}"
+        return (
+            ConditionStatus.UNKNOWN,
+            ConditionReason.NOT_REPORTED,
+            f"the agent has not reported on {' and '.join(silent)}",
+        )
     return _STATUS[worst.result], worst.reason or worst.result, _sentence(said)
 
 

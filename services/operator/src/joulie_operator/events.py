@@ -28,6 +28,7 @@ from joulie_core.pod import Pod
 from joulie_core.timestamps import rfc3339
 from joulie_core.transition import GuardResult, Transition
 from joulie_operator.published import PublishedCondition
+from joulie_operator.reasons import EventReason
 
 #: Kubernetes keeps events about objects without a namespace here.
 CLUSTER_NAMESPACE: Final = "default"
@@ -51,12 +52,18 @@ class EventType(StrEnum):
 
 
 #: Verdict -> (reason, what happened, for people).
-_TRANSITIONS: Final[Mapping[GuardResult, tuple[str, str]]] = {
-    GuardResult.DEFERRED: ("EcoDeferred", "planned eco, but {pods} still there: draining under performance caps"),
-    GuardResult.ALLOWED: ("EcoAllowed", "planned eco, and no performance pod is there"),
-    GuardResult.UNBLOCKED: ("EcoUnblocked", "the last performance pod has left"),
-    GuardResult.REPLANNED_PERFORMANCE: ("PerformanceReplanned", "planned performance again while it was draining"),
-    GuardResult.PLANNED_PERFORMANCE: ("PerformancePlanned", "planned performance"),
+_TRANSITIONS: Final[Mapping[GuardResult, tuple[EventReason, str]]] = {
+    GuardResult.DEFERRED: (
+        EventReason.ECO_DEFERRED,
+        "planned eco, but {pods} still there: draining under performance caps",
+    ),
+    GuardResult.ALLOWED: (EventReason.ECO_ALLOWED, "planned eco, and no performance pod is there"),
+    GuardResult.UNBLOCKED: (EventReason.ECO_UNBLOCKED, "the last performance pod has left"),
+    GuardResult.REPLANNED_PERFORMANCE: (
+        EventReason.PERFORMANCE_REPLANNED,
+        "planned performance again while it was draining",
+    ),
+    GuardResult.PLANNED_PERFORMANCE: (EventReason.PERFORMANCE_PLANNED, "planned performance"),
 }
 
 
@@ -77,7 +84,7 @@ class Event:
 
     subject: Subject
     type: EventType
-    reason: str
+    reason: EventReason
     message: str
     #: Name of the event where it is to exist once; empty: one is made up.
     name: str = field(default="", compare=False)
@@ -214,7 +221,7 @@ class UnknownClasses:
         event = Event(
             Subject(PODS, pod.name, pod.uid, pod.namespace),
             EventType.WARNING,
-            "UnknownWorkloadClass",
+            EventReason.UNKNOWN_WORKLOAD_CLASS,
             f"{WORKLOAD_CLASS}={word!r} is neither performance nor standard; the pod counts as standard",
             name=f"joulie-workload-class-{fnv1a_32(value):08x}",
         )
@@ -232,13 +239,15 @@ def transition_event(node: Node, transition: Transition, performance_pods: int) 
 def unknown_pods_event(node: Node, state: str) -> Event:
     """Return what is told when a change has to wait because the pods cannot be read."""
     message = f"stays {state}: its pods cannot be read, and performance pods may be among them"
-    return Event(_of_node(node), EventType.WARNING, "PodsUnknown", message)
+    return Event(_of_node(node), EventType.WARNING, EventReason.PODS_UNKNOWN, message)
 
 
 def refusal_event(node: Node, enforced: PublishedCondition) -> Event:
     """Return what is told when the hardware does not take its caps."""
     assert enforced.status == ConditionStatus.FALSE
-    return Event(_of_node(node), EventType.WARNING, "CapsNotEnforced", f"{enforced.reason}: {enforced.message}")
+    return Event(
+        _of_node(node), EventType.WARNING, EventReason.CAPS_NOT_ENFORCED, f"{enforced.reason}: {enforced.message}"
+    )
 
 
 def _of_node(node: Node) -> Subject:
