@@ -69,20 +69,22 @@ demo *ARGS: sync
 
 # custom resource definitions, from the models
 crds:
-    python -m joulie_api.crds helm/joulie/crds
+    python -m tools.crds helm/joulie/crds
 
 # the reference pages under docs, from the code
 docs:
-    python docs/reference.py
-    python docs/policy_pages.py
+    python -m tools.settings_page
+    python -m tools.policy_page
+    python -m tools.crd_page
+    python -m tools.metrics_page
 
 # the rules of the chart's roles, from the table of permissions
 rbac:
-    python helm/rules.py
+    python -m tools.chart_rules
 
 # the chart's schema of values, from the settings
 schema:
-    python helm/schema.py
+    python -m tools.chart_schema
 
 # the figures of the services, against named limits
 bench WHAT *ARGS:

@@ -286,13 +286,6 @@ def test_invalid_values_are_rejected_by_name(helm: Helm, values, message):
         helm.render(values)
 
 
-def test_the_schema_is_what_its_generator_writes():
-    run = subprocess.run(
-        [sys.executable, ROOT / "helm" / "schema.py", "--check"], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-
-
 # --- the notes, the hook
 
 

@@ -1,4 +1,4 @@
-"""Models of Joulie's custom resources, one module per kind. Source: contracts, section 1."""
+"""Models of Joulie's custom resources, one module per kind; see docs/crds.md."""
 
 from joulie_core.kinds.base import API_VERSION, GROUP, VERSION, Condition, ConditionStatus, Kind, Model, Profile
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus

@@ -1,8 +1,8 @@
-"""What the models of all custom resources share.
+"""Base of the models of all custom resources.
 
-The models read leniently (an unknown field of a newer release is ignored) and are immutable; ranges and enumerations
-are checked. `Kind` ties a model to its names at the API server and to its printer columns; `joulie_core.kinds.crds`
-turns it into a CustomResourceDefinition.
+The models ignore unknown fields (of newer releases), are immutable, and check ranges and enumerations. `Kind` holds a
+model's names at the API server and its printer columns; `joulie_core.kinds.crds` generates the
+CustomResourceDefinition from it.
 """
 
 from collections.abc import Callable
@@ -26,16 +26,20 @@ _LARGEST: Final = 2**63 - 1
 
 
 def _within_int64(value: int) -> int:
-    """Refuse what the API server cannot hold; not said in the schema, where int64 is a format."""
+    """Reject what the API server cannot store; the schema has no bound, int64 is a format there."""
     if value > _LARGEST:
-        raise ValueError("more than an int64 holds")
+        raise ValueError("does not fit into an int64")
     return value
 
 
-#: Name of the Node that an object belongs to; immutable.
 NodeNameField = Annotated[
     str,
-    Field(min_length=1, max_length=253, json_schema_extra={"x-kubernetes-validations": [NODE_NAME_RULE]}),
+    Field(
+        min_length=1,
+        max_length=253,
+        description="Name of the Node; immutable.",
+        json_schema_extra={"x-kubernetes-validations": [NODE_NAME_RULE]},
+    ),
 ]
 Pct = Annotated[float, Field(gt=0, le=100)]
 Watts = Annotated[float, Field(ge=0)]
@@ -48,7 +52,7 @@ Timestamp = Annotated[str, Field(max_length=40, json_schema_extra={"format": "da
 
 
 class Model(BaseModel):
-    """Base of every part of a custom resource: camelCase outside, frozen, unknown fields ignored."""
+    """Base of every part of a custom resource: camelCase in JSON, frozen, unknown fields ignored."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -57,20 +61,20 @@ class Model(BaseModel):
         frozen=True,
         use_attribute_docstrings=True,
         use_enum_values=False,
-        # JSON has neither, and would send null in their place.
+        # JSON has neither and would contain null instead.
         allow_inf_nan=False,
     )
 
     def dump(self) -> dict[str, Any]:
-        """Return the JSON-ready form that is sent to the API server, absent fields left out."""
+        """Return the JSON-compatible form for the API server, without absent fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """One relation between the fields of a model, said twice: to the API server in CEL, and here.
+    """One relation between the fields of a model, as a CEL rule for the API server and as a function of the model.
 
-    `holds` takes the model; a CEL rule must ask has() before it reads an optional field.
+    A CEL rule must check has() before it reads an optional field.
     """
 
     rule: str
@@ -117,12 +121,12 @@ class Kind:
     spec: type[Model]
     status: type[Model]
     columns: tuple[Column, ...]
-    #: Whether an object must bear the name of the node that its spec names.
+    #: Whether an object must have the name of the node in its spec.
     named_after_node: bool = True
 
 
 class CustomResource(Model):
-    """A whole object as read from the API server; metadata stays with the client that read it."""
+    """An object as read from the API server, without metadata."""
 
     info: ClassVar[Kind]
 
@@ -146,11 +150,16 @@ class Condition(Model):
     """A Kubernetes status condition."""
 
     type: Annotated[str, Field(max_length=316)]
+    """Type of the condition."""
     status: ConditionStatus
     reason: Annotated[str, Field(max_length=1024)] = ""
+    """Reason of the status, in CamelCase."""
     message: Annotated[str, Field(max_length=32768)] = ""
+    """Details of the reason."""
     last_transition_time: Timestamp | None = None
+    """Time since which the condition has this status."""
     observed_generation: Count | None = None
+    """`metadata.generation` that the status refers to."""
 
 
 Conditions = Annotated[

@@ -1,24 +1,24 @@
-"""Cuts what foreign sources say down to what the API server takes, and marks that it did.
+"""Validators that truncate values of drivers and backends to what the schema allows, and mark the truncation.
 
-Promises to leave alone what fits, and whatever is no text or list: that is for the model's own validation to refuse.
+Values that fit, and values of another type, are returned unchanged; the model's own validation rejects the latter.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-#: The last character of a text that was cut.
+#: Last character of a truncated text.
 CUT_MARK: Final = "\N{HORIZONTAL ELLIPSIS}"
 
 Cut = Callable[[object], object]
 
 
 def cut_text(most: int) -> Cut:
-    """Return a validator that cuts texts to a number of characters, the mark included."""
+    """Return a validator that truncates text to a number of characters, including the mark."""
 
     def cut(value: object) -> object:
         if not isinstance(value, str):
             return value
-        # Half of a surrogate pair is in no encoding, and JSON escapes can make one.
+        # A lone surrogate, which JSON escapes can produce, cannot be encoded.
         text = value if value.isascii() else value.encode(errors="replace").decode()
         return text if len(text) <= most else text[: most - 1] + CUT_MARK
 
@@ -35,7 +35,7 @@ def cut_list(most: int) -> Cut:
 
 
 def sum_up(most: int) -> Cut:
-    """Return a validator that keeps the first warnings, and says how many there are beyond them."""
+    """Return a validator that keeps the first warnings and adds the number of those omitted."""
 
     def cut(value: object) -> object:
         if not isinstance(value, list | tuple) or len(value) <= most:

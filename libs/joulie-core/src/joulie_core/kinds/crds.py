@@ -1,12 +1,11 @@
 """CustomResourceDefinition manifests, generated from the models.
 
-Promises structural schemas: references inlined, a type at every level, no construct that the API server would refuse or
-ignore. A model that has no structural form fails here, at generation, with the path of the offending field.
+The schemas are structural: references inlined, a type at every level, nothing that the API server would reject or
+ignore. A model without a structural form fails here, at generation, with the path of the field.
 
-The manifests carry no server-side defaults. What is stored is what was written; the models fill in defaults when they
-read. So an absent stanza stays absent ("leave alone"), a server-side apply never finds fields that nobody applied, and
-a default can change with a release without two truths in one cluster. CEL rules therefore guard optional fields by
-has().
+The manifests have no server-side defaults: the API server stores what was written, and the models fill in defaults when
+they read. So an absent stanza stays absent ("unmanaged"), server-side apply finds no fields that no manager applied,
+and a default can change with a release. CEL rules therefore guard optional fields by has().
 """
 
 from collections.abc import Callable, Mapping
@@ -24,14 +23,14 @@ Schema = dict[str, Any]
 
 RESOURCES: Final[tuple[type[CustomResource], ...]] = (NodeHardware, NodePowerProfile, TelemetryProfile, NodeTwin)
 
-#: One name for an object and its node: every service finds a node's objects without an index.
+#: An object has the name of its node: every service finds a node's objects without an index.
 _NAME_RULE: Final = {
     "rule": "self.metadata.name == self.spec.nodeName",
     "message": "nodeName must equal metadata.name",
     "fieldPath": ".spec.nodeName",
 }
 _FORMATS: Final = {"number": "double", "integer": "int64"}
-#: Keywords that mean the same in a CRD.
+#: Keywords with the same meaning in a CRD.
 _PLAIN: Final = frozenset(
     {
         "type",
@@ -50,14 +49,14 @@ _PLAIN: Final = frozenset(
         "maxProperties",
     }
 )
-#: Keywords that a reader wants to see first.
+#: Keywords that are written first.
 _FIRST: Final = ("description", "type", "format")
-#: Keywords that are left out: titles repeat the names; defaults, see the module's docstring.
+#: Keywords that are omitted: titles repeat names; for defaults see the module's docstring.
 _DROPPED: Final = frozenset({"title", "default", "$defs"})
 
 
 class CrdError(TypeError):
-    """A model has no structural schema; the message says where and why."""
+    """A model has no structural schema; the message has the path and the reason."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}")
@@ -136,9 +135,9 @@ def structural_schema(model: type[Model]) -> Schema:
 
 
 class _Converter:
-    """Turns the JSON Schema that pydantic writes into its structural form.
+    """Converts the JSON Schema of pydantic into its structural form.
 
-    `path` names the place in errors; `trail` holds the references that are being inlined.
+    `path` is the field for error messages; `trail` holds the references that are being inlined.
     """
 
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
@@ -163,7 +162,7 @@ class _Converter:
         name = source["$ref"].rpartition("/")[2]
         if name in trail:
             raise CrdError(path, f"{name} contains itself")
-        # What stands beside the reference speaks of this use, so it wins.
+        # Keywords beside the reference describe this use and take precedence.
         siblings = {keyword: value for keyword, value in source.items() if keyword != "$ref"}
         return self._inlined(self._definitions[name] | siblings, path, (*trail, name))
 
@@ -186,7 +185,7 @@ class _Converter:
 
 
 def _without_null(source: Schema, path: str) -> Schema:
-    """Turn `X or None` into X: absence is how a custom resource says None."""
+    """Turn `X or None` into X: in a custom resource None is an absent field."""
     if "anyOf" not in source:
         return source
     options = [each for each in source["anyOf"] if each.get("type") != "null"]
@@ -208,6 +207,6 @@ def _check_type(target: Schema, path: str) -> None:
     kind = str(target.get("type"))
     if kind not in required:
         raise CrdError(path, f"type {kind} has no structural form")
-    # Bounds are demanded because the cost of CEL rules is estimated from them, and an object must fit into etcd.
+    # Bounds are required: the API server estimates the cost of CEL rules from them, and an object must fit into etcd.
     if not required[kind](target):
         raise CrdError(path, f"a {kind} needs properties or values, items and bounds")

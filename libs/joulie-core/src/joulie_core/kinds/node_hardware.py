@@ -1,7 +1,7 @@
-"""NodeHardware (`nhw`): what the agent found in a node. Written by the agent only. Source: contracts, section 1.
+"""NodeHardware (`nhw`): the hardware of one node, as discovered by its agent.
 
-Strings and lists come from drivers, firmware and backends, and may be of any length: what is longer than the schema
-allows is cut and marked, wherever it enters, so that one odd name does not cost a node its whole report.
+Strings and lists come from drivers, firmware and backends and may have any length. What exceeds the schema is truncated
+and marked, so that one long name does not make the API server reject the whole report.
 """
 
 from enum import StrEnum
@@ -23,7 +23,7 @@ Warnings = Annotated[tuple[Text, ...], Field(max_length=_MOST_WARNINGS), BeforeV
 
 
 class Exactness(StrEnum):
-    """How well the inventory knows the model: its own entry, a close relative, or a guess by kind."""
+    """How the inventory knows the model: by its own entry, a close relative, or a generic entry."""
 
     EXACT = "exact"
     PROXY = "proxy"
@@ -31,7 +31,7 @@ class Exactness(StrEnum):
 
 
 class Quality(StrEnum):
-    """How far the discovered facts can be trusted."""
+    """How reliable the discovered facts are."""
 
     EXACT = "exact"
     HEURISTIC = "heuristic"
@@ -39,100 +39,136 @@ class Quality(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a fact comes from; a fact that nobody knows has none."""
+    """Origin of a fact; absent for unknown facts."""
 
     SEEN = "seen"
-    """The machine itself said so, to its agent or to the backend that serves the node."""
+    """Read from the hardware, by the agent or by the backend of the node."""
     LABELLED = "labelled"
-    """The node's labels or its resources say so."""
+    """Taken from the node's labels or resources."""
     INFERRED = "inferred"
-    """Concluded from something else, such as a model from its vendor, or a count from a model."""
+    """Concluded from other facts, such as a model from its vendor, or a count from a model."""
 
 
 class CpuCapRange(Model):
     """Power limits of one CPU package."""
 
     min_watts_per_socket: Watts
+    """Lowest power limit of a package."""
     max_watts_per_socket: Watts
+    """Highest power limit of a package."""
 
 
 class FrequencyLandmarks(Model):
     """Frequencies in MHz that bound DVFS."""
 
     min_freq_mhz: Annotated[Freq | None, Field(alias="minFreqMHz")] = None
+    """Lowest frequency."""
     base_freq_mhz: Annotated[Freq | None, Field(alias="baseFreqMHz")] = None
+    """Base frequency."""
     max_boost_mhz: Annotated[Freq | None, Field(alias="maxBoostMHz")] = None
+    """Highest boost frequency."""
 
 
 class CpuHardware(Model):
     """The node's CPUs."""
 
     raw_model: Text = ""
+    """Model name as the hardware reports it."""
     model: Name = ""
+    """Model name in the inventory."""
     vendor: Name = ""
+    """Vendor."""
     sockets: Count = 0
+    """Number of sockets."""
     total_cores: Count = 0
     """Physical cores of all sockets."""
     threads: Count = 0
-    """Hardware threads of all sockets, the unit of pod requests; 0 where nobody has counted them."""
+    """Hardware threads of all sockets, the unit of pod requests; 0 if unknown."""
     cores_per_socket: Count = 0
+    """Physical cores per socket."""
     driver_family: Name = ""
+    """Frequency driver, such as intel_pstate."""
     cap_range: CpuCapRange | None = None
+    """Power limits of one CPU package."""
     landmarks: FrequencyLandmarks | None = None
+    """Frequencies that bound DVFS."""
     control_available: bool = False
+    """Whether CPU power or frequency can be controlled."""
     telemetry_available: bool = False
+    """Whether CPU power can be read."""
     warnings: Warnings = ()
+    """Problems found during discovery."""
 
 
 class GpuCapRange(Model):
     """Power limits of one GPU."""
 
     min_watts: Watts
+    """Lowest power limit of a GPU."""
     max_watts: Watts
+    """Highest power limit of a GPU."""
     default_watts: Watts | None = None
+    """Default power limit of a GPU."""
 
 
 class GpuSlicing(Model):
     """Partitioning of GPUs, such as MIG."""
 
     supported: bool = False
+    """Whether the GPUs can be partitioned."""
     modes: Annotated[tuple[Name, ...], Field(max_length=_MOST_MODES), BeforeValidator(cut_list(_MOST_MODES))] = ()
+    """Partition profiles or modes."""
 
 
 class GpuDevice(Model):
-    """One GPU, identified by UUID; limits in watts."""
+    """One GPU, identified by its UUID."""
 
     uuid: Name
+    """UUID of the GPU."""
     index: Count
+    """Index of the GPU; it may change between boots."""
     model: Name = ""
+    """Model name."""
     min: Watts | None = None
+    """Lowest power limit in watts."""
     max: Watts | None = None
+    """Highest power limit in watts."""
     default: Watts | None = None
+    """Default power limit in watts."""
 
 
 class GpuHardware(Model):
     """The node's GPUs."""
 
     present: bool | None = None
-    """Whether there are any: false only where something that sees every GPU found none; absent where nobody knows."""
+    """Whether the node has GPUs: false only if the PCI bus shows none; absent if unknown."""
     raw_model: Text = ""
+    """Model name as the hardware reports it."""
     model: Name = ""
+    """Model name in the inventory."""
     vendor: Name = ""
+    """Vendor."""
     count: Count = 0
+    """Number of GPUs."""
     cap_range_per_gpu: GpuCapRange | None = None
     current_cap_watts: Watts | None = None
+    """Power limit in force, per GPU."""
     slicing: GpuSlicing | None = None
     control_available: bool = False
+    """Whether GPU power can be controlled."""
     telemetry_available: bool = False
+    """Whether GPU power can be read."""
     warnings: Warnings = ()
+    """Problems found during discovery."""
     devices: Annotated[
         tuple[GpuDevice, ...], Field(max_length=_MOST_DEVICES), BeforeValidator(cut_list(_MOST_DEVICES))
     ] = ()
+    """The GPUs; those beyond 64 are counted and not listed."""
 
     @model_validator(mode="before")
     @classmethod
     def _count_before_cutting(cls, data: Any) -> Any:
-        """Take the number of devices for the count where there are more than fit and no count."""
+        """Set the count to the number of devices if it is missing and some devices will be cut."""
         devices = data.get("devices") if isinstance(data, dict) else None
         if isinstance(devices, list | tuple) and len(devices) > _MOST_DEVICES and not data.get("count"):
             return {**data, "count": len(devices)}
@@ -143,13 +179,16 @@ class MemoryHardware(Model):
     """The node's main memory."""
 
     total_bytes: Count = 0
+    """Size of the memory."""
 
 
 class InventoryMatch(Model):
-    """Keys of the inventory entries that stand behind the figures."""
+    """Inventory entries that the figures were taken from."""
 
     cpu: Name = ""
+    """Inventory entry of the CPU model."""
     gpu: Name = ""
+    """Inventory entry of the GPU model."""
     exactness: Exactness = Exactness.GENERIC
 
 
@@ -157,13 +196,17 @@ class Capabilities(Model):
     """Which controls and readings work on this node."""
 
     cpu_control: bool = False
+    """Whether CPU power or frequency can be controlled."""
     gpu_control: bool = False
+    """Whether GPU power can be controlled."""
     cpu_telemetry: bool = False
+    """Whether CPU power can be read."""
     gpu_telemetry: bool = False
+    """Whether GPU power can be read."""
 
 
 class FactOrigins(Model):
-    """By subsystem, where the least certain of its facts comes from; absent where nothing is known of it."""
+    """Origin of the least certain fact, by subsystem; absent where nothing is known."""
 
     cpu: Origin | None = None
     gpu: Origin | None = None
@@ -171,21 +214,23 @@ class FactOrigins(Model):
 
 
 class HardwareQuality(Model):
-    """Trust in the whole report."""
+    """Reliability of the report."""
 
     overall: Quality = Quality.UNAVAILABLE
+    """Reliability of the least reliable fact."""
     facts: FactOrigins | None = None
     warnings: Warnings = ()
+    """Contradictions between the sources of facts."""
 
 
 class NodeHardwareSpec(Model):
-    """Which node this is about."""
+    """The node that the report describes."""
 
     node_name: NodeNameField
 
 
 class NodeHardwareStatus(Model):
-    """What was discovered."""
+    """Discovered hardware."""
 
     cpu: CpuHardware | None = None
     gpu: GpuHardware | None = None
@@ -194,10 +239,11 @@ class NodeHardwareStatus(Model):
     capabilities: Capabilities | None = None
     quality: HardwareQuality | None = None
     updated_at: Timestamp | None = None
+    """Time of the last change."""
 
 
 class NodeHardware(CustomResource):
-    """Hardware of one node, as discovered by its agent; never authored by users."""
+    """Hardware of one node, as discovered by its agent. Not written by users."""
 
     info: ClassVar[Kind] = Kind(
         kind="NodeHardware",

@@ -1,4 +1,4 @@
-"""NodePowerProfile (`npp`): the operator's target for one node. Source: contracts, section 1."""
+"""NodePowerProfile (`npp`): the power target of one node."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -20,37 +20,38 @@ from joulie_core.kinds.base import (
 
 
 class CpuTarget(Model):
-    """CPU power intent; an absent stanza means "leave alone", and watts win over the percentage."""
+    """CPU power cap; absent: the CPUs are unmanaged. Watts take precedence over the percentage."""
 
     package_power_cap_watts: PositiveWatts | None = None
-    """Watts per CPU package, the unit of RAPL."""
+    """Cap in watts per CPU package."""
     package_power_cap_pct_of_max: Pct | None = None
-    """Percent of the package's maximum, (0, 100]."""
+    """Cap in percent of the package's maximum power."""
 
 
 class CapScope(StrEnum):
-    """What a GPU cap applies to."""
+    """Unit that a GPU cap applies to: each GPU."""
 
     PER_GPU = "perGpu"
 
 
 class GpuPowerCap(Model):
-    """GPU power intent; watts win over the percentage."""
+    """GPU power cap. Watts take precedence over the percentage."""
 
     scope: CapScope = CapScope.PER_GPU
     cap_watts_per_gpu: PositiveWatts | None = None
+    """Cap in watts per GPU."""
     cap_pct_of_max: Pct | None = None
-    """Percent of each device's maximum, (0, 100]."""
+    """Cap in percent of each GPU's maximum power limit."""
 
 
 class GpuTarget(Model):
-    """GPU target; an absent stanza means "leave alone"."""
+    """GPU target; absent: the GPUs are unmanaged."""
 
     power_cap: GpuPowerCap | None = None
 
 
 class OnLostControl(StrEnum):
-    """What the agent does when it cannot refresh this target for too long."""
+    """Behaviour of the agent when it cannot refresh this target."""
 
     RESTORE = "restore"
     HOLD = "hold"
@@ -58,13 +59,15 @@ class OnLostControl(StrEnum):
 
 
 class PolicyNote(Model):
-    """Which policy chose the profile, and why."""
+    """The policy that assigned the profile."""
 
     name: Annotated[str, Field(max_length=253)] = ""
+    """Name of the policy."""
     reason: Text = ""
+    """Why the node has this profile."""
     on_lost_control: OnLostControl | None = None
-    """What the agent does when it cannot refresh this target for its SPEC_READ_TIMEOUT: `restore` gives the hardware
-    back as it was found, `hold` keeps the last caps, `floor` goes to the lowest cap; absent is `restore`."""
+    """Behaviour of the agent when it cannot refresh this target for SPEC_READ_TIMEOUT: `restore` the original limits,
+    `hold` the last caps, or set the lowest caps (`floor`); absent: `restore`."""
 
 
 class NodePowerProfileSpec(Model):
@@ -72,17 +75,19 @@ class NodePowerProfileSpec(Model):
 
     node_name: NodeNameField
     profile: Profile
+    """Profile of the node."""
     draining: bool = False
-    """True while the node is planned eco but still runs performance pods; its caps stay at the performance level."""
+    """Whether the node is planned eco but still runs performance pods; its caps stay at the performance level."""
     cpu: CpuTarget | None = None
     gpu: GpuTarget | None = None
     policy: PolicyNote | None = None
 
 
 class NodePowerProfileStatus(Model):
-    """What is known about the target."""
+    """Observed state of the target."""
 
     conditions: Conditions = ()
+    """Conditions: whether the node is planned, draining, and enforced as its agent reports."""
 
 
 class NodePowerProfile(CustomResource):

@@ -1,7 +1,4 @@
-"""NodeTwin (`nt`): the operator's estimate of a node's power state, read by the extender.
-
-Source: contracts, section 1.
-"""
+"""NodeTwin (`nt`): the operator's estimate of a node's power state, read by the extender."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -12,7 +9,7 @@ from joulie_core.kinds.base import Column, CustomResource, Kind, Model, NodeName
 
 
 class SchedulableClass(StrEnum):
-    """Supply that the node offers to the scheduler."""
+    """Class of pods that the scheduler may place on the node."""
 
     PERFORMANCE = "performance"
     ECO = "eco"
@@ -21,7 +18,7 @@ class SchedulableClass(StrEnum):
 
 
 class MeasurementSource(StrEnum):
-    """Where the power measurement came from."""
+    """Source of the power measurement."""
 
     KEPLER = "kepler"
     PROMETHEUS = "prometheus"
@@ -40,46 +37,62 @@ class MeasurementQuality(StrEnum):
 
 
 class PowerMeasurement(Model):
-    """Power of one node, in watts; `measured_node_power_w` is absent where nothing is known, never zero by default."""
+    """Power of the node."""
 
     source: MeasurementSource
     quality: MeasurementQuality
     measured_node_power_w: Watts | None = None
+    """Measured or modelled power of the node; absent if unknown."""
     cpu_capped_power_w: Watts = 0
+    """Power that the CPU caps allow."""
     gpu_capped_power_w: Watts = 0
+    """Power that the GPU caps allow."""
     node_capped_power_w: Watts = 0
+    """Power that the caps allow, CPUs and GPUs together."""
     cpu_tdp_w: Watts = 0
+    """Maximum power of the CPUs."""
     gpu_tdp_w: Watts = 0
+    """Maximum power of the GPUs."""
     node_tdp_w: Watts = 0
+    """Maximum power of the node, CPUs and GPUs together."""
     power_trend_w_per_min: float = 0
+    """Change of the measured power over the last five minutes."""
 
 
 class EffectiveCapState(Model):
-    """Share of the maximum that the published caps allow, in percent."""
+    """Share of the maximum power that the published caps allow."""
 
     cpu_pct: Score = 100
+    """Cap of the CPUs in percent of their maximum power."""
     gpu_pct: Score = 100
+    """Cap of the GPUs in percent of their maximum power."""
 
 
 class NodeTwinSpec(Model):
-    """Which node this is about."""
+    """The node that the twin describes."""
 
     node_name: NodeNameField
 
 
 class NodeTwinStatus(Model):
-    """The estimate."""
+    """Estimated power state of the node."""
 
     schedulable_class: SchedulableClass = SchedulableClass.UNKNOWN
+    """Class of pods that the scheduler may place on the node."""
     predicted_power_headroom_score: Annotated[float, Field(le=100)] | None = None
-    """Percent of the capped power that is free; negative above the cap."""
+    """Share of the capped power that is free, in percent; negative above the cap, absent if unknown."""
     predicted_cooling_stress_score: Score | None = None
+    """Share of the cooling capacity in use, in percent; absent if unknown."""
     predicted_psu_stress_score: Score | None = None
+    """Share of the rack's power supply in use, in percent; absent if unknown."""
     hardware_density_score: Annotated[float, Field(ge=0)] | None = None
+    """Compute density relative to the reference node."""
     estimated_pue: Annotated[float, Field(ge=1)] | None = Field(default=None, alias="estimatedPUE")
+    """Power usage effectiveness: watts of the facility per watt of IT."""
     effective_cap_state: EffectiveCapState | None = None
     power_measurement: PowerMeasurement | None = None
     last_updated: Timestamp | None = None
+    """Time of the last update; the extender ignores the numbers of an old twin."""
 
 
 class NodeTwin(CustomResource):

@@ -1,7 +1,4 @@
-"""TelemetryProfile (`tp`): where readings come from and where controls go; its status is the agent's report.
-
-Source: contracts, section 1.
-"""
+"""TelemetryProfile (`tp`): sources of readings and backends of controls; its status is the agent's report."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -16,14 +13,14 @@ Name = Annotated[str, Field(max_length=253)]
 
 
 class TargetScope(StrEnum):
-    """Whether the profile speaks of one node or of all that a selector matches."""
+    """Whether the profile applies to one node or to all nodes that match a selector."""
 
     NODE = "node"
     CLUSTER = "cluster"
 
 
 class SourceType(StrEnum):
-    """Where power readings come from."""
+    """Source of power readings."""
 
     NONE = "none"
     HOST = "host"
@@ -32,7 +29,7 @@ class SourceType(StrEnum):
 
 
 class ControlType(StrEnum):
-    """Where power controls go."""
+    """Backend of power controls."""
 
     NONE = "none"
     HOST = "host"
@@ -40,7 +37,7 @@ class ControlType(StrEnum):
 
 
 class CpuControlMode(StrEnum):
-    """Which CPU controls may be used."""
+    """Allowed CPU controls: RAPL caps, DVFS throttle, or both (`auto`)."""
 
     AUTO = "auto"
     RAPL = "rapl"
@@ -48,31 +45,36 @@ class CpuControlMode(StrEnum):
 
 
 class GpuControlMode(StrEnum):
-    """Which GPU controls may be used."""
+    """Allowed GPU controls."""
 
     AUTO = "auto"
     POWERCAP = "powercap"
 
 
 class SecretRef(Model):
-    """A Secret in the agent's namespace whose entries are sent as request headers."""
+    """Secret in the agent's namespace whose entries are sent as request headers."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the Secret."""
 
 
 class HttpEndpoint(Model):
-    """An HTTP backend; `{node}` in the endpoint is replaced by the node's name."""
+    """HTTP backend."""
 
     endpoint: Endpoint
+    """URL; `{node}` is replaced by the name of the node."""
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 5
+    """Time limit of one request."""
     headers_secret_ref: SecretRef | None = None
 
 
 class PrometheusQuery(Model):
-    """A Prometheus query that answers watts; `{node}` in both fields is replaced by the node's name."""
+    """Prometheus query that returns watts."""
 
     endpoint: Endpoint
+    """Base URL of Prometheus; `{node}` is replaced by the name of the node."""
     query: Annotated[str, Field(min_length=1, max_length=4096)]
+    """PromQL that returns watts; `{node}` is replaced by the name of the node."""
 
 
 _HTTP_GIVEN = Invariant(
@@ -83,7 +85,7 @@ _HTTP_GIVEN = Invariant(
 
 
 class TelemetryTarget(CheckedModel):
-    """Which nodes the profile applies to."""
+    """Nodes that the profile applies to."""
 
     invariants = (
         Invariant(
@@ -105,12 +107,13 @@ class TelemetryTarget(CheckedModel):
 
     scope: TargetScope
     node_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """Name of the node, for scope `node`."""
     node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)] | None = None
-    """Labels that a node must carry; without any, every node matches."""
+    """Labels that a node must have, for scope `cluster`; absent: all nodes match."""
 
 
 class TelemetrySource(CheckedModel):
-    """Where one kind of reading comes from."""
+    """Source of the power readings of one subsystem."""
 
     invariants = (
         _HTTP_GIVEN,
@@ -134,7 +137,7 @@ class TelemetrySources(Model):
 
 
 class CpuControl(CheckedModel):
-    """Where CPU controls go."""
+    """Backend of CPU controls."""
 
     invariants = (_HTTP_GIVEN,)
 
@@ -144,7 +147,7 @@ class CpuControl(CheckedModel):
 
 
 class GpuControl(CheckedModel):
-    """Where GPU controls go."""
+    """Backend of GPU controls."""
 
     invariants = (_HTTP_GIVEN,)
 
@@ -161,7 +164,7 @@ class TelemetryControls(Model):
 
 
 class TelemetryProfileSpec(Model):
-    """Routing of readings and controls."""
+    """Sources of readings and backends of controls."""
 
     target: TelemetryTarget
     sources: TelemetrySources | None = None
@@ -169,20 +172,23 @@ class TelemetryProfileSpec(Model):
 
 
 class ControlReport(Model):
-    """What became of the last control action of one subsystem."""
+    """Result of the last control action of one subsystem."""
 
     backend: Name = ""
-    """The backend that acted: rapl, dvfs, nvml, amdsmi or none; an HTTP backend is prefixed `http-`."""
+    """Backend that acted: `rapl`, `hsmp`, `dvfs`, `nvml` or `amdsmi`; prefixed `http-` behind an HTTP backend."""
     result: ControlResult = ControlResult.NONE
     reason: Name = ""
+    """Reason of the result, in CamelCase; docs/hardware.md lists them."""
     message: Text = ""
+    """Details for people."""
     requested_watts: Watts | None = None
-    """Watts per CPU package, or per GPU."""
+    """Requested cap, per CPU package or per GPU."""
     enforced_watts: Watts | None = None
-    """Watts that were read back, per CPU package or per GPU."""
+    """Limit that was read back, per CPU package or per GPU."""
     throttle_pct: Annotated[float, Field(ge=0, le=100)] | None = None
-    """Throttle in force, CPU only; absent where it is not known. A restarted agent continues from it."""
+    """Throttle in force, CPUs only; absent if unknown. A restarted agent continues from it."""
     updated_at: Timestamp | None = None
+    """Time of the last change."""
 
 
 class ControlReports(Model):
@@ -193,24 +199,25 @@ class ControlReports(Model):
 
 
 class PowerReading(Model):
-    """The agent's own reading of the node's power; an absent field was not measured and is never zero by default."""
+    """The agent's reading of the node's power; absent fields were not measured."""
 
     cpu_watts: Watts | None = None
-    """All CPU packages together."""
+    """Power of all CPU packages."""
     gpu_watts: Watts | None = None
-    """All GPUs together."""
+    """Power of all GPUs."""
     updated_at: Timestamp | None = None
+    """Time of the reading."""
 
 
 class TelemetryProfileStatus(Model):
-    """The agent's report about the node of the same name."""
+    """Report of the agent about the node of the same name."""
 
     control: ControlReports | None = None
     power: PowerReading | None = None
 
 
 class TelemetryProfile(CustomResource):
-    """Routing of telemetry and controls for one node or for all that a selector matches."""
+    """Sources of readings and backends of controls, for one node or for all nodes that match a selector."""
 
     info: ClassVar[Kind] = Kind(
         kind="TelemetryProfile",

@@ -1,23 +1,21 @@
-# ruff: noqa: INP001 - a script beside the chart
-"""Writes the chart's `values.schema.json`; with `--check`, says whether it is what it should be.
+"""Writes the chart's `values.schema.json` from the settings models.
 
-The variables in `env` maps are the services' own settings: they pass over names that they do not know, so a typing
-error is to be caught here. Those that the chart derives from other values are left out.
+The `env` maps accept the services' settings only, since services ignore unknown variables and a typing error would go
+unnoticed. Variables that the chart derives from other values are not accepted.
 """
 
 import json
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
+
+from tools.generated import ROOT, finish
 
 from joulie_agent.actuator import settings as actuator_settings
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import Settings, describe
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
-
-SCHEMA: Final = Path(__file__).parent / "joulie" / "values.schema.json"
 
 #: Set by the templates from other values.
 _DERIVED: Final = frozenset(
@@ -34,7 +32,7 @@ _NAME: Final[_Schema] = {"type": "string", "maxLength": 253, "pattern": "^([a-z0
 _PATH: Final[_Schema] = {"type": "string", "pattern": "^/"}
 _PORT: Final[_Schema] = {"type": "integer", "minimum": 1, "maximum": 65535}
 _STRINGS: Final[_Schema] = {"type": "object", "additionalProperties": _TEXT}
-#: Kubernetes' own structures, which the API server checks.
+#: Structures of Kubernetes, validated by the API server.
 _OBJECT: Final[_Schema] = {"type": "object"}
 _OBJECTS: Final[_Schema] = {"type": "array", "items": _OBJECT}
 
@@ -125,7 +123,7 @@ def _agent() -> _Schema:
             "metricsPort": _PORT,
             "metricsHost": _TEXT,
             "hostNetwork": _FLAG,
-            # The grace of the actuator, and time to end in.
+            # ACTUATOR_STOP_GRACE and time to exit.
             "terminationGracePeriodSeconds": {"type": "integer", "minimum": 25, "maximum": 3600},
             "affinity": _OBJECT,
             "priorityClassName": _NAME,
@@ -146,7 +144,7 @@ def _agent() -> _Schema:
             "watchdog": _closed(
                 {
                     "enabled": _FLAG,
-                    # A time span of systemd; shorter ones cost more than they are worth.
+                    # A time span of systemd; at least 10 s, since each run costs CPU time.
                     "interval": {"type": "string", "pattern": "^([1-9][0-9]+s|[1-9][0-9]*(min|h))$"},
                     "hostPath": {"type": "string", "pattern": "^/[^ :]+$"},
                     "hostUnitsPath": _PATH,
@@ -200,17 +198,6 @@ def _extender() -> _Schema:
     )
 
 
-def main() -> int:
-    """Write the file, or compare it; 1 where it differs."""
-    text = json.dumps(schema(), indent=2) + "\n"
-    if sys.argv[1:] != ["--check"]:
-        SCHEMA.write_text(text)
-        return 0
-    if SCHEMA.is_file() and SCHEMA.read_text() == text:
-        return 0
-    sys.stderr.write(f"{SCHEMA} is not what this program writes: run it again\n")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    text = json.dumps(schema(), indent=2) + "\n"
+    sys.exit(finish(ROOT / "helm" / "joulie" / "values.schema.json", text, "just schema"))

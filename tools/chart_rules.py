@@ -1,16 +1,14 @@
-# ruff: noqa: INP001 - a script beside the chart
-"""Writes the rules of the chart's roles from `joulie_api.permissions`; with `--check`, compares them."""
+"""Writes the rules of the chart's roles from `joulie_api.permissions`."""
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
+
+from tools.generated import ROOT, finish
 
 from joulie_api.permissions import SERVICES, Grant
 
-RULES: Final = Path(__file__).parent / "joulie" / "templates" / "_rules.tpl"
-
-#: YAML for the group without a name.
+#: The core group in YAML.
 _CORE: Final = '""'
 
 _HEAD: Final = """\
@@ -19,7 +17,8 @@ _HEAD: Final = """\
 """
 
 
-def _text() -> str:
+def text() -> str:
+    """Return the template."""
     return _HEAD + "".join(
         f'{{{{- define "joulie.rules.{service}.{scope}" -}}}}\n{"".join(map(_rule, grants))}{{{{- end -}}}}\n'
         for service, permissions in SERVICES.items()
@@ -42,17 +41,5 @@ def _lines(grant: Grant) -> Iterator[str]:
     yield f"  verbs: [{', '.join(grant.verbs)}]"
 
 
-def main() -> int:
-    """Write the file, or with --check say whether it is up to date."""
-    text = _text()
-    if "--check" not in sys.argv[1:]:
-        RULES.write_text(text)
-        return 0
-    if RULES.exists() and RULES.read_text() == text:
-        return 0
-    sys.stderr.write(f"{RULES.name} is out of date: run `just rbac` and commit what it writes\n")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(finish(ROOT / "helm" / "joulie" / "templates" / "_rules.tpl", text(), "just rbac"))

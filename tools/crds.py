@@ -1,9 +1,9 @@
-"""Writes the CustomResourceDefinitions that the models generate, or compares a folder with them.
+"""Writes the CustomResourceDefinitions of the models into a directory, or checks the directory.
 
-    python -m joulie_api.crds DIRECTORY [--check]
+    python -m tools.crds DIRECTORY [--check]
 
-Promises one YAML file for each kind, the same bytes every time, and with `--check` an exit code of 1 when a file is
-missing, differs or is left over. Files of other names than `*.yaml` are not looked at.
+Writes one YAML file for each kind and removes YAML files of other kinds. With `--check` the exit code is 1 if a file is
+missing, different or left over. Files other than `*.yaml` are ignored.
 """
 
 import argparse
@@ -16,16 +16,16 @@ import yaml
 
 from joulie_core.kinds import crds
 
-_HEADER = "# Generated from the models in joulie_core.kinds by `python -m joulie_api.crds`; edit those.\n"
+_HEADER = "# Generated from the models in joulie_core.kinds by `just crds`; edit those.\n"
 
 
 def render(manifest: Mapping[str, Any]) -> str:
-    """One manifest as YAML, its keys in the manifest's order."""
+    """Return one manifest as YAML, with its keys in order."""
     return _HEADER + yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
 def write(directory: Path, manifests: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """Write every manifest and remove YAML files that belong to none; returns the paths that changed."""
+    """Write every manifest, remove other YAML files, and return the paths that changed."""
     directory.mkdir(parents=True, exist_ok=True)
     changed = [directory / name for name in differences(directory, manifests)]
     for path in changed:
@@ -37,17 +37,17 @@ def write(directory: Path, manifests: Mapping[str, Mapping[str, Any]]) -> list[P
 
 
 def differences(directory: Path, manifests: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Names of files that are missing, different or left over."""
+    """Return the names of files that are missing, different or left over."""
     present = {path.name: path.read_text(encoding="utf-8") for path in directory.glob("*.yaml")}
     wanted = {name: render(manifest) for name, manifest in manifests.items()}
     return sorted(name for name in present.keys() | wanted.keys() if present.get(name) != wanted.get(name))
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes shared values out each time and indents lists, as charts are usually laid out."""
+    """Writes no anchors and indents lists, as is usual in charts."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Always: an anchor in a CRD confuses its readers."""
+        """Write no anchors: they make a CRD hard to read."""
         del data
         return True
 
@@ -58,16 +58,16 @@ class _Dumper(yaml.SafeDumper):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m joulie_api.crds", description="Write Joulie's CRD manifests.")
+    """Run the command and return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.crds", description="Write Joulie's CRD manifests.")
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the folder is not up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the directory is out of date")
     options = parser.parse_args(argv)
     manifests = crds.manifests()
     if options.check:
         stale = differences(options.directory, manifests)
         if stale:
-            sys.stderr.write(f"not up to date in {options.directory}: {', '.join(stale)}\n")
+            sys.stderr.write(f"{options.directory} is out of date, run `just crds`: {', '.join(stale)}\n")
         return 1 if stale else 0
     for path in write(options.directory, manifests):
         sys.stdout.write(f"{path}\n")

@@ -1,6 +1,6 @@
 import yaml
+from tools import crds
 
-from joulie_api import crds
 from joulie_core.kinds.crds import manifests
 
 

@@ -1,0 +1,75 @@
+"""Writes docs/metrics.md, the reference of every metric of the three services, from their registries."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any, Final
+
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.registry import Collector
+from tools.generated import ROOT, cell, finish
+
+from joulie_agent.metrics import families
+from joulie_agent.worker import NodeView
+from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
+from joulie_extender.metrics import ExtenderMetrics
+from joulie_operator.metrics import OperatorMetrics, register_node_series
+
+_HEAD: Final = """\
+# Metrics
+
+Services serve `/metrics` in the text format of Prometheus: operator `:8081`, agent `:8080`, extender `:9877`. Names and
+labels are stable. Series with the label `node` are made when they are scraped and exist as long as the process serves
+the node; the operator's are exported by the leader only. An unknown value has no sample.
+
+This page is generated: `just docs`.
+"""
+
+
+class _EmptyTable:
+    """A table of the extender without nodes."""
+
+    terms = SimpleNamespace(perf_pressure=0.0)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+def page() -> str:
+    """Return the page."""
+    common = new_registry("service", "version")
+    operator, agent, extender = Registry(), Registry(), Registry()
+    no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
+    register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, lambda: True)
+    worker: Any = SimpleNamespace(view=NodeView())
+    agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
+    table: Any = _EmptyTable()
+    ExtenderMetrics(extender, table)
+    sections = {"Every service": common, "Operator": operator, "Agent": agent, "Extender": extender}
+    return "\n".join([_HEAD, *(line for title, each in sections.items() for line in _section(title, each))])
+
+
+def _section(title: str, registry: Registry) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield "| metric | type | labels | meaning |"
+    yield "|---|---|---|---|"
+    rows = (row for collector in _collectors(registry) for row in _rows(collector))
+    for name, kind, labels, doc in sorted(rows):
+        yield f"| `{name}` | {kind} | {', '.join(f'`{each}`' for each in labels)} | {cell(doc)} |"
+    yield ""
+
+
+def _collectors(registry: Registry) -> Iterable[Collector]:
+    return registry._collector_to_names  # noqa: SLF001 - there is no public list
+
+
+def _rows(collector: Collector) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    declared = collector if isinstance(collector, MetricWrapperBase) else None
+    for metric in collector.collect():
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        labels = tuple(getattr(declared or metric, "_labelnames", ()))
+        yield name, metric.type, labels, metric.documentation
+
+
+if __name__ == "__main__":
+    sys.exit(finish(ROOT / "docs" / "metrics.md", page(), "just docs"))
