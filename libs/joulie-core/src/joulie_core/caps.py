@@ -1,11 +1,11 @@
-"""Power intent of a node: which caps its profile asks for.
+"""Power intent of a node: the caps of its profile.
 
 Percentages are the normal language, because they mean the same on every model; watts are published on request only.
-Promises that a draining node keeps the caps of the performance level, that a node without GPUs gets no GPU stanza, and
-that no watt value is published unless its `*_WRITE_ABSOLUTE_CAPS` is set. Whether a cap lies in the hardware's range
-is not judged here: the agent clamps and says so (`joulie_core.control.caps_resolve`).
+Guarantees that a draining node keeps the caps of the performance level, that a node without GPUs gets no GPU stanza,
+and that no watt value is published unless its `*_WRITE_ABSOLUTE_CAPS` is set. Whether a cap lies in the hardware's
+range is not judged here: the agent clamps and reports it (`joulie_core.control.caps_resolve`).
 
-Source: operator document, "Power intent configuration knobs"; contracts, decisions 2, 3, 4 and 6.
+Source: docs/decisions/0013-conventions.md (power intent).
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarg
 
 
 def _read_caps(value: object) -> object:
-    # In its own validation, so that whoever reads the settings by field name still reads these by their JSON names.
+    # In its own validation, so that settings read by field name still take these by their JSON names.
     return GpuModelCaps.model_validate(value) if isinstance(value, dict) else value
 
 
@@ -74,7 +74,7 @@ class CapSettings(BaseModel):
         return self
 
     def _is_meant(self, eco: str) -> bool:
-        """Say whether a cap is compared: the default of nodes with GPUs is "as the performance cap"."""
+        """Return whether a cap is compared: the default of nodes with GPUs is "as the performance cap"."""
         return eco != _GPU_NODES or eco in self.model_fields_set
 
 
@@ -90,7 +90,7 @@ _LEVELS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CapIntent:
-    """Caps of one node; None means "leave alone"."""
+    """Caps of one node; None leaves it unmanaged."""
 
     #: Per package.
     cpu_watts: float | None = None

@@ -6,7 +6,7 @@ neither kind of node can serve (it will never run on a managed node, so no suppl
 
 Only `joulie.io/power-profile` and `joulie.io/draining` are evaluated: constraints on other keys, and matchFields, are
 taken to be satisfiable on either kind of node. Preferred affinity and tolerations are no demand.
-Source: contracts, decision 1; policy algorithms document, Classification Input.
+Source: docs/decisions/0013-conventions.md (demand of a pod).
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ def unknown_annotation(pod: Pod) -> str | None:
 
 
 def _admits(pod: Pod, profile: Profile) -> bool:
-    """Say whether some node of that profile, draining or not, can meet the pod's required constraints."""
+    """Return whether some node of that profile, draining or not, can meet the pod's required constraints."""
     return any(_meets(pod, {POWER_PROFILE: profile, DRAINING: draining}) for draining in _DRAINING_VALUES)
 
 

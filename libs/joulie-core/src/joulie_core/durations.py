@@ -1,6 +1,6 @@
 """Durations as people write them in settings: `30s`, `1h30m`, `1.5s`.
 
-Promises the grammar of Go's time.ParseDuration, which users of Kubernetes know, and its canonical form on output.
+Guarantees the grammar of Go's time.ParseDuration, which users of Kubernetes know, and its canonical form on output.
 Values are seconds; what is finer than a nanosecond is cut off, as Go does.
 """
 
@@ -20,7 +20,7 @@ _NS_PER_UNIT: Final = {
 _PART: Final = re.compile(r"(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 _NS_PER_S: Final = 10**9
 _MAX_NS: Final = 2**63 - 1
-#: A nanosecond count has 19 digits at most; leading zeros beyond this are nobody's intent.
+#: A nanosecond count has 19 digits at most; leading zeros beyond this are not intended.
 _MAX_LENGTH: Final = 128
 
 

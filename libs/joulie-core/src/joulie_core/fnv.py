@@ -1,6 +1,7 @@
 """FNV-1a, the hash that spreads nodes over agent shards.
 
-Stable across processes, releases and languages, unlike Python's own. Source: contracts, section 4 (shard of a node).
+Stable across processes, releases and languages, unlike Python's own. Source: docs/decisions/0013-conventions.md (shard
+of a node).
 """
 
 _OFFSET_BASIS = 0x811C9DC5

@@ -1,10 +1,10 @@
 """Watts that are configured by GPU model, and which entry is meant for the GPUs of a node.
 
-Promises that an entry is found by any name of the model: what the driver says, the product label of the node, the
+Guarantees that an entry is found by any name of the model: the driver's name, the product label of the node, the
 inventory's name, any name that the inventory takes for the same model; in any letter case and with any punctuation. The
 very name wins over a name that only means the same model, and that over a relative that the model stands for (`H100`
 means the SXM module, as in the inventory). A key that the inventory does not know can still be a driver's own name;
-`unknown_models` tells of those.
+`unknown_models` lists those.
 """
 
 import difflib
@@ -21,7 +21,7 @@ from joulie_core.hardware.view import GpuView
 from joulie_core.kinds.base import PositiveWatts
 from joulie_core.kinds.node_hardware import Exactness
 
-#: Known names that are told beside one that is not known.
+#: Known names that are listed beside an unknown one.
 _SUGGESTIONS: Final = 5
 
 

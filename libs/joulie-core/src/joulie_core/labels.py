@@ -1,6 +1,6 @@
 """Keys of every label and annotation that Joulie reads or writes.
 
-Promises one spelling for all services. Source: contracts, section 2.
+Guarantees one spelling for all services. Source: docs/decisions/0013-conventions.md.
 """
 
 from typing import Final

@@ -2,12 +2,12 @@
 
 A reading is a measurement, or none at all, or too high to be true, and the last two are not alike. What is not above
 zero measures nothing: a running CPU draws power, so 0 W is a counter that stands still or a meter without access. What
-is too high is a meter's fault or hardware that nobody knows of; it says nothing exact, but nothing of a free node
-either, so whoever drops it must not put a lower figure in its place than the limit that it exceeded.
+is too high is a meter's fault or unknown hardware; it is not exact, but it does not show a free node
+either, so it must not be replaced by a lower figure than the limit that it exceeded.
 
-The limit is `OVER_MAX` times the maximum that the hardware itself or its own entry of the inventory tells. A maximum
+The limit is `OVER_MAX` times the maximum from the hardware itself or its own entry of the inventory. A maximum
 that is inferred (a relative's, a generic model's, a label's) bounds nothing: a reading far above it says that the
-inference was wrong. Then only what no machine exceeds holds. Source: contracts, decision 12.
+inference was wrong. Then only what no machine exceeds holds. Source: docs/decisions/0010-readings-and-demand.md.
 """
 
 from enum import StrEnum
@@ -35,7 +35,7 @@ def judge(watts: float | None, max_watts: float | None = None, most_watts: float
 
     Args:
         watts: the reading; None where there is none.
-        max_watts: the most that is drawn for long, as the hardware or its own inventory entry tells; None where that is
+        max_watts: the most that is drawn for long, from the hardware or its own inventory entry; None where that is
             unknown or inferred.
         most_watts: more than any model of what is measured draws.
 
@@ -47,12 +47,12 @@ def judge(watts: float | None, max_watts: float | None = None, most_watts: float
 
 
 def is_measured(watts: float | None, max_watts: float | None = None) -> bool:
-    """Say whether a reading is a measurement; arguments as in `judge`."""
+    """Return whether a reading is a measurement; arguments as in `judge`."""
     return judge(watts, max_watts) is Plausibility.MEASURED
 
 
 def reading_watts(watts: float | None) -> float | None:
-    """Return a reading that says something, be it too high; None where it measures nothing."""
+    """Return a reading that measures something, even if too high; None where it measures nothing."""
     return None if judge(watts) is Plausibility.NOTHING else watts
 
 

@@ -35,7 +35,7 @@ class Requirement:
 class Term:
     """One node selector term: all expressions must hold.
 
-    `has_fields` says that the term also has matchFields, which never speak of labels.
+    `has_fields`: the term also has matchFields, which never concern labels.
     """
 
     expressions: tuple[Requirement, ...] = ()
@@ -81,7 +81,7 @@ class Pod:
     required_terms: tuple[Term, ...] | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    #: What is asked for the pod as a whole (`spec.resources`), beside what its containers ask for.
+    #: Requests of the pod as a whole (`spec.resources`), beside those of its containers.
     requests: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
     overhead: Mapping[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Kubernetes resource quantities, read exactly.
 
-Promises the value that Kubernetes itself would use: the whole grammar of resource.Quantity (sign, decimals, decimal
+Guarantees the value that Kubernetes itself would use: the whole grammar of resource.Quantity (sign, decimals, decimal
 exponent, decimal and binary suffixes), rounded up to nano units and capped at 2^63-1 in magnitude as Kubernetes does.
 Does not write quantities and does not keep the form in which one was written.
 Source: Kubernetes API reference, Quantity.

@@ -1,4 +1,4 @@
-"""The one rounding rule: half away from zero. Source: contracts, decision 7."""
+"""The one rounding rule: half away from zero. Source: docs/decisions/0013-conventions.md."""
 
 import math
 

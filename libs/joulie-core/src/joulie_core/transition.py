@@ -1,13 +1,14 @@
 """The transition machine of one node: performance -> (draining) -> eco, and back.
 
-Promises that a node which supplies performance goes to eco only when no performance pod is left on it, that a draining
-node goes on as soon as the last one has left, and that nothing changes while the pods are unknown. It never evicts.
+Guarantees that a node which supplies performance goes to eco only when no performance pod is left on it, that a
+draining node goes on as soon as the last one has left, and that nothing changes while the pods are unknown. It never
+evicts.
 
 It does not promise that an eco node is free of performance pods: one that lands there anyway (the extender was away,
-or somebody bound it by hand) runs under the eco caps until the policy plans the node performance; there is no way back
+or it was bound by hand) runs under the eco caps until the policy plans the node performance; there is no way back
 from ActiveEco but that. If the node is planned eco again later, the guard holds for that pod like for any other.
 
-Source: agent document, "Transition FSM"; policy algorithms, "Downgrade Guard"; contracts, decision 2.
+Source: docs/decisions/0013-conventions.md (draining).
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ class NodeState(StrEnum):
 
 
 class GuardResult(StrEnum):
-    """What the guard said; the reason of every change and of every non-change."""
+    """Result of the guard: the reason of every change and of every non-change."""
 
     DEFERRED = "deferred"
     ALLOWED = "allowed"
@@ -84,13 +85,13 @@ _TABLE: Final[Mapping[tuple[NodeState, Profile, bool], tuple[NodeState, GuardRes
 
 
 def step(state: NodeState, planned: Profile, blocking_pods: int | None, now: float) -> StepResult:
-    """Advance one node by one look at its plan and its pods.
+    """Advance one node by one evaluation of its plan and its pods.
 
     Args:
         state: where the node is.
         planned: what the policy wants.
         blocking_pods: active performance pods on the node; None where they could not be read.
-        now: time of the look, in seconds; only carried into the transition.
+        now: time of the evaluation, in seconds; only carried into the transition.
 
     """
     if blocking_pods is None:
@@ -106,7 +107,7 @@ def recover(published: tuple[Profile, bool] | None, node_labels: Mapping[str, st
 
     The published target (profile, draining) decides where there is one: on the way to eco it is written last, on the
     way to performance first, so an interrupted write is judged again from the safe side. Without a target nothing caps
-    the node, whatever its profile label says, so it counts as performance and the guard holds for what runs on it; a
+    the node, whatever its profile label is, so it counts as performance and the guard holds for what runs on it; a
     draining label is remembered.
     """
     if published is None:

@@ -56,7 +56,7 @@ def test_a_performance_pod(sentence):
         ("draining", {}, "DrainingNode", "joulie: node is draining towards eco, performance pods are kept off it"),
         (None, ECO_LABEL, "EcoLabel", "joulie: node is labelled eco, performance pods are kept off it"),
         ("performance", {}, "PerformanceNode", "node supplies performance"),
-        ("unknown", {}, "UnknownNode", "nothing is known of the node's power profile"),
+        ("unknown", {}, "UnknownNode", "the node's power profile is unknown"),
     ],
 )
 def test_reason_and_message_are_what_events_and_explanations_show(schedulable_class, labels, reason, message):

@@ -9,7 +9,7 @@ from joulie_extender.settings import ExtenderSettings
 
 
 def main() -> NoReturn:
-    """Be the extender until told to stop."""
+    """Run the extender."""
     run_service(
         SERVICE,
         ExtenderSettings,

@@ -1,6 +1,6 @@
 """The extender as a process: watches in, answers out.
 
-Promises that both ports are open from the start, that /readyz turns good only after the first sync and bad again when
+Guarantees that both ports are open from the start, that /readyz turns good only after the first sync and bad again when
 the API server has been silent for too long, and that the heap is frozen once the tables stand, so that a full garbage
 collection does not walk them in the middle of a request.
 """
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 
 
 async def run(settings: ExtenderSettings) -> None:
-    """Serve until told to stop."""
+    """Serve until the process is stopped."""
     async with (
         App(settings, service=SERVICE, version=VERSION) as app,
         await KubeClient.connect(kubeconfig=settings.kubeconfig, user_agent=f"{SERVICE}/{VERSION}") as client,
@@ -53,7 +53,7 @@ async def run(settings: ExtenderSettings) -> None:
 
 
 def make_table(settings: ExtenderSettings, *, wall_clock: Callable[[], float] = time.time) -> NodeTable:
-    """An empty table that judges as the settings say."""
+    """Return an empty table with the thresholds of the settings."""
     config = TableConfig(
         coefficients=settings.coefficients,
         staleness_threshold_s=settings.twin_staleness_threshold,

@@ -1,6 +1,6 @@
-"""Receiving a question: its bytes, and thousands of full nodes without keeping others waiting.
+"""Receiving a request: its bytes, and thousands of full nodes without delaying other requests.
 
-Promises that the event loop is left between parts of what is received and read, so that probes and other requests get
+Guarantees that the event loop is left between parts of what is received and read, so that probes and other requests get
 through, where the body is written as kube-scheduler writes it; written otherwise it is read in one go.
 """
 
@@ -28,10 +28,10 @@ MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 PART_NODES: Final = 128
 
 
-async def read_question(
+async def read_request(
     request: web.Request, claimed_gpus: ClaimedGpus
 ) -> tuple[ExtenderRequest, list[SentNode] | None]:
-    """Receive and read a question; and its full nodes if it has such, whose names are then the query's.
+    """Receive and decode a request, and its full nodes if it has any, whose names become the request's names.
 
     Raises:
         BadRequestError: it cannot be read.
@@ -40,7 +40,7 @@ async def read_question(
     body = await _receive(request)
     cut = split_nodes(body, claimed_gpus)
     if cut is not None:
-        with suppress(BadRequestError):  # Whether it is one, the whole body says.
+        with suppress(BadRequestError):  # Whether it is valid is decided on the whole body.
             return await _read_objects(cut)
     return await _read_objects(read_query(body, claimed_gpus))
 

@@ -2,8 +2,8 @@
 
 `GET /debug/scoring` shows what is known of all nodes (`?node=NAME`: of one); `POST /debug/explain` takes a body as
 /prioritize does and shows every term of every candidate's score by the readable formula, and the filter's verdict.
-Promises nothing about speed: thousands of nodes hold the event loop for tens of milliseconds, so these are for people.
-Source: scheduler-extender document, Debug endpoint.
+Guarantees nothing about speed: thousands of nodes hold the event loop for tens of milliseconds, so these are for
+people. Source: docs/decisions/0002-extender.md.
 """
 
 from dataclasses import asdict
@@ -20,7 +20,7 @@ from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring import formula
 from joulie_core.scoring.filter import FilterResult
 from joulie_core.scoring.state import TwinSnapshot
-from joulie_extender.bodies import read_question
+from joulie_extender.bodies import read_request
 from joulie_extender.handlers import bad_request
 from joulie_extender.requests import BadRequestError
 from joulie_extender.table import NodeEntry, NodeTable
@@ -37,11 +37,11 @@ class Debug:
         self._feeds = feeds
 
     def routes(self) -> list[web.RouteDef]:
-        """The endpoints."""
+        """Return the endpoints."""
         return [web.get("/debug/scoring", self.scoring), web.post("/debug/explain", self.explain)]
 
     async def scoring(self, request: web.Request) -> web.Response:
-        """What is known of the nodes."""
+        """Return the state of the nodes."""
         self._feeds.refresh()
         name = request.query.get("node")
         entries = [entry for entry in self._table if name in {None, entry.name}]
@@ -53,7 +53,7 @@ class Debug:
     async def explain(self, request: web.Request) -> web.Response:
         """Every term of the candidates' scores for one pod."""
         try:
-            query, _ = await read_question(request, self._feeds.claims.gpus)
+            query, _ = await read_request(request, self._feeds.claims.gpus)
         except BadRequestError as error:
             return bad_request(error)
         self._feeds.refresh()
@@ -101,7 +101,7 @@ class Debug:
         }
 
     def _base_score(self, entry: NodeEntry) -> float:
-        """The score for a pod that adds no power, without what depends on the pod's class."""
+        """Return the score for a pod that adds no power, without the terms that depend on the pod's class."""
         # Neither bonus nor pressure applies to performance pods.
         return formula.score(
             entry.state,

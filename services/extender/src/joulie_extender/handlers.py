@@ -1,9 +1,9 @@
 """The endpoints that kube-scheduler calls.
 
-Promises: no request waits for the API server, and none fails for its body: a body that cannot be read is answered 400
+Guarantees: no request waits for the API server, and none fails for its body: a body that cannot be read is answered 400
 with the reason. Before the first sync /filter and /prioritize answer 503, as nodes that are not known yet would pass
-for free; kube-scheduler then does what its `ignorable` says. Requests with thousands of full nodes leave the event loop
-between parts, so that probes and other requests get through.
+for free; kube-scheduler then acts on its `ignorable` setting. Requests with thousands of full nodes leave the event
+loop between parts, so that probes and other requests get through.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from time import perf_counter
 from aiohttp import hdrs, web
 
 from joulie_core.demand import WorkloadClass
-from joulie_extender.bodies import PART_NODES, read_question
+from joulie_extender.bodies import PART_NODES, read_request
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.replies import names_reply, objects_reply, refusal
 from joulie_extender.requests import BadRequestError, ExtenderRequest, Part, SentNode
@@ -32,7 +32,7 @@ class Handlers:
         self._metrics = metrics
 
     def routes(self) -> list[web.RouteDef]:
-        """The endpoints."""
+        """Return the endpoints."""
         return [
             web.post("/filter", self.filter),
             web.post("/prioritize", self.prioritize),
@@ -43,7 +43,7 @@ class Handlers:
         """Which candidates the pod may use."""
         started = perf_counter()
         try:
-            query, nodes = await read_question(request, self._feeds.claims.gpus)
+            query, nodes = await read_request(request, self._feeds.claims.gpus)
         except BadRequestError as error:
             return bad_request(error)
         if not self._feeds.synced:
@@ -62,7 +62,7 @@ class Handlers:
         """How well each candidate suits the pod."""
         started = perf_counter()
         try:
-            query, _ = await read_question(request, self._feeds.claims.gpus)
+            query, _ = await read_request(request, self._feeds.claims.gpus)
         except BadRequestError as error:
             return bad_request(error)
         if not self._feeds.synced:
@@ -76,7 +76,7 @@ class Handlers:
         return _json(answer.body)
 
     async def healthz(self, _request: web.Request) -> web.Response:
-        """The process answers; whether it should be asked is /readyz on the other port."""
+        """Answer that the process is alive; readiness is /readyz on the other port."""
         return web.Response(text="ok\n")
 
     def _expect(self, query: ExtenderRequest, answer: ScoredNodes) -> None:
@@ -114,7 +114,7 @@ def _json(body: bytes) -> web.Response:
 
 
 def bad_request(error: BadRequestError) -> web.Response:
-    """The answer to a body that cannot be read."""
+    """Return the reply to a body that cannot be read."""
     return web.Response(status=HTTPStatus.BAD_REQUEST, text=f"{error}\n")
 
 

@@ -1,6 +1,6 @@
 """What a node's hardware can draw: the agent's discovery, else the node's labels and the inventory.
 
-Source: scheduler-extender document, Scoring inputs per node; contracts, section 2.
+Source: docs/decisions/0002-extender.md.
 """
 
 from joulie_core.hardware.inventory import Inventory

@@ -1,7 +1,7 @@
 """Metrics of the extender; the names are a contract with dashboards.
 
-Promises that a request touches two counters and no per-node series: those are made from the table when they are scraped
-and vanish with their node. Source: contracts, section 4.
+Guarantees that a request touches two counters and no per-node series: those are made from the table when they are
+scraped and vanish with their node. Source: docs/decisions/0013-conventions.md.
 """
 
 from collections.abc import Iterator

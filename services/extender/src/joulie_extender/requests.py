@@ -1,9 +1,9 @@
 """What kube-scheduler asks: the body of /filter and /prioritize.
 
-Promises to read only what is needed: names come out as strings, full Node objects stay the bytes they were. Keys of the
-body are accepted in any letter case, as Go accepts them (kube-scheduler itself sends `Pod`, `Nodes`, `NodeNames`, the
-unused side null); an absent or null side is empty. Every body that cannot be read raises BadRequestError.
-Source: contracts, decision 10; kube-scheduler's extender API v1, ExtenderArgs.
+Guarantees to read only what is needed: names come out as strings, full Node objects stay the bytes they were. Keys of
+the body are accepted in any letter case, as Go accepts them (kube-scheduler itself sends `Pod`, `Nodes`, `NodeNames`,
+the unused side null); an absent or null side is empty. Every body that cannot be read raises BadRequestError. Source:
+docs/decisions/0013-conventions.md; kube-scheduler's extender API v1, ExtenderArgs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ Part = msgspec.Raw | memoryview
 
 
 class BadRequestError(Exception):
-    """The body is no ExtenderArgs; the message says what is wrong with it."""
+    """The body is not an ExtenderArgs; the message names the fault."""
 
 
 class _NodeList(msgspec.Struct):
@@ -68,7 +68,7 @@ _NODE: Final = msgspec.json.Decoder(_Node)
 
 @dataclass(frozen=True, slots=True)
 class ExtenderRequest:
-    """What of these nodes, for the pod? `uid` is empty where the question does not say.
+    """A pod and its candidate nodes. `uid` is empty where the request has none.
 
     `objects` is set where the scheduler sent full Node objects, each as the bytes that it sent, and wants those back;
     otherwise it sent `names`.
@@ -90,12 +90,16 @@ class SentNode:
 
 
 def read_query(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> ExtenderRequest:
-    """Read a body, its objects as far as to tell one from the next. Raises BadRequestError."""
+    """Decode a body; its objects stay undecoded.
+
+    Raises:
+        BadRequestError: the body is not an ExtenderArgs.
+    """
     return _query(_read_args(body), claimed_gpus)
 
 
 def split_nodes(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> ExtenderRequest | None:
-    """Read a body with full nodes as kube-scheduler writes them, and find its objects only when they are asked for.
+    """Read a body with full nodes as kube-scheduler writes them, and find its objects only when they are needed.
 
     Telling thousands of nodes apart takes the time of reading them all, at once; this takes it node by node. None where
     the body is written otherwise. It may look like it and not be: then one of the objects cannot be read, and
@@ -149,7 +153,7 @@ def _read_args(body: Body) -> _Args:
 
 
 def _spelled_as_usual(body: Body) -> bytes:
-    """The same question with the keys of kube-scheduler."""
+    """Return the same request with the keys of kube-scheduler."""
     fields = _fields_any_case(body)
     nodes = fields.get("nodes")
     if nodes is not None:

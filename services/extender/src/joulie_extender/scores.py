@@ -1,10 +1,10 @@
 """Scores of all nodes, and the reply that is made of them.
 
-Promises whole numbers in 0..SCORE_MAX, rounded half away from zero, for any set of candidates in any order; a node that
-is not known scores neutrally. Thousands of candidates come in another order every time, so what is kept for a question
-is each node's finished entry of the reply: one look-up for each candidate. Bursts are made of equal pods, which ask the
-same question; an entry is made anew when its node has changed.
-Source: kube-scheduler's extender API v1, HostPriorityList.
+Guarantees whole numbers in 0..SCORE_MAX, rounded half away from zero, for any set of candidates in any order; a node
+that is not known scores neutrally. Thousands of candidates come in another order every time, so what is kept for a
+request key is each node's finished entry of the reply: one look-up for each candidate. Bursts are made of equal pods,
+which have the same request key; an entry is made anew when its node has changed. Source: kube-scheduler's extender API
+v1, HostPriorityList.
 """
 
 from collections import OrderedDict
@@ -29,18 +29,18 @@ SCORE_PROFILES: Final[tuple[ScoreProfile, ...]] = tuple(
 )
 
 #: Cores, GPUs and pressure: all that a score depends on beside the node.
-_Question = tuple[float, float, float]
+_RequestKey = tuple[float, float, float]
 #: A node's row in points of SCORE_MAX, and its entry in the reply from the host on.
 _Row = tuple[float, float, float, float, bytes]
-#: Questions that are remembered for each aspect: with 5,000 nodes up to a megabyte each.
-_QUESTIONS: Final = 8
+#: Request keys that are remembered for each profile: with 5,000 nodes up to a megabyte each.
+_REQUEST_KEYS: Final = 8
 _ENCODER: Final = msgspec.json.Encoder()
 _HOST: Final = msgspec.json.Decoder(dict[str, str | int])
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredNodes:
-    """The candidates' entries in the order of the question, and the reply that consists of them."""
+    """The candidates' entries in the order of the request, and the reply that consists of them."""
 
     entries: Sequence[bytes]
     body: bytes
@@ -48,7 +48,7 @@ class ScoredNodes:
     def likely_node(self, uid: str) -> str | None:
         """Name the candidate that the pod will probably get: the best one, by the pod's uid where several are equal.
 
-        kube-scheduler picks among equals by its own plugins and then at random, so this is a guess. The same question
+        kube-scheduler picks among equals by its own plugins and then at random, so this is a guess. The same request
         gets the same guess everywhere, and a burst's guesses are spread over the equals. None without a candidate.
         """
         if not self.entries:
@@ -62,49 +62,50 @@ class ScoredNodes:
 
 
 class ScoreTable:
-    """The rows of all nodes in every aspect."""
+    """The rows of all nodes in every profile."""
 
     def __init__(self, score_max: int) -> None:
         self._hosts: dict[str, bytes] = {}
-        self._aspects = {
-            aspect: _AspectTable(score_max, competing=aspect[0] is WorkloadClass.STANDARD) for aspect in SCORE_PROFILES
+        self._profiles = {
+            profile: _ProfileTable(score_max, competing=profile[0] is WorkloadClass.STANDARD)
+            for profile in SCORE_PROFILES
         }
 
     def __len__(self) -> int:
         return len(self._hosts)
 
     def put(self, name: str, rows: Mapping[ScoreProfile, AffineRow]) -> None:
-        """Enter a node or change its rows, given for every aspect."""
+        """Enter a node or change its rows, given for every profile."""
         host = self._hosts.get(name)
         if host is None:
             host = self._hosts[name] = _host(name)
-        for aspect, table in self._aspects.items():
-            table.put(name, rows[aspect], host)
+        for profile, table in self._profiles.items():
+            table.put(name, rows[profile], host)
 
     def drop(self, name: str) -> None:
         """Forget a node."""
         if self._hosts.pop(name, None) is not None:
-            for table in self._aspects.values():
+            for table in self._profiles.values():
                 table.drop(name)
 
     def answer(self, names: Sequence[str], demand: PodDemand, terms: ClusterTerms) -> ScoredNodes:
         """Score the candidates for a pod."""
-        table = self._aspects[demand.workload_class, terms.trend_scale]
+        table = self._profiles[demand.workload_class, terms.trend_scale]
         entries = table.entries(names, demand, terms.perf_pressure)
         return ScoredNodes(entries, b"[" + b",".join(entries) + b"]")
 
 
-class _AspectTable:
-    """The rows of one aspect, and the entries that were made of them lately."""
+class _ProfileTable:
+    """The rows of one profile, and the entries that were made of them lately."""
 
     def __init__(self, score_max: int, *, competing: bool) -> None:
         self._factor = score_max / MAX_SCORE
         self._competing = competing
         width = len(str(score_max))
         #: By score: an entry of the reply up to the host.
-        self._openings = tuple(b'{"Score":%*d,' % (width, score) for score in range(score_max + 1))
+        self._score_prefixes = tuple(b'{"Score":%*d,' % (width, score) for score in range(score_max + 1))
         self._rows: dict[str, _Row] = {}
-        self._asked: OrderedDict[_Question, _Entries] = OrderedDict()
+        self._kept: OrderedDict[_RequestKey, _Entries] = OrderedDict()
 
     def put(self, name: str, row: AffineRow, host: bytes) -> None:
         """Enter a node or change its row."""
@@ -119,54 +120,54 @@ class _AspectTable:
 
     def entries(self, names: Sequence[str], demand: PodDemand, perf_pressure: float) -> list[bytes]:
         """Entries of the candidates."""
-        # Performance pods do not compete for performance nodes: the pressure must not make their questions differ.
-        question = (demand.cpu_cores, demand.gpus, perf_pressure if self._competing else 0.0)
-        kept = self._asked.get(question)
+        # Performance pods do not compete for performance nodes: the pressure must not make their keys differ.
+        key = (demand.cpu_cores, demand.gpus, perf_pressure if self._competing else 0.0)
+        kept = self._kept.get(key)
         if kept is None:
-            kept = self._asked[question] = _Entries(self._rows, self._openings, question)
+            kept = self._kept[key] = _Entries(self._rows, self._score_prefixes, key)
             if 2 * len(names) > len(self._rows):
                 kept.make_all()
-            if len(self._asked) > _QUESTIONS:
-                self._asked.popitem(last=False)
+            if len(self._kept) > _REQUEST_KEYS:
+                self._kept.popitem(last=False)
         else:
-            self._asked.move_to_end(question)
+            self._kept.move_to_end(key)
         return [*map(kept.__getitem__, names)]
 
     def _forget(self, name: str) -> None:
-        for kept in self._asked.values():
+        for kept in self._kept.values():
             kept.pop(name, None)
 
 
 class _Entries(dict[str, bytes]):
-    """Entries of the reply to one question by node name; what is missing is made when it is looked up."""
+    """Entries of the reply for one request key by node name; what is missing is made when it is looked up."""
 
-    __slots__ = ("_openings", "_question", "_rows")
+    __slots__ = ("_key", "_rows", "_score_prefixes")
 
-    def __init__(self, rows: Mapping[str, _Row], openings: Sequence[bytes], question: _Question) -> None:
+    def __init__(self, rows: Mapping[str, _Row], score_prefixes: Sequence[bytes], key: _RequestKey) -> None:
         super().__init__()
         self._rows = rows
-        self._openings = openings
-        self._question = question
+        self._score_prefixes = score_prefixes
+        self._key = key
 
     def __missing__(self, name: str) -> bytes:
         if name in self._rows:
             self.update(self._make({name: self._rows[name]}))
             return self[name]
-        # Not kept: nobody would ever say that a node is gone that is not known.
-        neutral = round_half_away(NEUTRAL_ROW.base / MAX_SCORE * (len(self._openings) - 1))
-        return self._openings[neutral] + _host(name)
+        # Not kept: no event would ever remove an unknown node.
+        neutral = round_half_away(NEUTRAL_ROW.base / MAX_SCORE * (len(self._score_prefixes) - 1))
+        return self._score_prefixes[neutral] + _host(name)
 
     def make_all(self) -> None:
         """Make the entries of all nodes: in one go this takes a fraction of the time."""
         self.update(self._make(self._rows))
 
     def _make(self, rows: Mapping[str, _Row]) -> dict[str, bytes]:
-        openings = self._openings
-        most = len(openings) - 1
-        cores, gpus, pressure = self._question
+        score_prefixes = self._score_prefixes
+        most = len(score_prefixes) - 1
+        cores, gpus, pressure = self._key
         # Thousands of turns a request, so nothing in it but a sum.
         return {
-            name: openings[
+            name: score_prefixes[
                 0
                 if (points := base - cpu * cores - gpu * gpus - weight * pressure) <= 0
                 else int(points + 0.5)

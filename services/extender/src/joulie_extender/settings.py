@@ -1,4 +1,4 @@
-"""Settings of the extender. Source: scheduler-extender document, Environment variables; contracts, sections 3 and 4."""
+"""Settings of the extender. See docs/settings.md."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ _DEFAULTS = Coefficients()
 
 
 class ExtenderSettings(ServiceSettings):
-    """What the extender can be told."""
+    """Settings of the extender, read from environment variables."""
 
     metrics_addr: Addr = ":9877"
     """Where /metrics, /healthz and /readyz are served; port 0 takes a free one, which the log names."""

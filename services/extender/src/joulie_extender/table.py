@@ -3,9 +3,9 @@
 The watches feed it; each change recomputes what depends on it, for that node only, so that a request finds one prepared
 row and one verdict per node and computes no more than a sum. Nothing here asks the API server.
 
-Promises: a twin past its threshold counts as stale from the first request after that moment, and every twin does while
-the watches are silent. Wall time is used for the age of twins only, whose dates are in it; all else is monotonic.
-Source: scheduler-extender document; contracts, decision 10.
+Guarantees: a twin past its threshold counts as stale from the first request after that moment, and every twin does
+while the watches are silent. Wall time is used for the age of twins only, whose dates are in it; all else is monotonic.
+Source: docs/decisions/0002-extender.md.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,14 +104,14 @@ class NodeTable:
         self._sums = ClusterSums()
         #: Scores of all entries.
         self._scores = ScoreTable(config.score_max)
-        #: What keeps performance pods off nodes, as the reply says it; nodes that take them are left out.
+        #: Reasons that keep performance pods off nodes, as in the reply; nodes that accept them are left out.
         self._refusals: dict[str, bytes] = {}
         #: No entry becomes stale before this moment of the wall clock.
         self._next_expiry_s = inf
         self._silent = False
 
     def on_node(self, key: str, old: Node | None, new: Node | None) -> None:
-        """A Node was added, changed or deleted."""
+        """Update a Node that was added, changed or deleted."""
         if old and new and _hardware_of(old) == _hardware_of(new):
             return  # a heartbeat
         entry = self._entry(key)
@@ -119,13 +119,13 @@ class NodeTable:
         self._update(entry, hardware_changed=True)
 
     def on_hardware(self, key: str, _old: NodeHardwareStatus | None, new: NodeHardwareStatus | None) -> None:
-        """A NodeHardware was added, changed or deleted."""
+        """Update a NodeHardware that was added, changed or deleted."""
         entry = self._entry(key)
         entry.hardware = new
         self._update(entry, hardware_changed=True)
 
     def on_twin(self, key: str, old: TwinSnapshot | None, new: TwinSnapshot | None) -> None:
-        """A NodeTwin was added, changed or deleted."""
+        """Update a NodeTwin that was added, changed or deleted."""
         entry = self._entry(key)
         entry.twin = new
         # An update that is not dated anew repeats the measurement it had.
@@ -134,7 +134,7 @@ class NodeTable:
         self._update(entry)
 
     def on_pod(self, old: BoundPod | None, new: BoundPod | None, *, counted: bool) -> None:
-        """A bound pod appeared, changed or is gone; `counted` says that measurements already contain it."""
+        """Update a bound pod that appeared, changed or is gone; `counted`: measurements already contain it."""
         if not self.config.count_in_flight:
             return
         if old and (new is None or new.uid != old.uid):
@@ -143,7 +143,7 @@ class NodeTable:
             self._update_all(self._assumed.bind(new.uid, new.node, new.demand, self._clock()))
 
     def expect_pod(self, uid: str, node: str, demand: PodDemand) -> None:
-        """A pod was scored and will probably be bound to the node."""
+        """Note that a pod was scored and will probably be bound to the node."""
         if self.config.count_in_flight:
             self._update_all(self._assumed.expect(uid, NodeName(node), demand, self._clock()))
 
@@ -176,7 +176,7 @@ class NodeTable:
         return self._refusals
 
     def entry(self, name: str) -> NodeEntry:
-        """What is known of a node, which may be nothing."""
+        """Return the state of a node, which may be empty."""
         return self._entries.get(NodeName(name)) or NodeEntry(NodeName(name))
 
     def __iter__(self) -> Iterator[NodeEntry]:
@@ -186,11 +186,11 @@ class NodeTable:
         return len(self._entries)
 
     def pue(self, entry: NodeEntry) -> float | None:
-        """The PUE with which the node's marginal watts are weighted."""
+        """Return the PUE that weights the node's marginal watts."""
         return entry.state.pue if self.config.weigh_pue and entry.state else None
 
     def row(self, entry: NodeEntry, workload_class: WorkloadClass) -> AffineRow:
-        """The node's row, in points of 100, as the cluster is now."""
+        """Return the node's row, in points of 100, for the current cluster."""
         return self._row(entry, workload_class, self.terms.trend_scale)
 
     def _row(self, entry: NodeEntry, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:
@@ -226,7 +226,7 @@ class NodeTable:
         if hardware_changed:
             entry.power = self._read_power(entry.node, entry.hardware)
         self._age(entry)
-        self._scores.put(entry.name, {aspect: self._row(entry, *aspect) for aspect in SCORE_PROFILES})
+        self._scores.put(entry.name, {profile: self._row(entry, *profile) for profile in SCORE_PROFILES})
         judged = entry.judge(WorkloadClass.PERFORMANCE)
         if judged.ok:
             self._refusals.pop(entry.name, None)
@@ -257,5 +257,5 @@ class NodeTable:
 
 
 def _hardware_of(node: Node) -> tuple[object, ...]:
-    """What of a Node says what it is made of."""
+    """Return the part of a Node that describes its hardware."""
     return node.labels, node.allocatable, node.capacity

@@ -1,10 +1,10 @@
 """The watches that feed the table.
 
-Promises that what is watched is kept small (a pod only while it is bound and has not ended, and of it only its
+Guarantees that what is watched is kept small (a pod only while it is bound and has not ended, and of it only its
 demand) and that silence is noticed. A quiet cluster is not a silent one: an open watch brings a bookmark about once a
 minute, so data is old when the API server cannot be read for the time to live, or when an open watch stays mute past
 its bookmark.
-Source: contracts, decision 10.
+Source: docs/decisions/0013-conventions.md.
 """
 
 from collections.abc import Coroutine, Mapping
@@ -41,7 +41,7 @@ class ExtenderWatches:
         cache_ttl_s: float,
         device_classes: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        #: What pods' claims ask for. Nothing but the pods waits for them, and a cluster may not have any.
+        #: Requests of pods' claims. Only the pods wait for them, and a cluster may not have any.
         self.claims = Claims(client, device_classes)
         self._table = table
         self._cache_ttl_s = cache_ttl_s
@@ -58,7 +58,7 @@ class ExtenderWatches:
         self._reflectors: tuple[Reflector[Any], ...] = (nodes, twins, hardware, pods)
 
     def runs(self) -> list[tuple[str, Coroutine[Any, Any, NoReturn]]]:
-        """The work of each watch, with a name; each runs until it is cancelled."""
+        """Return the task of each watch, with a name; each runs until it is cancelled."""
         works = [(reflector.name, self._run(reflector)) for reflector in self._reflectors]
         return [(f"watch {name}", work) for name, work in (*works, ("claims", self.claims.run()))]
 

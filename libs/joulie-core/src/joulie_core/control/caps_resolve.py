@@ -1,10 +1,10 @@
-"""Published power intent -> watts that a backend is asked for.
+"""Published power intent -> watts requested from a backend.
 
-Promises that watts win over percentages, that what is asked for lies within the hardware's range where one is known,
-and that every clamp is said in words. An absent stanza gives None, "leave alone"; no default watt value leaks. It does
+Guarantees that watts win over percentages, that what is requested lies within the hardware's range where one is known,
+and that every clamp has a message. An absent stanza gives None (unmanaged); no default watt value leaks. It does
 not promise that the hardware obeys: that is read back and reported by the agent.
 
-Source: contracts, section 3, decisions 3, 4 and 6; agent document, CPU enforcement algorithm and GPU power cap.
+Source: docs/decisions/0013-conventions.md (CPU and GPU power caps).
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap
 
 @dataclass(frozen=True, slots=True)
 class WattRange:
-    """Power limits of one CPU package or one GPU; None where the hardware does not say."""
+    """Power limits of one CPU package or one GPU; None where the hardware does not report it."""
 
     max_watts: float | None = None
     min_watts: float | None = None
@@ -25,9 +25,9 @@ class WattRange:
 class WattCap:
     """A cap in watts, per CPU package or per GPU."""
 
-    #: What the intent says, before any clamp.
+    #: The intent before any clamp.
     requested_watts: float
-    #: What the backend is asked for.
+    #: What is requested from the backend.
     cap_watts: float
     #: Why the two differ; empty where they do not.
     message: str = ""
@@ -50,28 +50,28 @@ class GpuDeviceRange:
 
 @dataclass(frozen=True, slots=True)
 class GpuDeviceCap:
-    """What one GPU is asked for."""
+    """The cap that is requested for one GPU."""
 
     uuid: str
     cap: WattCap | PctCap
 
 
 def resolve_cpu_cap(target: CpuTarget | None, limits: WattRange) -> WattCap | PctCap | None:
-    """Translate a CPU intent for one package; None means "leave alone"."""
+    """Translate a CPU intent for one package; None leaves it unmanaged."""
     if target is None:
         return None
     return _resolve(target.package_power_cap_watts, target.package_power_cap_pct_of_max, limits)
 
 
 def resolve_gpu_cap(target: GpuPowerCap | None, limits: WattRange) -> WattCap | PctCap | None:
-    """Translate a GPU intent for one device; None means "leave alone"."""
+    """Translate a GPU intent for one device; None leaves it unmanaged."""
     if target is None:
         return None
     return _resolve(target.cap_watts_per_gpu, target.cap_pct_of_max, limits)
 
 
 def resolve_gpu_caps(target: GpuPowerCap | None, devices: Iterable[GpuDeviceRange]) -> tuple[GpuDeviceCap, ...]:
-    """Translate a GPU intent for each device, clamped to that device's own range; empty means "leave alone"."""
+    """Translate a GPU intent for each device, clamped to that device's own range; empty leaves all unmanaged."""
     resolved = ((device.uuid, resolve_gpu_cap(target, device.limits)) for device in devices)
     return tuple(GpuDeviceCap(uuid=uuid, cap=cap) for uuid, cap in resolved if cap is not None)
 

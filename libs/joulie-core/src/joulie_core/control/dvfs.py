@@ -1,11 +1,11 @@
 """DVFS fallback: how far to throttle the CPUs of a node whose power cannot be capped directly.
 
-Promises hysteresis (two margins), temporal damping (trip count, cooldown) and a throttle within 0 to 100 percent. A
+Guarantees hysteresis (two margins), temporal damping (trip count, cooldown) and a throttle within 0 to 100 percent. A
 missing reading never makes a node freer: the throttle is held, and after `blind_after_s` it is raised step by step to
 a level that the caller calls careful. It does not know how a throttle is carried out: the caller performs the action
-and tells the machine with `with_throttle` what is really in force.
+and reports to the machine with `with_throttle` what is really in force.
 
-Source: agent document, section DVFS fallback control loop. Where it is silent: the first good sample seeds the average,
+Source: docs/decisions/0007-dvfs.md. Where it is silent: the first good sample seeds the average,
 an action resets both counters, and a counter that trips inside the cooldown keeps its count and acts when it is over.
 A package never draws 0 W, so a zero is a missing reading. The size of a step is the document's in mode `stepped`; why
 `proportional` is the default, and where its gain comes from, is in docs/decisions/0007-dvfs.md.
@@ -67,7 +67,7 @@ class Holding(StrEnum):
     ABOVE = "above"
     #: The average is above it at full throttle: the loop has nothing left.
     SATURATED = "saturated"
-    #: There is no reading, so nobody knows.
+    #: There is no reading: unknown.
     UNKNOWN = "unknown"
 
 
@@ -124,7 +124,7 @@ def step(
         observed_watts: measured power; None, not finite, zero or less means that there is no usable reading.
         now: seconds on a monotonic clock.
         settings: the tunables.
-        plant: what is known of the node.
+        plant: the node's response to throttling.
     """
     if observed_watts is None or not math.isfinite(observed_watts) or observed_watts <= 0:
         return _without_reading(state, now, settings, plant)
@@ -156,7 +156,7 @@ def throttle_for_pct(pct_of_max: float) -> float:
 
 
 def judge(state: DvfsState, *, cap_watts: float, now: float, settings: DvfsSettings) -> Holding:
-    """Say whether the power is kept at the cap, from what the last call of `step` left."""
+    """Return whether the power is kept at the cap, from what the last call of `step` left."""
     if state.ema_watts is None or state.blind_since is not None:
         return Holding.UNKNOWN
     if state.ema_watts <= cap_watts + settings.high_margin_watts:
@@ -189,7 +189,7 @@ def _without_reading(
 
 
 def _seeing(state: DvfsState, now: float, settings: DvfsSettings) -> DvfsState:
-    """The state at a good sample: an average from before a long gap says nothing any more."""
+    """Return the state at a good sample; an average from before a long gap is dropped."""
     if state.blind_since is None:
         return state
     if blind_for_long(state, now, settings):

@@ -1,17 +1,17 @@
 """Power from an energy counter that wraps around.
 
-Promises a figure only from two samples that can both be true. A sample that cannot is dropped and leaves no figure
+Guarantees a figure only from two samples that can both be true. A sample that cannot is dropped and leaves no figure
 behind, which is not the same as zero. Dropped are: samples less than 100 ms apart, a counter that stands still (a
 package always draws something), a counter that went back where no range explains it, a time that went back, and a power
 above three times the maximum. A sample so late that the counter may have wrapped around more than once is no measure
 either.
 
-Only a maximum that the hardware tells bounds a measurement. Without one a counter that went back may have wrapped or
-been reset, which nobody can tell apart, and the bound is what no package can draw.
+Only a maximum reported by the hardware bounds a measurement. Without one a counter that went back may have wrapped or
+been reset, which cannot be distinguished, and the bound is what no package can draw.
 
 After a dropped sample the next one is measured from it, so that a counter that was reset, as by a reload of its driver,
 costs one figure; only a sample that came too soon is forgotten altogether. The first move of a counter that stood still
-is measured from as well: nobody knows how much of the time it covers.
+is measured from as well: the time that it covers is unknown.
 """
 
 from dataclasses import dataclass
@@ -42,11 +42,11 @@ class SampleResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnergyCounter:
-    """What is known of a counter; None where the hardware does not tell."""
+    """Properties of a counter; None where the hardware does not report them."""
 
     #: The largest value before it starts again at zero.
     range_uj: int | None = None
-    #: The most that is drawn for long, as the hardware tells it; what is inferred from a model's name is no bound.
+    #: The most that is drawn for long, as the hardware reports it; what is inferred from a model's name is no bound.
     max_watts: float | None = None
 
 

@@ -1,8 +1,8 @@
 """GPU clock fallback: which highest graphics clock holds a GPU's power at a cap that its power limit does not hold.
 
-Promises that nothing happens while the power is within the margins, that a bad reading changes nothing and so never
+Guarantees that nothing happens while the power is within the margins, that a bad reading changes nothing and so never
 makes a GPU freer, and that a limit lies within the GPU's range. It does not know how a limit is carried out: the caller
-does that, and tells with `refused` what was not. Reasons: docs/decisions/0008-gpu-clocks.md.
+does that, and passes to `refused` what was not. Reasons: docs/decisions/0008-gpu-clocks.md.
 """
 
 import math
@@ -31,7 +31,7 @@ class GpuClockSettings:
     trip_count: int = 2
     #: Seconds between two actions.
     cooldown_s: float = 5.0
-    #: Shares of the clock that one action takes away at least and at most, and gives back at most.
+    #: Shares of the clock that one action takes away at least and at most, and returns at most.
     least_step: float = 0.05
     most_down: float = 0.3
     most_up: float = 0.1
@@ -95,7 +95,7 @@ def refused(before: GpuClockState, after: GpuClockState) -> GpuClockState:
 
 
 def exceeds(state: GpuClockState, cap_watts: float, settings: GpuClockSettings) -> bool:
-    """Whether the cap is not held, as far as is known."""
+    """Whether readings show the power above the cap."""
     return state.ema_watts is not None and state.ema_watts > cap_watts + settings.high_margin_watts
 
 

@@ -1,7 +1,7 @@
 """What becomes of a target that has not been refreshed for too long.
 
-Promises that only subsystems which the target caps are touched, and that a floor which is not known is no guess: the
-last cap stays. Giving back is the default, since a cap is lent by somebody who can take it off again.
+Guarantees that only subsystems which the target caps are touched, and that an unknown floor is not guessed: the
+last cap stays. Restoring is the default, since nothing could lift the cap later.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Floor:
 
 
 def target_out_of_reach(target: NodePowerProfileSpec, floor: Floor) -> NodePowerProfileSpec | None:
-    """Return what to enforce in the place of a target that can no longer be read; None to give back."""
+    """Return what to enforce in the place of a target that can no longer be read; None to restore."""
     match (target.policy and target.policy.on_lost_control) or OnLostControl.RESTORE:
         case OnLostControl.RESTORE:
             return None

@@ -1,12 +1,12 @@
 """Which sources and controls serve a node.
 
-Promises the precedence of the contracts, part by part: a profile that says nothing about the GPUs leaves their routing
-to the next one. Profiles that the agent wrote itself to give its report a home only mirror a decision made here, so
-they take no part in making it; otherwise the first decision would outlive every later profile of a user. A generated
-profile that somebody has edited is no longer the agent's: its fingerprint tells.
+Guarantees the documented precedence, for each subsystem: a profile without a stanza for the GPUs leaves their
+routing to the next one. Profiles that the agent wrote itself to give its report a home only mirror a decision made
+here, so they take no part in making it; otherwise the first decision would outlive every later profile of a user. A
+generated profile that was edited is no longer the agent's, which its fingerprint shows.
 
-Source: contracts, section 1, TelemetryProfile. Where it is silent: specificity is the number of labels in the selector,
-and equally old profiles are ordered by name.
+Source: docs/decisions/0013-conventions.md (TelemetryProfile). Where it is silent: specificity is the number of labels
+in the selector, and equally old profiles are ordered by name.
 """
 
 import json
@@ -56,7 +56,7 @@ class Route:
     gpu_control: GpuControl
 
 
-#: What applies where neither a profile nor the environment says anything.
+#: Applies where neither a profile nor the environment sets anything.
 HOST_ROUTE: Final = Route(TelemetrySource(), TelemetrySource(), CpuControl(), GpuControl())
 
 
@@ -66,7 +66,7 @@ def route(node: Node, profiles: Iterable[RoutingProfile], default: Route = HOST_
     Args:
         node: the node.
         profiles: the users' profiles, in any order; those for other nodes are passed over.
-        default: what the agent's environment says.
+        default: the route from the agent's environment.
     """
     specs = [profile.spec for profile in sorted(_applying(node, profiles), key=_rank)]
     sources = [spec.sources for spec in specs if spec.sources is not None]
@@ -80,7 +80,7 @@ def route(node: Node, profiles: Iterable[RoutingProfile], default: Route = HOST_
 
 
 def is_generated(labels: Mapping[str, str], annotations: Mapping[str, str], spec: TelemetryProfileSpec) -> bool:
-    """Tell whether a profile is still as the agent wrote it."""
+    """Return whether a profile is still as the agent wrote it."""
     return labels.get(MANAGED_BY) == MANAGED_BY_AGENT and annotations.get(GENERATED_SPEC) == fingerprint(spec)
 
 
@@ -113,7 +113,7 @@ def endpoint_url(endpoint: str, node: NodeName, default_path: str) -> str:
     """
     try:
         parts = urlsplit(endpoint)
-    except ValueError:  # no URL at all; whoever calls it will say so
+    except ValueError:  # no URL at all; the caller reports it
         parts = None
     if parts is not None and parts.path in {"", "/"}:
         endpoint = urlunsplit(parts._replace(path=default_path))

@@ -1,13 +1,13 @@
 """Which frequency policies a throttle percentage slows down, and to what.
 
-Promises, for any set of policies: the choice depends on nothing but the set and the percentage; more percent throttle
+Guarantees, for any set of policies: the choice depends on nothing but the set and the percentage; more percent throttle
 the same policies and others (never different ones); the throttled are spread evenly over packages, within a package
 over its dies, and within a die over the kinds of its cores, so that any percentage takes the same share of performance
 and of efficiency cores; policies that share a physical core, as those of its hyper-threads, are throttled together. A
 throttle above zero is never without effect: at least one core is slowed down.
 
-Source: contracts, decision 5. Where it is silent: the share is of policies, rounded half away from zero, and filled up
-to whole cores.
+Source: docs/decisions/0013-conventions.md (throttle). Where it is silent: the share is of policies, rounded half away
+from zero, and filled up to whole cores.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from joulie_core.rounding import round_half_away
 
 @dataclass(frozen=True, slots=True)
 class CpuCore:
-    """A physical core. `core` tells the cores of one package apart and orders them."""
+    """A physical core. `core` identifies and orders the cores of one package."""
 
     package: int
     die: int

@@ -5,7 +5,7 @@ their half-precision throughput, over that of the reference GPU. Both are plain 
 reference; they are added without weights. Reference node and GPU are in the inventory.
 
 A GPU only ever adds: a node with GPUs outranks the node without them on the same CPU.
-Source: contracts, decision 8; operator document, Heterogeneous planning.
+Source: docs/decisions/0013-conventions.md (planning).
 """
 
 from dataclasses import dataclass

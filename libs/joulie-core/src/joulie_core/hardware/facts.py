@@ -1,8 +1,8 @@
-"""What the sources say about a node's hardware, each for itself: the agent's discovery, and the node's own description.
+"""Facts about a node's hardware, for each source by itself: the agent's discovery, and the node's own description.
 
-Promises to claim nothing that a source does not say: an absent, zero or unreadable value is None. Putting sources
+Guarantees that only facts of the source are returned: an absent, zero or unreadable value is None. Putting sources
 together, and filling gaps, is `joulie_core.hardware.view`.
-Source: contracts, section 2 (hardware fallbacks); operator document, Heterogeneous planning.
+Source: docs/decisions/0011-facts.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class GpuFacts:
     """GPUs as one source sees them; watts are per GPU."""
 
     origin: Origin = Origin.SEEN
-    #: False: the source says that there is none; None: it does not say.
+    #: False: the source reports that there is none; None: it does not report.
     present: bool | None = None
     match: Match[GpuSpec] | None = None
     #: What the source calls the model.
@@ -62,7 +62,7 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that one source says."""
+    """The facts of one source."""
 
     cpu: CpuFacts = field(default_factory=CpuFacts)
     gpu: GpuFacts = field(default_factory=GpuFacts)
@@ -123,7 +123,7 @@ def _gpu_discovered(gpu: GpuHardware, inventory: Inventory, origin: Origin) -> G
 
 
 def facts_from_node(node: Node, inventory: Inventory, gpu_product_label_keys: Sequence[str]) -> Facts:
-    """Return what the node's labels and resources say."""
+    """Return the facts in the node's labels and resources."""
     memory = _quantity(node.allocatable, "memory")
     return Facts(
         CpuFacts(
@@ -170,7 +170,7 @@ def _labelled_gpus(node: Node, inventory: Inventory, keys: Sequence[str]) -> Gpu
 
 
 def _labelled_count(labels: Mapping[str, str]) -> int | None:
-    """Return the physical GPUs that labels tell; None where they tell nothing, or partitions."""
+    """Return the number of physical GPUs in the labels; None where there is none, or of partitions."""
     stated = _whole(labels, HW_GPU_COUNT, _MOST_GPUS)
     if stated is not None:
         return stated

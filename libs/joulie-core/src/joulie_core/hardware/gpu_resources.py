@@ -2,7 +2,7 @@
 
 One table for all services: what a node offers and what a pod requests are read by the same names. A unit is a whole
 device, a partition of one (MIG, AMD compute partitions), or a share of one (time-slicing, MPS) that other pods use too.
-How much of a GPU a partition is, its name tells; how many shares there are, only the node's labels tell, and without
+The size of a partition is part of its name; the number of shares is known from the node's labels only, and without
 them the answer is None: unknown, and neither a whole GPU nor nothing.
 
 Does not promise the number of GPUs behind partitions to be exact: a GPU that is partly cut up shows fewer of them, so
@@ -47,7 +47,7 @@ class GpuResource:
     unit: GpuUnit
     #: Compute slices of one GPU that a partition takes; 1 for a device and a share.
     slices: int = 1
-    #: Compute slices of one GPU; None where the model tells (MIG).
+    #: Compute slices of one GPU; None where it follows from the model (MIG).
     slices_per_gpu: int | None = 1
 
 
@@ -115,7 +115,7 @@ def physical_gpus(quantities: Mapping[str, float], labels: Mapping[str, str]) ->
 
 
 def is_partitioned(labels: Mapping[str, str]) -> bool:
-    """Say whether the node offers partitions under the name of whole GPUs, so that labels count those as well."""
+    """Return whether the node offers partitions under the name of whole GPUs, so that labels count those as well."""
     return _partition_by_labels("NVIDIA", labels) is not None or _partition_by_labels("AMD", labels) is not None
 
 
@@ -187,7 +187,7 @@ def _mig_slices(labels: Mapping[str, str]) -> int:
 
 
 def _shares(resource: GpuResource, labels: Mapping[str, str]) -> int | None:
-    """Return into how many shares each unit is divided; None where it is and nobody says."""
+    """Return into how many shares each unit is divided; None where it is and the number is unknown."""
     if resource.vendor != "NVIDIA":
         return 1
     # A partition has its own number of replicas, as `nvidia.com/mig-1g.5gb.replicas`.

@@ -1,7 +1,7 @@
 """The inventory: figures for known CPU and GPU models, and the look-up of raw model strings.
 
-Promises to recognise what `/proc/cpuinfo`, NVML, AMD SMI, device plugins' labels and the openb trace call a model, in
-any letter case and with any separators, and to say how well it did: the very model, a close relative, or a guess by
+Guarantees to recognise what `/proc/cpuinfo`, NVML, AMD SMI, device plugins' labels and the openb trace call a model, in
+any letter case and with any separators, and to grade the match: the very model, a close relative, or a guess by
 vendor. Figures are the data file's (`inventory.toml`), each with its source; what the hardware itself says is always
 better.
 """
@@ -74,7 +74,7 @@ class Match(Generic[Spec]):
     exactness: Exactness
     #: The model that was looked up, in one spelling; another than `spec.model` where the entry only stands for it.
     model: str
-    #: Whether the name says that it is of a segment that the inventory does not list, such as a desktop: no number and
+    #: Whether the name is of a segment that the inventory does not list, such as a desktop: no number and
     #: no CPUID makes a server of it, though they often agree.
     other_segment: bool = False
 
@@ -137,7 +137,7 @@ _OTHER_SEGMENTS: Final = {
 }
 #: Words beside `xeon` for workstations (W), entry servers (E), the edge (D), and generations before Scalable.
 _OTHER_XEONS: Final = frozenset({"w", "w3", "w5", "w7", "w9", "e", "e3", "e5", "e7", "d", "phi"})
-#: Words of model strings that tell nothing about the model.
+#: Words of model strings that do not identify the model.
 _NOISE: Final = frozenset({"cpu", "processor"})
 _MODEL_NUMBER: Final = re.compile(r"[0-9][0-9A-Z]{3,5}")
 _SEPARATORS: Final = re.compile(r"\((?:r|tm|c)\)|[^a-z0-9.]+")
@@ -248,12 +248,12 @@ def _other_segment(parts: Sequence[str]) -> str | None:
     if "epyc" in parts:
         return None
     found = [each for word, each in _OTHER_SEGMENTS.items() if word in parts]
-    # "Threadripper" is said after "Ryzen", and means more.
+    # "Threadripper" follows "Ryzen" and is more specific.
     return next((each for each in found if not each.endswith("desktop")), found[0] if found else None)
 
 
 def _plain_name(parts: Sequence[str]) -> str:
-    """Return one spelling of a model that only its vendor is known of."""
+    """Return one spelling of a model of which only the vendor is known."""
     end = next((index for index, part in enumerate(parts) if part.endswith("ghz")), len(parts))
     return " ".join(part for part in parts[:end] if part not in _NOISE)
 

@@ -1,7 +1,7 @@
 """How much power a device draws under load, and how much work it does under a power cap.
 
 Both are shapes relative to the device's maximum, so one curve serves every model of a generation. The constants and
-their sources are in the inventory. Promises monotone functions with values in [0, 1] (times the maximum); does not
+their sources are in the inventory. Guarantees monotone functions with values in [0, 1] (times the maximum); does not
 model transients, temperature or the difference between kinds of work.
 """
 
@@ -13,7 +13,7 @@ class CapResponse:
     """Throughput of a device that a cap holds below the power it would draw.
 
     For a cap of share c of the maximum: `((c - static_share) / (1 - static_share)) ** exponent`. The static share is
-    power that does no work; the exponent below one says that the last watts buy the least speed.
+    power that does no work; with an exponent below one the last watts add the least speed.
     """
 
     static_share: float

@@ -1,13 +1,13 @@
 """The view of one node's hardware that every decision takes.
 
-Promises a view whatever is known: what the agent discovered comes first, field by field, then the node's labels and
-allocatable resources, then the inventory's figures for the model, then a generic model of the vendor. `exactness` says
-how good the worst of the figures is, `origins` where the least certain of the facts comes from, and `conflicts` what
-the sources disagree about. Whether there are GPUs at all is `joulie_core.hardware.presence`.
+Always returns a view: what the agent discovered comes first, field by field, then the node's labels and allocatable
+resources, then the inventory's figures for the model, then a generic model of the vendor. `exactness` states how good
+the worst of the figures is, `origins` where the least certain of the facts comes from, and `conflicts` what the sources
+disagree about. Whether there are GPUs at all is `joulie_core.hardware.presence`.
 
 Assumptions, each made only where nothing better is known: hardware threads per core are the model's (two for an unknown
 one), a node has as many sockets as its cores need, a GPU model without a count is one GPU.
-Source: contracts, sections 2 and 3 (decision 8); operator document, Heterogeneous planning.
+Source: docs/decisions/0011-facts.md.
 """
 
 import math
@@ -34,7 +34,7 @@ class CpuView:
     sockets: int
     #: Physical cores of all sockets.
     total_cores: int
-    #: Hardware threads of all sockets, the unit of pod requests; where nobody has counted them no more than there are.
+    #: Hardware threads of all sockets, the unit of pod requests; where they were not counted no more than there are.
     threads: int
     base_ghz: float
     min_watts_per_socket: float
@@ -59,7 +59,7 @@ class GpuView:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Where the least certain fact of each subsystem comes from; None where nothing is known of it."""
+    """Source of the least certain fact of each subsystem; None where nothing is known."""
 
     cpu: Origin | None = None
     gpu: Origin | None = None
@@ -70,8 +70,8 @@ class Origins:
 class HardwareView:
     """The hardware of one node.
 
-    `cpu` is None where neither a model nor a core count is known. `gpu` is None where there is none and where nobody
-    knows of any; `origins.gpu` tells the two apart.
+    `cpu` is None where neither a model nor a core count is known. `gpu` is None where there is none and where it is
+    unknown; `origins.gpu` distinguishes the two.
     """
 
     cpu: CpuView | None
@@ -114,7 +114,7 @@ def view_from_status(status: NodeHardwareStatus, inventory: Inventory) -> Hardwa
 def view_from_node(
     node: Node, inventory: Inventory, gpu_product_label_keys: Sequence[str] = GPU_PRODUCT_KEYS
 ) -> HardwareView:
-    """Return the view of what labels and allocatable resources say.
+    """Return the view from labels and allocatable resources.
 
     Args:
         node: the node.
@@ -193,7 +193,7 @@ def _threads(counted: float | None, allocatable: float | None, cores: int) -> in
     """Return the node's hardware threads: as the machine counts them, else the most that there are for certain.
 
     Both what is allocatable to pods and the cores are lower bounds, and the fewer threads share the node's watts, the
-    more each of them costs: a count that nobody made never makes a node freer. The model's threads per core would be a
+    more each of them costs: an assumed count never makes a node freer. The model's threads per core would be a
     guess upwards, as hyper-threads are often switched off.
     """
     if counted:

@@ -2,7 +2,7 @@
 
 A policy decides how many of the eligible nodes supply performance and which; it knows nothing of transitions, caps or
 Kubernetes. It promises to be deterministic, independent of the order of the candidates, and to assign every candidate
-exactly once. Source: policy algorithms, "Shared Reconcile Flow".
+exactly once. Source: docs/policies.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
-    """Everything that a policy may look at."""
+    """The input of a policy."""
 
     candidates: Sequence[Candidate]
     #: Active performance pods of the whole cluster, pending ones included.

@@ -2,7 +2,7 @@
 
 A base share is always there; above it one node is added for each `QUEUE_PERF_PER_HP_NODE` performance pods, pending
 ones included, between a minimum and a maximum. The count depends on nothing but the number of nodes and of pods, and
-never falls when pods are added. Source: policy algorithms, "queue_aware_v1".
+never falls when pods are added. Source: docs/policies.md.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class QueueAware:
         return clamp(clamp(max(base, need), settings.queue_hp_min, settings.queue_hp_max), 0, nodes)
 
     def plan(self, context: PolicyContext) -> Plan:
-        """Assign performance to as many of the densest nodes as the demand asks for."""
+        """Assign performance to as many of the densest nodes as the demand needs."""
         nodes = len(context.candidates)
         count = self.hp_count(nodes, context.performance_pods)
         return plan_densest(

@@ -1,8 +1,8 @@
-"""Which nodes supply performance, once a policy has said how many.
+"""Which nodes supply performance, once a policy has decided how many.
 
 The order is total: density descending, then name. Each hardware family keeps its densest node in performance as long as
-the count has room for one of each; a smaller count is filled by density alone. Source: policy algorithms, "Shared
-Reconcile Flow" steps 3 and 4; contracts, decision 7.
+the count has room for one of each; a smaller count is filled by density alone. Source:
+docs/decisions/0013-conventions.md (planning).
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ def plan_densest(candidates: Iterable[Candidate], hp_count: int, reason: str) ->
 
     Args:
         candidates: eligible nodes in any order, names unique.
-        hp_count: wanted number of performance nodes; clamped to [0, N].
+        hp_count: planned number of performance nodes; clamped to [0, N].
         reason: how the count came about.
 
     """

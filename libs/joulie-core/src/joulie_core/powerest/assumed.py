@@ -11,7 +11,7 @@ equal pods would pile up on it. This ledger remembers those pods by their uid, i
 All instants are of one monotonic clock, that of the process which observes them, so that no clock skew between
 machines matters. A pod leaves the ledger when its expectation has run out, when a measurement covers it or when it has
 ended, whichever is first. The ledger holds no watts: those depend on hardware that may be learnt later.
-Source: contracts, decision 10.
+Source: docs/decisions/0013-conventions.md.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class _Entry:
 
 
 class AssumedPods:
-    """The ledger. Every method that may change a node's pods says on which nodes the demand changed.
+    """The ledger. Every method that may change a node's pods returns the nodes whose demand changed.
 
     Args:
         telemetry_interval_s: age of a binding from which a measurement covers it.

@@ -1,10 +1,9 @@
 """How many GPUs a pod's claims are: dynamic resource allocation (DRA), where pods do not name extended resources.
 
-A claim asks for devices of device classes. Promises the most GPUs that a claim may be: of alternatives the largest, and
-a class that nobody has named counts as a whole GPU for each device, as does a claim that cannot be found; both are told
-to the caller, who warns. Selectors are not read, so a partition counts as a whole GPU. A claim that several pods share
-counts for each of them.
-Source: KEP-4381, resource.k8s.io/v1; DRA drivers of NVIDIA, AMD and Intel.
+A claim asks for devices of device classes. Returns the most GPUs that a claim may be: of alternatives the largest, and
+an unlisted class counts as a whole GPU for each device, as does a claim that cannot be found; both are returned to the
+caller, which logs a warning. Selectors are not read, so a partition counts as a whole GPU. A claim that several pods
+share counts for each of them. Source: KEP-4381, resource.k8s.io/v1; DRA drivers of NVIDIA, AMD and Intel.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ DEVICE_CLASS_GPUS: Final[Mapping[str, float]] = {
 }
 #: What counts for a claim that is not found, and for each device of a class that is not named.
 UNKNOWN_GPUS: Final = 1.0
-#: Devices of a request for all that its node has: as many as GPU servers commonly hold, where no allocation tells.
+#: Devices of a request for all that its node has: as many as GPU servers commonly hold, where there is no allocation.
 ALL_DEVICES: Final = 8
 #: Extended resources that the API server serves from devices of a class.
 CLASS_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
@@ -53,7 +52,7 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClaimDemand:
-    """What a ResourceClaim or its template asks for."""
+    """The requests of a ResourceClaim or its template."""
 
     requests: tuple[ClaimRequest, ...] = ()
 

@@ -1,11 +1,11 @@
 """How much of a GPU a pod's extended resources are, and in how many units a node hands out its GPUs.
 
-What a pod asks for is read without a node, since one demand is scored against every node. So a resource counts as the
-most of a GPU that it may be: a partition by the compute slices in its name, a share of a GPU as all of it, and whatever
-stands for GPUs by its name and has no size there as a whole GPU. A node that hands out its GPUs in shares, or in
-partitions under the name of whole GPUs, says so by its labels; then each unit there costs its part of the watts, and a
-node of which all is requested costs its maximum, not several times that.
-Source: joulie_core.hardware.gpu_resources; NVIDIA MIG user guide, supported profiles.
+A pod's request is read without a node, since one demand is scored against every node. So a resource counts as the most
+of a GPU that it may be: a partition by the compute slices in its name, a share of a GPU as all of it, and a resource
+that is a GPU by its name and has no size there as a whole GPU. A node that hands out its GPUs in shares, or in
+partitions under the name of whole GPUs, is known by its labels; then each unit there costs its part of the watts, and a
+node of which all is requested costs its maximum, not several times that. Source: joulie_core.hardware.gpu_resources;
+NVIDIA MIG user guide, supported profiles.
 """
 
 import re
@@ -38,7 +38,7 @@ def gpu_share(name: str) -> Decimal:
     if resource is None:
         return _WHOLE if _LIKE_PARTITIONS.fullmatch(name) else _NOTHING
     if resource.slices_per_gpu is not None:
-        # A share's size, only its node tells.
+        # The size of a share is known from its node only.
         return Decimal(resource.slices) / resource.slices_per_gpu if resource.unit is GpuUnit.PARTITION else _WHOLE
     memory = _MIG_MEMORY.fullmatch(name)
     per_gpu = _FOUR_SLICES if memory and memory["profile"] in _OF_FOUR else MIG_SLICES
@@ -46,7 +46,7 @@ def gpu_share(name: str) -> Decimal:
 
 
 def units_per_gpu(node: Node | None, vendor: str) -> float:
-    """Return into how many units of `gpu_share` a node divides each GPU beyond what the resource's name says.
+    """Return into how many units of `gpu_share` a node divides each GPU beyond the resource's name.
 
     1 for a node that hands out GPUs whole, that does not say, or that offers partitions by their own names as well: a
     unit must not become cheaper than it is.

@@ -1,11 +1,10 @@
 """Watts that a pod will add to a node.
 
-Promises `coefficient * share of the node's threads (or GPUs) * their maximum power`, per subsystem, weighted by the
+Guarantees `coefficient * share of the node's threads (or GPUs) * their maximum power`, per subsystem, weighted by the
 facility's PUE where one above 1 is given. Kubernetes counts CPU in hardware threads, so the share is one of threads: a
-pod that takes all of a node costs the node's maximum. Hardware that is not known is taken to be generic and hungry,
+pod that takes all of a node costs the node's maximum. Unknown hardware gets a conservative generic figure,
 never free: a missing inventory must not attract pods.
-Source: scheduler-extender document, Marginal power estimation and PUE-weighted marginal power estimation; contracts,
-decision 10 for the default coefficients and 13 for threads.
+Source: docs/decisions/0002-extender.md.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,12 @@
 """What a pod demands of a node, by Kubernetes' own rule.
 
-Promises the effective request that kube-scheduler itself reserves: per resource the sum over containers and sidecars,
+Guarantees the effective request that kube-scheduler itself reserves: per resource the sum over containers and sidecars,
 or the largest moment of the start-up phase if that is more, plus the pod's overhead. A container's limit stands in for
 a request it does not make, as the API server defaults it. CPU and memory that are requested for the pod as a whole
-stand for those of its containers. A pod that asks for no CPU at all will still burn some, so it counts as a small fixed
+stand for those of its containers. A pod that requests no CPU still uses some, so it counts as a small fixed
 share. GPUs, their partitions and their shares count as the part of a GPU that they are at most. Does not judge whether
 the pod fits.
-Source: contracts, decision 11; KEP-753 for sidecars; KEP-2837 for the resources of whole pods.
+Source: docs/decisions/0013-conventions.md; KEP-753 for sidecars; KEP-2837 for the resources of whole pods.
 """
 
 from collections.abc import Iterable, Mapping

@@ -6,7 +6,7 @@ name the node: kube-scheduler counts equal texts in its event.
 A stale twin still counts here, though its numbers no longer count in scores: silence of the operator is no evidence
 that a capped node was freed, so a node is refused if either the last known class or the label says so. A missing
 reading never makes a node freer.
-Source: scheduler-extender document, Filter logic.
+Source: docs/decisions/0002-extender.md.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class FilterResult:
 
 _STANDARD_POD: Final = FilterResult(True, FilterReason.STANDARD_POD, "standard pods run on every node")
 _PERFORMANCE: Final = FilterResult(True, FilterReason.PERFORMANCE_NODE, "node supplies performance")
-_UNKNOWN: Final = FilterResult(True, FilterReason.UNKNOWN_NODE, "nothing is known of the node's power profile")
+_UNKNOWN: Final = FilterResult(True, FilterReason.UNKNOWN_NODE, "the node's power profile is unknown")
 _REFUSED: Final = {
     SchedulableClass.ECO: FilterResult(
         False, FilterReason.ECO_NODE, "joulie: node is eco, performance pods are kept off it"
@@ -67,8 +67,8 @@ def verdict(
 
     Args:
         workload_class: how the pod is to be treated.
-        schedulable_class: what the node's twin says, however old; None where the node has no twin.
-        stale: whether the twin is too old to be believed when it says that the node is free.
+        schedulable_class: the class in the node's twin, however old; None where the node has no twin.
+        stale: whether the twin is too old to be trusted that the node is free.
         labels: the node's labels; they decide where no twin does.
     """
     if workload_class is not WorkloadClass.PERFORMANCE:

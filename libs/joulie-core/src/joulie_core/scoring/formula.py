@@ -1,8 +1,8 @@
 """How well a node suits a pod: the score formula, written to be read.
 
-Promises a score in 0..100 and every term behind it. It depends on nothing but its arguments: not on the order of nodes,
-nor on which other nodes are candidates. `joulie_core.scoring.prepared` computes the same number faster.
-Source: scheduler-extender document, Scoring formula.
+Guarantees a score in 0..100 and every term behind it. It depends on nothing but its arguments: not on the order of
+nodes, nor on which other nodes are candidates. `joulie_core.scoring.prepared` computes the same number faster. Source:
+docs/decisions/0002-extender.md.
 """
 
 from dataclasses import dataclass
@@ -113,7 +113,7 @@ def within_range(points: float) -> float:
 
 
 def cooling_points(node: TwinSnapshot) -> float:
-    """Return up to 15 points for a cool node; where nothing is known of the cooling there are none."""
+    """Return up to 15 points for a cool node; none where the cooling is unknown."""
     stress_pct = 100.0 if node.cooling_stress_pct is None else min(100.0, node.cooling_stress_pct)
     return (100 - stress_pct) * COOLING_WEIGHT
 

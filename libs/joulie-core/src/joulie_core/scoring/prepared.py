@@ -4,8 +4,8 @@ For a fixed workload class and trend scale the unclamped score is affine in the 
 pressure: `base - cpu_points*cores - gpu_points*gpus - pressure_weight*pressure`. A row changes only when its node does,
 so a request costs three multiplications a node. `ClusterSums` keeps the cluster's terms up to date in the same way.
 
-Promises the same number as `joulie_core.scoring.formula`, which is the reference; a property test holds the two
-together. Does not clamp: whoever sums does.
+Guarantees the same number as `joulie_core.scoring.formula`, which is the reference; a property test holds the two
+together. Does not clamp: the sum is clamped.
 """
 
 from typing import Final, NamedTuple

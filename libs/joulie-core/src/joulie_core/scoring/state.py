@@ -1,10 +1,10 @@
 """What the scheduler's decisions read of a node's twin.
 
-Promises plausible numbers: a figure that is not finite, or beyond what any machine draws, is no figure. Whatever is
-missing stays missing (None) and is decided by who uses it; nothing becomes zero here. A measured power that is too high
-to be true counts as the limit that it exceeds: it never makes the node freer. That 0 W is no measurement is decided
-where power is read; in a twin it is the idle node of the document's example.
-Source: scheduler-extender document, Scoring inputs per node and Stale twin fallback.
+Guarantees plausible numbers: a figure that is not finite, or beyond what any machine draws, counts as absent. Whatever
+is missing stays missing (None) and is decided by who uses it; nothing becomes zero here. A measured power that is too
+high to be true counts as the limit that it exceeds: it never makes the node freer. That 0 W is no measurement is
+decided where power is read; in a twin it is the idle node of the document's example. Source:
+docs/decisions/0002-extender.md.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class TwinSnapshot:
     assumed_watts: float = 0.0
 
     def stale(self, now_s: float, threshold_s: float) -> bool:
-        """Say whether the twin must not be believed: undated, too old, or dated as far in the future."""
+        """Return whether the twin is stale: undated, too old, or dated as far in the future."""
         return self.last_updated_s is None or abs(now_s - self.last_updated_s) > threshold_s
 
     def headroom_pct(self, added_watts: float = 0.0) -> float | None:
@@ -63,7 +63,7 @@ class TwinSnapshot:
 
 
 def node_state(status: NodeTwinStatus) -> TwinSnapshot:
-    """Return what a twin's status says."""
+    """Return the snapshot of a twin's status."""
     power = status.power_measurement
     measured = power.measured_node_power_w if power else None
     return TwinSnapshot(

@@ -1,4 +1,4 @@
-"""The estimate of a node's power state that the scheduler is told."""
+"""The estimate of a node's power state that is published for the scheduler."""
 
 from joulie_core.twin.build import (
     Measurement,

@@ -1,7 +1,7 @@
-"""The twin of one node: everything the scheduler is told about its power.
+"""The twin of one node: its power state as published for the scheduler.
 
-Promises that every figure is finite and rounded to a tenth (so that noise writes nothing), and that what is not
-known is absent. Source: contracts, section 1 (NodeTwin) and decision 9.
+Guarantees that every figure is finite and rounded to a tenth (so that noise writes nothing), and that what is not
+known is absent. Source: docs/decisions/0013-conventions.md (NodeTwin).
 """
 
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class PowerBudget:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Power of the node, by whom; `watts` is None where nobody knows."""
+    """Power of the node and its source; `watts` is None where it is unknown."""
 
     source: MeasurementSource
     quality: MeasurementQuality

@@ -1,9 +1,9 @@
 """What a node counts with while nothing plausible measures it.
 
-Promises that for the same pods only a plausible reading lowers the watts of a node: a reading that stops, that measures
-nothing or that is too high to be true leaves the node no freer than it was. The model from pod requests cannot promise
-that by itself, as it knows neither what pods draw beyond their requests nor hardware that nobody discovered.
-Source: contracts, decisions 9 and 12.
+Guarantees that for the same pods only a plausible reading lowers the watts of a node: a reading that stops, that
+measures nothing or that is too high to be true leaves the node no freer than it was. The model from pod requests cannot
+promise that by itself, as it knows neither what pods draw beyond their requests nor undiscovered hardware. Source:
+docs/decisions/0010-readings-and-demand.md.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The highest that is known of a node since its last plausible reading."""
+    """The highest figures of a node since its last plausible reading."""
 
     watts: float
-    #: What the model said at that moment; None where it said nothing.
+    #: Modelled watts at that moment; None where the model had none.
     modelled_w: float | None
 
 
@@ -22,11 +22,11 @@ def stand_in(evidence: Evidence | None, modelled_w: float | None, floor_w: float
     """Return the watts to count in place of a plausible reading; None where nothing at all is known.
 
     Pods that have come since the evidence are added as far as the model knows them. Pods that have ended free nothing
-    below the evidence: what they really drew, only a meter could tell.
+    below the evidence: only a meter could show what they really drew.
 
     Args:
-        evidence: what was known before; None for a node that was never measured.
-        modelled_w: what the model says now; None where it says nothing.
+        evidence: the state before; None for a node that was never measured.
+        modelled_w: modelled watts now; None where the model has none.
         floor_w: the limit that a reading exceeded that was too high; None where none was.
 
     """

@@ -1,7 +1,7 @@
 """Power usage effectiveness: what the facility draws for each watt of computing.
 
 `PueModel` is the interface; `LinearPue` is what is used without facility metrics, `MeasuredPue` with them. Source:
-contracts, decision 9.
+docs/decisions/0013-conventions.md.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,12 @@
 """How close a node is to its limits: power headroom, cooling stress, PSU stress.
 
 Every figure is a percentage; an input that is not known makes the figure unknown (None), never zero.
-Source: contracts, decision 9.
+Source: docs/decisions/0013-conventions.md.
 """
 
 from typing import Final
 
-#: Ambient temperature at which cooling stress is what the power alone says, degrees Celsius.
+#: Ambient temperature at which cooling stress depends on the power alone, degrees Celsius.
 REFERENCE_AMBIENT_C: Final = 20.0
 #: Cooling capacity lost per degree above the reference.
 CAPACITY_LOSS_PER_C: Final = 0.02

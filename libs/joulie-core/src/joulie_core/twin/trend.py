@@ -2,7 +2,7 @@
 
 A sample that cannot be true is left out, never taken as zero; a change of the source starts anew, because two sources
 disagree by more than a node changes in minutes. Until the samples span half a minute there is no trend. Source:
-contracts, decision 9.
+docs/decisions/0013-conventions.md.
 """
 
 import math

@@ -1,10 +1,10 @@
-"""Power of a node that nobody measures, modelled from what its pods request.
+"""Power of a node without a measurement, modelled from what its pods request.
 
 CPUs share their load, so they follow their power curve at the requested share of all hardware threads; GPUs are handed
 out whole, so each is either busy or idle. What is requested is taken to be used to the extent that the marginal power
 estimate assumes too, and nothing draws more than its caps allow. The result is good for ranking nodes and is called
 `modelled`.
-Source: contracts, decision 9.
+Source: docs/decisions/0013-conventions.md.
 """
 
 from dataclasses import dataclass
