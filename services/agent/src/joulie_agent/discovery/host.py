@@ -6,7 +6,7 @@ Promises that what the hardware says wins over the inventory, and that no figure
 from typing import Final
 
 from joulie_agent.hardware.cpuinfo import HostFacts
-from joulie_agent.hardware.rapl import LOWEST_SHARE
+from joulie_agent.hardware.knob import LOWEST_CAP_SHARE
 from joulie_core.hardware.inventory import CpuSpec, Inventory, Match
 from joulie_core.kinds.node_hardware import CpuCapRange, CpuHardware, Exactness, FrequencyLandmarks, MemoryHardware
 
@@ -58,7 +58,7 @@ def _cap_range(facts: HostFacts, spec: CpuSpec | None) -> CpuCapRange | None:
     max_watts = facts.max_package_watts or (spec.max_watts if spec else None)
     if max_watts is None:
         return None
-    lowest_watts = facts.min_package_watts or LOWEST_SHARE * max_watts
+    lowest_watts = facts.min_package_watts or LOWEST_CAP_SHARE * max_watts
     useful_watts = spec.min_watts if spec and spec.min_watts <= max_watts else lowest_watts
     return CpuCapRange(min_watts_per_socket=max(lowest_watts, useful_watts), max_watts_per_socket=max_watts)
 

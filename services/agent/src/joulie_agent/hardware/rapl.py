@@ -21,16 +21,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
+from joulie_agent.hardware.knob import LOWEST_CAP_SHARE, HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 from joulie_agent.reasons import Reason
 
 UW_PER_WATT: Final = 1_000_000
 #: The keys of all knobs here begin so. They name what is limited: directory numbers change when the driver is reloaded.
 KEYS: Final = "rapl/"
-#: Lowest cap that is let through, as a share of the zone's maximum. No kernel interface tells the real minimum; below a
-#: quarter of the thermal design power the cores are at their lowest clock and a node risks to stop making progress.
-LOWEST_SHARE: Final = 0.25
 #: The kernel rounds a limit down to the hardware's power unit, which is a watt where it is coarsest (Intel SDM, volume
 #: 3B, MSR_RAPL_POWER_UNIT).
 _COARSEST_UNIT_UW: Final = 1_000_000
@@ -239,4 +236,4 @@ def power_limit(
 
 
 def _limits(high_uw: int) -> KnobLimits:
-    return KnobLimits(round(high_uw * LOWEST_SHARE), high_uw)
+    return KnobLimits(round(high_uw * LOWEST_CAP_SHARE), high_uw)

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from joulie_agent.hardware.knob import HardwareFailure, Knob, KnobLimits
+from joulie_agent.hardware.knob import LOWEST_CAP_SHARE, HardwareFailure, Knob, KnobLimits
 
 MW_PER_WATT: Final = 1000
-#: Lowest limit that is let through where the driver tells a maximum and no minimum, as a share of the maximum. To
-#: amdgpu a limit of zero means its default.
-LOWEST_SHARE: Final = 0.25
 
 
 class Vendor(StrEnum):
@@ -60,7 +57,7 @@ class GpuDeviceInfo:
         """What its power limit may be set to; None where it has none."""
         if not self.max_mw:
             return None
-        return KnobLimits(self.min_mw or round(self.max_mw * LOWEST_SHARE), self.max_mw)
+        return KnobLimits(self.min_mw or round(self.max_mw * LOWEST_CAP_SHARE), self.max_mw)
 
 
 @dataclass(frozen=True, slots=True)
