@@ -65,10 +65,7 @@ def remembered(report: ControlReport | None) -> CpuControlState:
     throttle_pct = report.throttle_pct or 0.0
     dvfs = report.backend.endswith(_DVFS)
     throttle = Held.YES if throttle_pct > 0 else Held.NO
-    if throttle is Held.NO and (
-        report.reason == Reason.NOT_RELEASED
-        or (dvfs and report.throttle_pct is None and report.result is not ControlResult.BLOCKED)
-    ):
+    if throttle is Held.NO and (report.reason == Reason.NOT_RELEASED or (dvfs and _may_throttle(report))):
         throttle = Held.PERHAPS
     return CpuControlState(
         mode=CpuMode.DVFS if throttle_pct > 0 else CpuMode.NONE,
@@ -77,6 +74,13 @@ def remembered(report: ControlReport | None) -> CpuControlState:
         cap_watts=report.enforced_watts,
         throttle_known=report.throttle_pct is not None,
     )
+
+
+def _may_throttle(report: ControlReport) -> bool:
+    """Whether throttling may have begun although the report tells none: the loop acts between two reports."""
+    if report.throttle_pct is None:
+        return report.result is not ControlResult.BLOCKED
+    return report.reason != Reason.THROTTLED_BY_PERCENT
 
 
 def _cap_of(report: ControlReport, *, dvfs: bool) -> Held:
