@@ -1,4 +1,4 @@
-"""Machines in directories, and parts and lanes over them."""
+"""Machines in directories, and handlers over them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,8 +41,8 @@ class Events:
 @dataclass
 class CpuBench:
     machine: FakeMachine
-    part: CpuHandler
-    hands: JournaledWriter
+    handler: CpuHandler
+    writer: JournaledWriter
     clock: Clock
 
     @property
@@ -65,36 +65,36 @@ def events():
 
 
 @pytest.fixture
-def hands(tmp_path):
+def writer(tmp_path):
     with Journal.open(tmp_path / "state") as journal:
         yield JournaledWriter(journal)
 
 
 @pytest.fixture
-def cpu_bench(tmp_path, hands, clock):
+def cpu_bench(tmp_path, writer, clock):
     def make(platform="xeon-2s"):
         machine = FakeMachine(tmp_path / "machine", PLATFORMS[platform])
-        part = CpuHandler(
-            tree=machine.tree(), proc_root=str(machine.proc), hands=hands, min_freq_khz=1_500_000, clock=clock
+        handler = CpuHandler(
+            tree=machine.tree(), proc_root=str(machine.proc), writer=writer, min_freq_khz=1_500_000, clock=clock
         )
-        return CpuBench(machine, part, hands, clock)
+        return CpuBench(machine, handler, writer, clock)
 
     return make
 
 
 @dataclass
 class GpuBench:
-    part: GpuHandler
+    handler: GpuHandler
     library: FakeGpuLibrary
-    hands: JournaledWriter
+    writer: JournaledWriter
     clock: Clock
 
 
 @pytest.fixture
-def gpu_bench(hands, clock):
+def gpu_bench(writer, clock):
     def make(*gpus):
         driver, library = fake_gpu_driver(*gpus)
-        return GpuBench(GpuHandler(drivers=[driver], hands=hands, clock=clock), library, hands, clock)
+        return GpuBench(GpuHandler(drivers=[driver], writer=writer, clock=clock), library, writer, clock)
 
     return make
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from joulie_agent.actuator import subsystems as parts
+from joulie_agent.actuator import subsystems
 from joulie_agent.actuator.protocol import (
     CpuReadings,
     ReadCpu,
@@ -60,8 +60,8 @@ class BlockingCalls(OsCalls):
 @pytest.fixture
 def calls(monkeypatch):
     made = BlockingCalls()
-    monkeypatch.setattr(parts, "OsCalls", lambda: made)
-    monkeypatch.setattr(parts, "Watch", partial(Watch, call_s=0.05))
+    monkeypatch.setattr(subsystems, "OsCalls", lambda: made)
+    monkeypatch.setattr(subsystems, "Watch", partial(Watch, call_s=0.05))
     yield made
     made.released.set()
 
@@ -70,8 +70,8 @@ def calls(monkeypatch):
 def bench(actuator_settings, events, clock, calls):
     class Bench:
         settings, machine = actuator_settings()
-        parts = HostSubsystems(settings, events, drivers=[], clock=clock)
-        lane = parts.lanes[Subsystem.CPU]
+        machine_subsystems = HostSubsystems(settings, events, drivers=[], clock=clock)
+        executor = machine_subsystems.executors[Subsystem.CPU]
 
         @property
         def limits_watts(self):
@@ -79,67 +79,67 @@ def bench(actuator_settings, events, clock, calls):
 
         @property
         def journal(self):
-            return set(journal.peek(parts.Path(self.settings.state_dir) / "cpu"))
+            return set(journal.peek(subsystems.Path(self.settings.state_dir) / "cpu"))
 
     made = Bench()
     yield made
-    made.parts.close()
+    made.machine_subsystems.close()
 
 
 def test_a_counter_that_blocks_costs_its_own_reading_only(bench, calls):
     calls.reads.add(f"{bench.machine.zones()[0]}/energy_uj")
-    reading = bench.lane.ask(ReadCpu())
+    reading = bench.executor.execute(ReadCpu())
     assert isinstance(reading, CpuReadings)
     assert [zone.energy_uj is None for zone in reading.zones] == [True, False]
-    done = bench.lane.ask(CAP)
+    done = bench.executor.execute(CAP)
     assert (done.result, bench.limits_watts) == (ControlResult.APPLIED, [90, 90])
     assert len(calls.threads) == 1, "the file is not tried again while it blocks"
     calls.release()
-    assert all(zone.energy_uj is not None for zone in bench.lane.ask(ReadCpu()).zones)
+    assert all(zone.energy_uj is not None for zone in bench.executor.execute(ReadCpu()).zones)
 
 
 def test_a_write_that_blocks_is_refused_and_the_other_package_is_capped_and_restored(bench, calls, clock):
     stuck = bench.machine.limits()[0]
     calls.writes.add(stuck)
-    done = bench.lane.ask(CAP)
+    done = bench.executor.execute(CAP)
     assert isinstance(done, ControlOutcome)
     assert (done.result, done.reason) != (ControlResult.APPLIED, Reason.CAPPED)
     assert "has not returned" in done.message
     assert bench.limits_watts == [150, 90]
     clock.now += 60
-    bench.lane.check()
+    bench.executor.check()
     assert bench.limits_watts == [150, 150]
     assert len(bench.journal) == 1, "what the blocked write may still do is not forgotten"
 
 
 def test_a_write_that_lands_late_is_found_and_restored_and_its_thread_does_nothing_else(bench, calls, clock):
     calls.writes.add(bench.machine.limits()[0])
-    bench.lane.ask(CAP)
+    bench.executor.execute(CAP)
     clock.now += 60
-    bench.lane.check()
+    bench.executor.check()
     held = bench.journal
     calls.release()
     assert bench.limits_watts == [90, 150], "it has landed"
     assert bench.journal == held, "a thread that was given up records nothing"
     clock.now += 15
-    assert bench.lane.check() is None
+    assert bench.executor.check() is None
     assert bench.limits_watts == [150, 150]
     assert bench.journal == set()
 
 
 def test_ending_restores_what_does_not_block_and_says_that_something_is_left(bench, calls, clock):
-    bench.lane.ask(CAP)
-    bench.lane.ask(SetThrottle(throttle_pct=100, lease_s=60))
+    bench.executor.execute(CAP)
+    bench.executor.execute(SetThrottle(throttle_pct=100, lease_s=60))
     calls.reads.add(bench.machine.limits()[0])
-    assert not bench.lane.end(clock.now)
+    assert not bench.executor.stop(clock.now)
     assert bench.limits_watts == [90, 150]
     assert {bench.machine.read(path) for path in bench.machine.policy_limits()} == {3_900_000}
 
 
 def test_a_restore_that_blocks_is_reported_and_done_when_the_file_returns(bench, calls, clock, events):
-    bench.lane.ask(CAP)
+    bench.executor.execute(CAP)
     calls.writes.add(bench.machine.limits()[0])
-    report = bench.lane.ask(Restore(part=Subsystem.CPU))
+    report = bench.executor.execute(Restore(subsystem=Subsystem.CPU))
     assert isinstance(report, RestoreReport)
     assert len(report.left) == 1
     assert bench.limits_watts == [90, 150]
@@ -147,28 +147,28 @@ def test_a_restore_that_blocks_is_reported_and_done_when_the_file_returns(bench,
     assert [path for path in told["blocked"] if path.endswith(bench.machine.limits()[0])]
     calls.release()
     clock.now += 15
-    assert bench.lane.check() is None
+    assert bench.executor.check() is None
     assert bench.limits_watts == [150, 150]
 
 
 def test_a_whole_driver_that_blocks_leaves_the_rest_of_the_part_to_be_restored(bench, calls, clock):
-    bench.lane.ask(CAP)
-    bench.lane.ask(SetThrottle(throttle_pct=100, lease_s=60))
+    bench.executor.execute(CAP)
+    bench.executor.execute(SetThrottle(throttle_pct=100, lease_s=60))
     calls.reads.add("/scaling_max_freq")
-    assert not bench.lane.end(clock.now)
+    assert not bench.executor.stop(clock.now)
     assert bench.limits_watts == [150, 150]
     assert len(calls.threads) == len(bench.machine.policy_limits())
 
 
 def test_a_journal_that_blocks_stops_caps_and_not_restores(bench, calls, clock, monkeypatch):
-    bench.lane.ask(CAP)
+    bench.executor.execute(CAP)
     synced, blocked = journal.os.fsync, threading.Event()
     monkeypatch.setattr(journal.os, "fsync", lambda file: (blocked.wait(), synced(file)))
-    done = bench.lane.ask(SetCpuCap(cap_watts_per_package=100, lease_s=60))
+    done = bench.executor.execute(SetCpuCap(cap_watts_per_package=100, lease_s=60))
     assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_JOURNAL)
     assert bench.limits_watts == [90, 90]
     clock.now += 60
-    assert bench.lane.check() is None
+    assert bench.executor.check() is None
     assert bench.limits_watts == [150, 150]
     blocked.set()
 
@@ -177,17 +177,17 @@ def test_a_machine_whose_first_look_blocks_is_served_all_the_same(actuator_setti
     settings, machine = actuator_settings()
     calls.reads.add(f"{machine.zones()[0]}/name")
     made = HostSubsystems(settings, events, drivers=[], clock=clock)
-    assert isinstance(made.lanes[Subsystem.CPU].ask(ReadCpu()), CpuReadings)
+    assert isinstance(made.executors[Subsystem.CPU].execute(ReadCpu()), CpuReadings)
     made.close()
 
 
 def test_without_a_thread_to_be_had_everything_is_restored_in_the_callers(bench, monkeypatch, clock):
-    bench.lane.ask(CAP)
-    bench.lane._thread.stop()
+    bench.executor.execute(CAP)
+    bench.executor._thread.stop()
 
     def refuse(_thread):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert bench.lane.end(clock.now)
+    assert bench.executor.stop(clock.now)
     assert bench.limits_watts == [150, 150]

@@ -43,8 +43,8 @@ def serve(actuator_settings, events, gpus):
     stops = []
 
     def start():
-        parts = HostSubsystems(settings, events, drivers=[gpus[0]])
-        server = Server(Path(settings.actuator_socket), parts.lanes, Admission(0, 0), events)
+        machine = HostSubsystems(settings, events, drivers=[gpus[0]])
+        server = Server(Path(settings.actuator_socket), machine.executors, Admission(0, 0), events)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
 
@@ -52,7 +52,7 @@ def serve(actuator_settings, events, gpus):
             server.shutdown()
             thread.join()
             server.server_close()
-            parts.close()
+            machine.close()
 
         stops.append(stop)
         return stop
@@ -74,7 +74,7 @@ async def test_requests_reach_the_hardware(serve):
     await client.close()
 
 
-async def test_where_there_is_no_actuator_the_refusal_is_no_fault(tmp_path):
+async def test_where_there_is_no_actuator_the_failure_is_no_fault(tmp_path):
     answer = await ActuatorClient(str(tmp_path / "none")).ask(DescribeCpu())
     assert isinstance(answer, HardwareFailure)
     assert answer.reason is Reason.NO_HOST_INTERFACE
@@ -85,25 +85,25 @@ async def _scripted(path, answer):
     """A server that does with each connection what `answer` does."""
     writers = []
 
-    async def serve(reader, writer):
-        writers.append(writer)
-        await answer(reader, writer)
+    async def serve(reader, actuator):
+        writers.append(actuator)
+        await answer(reader, actuator)
 
     async with await asyncio.start_unix_server(serve, path):
         yield
-    for writer in writers:
-        writer.close()
-        await writer.wait_closed()
+    for actuator in writers:
+        actuator.close()
+        await actuator.wait_closed()
 
 
-async def test_an_actuator_that_was_restarted_is_found_again_without_a_refusal(tmp_path):
+async def test_an_actuator_that_was_restarted_is_found_again_without_a_failure(tmp_path):
     connections = []
 
-    async def once(reader, writer):
-        connections.append(writer)
+    async def once(reader, actuator):
+        connections.append(actuator)
         await reader.readline()
-        writer.write(encode(ErrorReply(message=f"connection {len(connections)}")))
-        writer.close()
+        actuator.write(encode(ErrorReply(message=f"connection {len(connections)}")))
+        actuator.close()
 
     async with _scripted(tmp_path / "s", once):
         client = ActuatorClient(str(tmp_path / "s"))
@@ -115,69 +115,69 @@ async def test_an_actuator_that_was_restarted_is_found_again_without_a_refusal(t
 async def test_a_silent_actuator_is_a_timeout_and_its_late_answer_is_nobody_elses(tmp_path):
     silent = True
 
-    async def answer(reader, writer):
+    async def answer(reader, actuator):
         while await reader.readline():
             if not silent:
-                writer.write(encode(ErrorReply(message="fresh")))
-        writer.close()
+                actuator.write(encode(ErrorReply(message="fresh")))
+        actuator.close()
 
     async with _scripted(tmp_path / "s", answer):
         client = ActuatorClient(str(tmp_path / "s"), answer_s=dict.fromkeys(Subsystem, 0.1))
-        refusal = await client.ask(DescribeCpu())
-        assert isinstance(refusal, HardwareFailure)
-        assert refusal.reason is Reason.TIMEOUT
+        failure = await client.ask(DescribeCpu())
+        assert isinstance(failure, HardwareFailure)
+        assert failure.reason is Reason.TIMEOUT
         silent = False
         assert await client.ask(DescribeCpu()) == ErrorReply(message="fresh")
         await client.close()
 
 
-async def test_an_answer_that_is_none_is_a_refusal(tmp_path):
-    async def answer(reader, writer):
+async def test_an_answer_that_is_none_is_a_failure(tmp_path):
+    async def answer(reader, actuator):
         await reader.readline()
-        writer.write(b"hello\n")
-        writer.close()
+        actuator.write(b"hello\n")
+        actuator.close()
 
     async with _scripted(tmp_path / "s", answer):
         client = ActuatorClient(str(tmp_path / "s"))
-        refusal = await client.ask(DescribeCpu())
-        assert isinstance(refusal, HardwareFailure)
-        assert refusal.reason is Reason.MALFORMED_REPLY
+        failure = await client.ask(DescribeCpu())
+        assert isinstance(failure, HardwareFailure)
+        assert failure.reason is Reason.MALFORMED_REPLY
         await client.close()
 
 
-async def test_an_actuator_that_hangs_up_is_a_refusal(tmp_path):
-    async def hang_up(_reader, writer):
-        writer.close()
+async def test_an_actuator_that_hangs_up_is_a_failure(tmp_path):
+    async def hang_up(_reader, actuator):
+        actuator.close()
 
     async with _scripted(tmp_path / "s", hang_up):
-        refusal = await ActuatorClient(str(tmp_path / "s")).ask(DescribeCpu())
-        assert isinstance(refusal, HardwareFailure)
-        assert refusal.reason is Reason.UNREACHABLE
+        failure = await ActuatorClient(str(tmp_path / "s")).ask(DescribeCpu())
+        assert isinstance(failure, HardwareFailure)
+        assert failure.reason is Reason.UNREACHABLE
 
 
 async def test_hands_in_this_process_give_everything_back_when_they_are_closed(actuator_settings, events, gpus):
     settings, machine = actuator_settings()
-    hands = InProcessActuator(HostSubsystems(settings, events, drivers=[gpus[0]]), stop_grace_s=5)
-    assert isinstance(await hands.ask(CAP), ControlOutcome)
+    actuator = InProcessActuator(HostSubsystems(settings, events, drivers=[gpus[0]]), stop_grace_s=5)
+    assert isinstance(await actuator.ask(CAP), ControlOutcome)
     assert [machine.read(path) for path in machine.limits()] == [90_000_000] * 2
-    await hands.close()
+    await actuator.close()
     assert [machine.read(path) for path in machine.limits()] == [150_000_000] * 2
 
 
 async def test_a_driver_that_hangs_in_this_process_costs_a_timeout(actuator_settings, events, gpus):
     settings, _ = actuator_settings()
-    hands = InProcessActuator(
+    actuator = InProcessActuator(
         HostSubsystems(settings, events, drivers=[gpus[0]]), stop_grace_s=0, answer_s=dict.fromkeys(Subsystem, 2.0)
     )
     gpus[1].answering.clear()
     try:
-        refusal = await hands.ask(ReadGpu())
-        assert isinstance(refusal, HardwareFailure)
-        assert refusal.reason is Reason.TIMEOUT
-        assert isinstance(await hands.ask(ReadCpu()), CpuReadings)
+        failure = await actuator.ask(ReadGpu())
+        assert isinstance(failure, HardwareFailure)
+        assert failure.reason is Reason.TIMEOUT
+        assert isinstance(await actuator.ask(ReadCpu()), CpuReadings)
     finally:
         gpus[1].answering.set()
-        await hands.close()
+        await actuator.close()
 
 
 def test_the_controller_waits_longer_than_the_slowest_answer_of_each_part():
@@ -188,22 +188,22 @@ def test_the_controller_waits_longer_than_the_slowest_answer_of_each_part():
 
 
 async def test_a_part_is_given_the_time_that_it_needs(tmp_path):
-    """The deadline of one part does not end the wait for the other."""
+    """The deadline of one subsystem does not end the wait for the other."""
     asked = asyncio.Event()
 
-    async def answer_gpu_late(reader, writer):
+    async def answer_gpu_late(reader, actuator):
         while line := await reader.readline():
             if b"gpu" in line:
                 await asked.wait()
-                writer.write(encode(ErrorReply(message="late")))
-        writer.close()
+                actuator.write(encode(ErrorReply(message="late")))
+        actuator.close()
 
     async with _scripted(tmp_path / "s", answer_gpu_late):
         client = ActuatorClient(str(tmp_path / "s"), answer_s={Subsystem.CPU: 0.05, Subsystem.GPU: 30.0})
         gpu = asyncio.create_task(client.ask(ReadGpu()))
-        refusal = await client.ask(ReadCpu())
-        assert isinstance(refusal, HardwareFailure)
-        assert refusal.reason is Reason.TIMEOUT
+        failure = await client.ask(ReadCpu())
+        assert isinstance(failure, HardwareFailure)
+        assert failure.reason is Reason.TIMEOUT
         asked.set()
         assert await gpu == ErrorReply(message="late")
         await client.close()

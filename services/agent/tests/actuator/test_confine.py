@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_agent.actuator import call
+from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.confine import ABIS, network_filter
 from joulie_agent.actuator.protocol import CpuDescription, DescribeCpu
 
@@ -247,7 +247,7 @@ def start_actuator(actuator_settings, actuator_environment):
         lines = []
         while not lines or lines[-1]["event"] != "listening":
             lines.append(json.loads(process.stdout.readline()))
-        assert isinstance(call.ask(settings.actuator_socket, DescribeCpu(), 30), CpuDescription)
+        assert isinstance(blocking_client.request(settings.actuator_socket, DescribeCpu(), 30), CpuDescription)
         return process, lines
 
     yield start

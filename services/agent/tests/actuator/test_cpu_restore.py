@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from joulie_agent.actuator.cpus import LOOK_EVERY_S, CpuHandler
+from joulie_agent.actuator.cpus import DISCOVERY_INTERVAL_S, CpuHandler
 from joulie_agent.actuator.executor import RETRY_S, SubsystemExecutor
 from joulie_agent.actuator.protocol import Restore, SetCpuCap, SetThrottle, Subsystem
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome
 from joulie_agent.reasons import Reason
-from joulie_agent.testing.kernel import Behaviour, Comeback, KernelFault, KernelMachine, KernelTree, OfflinePolicy
+from joulie_agent.testing.kernel import Behaviour, KernelFault, KernelMachine, KernelTree, OfflinePolicy, PolicyReturn
 from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_core.control_result import ControlResult
 
@@ -22,19 +22,19 @@ THROTTLED_KHZ = {"xeon-small": 1_500_000, "policy-per-package": 1_000_000, "arm-
 @dataclass
 class Bench:
     machine: KernelMachine
-    part: CpuHandler
-    hands: JournaledWriter
-    lane: SubsystemExecutor
+    handler: CpuHandler
+    writer: JournaledWriter
+    executor: SubsystemExecutor
 
     @property
     def requests(self):
         return {name: self.machine.user_request_khz(name) for name in self.machine.cpufreq.policies}
 
     def read(self, policy):
-        return int(self.machine.foreign_read(path(policy)))
+        return int(self.machine.external_read(path(policy)))
 
     def limit_watts(self, package):
-        return int(self.machine.foreign_read(self.machine.limit_path(f"package-{package}"))) / 1e6
+        return int(self.machine.external_read(self.machine.limit_path(f"package-{package}"))) / 1e6
 
 
 def path(policy, file="scaling_max_freq"):
@@ -50,39 +50,39 @@ def throttle(pct):
 
 
 @pytest.fixture
-def make(tmp_path, hands, clock, events):
+def make(tmp_path, writer, clock, events):
     def make(platform="xeon-small", **behaviour):
         machine = KernelMachine(PLATFORMS[platform], Behaviour(**behaviour), clock=clock)
         machine.write_proc(tmp_path)
-        part = CpuHandler(
-            tree=KernelTree(machine), proc_root=str(tmp_path), hands=hands, min_freq_khz=1_500_000, clock=clock
+        handler = CpuHandler(
+            tree=KernelTree(machine), proc_root=str(tmp_path), writer=writer, min_freq_khz=1_500_000, clock=clock
         )
-        return Bench(machine, part, hands, SubsystemExecutor(Subsystem.CPU, part, events, clock=clock))
+        return Bench(machine, handler, writer, SubsystemExecutor(Subsystem.CPU, handler, events, clock=clock))
 
     return make
 
 
 @pytest.fixture
-def hands(tmp_path):
+def writer(tmp_path):
     with Journal.open(tmp_path / "state") as journal:
         yield JournaledWriter(journal)
 
 
-def lease_ends(lane, clock):
+def lease_ends(executor, clock):
     clock.now += 61
-    lane.check()
+    executor.check()
 
 
-def sigterm(lane, clock):
-    assert lane.end(clock.now)
+def sigterm(executor, clock):
+    assert executor.stop(clock.now)
 
 
-def ease(lane, _clock):
-    lane.ask(throttle(0))
+def ease(executor, _clock):
+    executor.execute(throttle(0))
 
 
-def uninstall(lane, _clock):
-    assert lane.ask(Restore(part=Subsystem.CPU)).left == ()
+def uninstall(executor, _clock):
+    assert executor.execute(Restore(subsystem=Subsystem.CPU)).left == ()
 
 
 @pytest.mark.parametrize("end", [lease_ends, sigterm, ease, uninstall])
@@ -90,14 +90,14 @@ def uninstall(lane, _clock):
 def test_the_users_request_is_restored_while_thermal_holds_less(platform, end, make, clock):
     bench = make(platform)
     for policy in bench.requests:
-        bench.machine.foreign_write(path(policy), USER_KHZ[platform])
-    bench.lane.ask(throttle(100))
+        bench.machine.external_write(path(policy), USER_KHZ[platform])
+    bench.executor.execute(throttle(100))
     assert {bench.read(policy) for policy in bench.requests} == {THROTTLED_KHZ[platform]}
     for subject in bench.requests if platform == "arm-cppc" else range(bench.machine.spec.sockets):
         bench.machine.set_thermal_state(subject, 9 if platform == "arm-cppc" else 3)
-    end(bench.lane, clock)
+    end(bench.executor, clock)
     assert set(bench.requests.values()) == {USER_KHZ[platform]}
-    assert bench.hands.held == frozenset()
+    assert bench.writer.managed == frozenset()
 
 
 @pytest.mark.parametrize("end", [lease_ends, sigterm, ease, uninstall])
@@ -106,20 +106,20 @@ def test_the_users_request_is_restored_while_the_platform_holds_less(platform, e
     """Only acpi-cpufreq tells the platform's limit by `bios_limit`."""
     bench = make(platform)
     for policy in bench.requests:
-        bench.machine.foreign_write(path(policy), USER_KHZ[platform])
-    bench.lane.ask(throttle(100))
+        bench.machine.external_write(path(policy), USER_KHZ[platform])
+    bench.executor.execute(throttle(100))
     for policy in bench.requests:
         bench.machine.set_platform_limit(policy, 1_000_000)
-    end(bench.lane, clock)
+    end(bench.executor, clock)
     assert set(bench.requests.values()) == {USER_KHZ[platform]}
-    assert bench.hands.held == frozenset()
+    assert bench.writer.managed == frozenset()
 
 
 def test_a_request_that_a_platform_limit_hides_is_restored_with_a_message(make):
     bench = make("policy-per-package")
-    bench.part.carry_out(throttle(100))
+    bench.handler.execute(throttle(100))
     bench.machine.set_platform_limit("policy0", 1_725_000)
-    report = bench.part.restore(bench.hands.held)
+    report = bench.handler.restore(bench.writer.managed)
     assert [knob.outcome for knob in report.knobs] == [RestoreOutcome.RESTORED] * 2
     assert report.knobs[0].message.startswith("asked for 3900000 kHz, reads 1725000")
     assert "bios_limit is 1725000 kHz" in report.knobs[0].message
@@ -130,89 +130,89 @@ def test_a_request_that_a_platform_limit_hides_is_restored_with_a_message(make):
 def test_a_throttle_under_thermal_pressure_is_held_and_comes_into_its_own_when_that_ends(make):
     bench = make()
     bench.machine.set_thermal_state(0, 3)
-    bench.part.carry_out(throttle(100))
+    bench.handler.execute(throttle(100))
     assert bench.read("policy0") == 1_500_000  # thermal allows 40 % of 3.9 GHz
-    bench.machine.foreign_write(path("policy2"), 1_200_000)
+    bench.machine.external_write(path("policy2"), 1_200_000)
     bench.machine.set_thermal_state(0, 0)
-    done = bench.part.carry_out(throttle(100))
+    done = bench.handler.execute(throttle(100))
     assert "1200000 of an external writer is lower and stays in force" in done.message
-    bench.part.carry_out(throttle(0))
+    bench.handler.execute(throttle(0))
     assert bench.requests == dict.fromkeys(bench.requests, 3_900_000) | {"policy2": 1_200_000}
 
 
 def test_a_lower_request_of_an_external_writer_is_told_from_a_thermal_limit(make, clock):
     bench = make()
-    bench.lane.ask(throttle(100))
+    bench.executor.execute(throttle(100))
     bench.machine.set_thermal_state(0, 1)
-    bench.machine.foreign_write(path("policy0"), 1_100_000)
-    done = bench.lane.ask(throttle(100))
+    bench.machine.external_write(path("policy0"), 1_100_000)
+    done = bench.executor.execute(throttle(100))
     assert "cpufreq/cpu0/scaling_max_freq: 1100000 of an external writer" not in done.message  # policies by their name
     assert "policy0: 1100000 of an external writer is lower and stays in force" in done.message
     assert done.result is ControlResult.APPLIED
-    lease_ends(bench.lane, clock)
+    lease_ends(bench.executor, clock)
     assert bench.requests == dict.fromkeys(bench.requests, 3_900_000) | {"policy0": 1_100_000}
 
 
 #: Whether the hardware is looked for again between a CPU's going offline and the end of the throttle.
-looked_for_again = pytest.mark.parametrize("away_s", [0, LOOK_EVERY_S + 1])
+looked_for_again = pytest.mark.parametrize("away_s", [0, DISCOVERY_INTERVAL_S + 1])
 
 
 @looked_for_again
 @pytest.mark.parametrize("offline_policy", OfflinePolicy)
-@pytest.mark.parametrize("comeback", Comeback)
+@pytest.mark.parametrize("policy_return", PolicyReturn)
 def test_a_cpu_that_is_offline_while_a_throttle_is_lifted_is_free_when_it_returns(
-    offline_policy, comeback, away_s, make, clock
+    offline_policy, policy_return, away_s, make, clock
 ):
-    bench = make(offline_policy=offline_policy, comeback=comeback)
-    bench.lane.ask(throttle(100))
+    bench = make(offline_policy=offline_policy, policy_return=policy_return)
+    bench.executor.execute(throttle(100))
     bench.machine.set_online(3, online=False)
     clock.now += away_s
-    bench.lane.ask(throttle(100))
-    bench.lane.ask(cap(90, release_throttle=True))
-    assert bench.hands.orphans == {"cpufreq/cpu3/scaling_max_freq"}
+    bench.executor.execute(throttle(100))
+    bench.executor.execute(cap(90, release_throttle=True))
+    assert bench.writer.unclaimed == {"cpufreq/cpu3/scaling_max_freq"}
     clock.now += 30
-    bench.lane.ask(cap(90, release_throttle=True))
-    bench.lane.check()
+    bench.executor.execute(cap(90, release_throttle=True))
+    bench.executor.check()
     bench.machine.set_online(3)
     clock.now += RETRY_S
-    bench.lane.ask(cap(90, release_throttle=True))
-    bench.lane.check()
+    bench.executor.execute(cap(90, release_throttle=True))
+    bench.executor.check()
     assert set(bench.requests.values()) == {3_900_000}
     assert bench.limit_watts(0) == 90
-    assert not any(key.startswith("cpufreq/") for key in bench.hands.held)
+    assert not any(key.startswith("cpufreq/") for key in bench.writer.managed)
 
 
 @looked_for_again
 @pytest.mark.parametrize("offline_policy", OfflinePolicy)
 def test_a_cpu_that_is_offline_while_a_throttle_is_eased_is_free_when_it_returns(offline_policy, away_s, make, clock):
     bench = make(offline_policy=offline_policy)
-    bench.lane.ask(throttle(100))
+    bench.executor.execute(throttle(100))
     bench.machine.set_online(3, online=False)
     clock.now += away_s
-    bench.lane.ask(throttle(100))
-    assert bench.lane.ask(throttle(0)).result is ControlResult.APPLIED
+    bench.executor.execute(throttle(100))
+    assert bench.executor.execute(throttle(0)).result is ControlResult.APPLIED
     bench.machine.set_online(3)
     clock.now += RETRY_S
-    bench.lane.check()
+    bench.executor.check()
     assert set(bench.requests.values()) == {3_900_000}
 
 
 def test_a_policy_that_returns_with_defaults_is_limited_again_while_it_is_in_the_plan(make, clock):
-    bench = make(comeback=Comeback.DEFAULTS)
-    bench.lane.ask(throttle(100))
+    bench = make(policy_return=PolicyReturn.DEFAULTS)
+    bench.executor.execute(throttle(100))
     bench.machine.set_online(3, online=False)
-    bench.lane.ask(throttle(100))
+    bench.executor.execute(throttle(100))
     bench.machine.set_online(3)
     clock.now += 59
-    bench.lane.ask(throttle(100))
+    bench.executor.execute(throttle(100))
     assert set(bench.requests.values()) == {1_500_000}
-    bench.lane.ask(Restore(part=Subsystem.CPU))
+    bench.executor.execute(Restore(subsystem=Subsystem.CPU))
     assert set(bench.requests.values()) == {3_900_000}
 
 
 def test_a_share_of_a_hybrid_processor_is_taken_from_both_kinds_of_cores(make):
     bench = make("client-hybrid")
-    bench.part.carry_out(throttle(50))
+    bench.handler.execute(throttle(50))
     slowed = {int(policy.removeprefix("policy")) for policy, khz in bench.requests.items() if khz == 1_500_000}
     efficient = {cpu.number for cpu in bench.machine.spec.cpus() if cpu.efficient}
     assert (len(slowed - efficient), len(slowed & efficient)) == (8, 4)
@@ -221,45 +221,45 @@ def test_a_share_of_a_hybrid_processor_is_taken_from_both_kinds_of_cores(make):
 def test_zones_that_are_renumbered_between_two_starts_have_their_own_originals_back(make):
     bench = make()
     for name, uw in (("package-0", 140_000_000), ("package-1", 120_000_000)):
-        bench.machine.foreign_write(bench.machine.limit_path(name), uw)
-    bench.part.carry_out(cap(90))
+        bench.machine.external_write(bench.machine.limit_path(name), uw)
+    bench.handler.execute(cap(90))
     bench.machine.renumber_zones(order=["package-1", "package-0"])
     assert bench.machine.limit_path("package-1").endswith("intel-rapl:0/constraint_0_power_limit_uw")
-    assert all(knob.done for knob in bench.part.restore(bench.hands.held).knobs)
+    assert all(knob.done for knob in bench.handler.restore(bench.writer.managed).knobs)
     assert (bench.limit_watts(0), bench.limit_watts(1)) == (140, 120)
 
 
 def test_a_lower_limit_of_an_external_writer_is_not_raised_and_is_reported_as_in_force(make):
     bench = make()
     for name in ("package-0", "package-1"):
-        bench.machine.foreign_write(bench.machine.limit_path(name), 70_000_000)
+        bench.machine.external_write(bench.machine.limit_path(name), 70_000_000)
     for _ in range(2):
-        done = bench.part.carry_out(cap(90))
+        done = bench.handler.execute(cap(90))
         assert (done.result, done.reason, done.enforced_watts) == (ControlResult.APPLIED, Reason.CAPPED, 70)
         assert "rapl/package-0/long_term: 70000000 of an external writer is lower and stays in force" in done.message
-    assert bench.hands.held == frozenset()
-    bench.machine.foreign_write(bench.machine.limit_path("package-0"), 130_000_000)
-    assert bench.part.carry_out(cap(90)).enforced_watts == 90
-    bench.part.restore(bench.hands.held)
+    assert bench.writer.managed == frozenset()
+    bench.machine.external_write(bench.machine.limit_path("package-0"), 130_000_000)
+    assert bench.handler.execute(cap(90)).enforced_watts == 90
+    bench.handler.restore(bench.writer.managed)
     assert (bench.limit_watts(0), bench.limit_watts(1)) == (130, 70)
 
 
 def test_a_lower_limit_that_comes_while_we_cap_is_respected(make):
     bench = make()
-    bench.part.carry_out(cap(90))
-    bench.machine.foreign_write(bench.machine.limit_path("package-1"), 60_000_000)
-    done = bench.part.carry_out(cap(90))
+    bench.handler.execute(cap(90))
+    bench.machine.external_write(bench.machine.limit_path("package-1"), 60_000_000)
+    done = bench.handler.execute(cap(90))
     assert (done.result, done.enforced_watts, bench.limit_watts(1)) == (ControlResult.APPLIED, 90, 60)
-    bench.part.restore(bench.hands.held)
+    bench.handler.restore(bench.writer.managed)
     assert (bench.limit_watts(0), bench.limit_watts(1)) == (150, 60)
 
 
 def test_a_limit_that_ignores_the_original_is_refused(make):
     bench = make()
-    bench.part.carry_out(throttle(100))
+    bench.handler.execute(throttle(100))
     bench.machine.set_fault(path("policy0"), KernelFault(ignores_writes=True))
-    (left,) = bench.part.restore(bench.hands.held).left
+    (left,) = bench.handler.restore(bench.writer.managed).left
     assert (left.key, left.reason) == ("cpufreq/cpu0/scaling_max_freq", Reason.FIRMWARE_LOCKED)
     bench.machine.clear_faults()
-    assert bench.part.restore(bench.hands.held).left == ()
+    assert bench.handler.restore(bench.writer.managed).left == ()
     assert set(bench.requests.values()) == {3_900_000}

@@ -30,110 +30,110 @@ def bench(cpu_bench):
 
 
 @pytest.fixture
-def lane(bench, events, clock):
-    return SubsystemExecutor(Subsystem.CPU, bench.part, events, clock=clock)
+def executor(bench, events, clock):
+    return SubsystemExecutor(Subsystem.CPU, bench.handler, events, clock=clock)
 
 
-def test_what_is_in_force_is_given_back_when_nobody_renews(bench, lane, clock, events):
-    lane.ask(cap(90))
+def test_what_is_in_force_is_given_back_when_nobody_renews(bench, executor, clock, events):
+    executor.execute(cap(90))
     clock.now += 59
-    assert lane.check() == 1
+    assert executor.check() == 1
     assert bench.limits_watts == [90, 90]
     clock.now += 1
-    assert lane.check() is None
+    assert executor.check() is None
     assert bench.limits_watts == [150, 150]
     assert events.named("given back")[0]["why"] == "not renewed"
 
 
-def test_asking_again_renews_and_reading_does_not(bench, lane, clock):
-    lane.ask(cap(90))
+def test_asking_again_renews_and_reading_does_not(bench, executor, clock):
+    executor.execute(cap(90))
     clock.now += 59
-    lane.ask(cap(90))
+    executor.execute(cap(90))
     clock.now += 59
-    lane.ask(ReadCpu())
-    lane.check()
+    executor.execute(ReadCpu())
+    executor.check()
     assert bench.limits_watts == [90, 90]
     clock.now += 1
-    lane.check()
+    executor.check()
     assert bench.limits_watts == [150, 150]
 
 
-def test_a_cap_that_was_refused_renews_too_so_that_the_rest_stays(bench, lane, clock):
-    lane.ask(SetThrottle(throttle_pct=100, lease_s=60))
+def test_a_cap_that_was_refused_renews_too_so_that_the_rest_stays(bench, executor, clock):
+    executor.execute(SetThrottle(throttle_pct=100, lease_s=60))
     clock.now += 59
     bench.machine.faults |= {path: FileFault(write_errno=5) for path in bench.machine.limits()}
-    lane.ask(cap(90))
+    executor.execute(cap(90))
     clock.now += 59
-    lane.check()
+    executor.check()
     assert set(bench.policies_khz) == {1_500_000}
 
 
-def test_what_a_predecessor_left_is_given_back_before_anything_is_asked(bench, lane, events):
-    bench.part.carry_out(cap(90))
-    lane.check()
+def test_what_a_predecessor_left_is_given_back_before_anything_is_asked(bench, executor, events):
+    bench.handler.execute(cap(90))
+    executor.check()
     assert bench.limits_watts == [150, 150]
     assert events.named("given back")[0]["why"] == "left behind"
 
 
-def test_a_request_that_comes_first_finds_what_a_predecessor_left_given_back(bench, lane):
-    bench.part.carry_out(SetThrottle(throttle_pct=100, lease_s=60))
-    lane.ask(cap(90))
+def test_a_request_that_comes_first_finds_what_a_predecessor_left_given_back(bench, executor):
+    bench.handler.execute(SetThrottle(throttle_pct=100, lease_s=60))
+    executor.execute(cap(90))
     assert set(bench.policies_khz) == {3_900_000}
     assert bench.limits_watts == [90, 90]
 
 
-def test_what_could_not_be_given_back_is_tried_again_while_other_things_are_leased(bench, lane, clock):
-    bench.part.carry_out(SetThrottle(throttle_pct=100, lease_s=60))
+def test_what_could_not_be_given_back_is_tried_again_while_other_things_are_leased(bench, executor, clock):
+    bench.handler.execute(SetThrottle(throttle_pct=100, lease_s=60))
     stuck = bench.machine.policy_limits()[0]
     bench.machine.faults[stuck] = FileFault(write_errno=5)
-    lane.check()
+    executor.check()
     assert bench.policies_khz.count(1_500_000) == 1
-    lane.ask(cap(90, lease_s=3600))
+    executor.execute(cap(90, lease_s=3600))
     del bench.machine.faults[stuck]
-    assert lane.check() == RETRY_S
+    assert executor.check() == RETRY_S
     clock.now += RETRY_S
-    lane.check()
+    executor.check()
     assert set(bench.policies_khz) == {3_900_000}
     assert bench.limits_watts == [90, 90]
 
 
-def test_a_failure_is_told_once_and_not_at_every_attempt(bench, lane, clock, events):
-    lane.ask(cap(90))
+def test_a_failure_is_told_once_and_not_at_every_attempt(bench, executor, clock, events):
+    executor.execute(cap(90))
     for path in bench.machine.limits():
         bench.machine.faults[path] = FileFault(write_errno=5)
     for _ in range(5):
         clock.now += 60
-        lane.check()
+        executor.check()
     assert len(events.named("not everything given back")) == 1
 
 
-def test_restoring_ends_the_lease(bench, lane):
-    lane.ask(cap(90))
-    report = lane.ask(Restore(part=Subsystem.CPU))
+def test_restoring_ends_the_lease(bench, executor):
+    executor.execute(cap(90))
+    report = executor.execute(Restore(subsystem=Subsystem.CPU))
     assert isinstance(report, RestoreReport)
     assert bench.limits_watts == [150, 150]
-    assert lane.check() is None
+    assert executor.check() is None
 
 
-def test_a_part_without_a_journal_cannot_say_that_nothing_is_left(bench, lane):
-    bench.part.hands = HardwareFailure(Reason.NO_JOURNAL, "damaged")
-    assert lane.ask(Restore(part=Subsystem.CPU)) == ErrorReply(message="damaged")
-    assert lane.check() is None
-    assert not lane.end(0)
+def test_a_part_without_a_journal_cannot_say_that_nothing_is_left(bench, executor):
+    bench.handler.writer = HardwareFailure(Reason.NO_JOURNAL, "damaged")
+    assert executor.execute(Restore(subsystem=Subsystem.CPU)) == ErrorReply(message="damaged")
+    assert executor.check() is None
+    assert not executor.stop(0)
 
 
-def test_ending_gives_back_and_takes_no_more_requests(bench, lane, clock):
-    lane.ask(cap(90))
-    assert lane.end(clock.now + 10)
+def test_ending_gives_back_and_takes_no_more_requests(bench, executor, clock):
+    executor.execute(cap(90))
+    assert executor.stop(clock.now + 10)
     assert bench.limits_watts == [150, 150]
-    assert isinstance(lane.ask(cap(90)), ErrorReply)
+    assert isinstance(executor.execute(cap(90)), ErrorReply)
     assert bench.limits_watts == [150, 150]
 
 
-def test_ending_says_what_could_not_be_given_back_in_time(bench, lane, clock):
-    lane.ask(cap(90))
+def test_ending_says_what_could_not_be_given_back_in_time(bench, executor, clock):
+    executor.execute(cap(90))
     bench.machine.faults[bench.machine.limits()[0]] = FileFault(write_errno=5)
-    assert not lane.end(clock.now)
+    assert not executor.stop(clock.now)
     assert bench.limits_watts == [90, 150]
 
 
@@ -145,34 +145,34 @@ def test_the_keeper_gives_back_in_real_time_and_ends_with_the_lane(bench, events
         if event == "given back":
             restored.set()
 
-    lane = SubsystemExecutor(Subsystem.CPU, bench.part, log)
-    lane.start()
-    lane.ask(cap(90, lease_s=0.05))
+    executor = SubsystemExecutor(Subsystem.CPU, bench.handler, log)
+    executor.start()
+    executor.execute(cap(90, lease_s=0.05))
     assert restored.wait(10)
     assert bench.limits_watts == [150, 150]
-    assert lane.end(0)
+    assert executor.stop(0)
 
 
 @dataclass
 class Watched:
     """The CPUs, with a count of the attempts to restore, so that a test waits for one instead of for time."""
 
-    part: CpuHandler
+    handler: CpuHandler
     #: Called before each attempt with how many there have been.
     before: Callable[[int], None] = lambda _attempts: None
     attempts: int = 0
     attempted: threading.Condition = field(default_factory=threading.Condition)
 
     @property
-    def hands(self):
-        return self.part.hands
+    def writer(self):
+        return self.handler.writer
 
-    def carry_out(self, request):
-        return self.part.carry_out(request)
+    def execute(self, request):
+        return self.handler.execute(request)
 
     def restore(self, keys):
         self.before(self.attempts)
-        report = self.part.restore(keys)
+        report = self.handler.restore(keys)
         with self.attempted:
             self.attempts += 1
             self.attempted.notify_all()
@@ -185,93 +185,93 @@ class Watched:
 
 @pytest.fixture
 def watched(bench):
-    return Watched(bench.part)
+    return Watched(bench.handler)
 
 
 @pytest.fixture
-def watched_lane(watched, events, clock):
-    lane = SubsystemExecutor(Subsystem.CPU, watched, events, clock=clock)
-    yield lane
-    lane.end(0)
+def watched_executor(watched, events, clock):
+    executor = SubsystemExecutor(Subsystem.CPU, watched, events, clock=clock)
+    yield executor
+    executor.stop(0)
 
 
-def start_and_sleep(lane, monkeypatch):
+def start_and_sleep(executor, monkeypatch):
     """Start the lease thread and return once it sleeps: it holds the turn from its look at what is due until then."""
-    looked, check = threading.Event(), lane.check
+    looked, check = threading.Event(), executor.check
 
     def look():
         wait_s = check()
         looked.set()
         return wait_s
 
-    monkeypatch.setattr(lane, "check", look)
-    lane.start()
+    monkeypatch.setattr(executor, "check", look)
+    executor.start()
     assert looked.wait(10)
 
 
-def test_what_a_refused_request_to_restore_left_is_tried_again_at_once(bench, watched, watched_lane, monkeypatch):
+def test_what_a_refused_request_to_restore_left_is_tried_again_at_once(bench, watched, watched_executor, monkeypatch):
     stuck = bench.machine.policy_limits()[0]
     watched.before = lambda attempts: bench.machine.faults.pop(stuck) if attempts == 1 else None
-    watched_lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
-    start_and_sleep(watched_lane, monkeypatch)
+    watched_executor.execute(SetThrottle(throttle_pct=100, lease_s=3600))
+    start_and_sleep(watched_executor, monkeypatch)
     bench.machine.faults[stuck] = FileFault(write_errno=5)
-    assert watched_lane.ask(Restore(part=Subsystem.CPU)).left
+    assert watched_executor.execute(Restore(subsystem=Subsystem.CPU)).left
     watched.until(2)
     assert set(bench.policies_khz) == {3_900_000}
 
 
-def test_what_a_lifted_throttle_could_not_restore_is_tried_again_at_once(bench, watched, watched_lane, monkeypatch):
+def test_what_a_lifted_throttle_could_not_restore_is_tried_again_at_once(bench, watched, watched_executor, monkeypatch):
     stuck = bench.machine.policy_limits()[0]
     watched.before = lambda _: bench.machine.faults.clear()
-    watched_lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
-    start_and_sleep(watched_lane, monkeypatch)
+    watched_executor.execute(SetThrottle(throttle_pct=100, lease_s=3600))
+    start_and_sleep(watched_executor, monkeypatch)
     bench.machine.faults[stuck] = FileFault(write_errno=5)
-    watched_lane.ask(SetThrottle(throttle_pct=0, lease_s=3600))
+    watched_executor.execute(SetThrottle(throttle_pct=0, lease_s=3600))
     watched.until(1)
     assert set(bench.policies_khz) == {3_900_000}
 
 
-def test_what_goes_on_refusing_is_tried_every_15_s_and_not_at_every_request(bench, watched, watched_lane, clock):
-    watched_lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
+def test_what_goes_on_refusing_is_tried_every_15_s_and_not_at_every_request(bench, watched, watched_executor, clock):
+    watched_executor.execute(SetThrottle(throttle_pct=100, lease_s=3600))
     bench.machine.faults[bench.machine.policy_limits()[0]] = FileFault(write_errno=5)
-    watched_lane.ask(Restore(part=Subsystem.CPU))
-    assert watched_lane.check() == RETRY_S
+    watched_executor.execute(Restore(subsystem=Subsystem.CPU))
+    assert watched_executor.check() == RETRY_S
     assert watched.attempts == 2
     for _ in range(3):
-        watched_lane.ask(ReadCpu())
-        assert watched_lane.check() == RETRY_S
+        watched_executor.execute(ReadCpu())
+        assert watched_executor.check() == RETRY_S
     assert watched.attempts == 2
     clock.now += RETRY_S
-    watched_lane.check()
+    watched_executor.check()
     assert watched.attempts == 3
 
 
-def test_what_is_newly_left_is_tried_at_once_though_something_else_waits_for_its_next_attempt(bench, lane):
-    lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
+def test_what_is_newly_left_is_tried_at_once_though_something_else_waits_for_its_next_attempt(bench, executor):
+    executor.execute(SetThrottle(throttle_pct=100, lease_s=3600))
     first, second = bench.machine.policy_limits()[:2]
     bench.machine.faults[first] = FileFault(write_errno=5)
-    lane.ask(Restore(part=Subsystem.CPU))
-    assert lane.check() == RETRY_S
-    lane.ask(SetThrottle(throttle_pct=100, lease_s=3600))
+    executor.execute(Restore(subsystem=Subsystem.CPU))
+    assert executor.check() == RETRY_S
+    executor.execute(SetThrottle(throttle_pct=100, lease_s=3600))
     bench.machine.faults |= {second: FileFault(write_errno=5)}
-    lane.ask(SetThrottle(throttle_pct=0, lease_s=3600))
+    executor.execute(SetThrottle(throttle_pct=0, lease_s=3600))
     del bench.machine.faults[second]
-    lane.check()
+    executor.check()
     assert bench.policies_khz.count(1_500_000) == 1
 
 
 class Failing(Watched):
-    def carry_out(self, request):
-        super().carry_out(request)
+    def execute(self, request):
+        super().execute(request)
         raise ZeroDivisionError
 
 
 def test_an_exception_after_a_write_leaves_a_lease(bench, events, clock):
-    lane = SubsystemExecutor(Subsystem.CPU, Failing(bench.part), events, clock=clock)
+    executor = SubsystemExecutor(Subsystem.CPU, Failing(bench.handler), events, clock=clock)
     with pytest.raises(ZeroDivisionError):
-        lane.ask(cap(90))
+        executor.execute(cap(90))
     assert bench.limits_watts == [90, 90]
-    assert lane.check() == 60
+    assert executor.check() == 60
     clock.now += 60
-    assert lane.check() is None
+    assert executor.check() is None
     assert bench.limits_watts == [150, 150]

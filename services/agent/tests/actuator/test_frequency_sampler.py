@@ -25,24 +25,24 @@ class Machine:
 
 def test_where_reading_is_quick_every_look_tells_every_policy():
     machine = Machine(128, read_s=0.00001)
-    assert list(machine.rota.look(machine.policies).values()) == [1_000_000 + number for number in range(128)]
+    assert list(machine.rota.sample(machine.policies).values()) == [1_000_000 + number for number in range(128)]
 
 
 def test_where_reading_is_slow_a_look_keeps_to_its_budget_and_the_next_goes_on():
     machine = Machine(5, read_s=0.01)
-    assert list(machine.rota.look(machine.policies).values()) == [1_000_000, 1_000_001, None, None, None]
-    machine.rota.look(machine.policies)
-    machine.rota.look(machine.policies)
+    assert list(machine.rota.sample(machine.policies).values()) == [1_000_000, 1_000_001, None, None, None]
+    machine.rota.sample(machine.policies)
+    machine.rota.sample(machine.policies)
     assert machine.reads == [0, 1, 2, 3, 4, 0]
     assert machine.now < 0.07
 
 
 def test_a_policy_that_is_gone_is_forgotten_and_one_that_refuses_has_no_figure():
     machine = Machine(3, read_s=0.0)
-    machine.rota.look(machine.policies)
+    machine.rota.sample(machine.policies)
     mute = SimpleNamespace(name="policy1", current_khz=lambda: HardwareFailure(Reason.NO_INTERFACE))
-    assert machine.rota.look([machine.policies[0], mute]) == {"policy0": 1_000_000, "policy1": None}
+    assert machine.rota.sample([machine.policies[0], mute]) == {"policy0": 1_000_000, "policy1": None}
 
 
 def test_a_machine_without_policies_has_no_frequencies():
-    assert Machine(0, read_s=0.0).rota.look([]) == {}
+    assert Machine(0, read_s=0.0).rota.sample([]) == {}

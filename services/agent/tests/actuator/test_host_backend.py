@@ -1,4 +1,4 @@
-"""The backend over a fake machine with two GPUs, through lanes in this process."""
+"""The backend over a fake machine with two GPUs, through executors in this process."""
 
 from dataclasses import dataclass
 
@@ -40,16 +40,16 @@ class Bench:
 async def bench(actuator_settings, events):
     settings, machine = actuator_settings()
     driver, library = fake_gpu_driver(FakeGpu("a"), FakeGpu("b"))
-    hands = InProcessActuator(HostSubsystems(settings, events, drivers=[driver]), stop_grace_s=5)
+    client = InProcessActuator(HostSubsystems(settings, events, drivers=[driver]), stop_grace_s=5)
     asked = []
 
     class Spy:
         async def ask(self, request):
             asked.append(request)
-            return await hands.ask(request)
+            return await client.ask(request)
 
     yield Bench(HostBackend(Spy(), Inventory.load(), lease_s=60), machine, library, asked)
-    await hands.close()
+    await client.close()
 
 
 async def test_a_reading_has_power_limits_and_facts(bench):
@@ -197,8 +197,8 @@ async def test_gpus_whose_driver_is_being_opened_are_unknown_and_not_absent(actu
     settings, _ = actuator_settings()
     library = FakeGpuLibrary([FakeGpu("a")])
     driver = LibraryDriver(library, deadlines=GpuDeadlines(open_wait_s=0.05))
-    hands = InProcessActuator(HostSubsystems(settings, events, drivers=[driver]), stop_grace_s=5)
-    backend = HostBackend(hands, Inventory.load(), lease_s=60)
+    client = InProcessActuator(HostSubsystems(settings, events, drivers=[driver]), stop_grace_s=5)
+    backend = HostBackend(client, Inventory.load(), lease_s=60)
     library.answering.clear()
     try:
         reading = await backend.read()
@@ -211,7 +211,7 @@ async def test_gpus_whose_driver_is_being_opened_are_unknown_and_not_absent(actu
     while (reading := await backend.read()).facts.gpu is None:
         pass
     assert reading.facts.gpu.count == 1
-    await hands.close()
+    await client.close()
 
 
 async def test_clocks_are_limited_by_uuid_told_and_restored_with_everything_else(bench):

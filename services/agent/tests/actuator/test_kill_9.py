@@ -28,17 +28,17 @@ from joulie_agent.testing.machine_spec import PLATFORMS
 def _control_until_killed(settings, ready):
     dice = random.Random(os.getpid())
     with Journal.open(Path(settings.state_dir) / "cpu") as opened:
-        part = CpuHandler(
+        handler = CpuHandler(
             tree=SysfsTree(settings.host_sys_root),
             proc_root=settings.host_proc_root,
-            hands=JournaledWriter(opened),
+            writer=JournaledWriter(opened),
             min_freq_khz=1_500_000,
             clock=time.monotonic,
         )
         os.write(ready, b"!")
         for _ in count():
-            part.carry_out(SetCpuCap(cap_watts_per_package=dice.randrange(40, 150), lease_s=60))
-            part.carry_out(SetThrottle(throttle_pct=dice.choice([0, 10, 50, 100]), lease_s=60))
+            handler.execute(SetCpuCap(cap_watts_per_package=dice.randrange(40, 150), lease_s=60))
+            handler.execute(SetThrottle(throttle_pct=dice.choice([0, 10, 50, 100]), lease_s=60))
 
 
 def _kill_at_a_random_point(settings, dice):

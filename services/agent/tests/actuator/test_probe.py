@@ -1,4 +1,4 @@
-"""`joulie-agent probe` against lanes in this process, and against servers that answer wrongly."""
+"""`joulie-agent probe` against executors in this process, and against servers that answer wrongly."""
 
 import socket
 import subprocess
@@ -19,17 +19,17 @@ from joulie_agent.reasons import Reason
 
 
 @pytest.fixture
-def lane(cpu_bench, events, clock):
-    made = SubsystemExecutor(Subsystem.CPU, cpu_bench().part, events, clock=clock)
+def executor(cpu_bench, events, clock):
+    made = SubsystemExecutor(Subsystem.CPU, cpu_bench().handler, events, clock=clock)
     yield made
-    made.end(0)
+    made.stop(0)
 
 
 @pytest.fixture
-def ask(lane, tmp_path, events, capsys):
-    """Serve the lane and probe it; returns the exit code and what was said."""
+def run_probe(executor, tmp_path, events, capsys):
+    """Serve the executor and probe it; returns the exit code and what was said."""
     path = tmp_path / "socket"
-    server = Server(path, {Subsystem.CPU: lane}, Admission(0, 0), events)
+    server = Server(path, {Subsystem.CPU: executor}, Admission(0, 0), events)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
 
@@ -43,54 +43,54 @@ def ask(lane, tmp_path, events, capsys):
     server.server_close()
 
 
-def test_an_actuator_that_keeps_its_leases_is_alive(lane, ask, clock):
-    lane.start()
-    assert ask() == (0, "alive\n")
+def test_an_actuator_that_keeps_its_leases_is_alive(executor, run_probe, clock):
+    executor.start()
+    assert run_probe() == (0, "alive\n")
     clock.now += 10 * OVERDUE_S
-    assert ask() == (0, "alive\n"), "a lease thread with nothing to keep is never late"
+    assert run_probe() == (0, "alive\n"), "a lease thread with nothing to keep is never late"
 
 
-def test_a_lease_thread_that_has_ended_is_no_life(lane, ask):
-    lane.start()
-    lane.end(0)
-    assert lane._keeper is not None
-    lane._keeper.join(10)
-    assert ask() == (1, "cpu: the lease thread has ended\n")
+def test_a_lease_thread_that_has_ended_is_no_life(executor, run_probe):
+    executor.start()
+    executor.stop(0)
+    assert executor._lease_thread is not None
+    executor._lease_thread.join(10)
+    assert run_probe() == (1, "cpu: the lease thread has ended\n")
 
 
-def test_a_lease_thread_that_is_late_is_no_life(lane, ask, clock):
-    lane.ask(SetCpuCap(cap_watts_per_package=90, lease_s=60))
-    lane.start()
+def test_a_lease_thread_that_is_late_is_no_life(executor, run_probe, clock):
+    executor.execute(SetCpuCap(cap_watts_per_package=90, lease_s=60))
+    executor.start()
     holds, ends = threading.Event(), threading.Event()
 
     def hold():
-        with lane._turn:
+        with executor._lock:
             holds.set()
             ends.wait()
 
-    while lane._expected_at != clock.now + 60:  # until the thread sleeps until the lease ends
+    while executor._expected_at != clock.now + 60:  # until the thread sleeps until the lease ends
         pass
     holder = threading.Thread(target=hold, daemon=True)
     holder.start()
     assert holds.wait(10)
     clock.now += 60 + OVERDUE_S
-    assert ask()[0] == 0
+    assert run_probe()[0] == 0
     clock.now += 1
-    assert ask() == (1, f"cpu: the lease thread is {OVERDUE_S + 1:.0f} s late\n")
+    assert run_probe() == (1, f"cpu: the lease thread is {OVERDUE_S + 1:.0f} s late\n")
     ends.set()
     holder.join(10)
 
 
-def test_a_journal_that_cannot_be_used_is_degraded_and_alive(lane, ask):
-    lane._handler.hands = HardwareFailure(Reason.NO_JOURNAL, "damaged")
-    lane.start()
-    assert ask() == (0, "alive; cpu: damaged\n")
+def test_a_journal_that_cannot_be_used_is_degraded_and_alive(executor, run_probe):
+    executor._handler.writer = HardwareFailure(Reason.NO_JOURNAL, "damaged")
+    executor.start()
+    assert run_probe() == (0, "alive; cpu: damaged\n")
 
 
-def test_a_file_that_blocks_is_degraded_and_alive(lane, ask, monkeypatch):
-    lane.start()
-    monkeypatch.setattr(type(lane._thread.watch), "blocked", {"/sys/a": 7.4})
-    assert ask() == (0, "alive; cpu: /sys/a has blocked for 7 s\n")
+def test_a_file_that_blocks_is_degraded_and_alive(executor, run_probe, monkeypatch):
+    executor.start()
+    monkeypatch.setattr(type(executor._thread.watch), "blocked", {"/sys/a": 7.4})
+    assert run_probe() == (0, "alive; cpu: /sys/a has blocked for 7 s\n")
 
 
 def test_where_nobody_listens_nobody_is_alive(tmp_path, capsys):
@@ -118,7 +118,9 @@ def scripted(path, answer):
         yield
 
 
-@pytest.mark.parametrize("answer", [b"", b"\n", b"{}\n", b"[]\n", b'{"parts":3}\n', b'{"parts":{"cpu":{}}}\n', None])
+@pytest.mark.parametrize(
+    "answer", [b"", b"\n", b"{}\n", b"[]\n", b'{"subsystems":3}\n', b'{"subsystems":{"cpu":{}}}\n', None]
+)
 def test_an_answer_that_is_none_is_no_life(tmp_path, capsys, monkeypatch, answer):
     monkeypatch.setattr(probe, "TIMEOUT_S", 0.1)
     with scripted(tmp_path / "s", answer):
@@ -127,7 +129,7 @@ def test_an_answer_that_is_none_is_no_life(tmp_path, capsys, monkeypatch, answer
 
 
 def test_every_part_has_to_be_alive(tmp_path, capsys):
-    report = HealthReport(parts={"cpu": SubsystemHealth(problem=None), "gpu": SubsystemHealth(problem="late")})
+    report = HealthReport(subsystems={"cpu": SubsystemHealth(problem=None), "gpu": SubsystemHealth(problem="late")})
     with scripted(tmp_path / "s", encode(report)):
         assert probe.main([], {"ACTUATOR_SOCKET": str(tmp_path / "s")}) == 1
     assert capsys.readouterr().out == "gpu: late\n"

@@ -14,7 +14,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from joulie_agent.actuator import call, process
+from joulie_agent.actuator import blocking_client, process
 from joulie_agent.actuator.protocol import (
     CpuDescription,
     DescribeCpu,
@@ -75,7 +75,7 @@ class Node:
         )
 
     def ask(self, request):
-        return call.ask(self.env["ACTUATOR_SOCKET"], request, 30)
+        return blocking_client.request(self.env["ACTUATOR_SOCKET"], request, 30)
 
     @property
     def limits_watts(self):
@@ -186,7 +186,7 @@ def test_restore_keeps_what_somebody_else_has_set_since(node):
     node.machine.write(node.machine.limits()[0], 120_000_000)
     restored = node.run("restore")
     assert restored.returncode == 0
-    assert "kept_foreign  rapl/package-0/long_term = 120000000" in restored.stdout
+    assert "kept_external  rapl/package-0/long_term = 120000000" in restored.stdout
     assert node.limits_watts == [120, 150]
 
 
@@ -285,9 +285,11 @@ def test_restore_fails_where_a_state_directory_takes_no_file_and_a_limit_refuses
 
 
 @pytest.mark.parametrize("content", ["{", None], ids=["torn", "unreadable"])
-@pytest.mark.parametrize("part", ["cpu", "gpu"])
-def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_part_is_restored(capped, part, content):
-    journal = Path(capped.env["STATE_DIR"]) / part / "journal.json"
+@pytest.mark.parametrize("subsystem", ["cpu", "gpu"])
+def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_part_is_restored(
+    capped, subsystem, content
+):
+    journal = Path(capped.env["STATE_DIR"]) / subsystem / "journal.json"
     journal.unlink(missing_ok=True)
     if content is None:
         journal.mkdir()
@@ -295,7 +297,7 @@ def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_p
         journal.write_text(content)
     actuator = capped.start_listening()
     done = capped.ask(cap(100))
-    if part == "cpu":
+    if subsystem == "cpu":
         assert done.result is ControlResult.BLOCKED
         assert str(journal) in done.message
         assert "remove" in done.message
@@ -305,10 +307,10 @@ def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_p
     restored = capped.run("restore")
     assert restored.returncode == 1
     assert str(journal) in restored.stdout
-    assert capped.limits_watts == ([90, 90] if part == "cpu" else [150, 150])
+    assert capped.limits_watts == ([90, 90] if subsystem == "cpu" else [150, 150])
     assert capped.run("doctor").returncode == 1
     code, said = stop(actuator)
-    assert (code, said["not_given_back"]) == (1, [part])
+    assert (code, said["not_given_back"]) == (1, [subsystem])
     restored = capped.run("restore")
     assert restored.returncode == 1
     assert str(journal) in restored.stdout

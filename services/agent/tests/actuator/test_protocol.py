@@ -14,7 +14,7 @@ from joulie_agent.actuator.protocol import (
     decode_reply,
     decode_request,
     encode,
-    part_of,
+    subsystem_of,
 )
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
@@ -26,8 +26,8 @@ REQUESTS = [
     (SetThrottle(throttle_pct=50, lease_s=60), Subsystem.CPU),
     (SetThrottle(throttle_pct=50, lease_s=60, release_caps=True), Subsystem.CPU),
     (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Subsystem.GPU),
-    (Restore(part=Subsystem.GPU), Subsystem.GPU),
-    (Restore(part=Subsystem.CPU), Subsystem.CPU),
+    (Restore(subsystem=Subsystem.GPU), Subsystem.GPU),
+    (Restore(subsystem=Subsystem.CPU), Subsystem.CPU),
     (ReadCpu(frequencies=False), Subsystem.CPU),
     (ReadGpu(), Subsystem.GPU),
     (DescribeCpu(), Subsystem.CPU),
@@ -35,13 +35,13 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "part"), REQUESTS)
-def test_a_request_is_one_line_about_one_part(request_, part):
+@pytest.mark.parametrize(("request_", "subsystem"), REQUESTS)
+def test_a_request_is_one_line_about_one_subsystem(request_, subsystem):
     line = encode(request_)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     assert decode_request(line) == request_
-    assert part_of(request_) is part
+    assert subsystem_of(request_) is subsystem
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_request_is_one_line_about_one_part(request_, part):
         b'{"op":"set_gpu_caps","caps_mw":{},"lease_s":60}',
         b'{"op":"set_gpu_caps","caps_mw":{"":300000},"lease_s":60}',
         b'{"op":"set_gpu_caps","caps_mw":{"a":99999999999},"lease_s":60}',
-        b'{"op":"restore","part":"disk"}',
+        b'{"op":"restore","subsystem":"disk"}',
     ],
 )
 def test_what_is_not_on_the_list_or_out_of_range_is_no_request(line):

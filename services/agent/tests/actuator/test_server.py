@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_agent.actuator import call
+from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.log import Level
 from joulie_agent.actuator.protocol import (
     LINE_LIMIT,
@@ -40,7 +40,7 @@ def gpus():
 def server(actuator_settings, events, gpus):
     settings, _ = actuator_settings()
     machine = HostSubsystems(settings, events, drivers=[gpus[0]])
-    serving = Server(Path(settings.actuator_socket), machine.lanes, NOBODY, events)
+    serving = Server(Path(settings.actuator_socket), machine.executors, NOBODY, events)
     thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield settings.actuator_socket
@@ -94,15 +94,17 @@ def test_only_root_the_own_user_and_the_controller_are_admitted():
 
 def test_a_peer_that_is_not_admitted_gets_no_answer(server, monkeypatch, events):
     monkeypatch.setattr(Admission, "admits", lambda *_: False)
-    answer = call.ask(server, DescribeCpu(), 10)
+    answer = blocking_client.request(server, DescribeCpu(), 10)
     assert isinstance(answer, HardwareFailure)
     assert answer.reason in {Reason.NOT_PERMITTED, Reason.UNREACHABLE}
     assert events.named("peer turned away")[0]["uid"] == os.geteuid()
 
 
 def test_a_fault_in_carrying_out_is_answered_and_told_with_its_trace(server, monkeypatch, events):
-    monkeypatch.setattr("joulie_agent.actuator.cpus.CpuHandler.carry_out", lambda *_: 1 / 0)
-    assert call.ask(server, DescribeCpu(), 10) == ErrorReply(message="ZeroDivisionError: division by zero")
+    monkeypatch.setattr("joulie_agent.actuator.cpus.CpuHandler.execute", lambda *_: 1 / 0)
+    assert blocking_client.request(server, DescribeCpu(), 10) == ErrorReply(
+        message="ZeroDivisionError: division by zero"
+    )
     assert "ZeroDivisionError" in events.named("request failed")[0]["trace"]
     assert events.lines[-1][1] is Level.ERROR
 
@@ -110,14 +112,18 @@ def test_a_fault_in_carrying_out_is_answered_and_told_with_its_trace(server, mon
 def test_a_gpu_driver_that_hangs_does_not_hold_up_the_cpus(server, gpus):
     library = gpus[1]
     library.answering.clear()
-    hung = threading.Thread(target=call.ask, args=(server, SetGpuCaps(caps_mw={"a": 300_000}, lease_s=60), 30))
+    hung = threading.Thread(
+        target=blocking_client.request, args=(server, SetGpuCaps(caps_mw={"a": 300_000}, lease_s=60), 30)
+    )
     hung.start()
     try:
-        assert isinstance(call.ask(server, SetCpuCap(cap_watts_per_package=90, lease_s=60), 10), ControlOutcome)
+        assert isinstance(
+            blocking_client.request(server, SetCpuCap(cap_watts_per_package=90, lease_s=60), 10), ControlOutcome
+        )
     finally:
         library.answering.set()
         hung.join()
-    assert isinstance(call.ask(server, DescribeGpu(), 10), GpuDescription)
+    assert isinstance(blocking_client.request(server, DescribeGpu(), 10), GpuDescription)
 
 
 def test_a_socket_left_by_a_killed_actuator_is_taken_over(actuator_settings, events, gpus):
@@ -125,15 +131,15 @@ def test_a_socket_left_by_a_killed_actuator_is_taken_over(actuator_settings, eve
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(settings.actuator_socket)
     machine = HostSubsystems(settings, events, drivers=[gpus[0]])
-    Server(Path(settings.actuator_socket), machine.lanes, NOBODY, events).server_close()
+    Server(Path(settings.actuator_socket), machine.executors, NOBODY, events).server_close()
     machine.close()
 
 
-def test_where_nobody_listens_the_refusal_says_so(tmp_path):
-    assert call.ask(str(tmp_path / "none"), DescribeCpu(), 1).reason is Reason.NO_HOST_INTERFACE
+def test_where_nobody_listens_the_failure_says_so(tmp_path):
+    assert blocking_client.request(str(tmp_path / "none"), DescribeCpu(), 1).reason is Reason.NO_HOST_INTERFACE
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead"))
-    assert call.ask(str(tmp_path / "dead"), DescribeCpu(), 1).reason is Reason.UNREACHABLE
+    assert blocking_client.request(str(tmp_path / "dead"), DescribeCpu(), 1).reason is Reason.UNREACHABLE
 
 
 def connected(path):

@@ -31,7 +31,7 @@ def machine(tmp_path):
 
 
 @pytest.fixture
-def part(machine, tmp_path):
+def handler(machine, tmp_path):
     with Journal.open(tmp_path / "state", boot_id="1") as journal:
         yield CpuHandler(machine.tree(), str(machine.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
 
@@ -68,51 +68,51 @@ def test_an_unknown_preference_is_refused_and_not_guessed(text):
     assert epp_code(text).reason is Reason.MALFORMED_REPLY
 
 
-def test_both_are_set_everywhere_and_restored_when_they_are_no_longer_wanted(machine, part):
-    done = part.carry_out(ask("power", 1_200_000))
+def test_both_are_set_everywhere_and_restored_when_they_are_no_longer_wanted(machine, handler):
+    done = handler.execute(ask("power", 1_200_000))
     assert (done.result, done.reason) == (ControlResult.APPLIED, Reason.TUNED)
     assert (preferences(machine), uncore(machine)) == ({"power"}, [1_200_000, 1_200_000])
-    assert part.carry_out(ask()).reason is Reason.RESTORED
+    assert handler.execute(ask()).reason is Reason.RESTORED
     assert (preferences(machine), uncore(machine)) == ({"balance_performance"}, [2_400_000, 2_300_000])
-    assert not part.hands.held
+    assert not handler.writer.managed
 
 
-def test_what_is_left_out_is_restored_and_the_rest_stays(machine, part):
-    part.carry_out(ask("power", 1_200_000))
-    part.carry_out(ask("power"))
+def test_what_is_left_out_is_restored_and_the_rest_stays(machine, handler):
+    handler.execute(ask("power", 1_200_000))
+    handler.execute(ask("power"))
     assert (preferences(machine), uncore(machine)) == ({"power"}, [2_400_000, 2_300_000])
 
 
-def test_an_uncore_limit_below_what_the_hardware_can_run_at_is_raised(machine, part):
-    part.carry_out(ask(uncore_max_khz=100_000))
+def test_an_uncore_limit_below_what_the_hardware_can_run_at_is_raised(machine, handler):
+    handler.execute(ask(uncore_max_khz=100_000))
     assert uncore(machine) == [800_000, 800_000]
 
 
-def test_caps_and_throttles_that_take_over_from_each_other_leave_them_alone(machine, part):
-    part.carry_out(ask("power", 1_200_000))
-    part.carry_out(SetCpuCap(cap_watts_per_package=80, lease_s=60, release_throttle=True))
-    part.carry_out(SetThrottle(throttle_pct=50, lease_s=60, release_caps=True))
+def test_caps_and_throttles_that_take_over_from_each_other_leave_them_alone(machine, handler):
+    handler.execute(ask("power", 1_200_000))
+    handler.execute(SetCpuCap(cap_watts_per_package=80, lease_s=60, release_throttle=True))
+    handler.execute(SetThrottle(throttle_pct=50, lease_s=60, release_caps=True))
     assert (preferences(machine), uncore(machine)) == ({"power"}, [1_200_000, 1_200_000])
 
 
-def test_a_restore_of_everything_restores_them_too(machine, part):
-    part.carry_out(ask("power", 1_200_000))
-    assert all(knob.done for knob in part.restore(part.hands.held).knobs)
+def test_a_restore_of_everything_restores_them_too(machine, handler):
+    handler.execute(ask("power", 1_200_000))
+    assert all(knob.done for knob in handler.restore(handler.writer.managed).knobs)
     assert (preferences(machine), uncore(machine)) == ({"balance_performance"}, [2_400_000, 2_300_000])
 
 
 def test_a_machine_without_them_says_so(tmp_path):
     fake = build(tmp_path / "other", PLATFORMS["epyc-2s"])
     with Journal.open(tmp_path / "state", boot_id="1") as journal:
-        part = CpuHandler(fake.tree(), str(fake.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
-        done = part.carry_out(ask("power", 1_200_000))
+        handler = CpuHandler(fake.tree(), str(fake.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
+        done = handler.execute(ask("power", 1_200_000))
     assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_INTERFACE)
     assert "preference" in done.message
     assert "uncore" in done.message
 
 
 def test_without_a_journal_nothing_is_set(machine):
-    refusal = HardwareFailure(Reason.NO_JOURNAL, "the disk is full")
-    part = CpuHandler(machine.tree(), str(machine.proc), refusal, 1_500_000, clock=lambda: 0.0)
-    assert part.carry_out(ask("power")).reason is Reason.NO_JOURNAL
+    failure = HardwareFailure(Reason.NO_JOURNAL, "the disk is full")
+    handler = CpuHandler(machine.tree(), str(machine.proc), failure, 1_500_000, clock=lambda: 0.0)
+    assert handler.execute(ask("power")).reason is Reason.NO_JOURNAL
     assert preferences(machine) == {"balance_performance"}

@@ -118,7 +118,7 @@ devices = st.builds(
     max_mw=st.none() | st.integers(0, 10**6),
     partitioned=st.sampled_from([None, True, False]),
     partition_modes=long_lists.map(tuple),
-    refusal=refusals,
+    failure=refusals,
 )
 hosts = st.builds(
     replace,

@@ -65,12 +65,12 @@ def test_an_amd_gpu_is_found_in_the_inventory_and_has_a_range_above_zero():
 
 
 def test_a_gpu_that_does_not_answer_is_warned_of_and_not_counted():
-    gpus = describe(H100, replace(H100, uuid="GPU-c", index=1, refusal=LOST))
+    gpus = describe(H100, replace(H100, uuid="GPU-c", index=1, failure=LOST))
     assert (gpus.count, len(gpus.devices), gpus.warnings) == (1, 1, (LOST.message,))
 
 
 def test_a_gpu_that_does_not_answer_is_there_and_the_warning_says_why_it_is_silent():
-    gpus = describe(GpuDeviceInfo("", 0, Vendor.NVIDIA, refusal=LOST))
+    gpus = describe(GpuDeviceInfo("", 0, Vendor.NVIDIA, failure=LOST))
     assert (gpus.present, gpus.vendor, gpus.count, gpus.warnings) == (True, "NVIDIA", 0, (LOST.message,))
 
 
@@ -134,4 +134,4 @@ def test_what_a_cap_moves_is_current_cap_watts_alone():
 
 
 def test_ranges_of_devices_are_in_watts():
-    assert device_ranges([H100, replace(L40S, refusal=LOST)]) == (GpuDeviceRange("GPU-a", WattRange(700, 200)),)
+    assert device_ranges([H100, replace(L40S, failure=LOST)]) == (GpuDeviceRange("GPU-a", WattRange(700, 200)),)

@@ -116,9 +116,9 @@ def test_the_plan_is_carried_out_and_taken_back(machine):
 def test_without_permission_the_reason_is_told(machine):
     fake = machine("policy-per-core")
     (fake.sys / fake.policy_limits()[0]).chmod(0o444)
-    refusal = policies_of(fake)[0].max_freq.write(1_500_000)
-    assert isinstance(refusal, HardwareFailure)
-    assert refusal.reason is Reason.NOT_PERMITTED
+    failure = policies_of(fake)[0].max_freq.write(1_500_000)
+    assert isinstance(failure, HardwareFailure)
+    assert failure.reason is Reason.NOT_PERMITTED
 
 
 def test_a_cpu_that_comes_back_has_its_policy_again(machine):

@@ -89,7 +89,7 @@ def test_a_zone_with_a_limit_of_its_own_keeps_it(tmp_path):
 
 
 def test_a_cap_goes_to_every_socket_and_is_reported_as_hsmp(epyc, part):
-    done = part.carry_out(SetCpuCap(cap_watts_per_package=200, lease_s=60))
+    done = part.execute(SetCpuCap(cap_watts_per_package=200, lease_s=60))
     assert (done.result, done.backend, done.enforced_watts) == (ControlResult.APPLIED, "hsmp", 200.0)
     assert caps(epyc) == {"hwmon3": 200_000_000, "hwmon4": 200_000_000, "hwmon0": 280_000_000}
 
@@ -99,7 +99,7 @@ def test_the_original_is_restored_and_follows_the_socket_when_the_numbers_change
     state = tmp_path / "state"
     with Journal.open(state, boot_id="1") as journal:
         part = CpuHandler(epyc.tree(), str(epyc.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
-        part.carry_out(SetCpuCap(cap_watts_per_package=200, lease_s=60))
+        part.execute(SetCpuCap(cap_watts_per_package=200, lease_s=60))
     links = {name: (epyc.sys / "class/hwmon" / name) for name in ("hwmon3", "hwmon4")}
     targets = {name: link.readlink() for name, link in links.items()}
     for name, other in (("hwmon3", "hwmon4"), ("hwmon4", "hwmon3")):
@@ -107,13 +107,13 @@ def test_the_original_is_restored_and_follows_the_socket_when_the_numbers_change
         links[name].symlink_to(targets[other])
     with Journal.open(state, boot_id="1") as journal:
         part = CpuHandler(epyc.tree(), str(epyc.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
-        assert all(knob.done for knob in part.restore(part.hands.held).knobs)
+        assert all(knob.done for knob in part.restore(part.writer.managed).knobs)
     assert (caps(epyc)["hwmon4"], caps(epyc)["hwmon3"]) == (310_000_000, 280_000_000)
 
 
 def test_a_throttle_that_takes_over_releases_the_cap(epyc, part):
-    part.carry_out(SetCpuCap(cap_watts_per_package=200, lease_s=60))
-    part.carry_out(SetThrottle(throttle_pct=50, lease_s=60, release_caps=True))
+    part.execute(SetCpuCap(cap_watts_per_package=200, lease_s=60))
+    part.execute(SetThrottle(throttle_pct=50, lease_s=60, release_caps=True))
     assert set(caps(epyc).values()) == {280_000_000}
 
 
@@ -123,8 +123,8 @@ def test_a_socket_without_an_energy_counter_is_read_by_its_sensor(tmp_path):
     part = CpuHandler(
         machine.tree(), str(machine.proc), HardwareFailure(Reason.NO_JOURNAL), 1_500_000, clock=lambda: 0.0
     )
-    assert [(zone.zone, zone.power_watts) for zone in part.carry_out(ReadCpu()).zones] == [("package-0", 123.0)]
+    assert [(zone.zone, zone.power_watts) for zone in part.execute(ReadCpu()).zones] == [("package-0", 123.0)]
     (sensor / "power1_input").chmod(0o644)
     (sensor / "power1_input").write_text("0\n")
-    reading = part.carry_out(ReadCpu()).zones[0]
-    assert (reading.power_watts, reading.refusal.reason) == (None, Reason.NO_READING)
+    reading = part.execute(ReadCpu()).zones[0]
+    assert (reading.power_watts, reading.failure.reason) == (None, Reason.NO_READING)

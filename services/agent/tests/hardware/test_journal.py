@@ -21,7 +21,7 @@ from joulie_agent.hardware.journal import (
     peek,
 )
 
-ENTRY = JournalEntry(unit="uW", original=250_000_000, asked=180_000_000, got=180_125_000)
+ENTRY = JournalEntry(unit="uW", original=250_000_000, written=180_000_000, read_back=180_125_000)
 
 
 def test_what_was_recorded_is_read_by_the_next_process(tmp_path):

@@ -44,11 +44,11 @@ def journal(tmp_path):
 
 
 @pytest.fixture
-def hands(journal):
+def writer(journal):
     return JournaledWriter(journal)
 
 
-def test_the_original_is_on_disk_before_the_first_write(hands, journal):
+def test_the_original_is_on_disk_before_the_first_write(writer, journal):
     seen = []
 
     class Watched(FakeKnob):
@@ -56,237 +56,237 @@ def test_the_original_is_on_disk_before_the_first_write(hands, journal):
             seen.append(journal.entries[self.key])
             return super().write(value)
 
-    assert hands.set(Watched(), 120) == WrittenKnob(120, changed=True)
+    assert writer.set(Watched(), 120) == WrittenKnob(120, changed=True)
     assert (seen[0].original, seen[0].pending) == (205, 120)
 
 
-def test_giving_back_restores_the_value_found_and_forgets_the_knob(hands):
+def test_giving_back_restores_the_value_found_and_forgets_the_knob(writer):
     knob = FakeKnob()
-    hands.set(knob, 120)
-    hands.set(knob, 90)
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+    writer.set(knob, 120)
+    writer.set(knob, 90)
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
     assert knob.value == 205
-    assert hands.held == frozenset()
-    assert hands.restore([knob]) == []
+    assert writer.managed == frozenset()
+    assert writer.restore([knob]) == []
 
 
-def test_a_value_in_force_is_not_written_again(hands):
+def test_a_value_in_force_is_not_written_again(writer):
     knob = FakeKnob()
-    hands.set(knob, 120)
-    assert hands.set(knob, 120) == WrittenKnob(120, changed=False)
+    writer.set(knob, 120)
+    assert writer.set(knob, 120) == WrittenKnob(120, changed=False)
     assert knob.writes == [120]
 
 
-def test_a_value_found_in_force_is_nobody_to_give_back(hands):
+def test_a_value_found_in_force_is_nobody_to_give_back(writer):
     knob = FakeKnob(value=120)
-    assert hands.set(knob, 120) == WrittenKnob(120, changed=False)
-    assert hands.held == frozenset()
+    assert writer.set(knob, 120) == WrittenKnob(120, changed=False)
+    assert writer.managed == frozenset()
 
 
-def test_what_firmware_made_of_our_value_is_ours(hands):
+def test_what_firmware_made_of_our_value_is_ours(writer):
     knob = FakeKnob()
     knob.ceiling = 110
-    assert hands.set(knob, 120) == WrittenKnob(110, changed=True)
-    assert hands.set(knob, 120) == WrittenKnob(110, changed=False)
+    assert writer.set(knob, 120) == WrittenKnob(110, changed=True)
+    assert writer.set(knob, 120) == WrittenKnob(110, changed=False)
     knob.ceiling = 300
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
 
 
-def test_a_lower_value_of_an_external_writer_is_not_raised_by_the_first_write(hands):
+def test_a_lower_value_of_an_external_writer_is_not_raised_by_the_first_write(writer):
     knob = FakeKnob(value=80)
-    assert hands.set(knob, 120) == WrittenKnob(80, changed=False, foreign=True)
+    assert writer.set(knob, 120) == WrittenKnob(80, changed=False, external=True)
     assert knob.writes == []
-    assert hands.held == frozenset()
+    assert writer.managed == frozenset()
 
 
-def test_a_lower_value_written_later_is_not_raised_and_nothing_of_ours_is_left(hands):
+def test_a_lower_value_written_later_is_not_raised_and_nothing_of_ours_is_left(writer):
     knob = FakeKnob()
-    hands.set(knob, 120)
+    writer.set(knob, 120)
     knob.value = 80
-    assert hands.set(knob, 120) == WrittenKnob(80, changed=False, foreign=True)
-    assert hands.overwritten == {}
-    assert hands.held == frozenset()
+    assert writer.set(knob, 120) == WrittenKnob(80, changed=False, external=True)
+    assert writer.overwritten == {}
+    assert writer.managed == frozenset()
 
 
-def test_a_cap_that_rises_above_the_original_puts_the_original_in_force(hands):
+def test_a_cap_that_rises_above_the_original_puts_the_original_in_force(writer):
     knob = FakeKnob(value=150)
-    hands.set(knob, 100)
-    assert hands.set(knob, 200) == WrittenKnob(150, changed=True, foreign=True)
+    writer.set(knob, 100)
+    assert writer.set(knob, 200) == WrittenKnob(150, changed=True, external=True)
     assert knob.value == 150
-    assert hands.held == frozenset()
+    assert writer.managed == frozenset()
 
 
-def test_a_cap_equal_to_the_original_is_the_original(hands):
+def test_a_cap_equal_to_the_original_is_the_original(writer):
     knob = FakeKnob(value=150)
-    hands.set(knob, 100)
-    assert hands.set(knob, 150) == WrittenKnob(150, changed=True)
-    assert hands.held == frozenset()
+    writer.set(knob, 100)
+    assert writer.set(knob, 150) == WrittenKnob(150, changed=True)
+    assert writer.managed == frozenset()
 
 
-def test_an_original_that_cannot_be_put_in_force_stays_in_the_journal(hands):
+def test_an_original_that_cannot_be_put_in_force_stays_in_the_journal(writer):
     knob = FakeKnob(value=150)
-    hands.set(knob, 100)
+    writer.set(knob, 100)
     knob.locked = True
-    refusal = hands.set(knob, 200)
-    assert refusal == HardwareFailure(Reason.FIRMWARE_LOCKED, "asked for 150 W, reads 100")
-    assert hands.held == {"rapl/0"}
+    failure = writer.set(knob, 200)
+    assert failure == HardwareFailure(Reason.FIRMWARE_LOCKED, "asked for 150 W, reads 100")
+    assert writer.managed == {"rapl/0"}
 
 
-def test_a_lower_value_of_an_external_writer_is_kept_where_our_cap_is_lower_still(hands):
+def test_a_lower_value_of_an_external_writer_is_kept_where_our_cap_is_lower_still(writer):
     knob = FakeKnob(value=80)
-    assert hands.set(knob, 60) == WrittenKnob(60, changed=True)
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 80)]
+    assert writer.set(knob, 60) == WrittenKnob(60, changed=True)
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 80)]
 
 
-def test_a_switch_has_no_lower_value(hands):
+def test_a_switch_has_no_lower_value(writer):
     switch = FakeKnob(value=0, kind=KnobKind.SWITCH, limits=KnobLimits(0, 1))
-    assert hands.set(switch, 1) == WrittenKnob(1, changed=True)
-    assert hands.restore([switch]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 0)]
+    assert writer.set(switch, 1) == WrittenKnob(1, changed=True)
+    assert writer.restore([switch]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 0)]
 
 
-def test_somebody_elses_value_is_written_over_while_in_charge_and_counted_and_given_back(hands):
+def test_somebody_elses_value_is_written_over_while_in_charge_and_counted_and_given_back(writer):
     knob = FakeKnob()
-    hands.set(knob, 120)
+    writer.set(knob, 120)
     knob.value = 150
-    assert hands.set(knob, 120) == WrittenKnob(120, changed=True, overwrote=150)
-    assert hands.overwritten == {"rapl/0": 1}
-    assert hands.original(knob) == 150
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 150)]
+    assert writer.set(knob, 120) == WrittenKnob(120, changed=True, overwrote=150)
+    assert writer.overwritten == {"rapl/0": 1}
+    assert writer.original(knob) == 150
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 150)]
 
 
-def test_the_original_is_what_somebody_else_wants_at_the_moment(hands):
+def test_the_original_is_what_somebody_else_wants_at_the_moment(writer):
     knob = FakeKnob()
-    assert hands.original(knob) == 205
-    hands.set(knob, 120)
-    assert hands.original(knob) == 205
+    assert writer.original(knob) == 205
+    writer.set(knob, 120)
+    assert writer.original(knob) == 205
     knob.value = 150
-    assert hands.original(knob) == 150
+    assert writer.original(knob) == 150
     knob.lost = True
-    assert hands.original(knob) == HardwareFailure(Reason.DEVICE_LOST, "gone")
+    assert writer.original(knob) == HardwareFailure(Reason.DEVICE_LOST, "gone")
 
 
-def test_somebody_elses_value_is_kept_when_giving_back(hands):
+def test_somebody_elses_value_is_kept_when_giving_back(writer):
     knob = FakeKnob()
-    hands.set(knob, 120)
+    writer.set(knob, 120)
     knob.value = 150
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.KEPT_EXTERNAL, 150)]
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.KEPT_EXTERNAL, 150)]
     assert knob.writes == [120]
-    assert hands.held == frozenset()
+    assert writer.managed == frozenset()
 
 
-def test_somebody_who_put_the_original_back_is_neither_an_error_nor_written_over(hands):
+def test_somebody_who_put_the_original_back_is_neither_an_error_nor_written_over(writer):
     knob = FakeKnob()
-    hands.set(knob, 120)
+    writer.set(knob, 120)
     knob.value = 205
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
     assert knob.writes == [120]
 
 
-def test_a_value_outside_the_allowed_range_never_reaches_the_knob(hands):
+def test_a_value_outside_the_allowed_range_never_reaches_the_knob(writer):
     knob = FakeKnob()
     for value in (49, 301, -1):
-        refusal = hands.set(knob, value)
-        assert isinstance(refusal, HardwareFailure)
-        assert refusal.reason is Reason.OUT_OF_RANGE
+        failure = writer.set(knob, value)
+        assert isinstance(failure, HardwareFailure)
+        assert failure.reason is Reason.OUT_OF_RANGE
     assert knob.writes == []
-    assert hands.held == frozenset()
+    assert writer.managed == frozenset()
 
 
-def test_an_original_outside_the_allowed_range_is_given_back_all_the_same(hands):
+def test_an_original_outside_the_allowed_range_is_given_back_all_the_same(writer):
     knob = FakeKnob(value=4095)
-    hands.set(knob, 120)
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 4095)]
+    writer.set(knob, 120)
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 4095)]
 
 
-def test_one_refusal_keeps_no_other_knob_from_being_set(hands):
+def test_one_failure_keeps_no_other_knob_from_being_set(writer):
     knobs = [FakeKnob("rapl/0"), FakeKnob("rapl/1", lost=True), FakeKnob("rapl/2", value=120)]
-    answers = hands.set_all([(knob, 120) for knob in knobs])
+    answers = writer.set_all([(knob, 120) for knob in knobs])
     assert answers == [
         WrittenKnob(120, changed=True),
         HardwareFailure(Reason.DEVICE_LOST, "gone"),
         WrittenKnob(120, changed=False),
     ]
-    assert hands.held == {"rapl/0"}
+    assert writer.managed == {"rapl/0"}
 
 
-def test_a_write_that_was_refused_and_did_nothing_leaves_no_claim(hands):
+def test_a_write_that_was_refused_and_did_nothing_leaves_no_claim(writer):
     knob = FakeKnob(locked=True, lies=True)
-    assert hands.set(knob, 120) == HardwareFailure(Reason.IO_ERROR, "read-back failed")
-    assert hands.held == frozenset()
+    assert writer.set(knob, 120) == HardwareFailure(Reason.IO_ERROR, "read-back failed")
+    assert writer.managed == frozenset()
 
 
-def test_a_write_that_was_refused_but_landed_is_given_back(hands):
+def test_a_write_that_was_refused_but_landed_is_given_back(writer):
     class Rounding(FakeKnob):
         def write(self, value):
             return super().write(value // 41 * 41)
 
     knob = Rounding(lies=True)
-    hands.set(knob, 120)
+    writer.set(knob, 120)
     assert knob.value == 82
     knob.lies = False
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
 
 
-def test_a_locked_knob_answers_with_what_it_holds(hands):
+def test_a_locked_knob_answers_with_what_it_holds(writer):
     knob = FakeKnob(locked=True)
-    assert hands.set(knob, 120) == WrittenKnob(205, changed=True)
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+    assert writer.set(knob, 120) == WrittenKnob(205, changed=True)
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
 
 
-def test_a_knob_that_locks_while_in_charge_is_refused_and_stays_in_the_journal(hands):
+def test_a_knob_that_locks_while_in_charge_is_refused_and_stays_in_the_journal(writer):
     knob = FakeKnob()
-    hands.set(knob, 120)
+    writer.set(knob, 120)
     knob.locked = True
-    (answer,) = hands.restore([knob])
-    assert (answer.outcome, answer.reason) == (RestoreOutcome.REFUSED, Reason.FIRMWARE_LOCKED)
-    assert hands.held == {"rapl/0"}
+    (answer,) = writer.restore([knob])
+    assert (answer.outcome, answer.reason) == (RestoreOutcome.FAILED, Reason.FIRMWARE_LOCKED)
+    assert writer.managed == {"rapl/0"}
     knob.locked = False
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
 
 
-def test_an_original_that_the_machine_no_longer_reaches_is_given_back_as_near_as_it_goes(hands):
+def test_an_original_that_the_machine_no_longer_reaches_is_given_back_as_near_as_it_goes(writer):
     knob = FakeKnob()
-    hands.set(knob, 120)
+    writer.set(knob, 120)
     knob.ceiling = 180
-    (answer,) = hands.restore([knob])
+    (answer,) = writer.restore([knob])
     assert (answer.outcome, answer.value) == (RestoreOutcome.RESTORED, 180)
     assert answer.message == "asked for 205 W, reads 180"
-    assert hands.held == frozenset()
+    assert writer.managed == frozenset()
 
 
-def test_a_lost_device_is_refused_and_given_back_when_it_is_found(hands):
+def test_a_lost_device_is_refused_and_given_back_when_it_is_found(writer):
     knob = FakeKnob()
-    hands.set(knob, 120)
+    writer.set(knob, 120)
     knob.lost = True
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.REFUSED, None, Reason.DEVICE_LOST, "gone")]
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.FAILED, None, Reason.DEVICE_LOST, "gone")]
     knob.lost = False
-    assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
 
 
-def test_without_a_journal_nothing_is_written(hands, journal, monkeypatch):
+def test_without_a_journal_nothing_is_written(writer, journal, monkeypatch):
     knob = FakeKnob()
     monkeypatch.setattr(Journal, "change", _full)
-    refusal = hands.set(knob, 120)
-    assert isinstance(refusal, HardwareFailure)
-    assert refusal.reason is Reason.NO_JOURNAL
+    failure = writer.set(knob, 120)
+    assert isinstance(failure, HardwareFailure)
+    assert failure.reason is Reason.NO_JOURNAL
     assert knob.writes == []
 
 
-def test_a_full_disk_does_not_keep_anything_from_being_given_back(hands, journal, monkeypatch):
+def test_a_full_disk_does_not_keep_anything_from_being_given_back(writer, journal, monkeypatch):
     knob = FakeKnob()
-    hands.set(knob, 120)
+    writer.set(knob, 120)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", _no_space)
-        assert hands.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+        assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
         assert knob.value == 205
-        assert hands.held == frozenset()
-        assert "No space left" in hands.journal_problem
-        assert hands.set(knob, 120).reason is Reason.NO_JOURNAL
-    assert isinstance(hands.set(knob, 120), WrittenKnob)
-    assert hands.journal_problem is None
+        assert writer.managed == frozenset()
+        assert "No space left" in writer.journal_problem
+        assert writer.set(knob, 120).reason is Reason.NO_JOURNAL
+    assert isinstance(writer.set(knob, 120), WrittenKnob)
+    assert writer.journal_problem is None
 
 
-def test_many_knobs_cost_two_changes_of_the_journal(hands, monkeypatch):
+def test_many_knobs_cost_two_changes_of_the_journal(writer, monkeypatch):
     changes = []
     real = Journal.change
 
@@ -295,7 +295,7 @@ def test_many_knobs_cost_two_changes_of_the_journal(hands, monkeypatch):
         real(self, entries)
 
     monkeypatch.setattr(Journal, "change", counted)
-    hands.set_all([(FakeKnob(f"cpufreq/policy{number}"), 120) for number in range(64)])
+    writer.set_all([(FakeKnob(f"cpufreq/policy{number}"), 120) for number in range(64)])
     assert changes == [64, 64]
 
 

@@ -47,13 +47,13 @@ def _control_until_killed(tree, state, ready):
     dice = random.Random(os.getpid())
     knobs = [FileKnob(tree / name) for name in ORIGINALS]
     with Journal.open(state) as journal:
-        hands = JournaledWriter(journal)
+        writer = JournaledWriter(journal)
         os.write(ready, b"!")
         while True:
             some = dice.sample(knobs, dice.choice([1, len(knobs)]))
-            hands.set_all([(knob, dice.randrange(0, 2_000_000, 2)) for knob in some])
+            writer.set_all([(knob, dice.randrange(0, 2_000_000, 2)) for knob in some])
             if dice.random() < 0.1:
-                hands.restore(knobs)
+                writer.restore(knobs)
 
 
 def _start_run(tree, state):
@@ -93,7 +93,7 @@ def test_200_kills_at_random_points_give_200_times_back_what_somebody_wanted_las
         with Journal.open(state) as journal:
             found_in_journal += bool(journal.entries)
             answers = JournaledWriter(journal).restore(FileKnob(tree / name) for name in ORIGINALS)
-            assert all(answer.outcome is not RestoreOutcome.REFUSED for answer in answers)
+            assert all(answer.outcome is not RestoreOutcome.FAILED for answer in answers)
             assert not journal.entries
         restored += {name: FileKnob(tree / name).read() for name in ORIGINALS} == wanted
         for name, value in ORIGINALS.items():

@@ -54,7 +54,7 @@ def test_after_a_reload_of_the_driver_the_second_sample_measures_again(fake):
     meter, zones = PowerMeter(), rapl.discover(fake.tree())
     meter.sample(zones, 0.0)
     fake.unload_rapl()
-    assert meter.sample(zones, 1.0)[0].refusal.reason is Reason.NO_INTERFACE
+    assert meter.sample(zones, 1.0)[0].failure.reason is Reason.NO_INTERFACE
     fake.load_rapl()
     assert meter.sample(zones, 2.0)[0].sampled is SampleResult.FIRST
     fake.consume(fake.zones()[0], 50)

@@ -129,22 +129,22 @@ def test_the_short_term_limit_stays_as_it_was(machine):
 
 def test_a_limit_that_the_kernel_knows_as_locked_says_so(machine):
     (cap, _) = rapl.split_cap(rapl.discover(machine("xeon-locked").tree()), 100.0)
-    assert cap.zone.refusal() is None  # nothing but a write tells
+    assert cap.zone.failure() is None  # nothing but a write tells
     assert put(cap).reason is Reason.FIRMWARE_LOCKED
 
 
 def test_a_limit_that_takes_a_write_and_keeps_its_value_is_locked(machine):
     (cap,) = rapl.split_cap(rapl.discover(machine("xeon-held").tree()), 100.0)
-    refusal = put(cap)
-    assert refusal.reason is Reason.FIRMWARE_LOCKED
-    assert refusal.message == "package-0 keeps 150 W where 100 W was written"
+    failure = put(cap)
+    assert failure.reason is Reason.FIRMWARE_LOCKED
+    assert failure.message == "package-0 keeps 150 W where 100 W was written"
 
 
 def test_a_limit_that_moves_to_a_higher_value_than_the_one_written_is_held_by_firmware(machine):
     (cap,) = rapl.split_cap(rapl.discover(machine(MachineSpec()).tree()), 100.0)
-    refusal = rapl.check_cap(cap, 120_000_000, original_uw=150_000_000)
-    assert refusal.reason is Reason.HELD_BY_FIRMWARE
-    assert refusal.message == "package-0 holds 120 W where 100 W was written"
+    failure = rapl.check_cap(cap, 120_000_000, original_uw=150_000_000)
+    assert failure.reason is Reason.HELD_BY_FIRMWARE
+    assert failure.message == "package-0 holds 120 W where 100 W was written"
 
 
 def test_a_limit_that_firmware_moves_to_a_lower_value_keeps_the_cap(machine):
@@ -166,14 +166,14 @@ def test_a_limit_that_is_not_enforced_is_not_in_force_until_it_is_switched_on(ma
 
 def test_a_limit_without_a_write_bit_is_not_permitted(machine):
     zone = rapl.discover(machine("xeon-read-only").tree())[0]
-    assert zone.refusal().reason is Reason.NOT_PERMITTED
+    assert zone.failure().reason is Reason.NOT_PERMITTED
 
 
 @pytest.mark.parametrize("platform", ["epyc-2s", "epyc-no-constraints"])
 def test_amd_counts_energy_and_cannot_be_capped(machine, platform):
     fake = machine(platform)
     zones = rapl.discover(fake.tree())
-    assert {zone.refusal().reason for zone in zones} == {Reason.NO_INTERFACE}
+    assert {zone.failure().reason for zone in zones} == {Reason.NO_INTERFACE}
     assert rapl.split_cap(zones, 100.0) == ()
     assert all("cannot be capped" in said for said in rapl.warnings(fake.tree(), zones))
     assert zones[0].read_energy_uj() == 0

@@ -71,6 +71,6 @@ def test_a_limit_without_a_register_behind_it_is_left_out(machine):
 def test_a_reading_of_the_actuator_carries_domains_and_constraints(machine):
     fake = machine("client-hybrid")
     part = CpuHandler(fake.tree(), str(fake.proc), HardwareFailure(Reason.NO_JOURNAL), 1_500_000, clock=lambda: 0.0)
-    readings = part.carry_out(ReadCpu())
+    readings = part.execute(ReadCpu())
     assert [domain.zone for domain in readings.domains] == ["package-0/core", "package-0/uncore", "psys"]
     assert {each.constraint for each in readings.constraints} == {"long_term", "short_term"}

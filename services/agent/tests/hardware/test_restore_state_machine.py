@@ -1,7 +1,7 @@
-"""Any interleaving of writes, kills, foreign writes, faults and restarts gives back what somebody else wanted last.
+"""Any interleaving of writes, kills, external writes, faults and restarts gives back what somebody else wanted last.
 
 One sentence covers both halves of the promise: after a restore every knob holds the last value that was not ours. That
-is the original where nobody interfered, and the foreign value where somebody did. The model knows nothing more.
+is the original where nobody interfered, and the external value where somebody did. The model knows nothing more.
 """
 
 import itertools
@@ -26,8 +26,8 @@ from joulie_agent.reasons import Reason
 
 KEYS = ("a", "b", "c")
 #: Ours are even and everybody else's odd, so that the model can tell them apart as the code under test cannot.
-OURS = st.integers(min_value=1, max_value=20).map(lambda n: 2 * n)
-FOREIGN = st.integers(min_value=0, max_value=20).map(lambda n: 2 * n + 1)
+OWN = st.integers(min_value=1, max_value=20).map(lambda n: 2 * n)
+EXTERNAL = st.integers(min_value=0, max_value=20).map(lambda n: 2 * n + 1)
 #: Limits of the platform differ from requests, which are rounded down to a multiple of four and one.
 PLATFORM = st.integers(min_value=0, max_value=9).map(lambda n: 4 * n + 3)
 HIGHEST = 41
@@ -151,7 +151,7 @@ class GiveBack(RuleBasedStateMachine):
     make_machine: type[Machine] = Machine
     make_knob: type[MortalKnob] = MortalKnob
 
-    @initialize(values=st.tuples(FOREIGN, FOREIGN, FOREIGN))
+    @initialize(values=st.tuples(EXTERNAL, EXTERNAL, EXTERNAL))
     def begin(self, values):
         self.directory = Path(tempfile.mkdtemp(dir=MEMORY))
         self.fate = Fate()
@@ -168,17 +168,17 @@ class GiveBack(RuleBasedStateMachine):
     @rule()
     def start(self):
         self.journal = Journal.open(self.directory, boot_id=f"boot {self.boot}")
-        self.hands = JournaledWriter(self.journal)
+        self.writer = JournaledWriter(self.journal)
 
     @precondition(lambda self: self.journal is not None)
-    @rule(keys=SUBSETS, value=OURS, kill=KILLS)
+    @rule(keys=SUBSETS, value=OWN, kill=KILLS)
     def control(self, keys, value, kill):
         keys = {key for key in keys if self.may_control(key)}
         with self.mortal(kill):
-            for key, answer in zip(keys, self.hands.set_all([(self.knobs[key], value) for key in keys]), strict=True):
+            for key, answer in zip(keys, self.writer.set_all([(self.knobs[key], value) for key in keys]), strict=True):
                 if isinstance(answer, WrittenKnob):
-                    foreign = self.wanted[key] <= value
-                    assert self.machine.values[key] == (self.wanted[key] if foreign else self.machine.answer(value))
+                    external = self.wanted[key] <= value
+                    assert self.machine.values[key] == (self.wanted[key] if external else self.machine.answer(value))
                     assert answer.value == self.machine.read(key)
                     self.saw(key)
 
@@ -188,9 +188,9 @@ class GiveBack(RuleBasedStateMachine):
         with self.mortal(kill):
             self.restore(keys)
 
-    @rule(key=st.sampled_from(KEYS), value=FOREIGN)
+    @rule(key=st.sampled_from(KEYS), value=EXTERNAL)
     def somebody_else_writes(self, key, value):
-        self.foreign_write(key, value)
+        self.external_write(key, value)
 
     @rule(key=st.sampled_from(KEYS))
     def lose_or_find_a_device(self, key):
@@ -205,7 +205,7 @@ class GiveBack(RuleBasedStateMachine):
     def die_between_operations(self):
         self.bury()
 
-    @rule(values=st.tuples(FOREIGN | OURS, FOREIGN | OURS, FOREIGN | OURS))
+    @rule(values=st.tuples(EXTERNAL | OWN, EXTERNAL | OWN, EXTERNAL | OWN))
     def reboot(self, values):
         """Firmware may start with the very value that we had in force."""
         self.bury()
@@ -220,16 +220,16 @@ class GiveBack(RuleBasedStateMachine):
     def may_control(self, _key):
         return True
 
-    def foreign_write(self, key, value):
+    def external_write(self, key, value):
         self.machine.values[key] = self.wanted[key] = value
 
     def saw(self, key):
         """The agent has looked at a knob, settled whose value it holds, and recorded it."""
 
     def restore(self, keys):
-        answers = {answer.key: answer for answer in self.hands.restore(self.knobs[key] for key in keys)}
+        answers = {answer.key: answer for answer in self.writer.restore(self.knobs[key] for key in keys)}
         for key in keys:
-            if key in answers and answers[key].outcome is RestoreOutcome.REFUSED:
+            if key in answers and answers[key].outcome is RestoreOutcome.FAILED:
                 assert key in self.machine.lost or self.fate.disk_full
             else:
                 assert self.machine.values[key] == self.wanted[key]
@@ -277,8 +277,8 @@ def in_memory():
 class GiveBackRequests(GiveBack):
     """The same for requests, with a platform that limits and lets go at any time.
 
-    What cannot be known is left out: a foreign request that a platform limit hides. So the platform moves only where
-    the agent has seen the last foreign request, nobody writes while it limits, and no request is written first then.
+    What cannot be known is left out: an external request that a platform limit hides. So the platform moves only where
+    the agent has seen the last external request, nobody writes while it limits, and no request is written first then.
     """
 
     make_machine = Policies
@@ -294,9 +294,9 @@ class GiveBackRequests(GiveBack):
             self.machine.platform.pop(key, None)
             self.machine.platform |= {} if limit is None else {key: limit}
 
-    def foreign_write(self, key, value):
+    def external_write(self, key, value):
         if key not in self.machine.platform:
-            super().foreign_write(key, value // 4 * 4 + 1)
+            super().external_write(key, value // 4 * 4 + 1)
             self.unseen.add(key)
 
     def may_control(self, key):
@@ -307,7 +307,7 @@ class GiveBackRequests(GiveBack):
         self.unseen.clear()
 
     def mortal(self, kill):
-        """Where the disk is full, a kill in the middle of a test may lose a foreign request: it cannot be noted."""
+        """Where the disk is full, a kill in the middle of a test may lose an external request: it cannot be noted."""
         return super().mortal(None if self.fate.disk_full else kill)
 
     def saw(self, key):
@@ -315,9 +315,9 @@ class GiveBackRequests(GiveBack):
             self.unseen.discard(key)
 
 
-@pytest.mark.parametrize("foreign", [None, 7, 39])
+@pytest.mark.parametrize("external", [None, 7, 39])
 @pytest.mark.parametrize("ours", [8, 40], ids=["taken as asked", "clamped by firmware"])
-def test_two_kills_in_a_row_lose_nothing_at_any_pair_of_points(ours, foreign, in_memory, monkeypatch):
+def test_two_kills_in_a_row_lose_nothing_at_any_pair_of_points(ours, external, in_memory, monkeypatch):
     """Exhaustive where the machine below samples: dying in a write, then in the attempt to give back."""
     fate = Fate()
     monkeypatch.setattr(journal_module, "os", MortalOs(fate))
@@ -336,13 +336,13 @@ def test_two_kills_in_a_row_lose_nothing_at_any_pair_of_points(ours, foreign, in
     def run(first, second):
         machine = Machine({"a": 41})
         knob = MortalKnob("a", machine, fate)
-        survives(None, lambda hands: hands.set(knob, 12))
-        wrote = survives(first, lambda hands: hands.set(knob, ours))
-        if foreign is not None:
-            machine.values["a"] = foreign
-        restored = survives(second, lambda hands: hands.restore([knob]))
-        survives(None, lambda hands: hands.restore([knob]))
-        assert machine.values["a"] == (foreign or 41), f"killed at steps {first} and {second}"
+        survives(None, lambda writer: writer.set(knob, 12))
+        wrote = survives(first, lambda writer: writer.set(knob, ours))
+        if external is not None:
+            machine.values["a"] = external
+        restored = survives(second, lambda writer: writer.restore([knob]))
+        survives(None, lambda writer: writer.restore([knob]))
+        assert machine.values["a"] == (external or 41), f"killed at steps {first} and {second}"
         return wrote, restored
 
     pairs = 0
@@ -405,14 +405,14 @@ def test_two_kills_in_a_row_lose_no_request_at_any_pair_of_points(ours, story, i
     def run(first, second):
         machine = Policies({"a": 37})
         knob = MortalRequest("a", machine, fate)
-        survives(None, lambda hands: hands.set(knob, 12))
+        survives(None, lambda writer: writer.set(knob, 12))
         happened = [EVENTS[each] for each in story]
         apply(machine, happened[0])
-        wrote = survives(first, lambda hands: hands.set(knob, ours))
+        wrote = survives(first, lambda writer: writer.set(knob, ours))
         apply(machine, happened[1])
-        restored = survives(second, lambda hands: hands.restore([knob]))
+        restored = survives(second, lambda writer: writer.restore([knob]))
         apply(machine, happened[2])
-        survives(None, lambda hands: hands.restore([knob]))
+        survives(None, lambda writer: writer.restore([knob]))
         requests = [each["request"] for each in happened if "request" in each]
         assert machine.values["a"] == (requests or [37])[-1], f"killed at steps {first} and {second}"
         with Journal.open(in_memory, boot_id="1") as journal:
@@ -439,7 +439,7 @@ def apply(machine, event):
 
 
 @pytest.mark.parametrize("stories", [GiveBack, GiveBackRequests], ids=["registers", "requests"])
-def test_any_interleaving_ends_with_the_originals_restored_or_the_foreign_value_kept(stories):
+def test_any_interleaving_ends_with_the_originals_restored_or_the_external_value_kept(stories):
     run_state_machine_as_test(
         stories,
         settings=settings(

@@ -1,4 +1,4 @@
-"""One file of sysfs: values, and a refusal with its reason for each way in which the kernel says no."""
+"""One file of sysfs: values, and a failure with its reason for each way in which the kernel says no."""
 
 import errno
 import os

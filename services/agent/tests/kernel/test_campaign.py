@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from joulie_agent.actuator import call
+from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.protocol import Restore, SetCpuCap, SetThrottle, Subsystem
 from joulie_agent.hardware import journal
 from joulie_agent.outcome import ControlOutcome
-from joulie_agent.testing.kernel import Behaviour, Comeback
+from joulie_agent.testing.kernel import Behaviour, PolicyReturn
+from joulie_agent.testing.kernel.external_writers import ExternalWriters, register_of
 from joulie_agent.testing.kernel.mount import mounted, why_not
-from joulie_agent.testing.kernel.others import Others, register_of
 from joulie_agent.testing.machine_spec import PLATFORMS, MachineSpec
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
@@ -42,9 +42,9 @@ class Scene:
     """A machine, and the frequencies that external writers ask for: none of ours, none that rounding changes."""
 
     spec: MachineSpec
-    foreign_khz: tuple[int, ...]
+    external_khz: tuple[int, ...]
     has_platform_limit: bool = False
-    comeback: Comeback = Comeback.REQUEST
+    policy_return: PolicyReturn = PolicyReturn.REQUEST
 
 
 SCENES = {
@@ -61,7 +61,7 @@ SCENES = {
         ),
         (1_000_000, 1_200_000, 2_500_000, 3_000_000),
         has_platform_limit=True,
-        comeback=Comeback.DEFAULTS,
+        policy_return=PolicyReturn.DEFAULTS,
     ),
 }
 
@@ -103,7 +103,7 @@ class Campaign:
     def __init__(self, scene, there, directory, seed):
         self.scene = scene
         self.machine = there.machine
-        self.others = Others(there.machine, PACKAGES, scene.comeback)
+        self.external_writers = ExternalWriters(there.machine, PACKAGES, scene.policy_return)
         self.dice = random.Random(seed)
         self.state = directory / "state"
         self.log = directory / "actuator.log"
@@ -126,7 +126,7 @@ class Campaign:
             self.actuator = Actuator(self.env, self.log)
 
     def ask(self, request):
-        return call.ask(self.env["ACTUATOR_SOCKET"], request, 60)
+        return blocking_client.request(self.env["ACTUATOR_SOCKET"], request, 60)
 
     def request(self, lease_s=60.0):
         if self.dice.random() < 0.4:
@@ -136,13 +136,13 @@ class Campaign:
 
     def control(self, lease_s=60.0):
         request = self.request(lease_s)
-        self.others.about_to_throttle()
+        self.external_writers.about_to_throttle()
         answer = self.ask(request)
         assert isinstance(answer, ControlOutcome), answer
-        self.others.story.append(f"{request}: {answer.result}, {answer.message}")
+        self.external_writers.story.append(f"{request}: {answer.result}, {answer.message}")
         self.counts["requests"] += 1
         if isinstance(request, SetThrottle):
-            self.others.has_looked()
+            self.external_writers.has_looked()
 
     # --- what others do ---
 
@@ -152,34 +152,34 @@ class Campaign:
         self.counts["interventions"] += 1
 
     def write_frequency(self):
-        policy = self.dice.choice(sorted(set(self.others.policies) - self.others.out_of_reach()))
-        self.others.request(policy, self.dice.choice([*self.scene.foreign_khz, self.scene.spec.highest_khz]))
+        policy = self.dice.choice(sorted(set(self.external_writers.policies) - self.external_writers.out_of_reach()))
+        self.external_writers.request(policy, self.dice.choice([*self.scene.external_khz, self.scene.spec.highest_khz]))
 
     def write_power(self):
-        zone = self.dice.choice(sorted({"package-0", "package-1"} - self.others.vanished_zones()))
-        self.others.set_power(zone, self.dice.choice([41, 55, 95, 121, 140]))
+        zone = self.dice.choice(sorted({"package-0", "package-1"} - self.external_writers.vanished_zones()))
+        self.external_writers.set_power(zone, self.dice.choice([41, 55, 95, 121, 140]))
 
     def limit(self):
         """Let the thermal framework or the platform limit frequencies, or lift such a limit."""
         if self.scene.has_platform_limit and self.dice.random() < 0.5:
             khz = self.dice.choice([None, None, 1_200_000, 1_500_000, 2_500_000])
-            self.others.limit_policy(self.dice.choice(self.others.policies), khz)
+            self.external_writers.limit_policy(self.dice.choice(self.external_writers.policies), khz)
         else:
-            self.others.cool(self.dice.choice([0, 1]), self.dice.choice([0, 0, 1, 2, 3]))
+            self.external_writers.cool(self.dice.choice([0, 1]), self.dice.choice([0, 0, 1, 2, 3]))
 
     def plug(self):
         """Stop a CPU or a whole package, or start all that are stopped."""
-        if self.others.offline:
-            self.others.start()
+        if self.external_writers.offline:
+            self.external_writers.start()
         else:
-            self.others.stop(self.dice.choice([{1}, {5}, {3, 6}, {4, 7}, {2, 3, 6, 7}]))
+            self.external_writers.stop(self.dice.choice([{1}, {5}, {3, 6}, {4, 7}, {2, 3, 6, 7}]))
 
     # --- how a run ends; each returns the exit code, None where the actuator goes on ---
 
     def kill(self):
         """Kill it at a random instant of a stream of requests."""
         requests = [self.request() for _ in range(100)]
-        self.others.about_to_throttle()
+        self.external_writers.about_to_throttle()
         stream = threading.Thread(target=lambda: [self.ask(each) for each in requests])
         stream.start()
         time.sleep(self.dice.uniform(0, 0.1))  # a random instant is what is wanted here
@@ -187,13 +187,13 @@ class Campaign:
         self.actuator = None
         stream.join()
         self.counts["kills"] += 1
-        self.others.story.append("killed")
+        self.external_writers.story.append("killed")
         if self.dice.random() < 0.5:
             self.interfere()
         if self.dice.random() < 0.3:
             self.machine.renumber_zones(seed=self.dice.randrange(100))
             self.counts["renumberings"] += 1
-            self.others.story.append("zones have other numbers")
+            self.external_writers.story.append("zones have other numbers")
 
     def kill_and_restore(self):
         self.kill()
@@ -215,7 +215,7 @@ class Campaign:
 
     def ease(self):
         cap = SetCpuCap(cap_watts_per_package=FACTORY_WATTS, lease_s=60)
-        for request in (cap, SetThrottle(throttle_pct=0, lease_s=60), Restore(part=Subsystem.CPU)):
+        for request in (cap, SetThrottle(throttle_pct=0, lease_s=60), Restore(subsystem=Subsystem.CPU)):
             assert self.ask(request)
 
     def restore(self):
@@ -223,7 +223,7 @@ class Campaign:
         return subprocess.run(command, env=self.env, capture_output=True, timeout=120, check=False).returncode
 
     def wait_for_restore(self):
-        until(lambda: self.left() <= self.others.out_of_reach(), tell=self.why)
+        until(lambda: self.left() <= self.external_writers.out_of_reach(), tell=self.why)
 
     # --- what must be true ---
 
@@ -235,9 +235,9 @@ class Campaign:
         return f"{self.left()} left of {self.machine.registers()}: {self.log.read_text()}"
 
     def check(self, how, code):
-        left, gone = self.left(), self.others.out_of_reach()
-        wrong = self.others.settle(left)
-        story = "\n".join(self.others.story[-40:])
+        left, gone = self.left(), self.external_writers.out_of_reach()
+        wrong = self.external_writers.settle(left)
+        story = "\n".join(self.external_writers.story[-40:])
         assert not wrong, f"{how}: holds, and may hold: {wrong}\n{story}\n{self.log.read_text()}"
         assert left <= gone, f"{how}: {self.why()}"
         if code is not None:
@@ -261,7 +261,7 @@ class Campaign:
 
     def finish(self):
         """Bring every CPU back: nothing of ours may come to light."""
-        self.others.start()
+        self.external_writers.start()
         code = self.restore()
         self.check("the last restore", code)
         assert code == 0
@@ -275,7 +275,7 @@ class Campaign:
 def campaign(name, tmp_path, *, seed, runs, kills):
     scene = SCENES[name]
     print(f"scene {name}, seed {seed}, {runs} runs of which {kills} end with a kill")
-    with mounted(scene.spec, tmp_path / "mount", Behaviour(comeback=scene.comeback)) as there:
+    with mounted(scene.spec, tmp_path / "mount", Behaviour(policy_return=scene.policy_return)) as there:
         held = Campaign(scene, there, tmp_path, seed)
         began = time.monotonic()
         try:

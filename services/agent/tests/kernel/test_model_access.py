@@ -57,7 +57,7 @@ def test_every_read_of_a_mounted_machine_reaches_the_model(tmp_path):
     with mount(tmp_path) as there:
         file = os.open(there.sys / MAX, os.O_RDONLY)
         for khz in range(2_000_000, 2_100_000, 1000):
-            there.machine.foreign_write(MAX, khz)
+            there.machine.external_write(MAX, khz)
             assert int(os.pread(file, 4096, 0)) == int((there.sys / MAX).read_text()) == khz
         os.close(file)
 

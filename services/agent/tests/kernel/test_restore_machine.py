@@ -22,8 +22,8 @@ from joulie_agent.actuator.protocol import SetCpuCap, SetThrottle
 from joulie_agent.hardware import journal as journal_module
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
-from joulie_agent.testing.kernel import Behaviour, Comeback, KernelMachine, KernelTree, OfflinePolicy
-from joulie_agent.testing.kernel.others import Others, register_of
+from joulie_agent.testing.kernel import Behaviour, KernelMachine, KernelTree, OfflinePolicy, PolicyReturn
+from joulie_agent.testing.kernel.external_writers import ExternalWriters, register_of
 from joulie_agent.testing.machine_spec import PLATFORMS
 
 #: Journals are written here; on a disk each would wait for it.
@@ -38,7 +38,7 @@ SPECS = {
     ),
 }
 #: What external writers ask for: in the table, and never what we write.
-FOREIGN_KHZ = st.sampled_from([1_000_000, 1_200_000, 2_500_000, 3_000_000, 3_900_000])
+EXTERNAL_KHZ = st.sampled_from([1_000_000, 1_200_000, 2_500_000, 3_000_000, 3_900_000])
 POLICIES = st.sampled_from([f"policy{number}" for number in range(8)])
 #: A kill at the n-th system call that changes something.
 KILLS = st.none() | st.none() | st.integers(min_value=1, max_value=40)
@@ -90,25 +90,29 @@ class MortalTree(KernelTree):
 
     def write_int(self, path, value):
         self._fate.step()
-        refusal = super().write_int(path, value)
+        failure = super().write_int(path, value)
         self._fate.step()
-        return refusal
+        return failure
 
 
 class RestoreMachine(RuleBasedStateMachine):
     driver = "intel_pstate"
 
-    @initialize(comeback=st.sampled_from(Comeback), offline=st.sampled_from(OfflinePolicy))
-    def begin(self, comeback, offline):
+    @initialize(policy_return=st.sampled_from(PolicyReturn), offline=st.sampled_from(OfflinePolicy))
+    def begin(self, policy_return, offline):
         if offline is OfflinePolicy.REMOVED:  # a policy that was removed is made anew
-            comeback = Comeback.DEFAULTS
+            policy_return = PolicyReturn.DEFAULTS
         self.directory = Path(tempfile.mkdtemp(dir=MEMORY))
         self.fate, self.patch = Fate(), pytest.MonkeyPatch()
         self.patch.setattr(journal_module, "os", MortalOs(self.fate))
         spec = SPECS[self.driver]
-        self.machine = KernelMachine(spec, Behaviour(comeback=comeback, offline_policy=offline), clock=lambda: 0.0)
+        self.machine = KernelMachine(
+            spec, Behaviour(policy_return=policy_return, offline_policy=offline), clock=lambda: 0.0
+        )
         self.machine.write_proc(self.directory)
-        self.others = Others(self.machine, {cpu.number: cpu.package for cpu in spec.cpus()}, comeback)
+        self.external_writers = ExternalWriters(
+            self.machine, {cpu.number: cpu.package for cpu in spec.cpus()}, policy_return
+        )
         self.journal = None
         self.start()
 
@@ -116,10 +120,10 @@ class RestoreMachine(RuleBasedStateMachine):
     @rule()
     def start(self):
         self.journal = Journal.open(self.directory / "state")
-        self.part = CpuHandler(
+        self.handler = CpuHandler(
             tree=MortalTree(self.machine, self.fate),
             proc_root=str(self.directory),
-            hands=JournaledWriter(self.journal),
+            writer=JournaledWriter(self.journal),
             min_freq_khz=THROTTLED_KHZ,
             clock=lambda: 0.0,
         )
@@ -132,42 +136,42 @@ class RestoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.journal is not None)
     @rule(pct=st.sampled_from([100, 100, 50, 0]), kill=KILLS)
     def throttle(self, pct, kill):
-        self.others.about_to_throttle()
+        self.external_writers.about_to_throttle()
         if self.act(SetThrottle(throttle_pct=pct, lease_s=60), kill):
-            self.others.has_looked()
+            self.external_writers.has_looked()
 
     @precondition(lambda self: self.journal is not None)
     @rule(kill=KILLS)
     def restore(self, kill):
         with self.mortal(kill):
-            self.part.restore(self.part.hands.held)
+            self.handler.restore(self.handler.writer.managed)
             self.check()
 
-    @rule(policy=POLICIES, khz=FOREIGN_KHZ)
+    @rule(policy=POLICIES, khz=EXTERNAL_KHZ)
     def ask_for_a_frequency(self, policy, khz):
-        if policy not in self.others.out_of_reach():
-            self.others.request(policy, khz)
+        if policy not in self.external_writers.out_of_reach():
+            self.external_writers.request(policy, khz)
 
     @rule(package=st.sampled_from([0, 1]), watts=st.sampled_from([41, 75, 121]))
     def set_a_power_limit(self, package, watts):
-        if f"package-{package}" not in self.others.vanished_zones():
-            self.others.set_power(f"package-{package}", watts)
+        if f"package-{package}" not in self.external_writers.vanished_zones():
+            self.external_writers.set_power(f"package-{package}", watts)
 
     @rule(package=st.sampled_from([0, 1]), state=st.sampled_from([3, 2, 0]))
     def cool(self, package, state):
-        self.others.cool(package, state)
+        self.external_writers.cool(package, state)
 
     @precondition(lambda self: self.driver == "acpi-cpufreq")
     @rule(policy=POLICIES, khz=st.sampled_from([None, 1_200_000, 1_500_000, 2_500_000]))
     def limit(self, policy, khz):
-        self.others.limit_policy(policy, khz)
+        self.external_writers.limit_policy(policy, khz)
 
     @rule(cpus=st.sampled_from([{1}, {5}, {3, 6}, {2, 3, 6, 7}]))
     def plug(self, cpus):
-        if self.others.offline:
-            self.others.start()
+        if self.external_writers.offline:
+            self.external_writers.start()
         else:
-            self.others.stop(cpus)
+            self.external_writers.stop(cpus)
 
     @rule(seed=st.integers(min_value=0, max_value=9))
     def die_and_return_with_other_numbers(self, seed):
@@ -176,17 +180,17 @@ class RestoreMachine(RuleBasedStateMachine):
         self.start()
 
     def act(self, request, kill):
-        self.others.story.append(f"{request}, killed at {kill}")
+        self.external_writers.story.append(f"{request}, killed at {kill}")
         with self.mortal(kill):
-            self.part.carry_out(request)
+            self.handler.execute(request)
             return True
         return False
 
     def check(self):
         left = {register_of(key) for key in self.journal.entries}
-        wrong = self.others.settle(left)
-        assert not wrong, "\n".join([str(wrong), *self.others.story])
-        assert left <= self.others.out_of_reach(), "\n".join([str(left), *self.others.story])
+        wrong = self.external_writers.settle(left)
+        assert not wrong, "\n".join([str(wrong), *self.external_writers.story])
+        assert left <= self.external_writers.out_of_reach(), "\n".join([str(left), *self.external_writers.story])
 
     @contextmanager
     def mortal(self, kill):
@@ -208,9 +212,9 @@ class RestoreMachine(RuleBasedStateMachine):
             return
         try:
             self.bury()
-            self.others.start()
+            self.external_writers.start()
             self.start()
-            self.part.restore(self.part.hands.held)
+            self.handler.restore(self.handler.writer.managed)
             self.check()
             assert not self.journal.entries
         finally:

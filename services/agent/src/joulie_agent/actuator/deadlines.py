@@ -1,6 +1,7 @@
 """How long an answer of the actuator may take, in one place: each deadline lies above those that it waits for.
 
-A call to hardware (`CALL_S` for a file, `CALL_DEADLINE_S` for a GPU) < a request in its lane < the controller's wait.
+A call to hardware (`CALL_S` for a file, `CALL_DEADLINE_S` for a GPU) < a request in its executor < the wait of the
+controller.
 """
 
 from typing import Final
@@ -12,7 +13,7 @@ from joulie_agent.hardware.gpu.device_calls import CALL_DEADLINE_S, CROWDED_DEAD
 #: GPUs of the largest machines; once one hangs, each further one that does costs the short deadline.
 _MOST_GPUS: Final = 16
 _MARGIN_S: Final = 2.0
-#: How long a controller waits for an answer, by part.
+#: How long a controller waits for an answer, by subsystem.
 ANSWER_S: Final = {
     Subsystem.CPU: REQUEST_S + _MARGIN_S,
     Subsystem.GPU: OPEN_WAIT_S + CALL_DEADLINE_S + _MOST_GPUS * CROWDED_DEADLINE_S + _MARGIN_S,

@@ -1,8 +1,8 @@
 """Current CPU frequencies, read a few at a time.
 
 Older x86 kernels (before 2022) wake the CPU and sleep 10 to 20 ms whenever its `scaling_cur_freq` is read: hundreds of
-policies would hold the CPUs' lane for seconds, and with it the caps. So one look reads what fits into a budget of time,
-at least one policy, and goes on from there at the next. A figure may be some looks old.
+policies would keep the CPUs' executor busy for seconds, and delay the caps. So each sample reads what fits into a
+budget of time, at least one policy, and the next sample goes on from there. A value may be some samples old.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,18 +22,18 @@ class FrequencySampler:
 
     #: Monotonic seconds.
     clock: Callable[[], float]
-    _seen: dict[str, int | None] = field(default_factory=dict)
+    _frequencies: dict[str, int | None] = field(default_factory=dict)
     _next: int = 0
 
-    def look(self, policies: Sequence[CpuPolicy]) -> Mapping[str, int | None]:
+    def sample(self, policies: Sequence[CpuPolicy]) -> Mapping[str, int | None]:
         """Read on for as long as the budget lasts; kHz by policy name, None where there is no figure."""
-        self._seen = {policy.name: self._seen.get(policy.name) for policy in policies}
+        self._frequencies = {policy.name: self._frequencies.get(policy.name) for policy in policies}
         deadline = self.clock() + BUDGET_S
         for _ in policies:
             policy = policies[self._next % len(policies)]
             self._next = (self._next + 1) % len(policies)
             frequency = policy.current_khz()
-            self._seen[policy.name] = None if isinstance(frequency, HardwareFailure) else frequency
+            self._frequencies[policy.name] = None if isinstance(frequency, HardwareFailure) else frequency
             if self.clock() >= deadline:
                 break
-        return self._seen
+        return self._frequencies

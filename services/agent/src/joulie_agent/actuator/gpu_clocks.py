@@ -9,104 +9,110 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from joulie_agent.actuator import verdicts
-from joulie_agent.hardware.gpu.driver import CLOCK_KEY_END, ClockKnob, GpuDriver, HeldClock, clock_key
+from joulie_agent.actuator import results
+from joulie_agent.hardware.gpu.driver import CLOCK_KEY_END, ClockKnob, GpuDriver, JournaledClock, clock_key
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoredKnob, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control_result import ControlResult
 
-Homes: TypeAlias = Mapping[str, GpuDriver]
+DriversByUuid: TypeAlias = Mapping[str, GpuDriver]
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _ClockCap:
     uuid: str
     driver: GpuDriver
     knob: ClockKnob
     clock_mhz: int
 
 
-def clock_knob(hands: JournaledWriter, driver: GpuDriver, uuid: str) -> ClockKnob | HardwareFailure:
+def clock_knob(writer: JournaledWriter, driver: GpuDriver, uuid: str) -> ClockKnob | HardwareFailure:
     """Return the knob for a GPU's highest graphics clock."""
-    return driver.clock_limit(uuid, held_clock(hands, uuid))
+    return driver.clock_limit(uuid, journaled_clock(writer, uuid))
 
 
-def held_clock(hands: JournaledWriter | HardwareFailure, uuid: str) -> HeldClock | None:
+def journaled_clock(writer: JournaledWriter | HardwareFailure, uuid: str) -> JournaledClock | None:
     """Return what the journal says of a limit of ours on a GPU's clock; None where there is none."""
     key = clock_key(uuid)
-    original = None if isinstance(hands, HardwareFailure) else hands.originals.get(key)
-    if original is None or isinstance(hands, HardwareFailure):
+    original = None if isinstance(writer, HardwareFailure) else writer.originals.get(key)
+    if original is None or isinstance(writer, HardwareFailure):
         return None
-    return HeldClock(original, hands.written.get(key, original))
+    return JournaledClock(original, writer.written.get(key, original))
 
 
-def held_knobs(hands: JournaledWriter, homes: Homes) -> dict[str, Knob | HardwareFailure]:
+def managed_knobs(writer: JournaledWriter, drivers: DriversByUuid) -> dict[str, Knob | HardwareFailure]:
     """Return the knobs of the clocks that hold, or may hold, a limit of ours."""
     return {
-        clock_key(uuid): clock_knob(hands, driver, uuid)
-        for uuid, driver in homes.items()
-        if clock_key(uuid) in hands.held
+        clock_key(uuid): clock_knob(writer, driver, uuid)
+        for uuid, driver in drivers.items()
+        if clock_key(uuid) in writer.managed
     }
 
 
-def release(hands: JournaledWriter, homes: Homes, wanted: frozenset[str] = frozenset()) -> tuple[RestoredKnob, ...]:
+def release(
+    writer: JournaledWriter, drivers: DriversByUuid, wanted: frozenset[str] = frozenset()
+) -> tuple[RestoredKnob, ...]:
     """Restore every clock but those of the keys that are wanted."""
-    keys = frozenset(key for key in hands.held if key.endswith(CLOCK_KEY_END)) - wanted
-    return verdicts.give_back(hands, keys, held_knobs(hands, homes)) if keys else ()
+    keys = frozenset(key for key in writer.managed if key.endswith(CLOCK_KEY_END)) - wanted
+    return results.restore(writer, keys, managed_knobs(writer, drivers)) if keys else ()
 
 
 def limit(
-    hands: JournaledWriter, homes: Homes, clocks_mhz: Mapping[str, int], backend: str, absent: HardwareFailure
+    writer: JournaledWriter,
+    drivers: DriversByUuid,
+    clocks_mhz: Mapping[str, int],
+    backend: str,
+    absent: HardwareFailure,
 ) -> ControlOutcome:
     """Limit the clocks of the GPUs that are named, and restore those of all others."""
-    freed = release(hands, homes, frozenset(map(clock_key, clocks_mhz)))
-    orders: list[_Order] = []
-    refusals = [HardwareFailure(each.reason, each.message) for each in freed if each.reason is not None]
+    freed = release(writer, drivers, frozenset(map(clock_key, clocks_mhz)))
+    caps: list[_ClockCap] = []
+    failures = [HardwareFailure(each.reason, each.message) for each in freed if each.reason is not None]
     for uuid, clock_mhz in clocks_mhz.items():
-        order = _order(hands, homes.get(uuid), uuid, clock_mhz) or absent
-        if isinstance(order, HardwareFailure):
-            refusals.append(order)
+        cap = _clock_cap(writer, drivers.get(uuid), uuid, clock_mhz) or absent
+        if isinstance(cap, HardwareFailure):
+            failures.append(cap)
         else:
-            orders.append(order)
-    answers = hands.set_all([(order.knob, order.clock_mhz) for order in orders])
-    answers = [_kept(order, answer) for order, answer in zip(orders, answers, strict=True)]
-    refusals += [answer for answer in answers if isinstance(answer, HardwareFailure)]
-    if refusals:
-        return verdicts.refused(backend, refusals, some_landed=any(isinstance(each, WrittenKnob) for each in answers))
+            caps.append(cap)
+    answers = writer.set_all([(cap.knob, cap.clock_mhz) for cap in caps])
+    answers = [_kept(cap, answer) for cap, answer in zip(caps, answers, strict=True)]
+    failures += [answer for answer in answers if isinstance(answer, HardwareFailure)]
+    if failures:
+        return results.failed(backend, failures, some_landed=any(isinstance(each, WrittenKnob) for each in answers))
     return ControlOutcome(
         result=ControlResult.APPLIED,
-        reason=Reason.CLOCKS_LIMITED if orders else Reason.RESTORED,
+        reason=Reason.CLOCKS_LIMITED if caps else Reason.RESTORED,
         backend=backend,
-        message=verdicts.join([*_said(orders, answers), *verdicts.remarks(freed)]),
+        message=results.join_messages([*_said(caps, answers), *results.restore_messages(freed)]),
     )
 
 
-def _order(
-    hands: JournaledWriter, driver: GpuDriver | None, uuid: str, clock_mhz: int
-) -> _Order | HardwareFailure | None:
+def _clock_cap(
+    writer: JournaledWriter, driver: GpuDriver | None, uuid: str, clock_mhz: int
+) -> _ClockCap | HardwareFailure | None:
     if driver is None:
         return None
-    knob = clock_knob(hands, driver, uuid)
+    knob = clock_knob(writer, driver, uuid)
     if isinstance(knob, HardwareFailure):
         return knob
-    if knob.key not in hands.held:
+    if knob.key not in writer.managed:
         taken = driver.check_clock_is_free(uuid)
         if taken is not None:
             return taken
-    return _Order(uuid, driver, knob, knob.limits.clamp(clock_mhz))
+    return _ClockCap(uuid, driver, knob, knob.limits.clamp(clock_mhz))
 
 
-def _kept(order: _Order, answer: WrittenKnob | HardwareFailure) -> WrittenKnob | HardwareFailure:
+def _kept(cap: _ClockCap, answer: WrittenKnob | HardwareFailure) -> WrittenKnob | HardwareFailure:
     """Write again where nobody can see whether the limit is still there; the journal knows this value."""
-    if isinstance(answer, HardwareFailure) or answer.changed or answer.foreign or not order.knob.is_remembered:
+    if isinstance(answer, HardwareFailure) or answer.changed or answer.external or not cap.knob.is_remembered:
         return answer
-    again = order.knob.write(order.clock_mhz)
+    again = cap.knob.write(cap.clock_mhz)
     return again if isinstance(again, HardwareFailure) else answer
 
 
-def _said(orders: Sequence[_Order], answers: Sequence[WrittenKnob | HardwareFailure]) -> list[str]:
-    pairs = list(zip(orders, answers, strict=True))
-    said = [f"{order.knob.key} is {each.value} MHz" for order, each in pairs if isinstance(each, WrittenKnob)]
-    return said + verdicts.overwrote((order.knob.key, answer) for order, answer in pairs)
+def _said(caps: Sequence[_ClockCap], answers: Sequence[WrittenKnob | HardwareFailure]) -> list[str]:
+    pairs = list(zip(caps, answers, strict=True))
+    said = [f"{cap.knob.key} is {each.value} MHz" for cap, each in pairs if isinstance(each, WrittenKnob)]
+    return said + results.overwrite_messages((cap.knob.key, answer) for cap, answer in pairs)

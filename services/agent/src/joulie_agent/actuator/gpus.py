@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from joulie_agent.actuator import gpu_clocks, verdicts
+from joulie_agent.actuator import gpu_clocks, results
 from joulie_agent.actuator.protocol import (
     DescribeGpu,
     GpuDescription,
@@ -31,24 +31,24 @@ from joulie_core.control_result import ControlResult
 
 GpuRequest: TypeAlias = SetGpuCaps | SetGpuClocks | ReadGpu | DescribeGpu
 NONE: Final = "none"
-LOOK_EVERY_S: Final = 60.0
+DISCOVERY_INTERVAL_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _GpuCap:
     uuid: str
     driver: GpuDriver
     knob: Knob
-    asked_mw: int
+    requested_mw: int
 
     @property
     def limit_mw(self) -> int:
-        return self.knob.limits.clamp(self.asked_mw)
+        return self.knob.limits.clamp(self.requested_mw)
 
     @property
     def unlimited(self) -> bool:
         """Not below the upper end of the range: no cap."""
-        return self.asked_mw >= self.knob.limits.high
+        return self.requested_mw >= self.knob.limits.high
 
 
 @dataclass(slots=True)
@@ -57,21 +57,21 @@ class GpuHandler:
 
     drivers: Sequence[GpuDriver]
     #: Or why nothing may be written.
-    hands: JournaledWriter | HardwareFailure
+    writer: JournaledWriter | HardwareFailure
     #: Monotonic seconds.
     clock: Callable[[], float]
     #: What each driver has told, and why it does not tell now.
     _devices: dict[str, tuple[GpuDeviceInfo, ...]] = field(init=False, default_factory=dict)
-    _refusals: dict[str, HardwareFailure] = field(init=False, default_factory=dict)
-    _homes: dict[str, GpuDriver] = field(init=False, default_factory=dict)
-    _looked_at: float | None = field(init=False, default=None)
+    _failures: dict[str, HardwareFailure] = field(init=False, default_factory=dict)
+    _drivers_by_uuid: dict[str, GpuDriver] = field(init=False, default_factory=dict)
+    _discovered_at: float | None = field(init=False, default=None)
     _generations: list[int] = field(init=False, default_factory=list)
     _revision: int = field(init=False, default=0)
 
-    def carry_out(self, request: GpuRequest) -> Reply:
+    def execute(self, request: GpuRequest) -> Reply:
         """Do what is asked."""
         if self._is_stale():
-            self._look()
+            self._discover()
         match request:
             case SetGpuCaps(caps_mw=caps_mw, release_clocks=release):
                 done = self._cap(caps_mw)
@@ -85,132 +85,139 @@ class GpuHandler:
 
     def restore(self, keys: frozenset[str]) -> RestoreReport:
         """Give knobs back, by key. No driver is opened where there is nothing to give back."""
-        if isinstance(self.hands, HardwareFailure) or not keys:
+        if isinstance(self.writer, HardwareFailure) or not keys:
             return RestoreReport(knobs=())
-        self._look()
-        silent = self._silent()
+        self._discover()
+        silent = self._unanswered()
         knobs: dict[str, Knob | HardwareFailure] = {} if silent is None else dict.fromkeys(keys, silent)
-        knobs |= {limit_key(uuid): driver.power_limit(uuid) for uuid, driver in self._homes.items()}
-        knobs |= gpu_clocks.held_knobs(self.hands, self._homes)
-        return RestoreReport(knobs=verdicts.give_back(self.hands, keys, knobs))
+        knobs |= {limit_key(uuid): driver.power_limit(uuid) for uuid, driver in self._drivers_by_uuid.items()}
+        knobs |= gpu_clocks.managed_knobs(self.writer, self._drivers_by_uuid)
+        return RestoreReport(knobs=results.restore(self.writer, keys, knobs))
 
     def _is_stale(self) -> bool:
-        if self._looked_at is None or self.clock() - self._looked_at > LOOK_EVERY_S:
+        if self._discovered_at is None or self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S:
             return True
         # What is being opened, or hangs, may answer at any moment.
-        waiting = (*self._refusals.values(), *(info.refusal for info in self._all()))
-        if any(refusal is not None and refusal.reason is Reason.TIMEOUT for refusal in waiting):
+        waiting = (*self._failures.values(), *(info.failure for info in self._all()))
+        if any(failure is not None and failure.reason is Reason.TIMEOUT for failure in waiting):
             return True
         return self._generations != [driver.generation for driver in self.drivers]
 
-    def _look(self) -> None:
+    def _discover(self) -> None:
         """Ask every driver what it has; one that does not answer has what it had."""
         before = [_constant(info) for info in self._all()]
         for driver in self.drivers:
             found = driver.devices()
             if isinstance(found, HardwareFailure):
-                self._refusals[driver.name] = found
-                found = tuple(replace(info, refusal=found) for info in self._devices.get(driver.name, ()))
+                self._failures[driver.name] = found
+                found = tuple(replace(info, failure=found) for info in self._devices.get(driver.name, ()))
             else:
-                self._refusals.pop(driver.name, None)
-            self._devices[driver.name] = tuple(map(self._unlimited, found))
-            self._homes |= {info.uuid: driver for info in found if info.uuid}
-        if self._looked_at is None or before != [_constant(info) for info in self._all()]:
+                self._failures.pop(driver.name, None)
+            self._devices[driver.name] = tuple(map(self._with_own_clock, found))
+            self._drivers_by_uuid |= {info.uuid: driver for info in found if info.uuid}
+        if self._discovered_at is None or before != [_constant(info) for info in self._all()]:
             self._revision += 1
-        self._looked_at = self.clock()
+        self._discovered_at = self.clock()
         self._generations = [driver.generation for driver in self.drivers]
 
     def _all(self) -> list[GpuDeviceInfo]:
         return [info for infos in self._devices.values() for info in infos]
 
     def _cap(self, caps_mw: dict[str, int]) -> ControlOutcome:
-        if isinstance(self.hands, HardwareFailure):
-            return verdicts.refused(NONE, [self.hands])
-        refusals: list[HardwareFailure] = []
-        orders: list[_Order] = []
+        if isinstance(self.writer, HardwareFailure):
+            return results.failed(NONE, [self.writer])
+        failures: list[HardwareFailure] = []
+        caps: list[_GpuCap] = []
         for uuid, cap_mw in caps_mw.items():
             knob = self._knob(uuid)
             if isinstance(knob, HardwareFailure):
-                refusals.append(knob)
+                failures.append(knob)
             else:
-                orders.append(_Order(uuid, self._homes[uuid], knob, cap_mw))
-        bounded = [order for order in orders if not order.unlimited]
-        answers = list(
-            zip(bounded, self.hands.set_all([(order.knob, order.limit_mw) for order in bounded]), strict=True)
-        )
-        answers += self._unlimit(self.hands, [order for order in orders if order.unlimited])
-        return _judged(orders, answers, refusals)
+                caps.append(_GpuCap(uuid, self._drivers_by_uuid[uuid], knob, cap_mw))
+        bounded = [cap for cap in caps if not cap.unlimited]
+        answers = list(zip(bounded, self.writer.set_all([(cap.knob, cap.limit_mw) for cap in bounded]), strict=True))
+        answers += self._unlimit(self.writer, [cap for cap in caps if cap.unlimited])
+        return _judged(caps, answers, failures)
 
     @staticmethod
     def _unlimit(
-        hands: JournaledWriter, orders: Sequence[_Order]
-    ) -> list[tuple[_Order, WrittenKnob | HardwareFailure]]:
+        writer: JournaledWriter, caps: Sequence[_GpuCap]
+    ) -> list[tuple[_GpuCap, WrittenKnob | HardwareFailure]]:
         """Restore the GPUs that no limit is wanted of: what was found may be lower than the end of the range."""
-        freed = {knob.key: knob for knob in hands.restore(order.knob for order in orders)}
-        answers: list[tuple[_Order, WrittenKnob | HardwareFailure]] = []
-        for order in orders:
-            restored = freed.get(order.knob.key)
+        freed = {knob.key: knob for knob in writer.restore(cap.knob for cap in caps)}
+        answers: list[tuple[_GpuCap, WrittenKnob | HardwareFailure]] = []
+        for cap in caps:
+            restored = freed.get(cap.knob.key)
             if restored is not None and restored.reason is not None:
-                answers.append((order, HardwareFailure(restored.reason, restored.message)))
+                answers.append((cap, HardwareFailure(restored.reason, restored.message)))
                 continue
-            value = order.knob.read()
+            value = cap.knob.read()
             changed = restored is not None
             answers.append(
-                (order, value if isinstance(value, HardwareFailure) else WrittenKnob(value, changed, foreign=True))
+                (cap, value if isinstance(value, HardwareFailure) else WrittenKnob(value, changed, external=True))
             )
         return answers
 
     def _limit_clocks(self, clocks_mhz: dict[str, int]) -> ControlOutcome:
-        if isinstance(self.hands, HardwareFailure):
-            return verdicts.refused(NONE, [self.hands])
-        backend = next((self._homes[uuid].name for uuid in (*clocks_mhz, *self._homes) if uuid in self._homes), NONE)
-        absent = self._silent() or HardwareFailure(Reason.NO_DEVICE, "a GPU whose clock is to be limited is not there")
-        return gpu_clocks.limit(self.hands, self._homes, clocks_mhz, backend, absent)
+        if isinstance(self.writer, HardwareFailure):
+            return results.failed(NONE, [self.writer])
+        backend = next(
+            (
+                self._drivers_by_uuid[uuid].name
+                for uuid in (*clocks_mhz, *self._drivers_by_uuid)
+                if uuid in self._drivers_by_uuid
+            ),
+            NONE,
+        )
+        absent = self._unanswered() or HardwareFailure(
+            Reason.NO_DEVICE, "a GPU whose clock is to be limited is not there"
+        )
+        return gpu_clocks.limit(self.writer, self._drivers_by_uuid, clocks_mhz, backend, absent)
 
     def _release_clocks(self, done: ControlOutcome) -> ControlOutcome:
-        """Restore what an earlier controller has limited; what cannot be restored now is tried again by the lane."""
-        if isinstance(self.hands, HardwareFailure):
+        """Restore clocks that an earlier controller limited; the executor tries again what cannot be restored now."""
+        if isinstance(self.writer, HardwareFailure):
             return done
-        said = verdicts.remarks(gpu_clocks.release(self.hands, self._homes))
-        return msgspec.structs.replace(done, message=verdicts.join([done.message, *said]))
+        said = results.restore_messages(gpu_clocks.release(self.writer, self._drivers_by_uuid))
+        return msgspec.structs.replace(done, message=results.join_messages([done.message, *said]))
 
     def _knob(self, uuid: str) -> Knob | HardwareFailure:
-        driver = self._homes.get(uuid)
+        driver = self._drivers_by_uuid.get(uuid)
         if driver is not None:
             return driver.power_limit(uuid)
-        return self._silent() or HardwareFailure(Reason.NO_DEVICE, f"no GPU {uuid}")
+        return self._unanswered() or HardwareFailure(Reason.NO_DEVICE, f"no GPU {uuid}")
 
-    def _silent(self) -> HardwareFailure | None:
+    def _unanswered(self) -> HardwareFailure | None:
         """Why a GPU that is not known may be there all the same: a driver, or a device without a name, is silent."""
-        broken = [refusal for refusal in self._refusals.values() if refusal.reason is not Reason.NO_INTERFACE]
-        broken += [info.refusal for info in self._all() if not info.uuid and info.refusal is not None]
+        broken = [failure for failure in self._failures.values() if failure.reason is not Reason.NO_INTERFACE]
+        broken += [info.failure for info in self._all() if not info.uuid and info.failure is not None]
         return broken[0] if broken else None
 
     def _read(self) -> GpuReadings:
         return GpuReadings(
             revision=self._revision,
-            gpus=tuple(self._figure(info.uuid) for info in self._all() if info.uuid),
-            refusals=dict(self._refusals),
-            overwritten=dict(self.hands.overwritten) if isinstance(self.hands, JournaledWriter) else {},
+            gpus=tuple(self._reading(info.uuid) for info in self._all() if info.uuid),
+            failures=dict(self._failures),
+            overwritten=dict(self.writer.overwritten) if isinstance(self.writer, JournaledWriter) else {},
         )
 
-    def _figure(self, uuid: str) -> GpuPowerReading:
-        found = self._homes[uuid].read(uuid, gpu_clocks.held_clock(self.hands, uuid))
+    def _reading(self, uuid: str) -> GpuPowerReading:
+        found = self._drivers_by_uuid[uuid].read(uuid, gpu_clocks.journaled_clock(self.writer, uuid))
         if isinstance(found, HardwareFailure):
-            return GpuPowerReading(uuid=uuid, refusal=found)
+            return GpuPowerReading(uuid=uuid, failure=found)
         return GpuPowerReading(
             uuid=uuid,
             power_mw=_known(found.power_mw),
             limit_mw=_known(found.limit_mw),
             clock_limit_mhz=_known(found.clock_limit_mhz),
-            refusal=next(
+            failure=next(
                 (each for each in (found.power_mw, found.limit_mw) if isinstance(each, HardwareFailure)), None
             ),
         )
 
-    def _unlimited(self, info: GpuDeviceInfo) -> GpuDeviceInfo:
+    def _with_own_clock(self, info: GpuDeviceInfo) -> GpuDeviceInfo:
         """Tell a GPU's own highest clock where the driver tells a limit of ours."""
-        original = {} if isinstance(self.hands, HardwareFailure) else self.hands.originals
+        original = {} if isinstance(self.writer, HardwareFailure) else self.writer.originals
         own_mhz = original.get(clock_key(info.uuid))
         if own_mhz is None or info.highest_mhz is None:
             return info
@@ -220,60 +227,60 @@ class GpuHandler:
         return GpuDescription(
             revision=self._revision,
             devices=tuple(self._all()),
-            refusals=dict(self._refusals),
-            journal=self.hands if isinstance(self.hands, HardwareFailure) else self.hands.journal_refusal,
+            failures=dict(self._failures),
+            journal=self.writer if isinstance(self.writer, HardwareFailure) else self.writer.journal_failure,
         )
 
 
 def _judged(
-    orders: Sequence[_Order],
-    answers: Sequence[tuple[_Order, WrittenKnob | HardwareFailure]],
-    refusals: Sequence[HardwareFailure],
+    caps: Sequence[_GpuCap],
+    answers: Sequence[tuple[_GpuCap, WrittenKnob | HardwareFailure]],
+    failures: Sequence[HardwareFailure],
 ) -> ControlOutcome:
     """Return the verdict on caps that were set one by one."""
-    backend = next((order.driver.name for order in orders), NONE)
-    written = [(order, answer) for order, answer in answers if isinstance(answer, WrittenKnob)]
-    refusals = [*refusals, *(answer for _, answer in answers if isinstance(answer, HardwareFailure))]
-    if refusals:
-        return verdicts.refused(backend, refusals, some_landed=bool(written))
-    enforced_watts = max(_in_force_mw(order, answer) for order, answer in written) / MW_PER_WATT
-    held = [(order, answer) for order, answer in written if _is_held_higher(order, answer)]
+    backend = next((cap.driver.name for cap in caps), NONE)
+    written = [(cap, answer) for cap, answer in answers if isinstance(answer, WrittenKnob)]
+    failures = [*failures, *(answer for _, answer in answers if isinstance(answer, HardwareFailure))]
+    if failures:
+        return results.failed(backend, failures, some_landed=bool(written))
+    enforced_watts = max(_in_force_mw(cap, answer) for cap, answer in written) / MW_PER_WATT
+    held = [(cap, answer) for cap, answer in written if _is_held_higher(cap, answer)]
     if held:
-        kept = [HardwareFailure(Reason.HELD_BY_FIRMWARE, _held_at(order, answer)) for order, answer in held]
-        return verdicts.partly(backend, Reason.HELD_BY_FIRMWARE, kept, enforced_watts=enforced_watts)
-    said = verdicts.overwrote((order.knob.key, answer) for order, answer in answers if not order.unlimited)
-    bounded = [order for order in orders if not order.unlimited]
-    clamped = [order for order in bounded if order.limit_mw != order.asked_mw]
-    said += [f"{order.knob.key} is held at {order.limit_mw / MW_PER_WATT:g} W by its range" for order in clamped]
-    said += [f"no limit is set on {order.knob.key}: {_cap_of(order)}" for order in orders if order.unlimited]
+        kept = [HardwareFailure(Reason.HELD_BY_FIRMWARE, _held_at(cap, answer)) for cap, answer in held]
+        return results.partly_applied(backend, Reason.HELD_BY_FIRMWARE, kept, enforced_watts=enforced_watts)
+    said = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
+    bounded = [cap for cap in caps if not cap.unlimited]
+    clamped = [cap for cap in bounded if cap.limit_mw != cap.requested_mw]
+    said += [f"{cap.knob.key} is held at {cap.limit_mw / MW_PER_WATT:g} W by its range" for cap in clamped]
+    said += [f"no limit is set on {cap.knob.key}: {_cap_of(cap)}" for cap in caps if cap.unlimited]
     reason = Reason.CLAMPED if clamped else Reason.CAPPED
     return ControlOutcome(
         result=ControlResult.APPLIED,
         reason=reason if bounded else Reason.RESTORED,
         backend=backend,
-        message=verdicts.join(said),
+        message=results.join_messages(said),
         enforced_watts=enforced_watts,
     )
 
 
-def _is_held_higher(order: _Order, answer: WrittenKnob) -> bool:
+def _is_held_higher(cap: _GpuCap, answer: WrittenKnob) -> bool:
     """Whether the driver took the limit and keeps a higher one; AMD's keeps whole watts."""
-    return not answer.foreign and _in_force_mw(order, answer) >= order.limit_mw + MW_PER_WATT
+    return not answer.external and _in_force_mw(cap, answer) >= cap.limit_mw + MW_PER_WATT
 
 
-def _held_at(order: _Order, answer: WrittenKnob) -> str:
-    held, asked = answer.value / MW_PER_WATT, order.limit_mw / MW_PER_WATT
-    return f"{order.knob.key} reads {held:g} W where {asked:g} W was written"
+def _held_at(cap: _GpuCap, answer: WrittenKnob) -> str:
+    held, asked = answer.value / MW_PER_WATT, cap.limit_mw / MW_PER_WATT
+    return f"{cap.knob.key} reads {held:g} W where {asked:g} W was written"
 
 
-def _cap_of(order: _Order) -> str:
-    asked, end = order.asked_mw / MW_PER_WATT, order.knob.limits.high / MW_PER_WATT
+def _cap_of(cap: _GpuCap) -> str:
+    asked, end = cap.requested_mw / MW_PER_WATT, cap.knob.limits.high / MW_PER_WATT
     return f"{asked:g} W is not below the end of its range, {end:g} W"
 
 
-def _in_force_mw(order: _Order, written: WrittenKnob) -> int:
+def _in_force_mw(cap: _GpuCap, written: WrittenKnob) -> int:
     """The limit that holds, which the hardware itself may have lowered below the one that was set."""
-    enforced_mw = order.driver.enforced_mw(order.uuid)
+    enforced_mw = cap.driver.enforced_mw(cap.uuid)
     return written.value if isinstance(enforced_mw, HardwareFailure) else enforced_mw
 
 
@@ -283,4 +290,4 @@ def _known(value: int | HardwareFailure | None) -> int | None:
 
 def _constant(info: GpuDeviceInfo) -> object:
     """What of a GPU changes only when the hardware does."""
-    return replace(info, current_mw=None, enforced_mw=None, refusal=None), info.refusal and info.refusal.reason
+    return replace(info, current_mw=None, enforced_mw=None, failure=None), info.failure and info.failure.reason

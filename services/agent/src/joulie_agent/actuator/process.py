@@ -1,4 +1,4 @@
-"""`joulie-agent actuator`: the process with the hands.
+"""`joulie-agent actuator`: the process with the writer.
 
 Promises to give back what a killed predecessor left before it serves anybody, and everything when it is told to end:
 exit code 0 where nothing of ours is left in the hardware, 1 otherwise, 2 where it was started wrongly. A thread that
@@ -23,7 +23,7 @@ from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware import descriptors
 from joulie_agent.hardware.journal import JournalHeldError
 
-SUMMARY: Final = "Holds the hands on this machine's hardware: caps and throttles for the controller, and gives back."
+SUMMARY: Final = "Holds the writer on this machine's hardware: caps and throttles for the controller, and gives back."
 _DONE, _FAILED, _USAGE = 0, 1, 2
 #: For how long a start waits while another process holds the machine: `restore`, run by hand or by the host's timer,
 #: takes seconds, and an actuator that is being replaced takes ACTUATOR_STOP_GRACE at most.
@@ -82,7 +82,7 @@ def claim(settings: ActuatorSettings) -> HostSubsystems | None:
             return HostSubsystems(settings, write_line)
         except JournalHeldError as error:
             if time.monotonic() >= until:
-                write_line("another process has its hands on this machine", level=Level.ERROR, error=str(error))
+                write_line("another process has its writer on this machine", level=Level.ERROR, error=str(error))
                 return None
             if not told:
                 write_line("waiting for another process to let go of this machine", for_s=CLAIM_S, error=str(error))
@@ -102,11 +102,11 @@ def _close_network() -> None:
 
 
 def _serve(machine: HostSubsystems, settings: ActuatorSettings) -> int:
-    for lane in machine.lanes.values():
-        lane.start()
+    for executor in machine.executors.values():
+        executor.start()
     admission = Admission(settings.actuator_controller_uid, settings.actuator_controller_gid)
     try:
-        server = Server(Path(settings.actuator_socket), machine.lanes, admission, write_line)
+        server = Server(Path(settings.actuator_socket), machine.executors, admission, write_line)
     except OSError as error:
         write_line("cannot listen", level=Level.ERROR, socket=settings.actuator_socket, error=str(error))
         return _FAILED
@@ -119,16 +119,16 @@ def _serve(machine: HostSubsystems, settings: ActuatorSettings) -> int:
 
 
 def _end(machine: HostSubsystems, grace_s: float) -> int:
-    """Give back every part at once: one that hangs must not cost another its time."""
+    """Give back every subsystem at once: one that hangs must not cost another its time."""
     deadline = time.monotonic() + grace_s
     done: dict[str, bool] = {}
 
     def end(name: str) -> None:
-        done[name] = lanes[name].end(deadline)
+        done[name] = executors[name].stop(deadline)
 
-    lanes = {str(part): lane for part, lane in machine.lanes.items()}
-    threads = [threading.Thread(target=end, args=(name,), name=f"{name}-end", daemon=True) for name in lanes]
-    for thread, name in zip(threads, lanes, strict=True):
+    executors = {str(subsystem): executor for subsystem, executor in machine.executors.items()}
+    threads = [threading.Thread(target=end, args=(name,), name=f"{name}-end", daemon=True) for name in executors]
+    for thread, name in zip(threads, executors, strict=True):
         try:
             thread.start()
         except RuntimeError:  # the limit of processes is reached
@@ -136,7 +136,7 @@ def _end(machine: HostSubsystems, grace_s: float) -> int:
     for thread in threads:
         if thread.ident is not None:
             thread.join(max(0.0, deadline - time.monotonic()) + 1.0)
-    left = [name for name in lanes if not done.get(name)]
+    left = [name for name in executors if not done.get(name)]
     write_line("stopped", level=Level.ERROR if left else Level.INFO, not_given_back=left)
     return _FAILED if left else _DONE
 

@@ -100,9 +100,9 @@ class SetGpuClocks(_Request, frozen=True, tag="set_gpu_clocks"):
 
 
 class Restore(_Request, frozen=True, tag="restore"):
-    """Give a part back."""
+    """Give a subsystem back."""
 
-    part: Subsystem
+    subsystem: Subsystem
 
 
 class ReadCpu(_Request, frozen=True, tag="read_cpu"):
@@ -125,18 +125,18 @@ class DescribeGpu(_Request, frozen=True, tag="describe_gpu"):
 
 
 class CheckHealth(_Request, frozen=True, tag="health"):
-    """Say whether leases are kept. Answered without waiting for any part."""
+    """Say whether leases are kept. Answered without waiting for any subsystem."""
 
 
 Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetGpuCaps | SetGpuClocks
 Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu | CheckHealth
 
 
-def part_of(request: Request) -> Subsystem:
-    """Return the part that a request is about."""
+def subsystem_of(request: Request) -> Subsystem:
+    """Return the subsystem that a request is about."""
     match request:
-        case Restore(part=part):
-            return part
+        case Restore(subsystem=subsystem):
+            return subsystem
         case SetGpuCaps() | SetGpuClocks() | ReadGpu() | DescribeGpu():
             return Subsystem.GPU
         case _:
@@ -147,8 +147,8 @@ class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
     """Base of all replies."""
 
 
-class RestoreReport(_Reply, frozen=True, tag="given_back"):
-    """What became of everything that was in force in a part."""
+class RestoreReport(_Reply, frozen=True, tag="restore_report"):
+    """What became of everything that was in force in a subsystem."""
 
     knobs: tuple[RestoredKnob, ...]
 
@@ -177,7 +177,7 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
     policies: tuple[PolicyReading, ...]
     #: How often somebody else's value was written over, by knob.
     overwritten: dict[str, int]
-    #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; no part of the total.
+    #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; no subsystem of the total.
     domains: tuple[ZoneReading, ...] = ()
     #: Every power limit of the package zones, whoever set it.
     constraints: tuple[ConstraintReading, ...] = ()
@@ -190,7 +190,7 @@ class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
     power_mw: int | None = None
     limit_mw: int | None = None
     clock_limit_mhz: int | None = None
-    refusal: HardwareFailure | None = None
+    failure: HardwareFailure | None = None
 
 
 class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
@@ -199,7 +199,7 @@ class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
     revision: int
     gpus: tuple[GpuPowerReading, ...]
     #: Why a vendor's GPUs cannot be read, by driver.
-    refusals: dict[str, HardwareFailure]
+    failures: dict[str, HardwareFailure]
     overwritten: dict[str, int]
 
 
@@ -220,12 +220,12 @@ class GpuDescription(_Reply, frozen=True, tag="gpu"):
     revision: int
     devices: tuple[GpuDeviceInfo, ...]
     #: By driver: why it has no GPUs for us.
-    refusals: dict[str, HardwareFailure]
+    failures: dict[str, HardwareFailure]
     journal: HardwareFailure | None
 
 
 class SubsystemHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the lease of one part is kept."""
+    """Whether the lease of one subsystem is kept."""
 
     #: Why it is not, which a restart may cure; None where it is.
     problem: str | None
@@ -234,9 +234,9 @@ class SubsystemHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthReport(_Reply, frozen=True, tag="health"):
-    """Whether leases are kept, by part."""
+    """Whether leases are kept, by subsystem."""
 
-    parts: dict[str, SubsystemHealth]
+    subsystems: dict[str, SubsystemHealth]
 
 
 class ErrorReply(_Reply, frozen=True, tag="fault"):

@@ -32,13 +32,13 @@ from joulie_agent.actuator.protocol import (
     Subsystem,
     decode_request,
     encode,
-    part_of,
+    subsystem_of,
 )
 from joulie_agent.hardware import descriptors
 
 #: A connection that is silent for so long is closed; a controller that ticks slower connects again.
 IDLE_S: Final = 600.0
-#: Connections of one user: a controller has one for each part, a probe or a command one. And of all: root and the
+#: Connections of one user: a controller has one for each subsystem, a probe or a command one. And of all: root and the
 #: controller. Each has a thread.
 MOST_PER_USER: Final = 16
 MOST_CONNECTIONS: Final = 32
@@ -92,19 +92,19 @@ class RateLimited:
 
 
 class Server(socketserver.UnixStreamServer):
-    """Serves lanes on a socket until `shutdown`."""
+    """Serves executors on a socket until `shutdown`."""
 
     request_queue_size = 64
 
     def __init__(
-        self, path: Path, lanes: Mapping[Subsystem, SubsystemExecutor], admission: Admission, log: Log
+        self, path: Path, executors: Mapping[Subsystem, SubsystemExecutor], admission: Admission, log: Log
     ) -> None:
         """Bind the socket; a file that is in its place is left from before, since the journals are ours.
 
         Raises:
             OSError: it cannot be bound.
         """
-        self.lanes = lanes
+        self.executors = executors
         self.admission = admission
         self.log = log
         self._seldom = RateLimited(log)
@@ -195,9 +195,11 @@ class _Connection(socketserver.StreamRequestHandler):
             self.server.log("not a request", level=Level.WARNING, pid=peer.pid, uid=peer.uid, error=str(error))
             return ErrorReply(message=str(error))
         if isinstance(request, CheckHealth):
-            return HealthReport(parts={str(part): lane.health() for part, lane in self.server.lanes.items()})
+            return HealthReport(
+                subsystems={str(subsystem): executor.health() for subsystem, executor in self.server.executors.items()}
+            )
         try:
-            return self.server.lanes[part_of(request)].ask(request)
+            return self.server.executors[subsystem_of(request)].execute(request)
         except Exception as error:  # noqa: BLE001 - told with its trace, and answered
             trace = traceback.format_exc()
             self.server.log("request failed", level=Level.ERROR, request=type(request).__name__, trace=trace)

@@ -1,4 +1,4 @@
-"""The thread that does the work of one part, replaced when a file blocks it.
+"""The thread that does the work of one subsystem, replaced when a file blocks it.
 
 Promises that a piece of work ends, whatever file blocks: the thread in it is given up, and the work is done again from
 its beginning by another thread, to which the file is refused. So all work has to be such that doing it twice does no

@@ -1,4 +1,4 @@
-"""The lanes of this machine: its hardware found, its journals claimed."""
+"""The executors of this machine: its hardware found, its journals claimed."""
 
 import os
 import time
@@ -25,10 +25,10 @@ from joulie_agent.reasons import Reason
 
 
 class HostSubsystems:
-    """This machine as lanes, one per part; `close` gives up the journals, not what is in force.
+    """This machine as executors, one per subsystem; `close` gives up the journals, not what is in force.
 
     Raises:
-        JournalHeldError: another process has the journals, and so the hands on this machine.
+        JournalHeldError: another process has the journals, and so the writer on this machine.
         MachineHeldError: another process has the machine, with other journals.
     """
 
@@ -41,41 +41,41 @@ class HostSubsystems:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._claims = ExitStack()
-        self.lanes: Mapping[Subsystem, SubsystemExecutor] = {}
+        self.executors: Mapping[Subsystem, SubsystemExecutor] = {}
         self._journals: dict[Subsystem, Journal] = {}
         state_dir = Path(settings.state_dir)
         try:
-            self.hands = hands = {part: self._claim(part, state_dir, log) for part in Subsystem}
+            self.writer = writer = {subsystem: self._claim(subsystem, state_dir, log) for subsystem in Subsystem}
             self._claim_machine(Path(settings.host_sys_root), state_dir, log)
         except JournalHeldError:
             self.close()
             raise
-        watches = {part: Watch() for part in Subsystem}
-        for part, journal in self._journals.items():
-            journal.watch = watches[part]
+        watches = {subsystem: Watch() for subsystem in Subsystem}
+        for subsystem, journal in self._journals.items():
+            journal.watch = watches[subsystem]
         tree = SysfsTree(settings.host_sys_root, WatchedCalls(OsCalls(), watches[Subsystem.CPU]))
         cpus = DeferredHandler(
-            hands[Subsystem.CPU],
+            writer[Subsystem.CPU],
             lambda: CpuHandler(
                 tree=tree,
                 proc_root=settings.host_proc_root,
-                hands=hands[Subsystem.CPU],
+                writer=writer[Subsystem.CPU],
                 min_freq_khz=settings.dvfs_min_freq_khz,
                 clock=clock,
             ),
         )
         drivers = host_gpu_drivers() if drivers is None else drivers
-        gpus = GpuHandler(drivers=drivers, hands=hands[Subsystem.GPU], clock=clock)
+        gpus = GpuHandler(drivers=drivers, writer=writer[Subsystem.GPU], clock=clock)
         handlers: Mapping[Subsystem, SubsystemHandler] = {Subsystem.CPU: cpus, Subsystem.GPU: gpus}
-        self.lanes = {
-            part: SubsystemExecutor(part, handler, log, clock=clock, watch=watches[part])
-            for part, handler in handlers.items()
+        self.executors = {
+            subsystem: SubsystemExecutor(subsystem, handler, log, clock=clock, watch=watches[subsystem])
+            for subsystem, handler in handlers.items()
         }
 
     def close(self) -> None:
         """Give up the journals and the machine."""
-        for lane in self.lanes.values():
-            lane.close()
+        for executor in self.executors.values():
+            executor.close()
         self._claims.close()
 
     def _claim_machine(self, sys_root: Path, state_dir: Path, log: Log) -> None:
@@ -85,32 +85,32 @@ class HostSubsystems:
         else:
             self._claims.callback(os.close, lock)
 
-    def _claim(self, part: Subsystem, state_dir: Path, log: Log) -> JournaledWriter | HardwareFailure:
+    def _claim(self, subsystem: Subsystem, state_dir: Path, log: Log) -> JournaledWriter | HardwareFailure:
         try:
-            journal = self._journals[part] = self._claims.enter_context(Journal.open(state_dir / part))
+            journal = self._journals[subsystem] = self._claims.enter_context(Journal.open(state_dir / subsystem))
         except JournalHeldError:
             raise
         except JournalError as error:
-            log("no usable journal, nothing will be written", level=Level.ERROR, part=part, error=str(error))
+            log("no usable journal, nothing will be written", level=Level.ERROR, subsystem=subsystem, error=str(error))
             return HardwareFailure(Reason.NO_JOURNAL, str(error))
         if journal.dropped:
-            log("entries of an earlier boot dropped", part=part, knobs=journal.dropped)
+            log("entries of an earlier boot dropped", subsystem=subsystem, knobs=journal.dropped)
         if journal.problem is not None:
-            log("limits will be restored and none set", level=Level.ERROR, part=part, error=journal.problem)
+            log("limits will be restored and none set", level=Level.ERROR, subsystem=subsystem, error=journal.problem)
         return JournaledWriter(journal)
 
 
 class DeferredHandler:
-    """A part that is looked at when it is first needed, in the thread that does its work: the look may block."""
+    """A subsystem that is looked at when it is first needed, in the thread that does its work: the look may block."""
 
-    def __init__(self, hands: JournaledWriter | HardwareFailure, make: Callable[[], SubsystemHandler]) -> None:
-        self.hands = hands
+    def __init__(self, writer: JournaledWriter | HardwareFailure, make: Callable[[], SubsystemHandler]) -> None:
+        self.writer = writer
         self._make = make
         self._made: SubsystemHandler | None = None
 
-    def carry_out(self, request: Any) -> Reply:
-        """Do what is asked of the part."""
-        return self._part().carry_out(request)
+    def execute(self, request: Any) -> Reply:
+        """Do what is asked of the subsystem."""
+        return self._part().execute(request)
 
     def restore(self, keys: frozenset[str]) -> RestoreReport:
         """Give knobs back, by key."""

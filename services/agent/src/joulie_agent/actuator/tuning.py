@@ -7,7 +7,7 @@ blocked and keeps nothing else from being set.
 from collections.abc import Sequence
 from typing import Final
 
-from joulie_agent.actuator import verdicts
+from joulie_agent.actuator import results
 from joulie_agent.actuator.protocol import SetCpuTuning
 from joulie_agent.hardware.cpu_tuning import EPP_KEYS, KEYS, UNCORE_KEYS, epp_code
 from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
@@ -21,36 +21,34 @@ _NO_EPP: Final = HardwareFailure(Reason.NO_INTERFACE, "no frequency policy has a
 _NO_UNCORE: Final = HardwareFailure(Reason.NO_INTERFACE, "no uncore frequency limit")
 
 
-def tune(hands: JournaledWriter | HardwareFailure, request: SetCpuTuning, knobs: Sequence[Knob]) -> ControlOutcome:
+def tune(writer: JournaledWriter | HardwareFailure, request: SetCpuTuning, knobs: Sequence[Knob]) -> ControlOutcome:
     """Set and restore the controls of this machine."""
-    if isinstance(hands, HardwareFailure):
-        return verdicts.refused(TUNING, [hands])
-    orders: list[tuple[Knob, int]] = []
-    refusals: list[HardwareFailure] = []
+    if isinstance(writer, HardwareFailure):
+        return results.failed(TUNING, [writer])
+    values: list[tuple[Knob, int]] = []
+    failures: list[HardwareFailure] = []
     if request.epp is not None:
         code = epp_code(request.epp)
         assert isinstance(code, int)
         found = [knob for knob in knobs if knob.key.startswith(EPP_KEYS)]
-        orders += [(knob, code) for knob in found]
-        refusals += [] if found else [_NO_EPP]
+        values += [(knob, code) for knob in found]
+        failures += [] if found else [_NO_EPP]
     if request.uncore_max_khz is not None:
         found = [knob for knob in knobs if knob.key.startswith(UNCORE_KEYS)]
-        orders += [(knob, knob.limits.clamp(request.uncore_max_khz)) for knob in found]
-        refusals += [] if found else [_NO_UNCORE]
-    answers = hands.set_all(orders)
-    refusals += [answer for answer in answers if isinstance(answer, HardwareFailure)]
-    wanted = {knob.key for knob, _ in orders}
-    released = frozenset(key for key in hands.held if key.startswith(KEYS) and key not in wanted)
-    freed = verdicts.give_back(hands, released, {knob.key: knob for knob in knobs})
-    refusals += [HardwareFailure(knob.reason, knob.message) for knob in freed if knob.reason is not None]
-    if refusals:
-        return verdicts.refused(
-            TUNING, refusals, some_landed=any(isinstance(answer, WrittenKnob) for answer in answers)
-        )
-    said = verdicts.overwrote((knob.key, answer) for (knob, _), answer in zip(orders, answers, strict=True))
+        values += [(knob, knob.limits.clamp(request.uncore_max_khz)) for knob in found]
+        failures += [] if found else [_NO_UNCORE]
+    answers = writer.set_all(values)
+    failures += [answer for answer in answers if isinstance(answer, HardwareFailure)]
+    wanted = {knob.key for knob, _ in values}
+    released = frozenset(key for key in writer.managed if key.startswith(KEYS) and key not in wanted)
+    freed = results.restore(writer, released, {knob.key: knob for knob in knobs})
+    failures += [HardwareFailure(knob.reason, knob.message) for knob in freed if knob.reason is not None]
+    if failures:
+        return results.failed(TUNING, failures, some_landed=any(isinstance(answer, WrittenKnob) for answer in answers))
+    said = results.overwrite_messages((knob.key, answer) for (knob, _), answer in zip(values, answers, strict=True))
     return ControlOutcome(
         result=ControlResult.APPLIED,
-        reason=Reason.TUNED if orders else Reason.RESTORED,
+        reason=Reason.TUNED if values else Reason.RESTORED,
         backend=TUNING,
-        message=verdicts.join([*said, *verdicts.remarks(freed)]),
+        message=results.join_messages([*said, *results.restore_messages(freed)]),
     )

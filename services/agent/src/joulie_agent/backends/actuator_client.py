@@ -22,7 +22,7 @@ from joulie_agent.actuator.protocol import (
     Subsystem,
     decode_reply,
     encode,
-    part_of,
+    subsystem_of,
 )
 from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware.knob import HardwareFailure
@@ -51,7 +51,7 @@ class ActuatorClient:
 
     async def ask(self, request: Request) -> Reply | HardwareFailure:
         """Ask on the part's own connection, which is opened when needed."""
-        part = part_of(request)
+        part = subsystem_of(request)
         connection = self._connections[part]
         try:
             async with asyncio.timeout(self._answer_s[part]):
@@ -121,32 +121,34 @@ class InProcessActuator:
         self._machine = machine
         self._stop_grace_s = stop_grace_s
         self._answer_s = answer_s
-        self._threads = {part: ThreadPoolExecutor(1, thread_name_prefix=f"{part}-hands") for part in Subsystem}
-        for lane in machine.lanes.values():
-            lane.start()
+        self._threads = {part: ThreadPoolExecutor(1, thread_name_prefix=f"{part}-requests") for part in Subsystem}
+        for executor in machine.executors.values():
+            executor.start()
 
     async def ask(self, request: Request) -> Reply | HardwareFailure:
         """Carry out a request in the part's own thread."""
-        part = part_of(request)
+        part = subsystem_of(request)
         loop = asyncio.get_running_loop()
-        answer = loop.run_in_executor(self._threads[part], self._machine.lanes[part].ask, request)
+        answer = loop.run_in_executor(self._threads[part], self._machine.executors[part].execute, request)
         try:
             async with asyncio.timeout(self._answer_s[part]):
                 return await answer
         except TimeoutError:
-            return HardwareFailure(Reason.TIMEOUT, f"the {part} hands did not answer within {self._answer_s[part]:g} s")
+            return HardwareFailure(
+                Reason.TIMEOUT, f"the {part} actuator did not answer within {self._answer_s[part]:g} s"
+            )
 
     async def close(self) -> None:
         """Give everything back."""
-        ended = await asyncio.gather(*(self._end(lane) for lane in self._machine.lanes.values()))
+        ended = await asyncio.gather(*(self._end(executor) for executor in self._machine.executors.values()))
         if not all(ended):
             _log.error("hardware not given back; run `joulie-agent restore`")
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
         self._machine.close()
 
-    async def _end(self, lane: SubsystemExecutor) -> bool:
-        return await asyncio.to_thread(lane.end, lane.clock() + self._stop_grace_s)
+    async def _end(self, executor: SubsystemExecutor) -> bool:
+        return await asyncio.to_thread(executor.stop, executor.clock() + self._stop_grace_s)
 
 
 def structured_log(event: str, /, *, level: Level = Level.INFO, **details: object) -> None:

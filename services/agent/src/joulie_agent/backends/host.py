@@ -32,7 +32,7 @@ from joulie_agent.actuator.protocol import (
     SetThrottle,
     Subsystem,
 )
-from joulie_agent.actuator.verdicts import join, remarks
+from joulie_agent.actuator.results import join_messages, restore_messages
 from joulie_agent.backends.actuator_client import HardwareClient
 from joulie_agent.backends.base import (
     NO_RANGE,
@@ -213,13 +213,15 @@ class HostBackend:
         return reply if isinstance(reply, ControlOutcome) else _failed(backend, reply)
 
     async def _restore(self, part: Subsystem) -> ControlOutcome:
-        reply = await self._hands.ask(Restore(part=part))
+        reply = await self._hands.ask(Restore(subsystem=part))
         if not isinstance(reply, RestoreReport):
             return _failed(HOST, reply)
         if reply.left:
-            message = join(f"{knob.key}: {knob.message or knob.reason}" for knob in reply.left)
+            message = join_messages(f"{knob.key}: {knob.message or knob.reason}" for knob in reply.left)
             return failed(HOST, reply.left[0].reason or Reason.BACKEND_FAILED, message)
-        return ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, HOST, join(remarks(reply.knobs)))
+        return ControlOutcome(
+            ControlResult.APPLIED, Reason.RESTORED, HOST, join_messages(restore_messages(reply.knobs))
+        )
 
     async def _describe(self, cpu: Reply | HardwareFailure, gpu: Reply | HardwareFailure) -> None:
         """Ask what the machine is where a reading says that it is not what it was."""
@@ -236,7 +238,7 @@ class HostBackend:
         """Take over a description of the GPUs that is complete."""
         if not isinstance(described, GpuDescription):
             return
-        self._gpu_opening = next((why for why in described.refusals.values() if why.reason is Reason.TIMEOUT), None)
+        self._gpu_opening = next((why for why in described.failures.values() if why.reason is Reason.TIMEOUT), None)
         # GPUs whose driver hangs are not gone, and those whose driver is being opened are not absent.
         if self._gpu_opening is None and not (self._gpu and _hangs(described)):
             self._gpu = described
@@ -247,7 +249,7 @@ class HostBackend:
             cpu_control=cpu is not None and (cpu.capping is None or cpu.throttling is None) and cpu.journal is None,
             cpu_telemetry=cpu is not None and cpu.reading is None,
             gpu_control=bool(self.gpu_devices()) and gpu is not None and gpu.journal is None,
-            gpu_telemetry=gpu is not None and any(info.refusal is None for info in gpu.devices),
+            gpu_telemetry=gpu is not None and any(info.failure is None for info in gpu.devices),
         )
         return HardwareFacts(
             cpu=describe_cpu(
@@ -272,7 +274,7 @@ class HostBackend:
         )
 
     def _why_no_gpu(self) -> str:
-        return join(refusal.message for refusal in self._gpu.refusals.values()) if self._gpu else ""
+        return join_messages(refusal.message for refusal in self._gpu.failures.values()) if self._gpu else ""
 
 
 def _cpu_reading(readings: CpuReadings) -> CpuReading:
@@ -312,7 +314,7 @@ def _gpu_reading(readings: GpuReadings) -> GpuReading:
 
 
 def _hangs(description: GpuDescription) -> bool:
-    return any(info.refusal is not None and info.refusal.reason is Reason.TIMEOUT for info in description.devices)
+    return any(info.failure is not None and info.failure.reason is Reason.TIMEOUT for info in description.devices)
 
 
 def _watts(milli_watts: int | None) -> float | None:

@@ -12,14 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.actuator import call, in_force
+from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.deadlines import COMMAND_S
 from joulie_agent.actuator.gpus import GpuHandler
-from joulie_agent.actuator.in_force import InForce
 from joulie_agent.actuator.process import start_settings
 from joulie_agent.actuator.protocol import CpuDescription, DescribeCpu, DescribeGpu, GpuDescription, Subsystem
 from joulie_agent.actuator.settings import ActuatorSettings
+from joulie_agent.commands import journal_report
+from joulie_agent.commands.journal_report import InForce
 from joulie_agent.hardware.cpuinfo import HostFacts
 from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
@@ -43,14 +44,17 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     settings = start_settings("doctor", SUMMARY, arguments, os.environ if env is None else env)
     if isinstance(settings, int):
         return settings
-    actuator = call.ask(settings.actuator_socket, DescribeCpu(), COMMAND_S)
-    cpu, gpu = (actuator, call.ask(settings.actuator_socket, DescribeGpu(), COMMAND_S))
+    actuator = blocking_client.request(settings.actuator_socket, DescribeCpu(), COMMAND_S)
+    cpu, gpu = (actuator, blocking_client.request(settings.actuator_socket, DescribeGpu(), COMMAND_S))
     by_itself = not (isinstance(cpu, CpuDescription) and isinstance(gpu, GpuDescription))
     if not isinstance(cpu, CpuDescription) or not isinstance(gpu, GpuDescription):
         cpu, gpu = _look(settings)
     who = f"uid {os.geteuid()}" if by_itself else "the actuator"
-    found = {part: in_force.look(Path(settings.state_dir), part, answered_for=not by_itself) for part in Subsystem}
-    owner = in_force.owner(Path(settings.state_dir), Path(settings.host_sys_root))
+    found = {
+        subsystem: journal_report.look(Path(settings.state_dir), subsystem, answered_for=not by_itself)
+        for subsystem in Subsystem
+    }
+    owner = journal_report.owner(Path(settings.state_dir), Path(settings.host_sys_root))
     rows = [
         ("actuator", *_actuator(actuator)),
         ("machine held by", _WORKS if owner.fine else _BLOCKED, owner.said),
@@ -71,12 +75,12 @@ def _look(settings: ActuatorSettings) -> tuple[CpuDescription, GpuDescription]:
     cpus = CpuHandler(
         tree=SysfsTree(settings.host_sys_root),
         proc_root=settings.host_proc_root,
-        hands=_LOOKING,
+        writer=_LOOKING,
         min_freq_khz=settings.dvfs_min_freq_khz,
         clock=time.monotonic,
     )
-    gpus = GpuHandler(drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S), hands=_LOOKING, clock=time.monotonic)
-    cpu, gpu = cpus.carry_out(DescribeCpu()), gpus.carry_out(DescribeGpu())
+    gpus = GpuHandler(drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S), writer=_LOOKING, clock=time.monotonic)
+    cpu, gpu = cpus.execute(DescribeCpu()), gpus.execute(DescribeGpu())
     assert isinstance(cpu, CpuDescription)
     assert isinstance(gpu, GpuDescription)
     return cpu, gpu
@@ -99,16 +103,16 @@ def _cpu_rows(cpu: CpuDescription) -> Iterator[_Row]:
 
 
 def _gpu_rows(gpu: GpuDescription) -> Iterator[_Row]:
-    for name, refusal in gpu.refusals.items():
-        yield name, _ABSENT if refusal.reason is Reason.NO_INTERFACE else _BLOCKED, refusal.message
+    for name, failure in gpu.failures.items():
+        yield name, _ABSENT if failure.reason is Reason.NO_INTERFACE else _BLOCKED, failure.message
     for info in gpu.devices:
-        yield f"gpu {info.index}", *_state(info.refusal, _device(info))
+        yield f"gpu {info.index}", *_state(info.failure, _device(info))
 
 
-def _state(refusal: HardwareFailure | None, said: str) -> tuple[str, str]:
-    if refusal is None:
+def _state(failure: HardwareFailure | None, said: str) -> tuple[str, str]:
+    if failure is None:
         return _WORKS, said
-    return _BLOCKED, f"{refusal.reason}: {refusal.message}"
+    return _BLOCKED, f"{failure.reason}: {failure.message}"
 
 
 def _cap_range(facts: HostFacts) -> str:
@@ -133,6 +137,6 @@ def _device(info: GpuDeviceInfo) -> str:
 
 def _suspects(settings: ActuatorSettings, found: Mapping[Subsystem, InForce], gpu: GpuDescription) -> Iterator[str]:
     if not found[Subsystem.CPU].known:
-        yield from in_force.cpu_suspects(SysfsTree(settings.host_sys_root), settings.host_proc_root)
+        yield from journal_report.cpu_suspects(SysfsTree(settings.host_sys_root), settings.host_proc_root)
     if not found[Subsystem.GPU].known:
-        yield from in_force.gpu_suspects(gpu.devices)
+        yield from journal_report.gpu_suspects(gpu.devices)

@@ -43,13 +43,15 @@ def _ask(path: str) -> dict[str, dict[str, object]]:
             if not received:
                 raise ConnectionResetError("it hung up")
             line += received
-    parts: dict[str, dict[str, object]] = json.loads(line)["parts"]
-    return parts
+    subsystems: dict[str, dict[str, object]] = json.loads(line)["subsystems"]
+    return subsystems
 
 
-def _judge(parts: dict[str, dict[str, object]]) -> tuple[bool, str]:
-    dead = [f"{part}: {health['problem']}" for part, health in parts.items() if health["problem"] is not None]
+def _judge(subsystems: dict[str, dict[str, object]]) -> tuple[bool, str]:
+    dead = [
+        f"{subsystem}: {health['problem']}" for subsystem, health in subsystems.items() if health["problem"] is not None
+    ]
     if dead:
         return True, "; ".join(dead)
-    degraded = [f"{part}: {why}" for part, health in parts.items() for why in health["degraded"]]  # type: ignore[attr-defined]  # a list, or a TypeError
+    degraded = [f"{subsystem}: {why}" for subsystem, health in subsystems.items() for why in health["degraded"]]  # type: ignore[attr-defined]  # a list, or a TypeError
     return False, "; ".join(["alive", *degraded])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from joulie_agent.actuator import call
+from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.deadlines import COMMAND_S
 from joulie_agent.actuator.log import Level
 from joulie_agent.actuator.process import start_settings
@@ -53,10 +53,10 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     except JournalHeldError as error:
         return _DONE if if_unowned else _ask_holder(settings, error)
     try:
-        code = _give_back(lambda part: machine.lanes[part].ask(Restore(part=part)))
-        for hands in machine.hands.values():
-            if isinstance(hands, JournaledWriter) and hands.journal_problem is not None:
-                _say(f"note: {hands.journal_problem}")
+        code = _give_back(lambda subsystem: machine.executors[subsystem].execute(Restore(subsystem=subsystem)))
+        for writer in machine.writer.values():
+            if isinstance(writer, JournaledWriter) and writer.journal_problem is not None:
+                _say(f"note: {writer.journal_problem}")
         return code
     finally:
         machine.close()
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
 
 def _may_be_in_force(state_dir: Path) -> bool:
     try:
-        return any(journal.peek(state_dir / part) for part in Subsystem)
+        return any(journal.peek(state_dir / subsystem) for subsystem in Subsystem)
     except JournalError:
         return True
 
@@ -75,13 +75,15 @@ def _ask_holder(settings: ActuatorSettings, error: JournalHeldError) -> int:
         return _FAILED
     _say(f"{error}: asking it to give back")
     _say("a controller that is still there will set its caps again; stop it first to be rid of them")
-    return _give_back(lambda part: call.ask(settings.actuator_socket, Restore(part=part), COMMAND_S))
+    return _give_back(
+        lambda subsystem: blocking_client.request(settings.actuator_socket, Restore(subsystem=subsystem), COMMAND_S)
+    )
 
 
 def _give_back(ask: _Ask) -> int:
     restored = left = 0
-    for part in Subsystem:
-        match ask(part):
+    for subsystem in Subsystem:
+        match ask(subsystem):
             case RestoreReport(knobs=knobs) as report:
                 for knob in knobs:
                     value = "" if knob.value is None else f" = {knob.value}"
@@ -89,10 +91,10 @@ def _give_back(ask: _Ask) -> int:
                 left += len(report.left)
                 restored += len(knobs) - len(report.left)
             case ErrorReply(message=message) | HardwareFailure(message=message):
-                _say(f"{part}: {message}")
+                _say(f"{subsystem}: {message}")
                 left += 1
             case reply:
-                _say(f"{part}: an unexpected reply, {type(reply).__name__}")
+                _say(f"{subsystem}: an unexpected reply, {type(reply).__name__}")
                 left += 1
     _say(f"{restored} given back, {left} not" if left else f"{restored} given back, nothing is left")
     return _FAILED if left else _DONE
@@ -103,4 +105,4 @@ def _say(line: str) -> None:
 
 
 def _mute(_event: str, /, *, level: Level = Level.INFO, **_details: Any) -> None:
-    """What the lanes tell is in the list that this command prints."""
+    """What the executors tell is in the list that this command prints."""

@@ -34,7 +34,7 @@ def describe_gpus(
         control_available: whether limits can be set.
         telemetry_available: whether power can be read.
     """
-    answering = [each for each in devices if each.refusal is None]
+    answering = [each for each in devices if each.failure is None]
     if not answering:
         return _without_answer(devices, on_bus).model_copy(
             update={"control_available": control_available, "telemetry_available": telemetry_available}
@@ -79,7 +79,7 @@ def device_ranges(devices: Sequence[GpuDeviceInfo]) -> tuple[GpuDeviceRange, ...
     return tuple(
         GpuDeviceRange(each.uuid, WattRange(limits.high / MW_PER_WATT, limits.low / MW_PER_WATT))
         for each in devices
-        if each.refusal is None and (limits := each.limits) is not None
+        if each.failure is None and (limits := each.limits) is not None
     )
 
 
@@ -110,8 +110,8 @@ def _cap_range(devices: Sequence[GpuDeviceInfo], match: Match[GpuSpec] | None) -
 
 
 def _warnings(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> tuple[str, ...]:
-    answering = [each for each in devices if each.refusal is None]
-    said = [*_missing(devices, on_bus), *(each.refusal.message for each in devices if each.refusal is not None)]
+    answering = [each for each in devices if each.failure is None]
+    said = [*_missing(devices, on_bus), *(each.failure.message for each in devices if each.failure is not None)]
     models = sorted({each.model for each in answering})
     if len(models) > 1:
         said.append(f"GPUs of several models: {', '.join(models)}")

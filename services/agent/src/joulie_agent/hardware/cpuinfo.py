@@ -77,7 +77,7 @@ class HostCpus:
 
 
 def discover(
-    tree: SysfsTree, proc_root: Path | str = PROC_ROOT, originals: Mapping[str, int] = rapl.NONE_HELD
+    tree: SysfsTree, proc_root: Path | str = PROC_ROOT, originals: Mapping[str, int] = rapl.NO_ORIGINALS
 ) -> HostCpus:
     """Look at the machine once; `originals`: of the limits that hold a value of ours, by key."""
     proc = Path(proc_root)

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-#: A file of sysfs, a directory, the journal's new file, one of /proc; twice, since two parts may restore at once.
+#: A file of sysfs, a directory, the journal's new file, one of /proc; twice, since two subsystems may restore at once.
 COUNT: Final = 8
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE})
 

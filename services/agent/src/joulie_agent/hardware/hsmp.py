@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.rapl import NONE_HELD, RaplZone, power_limit
+from joulie_agent.hardware.rapl import NO_ORIGINALS, RaplZone, power_limit
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 
 HWMON_ROOT: Final = "class/hwmon"
@@ -43,7 +43,7 @@ class HsmpSocket:
 
 
 def attach(
-    tree: SysfsTree, zones: Sequence[RaplZone], originals: Mapping[str, int] = NONE_HELD
+    tree: SysfsTree, zones: Sequence[RaplZone], originals: Mapping[str, int] = NO_ORIGINALS
 ) -> tuple[RaplZone, ...]:
     """Return the package zones with the limits of HSMP where RAPL has none, and zones for sockets without one.
 

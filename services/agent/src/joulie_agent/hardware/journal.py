@@ -62,17 +62,17 @@ class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     #: What to give back: the newest value that somebody else has put there.
     original: int
     #: The last value of ours that the knob took, and what it read afterwards: firmware may clamp or round.
-    asked: int | None = None
-    got: int | None = None
+    written: int | None = msgspec.field(default=None, name="asked")
+    read_back: int | None = msgspec.field(default=None, name="got")
     #: A value of ours that was about to be written; whether it was, the knob must tell.
     pending: int | None = None
     #: A value that may be the knob's answer to `pending` or somebody else's; noted before that is tried out.
     suspect: int | None = None
 
     @property
-    def ours(self) -> frozenset[int]:
+    def written_values(self) -> frozenset[int]:
         """The values that, if read, were put there by us."""
-        return frozenset({self.asked, self.got, self.pending} - {None})  # type: ignore[arg-type]  # None is taken out
+        return frozenset({self.written, self.read_back, self.pending} - {None})  # type: ignore[arg-type]  # None is taken out
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ class Journal:
 
     @classmethod
     def open(cls, directory: Path, *, boot_id: str | None = None) -> Self:
-        """Claim a state directory, read what is in it, and find out whether it can be written (`problem`).
+        """ValueOwner a state directory, read what is in it, and find out whether it can be written (`problem`).
 
         Args:
             directory: created if it is missing.
@@ -200,12 +200,12 @@ class Journal:
 
     def _try_out(self, content: bytes) -> None:
         """Find out whether the file could be written. Waits for no disk and leaves the file as it is."""
-        _put(self._path.with_name(self._path.name + _NEW_SUFFIX), content, sync=False)
+        _write_all(self._path.with_name(self._path.name + _NEW_SUFFIX), content, sync=False)
 
     def _replace(self, content: bytes) -> None:
         """Put new content in the file's place so that any moment shows the old or the new, also after a power cut."""
         new = self._path.with_name(self._path.name + _NEW_SUFFIX)
-        self._call(_put, new, content)
+        self._call(_write_all, new, content)
         self._call(os.replace, new, self._path)
         self._call(_sync, self._path.parent)
 
@@ -360,7 +360,7 @@ def _pid_in(lock: int) -> str:
         return "unknown"
 
 
-def _put(path: Path, content: bytes, *, sync: bool = True) -> None:
+def _write_all(path: Path, content: bytes, *, sync: bool = True) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     file = descriptors.opened(lambda: os.open(path, flags, 0o600))
     try:

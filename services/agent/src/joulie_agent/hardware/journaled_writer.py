@@ -27,14 +27,14 @@ import msgspec
 from joulie_agent.hardware import ownership
 from joulie_agent.hardware.journal import Journal, JournalEntry, JournalError
 from joulie_agent.hardware.knob import HardwareFailure, Knob, KnobKind
-from joulie_agent.hardware.outcomes import RestoredKnob, RestoreOutcome, WrittenKnob
-from joulie_agent.hardware.ownership import Claim, KnobReading
+from joulie_agent.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob
+from joulie_agent.hardware.ownership import KnobReading, ValueOwner
 from joulie_agent.reasons import Reason
 
 __all__ = ["JournaledWriter", "RestoreOutcome", "RestoredKnob", "WrittenKnob"]
 
 #: A value that another writer, or the platform, changes between two reads is looked at again so often.
-_MOST_LOOKS: Final = 3
+_MAX_READS: Final = 3
 
 
 class JournaledWriter:
@@ -43,7 +43,7 @@ class JournaledWriter:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._overwritten: Counter[str] = Counter()
-        self._wanted: set[str] = set()
+        self._claimed: set[str] = set()
         #: Readings below ours that a test has shown to be the platform's, and what the journal said at the time.
         self._explained: dict[str, tuple[JournalEntry, int]] = {}
 
@@ -57,19 +57,19 @@ class JournaledWriter:
         return self._journal.problem
 
     @property
-    def journal_refusal(self) -> HardwareFailure | None:
+    def journal_failure(self) -> HardwareFailure | None:
         """Why nothing new may be set, and only restored; None where it may."""
         return HardwareFailure(Reason.NO_JOURNAL, self._journal.problem) if self._journal.problem is not None else None
 
     @property
-    def held(self) -> frozenset[str]:
+    def managed(self) -> frozenset[str]:
         """Keys of the knobs that hold, or may hold, a value of ours."""
         return frozenset(self._journal.entries)
 
     @property
-    def orphans(self) -> frozenset[str]:
+    def unclaimed(self) -> frozenset[str]:
         """Keys of held knobs that nobody has asked for since they were last to be given back, or since we began."""
-        return self.held - self._wanted
+        return self.managed - self._claimed
 
     @property
     def originals(self) -> Mapping[str, int]:
@@ -80,7 +80,8 @@ class JournaledWriter:
     def written(self) -> Mapping[str, int]:
         """What was written last, or was about to be, by key: all there is to know of a knob that tells no value."""
         newest = {
-            key: entry.asked if entry.pending is None else entry.pending for key, entry in self._journal.entries.items()
+            key: entry.written if entry.pending is None else entry.pending
+            for key, entry in self._journal.entries.items()
         }
         return {key: value for key, value in newest.items() if value is not None}
 
@@ -91,18 +92,18 @@ class JournaledWriter:
 
     def original(self, knob: Knob) -> int | HardwareFailure:
         """Return what would be given back; for a knob that holds nothing of ours, what it holds."""
-        found = self._look(knob)
-        return found if isinstance(found, HardwareFailure) else found.foreign_value
+        found = self._read(knob)
+        return found if isinstance(found, HardwareFailure) else found.external_value
 
-    def unwant(self, keys: Iterable[str]) -> None:
-        """Note that nobody asks for these knobs any more, also where they cannot be restored now: see `orphans`."""
-        self._wanted.difference_update(keys)
+    def unclaim(self, keys: Iterable[str]) -> None:
+        """Note that nobody asks for these knobs any more, also where they cannot be restored now: see `unclaimed`."""
+        self._claimed.difference_update(keys)
 
     def set(self, knob: Knob, value: int) -> WrittenKnob | HardwareFailure:
         """Put a value in force; the same value again costs one read and re-asserts it if somebody has changed it."""
         return self.set_all([(knob, value)])[0]
 
-    def set_all(self, orders: Sequence[tuple[Knob, int]]) -> list[WrittenKnob | HardwareFailure]:
+    def set_all(self, values: Sequence[tuple[Knob, int]]) -> list[WrittenKnob | HardwareFailure]:
         """Put values in force, each knob at most once; what one refuses does not keep the others from being set.
 
         A limit of an external writer that is not above the wanted one is left in force, or put back in force, and
@@ -110,17 +111,17 @@ class JournaledWriter:
 
         All of it goes to the journal in one change before and one after, so that many cost little more than one.
         """
-        assert len({knob.key for knob, _ in orders}) == len(orders), "a knob takes one value at a time"
-        self._wanted |= {knob.key for knob, _ in orders}
-        found = [(self._look_within(knob, value), value) for knob, value in orders]
+        assert len({knob.key for knob, _ in values}) == len(values), "a knob takes one value at a time"
+        self._claimed |= {knob.key for knob, _ in values}
+        found = [(self._read_in_range(knob, value), value) for knob, value in values]
         due = [
             (each, value)
             for each, value in found
-            if isinstance(each, KnobReading) and not each.stands(value) and not each.holds(value)
+            if isinstance(each, KnobReading) and not each.external_suffices(value) and not each.holds(value)
         ]
-        put = {each.knob.key: answer for (each, _), answer in zip(due, self._put(due), strict=True)}
-        put |= self._leave(
-            [(each, value) for each, value in found if isinstance(each, KnobReading) and each.stands(value)]
+        put = {each.knob.key: answer for (each, _), answer in zip(due, self._write_all(due), strict=True)}
+        put |= self._keep_external(
+            [(each, value) for each, value in found if isinstance(each, KnobReading) and each.external_suffices(value)]
         )
         return [
             each
@@ -136,28 +137,28 @@ class JournaledWriter:
         write need an intent: dying after it leaves a knob that holds its original, which is what was promised.
         """
         due = {knob.key: knob for knob in knobs if knob.key in self._journal.entries}
-        self.unwant(due)
+        self.unclaim(due)
         answers = [self._restore(knob) for knob in due.values()]
-        self._note({answer.key: None for answer in answers if answer.done})
+        self._record({answer.key: None for answer in answers if answer.done})
         return answers
 
     def _restore(self, knob: Knob) -> RestoredKnob:
         before = self._journal.entries[knob.key].original
-        found = self._look(knob, restoring=True)
+        found = self._read(knob, restoring=True)
         if isinstance(found, HardwareFailure):
             return _refused(knob, found)
         assert found.entry is not None
         original = found.entry.original
-        if found.value == original and not (found.ours and knob.kind is KnobKind.REQUEST):
+        if found.value == original and not (found.managed and knob.kind is KnobKind.REQUEST):
             return RestoredKnob(knob.key, RestoreOutcome.RESTORED, original)
-        if not found.ours:
+        if not found.managed:
             return RestoredKnob(knob.key, RestoreOutcome.KEPT_EXTERNAL, found.value)
-        answer = self._give_back(found, original)
-        if answer.done and original != before:  # looking has shown a foreign request below ours
+        answer = self._write_original(found, original)
+        if answer.done and original != before:  # looking has shown an external request below ours
             return replace(answer, outcome=RestoreOutcome.KEPT_EXTERNAL)
         return answer
 
-    def _give_back(self, found: KnobReading, original: int) -> RestoredKnob:
+    def _write_original(self, found: KnobReading, original: int) -> RestoredKnob:
         knob = found.knob
         answer = knob.write(original)
         if isinstance(answer, HardwareFailure):
@@ -168,39 +169,39 @@ class JournaledWriter:
         assert found.entry is not None
         held = ownership.held_lower(knob, found.entry, answer)
         if answer == found.value and not held:
-            return RestoredKnob(knob.key, RestoreOutcome.REFUSED, answer, Reason.FIRMWARE_LOCKED, message)
+            return RestoredKnob(knob.key, RestoreOutcome.FAILED, answer, Reason.FIRMWARE_LOCKED, message)
         # It took the value and holds it elsewhere, as a policy does that is also limited by temperature.
         return RestoredKnob(knob.key, RestoreOutcome.RESTORED, answer, message=": ".join(filter(None, [message, held])))
 
-    def _leave(self, orders: Sequence[tuple[KnobReading, int]]) -> dict[str, WrittenKnob | HardwareFailure]:
+    def _keep_external(self, values: Sequence[tuple[KnobReading, int]]) -> dict[str, WrittenKnob | HardwareFailure]:
         """Leave knobs to the external writer whose limit is not above ours; put it back where ours is in force."""
         answers: dict[str, WrittenKnob | HardwareFailure] = {}
         done: dict[str, None] = {}
-        for found, value in orders:
+        for found, value in values:
             key = found.knob.key
-            if not found.ours:
-                answers[key] = WrittenKnob(found.value, changed=False, foreign=found.value < value)
+            if not found.managed:
+                answers[key] = WrittenKnob(found.value, changed=False, external=found.value < value)
                 done[key] = None
                 continue
-            restored = self._give_back(found, found.foreign_value)
+            restored = self._write_original(found, found.external_value)
             if restored.reason is not None or restored.value is None:
                 answers[key] = HardwareFailure(restored.reason or Reason.IO_ERROR, restored.message)
             else:
-                answers[key] = WrittenKnob(restored.value, changed=True, foreign=restored.value < value)
+                answers[key] = WrittenKnob(restored.value, changed=True, external=restored.value < value)
                 done[key] = None
         if done:
-            self._note(done)
+            self._record(done)
         return answers
 
-    def _put(self, orders: Sequence[tuple[KnobReading, int]]) -> list[WrittenKnob | HardwareFailure]:
-        intents = {found.knob.key: ownership.intent(found, value) for found, value in orders}
+    def _write_all(self, values: Sequence[tuple[KnobReading, int]]) -> list[WrittenKnob | HardwareFailure]:
+        intents = {found.knob.key: ownership.intent(found, value) for found, value in values}
         try:
             self._journal.change(intents)
         except JournalError as error:
-            return [HardwareFailure(Reason.NO_JOURNAL, str(error))] * len(orders)
+            return [HardwareFailure(Reason.NO_JOURNAL, str(error))] * len(values)
         answers: list[WrittenKnob | HardwareFailure] = []
         outcomes: dict[str, JournalEntry | None] = {}
-        for found, value in orders:
+        for found, value in values:
             answer = found.knob.write(value)
             if isinstance(answer, HardwareFailure):
                 answers.append(answer)
@@ -209,24 +210,24 @@ class JournaledWriter:
             else:
                 answers.append(self._written(found, answer))
                 outcomes[found.knob.key] = ownership.landed(intents[found.knob.key], answer)
-        self._note(outcomes)
+        self._record(outcomes)
         return answers
 
     def _written(self, found: KnobReading, answer: int) -> WrittenKnob:
-        if found.entry is None or not found.entry.ours or found.ours:
+        if found.entry is None or not found.entry.written_values or found.managed:
             return WrittenKnob(answer, changed=True)
         self._overwritten[found.knob.key] += 1
         return WrittenKnob(answer, changed=True, overwrote=found.value)
 
-    def _look_within(self, knob: Knob, value: int) -> KnobReading | HardwareFailure:
+    def _read_in_range(self, knob: Knob, value: int) -> KnobReading | HardwareFailure:
         if value not in knob.limits:
             limits = f"{knob.limits.low} to {knob.limits.high} {knob.unit}"
             return HardwareFailure(Reason.OUT_OF_RANGE, f"{knob.key}: {value} {knob.unit} is outside {limits}")
-        return self._look(knob)
+        return self._read(knob)
 
-    def _look(self, knob: Knob, *, restoring: bool = False) -> KnobReading | HardwareFailure:
+    def _read(self, knob: Knob, *, restoring: bool = False) -> KnobReading | HardwareFailure:
         """Read a knob and settle whose value it holds."""
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MAX_READS):
             value = knob.read()
             if isinstance(value, HardwareFailure):
                 return value
@@ -234,22 +235,22 @@ class JournaledWriter:
             if noted is None:
                 return KnobReading(knob, value, None)
             entry = ownership.suspected(noted, value)
-            claim = ownership.claim(knob.kind, entry, value)
-            if claim is not Claim.UNCLEAR:
+            claim = ownership.owner(knob.kind, entry, value)
+            if claim is not ValueOwner.UNCLEAR:
                 found: KnobReading | HardwareFailure | None = KnobReading(
-                    knob, value, ownership.settled(entry, value), ours=claim is Claim.OURS
+                    knob, value, ownership.settled(entry, value), managed=claim is ValueOwner.JOULIE
                 )
             elif not restoring and self._explained.get(knob.key) == (entry, value):
-                return KnobReading(knob, value, entry, ours=True)
+                return KnobReading(knob, value, entry, managed=True)
             else:
-                found = self._test(knob, value, entry, restoring=restoring)
+                found = self._probe(knob, value, entry, restoring=restoring)
             if isinstance(found, KnobReading) and found.entry != self._journal.entries.get(knob.key):
-                self._note({knob.key: found.entry})
+                self._record({knob.key: found.entry})
             if found is not None:
                 return found
         return HardwareFailure(Reason.IO_ERROR, f"{knob.key}: its value changes each time it is read")
 
-    def _test(
+    def _probe(
         self, knob: Knob, value: int, entry: JournalEntry, *, restoring: bool
     ) -> KnobReading | HardwareFailure | None:
         """Write our value again to tell whose it is that is read; None where another one is read by now.
@@ -258,27 +259,27 @@ class JournaledWriter:
         less, is limited by the platform as well, and ours stands.
         """
         request = knob.kind is KnobKind.REQUEST
-        if value not in entry.ours and not ownership.platform_limit(knob, value):
-            # Where the platform explains it, a note would take the platform's limit for foreign if it ended meanwhile.
+        if value not in entry.written_values and not ownership.platform_limit(knob, value):
+            # Where the platform explains it, a note would take the platform's limit for external if it ended meanwhile.
             try:
                 self._journal.change({knob.key: msgspec.structs.replace(entry, suspect=value)})
             except JournalError as error:
                 if not (request and restoring):  # without the note only a kill between two writes can lose a value
                     return HardwareFailure(Reason.NO_JOURNAL, str(error))
         if request and knob.read() != value:
-            self._note({knob.key: entry})
+            self._record({knob.key: entry})
             return None
-        answer = knob.write(ownership.probe(entry))
+        answer = knob.write(ownership.probe_value(entry))
         if isinstance(answer, HardwareFailure):
             if request and knob.read() == value:
-                self._note({knob.key: entry})
+                self._record({knob.key: entry})
             return answer
-        entry = ownership.tested(knob, entry, value, answer)
+        entry = ownership.probed(knob, entry, value, answer)
         if request:
             self._explained[knob.key] = (entry, answer)
-        return KnobReading(knob, answer, entry, ours=True)
+        return KnobReading(knob, answer, entry, managed=True)
 
-    def _note(self, outcomes: Mapping[str, JournalEntry | None]) -> None:
+    def _record(self, outcomes: Mapping[str, JournalEntry | None]) -> None:
         """Record what has been done already; where that fails, `journal_problem` says so."""
         with suppress(JournalError):
             self._journal.change(outcomes)
@@ -290,5 +291,5 @@ def _nothing_landed(found: KnobReading, wanted: int) -> bool:
     return value == found.value and (found.knob.kind is not KnobKind.REQUEST or value > wanted)
 
 
-def _refused(knob: Knob, refusal: HardwareFailure) -> RestoredKnob:
-    return RestoredKnob(knob.key, RestoreOutcome.REFUSED, None, refusal.reason, refusal.message)
+def _refused(knob: Knob, failure: HardwareFailure) -> RestoredKnob:
+    return RestoredKnob(knob.key, RestoreOutcome.FAILED, None, failure.reason, failure.message)

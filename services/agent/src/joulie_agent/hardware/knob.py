@@ -81,7 +81,7 @@ class Knob(Protocol):
     def write(self, value: int) -> int | HardwareFailure:
         """Write, read back, and return what was read.
 
-        The two may differ where firmware clamps or rounds; that is for the caller to judge. A refusal does not prove
+        The two may differ where firmware clamps or rounds; that is for the caller to judge. A failure does not prove
         that nothing was written: the read after the write may be what failed.
         """
 

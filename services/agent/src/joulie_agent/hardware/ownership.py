@@ -1,4 +1,4 @@
-"""Whose value a knob holds, from the journal's entry and what is read. Pure; who reads and writes is `hands`.
+"""Whose value a knob holds, from the journal's entry and what is read. Pure; who reads and writes is `writer`.
 
 A register (`LIMIT`, `SWITCH`) holds what was written last, or firmware's answer to it, so a value is ours where the
 journal knows it. A request is one of several, and the lowest of them is read: a value below ours says that something
@@ -16,11 +16,11 @@ from joulie_agent.hardware.journal import JournalEntry
 from joulie_agent.hardware.knob import Knob, KnobKind, RequestKnob
 
 
-class Claim(StrEnum):
+class ValueOwner(StrEnum):
     """Whose a value is."""
 
-    OURS = "ours"
-    FOREIGN = "foreign"
+    JOULIE = "joulie"
+    EXTERNAL = "external"
     #: Our own value has to be written again to tell.
     UNCLEAR = "unclear"
 
@@ -33,26 +33,26 @@ class KnobReading:
     value: int
     entry: JournalEntry | None
     #: Whether what was written last to the knob is ours.
-    ours: bool = False
+    managed: bool = False
 
     @property
-    def foreign_value(self) -> int:
+    def external_value(self) -> int:
         """The newest value that is not ours: what the knob is to be given back."""
-        if self.entry is not None and self.ours:
+        if self.entry is not None and self.managed:
             return self.entry.original
-        return foreign_value(self.knob, self.entry, self.value)
+        return external_value(self.knob, self.entry, self.value)
 
     def holds(self, wanted: int) -> bool:
         """Whether writing would change nothing; firmware may hold a value of ours at another one."""
-        if self.entry is None or not self.ours:
+        if self.entry is None or not self.managed:
             return self.value == wanted
         if self.knob.kind is KnobKind.REQUEST:
-            return wanted == self.entry.asked
-        return self.value == wanted or (wanted == self.entry.asked and self.value == self.entry.got)
+            return wanted == self.entry.written
+        return self.value == wanted or (wanted == self.entry.written and self.value == self.entry.read_back)
 
-    def stands(self, wanted: int) -> bool:
-        """Whether the newest foreign value limits no less than the wanted one, so that it is left in force."""
-        return self.knob.kind is not KnobKind.SWITCH and self.foreign_value <= wanted
+    def external_suffices(self, wanted: int) -> bool:
+        """Whether the newest external value limits no less than the wanted one, so that it is left in force."""
+        return self.knob.kind is not KnobKind.SWITCH and self.external_value <= wanted
 
 
 def platform_limit(knob: Knob, value: int) -> str:
@@ -60,7 +60,7 @@ def platform_limit(knob: Knob, value: int) -> str:
     return knob.platform_limit(value) if isinstance(knob, RequestKnob) else ""
 
 
-def foreign_value(knob: Knob, entry: JournalEntry | None, value: int) -> int:
+def external_value(knob: Knob, entry: JournalEntry | None, value: int) -> int:
     """Return what an external writer has asked for, where a value that is not ours is read.
 
     A request that a platform limit hides cannot be read, only that it is not lower: then it is the one known before
@@ -74,24 +74,24 @@ def foreign_value(knob: Knob, entry: JournalEntry | None, value: int) -> int:
 
 
 def suspected(entry: JournalEntry, value: int) -> JournalEntry:
-    """Settle a test that was cut off: where the suspect has gone, the test has replaced it, so it was foreign."""
+    """Settle a test that was cut off: where the suspect has gone, the test has replaced it, so it was external."""
     if entry.suspect is None or value == entry.suspect:
         return entry
     return replace(entry, original=entry.suspect, suspect=None)
 
 
-def claim(kind: KnobKind, entry: JournalEntry, value: int) -> Claim:
+def owner(kind: KnobKind, entry: JournalEntry, value: int) -> ValueOwner:
     """Say whose a value is."""
-    last = entry.asked if entry.pending is None else entry.pending
+    last = entry.written if entry.pending is None else entry.pending
     if last is None:
-        return Claim.FOREIGN
+        return ValueOwner.EXTERNAL
     if kind is KnobKind.REQUEST and entry.pending is not None and value <= last:
-        return Claim.UNCLEAR  # it may have been so low before, and says nothing of whether ours was written
-    if value in entry.ours:
-        return Claim.OURS
+        return ValueOwner.UNCLEAR  # it may have been so low before, and says nothing of whether ours was written
+    if value in entry.written_values:
+        return ValueOwner.JOULIE
     if kind is KnobKind.REQUEST and value < last:
-        return Claim.UNCLEAR
-    return Claim.FOREIGN if entry.pending is None or value == entry.original else Claim.UNCLEAR
+        return ValueOwner.UNCLEAR
+    return ValueOwner.EXTERNAL if entry.pending is None or value == entry.original else ValueOwner.UNCLEAR
 
 
 def settled(entry: JournalEntry, value: int) -> JournalEntry:
@@ -101,24 +101,24 @@ def settled(entry: JournalEntry, value: int) -> JournalEntry:
     return replace(entry, pending=None, suspect=None)
 
 
-def probe(entry: JournalEntry) -> int:
+def probe_value(entry: JournalEntry) -> int:
     """Return the value of ours that a test writes."""
-    value = entry.asked if entry.pending is None else entry.pending
+    value = entry.written if entry.pending is None else entry.pending
     assert value is not None, "nothing of ours to test with"
     return value
 
 
-def tested(knob: Knob, entry: JournalEntry, before: int, after: int) -> JournalEntry:
+def probed(knob: Knob, entry: JournalEntry, before: int, after: int) -> JournalEntry:
     """Return what is known once our value was written over `before`, and `after` was read."""
-    value = probe(entry)
+    value = probe_value(entry)
     entry = replace(entry, pending=value)
     if knob.kind is not KnobKind.REQUEST:
         return landed(entry if after == before else replace(entry, original=before), after)
     # Where our request was the lowest, writing it again cannot raise what is read; where it was replaced, it lowers it.
-    ours = before in {value, entry.asked, entry.got} or after == before or (before < value and after < before)
-    original = foreign_value(knob, entry, before) if before > value else before
+    ours = before in {value, entry.written, entry.read_back} or after == before or (before < value and after < before)
+    original = external_value(knob, entry, before) if before > value else before
     # What ours reads where nothing else limits: the highest answer to it.
-    got = max(after, entry.got) if entry.got is not None and entry.asked == value else after
+    got = max(after, entry.read_back) if entry.read_back is not None and entry.written == value else after
     return landed(entry if ours else replace(entry, original=original), got)
 
 
@@ -126,18 +126,18 @@ def held_lower(knob: Knob, entry: JournalEntry, value: int) -> str:
     """Return why a request reads no more than before although it was raised; empty where it should read more."""
     if knob.kind is not KnobKind.REQUEST:
         return ""
-    if entry.got is not None and value < entry.got:
+    if entry.read_back is not None and value < entry.read_back:
         return "a limit of the platform was below ours"
     return platform_limit(knob, value)
 
 
 def intent(found: KnobReading, value: int) -> JournalEntry:
     """Return what is on disk while a value is being written."""
-    if found.entry is not None and found.ours:
+    if found.entry is not None and found.managed:
         return replace(found.entry, pending=value)
-    return JournalEntry(unit=found.knob.unit, original=found.foreign_value, pending=value)
+    return JournalEntry(unit=found.knob.unit, original=found.external_value, pending=value)
 
 
 def landed(entry: JournalEntry, answer: int) -> JournalEntry:
     """Return what is known once the knob has answered `pending`."""
-    return replace(entry, asked=entry.pending, got=answer, pending=None, suspect=None)
+    return replace(entry, written=entry.pending, read_back=answer, pending=None, suspect=None)

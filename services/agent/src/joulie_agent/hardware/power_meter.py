@@ -22,7 +22,7 @@ class ZoneReading:
     power_watts: float | None = None
     #: What became of the sample; None where the counter could not be read.
     sampled: SampleResult | None = None
-    refusal: HardwareFailure | None = None
+    failure: HardwareFailure | None = None
 
 
 class PowerMeter:
@@ -41,13 +41,13 @@ class PowerMeter:
 
     def _read_zone(self, zone: RaplZone, now: float) -> ZoneReading:
         reading = self._read(zone, now, _counter(zone))
-        return reading if reading.refusal is None else _sensed(zone, reading.refusal)
+        return reading if reading.failure is None else _sensed(zone, reading.failure)
 
     def _read(self, zone: RaplZone | RaplDomain, now: float, counter: EnergyCounter) -> ZoneReading:
         energy_uj = zone.read_energy_uj()
         if isinstance(energy_uj, HardwareFailure):
             self._states.pop(zone.path, None)
-            return ZoneReading(zone.name, refusal=energy_uj)
+            return ZoneReading(zone.name, failure=energy_uj)
         state, sampled = step(self._states.get(zone.path, MeterState()), energy_uj=energy_uj, now=now, counter=counter)
         self._states[zone.path] = state
         return ZoneReading(zone.name, energy_uj, state.power_watts, sampled)
@@ -61,7 +61,7 @@ def _sensed(zone: RaplZone, no_counter: HardwareFailure) -> ZoneReading:
     """Return the power that a sensor averages, where there is no energy counter to measure by."""
     power_uw = zone.read_power_uw()
     if isinstance(power_uw, HardwareFailure):
-        return ZoneReading(zone.name, refusal=no_counter if zone.power_sensor is None else power_uw)
+        return ZoneReading(zone.name, failure=no_counter if zone.power_sensor is None else power_uw)
     # A package always draws something.
     return ZoneReading(zone.name, power_watts=power_uw / UW_PER_WATT if power_uw > 0 else None)
 

@@ -39,7 +39,7 @@ _MMIO: Final = re.compile(r"intel-rapl-mmio:[0-9a-f]+")
 PACKAGE: Final = re.compile(r"package-(\d+)(?:-die-(\d+))?")
 _LONG_TERM: Final = "long_term"
 _CONSTRAINTS: Final = range(3)
-NONE_HELD: Final[Mapping[str, int]] = MappingProxyType({})
+NO_ORIGINALS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class RaplZone:
             return power_uw
         return HardwareFailure(Reason.NO_READING, f"{self.power_sensor} reads {power_uw}")
 
-    def refusal(self) -> HardwareFailure | None:
+    def failure(self) -> HardwareFailure | None:
         """Say why the zone cannot be capped, as far as that is known without writing."""
         return self.power_limit if isinstance(self.power_limit, HardwareFailure) else self.power_limit.probe_write()
 
@@ -101,7 +101,7 @@ class ZoneCap:
     unlimited: bool
 
 
-def discover(tree: SysfsTree, originals: Mapping[str, int] = NONE_HELD) -> tuple[RaplZone, ...]:
+def discover(tree: SysfsTree, originals: Mapping[str, int] = NO_ORIGINALS) -> tuple[RaplZone, ...]:
     """Return the package zones, by package and die.
 
     Args:

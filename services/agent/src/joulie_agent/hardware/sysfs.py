@@ -1,6 +1,6 @@
 """Reading and writing one file of sysfs at a time, below a root that may be mounted anywhere.
 
-Promises values: whatever the kernel answers becomes text, an integer or a refusal with its reason. Writes stay below
+Promises values: whatever the kernel answers becomes text, an integer or a failure with its reason. Writes stay below
 the root, symbolic links included. Knows nothing of what the files mean; that is for the modules beside this one.
 
 What an error means depends on when it comes. Opening fails where this process may not use the file. A write that fails
@@ -146,9 +146,9 @@ class SysfsTree:
         try:
             content = self._calls.read(self._prefix + path)
         except OperationError as error:
-            return read_refusal(path, error)
+            return read_failure(path, error)
         except OSError as error:
-            return _refusal(path, error, _ON_OPEN)
+            return _failure(path, error, _ON_OPEN)
         return content.decode(errors="replace").partition("\n")[0].strip()
 
     def read_int(self, path: str) -> int | HardwareFailure:
@@ -198,9 +198,9 @@ class SysfsTree:
         try:
             operation(self._prefix + path)
         except OperationError as error:
-            return write_refusal(path, error)
+            return write_failure(path, error)
         except OSError as error:
-            return _refusal(path, error, _ON_OPEN)
+            return _failure(path, error, _ON_OPEN)
         return None
 
 
@@ -243,16 +243,16 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name))
 
 
-def read_refusal(path: str, error: OSError) -> HardwareFailure:
+def read_failure(path: str, error: OSError) -> HardwareFailure:
     """Return what a failed read of an open file means."""
-    return _refusal(path, error, _ON_READ)
+    return _failure(path, error, _ON_READ)
 
 
-def write_refusal(path: str, error: OSError) -> HardwareFailure:
+def write_failure(path: str, error: OSError) -> HardwareFailure:
     """Return what a failed write to an open file means."""
-    return _refusal(path, error, _ON_WRITE)
+    return _failure(path, error, _ON_WRITE)
 
 
-def _refusal(path: str, error: OSError, reasons: dict[int, Reason]) -> HardwareFailure:
+def _failure(path: str, error: OSError, reasons: dict[int, Reason]) -> HardwareFailure:
     code = error.errno or 0
     return HardwareFailure(reasons.get(code, Reason.IO_ERROR), f"{path}: {error.strerror or os.strerror(code)}")

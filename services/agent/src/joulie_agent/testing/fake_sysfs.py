@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from joulie_agent.hardware.knob import HardwareFailure
-from joulie_agent.hardware.sysfs import SysfsTree, read_refusal, write_refusal
+from joulie_agent.hardware.sysfs import SysfsTree, read_failure, write_failure
 from joulie_agent.testing.machine_files import CPU_ROOT, POWERCAP, UW_PER_WATT, MachineFiles
 from joulie_agent.testing.machine_spec import Limit, MachineSpec, Zone
 
@@ -45,7 +45,7 @@ class FakeTree(SysfsTree):
     def read_text(self, path: str) -> str | HardwareFailure:
         """Read, unless the file is to fail."""
         code = self._fault(path).read_errno
-        return read_refusal(path, OSError(code, "")) if code else super().read_text(path)
+        return read_failure(path, OSError(code, "")) if code else super().read_text(path)
 
     def write_int(self, path: str, value: int) -> HardwareFailure | None:
         """Write, unless the file is to fail or to keep its value."""
@@ -54,7 +54,7 @@ class FakeTree(SysfsTree):
         if refused or fault.holds:
             return refused
         if fault.write_errno:
-            return write_refusal(path, OSError(fault.write_errno, ""))
+            return write_failure(path, OSError(fault.write_errno, ""))
         return super().write_int(path, value // fault.unit * fault.unit)
 
     def _fault(self, path: str) -> FileFault:
@@ -86,7 +86,7 @@ class FakeMachine:
         return int((self.sys / path).read_text(encoding="ascii").partition("\n")[0])
 
     def write(self, path: str, value: int | str) -> None:
-        """Put a value in a file, past all faults: what a foreign writer or the hardware itself does."""
+        """Put a value in a file, past all faults: what an external writer or the hardware itself does."""
         fd = os.open(self.sys / path, os.O_WRONLY)
         try:
             os.write(fd, f"{value}\n".encode())

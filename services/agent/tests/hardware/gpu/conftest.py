@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from joulie_agent.actuator import call
+from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.protocol import Request
 from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_agent.testing.machine_spec import PLATFORMS
@@ -116,7 +116,7 @@ class DriverProcess:
     process: subprocess.Popen[str]
 
     def __call__(self, operation: str, uuid: str = "", *, value: int = 0) -> Any:
-        """Have something done and return the answer, refusals as `{"reason", "message"}`."""
+        """Have something done and return the answer, failures as `{"reason", "message"}`."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"operation": operation, "uuid": uuid, "value": value}) + "\n")
@@ -177,9 +177,9 @@ class GpuNode:
         argv = [sys.executable, "-m", "joulie_agent", command]
         return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=60, check=False)
 
-    def ask(self, request: Request) -> Any:
+    def request(self, request: Request) -> Any:
         """Ask the actuator."""
-        return call.ask(self.environment["ACTUATOR_SOCKET"], request, 30)
+        return blocking_client.request(self.environment["ACTUATOR_SOCKET"], request, 30)
 
     @staticmethod
     def wait_until(condition: Callable[[], bool]) -> None:

@@ -25,7 +25,7 @@ def drive(start_driver, amdsmi_folder, state):
 
 
 def reason(answer: Any) -> str:
-    assert isinstance(answer, dict), f"expected a refusal, not {answer}"
+    assert isinstance(answer, dict), f"expected a failure, not {answer}"
     return answer["reason"]
 
 
@@ -45,7 +45,7 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "highest_mhz": 1980,
         "partitioned": False,
         "partition_modes": ["SPX"],
-        "refusal": None,
+        "failure": None,
     }
     assert (second["uuid"], second["max_mw"], second["current_mw"]) == (SECOND, 300_000, 280_000)
     assert (second["partitioned"], second["partition_modes"]) == (None, [])
@@ -129,7 +129,7 @@ def test_a_lost_gpu_is_refused_and_its_neighbour_goes_on(drive, state):
     assert reason(drive("write", FIRST, value=500_000)) == Reason.DEVICE_LOST
     assert drive("write", SECOND, value=250_000) == 250_000
     lost, well = drive("devices")
-    assert (lost["uuid"], reason(lost["refusal"]), well["refusal"]) == (FIRST, Reason.DEVICE_LOST, None)
+    assert (lost["uuid"], reason(lost["failure"]), well["failure"]) == (FIRST, Reason.DEVICE_LOST, None)
 
 
 def test_a_driver_reload_is_survived_within_the_call(drive, state):

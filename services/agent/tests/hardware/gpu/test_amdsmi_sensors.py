@@ -54,5 +54,5 @@ def test_a_device_that_has_only_the_limit_on_raw_power_is_not_capped():
     package = Package({0: PPT1})
     with pytest.raises(LibraryError) as error:
         library_over(package).set_limit_mw(object(), 400_000)
-    assert error.value.refusal.reason is Reason.NO_INTERFACE
+    assert error.value.failure.reason is Reason.NO_INTERFACE
     assert package.caps_uw == {0: 500_000_000}

@@ -19,7 +19,7 @@ def node(request, make_gpu_node, hardware):
 
 
 def limit(node, lease_s=60.0, **clocks_mhz):
-    return node.ask(SetGpuClocks(clocks_mhz=clocks_mhz or dict.fromkeys(UUIDS, LIMIT_MHZ), lease_s=lease_s))
+    return node.request(SetGpuClocks(clocks_mhz=clocks_mhz or dict.fromkeys(UUIDS, LIMIT_MHZ), lease_s=lease_s))
 
 
 def locks(node):
@@ -30,7 +30,7 @@ def test_clocks_are_limited_and_released_at_sigterm(node):
     actuator = node.start()
     assert limit(node).reason is Reason.CLOCKS_LIMITED
     assert locks(node) == [LIMIT_MHZ, LIMIT_MHZ]
-    assert [figure.clock_limit_mhz for figure in node.ask(ReadGpu()).gpus] == [LIMIT_MHZ, LIMIT_MHZ]
+    assert [figure.clock_limit_mhz for figure in node.request(ReadGpu()).gpus] == [LIMIT_MHZ, LIMIT_MHZ]
     actuator.send_signal(signal.SIGTERM)
     actuator.communicate(timeout=30)
     assert (actuator.returncode, locks(node)) == (0, [FREE, FREE])
@@ -50,7 +50,7 @@ def test_clock_limits_that_a_killed_actuator_left_are_released_by_the_next(node)
     assert locks(node) == [LIMIT_MHZ, LIMIT_MHZ]
     node.start()
     node.wait_until(lambda: locks(node) == [FREE, FREE])
-    assert [device.highest_mhz for device in node.ask(DescribeGpu()).devices] == [1980, 1980]
+    assert [device.highest_mhz for device in node.request(DescribeGpu()).devices] == [1980, 1980]
 
 
 def test_clock_limits_that_a_killed_actuator_left_are_released_by_the_command(node):
@@ -67,6 +67,6 @@ def test_a_clock_that_is_not_named_any_longer_is_released_and_the_other_stays(no
     assert limit(node).reason is Reason.CLOCKS_LIMITED
     assert limit(node, **{"GPU-1": 900}).reason is Reason.CLOCKS_LIMITED
     assert locks(node) == [FREE, 900]
-    report = node.ask(Restore(part=Subsystem.GPU))
+    report = node.request(Restore(subsystem=Subsystem.GPU))
     assert isinstance(report, RestoreReport)
     assert (report.left, locks(node)) == ((), [FREE, FREE])

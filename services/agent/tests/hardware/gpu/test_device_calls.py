@@ -51,7 +51,7 @@ def test_a_hung_gpu_is_refused_and_the_others_are_read_and_set(driver, library):
         assert power_mw(driver, uuid) == 90_000
         assert driver.power_limit(uuid).write(400_000) == 400_000
     described = driver.devices()
-    assert [(info.uuid, info.refusal and info.refusal.reason) for info in described] == [
+    assert [(info.uuid, info.failure and info.failure.reason) for info in described] == [
         ("GPU-a", Reason.TIMEOUT),
         ("GPU-b", None),
         ("GPU-c", None),
@@ -136,7 +136,7 @@ def test_one_library_hangs_and_the_other_goes_on(driver, library):
     well = LibraryDriver(FakeGpuLibrary([FakeGpu("GPU-x")]))
     driver.devices()
     library.answering.clear()
-    assert timed_out(driver.devices()[0].refusal)
+    assert timed_out(driver.devices()[0].failure)
     assert power_mw(well, "GPU-x") == 90_000
 
 

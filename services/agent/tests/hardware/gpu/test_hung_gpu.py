@@ -23,7 +23,7 @@ def node(make_gpu_node, hardware, nvml_folder):
 
 
 def cap(node, lease_s):
-    return node.ask(SetGpuCaps(caps_mw={f"GPU-{index}": CAP_MW for index in range(COUNT)}, lease_s=lease_s))
+    return node.request(SetGpuCaps(caps_mw={f"GPU-{index}": CAP_MW for index in range(COUNT)}, lease_s=lease_s))
 
 
 def limits_mw(node):
@@ -51,13 +51,13 @@ def test_at_the_end_of_the_lease_seven_gpus_are_restored_and_the_eighth_as_soon_
     assert cap(node, lease_s=1).reason is Reason.CAPPED
     node.state.gpus[HUNG].hang = HANG_ALWAYS
     node.wait_until(lambda: limits_mw(node) == SEVEN_RESTORED)
-    figures = {figure.uuid: figure for figure in node.ask(ReadGpu()).gpus}
-    assert figures[f"GPU-{HUNG}"].refusal.reason is Reason.TIMEOUT
+    figures = {figure.uuid: figure for figure in node.request(ReadGpu()).gpus}
+    assert figures[f"GPU-{HUNG}"].failure.reason is Reason.TIMEOUT
     assert figures["GPU-0"].limit_mw == FOUND_MW
     node.state.gpus[HUNG].hang = HANG_NEVER
 
     def all_restored():
-        report = node.ask(Restore(part=Subsystem.GPU))
+        report = node.request(Restore(subsystem=Subsystem.GPU))
         assert isinstance(report, RestoreReport)
         return report.left == ()
 

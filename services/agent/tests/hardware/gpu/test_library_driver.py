@@ -105,39 +105,39 @@ def test_no_maximum_means_no_limits():
 
 def test_hands_cap_a_gpu_and_give_back_what_they_found(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a", limit_mw=650_000))
-    hands = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
+    writer = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
-    assert hands.set(knob, 400_000) == WrittenKnob(400_000, changed=True)
-    assert [each.outcome for each in hands.restore([knob])] == [RestoreOutcome.RESTORED]
+    assert writer.set(knob, 400_000) == WrittenKnob(400_000, changed=True)
+    assert [each.outcome for each in writer.restore([knob])] == [RestoreOutcome.RESTORED]
     assert library.gpus[0].limit_mw == 650_000
 
 
 def test_hands_set_a_cap_again_that_somebody_else_has_changed_and_count_it(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
-    hands = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
+    writer = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
-    hands.set(knob, 400_000)
+    writer.set(knob, 400_000)
     library.gpus[0].limit_mw = 550_000
-    assert hands.set(knob, 400_000) == WrittenKnob(400_000, changed=True, overwrote=550_000)
-    assert hands.overwritten[knob.key] == 1
+    assert writer.set(knob, 400_000) == WrittenKnob(400_000, changed=True, overwrote=550_000)
+    assert writer.overwritten[knob.key] == 1
 
 
 def test_hands_set_a_cap_again_after_a_driver_reload(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
-    hands = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
+    writer = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
-    hands.set(knob, 400_000)
+    writer.set(knob, 400_000)
     library.reload()
-    assert hands.set(knob, 400_000).changed
+    assert writer.set(knob, 400_000).changed
     assert library.gpus[0].limit_mw == 400_000
     assert driver.generation == 2
 
 
 def test_a_limit_that_the_hardware_lowers_itself_is_nobodys_writing(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
-    hands = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
+    writer = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
-    hands.set(knob, 600_000)
+    writer.set(knob, 600_000)
     library.gpus[0].imposed_mw = 450_000
-    assert hands.set(knob, 600_000) == WrittenKnob(600_000, changed=False)
+    assert writer.set(knob, 600_000) == WrittenKnob(600_000, changed=False)
     assert driver.enforced_mw("GPU-a") == 450_000

@@ -25,7 +25,7 @@ def drive(start_driver, nvml_folder, state):
 
 
 def reason(answer: Any) -> str:
-    assert isinstance(answer, dict), f"expected a refusal, not {answer}"
+    assert isinstance(answer, dict), f"expected a failure, not {answer}"
     return answer["reason"]
 
 
@@ -45,7 +45,7 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
         "highest_mhz": 1980,
         "partitioned": False,
         "partition_modes": ["1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"],
-        "refusal": None,
+        "failure": None,
     }
     assert (second["min_mw"], second["max_mw"], second["default_mw"]) == (100_000, 350_000, 350_000)
     assert (second["current_mw"], second["partitioned"], second["partition_modes"]) == (300_000, None, [])
@@ -112,15 +112,15 @@ def test_a_lost_gpu_is_refused_and_its_neighbour_goes_on(drive, state):
     assert reason(drive("write", FIRST, value=400_000)) == Reason.DEVICE_LOST
     assert drive("write", SECOND, value=200_000) == 200_000
     lost, well = drive("devices")
-    assert (lost["uuid"], lost["model"], reason(lost["refusal"])) == (FIRST, "NVIDIA H100 80GB HBM3", "DeviceLost")
-    assert well["refusal"] is None
+    assert (lost["uuid"], lost["model"], reason(lost["failure"])) == (FIRST, "NVIDIA H100 80GB HBM3", "DeviceLost")
+    assert well["failure"] is None
     assert state.shutdowns == 0, "the neighbour's limit might not survive that"
 
 
 def test_a_gpu_that_was_lost_before_the_start_is_listed_without_a_uuid(drive, state):
     state.gpus[0].lost = 1
     lost, well = drive("devices")
-    assert (lost["uuid"], lost["index"], reason(lost["refusal"])) == ("", 0, Reason.DEVICE_LOST)
+    assert (lost["uuid"], lost["index"], reason(lost["failure"])) == ("", 0, Reason.DEVICE_LOST)
     assert well["uuid"] == SECOND
     assert reason(drive("read", FIRST)) == Reason.NO_DEVICE
 
@@ -196,7 +196,7 @@ def test_a_process_ends_while_its_driver_hangs(start_driver, nvml_folder, state)
 def test_a_gpu_without_a_power_limit_has_no_knob_and_still_tells_its_power(drive, state):
     state.gpus[1].no_power_limit = 1
     second = drive("devices")[1]
-    assert (second["min_mw"], second["max_mw"], second["current_mw"], second["refusal"]) == (None, None, None, None)
+    assert (second["min_mw"], second["max_mw"], second["current_mw"], second["failure"]) == (None, None, None, None)
     assert reason(drive("read", SECOND)) == Reason.NO_INTERFACE
     assert drive("power", SECOND) == 90_000
 

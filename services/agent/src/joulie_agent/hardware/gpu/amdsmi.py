@@ -2,7 +2,7 @@
 
 The package binds 184 functions of libamd_smi.so while it is imported, and prints and fails where it does not find the
 library or one of them. So it is imported once the library is known to be there, with its output caught. A library
-that lacks a function, or whose major version is not the package's, is a refusal that stays: a process cannot load it
+that lacks a function, or whose major version is not the package's, is a failure that stays: a process cannot load it
 twice. The second would be the worse one, since structures of another shape make wrong figures. The import costs 10 MiB
 of resident memory and 0.2 s, of which 4 MiB stay once the C library has given back what it does not use (amdsmi 7.0.2,
 CPython 3.11, x86-64). A machine without AMD SMI pays nothing.
@@ -103,7 +103,7 @@ class AmdSmiLibrary:
         return len(self._handles)
 
     def handle(self, index: int) -> Handle:
-        """Return a device's handle; the library hands out all of them at once."""
+        """Return a device's handle; the library writer out all of them at once."""
         return self._handles[index]
 
     def uuid(self, handle: Handle) -> str:
@@ -226,7 +226,7 @@ class AmdSmiLibrary:
         try:
             return call(handle)
         except LibraryError as error:
-            if error.extent is Extent.CALL and error.refusal.reason in {Reason.NO_INTERFACE, Reason.NOT_PERMITTED}:
+            if error.extent is Extent.CALL and error.failure.reason in {Reason.NO_INTERFACE, Reason.NOT_PERMITTED}:
                 return None
             raise
 

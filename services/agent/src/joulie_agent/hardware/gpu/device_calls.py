@@ -105,7 +105,7 @@ class DeviceCalls:
     def device(self, index: int) -> GpuDevice:
         """Return a device; one that did not answer in time before is tried again."""
         found = self._devices()[index]
-        if isinstance(found, LibraryError) and found.refusal.reason is Reason.TIMEOUT:
+        if isinstance(found, LibraryError) and found.failure.reason is Reason.TIMEOUT:
             found = self._devices()[index] = self._identify(index, self._deadline_s())
         if isinstance(found, LibraryError):
             raise found

@@ -1,6 +1,6 @@
 """What every GPU driver offers: who the GPUs are, what they draw, and one knob per GPU for its power limit.
 
-Promises values: whatever a driver answers becomes a figure or a refusal with its reason, never an exception. A GPU is
+Promises values: whatever a driver answers becomes a figure or a failure with its reason, never an exception. A GPU is
 its UUID; an index may belong to another GPU after the next boot. Power is in milliwatts, as integers.
 
 Values are not judged here: that is for whoever writes, see `joulie_agent.hardware.journaled_writer`.
@@ -50,7 +50,7 @@ class GpuDeviceInfo:
     #: Names of the partitions it offers, such as `1g.10gb`, or of the mode it is in.
     partition_modes: tuple[str, ...] = ()
     #: Why it does not answer; the other figures are then those of an earlier look.
-    refusal: HardwareFailure | None = None
+    failure: HardwareFailure | None = None
 
     @property
     def limits(self) -> KnobLimits | None:
@@ -61,7 +61,7 @@ class GpuDeviceInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldClock:
+class JournaledClock:
     """A clock limit of ours, as the journal has it."""
 
     original_mhz: int
@@ -108,7 +108,7 @@ class GpuDriver(Protocol):
     def devices(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         """Return every GPU, those that do not answer included."""
 
-    def read(self, uuid: str, held: HeldClock | None = None) -> DeviceReading | HardwareFailure:
+    def read(self, uuid: str, held: JournaledClock | None = None) -> DeviceReading | HardwareFailure:
         """Read a GPU's power and limits in one call; the clock limit where `held`, the journal's record of one."""
 
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
@@ -117,7 +117,7 @@ class GpuDriver(Protocol):
     def power_limit(self, uuid: str) -> Knob | HardwareFailure:
         """Return the knob for a GPU's power limit; it stays good over reloads of the driver."""
 
-    def clock_limit(self, uuid: str, held: HeldClock | None) -> ClockKnob | HardwareFailure:
+    def clock_limit(self, uuid: str, held: JournaledClock | None) -> ClockKnob | HardwareFailure:
         """Return the knob for a GPU's highest graphics clock; `held`: what the journal says that we have set."""
 
     def check_clock_is_free(self, uuid: str) -> HardwareFailure | None:

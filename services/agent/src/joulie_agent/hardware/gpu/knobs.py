@@ -99,8 +99,8 @@ class GpuClockLimit:
         A driver that takes it and goes on telling a higher one is put back at once: nobody could see that limit again,
         nor restore it.
         """
-        refusal = self.driver.set_clock_mhz(self.uuid, self.limits, value)
-        told = refusal or self.driver.clock_limit_mhz(self.uuid)
+        failure = self.driver.set_clock_mhz(self.uuid, self.limits, value)
+        told = failure or self.driver.clock_limit_mhz(self.uuid)
         if told is None:
             return value
         if isinstance(told, int) and told > value + CLOCK_TOLERANCE_MHZ:

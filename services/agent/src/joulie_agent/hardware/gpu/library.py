@@ -31,7 +31,7 @@ class LibraryError(Exception):
 
     def __init__(self, reason: Reason, message: str, extent: Extent = Extent.CALL) -> None:
         super().__init__(message)
-        self.refusal = HardwareFailure(reason, message)
+        self.failure = HardwareFailure(reason, message)
         self.extent = extent
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from joulie_agent.hardware.gpu.device_calls import DeviceCalls, GpuDeadlines, GpuDevice
-from joulie_agent.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, HeldClock
+from joulie_agent.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, JournaledClock
 from joulie_agent.hardware.gpu.knobs import GpuClockLimit, GpuPowerLimit
 from joulie_agent.hardware.gpu.library import Extent, GpuLibrary, Handle, LibraryError
 from joulie_agent.hardware.knob import HardwareFailure, KnobLimits
@@ -83,7 +83,7 @@ class LibraryDriver:
         try:
             self._current()
         except LibraryError as error:
-            return error.refusal
+            return error.failure
         return None
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class LibraryDriver:
         """Return every GPU, in the driver's order."""
         return self._retried(self._describe_all)
 
-    def read(self, uuid: str, held: HeldClock | None = None) -> DeviceReading | HardwareFailure:
+    def read(self, uuid: str, held: JournaledClock | None = None) -> DeviceReading | HardwareFailure:
         """Read a GPU's power and limits, in one hand-over to its thread."""
 
         def read(handle: Handle) -> DeviceReading:
@@ -106,14 +106,14 @@ class LibraryDriver:
                 clock_limit_mhz=_or_failure(self._library.clock_limit_mhz, handle) if held else None,
             )
 
-        found = self.ask(uuid, read)
+        found = self._run(uuid, read)
         if held is None or isinstance(found, HardwareFailure) or found.clock_limit_mhz is not None:
             return found
         return replace(found, clock_limit_mhz=self.written_clock_mhz(uuid, held.written_mhz))
 
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that holds."""
-        return self.ask(uuid, self._library.enforced_mw)
+        return self._run(uuid, self._library.enforced_mw)
 
     def power_limit(self, uuid: str) -> GpuPowerLimit | HardwareFailure:
         """Return the knob for a GPU's power limit."""
@@ -129,7 +129,7 @@ class LibraryDriver:
             return HardwareFailure(Reason.NO_INTERFACE, f"{self.name} offers no power limit for {info.model} {uuid}")
         return GpuPowerLimit(self, uuid, info.limits)
 
-    def clock_limit(self, uuid: str, held: HeldClock | None = None) -> GpuClockLimit | HardwareFailure:
+    def clock_limit(self, uuid: str, held: JournaledClock | None = None) -> GpuClockLimit | HardwareFailure:
         """Return the knob for a GPU's highest graphics clock."""
         info = self._known.get(uuid)
         if info is None:
@@ -144,11 +144,11 @@ class LibraryDriver:
 
     def check_clock_is_free(self, uuid: str) -> HardwareFailure | None:
         """Say whether an external writer is seen to control the graphics clock."""
-        return self.ask(uuid, self._library.check_clock_is_free)
+        return self._run(uuid, self._library.check_clock_is_free)
 
     def clock_limit_mhz(self, uuid: str) -> int | HardwareFailure | None:
         """Return the highest graphics clock that is allowed, where the driver tells it."""
-        return self.ask(uuid, self._library.clock_limit_mhz)
+        return self._run(uuid, self._library.clock_limit_mhz)
 
     def written_clock_mhz(self, uuid: str, before: int) -> int:
         """Return the clock limit that this process has written last, or the one before it."""
@@ -163,20 +163,20 @@ class LibraryDriver:
             else:
                 self._library.limit_clock(handle, limits.low, limit_mhz)
 
-        refusal = self.ask(uuid, set_clock)
-        if refusal is None or (refusal.reason is Reason.TIMEOUT and limit_mhz < limits.high):
+        failure = self._run(uuid, set_clock)
+        if failure is None or (failure.reason is Reason.TIMEOUT and limit_mhz < limits.high):
             self._clocks_mhz[uuid] = limit_mhz  # what was refused with a time-out may land
-        return refusal
+        return failure
 
     def limit_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that was set last."""
-        return self.ask(uuid, self._library.limit_mw)
+        return self._run(uuid, self._library.limit_mw)
 
     def set_limit_mw(self, uuid: str, limit_mw: int) -> HardwareFailure | None:
         """Set a GPU's power limit."""
-        return self.ask(uuid, lambda handle: self._library.set_limit_mw(handle, limit_mw))
+        return self._run(uuid, lambda handle: self._library.set_limit_mw(handle, limit_mw))
 
-    def ask(self, uuid: str, call: Callable[[Handle], T]) -> T | HardwareFailure:
+    def _run(self, uuid: str, call: Callable[[Handle], T]) -> T | HardwareFailure:
         """Call the library for one device."""
         return self._retried(lambda: self._call(uuid, call))
 
@@ -192,10 +192,10 @@ class LibraryDriver:
         except LibraryError as error:
             if error.extent is Extent.DRIVER:
                 raise
-            refusal = _named(error.refusal, device.index)
+            failure = _named(error.failure, device.index)
             if error.extent is Extent.DEVICE:
-                session.lost[uuid] = refusal
-            return refusal
+                session.lost[uuid] = failure
+            return failure
 
     def _missing(self, uuid: str) -> HardwareFailure:
         if uuid in self._known:
@@ -209,12 +209,12 @@ class LibraryDriver:
         except LibraryError as error:
             self.close()
             if not was_open:
-                return error.refusal
+                return error.failure
         try:
             return attempt()
         except LibraryError as error:
             self.close()
-            return error.refusal
+            return error.failure
 
     def _current(self) -> _Session:
         """Return the session, after opening the library where there is none or where that may bring a GPU back."""
@@ -250,19 +250,19 @@ class LibraryDriver:
         except LibraryError as error:
             if error.extent is Extent.DRIVER:
                 raise
-            session.unknown[index] = _named(error.refusal, index)
+            session.unknown[index] = _named(error.failure, index)
 
     def _describe_all(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         session = self._current()
         found = [self._describe(device.uuid, device.index) for device in session.devices.values()]
-        found += [GpuDeviceInfo("", index, self._library.vendor, refusal=why) for index, why in session.unknown.items()]
+        found += [GpuDeviceInfo("", index, self._library.vendor, failure=why) for index, why in session.unknown.items()]
         return tuple(sorted(found, key=lambda info: info.index))
 
     def _describe(self, uuid: str, index: int) -> GpuDeviceInfo:
         info = self._call(uuid, lambda handle: self._library.describe(handle, uuid, index))
         if isinstance(info, HardwareFailure):
             known = self._known.get(uuid) or GpuDeviceInfo(uuid, index, self._library.vendor)
-            return replace(known, index=index, refusal=info)
+            return replace(known, index=index, failure=info)
         self._known[uuid] = info
         return info
 
@@ -274,12 +274,12 @@ def _or_failure(call: Callable[[Handle], T], handle: Handle) -> T | HardwareFail
     except LibraryError as error:
         if error.extent is not Extent.CALL:
             raise
-        return error.refusal
+        return error.failure
 
 
 def _no_such_gpu(uuid: str, name: str) -> HardwareFailure:
     return HardwareFailure(Reason.NO_DEVICE, f"{name} lists no GPU {uuid}")
 
 
-def _named(refusal: HardwareFailure, index: int) -> HardwareFailure:
-    return replace(refusal, message=f"GPU {index}: {refusal.message}")
+def _named(failure: HardwareFailure, index: int) -> HardwareFailure:
+    return replace(failure, message=f"GPU {index}: {failure.message}")

@@ -222,5 +222,5 @@ def _optional(*also: Reason) -> Iterator[None]:
     try:
         yield
     except LibraryError as error:
-        if error.extent is not Extent.CALL or error.refusal.reason not in {Reason.NO_INTERFACE, *also}:
+        if error.extent is not Extent.CALL or error.failure.reason not in {Reason.NO_INTERFACE, *also}:
             raise

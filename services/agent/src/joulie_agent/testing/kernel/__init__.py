@@ -6,9 +6,9 @@ or platform limit, another user, firmware) is state of its own. What is modelled
 not: docs/decisions/0006-kernel-semantics.md.
 """
 
-from joulie_agent.testing.kernel.behaviour import Behaviour, Comeback, Maximum, OfflinePolicy
+from joulie_agent.testing.kernel.behaviour import Behaviour, Maximum, OfflinePolicy, PolicyReturn
 from joulie_agent.testing.kernel.faults import KernelFault
 from joulie_agent.testing.kernel.machine import KernelMachine
 from joulie_agent.testing.kernel.tree import KernelTree
 
-__all__ = ["Behaviour", "Comeback", "KernelFault", "KernelMachine", "KernelTree", "Maximum", "OfflinePolicy"]
+__all__ = ["Behaviour", "KernelFault", "KernelMachine", "KernelTree", "Maximum", "OfflinePolicy", "PolicyReturn"]

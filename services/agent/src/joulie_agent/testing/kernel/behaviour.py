@@ -13,7 +13,7 @@ class OfflinePolicy(StrEnum):
     REMOVED = "removed"
 
 
-class Comeback(StrEnum):
+class PolicyReturn(StrEnum):
     """What a policy returns with when one of its CPUs is online again."""
 
     #: The request that the user made before (Linux 5.3 and later, where the policy was kept).
@@ -37,11 +37,11 @@ class Behaviour:
     """One kernel on one firmware."""
 
     offline_policy: OfflinePolicy = OfflinePolicy.BUSY
-    comeback: Comeback = Comeback.REQUEST
+    policy_return: PolicyReturn = PolicyReturn.REQUEST
     maximum: Maximum = Maximum.TOLD
     #: Limits are stored and read back, and the power does not follow them.
     firmware_ignores_limits: bool = False
     #: Energy counters stand still, as on machines without the sensor.
-    energy_stands_still: bool = False
+    energy_frozen: bool = False
     #: Extra step that frequencies are rounded down to where they are read back; 0 for the driver's own behaviour.
     frequency_step_khz: int = 0

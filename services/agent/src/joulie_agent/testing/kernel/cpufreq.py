@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from joulie_agent.testing.kernel import parse
-from joulie_agent.testing.kernel.behaviour import Behaviour, Comeback, OfflinePolicy
+from joulie_agent.testing.kernel.behaviour import Behaviour, OfflinePolicy, PolicyReturn
 from joulie_agent.testing.kernel.cpus import CPU_ROOT, Cpus, core_of
 from joulie_agent.testing.kernel.drivers import Driver, driver_of, table_khz
 from joulie_agent.testing.kernel.filesystem import Filesystem
@@ -106,7 +106,7 @@ class Cpufreq:
             was_online = bool(policy.online)
             policy.online = set(policy.related) & self._cpus.online
             if policy.online and not was_online:
-                if self._behaviour.comeback is Comeback.DEFAULTS:
+                if self._behaviour.policy_return is PolicyReturn.DEFAULTS:
                     policy.forget()
                 self._put(policy)
             elif not policy.online and self._behaviour.offline_policy is OfflinePolicy.REMOVED:

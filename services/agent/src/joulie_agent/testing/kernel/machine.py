@@ -102,12 +102,12 @@ class KernelMachine:
 
     # --- what others do; past all faults ---
 
-    def foreign_read(self, path: str) -> str:
+    def external_read(self, path: str) -> str:
         """Read as another process."""
         with self._lock:
             return self._show(*self._fs.open(f"sys/{path}", os.O_RDONLY)).decode().strip()
 
-    def foreign_write(self, path: str, value: int | str) -> None:
+    def external_write(self, path: str, value: int | str) -> None:
         """Write as another process that knows nothing of us: `echo VALUE > PATH`."""
         with self._lock:
             self._store(*self._fs.open(f"sys/{path}", os.O_WRONLY), f"{value}\n".encode())

@@ -54,7 +54,7 @@ class PowerModel:
 
     def advance(self, seconds: float) -> None:
         """Let time pass for the energy counters."""
-        if self._behaviour.energy_stands_still:
+        if self._behaviour.energy_frozen:
             return
         watts = {package: self.package_watts(package) for package in range(self._spec.sockets)}
         for zone in self._powercap.hardware:

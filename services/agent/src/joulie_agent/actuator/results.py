@@ -1,4 +1,4 @@
-"""From refusals of knobs to the verdict on an operation, and the words for it."""
+"""From failures of knobs to the verdict on an operation, and the words for it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,76 +28,76 @@ _MOST_SAID: Final = 4
 _AWAY: Final = HardwareFailure(Reason.NO_DEVICE, "not on this machine now")
 
 
-def refused(backend: str, refusals: Sequence[HardwareFailure], *, some_landed: bool = False) -> ControlOutcome:
+def failed(backend: str, failures: Sequence[HardwareFailure], *, some_landed: bool = False) -> ControlOutcome:
     """Return the verdict where something refused; `some_landed`: a part of it is in force all the same."""
     return ControlOutcome(
-        result=ControlResult.BLOCKED if _cannot(refusals) and not some_landed else ControlResult.ERROR,
-        reason=refusals[0].reason,
+        result=ControlResult.BLOCKED if _cannot(failures) and not some_landed else ControlResult.ERROR,
+        reason=failures[0].reason,
         backend=backend,
-        message=join(refusal.message for refusal in refusals),
+        message=join_messages(failure.message for failure in failures),
     )
 
 
-def partly(
+def partly_applied(
     backend: str,
     reason: Reason,
-    refusals: Sequence[HardwareFailure],
+    failures: Sequence[HardwareFailure],
     said: str = "",
     *,
     enforced_watts: float | None = None,
 ) -> ControlOutcome:
     """Return the verdict where less than what was asked for is in force; the reason says that something is."""
     return ControlOutcome(
-        result=ControlResult.BLOCKED if _cannot(refusals) else ControlResult.ERROR,
+        result=ControlResult.BLOCKED if _cannot(failures) else ControlResult.ERROR,
         reason=reason,
         backend=backend,
-        message=join([said, *(refusal.message for refusal in refusals)]),
+        message=join_messages([said, *(failure.message for failure in failures)]),
         enforced_watts=enforced_watts,
     )
 
 
-def _cannot(refusals: Sequence[HardwareFailure]) -> bool:
+def _cannot(failures: Sequence[HardwareFailure]) -> bool:
     """Whether trying again is of no use."""
-    return all(refusal.reason in _CANNOT_BE_DONE for refusal in refusals)
+    return all(failure.reason in _CANNOT_BE_DONE for failure in failures)
 
 
-def give_back(
-    hands: JournaledWriter, keys: frozenset[str], knobs: Mapping[str, Knob | HardwareFailure]
+def restore(
+    writer: JournaledWriter, keys: frozenset[str], knobs: Mapping[str, Knob | HardwareFailure]
 ) -> tuple[RestoredKnob, ...]:
     """Give back what is held of `keys`, with the knobs that this machine has now.
 
     What is held and not on the machine is refused and stays in the journal: an unplugged CPU or a lost GPU may come
     back with our value still in it.
     """
-    hands.unwant(keys)
+    writer.unclaim(keys)
     here: list[Knob] = []
     away: list[RestoredKnob] = []
-    for key in sorted(hands.held & keys):
+    for key in sorted(writer.managed & keys):
         knob = knobs.get(key, _AWAY)
         if isinstance(knob, HardwareFailure):
-            away.append(RestoredKnob(key, RestoreOutcome.REFUSED, None, knob.reason, knob.message))
+            away.append(RestoredKnob(key, RestoreOutcome.FAILED, None, knob.reason, knob.message))
         else:
             here.append(knob)
-    return (*hands.restore(here), *away)
+    return (*writer.restore(here), *away)
 
 
-def refusals(knobs: Iterable[RestoredKnob]) -> list[HardwareFailure]:
+def failures(knobs: Iterable[RestoredKnob]) -> list[HardwareFailure]:
     """Return why knobs were not restored."""
-    return [knob.refusal for knob in knobs if knob.refusal is not None]
+    return [knob.failure for knob in knobs if knob.failure is not None]
 
 
-def overwrote(answers: Iterable[tuple[str, WrittenKnob | HardwareFailure]]) -> list[str]:
+def overwrite_messages(answers: Iterable[tuple[str, WrittenKnob | HardwareFailure]]) -> list[str]:
     """Return a remark for each value of an external writer that was written over, or that is lower and stays."""
     written = [(key, answer) for key, answer in answers if isinstance(answer, WrittenKnob)]
     said = [f"{key}: {each.overwrote} of somebody else was written over" for key, each in written if each.overwrote]
     return said + [
         f"{key}: {each.value} of an external writer is lower and stays in force"
         for key, each in written
-        if each.foreign
+        if each.external
     ]
 
 
-def remarks(knobs: Iterable[RestoredKnob]) -> list[str]:
+def restore_messages(knobs: Iterable[RestoredKnob]) -> list[str]:
     """Return a remark for each knob whose way back was not the plain one."""
     said = [f"{knob.key}: {knob.message}" for knob in knobs if knob.message]
     return said + [
@@ -107,7 +107,7 @@ def remarks(knobs: Iterable[RestoredKnob]) -> list[str]:
     ]
 
 
-def join(messages: Iterable[str]) -> str:
+def join_messages(messages: Iterable[str]) -> str:
     """Return messages as one, each once and the first few only."""
     distinct = list(Counter(message for message in messages if message))
     more = len(distinct) - _MOST_SAID

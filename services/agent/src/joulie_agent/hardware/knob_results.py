@@ -19,15 +19,15 @@ class WrittenKnob:
     overwrote: int | None = None
     #: The value in force is not ours: an external writer's is lower, or no limit is wanted. Nothing of ours is left in
     #: the knob.
-    foreign: bool = False
+    external: bool = False
 
 
 class RestoreOutcome(StrEnum):
     """What became of one knob."""
 
     RESTORED = "restored"
-    KEPT_EXTERNAL = "kept_foreign"
-    REFUSED = "refused"
+    KEPT_EXTERNAL = "kept_external"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class RestoredKnob:
     @property
     def done(self) -> bool:
         """Whether nothing of ours is left in it."""
-        return self.outcome is not RestoreOutcome.REFUSED
+        return self.outcome is not RestoreOutcome.FAILED
 
     @property
-    def refusal(self) -> HardwareFailure | None:
+    def failure(self) -> HardwareFailure | None:
         """Why it was refused; None where nothing of ours is left."""
         return None if self.reason is None else HardwareFailure(self.reason, self.message)

@@ -9,27 +9,27 @@ throttle the highest frequency, as docs/decisions/0006-kernel-semantics.md says.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from joulie_agent.testing.kernel.behaviour import Comeback
+from joulie_agent.testing.kernel.behaviour import PolicyReturn
 from joulie_agent.testing.kernel.machine import KernelMachine
 
 _CPUFREQ: Final = "devices/system/cpu/cpufreq"
 _UW_PER_WATT: Final = 1_000_000
 
 
-class Others:
+class ExternalWriters:
     """Everybody but the agent. Controls go by the names of `KernelMachine.registers`."""
 
-    def __init__(self, machine: KernelMachine, cpus: Mapping[int, int], comeback: Comeback) -> None:
+    def __init__(self, machine: KernelMachine, cpus: Mapping[int, int], policy_return: PolicyReturn) -> None:
         """Begin with a machine that nobody has touched.
 
         Args:
             machine: in this process, or a mounted one.
             cpus: the package of every CPU; each CPU has a policy of its own, each package one zone.
-            comeback: what policies return with.
+            policy_return: what policies return with.
         """
         self._machine = machine
         self._package = cpus
-        self._comeback = comeback
+        self._policy_return = policy_return
         self.fresh = machine.registers()
         self.policies = tuple(name for name in self.fresh if name.startswith("policy"))
         #: What each control may hold after a restore; more than one value where nobody could know.
@@ -48,14 +48,14 @@ class Others:
         """Let a user ask for a frequency."""
         self.story.append(f"{policy} is asked for {khz} kHz")
         before = self._wanted[policy]
-        self._machine.foreign_write(f"{_CPUFREQ}/{policy}/scaling_max_freq", khz)
+        self._machine.external_write(f"{_CPUFREQ}/{policy}/scaling_max_freq", khz)
         unseen = self._unseen[policy] = before | self._unseen.get(policy, set())
         self._wanted[policy] = {khz, *(unseen if policy in self._limited else ())}
 
     def set_power(self, zone: str, watts: int) -> None:
         """Let a user set a zone's long-term limit."""
         self.story.append(f"{zone} is set to {watts} W")
-        self._machine.foreign_write(self._machine.limit_path(zone), watts * _UW_PER_WATT)
+        self._machine.external_write(self._machine.limit_path(zone), watts * _UW_PER_WATT)
         self._wanted[f"{zone}/long_term"] = {watts * _UW_PER_WATT}
 
     def limit_policy(self, policy: str, khz: int | None) -> None:
@@ -83,7 +83,7 @@ class Others:
         """Bring all CPUs online."""
         self.story.append("all CPUs start")
         self._machine.set_online(*self.offline)
-        if self._comeback is Comeback.DEFAULTS:
+        if self._policy_return is PolicyReturn.DEFAULTS:
             for policy in (f"policy{cpu}" for cpu in self.offline):
                 self._wanted[policy] = {self.fresh[policy]}
                 self._unseen.pop(policy, None)

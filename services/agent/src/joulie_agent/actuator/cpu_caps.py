@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from joulie_agent.actuator import verdicts
+from joulie_agent.actuator import results
 from joulie_agent.hardware import rapl
 from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, Knob
@@ -24,23 +24,23 @@ NO_ZONES: Final = HardwareFailure(Reason.NO_INTERFACE, "no RAPL package zone")
 Answers: TypeAlias = Sequence[tuple[ZoneCap, WrittenKnob | HardwareFailure]]
 
 
-def put_in_force(
-    hands: JournaledWriter, zones: Sequence[RaplZone], cap_watts: float, missing: Sequence[HardwareFailure]
+def set_caps(
+    writer: JournaledWriter, zones: Sequence[RaplZone], cap_watts: float, missing: Sequence[HardwareFailure]
 ) -> ControlOutcome:
-    """Cap every package; `missing`: a refusal for each package that no zone is known of."""
+    """Cap every package; `missing`: a failure for each package that no zone is known of."""
     caps = rapl.split_cap(zones, cap_watts)
     backend = next((cap.zone.backend for cap in caps), RAPL)
     without = [zone.power_limit for zone in zones if isinstance(zone.power_limit, HardwareFailure)]
     if without or not caps:
-        return verdicts.refused(RAPL, without or [NO_ZONES])
+        return results.failed(RAPL, without or [NO_ZONES])
     bounded = [cap for cap in caps if not cap.unlimited]
-    answers = list(zip(bounded, hands.set_all([(cap.knob, cap.limit_uw) for cap in bounded]), strict=True))
-    _switch_on(hands, answers)
-    answers += _unlimit(hands, [cap for cap in caps if cap.unlimited])
-    short = [(cap, refusal) for cap, answer in answers if (refusal := _judge(hands, cap, answer))]
+    answers = list(zip(bounded, writer.set_all([(cap.knob, cap.limit_uw) for cap in bounded]), strict=True))
+    _switch_on(writer, answers)
+    answers += _unlimit(writer, [cap for cap in caps if cap.unlimited])
+    short = [(cap, failure) for cap, answer in answers if (failure := _judge(writer, cap, answer))]
     if short or missing:
         return _fell_short(answers, short, missing)
-    said = verdicts.overwrote((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
+    said = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
     clamped = [cap for cap in bounded if cap.clamped]
     said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in clamped]
     said += [_no_limit(cap, cap_watts) for cap in caps if cap.unlimited]
@@ -49,32 +49,32 @@ def put_in_force(
         result=ControlResult.APPLIED,
         reason=reason if bounded else Reason.RESTORED,
         backend=backend,
-        message=verdicts.join(said),
+        message=results.join_messages(said),
         enforced_watts=_highest_package_watts(answers),
     )
 
 
-def _unlimit(hands: JournaledWriter, caps: Sequence[ZoneCap]) -> list[tuple[ZoneCap, WrittenKnob | HardwareFailure]]:
+def _unlimit(writer: JournaledWriter, caps: Sequence[ZoneCap]) -> list[tuple[ZoneCap, WrittenKnob | HardwareFailure]]:
     """Restore the zones that no limit is wanted of."""
-    freed = {knob.key: knob for knob in hands.restore(knob for cap in caps for knob in zone_knobs(cap.zone))}
+    freed = {knob.key: knob for knob in writer.restore(knob for cap in caps for knob in zone_knobs(cap.zone))}
     answers: list[tuple[ZoneCap, WrittenKnob | HardwareFailure]] = []
     for cap in caps:
         of_zone = [freed[knob.key] for knob in zone_knobs(cap.zone) if knob.key in freed]
-        stuck = verdicts.refusals(of_zone)
+        stuck = results.failures(of_zone)
         value = stuck[0] if stuck else cap.knob.read()
         changed = bool(of_zone)
         answers.append(
-            (cap, value if isinstance(value, HardwareFailure) else WrittenKnob(value, changed, foreign=True))
+            (cap, value if isinstance(value, HardwareFailure) else WrittenKnob(value, changed, external=True))
         )
     return answers
 
 
-def _judge(hands: JournaledWriter, cap: ZoneCap, answer: WrittenKnob | HardwareFailure) -> HardwareFailure | None:
+def _judge(writer: JournaledWriter, cap: ZoneCap, answer: WrittenKnob | HardwareFailure) -> HardwareFailure | None:
     if isinstance(answer, HardwareFailure):
         return answer
-    if answer.foreign:
+    if answer.external:
         return None
-    original = hands.original(cap.knob) if answer.value != cap.limit_uw else None
+    original = writer.original(cap.knob) if answer.value != cap.limit_uw else None
     return rapl.check_cap(cap, answer.value, None if isinstance(original, HardwareFailure) else original)
 
 
@@ -82,24 +82,24 @@ def _fell_short(
     answers: Answers, short: Sequence[tuple[ZoneCap, HardwareFailure]], missing: Sequence[HardwareFailure]
 ) -> ControlOutcome:
     """Say what is in force where not every package is held at the cap."""
-    refusals = [refusal for _, refusal in short]
+    failures = [failure for _, failure in short]
     backend = answers[0][0].zone.backend
-    if len(short) == len(answers) and not any(each.reason is Reason.HELD_BY_FIRMWARE for each in refusals):
-        return verdicts.refused(backend, refusals)
-    if not missing and all(refusal.reason is Reason.HELD_BY_FIRMWARE for refusal in refusals):
+    if len(short) == len(answers) and not any(each.reason is Reason.HELD_BY_FIRMWARE for each in failures):
+        return results.failed(backend, failures)
+    if not missing and all(failure.reason is Reason.HELD_BY_FIRMWARE for failure in failures):
         held_watts = _highest_package_watts(answers)
-        return verdicts.partly(backend, Reason.HELD_BY_FIRMWARE, refusals, enforced_watts=held_watts)
+        return results.partly_applied(backend, Reason.HELD_BY_FIRMWARE, failures, enforced_watts=held_watts)
     packages = {cap.zone.package for cap, _ in answers}
     capped = len(packages - {cap.zone.package for cap, _ in short})
     said = f"{capped} of {len(packages) + len(missing)} packages capped"
-    return verdicts.partly(backend, Reason.PARTLY_APPLIED, [*refusals, *missing], said)
+    return results.partly_applied(backend, Reason.PARTLY_APPLIED, [*failures, *missing], said)
 
 
-def _switch_on(hands: JournaledWriter, answers: Answers) -> None:
+def _switch_on(writer: JournaledWriter, answers: Answers) -> None:
     """Enforce limits that are set and switched off; whether that worked is seen where the cap is judged."""
     switches = [cap.zone.enable for cap, answer in answers if isinstance(answer, WrittenKnob)]
     off = [switch for switch in switches if switch is not None and switch.read() == 0]
-    hands.set_all([(switch, 1) for switch in off])
+    writer.set_all([(switch, 1) for switch in off])
 
 
 def zone_knobs(zone: RaplZone) -> list[Knob]:

@@ -7,13 +7,13 @@ from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
 
 
-def ask(path: str, request: Request, timeout_s: float) -> Reply | HardwareFailure:
-    """Connect, ask and leave; a refusal where nobody answers."""
+def request(path: str, message: Request, timeout_s: float) -> Reply | HardwareFailure:
+    """Connect, ask and leave; a failure where nobody answers."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
             connection.connect(path)
-            connection.sendall(encode(request))
+            connection.sendall(encode(message))
             with connection.makefile("rb") as answers:
                 line = answers.readline(LINE_LIMIT)
     except FileNotFoundError:

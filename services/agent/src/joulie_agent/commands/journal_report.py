@@ -24,7 +24,7 @@ _KHZ_PER_GHZ: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The journal of one part, as the doctor reports it."""
+    """The journal of one subsystem, as the doctor reports it."""
 
     said: str
     #: Whether nothing of ours is in force, or somebody answers for what is.
@@ -33,9 +33,9 @@ class InForce:
     known: bool = True
 
 
-def look(state_dir: Path, part: Subsystem, *, answered_for: bool) -> InForce:
+def look(state_dir: Path, subsystem: Subsystem, *, answered_for: bool) -> InForce:
     """Look into a journal. `answered_for`: an actuator is there that keeps the leases of what is in force."""
-    directory = state_dir / part
+    directory = state_dir / subsystem
     try:
         entries = journal.peek(directory)
     except JournalError as error:
@@ -50,7 +50,7 @@ def look(state_dir: Path, part: Subsystem, *, answered_for: bool) -> InForce:
 
 def owner(state_dir: Path, sys_root: Path) -> InForce:
     """Say which process may set limits on this machine."""
-    ours = any(journal.is_held(state_dir / part) for part in Subsystem)
+    ours = any(journal.is_held(state_dir / subsystem) for subsystem in Subsystem)
     if ours:
         return InForce(f"a process holds {state_dir}", fine=True)
     try:
@@ -76,7 +76,7 @@ def cpu_suspects(tree: SysfsTree, proc_root: str) -> Iterator[str]:
 def gpu_suspects(devices: Sequence[GpuDeviceInfo]) -> Iterator[str]:
     """Return a line for each GPU whose power limit is below the one it comes up with, or is not known."""
     for info in devices:
-        now = info.refusal or info.current_mw
+        now = info.failure or info.current_mw
         if now is not None:
             yield from _suspect(f"gpu {info.index} {info.uuid}", now, info.default_mw or info.max_mw, MW_PER_WATT, "W")
 
