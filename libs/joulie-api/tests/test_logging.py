@@ -1,7 +1,7 @@
 import logging
 import warnings
 
-import orjson
+import msgspec
 import pytest
 import structlog
 
@@ -22,7 +22,7 @@ def _restore():
 
 
 def events(capsys):
-    return [orjson.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
 
 
 def test_an_event_is_one_json_line_on_standard_output(capsys):

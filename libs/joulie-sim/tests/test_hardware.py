@@ -9,9 +9,9 @@ from joulie_sim.hardware import hardware_of
 
 
 def parts(**fields):
-    import orjson
+    import msgspec
 
-    return hardware_of(decode_node(orjson.dumps(make_node("n1", **fields))), Inventory.load())
+    return hardware_of(decode_node(msgspec.json.encode(make_node("n1", **fields))), Inventory.load())
 
 
 def test_labels_name_the_parts_and_allocatable_counts_the_cores():

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
-import orjson
+import msgspec
 import structlog
 
 from joulie_api._kubernetes import Session, describe, load_library
@@ -143,7 +143,7 @@ class KubeClient:
         """All objects as dictionaries, for tests and tools; services watch instead."""
         pages = self.list_pages(res, namespace, label_selector=label_selector, field_selector=field_selector)
         found = [decode_page(raw) async for raw in pages]
-        return [orjson.loads(bytes(item)) for page in found for item in page.items or ()]
+        return [msgspec.json.decode(bytes(item)) for page in found for item in page.items or ()]
 
     async def create(
         self,

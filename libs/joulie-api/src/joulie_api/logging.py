@@ -9,7 +9,7 @@ import logging
 import sys
 from typing import Any
 
-import orjson
+import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
@@ -60,4 +60,4 @@ def configure_logging(service: str, level: LogLevel = LogLevel.INFO, fmt: LogFor
 
 
 def _dump(event: Any, **_options: Any) -> str:
-    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    return msgspec.json.encode(event, enc_hook=str).decode()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import orjson
+import msgspec
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -35,8 +35,8 @@ def read_text(text: str, annotation: Any) -> Any:
     if issubclass(origin, list | tuple | frozenset | set) and not text.startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        return msgspec.json.decode(text)
+    except ValueError as error:
         raise ValueError(f"not JSON ({error})") from error
 
 
@@ -127,7 +127,7 @@ def written(value: Any, info: FieldInfo) -> str:
         case BaseModel():
             text = value.model_dump_json()
         case bool() | Mapping():
-            text = orjson.dumps(value).decode()
+            text = msgspec.json.encode(value).decode()
         case list() | tuple() | frozenset() | set():
             text = ",".join(str(item) for item in value)
         case _:

@@ -6,7 +6,7 @@ taken and used up by it. Actions on streams may also be thrown at watches that a
 
 from dataclasses import dataclass
 
-import orjson
+import msgspec
 
 from joulie_api.testing.status import status_body
 
@@ -27,7 +27,7 @@ class Respond:
         """The bytes of the answer."""
         if self.body is not None:
             return self.body
-        return orjson.dumps(status_body(self.status, reason=self.reason, message=self.message))
+        return msgspec.json.encode(status_body(self.status, reason=self.reason, message=self.message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ Action = Respond | Disconnect | Delay | StreamAction
 def expired_event(code: int = 410) -> Inject:
     """The ERROR event by which a server says within a stream that it cannot go on."""
     status = status_body(code, message="too old resource version")
-    return Inject((orjson.dumps({"type": "ERROR", "object": status}),), end=True)
+    return Inject((msgspec.json.encode({"type": "ERROR", "object": status}),), end=True)
 
 
 def conflicting_apply(manager: str, field: str = ".spec") -> Respond:
@@ -93,7 +93,7 @@ def conflicting_apply(manager: str, field: str = ".spec") -> Respond:
         message=message,
         causes=[{"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": field}],
     )
-    return Respond(409, body=orjson.dumps(body))
+    return Respond(409, body=msgspec.json.encode(body))
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import orjson
+import msgspec
 from aiohttp import hdrs, web
 
 from joulie_api.testing import writes
@@ -163,8 +163,8 @@ def _body(entry: Request) -> dict[str, object]:
     if not entry.body and entry.verb == "delete":
         return {}
     try:
-        body = orjson.loads(entry.body)
-    except orjson.JSONDecodeError as error:
+        body = msgspec.json.decode(entry.body)
+    except ValueError as error:
         raise StatusError(400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise StatusError(400, "the body is not an object")

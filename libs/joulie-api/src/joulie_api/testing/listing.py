@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import orjson
+import msgspec
 
 from joulie_api.testing.routing import RequestRoute, match_of, revision_of
 from joulie_api.testing.status import StatusError
@@ -71,7 +71,7 @@ class Lister:
 
 def _render(route: RequestRoute, metadata: dict[str, object], objects: list[Stored]) -> bytes:
     kind = route.collection.kind
-    head = orjson.dumps({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata})[:-1]
+    head = msgspec.json.encode({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata})[:-1]
     # Items of built-in lists come without kind and apiVersion, those of custom resources with them.
     opening = kind.prefix if kind.custom else b"{"
     items = b",".join([opening + stored.tail for stored in objects])

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
+import msgspec
 
 WRITING_VERBS = frozenset({"create", "replace", "patch", "apply", "delete", "bind"})
 
@@ -35,7 +35,7 @@ class Request:
 
     def json(self) -> Any:
         """The body as Python data; None when there was none."""
-        return orjson.loads(self.body) if self.body else None
+        return msgspec.json.decode(self.body) if self.body else None
 
 
 class RequestLog:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import orjson
+import msgspec
 from aiohttp import web
 
 from joulie_api.testing import writes
@@ -102,7 +102,7 @@ class FakeApiServer:
             "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
             "current-context": "fake",
         }
-        path.write_bytes(orjson.dumps(content))
+        path.write_bytes(msgspec.json.encode(content))
         return path
 
     def put(self, obj: Mapping[str, Any], *, manager: str | None = None) -> dict[str, Any]:

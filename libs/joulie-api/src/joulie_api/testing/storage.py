@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
+import msgspec
 
 from joulie_api.testing.kinds import ServedKind
 from joulie_api.testing.ownership import Ownership
@@ -106,7 +106,7 @@ class Collection:
 
     def load(self, stored: Stored) -> dict[str, Any]:
         """The object as Python data."""
-        loaded: dict[str, Any] = orjson.loads(self.kind.prefix + stored.tail)
+        loaded: dict[str, Any] = msgspec.json.decode(self.kind.prefix + stored.tail)
         return loaded
 
 
@@ -180,7 +180,7 @@ def _pack(kind: ServedKind, obj: dict[str, Any], revision: int, owners: Ownershi
         name=metadata["name"],
         namespace=metadata.get("namespace"),
         revision=revision,
-        tail=orjson.dumps(rest)[1:],
+        tail=msgspec.json.encode(rest)[1:],
         labels=metadata.get("labels") or {},
         fields=tuple(_read(obj, path) for path in kind.selectable),
         owners=owners,

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import orjson
+import msgspec
 from aiohttp import web
 
 from joulie_api.testing.faults import CutMidLine, EndStream, HalfOpen, Inject, StreamAction, expired_event
@@ -129,7 +129,7 @@ class WatchStream:
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         shown = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
-        return orjson.dumps({"type": "BOOKMARK", "object": shown})
+        return msgspec.json.encode({"type": "BOOKMARK", "object": shown})
 
     async def _emit(self, response: web.StreamResponse, lines: list[bytes]) -> bool | None:
         """Write lines, letting a scripted action cut in; not None when the stream is over."""
