@@ -22,7 +22,6 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -187,65 +186,64 @@ def _judge(asked: argparse.Namespace, target: Target, copy: Path, work: Path) ->
         f"{len(mutants)} mutants, {len(baseline.seconds)} tests, of which {len(slow)} are left out as slow", flush=True
     )
     trials.preload(independent(baseline.imported, target, copy))
-    results = {id(mutant): trials.Result.SURVIVED for mutant, chosen in plan if not chosen}
+    tally = Tally(target, len(mutants), declared(target.module, EQUIVALENT))
+    for mutant, chosen in plan:
+        if not chosen:
+            tally.add(mutant, trials.Result.SURVIVED, " (no test reaches it)")
     to_try = [(mutant, chosen) for mutant, chosen in plan if chosen]
-    progress = Progress(len(mutants), Counter(results.values()))
     for mutant, result in trials.try_mutants(
         target.module, copy / target.path, to_try, seconds=baseline.seconds, work=work, jobs=asked.jobs
     ):
-        results[id(mutant)] = result
-        progress.add(result)
-    untested = {id(mutant) for mutant, chosen in plan if not chosen}
-    equivalents = declared(target.module, EQUIVALENT)
-    return _summary(target, mutants, results, untested, equivalents, whole=not asked.function)
+        tally.add(mutant, result)
+    return tally.close(whole=not asked.function)
 
 
-class Progress:
-    """Prints the state of the run: one line that is renewed on a terminal, else one every ten seconds."""
+class Tally:
+    """Counts results and prints them: survivors and timeouts as they come, how far it is, and the summary."""
 
-    def __init__(self, total: int, counts: Counter[trials.Result]) -> None:
-        self.total, self.counts = total, counts
-        self.told = time.monotonic()
+    def __init__(self, target: Target, total: int, equivalents: Sequence[Equivalent]) -> None:
+        self._target, self._total, self._equivalents = target, total, equivalents
+        self._counts = Counter[trials.Result]()
+        self._alike = 0
+        self._found: set[Equivalent] = set()
+        self._told = time.monotonic()
 
-    def add(self, result: trials.Result) -> None:
-        """Count one more."""
-        self.counts[result] += 1
-        done = self.counts.total()
-        line = f"{done}/{self.total} " + ", ".join(f"{self.counts[kind]} {kind}" for kind in trials.Result)
+    def add(self, mutant: Mutant, result: trials.Result, note: str = "") -> None:
+        """Count one more mutant."""
+        self._counts[result] += 1
+        entry = next((entry for entry in self._equivalents if entry.names(mutant)), None)
+        if result is trials.Result.SURVIVED and entry is not None:
+            self._alike += 1
+            self._found.add(entry)
+        elif result is not trials.Result.KILLED:
+            where = f"{self._target.path}:{mutant.line} in {mutant.function or 'the module'}"
+            print(f"\n{'survived' if result is trials.Result.SURVIVED else 'timeout'}: {where}{note}\n{mutant.diff}\n")
+        self._progress()
+
+    def _progress(self) -> None:
+        """Renew one line on a terminal; else print one every ten seconds."""
+        done = self._counts.total()
+        line = f"{done}/{self._total} " + ", ".join(f"{self._counts[kind]} {kind}" for kind in trials.Result)
         if sys.stdout.isatty():
-            print(f"\r{line}", end="\n" if done == self.total else "", flush=True)
-        elif done == self.total or time.monotonic() - self.told > _TELL_EVERY_S:
-            self.told = time.monotonic()
+            print(f"\r{line}", end="\n" if done == self._total else "", flush=True)
+        elif time.monotonic() - self._told > _TELL_EVERY_S:
+            self._told = time.monotonic()
             print(line, flush=True)
 
-
-def _summary(
-    target: Target,
-    mutants: Sequence[Mutant],
-    results: Mapping[int, trials.Result],
-    untested: AbstractSet[int],
-    equivalents: Sequence[Equivalent],
-    *,
-    whole: bool,
-) -> int:
-    of = {kind: [mutant for mutant in mutants if results[id(mutant)] is kind] for kind in trials.Result}
-    alike = [mutant for mutant in of[trials.Result.SURVIVED] if any(entry.names(mutant) for entry in equivalents)]
-    survived = [mutant for mutant in of[trials.Result.SURVIVED] if mutant not in alike]
-    stale = [entry for entry in equivalents if whole and not any(entry.names(mutant) for mutant in alike)]
-    for mutant in survived:
-        note = " (no test reaches it)" if id(mutant) in untested else ""
-        print(f"\nsurvived: {target.path}:{mutant.line} in {mutant.function or 'the module'}{note}\n{mutant.diff}")
-    for mutant in of[trials.Result.TIMEOUT]:
-        print(f"\ntimeout: {target.path}:{mutant.line} in {mutant.function or 'the module'}\n{mutant.diff}")
-    for entry in stale:
-        print(f"\ndeclared equivalent, but killed or gone: {entry.function}: {entry.line!r} -> {entry.becomes!r}")
-    killed = len(mutants) - len(alike) - len(survived)
-    share_pct = 100.0 * killed / max(1, killed + len(survived))
-    print(
-        f"\n{target.module}: {len(mutants)} mutants, {killed} killed (of these {len(of[trials.Result.TIMEOUT])} by"
-        f" timeout), {len(survived)} survived, {len(alike)} equivalent; {share_pct:.1f} % killed"
-    )
-    return int(share_pct < _ENOUGH_PCT or bool(stale))
+    def close(self, *, whole: bool) -> int:
+        """Print the summary and return the exit code; `whole` where all mutants of the module were tried."""
+        stale = [entry for entry in self._equivalents if whole and entry not in self._found]
+        for entry in stale:
+            print(f"\ndeclared equivalent, but killed or gone: {entry.function}: {entry.line!r} -> {entry.becomes!r}")
+        survived = self._counts[trials.Result.SURVIVED] - self._alike
+        timeouts = self._counts[trials.Result.TIMEOUT]
+        killed = self._counts[trials.Result.KILLED] + timeouts
+        share_pct = 100.0 * killed / max(1, killed + survived)
+        print(
+            f"{self._target.module}: {self._total} mutants, {killed} killed (of these {timeouts} by timeout),"
+            f" {survived} survived, {self._alike} equivalent; {share_pct:.1f} % killed"
+        )
+        return int(share_pct < _ENOUGH_PCT or bool(stale))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.powerest.marginal import Marginal
-from joulie_core.scoring.formula import NeutralReason, score
+from joulie_core.scoring.formula import score
 from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
 
 STANDARD, PERFORMANCE = WorkloadClass.STANDARD, WorkloadClass.PERFORMANCE
@@ -66,7 +66,7 @@ def test_falling_power_is_rewarded_and_rising_power_penalised_within_25_points(t
     assert points(node(trend=float(trend)), cluster=cluster).trend_points == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("stress", "expected"), [(0.0, 15), (31.3, 10.305), (100.0, 0), (None, 0)])
+@pytest.mark.parametrize(("stress", "expected"), [(0.0, 15), (31.3, 10.305), (100.0, 0), (150.0, 0), (None, 0)])
 def test_cooling_is_worth_up_to_15_points_and_nothing_where_it_is_unknown(stress, expected):
     assert points(node(cooling=stress)).cooling_points == pytest.approx(expected)
 
@@ -95,6 +95,8 @@ def test_only_a_standard_pod_on_a_performance_node_feels_pressure(
     cluster = ClusterTerms(perf_pressure=float(pressure))
     terms = points(node(schedulable_class), workload_class=workload_class, cluster=cluster)
     assert terms.pressure_points == pytest.approx(expected)
+    unpressed = points(node(schedulable_class), workload_class=workload_class).score
+    assert terms.score == pytest.approx(unpressed + expected)
 
 
 def test_without_a_measurement_the_predicted_headroom_is_used():
@@ -106,15 +108,18 @@ def test_without_a_measurement_the_predicted_headroom_is_used():
 @pytest.mark.parametrize(
     ("state", "stale", "reason"),
     [
-        (None, False, NeutralReason.NO_TWIN),
-        (node(), True, NeutralReason.STALE_TWIN),
-        (TwinSnapshot(), False, NeutralReason.NO_HEADROOM),
+        (None, False, "NoTwin"),
+        (node(), True, "StaleTwin"),
+        (TwinSnapshot(), False, "NoHeadroom"),
     ],
 )
 def test_a_node_that_cannot_be_judged_scores_50_and_says_why(state, stale, reason):
     terms = points(state, stale=stale, workload_class=STANDARD, cluster=ClusterTerms(perf_pressure=100))
-    assert terms.neutral is reason
+    assert terms.neutral == reason
     assert terms.score == 50
+    assert terms.headroom_pct is None
+    assert (terms.headroom_points, terms.cooling_points, terms.trend_points) == (0, 0, 0)
+    assert (terms.profile_points, terms.pressure_points) == (0, 0)
 
 
 def test_a_heavy_pod_scores_lower_than_a_light_one_on_the_same_node():
