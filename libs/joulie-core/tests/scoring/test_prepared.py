@@ -89,6 +89,34 @@ def test_rows_and_formula_agree_on_random_clusters(cluster, demand, coefficients
         assert row_score(state, **arguments) == pytest.approx(formula_score(state, **arguments), abs=1e-6)
 
 
+@pytest.mark.parametrize("workload_class", WorkloadClass)
+@pytest.mark.parametrize("schedulable_class", SchedulableClass)
+@pytest.mark.parametrize("capped_watts", [None, 800.0])
+@pytest.mark.parametrize(("cores", "gpus"), [(0.0, 0.0), (5.0, 0.0), (0.0, 1.0), (5.0, 1.0)])
+def test_rows_and_formula_agree_where_no_limit_of_the_score_hides_a_difference(
+    workload_class, schedulable_class, capped_watts, cores, gpus
+):
+    state = TwinSnapshot(
+        schedulable_class=schedulable_class,
+        measured_watts=150.0,
+        capped_watts=capped_watts,
+        predicted_headroom_pct=80.0,
+        cooling_stress_pct=40.0,
+        trend_w_per_min=12.0,
+    )
+    arguments = {
+        "stale": False,
+        "power": NodePower(cpu_threads=64.0, cpu_max_watts=320.0, gpu_count=2.0, gpu_max_watts=400.0),
+        "demand": PodDemand(cpu_cores=cores, gpus=gpus, workload_class=workload_class),
+        "coefficients": Coefficients(),
+        "pue": 1.3,
+        "cluster": ClusterTerms(trend_w_per_min=100.0, perf_pressure=50.0),
+    }
+    expected = formula_score(state, **arguments)
+    assert 0 < expected < 100
+    assert row_score(state, **arguments) == pytest.approx(expected)
+
+
 @given(st.lists(STATES, max_size=10), st.data())
 def test_cluster_sums_forget_what_is_removed_whatever_the_order(states, data):
     kept = data.draw(st.lists(st.sampled_from(states), unique_by=id)) if states else []
@@ -125,3 +153,18 @@ def test_pressure_uses_the_terms_of_the_whole_cluster():
     sums = ClusterSums()
     sums.add(busy)
     assert sums.terms == ClusterTerms(0.0, 90.0)
+
+
+def test_pressure_is_the_mean_over_performance_nodes():
+    sums = ClusterSums()
+    for headroom_pct in (80.0, 40.0):
+        sums.add(TwinSnapshot(schedulable_class=SchedulableClass.PERFORMANCE, predicted_headroom_pct=headroom_pct))
+    assert sums.terms.perf_pressure == 40.0
+
+
+def test_sums_are_exact_to_a_millionth():
+    performance, eco = SchedulableClass.PERFORMANCE, SchedulableClass.ECO
+    sums = ClusterSums()
+    sums.add(TwinSnapshot(schedulable_class=performance, predicted_headroom_pct=99.950001, trend_w_per_min=0.1))
+    sums.add(TwinSnapshot(schedulable_class=eco, predicted_headroom_pct=10.0, trend_w_per_min=0.2))
+    assert sums.terms == ClusterTerms(0.3, 0.0)
