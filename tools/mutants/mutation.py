@@ -2,7 +2,8 @@
 
 mutmut itself runs mutants behind a switch at the start of each function. It therefore leaves out module-level tables,
 defaults, enumerations and every decorated function, properties included; here each mutant is a whole module. Not
-mutated: annotations, decorators, imports, assertions, the text of exceptions and calls of a logger.
+mutated: annotations, decorators, bases of classes, imports, assertions, the text of exceptions, calls of a logger, and
+False to None.
 """
 
 import ast
@@ -17,7 +18,7 @@ from mutmut.mutation.mutators import mutation_operators, operator_string
 
 _SKIPPED: Final = (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom, cst.Assert, cst.Raise)
 #: Calls whose arguments mean nothing at run time.
-_TYPING_CALLS: Final = frozenset({"cast", "TypeVar", "NewType"})
+_TYPING_CALLS: Final = frozenset({"cast", "TypeVar", "ParamSpec", "NewType"})
 _LOG_METHODS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 #: Assignments that only tools read.
 _TOOL_NAMES: Final = frozenset({"__all__", "__slots__"})
@@ -55,7 +56,7 @@ def mutants_of(source: str) -> list[Mutant]:
     wrapper = MetadataWrapper(cst.parse_module(source))
     visitor = _Visitor()
     wrapper.visit(visitor)
-    seen = {ast.dump(ast.parse(source))}
+    seen = {_meaning(source)}
     mutants = []
     for node, mutated, place in visitor.changes:
         text = cst.ensure_type(wrapper.module.deep_replace(node, mutated), cst.Module).code
@@ -63,11 +64,16 @@ def mutants_of(source: str) -> list[Mutant]:
             compile(text, "mutant", "exec")
         except SyntaxError:  # for example `return` in place of `break` at module level
             continue
-        tree = ast.dump(ast.parse(text))
-        if tree not in seen:
-            seen.add(tree)
+        meaning = _meaning(text)
+        if meaning not in seen:
+            seen.add(meaning)
             mutants.append(_mutant(source, text, place))
     return sorted(mutants, key=lambda mutant: mutant.line)
+
+
+def _meaning(source: str) -> str:
+    """Return what two mutants have in common that are the same, or differ in None and False only."""
+    return ast.dump(ast.parse(source)).replace("Constant(value=False)", "Constant(value=None)")
 
 
 @dataclass(frozen=True)
@@ -102,13 +108,16 @@ class _Visitor(cst.CSTVisitor):
         self.changes: list[tuple[cst.CSTNode, cst.CSTNode, _Place]] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        if _skipped(node):
+        if _skipped(node) or self._is_class_argument(node):
             return False
         for kind, operator in mutation_operators:
             if isinstance(node, kind):
                 for mutated in _applied(operator, node):
                     self.changes.append((node, mutated, self._place(node)))
         return True
+
+    def _is_class_argument(self, node: cst.CSTNode) -> bool:
+        return isinstance(node, cst.Arg) and isinstance(self.get_metadata(ParentNodeProvider, node), cst.ClassDef)
 
     def _place(self, node: cst.CSTNode) -> _Place:
         names: list[str] = []

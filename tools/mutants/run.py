@@ -119,13 +119,19 @@ def enter(copy: Path) -> None:
 def independent(imported: Mapping[str, str], target: Target, copy: Path) -> Iterator[str]:
     """Yield the imported modules that do not import the target, directly or not; of the workspace, those in `src`."""
     known = targets(copy)
-    needs = {name: _imports((copy / each.path).read_text()) for name, each in known.items()}
+    needs = {name: _imports((copy / each.path).read_text()) | set(_packages(name)) for name, each in known.items()}
     importers = {target.module}
     while grown := {name for name, needed in needs.items() if needed & importers} - importers:
         importers |= grown
     for name, file in imported.items():
         if name not in importers and (name in known or not Path(file).is_relative_to(copy)):
             yield name
+
+
+def _packages(module: str) -> Iterator[str]:
+    """Yield the packages around a module, which are imported before it."""
+    while module := module.rpartition(".")[0]:
+        yield module
 
 
 def _imports(source: str) -> set[str]:

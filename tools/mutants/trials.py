@@ -205,6 +205,7 @@ def try_mutants(
 ) -> Iterator[tuple[Mutant, Result]]:
     """Run each mutant's tests, several mutants at a time, and yield each result as it comes."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    assert module not in sys.modules, f"{module} is imported already, so no mutant would be"
     waiting = list(reversed(mutants))
     running: dict[int, tuple[Mutant, float, Path]] = {}
     count = 0
