@@ -1,4 +1,4 @@
-"""The model of the cluster: what it counts and what it tells."""
+"""The model of the cluster: what it counts, and which changes it reports."""
 
 import orjson
 from hypothesis import given
@@ -10,6 +10,7 @@ from joulie_core import labels
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import GpuHardware, NodeHardwareStatus
 from joulie_core.names import NodeName
+from joulie_operator.changes import ChangeScope, ClusterChange
 from joulie_operator.cluster import Cluster, Eligibility
 from joulie_operator.published import NO_POD, PodSummary, decode_pod_summary
 
@@ -25,14 +26,23 @@ def pod(**fields):
     return decode_pod_summary()(orjson.dumps(make_pod(**fields)))
 
 
-class Told(Cluster):
-    """A cluster that remembers what it told."""
+class PodWatch:
+    stale = False
+
+    def is_stale(self):
+        return self.stale
+
+
+class RecordingCluster(Cluster):
+    """A cluster that keeps the changes it reports."""
 
     def __init__(self):
-        super().__init__(INVENTORY)
-        self.changes, self.relabels = [], []
-        self.on_change = self.changes.append
-        self.on_relabel = self.relabels.append
+        self.changes, self.watch = [], PodWatch()
+        super().__init__(INVENTORY, pods=self.watch, on_change=self.changes.append)
+
+
+def plan_change(name):
+    return ClusterChange(ChangeScope.PLAN, name)
 
 
 def test_a_pod_is_condensed_to_what_it_demands():
@@ -46,7 +56,7 @@ def test_a_terminating_pod_still_counts():
 
 
 def test_performance_pods_are_counted_for_the_cluster_and_for_their_node():
-    cluster = Told()
+    cluster = RecordingCluster()
     waiting, bound = pod(workload_class="performance"), pod(node="n1", workload_class="performance")
     cluster.on_pod("a", None, waiting)
     cluster.on_pod("b", None, pod(node="n1"))
@@ -58,14 +68,14 @@ def test_performance_pods_are_counted_for_the_cluster_and_for_their_node():
 
 
 def test_only_performance_pods_alter_a_plan():
-    cluster = Told()
+    cluster = RecordingCluster()
     standard = pod(node="n1")
     cluster.on_pod("a", None, standard)
     cluster.on_pod("a", standard, None)
     assert cluster.changes == []
     cluster.on_pod("b", None, pod(node="n2", workload_class="performance"))
     cluster.on_pod("c", None, pod(workload_class="performance"))
-    assert cluster.changes == [N2, None]
+    assert cluster.changes == [plan_change(N2), plan_change(None)]
 
 
 facts = st.builds(
@@ -79,7 +89,7 @@ facts = st.builds(
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.none() | facts), max_size=40))
 def test_counts_are_those_of_the_pods_that_are_there(changes):
-    cluster, pods = Told(), {}
+    cluster, pods = RecordingCluster(), {}
     for key, new in changes:
         cluster.on_pod(key, pods.get(key), new)
         pods[key] = new
@@ -93,47 +103,56 @@ def test_counts_are_those_of_the_pods_that_are_there(changes):
         assert load.gpus == len(bound)
 
 
+def test_blocking_pods_are_unknown_while_the_watch_of_pods_is_stale():
+    cluster = RecordingCluster()
+    cluster.on_pod("a", None, pod(node="n1", workload_class="performance"))
+    cluster.on_pod("b", None, pod(node="n1"))
+    assert (cluster.blocking_pods(N1), cluster.blocking_pods(N2)) == (1, 0)
+    cluster.watch.stale = True
+    assert (cluster.blocking_pods(N1), cluster.blocking_pods(N2)) == (None, None)
+
+
 def test_a_node_is_eligible_cordoned_or_not_managed():
-    cluster = Told()
+    cluster = RecordingCluster()
     cluster.on_node("n1", None, node())
-    assert cluster.standing(N1) is Eligibility.ELIGIBLE
+    assert cluster.eligibility(N1) is Eligibility.ELIGIBLE
     cluster.on_node("n1", node(), node(unschedulable=True))
-    assert cluster.standing(N1) is Eligibility.CORDONED
+    assert cluster.eligibility(N1) is Eligibility.CORDONED
     assert not cluster.candidates()
     cluster.on_node("n1", node(unschedulable=True), node(labels={labels.RESERVED: "true"}))
-    assert cluster.standing(N1) is Eligibility.UNMANAGED
+    assert cluster.eligibility(N1) is Eligibility.UNMANAGED
     cluster.on_node("n1", node(), None)
-    assert cluster.standing(N1) is Eligibility.UNMANAGED
+    assert cluster.eligibility(N1) is Eligibility.UNMANAGED
 
 
 def test_a_kubelets_report_and_our_own_labels_alter_no_plan():
-    cluster = Told()
+    cluster = RecordingCluster()
     first = node()
     cluster.on_node("n1", None, first)
     candidates = cluster.candidates()
     cluster.changes.clear()
     cluster.on_node("n1", first, node(annotations={"volatile": "yes"}))
-    assert (cluster.changes, cluster.relabels) == ([], [])
+    assert cluster.changes == []
     cluster.on_node("n1", first, node(labels={labels.POWER_PROFILE: "eco"}))
-    assert (cluster.changes, cluster.relabels) == ([], [N1])
+    assert cluster.changes == [ClusterChange(ChangeScope.NODE, N1)]
     assert cluster.candidates() is candidates
     assert cluster.nodes[N1].labels[labels.POWER_PROFILE] == "eco"
 
 
 def test_discovered_hardware_replaces_what_labels_say_and_alters_the_plan():
-    cluster = Told()
+    cluster = RecordingCluster()
     cluster.on_node("n1", None, node(cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256))
     before = cluster.candidates()[0]
     cluster.changes.clear()
     cluster.on_hardware("n1", NodeHardwareStatus(gpu=GpuHardware(present=True, raw_model="NVIDIA H100", count=8)))
     after = cluster.candidates()[0]
-    assert cluster.changes == [N1]
+    assert cluster.changes == [plan_change(N1)]
     assert after.density > before.density
     assert after.family != before.family
 
 
 def test_hardware_reported_again_alters_nothing():
-    cluster = Told()
+    cluster = RecordingCluster()
     status = NodeHardwareStatus(gpu=GpuHardware(present=True, raw_model="NVIDIA H100", count=8))
     cluster.on_node("n1", None, node())
     cluster.on_hardware("n1", status)

@@ -4,6 +4,7 @@ import pytest
 
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget, NodePowerProfileSpec, PolicyNote
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfile
+from joulie_operator.changes import ChangeScope, ClusterChange
 from joulie_operator.conditions import SILENT, ReportCache, conditions_of, refusal, report_of
 
 CPU, GPU = CpuTarget(package_power_cap_pct_of_max=60), GpuTarget(power_cap=GpuPowerCap(cap_pct_of_max=60))
@@ -83,17 +84,17 @@ def test_a_refusal_is_told_once_for_each_reason():
 
 
 def test_a_report_that_says_the_same_in_other_words_changes_nothing():
-    book, changed = ReportCache(), []
-    book.on_change = changed.append
-    book.on_profile("n1", profile(APPLIED))
-    book.on_profile(
+    changed = []
+    cache = ReportCache(changed.append)
+    cache.on_profile("n1", profile(APPLIED))
+    cache.on_profile(
         "n1", profile(APPLIED.model_copy(update={"message": "other", "updated_at": "2026-01-01T00:00:00Z"}))
     )
-    assert changed == ["n1"]
-    book.on_profile("n1", profile(FAILED))
-    book.on_profile("n1", None)
-    assert changed == ["n1"] * 3
-    assert book.of("n1") is SILENT
+    assert changed == [ClusterChange(ChangeScope.REPORT, "n1")]
+    cache.on_profile("n1", profile(FAILED))
+    cache.on_profile("n1", None)
+    assert changed == [ClusterChange(ChangeScope.REPORT, "n1")] * 3
+    assert cache.of("n1") is SILENT
 
 
 def profile(cpu):

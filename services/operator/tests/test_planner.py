@@ -1,9 +1,7 @@
-"""The controller: plans, goals, announcements, recovery."""
+"""The planner: plans, decisions and when they take effect, announcements of eco, recovery."""
 
 import orjson
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_node
@@ -14,21 +12,26 @@ from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, OnLostControl
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.names import NodeName
-from joulie_core.policy import build_policy
-from joulie_core.transition import NodeState
+from joulie_core.policy import Plan, build_policy
+from joulie_core.transition import GuardResult, NodeState
+from joulie_operator.announcements import GpuCapNotListed, PodsUnreadable, TransitionMade
 from joulie_operator.cluster import Cluster
 from joulie_operator.planner import NodePlanner
 from joulie_operator.published import PublishedTarget, decode_pod_summary
+from joulie_operator.published_state import PublishedState
 
 INVENTORY = Inventory.load()
 N1 = NodeName("n1")
 SETTLE_S = 1.0
 PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE, NodeState.ACTIVE_ECO
 PERFORMANCE_POD = decode_pod_summary()(orjson.dumps(make_pod(node="n1", workload_class="performance")))
+HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256}
 
 
-def node(**fields):
-    return decode_node(orjson.dumps(make_node("n1", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256, **fields)))
+def node(uid="uid-1", **fields):
+    made = make_node("n1", **(HARDWARE | fields))
+    made["metadata"]["uid"] = uid
+    return decode_node(orjson.dumps(made))
 
 
 class Share:
@@ -37,40 +40,42 @@ class Share:
     def __init__(self, frac):
         self.name = "share"
         self.frac = frac
+        self.contexts = []
 
     def plan(self, context):
+        self.contexts.append(context)
         return build_policy("static_partition", {"static_hp_frac": self.frac}).plan(context)
 
 
-class World:
-    """A controller and what surrounds it."""
+class Pods:
+    stale = False
 
-    def __init__(self, *, frac=0.0, pods=0, found=None, **fields):
-        self.cluster = Cluster(INVENTORY)
+    def is_stale(self):
+        return self.stale
+
+
+class World:
+    """A planner and what surrounds it."""
+
+    def __init__(self, *, frac=0.0, pods=0, target=None, settings=None, **fields):
+        self.pod_watch = Pods()
+        self.cluster = Cluster(INVENTORY, pods=self.pod_watch, on_change=lambda _change: None)
         self.cluster.on_node("n1", None, node(**fields))
         self.share = Share(frac)
-        self.published = {} if found is None else {"n1": found}
-        self.transitions = []
-        self.held_up = []
+        self.targets = {} if target is None else {"n1": target}
+        self.announced = []
         self.now = 100.0
         self.pods = 0
-        self.readable = True
         for _ in range(pods):
             self.add_pod()
-        self.restart()
-
-    def restart(self):
-        self.controller = NodePlanner(
+        self.planner = NodePlanner(
             self.cluster,
             self.share,
-            CapSettings(),
+            settings or CapSettings(),
             reconcile_interval_s=60,
             settle_s=SETTLE_S,
-            on_lost_control=OnLostControl.RESTORE,
-            blocking_pods=lambda name: self.cluster.load(name).performance_pods if self.readable else None,
-            published=self.published.get,
-            on_transition=lambda name, transition: self.transitions.append(str(transition.result)),
-            on_unknown=lambda name, state: self.held_up.append(str(state)),
+            on_lost_control=OnLostControl.HOLD,
+            published=PublishedState(self.targets, {}, clock=lambda: self.now, wall=lambda: self.now),
         )
 
     def add_pod(self):
@@ -81,199 +86,338 @@ class World:
         self.pods -= 1
         self.cluster.on_pod(f"p{self.pods}", PERFORMANCE_POD, None)
 
-    def goal(self):
-        return self.controller.goal(N1, self.now, wall=self.now)
+    def set_node(self, **fields):
+        self.cluster.on_node("n1", self.cluster.nodes.get(N1), node(**fields))
 
-    def look(self):
-        """Plan, and publish what is to be published."""
-        self.controller.plan(self.now)
-        goal = self.goal()
-        if goal is not None:
-            self.publish(goal)
-        return goal
+    def plan(self):
+        return self.planner.plan(wall=self.now)
 
-    def publish(self, goal):
-        published = {labels.POWER_PROFILE: str(goal.profile_label), labels.DRAINING: str(goal.draining).lower()}
-        self.cluster.on_node("n1", self.cluster.nodes[N1], node(labels=published))
-        if goal.announcing:
-            self.controller.announced(N1, self.now)
-        else:
-            self.published["n1"] = PublishedTarget(goal.target, "")
+    def desired(self):
+        return self.planner.desired(N1, self.now, wall=self.now + 1000)
+
+    def publish(self):
+        """Decide, and commit as if everything had been written."""
+        decision = self.desired()
+        if decision is not None:
+            self.planner.commit(decision, self.now)
+            self.announced += decision.announcements
+        return decision
+
+    def plan_and_publish(self):
+        self.plan()
+        return self.publish()
+
+    @property
+    def transitions(self):
+        return [each.transition.result for each in self.announced if isinstance(each, TransitionMade)]
 
 
-def published(profile, *, draining=False, uid=""):
+def target(profile, *, draining=False, uid="uid-1"):
     return PublishedTarget(NodePowerProfileSpec(node_name="n1", profile=profile, draining=draining), uid)
+
+
+def cpu_pct(decision):
+    return decision.desired.target.cpu.package_power_cap_pct_of_max
+
+
+def test_the_policy_gets_the_candidates_the_demand_and_the_times():
+    world = World(frac=1, pods=2)
+    world.plan()
+    [context] = world.share.contexts
+    assert [candidate.name for candidate in context.candidates] == ["n1"]
+    assert (context.performance_pods, context.now, context.reconcile_interval_s) == (2, 100.0, 60)
+    assert world.planner.last_plan.profiles == {N1: Profile.PERFORMANCE}
+
+
+def test_a_node_planned_performance_is_published_as_such():
+    world = World(frac=1)
+    decision = world.plan_and_publish()
+    desired = decision.desired
+    assert decision.node is world.cluster.nodes[N1]
+    assert (decision.state, decision.requeue_after_s, decision.announcements) == (PERF, None, ())
+    assert (desired.profile_label, desired.draining) == (Profile.PERFORMANCE, False)
+    assert (desired.schedulable_class, desired.caps.cpu_pct) == (SchedulableClass.PERFORMANCE, 100)
+    assert desired.target.dump() == {
+        "nodeName": "n1",
+        "profile": "performance",
+        "draining": False,
+        "cpu": {"packagePowerCapPctOfMax": 100},
+        "policy": {"name": "share", "reason": "densest node of its hardware family", "onLostControl": "hold"},
+    }
+    assert world.planner.managed() == [N1]
 
 
 def test_a_node_without_performance_pods_is_announced_and_capped_after_the_settling_time():
     world = World()
-    first = world.look()
-    assert (first.profile_label, first.schedulable_class, first.target) == (Profile.ECO, SchedulableClass.ECO, None)
-    world.now += SETTLE_S / 2
-    assert world.look().announcing
-    world.now += SETTLE_S / 2
-    assert world.look().target.cpu.package_power_cap_pct_of_max == 60
-    assert world.transitions == ["allowed"]
+    first = world.plan_and_publish()
+    assert (first.desired.profile_label, first.desired.draining) == (Profile.ECO, False)
+    assert (first.desired.schedulable_class, first.desired.target) == (SchedulableClass.ECO, None)
+    assert (first.state, first.desired.caps.cpu_pct, first.requeue_after_s) == (PERF, 100, SETTLE_S)
+    assert first.announcements == ()
+    world.now += SETTLE_S / 4
+    second = world.publish()
+    assert (second.desired.target, second.requeue_after_s) == (None, SETTLE_S * 3 / 4)
+    world.now += SETTLE_S * 3 / 4
+    third = world.publish()
+    assert (third.state, cpu_pct(third), third.requeue_after_s) == (ECO, 60, None)
+    assert (third.desired.profile_label, third.desired.schedulable_class) == (Profile.ECO, SchedulableClass.ECO)
+    [made] = world.announced
+    assert (made.node, made.performance_pods) == (world.cluster.nodes[N1], 0)
+    assert (made.transition.from_state, made.transition.to_state) == (PERF, ECO)
+    assert (made.transition.result, made.transition.at) == (GuardResult.ALLOWED, world.now + 1000)
 
 
 def test_an_announcement_that_was_never_written_does_not_count():
     world = World()
-    world.controller.plan(0)
+    world.plan()
     for _ in range(3):
-        assert world.goal().announcing
+        assert world.desired().desired.target is None
         world.now += SETTLE_S
 
 
-def test_a_pod_that_arrives_after_the_plan_holds_the_caps():
+def test_a_decision_changes_nothing_until_it_is_committed():
+    world = World(pods=1)
+    world.plan()
+    decisions = [world.desired() for _ in range(3)]
+    assert {decision.state for decision in decisions} == {DRAIN}
+    assert [len(decision.announcements) for decision in decisions] == [1, 1, 1]
+    assert world.planner.state(N1) is PERF
+    world.planner.commit(decisions[-1], world.now)
+    assert world.planner.state(N1) is DRAIN
+    assert world.desired().announcements == ()
+
+
+def test_a_decision_that_was_not_written_in_time_is_replaced_by_the_next():
+    world = World(pods=1)
+    world.plan()
+    assert world.desired().state is DRAIN
+    world.remove_pod()
+    decision = world.desired()
+    assert (decision.desired.target, decision.announcements) == (None, ()), "eco is announced, nothing was deferred"
+
+
+def test_a_pod_that_arrives_after_the_announcement_keeps_the_caps_at_performance():
     world = World()
-    world.look()
+    world.plan_and_publish()
     world.now += SETTLE_S
     world.add_pod()
-    goal = world.goal()
-    assert (goal.state, goal.draining, goal.target.cpu.package_power_cap_pct_of_max) == (DRAIN, True, 100)
-    assert world.transitions == ["deferred"]
+    decision = world.publish()
+    assert (decision.state, decision.desired.draining, cpu_pct(decision)) == (DRAIN, True, 100)
+    assert decision.desired.schedulable_class is SchedulableClass.DRAINING
+    assert world.transitions == [GuardResult.DEFERRED]
+    assert world.announced[0].performance_pods == 1
 
 
 def test_a_draining_node_goes_eco_without_another_announcement():
     world = World(pods=1)
-    assert world.look().state is DRAIN
+    assert world.plan_and_publish().state is DRAIN
     world.remove_pod()
-    assert world.look().state is ECO
-    assert world.transitions == ["deferred", "unblocked"]
+    assert world.publish().state is ECO
+    assert world.transitions == [GuardResult.DEFERRED, GuardResult.UNBLOCKED]
 
 
-def test_a_plan_for_performance_takes_an_announcement_back():
+def test_a_plan_for_performance_ends_an_announcement():
     world = World()
-    world.look()
+    world.plan_and_publish()
     world.share.frac = 1
-    goal = world.look()
-    assert (goal.profile_label, goal.state) == (Profile.PERFORMANCE, PERF)
+    decision = world.plan_and_publish()
+    assert (decision.desired.profile_label, decision.state) == (Profile.PERFORMANCE, PERF)
     assert world.transitions == []
     world.now += 10 * SETTLE_S
     world.share.frac = 0
-    assert world.look().announcing, "a later announcement settles anew"
+    assert world.plan_and_publish().desired.target is None, "a later announcement settles anew"
 
 
-def test_unreadable_pods_change_nothing():
+def test_the_published_class_and_caps_are_those_that_were_committed():
+    world = World()
+    planner = world.planner
+    assert planner.published_class(N1) is SchedulableClass.UNKNOWN
+    assert planner.published_caps(N1).cpu_pct == 100
+    world.plan()
+    assert planner.published_class(N1) is SchedulableClass.PERFORMANCE
+    world.publish()
+    assert (planner.published_class(N1), planner.published_caps(N1).cpu_pct) == (SchedulableClass.ECO, 100)
+    world.now += SETTLE_S
+    world.desired()
+    assert planner.published_caps(N1).cpu_pct == 100
+    world.publish()
+    assert (planner.published_class(N1), planner.published_caps(N1).cpu_pct) == (SchedulableClass.ECO, 60)
+
+
+def test_a_draining_node_is_published_as_draining_under_performance_caps():
     world = World(pods=1)
-    world.look()
-    world.readable = False
+    world.plan_and_publish()
+    assert world.planner.published_class(N1) is SchedulableClass.DRAINING
+    assert world.planner.published_caps(N1).cpu_pct == 100
+
+
+def test_unreadable_pods_change_nothing_and_are_announced_once():
+    world = World(pods=1)
+    world.plan_and_publish()
+    world.announced.clear()
+    world.pod_watch.stale = True
     world.remove_pod()
-    assert world.look().state is DRAIN
-    world.look()
-    assert world.held_up == ["DrainingPerformance"], "told once"
-    world.readable = True
-    assert world.look().state is ECO
+    assert world.publish().state is DRAIN
+    world.publish()
+    assert world.announced == [PodsUnreadable(world.cluster.nodes[N1], DRAIN)]
+    world.pod_watch.stale = False
+    assert world.publish().state is ECO
+    assert world.transitions == [GuardResult.UNBLOCKED]
 
 
-def test_unreadable_pods_of_a_node_that_is_to_stay_as_it_is_hold_nothing_up():
+def test_pods_that_become_unreadable_again_are_announced_again():
+    world = World()
+    world.plan()
+    for _ in range(2):
+        world.pod_watch.stale = True
+        world.publish()
+        world.pod_watch.stale = False
+        world.publish()
+    assert world.announced == [PodsUnreadable(world.cluster.nodes[N1], PERF)] * 2
+
+
+def test_unreadable_pods_of_a_node_that_is_to_stay_as_it_is_delay_nothing():
     world = World(frac=1)
-    world.look()
-    world.readable = False
-    world.look()
-    assert world.held_up == []
+    world.plan_and_publish()
+    world.pod_watch.stale = True
+    world.publish()
+    assert world.announced == []
 
 
-@pytest.mark.parametrize(("profile", "draining", "state"), [("eco", True, DRAIN), ("eco", False, ECO)])
-def test_a_restart_continues_from_the_published_target(profile, draining, state):
-    world = World(pods=1, found=published(profile, draining=draining))
-    assert world.look().state is state
-    assert world.transitions == []
+@pytest.mark.parametrize(
+    ("found", "state", "transitions"),
+    [
+        (target("eco", draining=True), DRAIN, []),
+        (target("eco"), ECO, []),
+        (target("eco", uid=""), ECO, []),
+        (target("performance"), DRAIN, [GuardResult.DEFERRED]),
+        (PublishedTarget(None, "uid-1"), DRAIN, [GuardResult.DEFERRED]),
+        (None, DRAIN, [GuardResult.DEFERRED]),
+    ],
+    ids=["draining", "eco", "eco, made by hand", "performance", "unreadable", "none"],
+)
+def test_a_restart_continues_from_the_published_target(found, state, transitions):
+    world = World(pods=1, target=found)
+    assert world.plan_and_publish().state is state
+    assert world.transitions == transitions
 
 
 def test_a_target_of_an_earlier_node_of_that_name_is_not_the_state_of_this_one():
-    world = World(pods=1, found=published("eco", uid="another"))
-    world.cluster.on_node("n1", None, node())
-    assert world.look().state in {DRAIN, ECO}
-    assert world.transitions in (["deferred"], [])
+    world = World(pods=1, target=target("eco", uid="uid-0"))
+    decision = world.plan_and_publish()
+    assert (decision.state, cpu_pct(decision)) == (DRAIN, 100)
+    assert world.transitions == [GuardResult.DEFERRED]
+
+
+def test_a_draining_label_is_remembered_where_the_target_is_gone():
+    world = World(labels={labels.POWER_PROFILE: "eco", labels.DRAINING: "true"})
+    assert world.plan_and_publish().state is ECO
+    assert world.transitions == [GuardResult.UNBLOCKED]
+
+
+def test_a_new_node_of_the_same_name_does_not_inherit_the_state():
+    world = World()
+    world.plan_and_publish()
+    world.now += SETTLE_S
+    world.publish()
+    world.set_node(uid="uid-2")
+    world.add_pod()
+    assert world.desired() is None, "it is not planned yet"
+    world.announced.clear()
+    assert world.plan() == [N1]
+    assert world.publish().state is DRAIN
+    assert world.transitions == [GuardResult.DEFERRED]
+
+
+def test_a_decision_about_an_earlier_node_of_that_name_is_not_committed():
+    world = World(pods=1)
+    world.plan()
+    decision = world.desired()
+    world.set_node(uid="uid-2")
+    world.plan()
+    world.planner.commit(decision, world.now)
+    assert world.planner.state(N1) is PERF
 
 
 def test_a_cordoned_node_that_was_never_published_gets_nothing():
-    assert World(unschedulable=True).look() is None
+    assert World(unschedulable=True).plan_and_publish() is None
 
 
 def test_a_cordoned_node_keeps_its_profile_over_a_restart_and_drains_on():
-    world = World(pods=1, found=published("eco", draining=True), unschedulable=True)
-    assert world.look().state is DRAIN
-    world.cluster.on_pod("p0", PERFORMANCE_POD, None)
-    assert world.goal().state is ECO
-    kept = World(found=published("performance"), unschedulable=True)
-    assert kept.look().state is PERF
+    world = World(pods=1, target=target("eco", draining=True), unschedulable=True)
+    decision = world.plan_and_publish()
+    assert (decision.state, decision.desired.target.policy.reason) == (DRAIN, "cordoned: keeps its last profile")
+    assert world.planner.state(N1) is DRAIN
+    world.remove_pod()
+    assert world.publish().state is ECO
+    kept = World(target=target("performance"), unschedulable=True)
+    assert kept.plan_and_publish().state is PERF
+
+
+def test_a_node_that_is_cordoned_keeps_what_it_is_whatever_was_planned():
+    world = World(frac=1)
+    world.plan_and_publish()
+    world.share.frac = 0
+    world.plan()
+    world.set_node(unschedulable=True)
+    assert world.publish().desired.profile_label is Profile.PERFORMANCE
+
+
+def test_a_cordoned_node_with_a_target_of_an_earlier_node_gets_nothing():
+    assert World(target=target("eco", uid="uid-0"), unschedulable=True).plan_and_publish() is None
+
+
+def test_nothing_is_decided_about_nodes_that_are_unknown_unmanaged_or_forgotten():
+    world = World()
+    assert world.planner.desired(NodeName("other"), 0, 0) is None
+    world.plan_and_publish()
+    world.set_node(labels={labels.RESERVED: "true"})
+    assert world.desired() is None
+    world.planner.forget(N1)
+    assert (world.planner.state(N1), world.planner.managed()) == (None, [])
+    world.planner.forget(N1)
 
 
 def test_a_plan_that_changes_nothing_concerns_no_node():
     world = World(frac=1)
-    assert world.controller.plan(0) == [N1]
-    world.goal()
-    assert world.controller.plan(0) == []
+    assert world.plan() == [N1]
+    world.publish()
+    assert world.plan() == []
+    world.share.frac = 0
+    assert world.plan() == [N1]
+    assert world.plan() == [N1], "not published yet"
+    world.publish()
+    world.now += SETTLE_S
+    world.publish()
+    assert world.plan() == []
 
 
-class Operator(RuleBasedStateMachine):
-    """Any plan, pods that come and go between looks, time, restarts, unreadable pods."""
-
-    def __init__(self):
-        super().__init__()
-        self.world = World()
-        #: Pods that arrived while the caps were eco already: nothing can be done for those.
-        self.astray = 0
-
-    @rule(frac=st.sampled_from([0, 1]))
-    def plan(self, frac):
-        self.world.share.frac = frac
-        self.look()
-
-    @rule()
-    def look(self):
-        before = self.caps()
-        goal = self.world.look()
-        if goal is not None and goal.target is not None and goal.target.cpu.package_power_cap_pct_of_max == 60:
-            assert before == 60 or self.world.cluster.load(N1).performance_pods == 0
-        if self.caps() == 100:
-            self.astray = 0
-
-    @rule(seconds=st.sampled_from([0.3, 1.0, 60.0]))
-    def wait(self, seconds):
-        self.world.now += seconds
-
-    @rule()
-    def pod_arrives(self):
-        self.world.add_pod()
-        self.astray += self.caps() == 60
-
-    @rule()
-    @precondition(lambda self: self.world.pods > 0)
-    def pod_leaves(self):
-        self.world.remove_pod()
-        self.astray = min(self.astray, self.world.pods)
-
-    @rule()
-    def restart(self):
-        self.world.restart()
-
-    @rule(readable=st.booleans())
-    def read(self, readable):
-        self.world.readable = readable
-
-    def caps(self):
-        found = self.world.published.get("n1")
-        return None if found is None else found.spec.cpu.package_power_cap_pct_of_max
-
-    @invariant()
-    def no_pod_that_came_under_performance_caps_runs_under_eco_caps(self):
-        if self.caps() == 60:
-            assert self.world.pods == self.astray
-
-    @rule()
-    def in_the_end_the_plan_is_reached(self):
-        self.world.readable = True
-        while self.world.pods:
-            self.world.remove_pod()
-        self.astray = 0
-        self.look()
-        self.world.now += SETTLE_S
-        self.look()
-        state = self.world.controller.state(N1)
-        assert state is (PERF if self.world.share.frac == 1 else ECO)
+def test_another_reason_for_the_same_profile_is_published():
+    world = World(frac=1)
+    world.plan_and_publish()
+    world.share.plan = lambda _context: Plan({N1: Profile.PERFORMANCE}, {N1: "another reason"}, 1, "r")
+    assert world.plan() == [N1]
+    assert world.publish().desired.target.policy.reason == "another reason"
 
 
-TestOperator = Operator.TestCase
+def test_other_hardware_changes_the_published_caps():
+    world = World()
+    world.plan_and_publish()
+    world.now += SETTLE_S
+    first = world.publish()
+    assert first.desired.target.gpu is None
+    assert world.desired().desired.target is first.desired.target, "the same target is not made twice"
+    world.set_node(gpus=8, gpu_model="NVIDIA H100 80GB HBM3")
+    assert world.desired().desired.target.gpu.power_cap.cap_pct_of_max == 60
+
+
+def test_a_gpu_model_without_an_absolute_cap_is_announced():
+    settings = CapSettings(
+        gpu_write_absolute_caps=True, gpu_model_caps_json={"L40S": {"performanceWatts": 300, "ecoWatts": 200}}
+    )
+    world = World(frac=1, settings=settings, gpus=8, gpu_model="NVIDIA H100 80GB HBM3")
+    world.plan_and_publish()
+    assert world.announced == [GpuCapNotListed(world.cluster.hardware(N1).view.gpu)]
+    without_gpus = World(frac=1, settings=settings)
+    without_gpus.plan_and_publish()
+    assert without_gpus.announced == []

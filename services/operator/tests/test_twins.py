@@ -11,15 +11,22 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, SchedulableClass
 from joulie_core.names import NodeName
+from joulie_core.timestamps import rfc3339
 from joulie_operator.cluster import Cluster
 from joulie_operator.power import PowerSample, PowerTracker
-from joulie_operator.published import decode_twin
+from joulie_operator.published import PublishedTwin, decode_twin
+from joulie_operator.published_state import PublishedPart, PublishedState
 from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 
 INVENTORY = Inventory.load()
 NAMES = [NodeName(f"n{index}") for index in range(40)]
 N0, N1 = NAMES[0], NAMES[1]
 CLASS = SchedulableClass.PERFORMANCE
+
+
+class FreshWatch:
+    def is_stale(self):
+        return False
 
 
 class World:
@@ -29,7 +36,9 @@ class World:
         self.watts = dict.fromkeys(names, 300.0)
         self.now = 0.0
         self.cap = CapIntent(cpu_pct=100)
-        self.cluster = Cluster(INVENTORY)
+        self.cluster = Cluster(INVENTORY, pods=FreshWatch(), on_change=lambda _change: None)
+        self.published = {}
+        self.state = PublishedState({}, self.published, clock=lambda: self.now, wall=lambda: WALL + self.now)
         for name in names:
             self.cluster.on_node(name, None, decode_node(orjson.dumps(make_node(name, **HARDWARE))))
         self.power = PowerTracker([self], max_age_s=180)
@@ -38,7 +47,6 @@ class World:
             self.power,
             NoFacility(),
             RackCapacities(50_000, {"small": 24_000}),
-            caps=lambda _name: self.cap,
             heartbeat_s=90,
             least_interval_s=10,
         )
@@ -49,17 +57,19 @@ class World:
 
     def write(self, name=N0):
         status = self.status(name)
-        self.twins.on_written(name, status, self.now)
+        with self.state.writing(PublishedPart.TWIN_STATUS, name, status):
+            pass
         return status
 
     def status(self, name=N0, schedulable_class=CLASS):
-        self.twins.measure(name, self.now)
-        return self.twins.status(name, schedulable_class, self.now)
+        self.twins.measure(name, self.cap, self.now)
+        return self.twins.status(name, schedulable_class, self.cap, self.now)
 
-    def is_due(self, name=N0, schedulable_class=CLASS, seen=None):
-        return self.twins.is_due(name, self.status(name, schedulable_class), self.now, seen)
+    def is_due(self, name=N0, schedulable_class=CLASS):
+        return self.twins.is_due(name, self.status(name, schedulable_class), self.state.last_twin(name))
 
 
+WALL = 1_800_000_000.0
 EPYC = {"rawModel": "AMD EPYC 7763", "sockets": 2, "totalCores": 128, "threads": 256}
 HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256, "labels": {labels.RACK: "small"}}
 
@@ -105,11 +115,18 @@ def test_a_measurement_that_fails_is_due_at_once_since_its_source_changes():
 
 def test_a_twin_from_before_a_restart_is_due_only_for_another_class_or_at_its_heartbeat():
     world = World()
-    world.twins.adopt(N0, age_s=20, now=0)
-    assert not world.is_due(seen="performance")
-    assert world.is_due(seen="eco")
+    world.published[N0] = PublishedTwin("performance", rfc3339(WALL - 20), "uid")
+    assert not world.is_due()
+    assert world.is_due(schedulable_class=SchedulableClass.ECO)
     world.now = 70
-    assert world.is_due(seen="performance")
+    assert world.is_due()
+
+
+@pytest.mark.parametrize("last_updated", ["", "yesterday", rfc3339(WALL + 60)])
+def test_a_twin_of_unknown_age_is_due(last_updated):
+    world = World()
+    world.published[N0] = PublishedTwin("performance", last_updated, "uid")
+    assert world.is_due()
 
 
 def test_a_reading_far_above_an_inferred_tdp_leaves_no_head_room():
@@ -169,7 +186,7 @@ def test_a_node_that_was_measured_before_a_restart_is_no_freer_after_it():
     world = World(names=[N0])
     world.watts[N0] = None
     modelled = world.status().predicted_power_headroom_score
-    world.twins.adopt(N0, age_s=20, now=0, measured_watts=500)
+    world.twins.adopt(N0, 500)
     assert world.status().power_measurement.measured_node_power_w == 500
     assert world.status().predicted_power_headroom_score < modelled
 

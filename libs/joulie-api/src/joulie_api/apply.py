@@ -1,8 +1,8 @@
-"""Writing to the API server only what differs, only while allowed, and not too much at once.
+"""Writing to the API server only while allowed and not too much at once; and, with `Applier`, only what differs.
 
-Promises: one field manager per service, so that each owns its own fields; no request for an object whose body equals
-what this process applied last; the fence is asked right before each request leaves. Not promised: retries (whoever
-decides the body decides again at the next tick), nor order between two writes of one object under way together.
+There is one field manager per service, so that each owns its own fields. The fence is checked right before each request
+leaves. Nothing is retried: the caller decides the body again at its next tick. Two writes of one object under way
+together have no order.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ MAX_IN_FLIGHT: Final = 16
 
 
 class WriteResult(StrEnum):
-    """What became of one intended write; the metrics label."""
+    """Result of one intended write; the value of the metrics label."""
 
     APPLIED = "applied"
     UNCHANGED = "unchanged"
@@ -30,7 +30,7 @@ class WriteResult(StrEnum):
 
 
 class Writer(Protocol):
-    """What an applier needs of :class:`joulie_api.client.KubeClient`."""
+    """The part of `joulie_api.client.KubeClient` that is used."""
 
     async def apply(
         self,
@@ -51,15 +51,8 @@ class Writer(Protocol):
         """Delete one object."""
 
 
-class _Part(StrEnum):
-    """What of an object a write is about: each is compared with its own predecessor."""
-
-    OBJECT = "object"
-    STATUS = "status"
-    LABELS = "labels"
-
-
-_Key = tuple[Resource, str | None, str, _Part]
+#: Resource, namespace, name, whether it is the status: each is compared with its own predecessor.
+_Key = tuple[Resource, str | None, str, bool]
 
 
 def _always() -> bool:
@@ -70,11 +63,11 @@ def _ignore(_kind: str, _result: WriteResult) -> None:
     return None
 
 
-class Applier:
-    """Writes for one service, under one field manager.
+class FencedWriter:
+    """Requests that write, under one field manager: each is sent, if the fence allows it.
 
-    ``guard`` is asked right before each request; when it says no, NotLeader is raised and nothing is sent. ``on_write``
-    gets the kind and the result of every intended write.
+    `guard` is checked right before each request; where it answers False, NotLeader is raised and nothing is sent.
+    `on_write` gets the kind and the result of every intended write.
     """
 
     def __init__(
@@ -91,6 +84,78 @@ class Applier:
         self._guard = guard
         self._on_write = _ignore if on_write is None else on_write
         self._slots = asyncio.Semaphore(max_in_flight)
+
+    async def apply(
+        self,
+        res: Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        status: bool = False,
+    ) -> None:
+        """Make the server hold `body`: all fields that this service owns, of the object or (`status`) of its status.
+
+        apiVersion, kind and metadata.name are filled in. Fields that another manager owns are taken over.
+
+        Raises:
+            NotFound: `status` of an object that does not exist.
+            KubeError: any other error of the API server or of the connection; after the latter the write may have
+                been made.
+            NotLeader: this process must not write.
+
+        """
+        named = {"apiVersion": res.api_version, "kind": res.kind, **body}
+        named["metadata"] = {**body.get("metadata", {}), "name": name}
+        async with self._permission(res.kind):
+            await self._client.apply(
+                res,
+                name,
+                named,
+                field_manager=self._field_manager,
+                namespace=namespace,
+                subresource="status" if status else None,
+            )
+        self._on_write(res.kind, WriteResult.APPLIED)
+
+    async def patch_node_labels(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """Set labels of a Node, or remove those whose value is None; other labels stay. Raises as `apply`."""
+        patch = {"metadata": {"labels": dict(labels)}}
+        async with self._permission(NODES.kind):
+            await self._client.merge_patch(NODES, name, patch, field_manager=self._field_manager)
+        self._on_write(NODES.kind, WriteResult.APPLIED)
+
+    async def delete(self, res: Resource, name: str, namespace: str | None = None) -> bool:
+        """Delete an object; return False where it did not exist. Raises as `apply`, without NotFound."""
+        async with self._permission(res.kind):
+            try:
+                await self._client.delete(res, name, namespace)
+            except NotFound:
+                deleted = False
+            else:
+                deleted = True
+        self._on_write(res.kind, WriteResult.DELETED if deleted else WriteResult.ABSENT)
+        return deleted
+
+    @asynccontextmanager
+    async def _permission(self, kind: str) -> AsyncIterator[None]:
+        """A slot, then the fence: nothing may be awaited between the fence's answer and the request."""
+        async with self._slots:
+            if not self._guard():
+                self._on_write(kind, WriteResult.REFUSED)
+                raise NotLeader(f"a write of {kind} was refused: this process does not hold the lease")
+            try:
+                yield
+            except KubeError:
+                self._on_write(kind, WriteResult.FAILED)
+                raise
+
+
+class Applier:
+    """A `FencedWriter` with a memory, for a service without a lease: sends nothing that this process wrote last."""
+
+    def __init__(self, client: Writer, field_manager: str) -> None:
+        self._writer = FencedWriter(client, field_manager)
         #: What the server took from this process last. Nothing is here while it is unknown whether a write landed.
         self._last: dict[_Key, Mapping[str, Any]] = {}
 
@@ -104,85 +169,28 @@ class Applier:
         status: bool = False,
         live: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Make the server hold ``body``: all fields this service owns, of the object or (``status``) of its status.
+        """Make the server hold `body`, as `FencedWriter.apply`. Raises as that.
 
-        apiVersion, kind and metadata.name are filled in. Fields that somebody else owns are taken over. True when a
-        request was made; False when ``body`` equals the last one applied and, if the object as last read is given as
-        ``live``, that still has every field of it. Raises NotFound (``status`` of an object that is not there), other
-        ApiErrors, TransportError, NotLeader.
+        True when a request was made; False when `body` equals the last one applied and, if the object as last read is
+        given as `live`, that still has every field of it.
         """
-        key: _Key = (res, namespace, name, _Part.STATUS if status else _Part.OBJECT)
+        key: _Key = (res, namespace, name, status)
         if same(self._last.get(key), body) and (live is None or covers(live, body)):
-            self._on_write(res.kind, WriteResult.UNCHANGED)
             return False
-        named = {"apiVersion": res.api_version, "kind": res.kind, **body}
-        named["metadata"] = {**body.get("metadata", {}), "name": name}
-        async with self._permission(res.kind):
-            self._last.pop(key, None)
-            await self._client.apply(
-                res,
-                name,
-                named,
-                field_manager=self._field_manager,
-                namespace=namespace,
-                subresource="status" if status else None,
-            )
-            self._last[key] = body
-        self._on_write(res.kind, WriteResult.APPLIED)
-        return True
-
-    async def patch_node_labels(
-        self, name: str, labels: Mapping[str, str | None], *, live: Mapping[str, str] | None = None
-    ) -> bool:
-        """Set labels of a Node, or remove those whose value is None; other labels stay.
-
-        ``live`` are the Node's labels as last read. With them no request is made if they already agree, unless this
-        process last wrote something else: then they may be older than that write. Raises as :meth:`apply`.
-        """
-        key: _Key = (NODES, None, name, _Part.LABELS)
-        last = self._last.get(key)
-        agreed = last is not None if live is None else all(live.get(label) == value for label, value in labels.items())
-        if agreed and (last is None or last == labels):
-            self._on_write(NODES.kind, WriteResult.UNCHANGED)
-            return False
-        async with self._permission(NODES.kind):
-            self._last.pop(key, None)
-            patch = {"metadata": {"labels": dict(labels)}}
-            await self._client.merge_patch(NODES, name, patch, field_manager=self._field_manager)
-            self._last[key] = labels
-        self._on_write(NODES.kind, WriteResult.APPLIED)
+        self._last.pop(key, None)
+        await self._writer.apply(res, name, body, namespace=namespace, status=status)
+        self._last[key] = body
         return True
 
     async def delete(self, res: Resource, name: str, namespace: str | None = None) -> bool:
-        """Delete an object. False when it was not there, which is as good. Raises as :meth:`apply`."""
+        """Delete an object; return False where it did not exist. Raises as `FencedWriter.delete`."""
         self.forget(res, name, namespace)
-        async with self._permission(res.kind):
-            try:
-                await self._client.delete(res, name, namespace)
-            except NotFound:
-                deleted = False
-            else:
-                deleted = True
-        self._on_write(res.kind, WriteResult.DELETED if deleted else WriteResult.ABSENT)
-        return deleted
+        return await self._writer.delete(res, name, namespace)
 
     def forget(self, res: Resource, name: str, namespace: str | None = None) -> None:
-        """Write this object at the next apply even if the body is the same: somebody else changed or deleted it."""
-        for part in _Part:
-            self._last.pop((res, namespace, name, part), None)
-
-    @asynccontextmanager
-    async def _permission(self, kind: str) -> AsyncIterator[None]:
-        """A slot, then the fence: nothing may be waited for between the fence's answer and the request."""
-        async with self._slots:
-            if not self._guard():
-                self._on_write(kind, WriteResult.REFUSED)
-                raise NotLeader(f"a write of {kind} was refused: this process does not hold the lease")
-            try:
-                yield
-            except KubeError:
-                self._on_write(kind, WriteResult.FAILED)
-                raise
+        """Write this object at the next apply even if the body is the same: it was changed or deleted by others."""
+        for status in (False, True):
+            self._last.pop((res, namespace, name, status), None)
 
 
 def same(left: Any, right: Any) -> bool:

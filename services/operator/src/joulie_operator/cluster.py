@@ -1,14 +1,14 @@
 """The cluster as the operator sees it: one model in memory, fed by watches, read by everything that decides.
 
-Promises constant work per change and counts that are right at any moment: performance pods of the cluster and of each
-node, requested cores and GPUs of each node, the hardware view and density of each managed node. Tells its listener
-which changes may alter a plan; changes that cannot (a kubelet's status report, a standard pod) are taken silently.
-It reads nothing by itself and writes nothing.
+Each change takes constant work. The counts are right at any moment: performance pods of the cluster and of each node,
+requested cores and GPUs of each node, the hardware view and density of each managed node. The listener gets the changes
+that may need an action; others (a kubelet's status report, a standard pod) only update the model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Protocol
 
 from joulie_core import labels
 from joulie_core.hardware.density import Density, density
@@ -19,6 +19,7 @@ from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.policy import Candidate
 from joulie_core.powerest.gpu_share import units_per_gpu
+from joulie_operator.changes import ChangeListener, ChangeScope, ClusterChange
 from joulie_operator.published import PodSummary
 
 #: Labels that the operator itself writes: changing them changes no hardware view and no eligibility.
@@ -32,8 +33,15 @@ class Eligibility(Enum):
     ELIGIBLE = auto()
     #: Cordoned: left out of the plan, its last target stays published.
     CORDONED = auto()
-    #: Reserved, leaving, or not in the watched selection: nothing of ours may stay on it.
+    #: Reserved, being deleted, or not in the watched selection: what was published for it is removed.
     UNMANAGED = auto()
+
+
+class WatchAge(Protocol):
+    """The part of a reflector that tells whether what it reported may be used."""
+
+    def is_stale(self) -> bool:
+        """Return whether the store is incomplete or too old."""
 
 
 @dataclass(slots=True)
@@ -63,8 +71,8 @@ class ManagedHardware:
 
     view: HardwareView
     density: Density
-    #: The most that the node draws for long, where hardware or its own inventory entry tells it; None where any part of
-    #: it is inferred, as that bounds no measurement.
+    #: The most that the node draws for long, from the hardware or its own inventory entry; None where any part of it is
+    #: inferred, as that bounds no measurement.
     max_watts: float | None = None
     #: Units of pods' GPU demands that each GPU is handed out in.
     gpu_units: float = 1
@@ -74,27 +82,29 @@ EMPTY = PodLoad()
 
 
 class Cluster:
-    """The model, with two listeners to be set by who decides.
+    """The model of the cluster.
 
-    `on_change(name)`: something changed that may alter a plan; None where no single node is concerned.
-    `on_relabel(name)`: the labels that the operator writes changed on a node, by its own write or by somebody else's.
+    `pods` is the watch whose changes arrive at `on_pod`; `on_change` is called after each change that may need an
+    action: `PLAN` for nodes, hardware and performance pods, `NODE` where the labels that the operator writes changed.
     """
 
     def __init__(
         self,
         inventory: Inventory,
         *,
+        pods: WatchAge,
+        on_change: ChangeListener,
         reserved_key: str = labels.RESERVED,
         gpu_product_keys: Sequence[str] = labels.GPU_PRODUCT_KEYS,
     ) -> None:
         self._inventory = inventory
+        self._pods = pods
+        self._on_change = on_change
         self._reserved_key = reserved_key
         self._gpu_product_keys = tuple(gpu_product_keys)
-        self.on_change: Callable[[NodeName | None], None] = lambda _name: None
-        self.on_relabel: Callable[[NodeName], None] = lambda _name: None
         self._nodes: dict[NodeName, Node] = {}
-        self._hardware: dict[NodeName, NodeHardwareStatus] = {}
-        self._machines: dict[NodeName, ManagedHardware] = {}
+        self._reported_hardware: dict[NodeName, NodeHardwareStatus] = {}
+        self._hardware: dict[NodeName, ManagedHardware] = {}
         self._loads: dict[NodeName, PodLoad] = {}
         self._candidates: list[Candidate] | None = None
         #: Active performance pods, pending ones included.
@@ -105,8 +115,8 @@ class Cluster:
         """Every node of the watched selection."""
         return self._nodes
 
-    def standing(self, name: NodeName) -> Eligibility:
-        """Say what is to be done with a node."""
+    def eligibility(self, name: NodeName) -> Eligibility:
+        """Return what is to be done with a node."""
         node = self._nodes.get(name)
         if node is None or node.deleting or node.labels.get(self._reserved_key) == "true":
             return Eligibility.UNMANAGED
@@ -116,27 +126,31 @@ class Cluster:
         """Return what is bound to a node; not to be changed by the caller."""
         return self._loads.get(name, EMPTY)
 
-    def machine(self, name: NodeName) -> ManagedHardware | None:
+    def blocking_pods(self, name: NodeName) -> int | None:
+        """Return the active performance pods on a node; None while the pods of the cluster are not known."""
+        return None if self._pods.is_stale() else self.load(name).performance_pods
+
+    def hardware(self, name: NodeName) -> ManagedHardware | None:
         """Return the hardware of a node of the watched selection."""
-        machine = self._machines.get(name)
-        if machine is None and (node := self._nodes.get(name)) is not None:
-            status = self._hardware.get(name)
-            view = resolve_view(node, status, self._inventory, gpu_product_label_keys=self._gpu_product_keys)
-            machine = self._machines[name] = ManagedHardware(
+        hardware = self._hardware.get(name)
+        if hardware is None and (node := self._nodes.get(name)) is not None:
+            reported = self._reported_hardware.get(name)
+            view = resolve_view(node, reported, self._inventory, gpu_product_label_keys=self._gpu_product_keys)
+            hardware = self._hardware[name] = ManagedHardware(
                 view,
                 density(view),
-                _told_max_watts(view),
+                _known_max_watts(view),
                 units_per_gpu(node, view.gpu.vendor) if view.gpu is not None else 1,
             )
-        return machine
+        return hardware
 
     def candidates(self) -> Sequence[Candidate]:
         """Return the eligible nodes as policies take them; kept until a node or its hardware changes."""
         if self._candidates is None:
-            eligible = (name for name in self._nodes if self.standing(name) is Eligibility.ELIGIBLE)
-            machines = ((name, self.machine(name)) for name in eligible)
+            eligible = (name for name in self._nodes if self.eligibility(name) is Eligibility.ELIGIBLE)
+            hardware = ((name, self.hardware(name)) for name in eligible)
             self._candidates = [
-                Candidate(name, machine.density.total, machine.view.family) for name, machine in machines if machine
+                Candidate(name, found.density.total, found.view.family) for name, found in hardware if found
             ]
         return self._candidates
 
@@ -147,25 +161,25 @@ class Cluster:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = new
-        if old is not None and new is not None and _same_to_us(old, new):
+        if old is not None and new is not None and not _affects_plan(old, new):
             if _own_labels(old) != _own_labels(new):
-                self.on_relabel(name)
+                self._on_change(ClusterChange(ChangeScope.NODE, name))
             return
-        self._machines.pop(name, None)
+        self._hardware.pop(name, None)
         self._candidates = None
-        self.on_change(name)
+        self._on_change(ClusterChange(ChangeScope.PLAN, name))
 
     def on_hardware(self, key: str, status: NodeHardwareStatus | None) -> None:
         """Take a change of a NodeHardware."""
         name = NodeName(key)
         if status is None:
-            self._hardware.pop(name, None)
+            self._reported_hardware.pop(name, None)
         else:
-            self._hardware[name] = status
-        before = self._machines.pop(name, None)
-        if name in self._nodes and self.machine(name) != before:
+            self._reported_hardware[name] = status
+        before = self._hardware.pop(name, None)
+        if name in self._nodes and self.hardware(name) != before:
             self._candidates = None
-            self.on_change(name)
+            self._on_change(ClusterChange(ChangeScope.PLAN, name))
 
     def on_pod(self, _key: str, old: PodSummary | None, new: PodSummary | None) -> None:
         """Take a change of a pod."""
@@ -187,25 +201,25 @@ class Cluster:
 
     def _report_pod(self, old: PodSummary | None, new: PodSummary | None) -> None:
         """Only performance pods alter a plan: by their number, and by the nodes they block."""
-        places = {pod.node for pod in (old, new) if pod is not None and pod.performance}
-        for name in places:
-            self.on_change(name)
+        concerned = {pod.node for pod in (old, new) if pod is not None and pod.performance}
+        for name in concerned:
+            self._on_change(ClusterChange(ChangeScope.PLAN, name))
 
 
-def _told_max_watts(view: HardwareView) -> float | None:
+def _known_max_watts(view: HardwareView) -> float | None:
     seen = view.origins.cpu is Origin.SEEN and view.origins.gpu is Origin.SEEN
     return view.tdp_watts if seen and view.exactness is Exactness.EXACT else None
 
 
-def _same_to_us(old: Node, new: Node) -> bool:
-    """Say whether nothing changed but what the kubelet reports or what we wrote ourselves."""
+def _affects_plan(old: Node, new: Node) -> bool:
+    """Return whether anything changed but what the kubelet reports and the operator's own labels."""
     return (
-        old.uid == new.uid
-        and old.unschedulable == new.unschedulable
-        and old.deleting == new.deleting
-        and old.allocatable == new.allocatable
-        and old.capacity == new.capacity
-        and (old.labels == new.labels or _foreign_labels(old) == _foreign_labels(new))
+        old.uid != new.uid
+        or old.unschedulable != new.unschedulable
+        or old.deleting != new.deleting
+        or old.allocatable != new.allocatable
+        or old.capacity != new.capacity
+        or (old.labels != new.labels and _other_labels(old) != _other_labels(new))
     )
 
 
@@ -213,5 +227,5 @@ def _own_labels(node: Node) -> tuple[str | None, str | None]:
     return node.labels.get(labels.POWER_PROFILE), node.labels.get(labels.DRAINING)
 
 
-def _foreign_labels(node: Node) -> dict[str, str]:
+def _other_labels(node: Node) -> dict[str, str]:
     return {key: value for key, value in node.labels.items() if key not in OWN_LABELS}

@@ -7,7 +7,7 @@ one is blocked or failed, unknown while the agent has said nothing. A time moves
 conditions can be compared and a restart, which reads them from the API server, forgets nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -17,6 +17,7 @@ from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfile
 from joulie_core.names import NodeName
+from joulie_operator.changes import ChangeListener, ChangeScope, ClusterChange
 from joulie_operator.published import PublishedCondition
 from joulie_operator.reasons import ConditionReason
 
@@ -62,10 +63,10 @@ SILENT: Final = NodeReport()
 
 
 class ReportCache:
-    """The latest report of every node; `on_change(name)` is called when one says something else."""
+    """The latest report of every node; `on_change` is called when one differs from the one before."""
 
-    def __init__(self) -> None:
-        self.on_change: Callable[[NodeName], None] = lambda _name: None
+    def __init__(self, on_change: ChangeListener) -> None:
+        self._on_change = on_change
         self._reports: dict[NodeName, NodeReport] = {}
 
     def on_profile(self, key: str, profile: TelemetryProfile | None) -> None:
@@ -78,7 +79,7 @@ class ReportCache:
             del self._reports[name]
         else:
             self._reports[name] = report
-        self.on_change(name)
+        self._on_change(ClusterChange(ChangeScope.REPORT, name))
 
     def of(self, name: NodeName) -> NodeReport:
         """Return what is known of a node."""

@@ -1,7 +1,7 @@
-"""Tells where GPU_MODEL_CAPS_JSON does not do what its author expects: once at the start, and once for each GPU model.
+"""Warnings where GPU_MODEL_CAPS_JSON has no effect on a GPU: at the start, and once for each GPU model.
 
-Nothing is refused here: a name that the inventory does not know may be the driver's own name of a model that it does
-not list.
+Nothing is refused: a name that the inventory does not know may be the driver's own name of a model that it does not
+list.
 """
 
 import structlog
@@ -13,15 +13,20 @@ from joulie_core.hardware.view import GpuView
 _log = structlog.get_logger()
 
 
+def is_unlisted(caps: CapIntent, settings: CapSettings) -> bool:
+    """Return whether absolute caps are configured, but none for the GPU model of these caps."""
+    return bool(settings.gpu_write_absolute_caps and settings.gpu_model_caps_json) and caps.gpu_watts is None
+
+
 class GpuCapsCheck:
     """The warnings of one process."""
 
     def __init__(self, settings: CapSettings) -> None:
         self._settings = settings
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def at_start(self) -> None:
-        """Look at the setting itself."""
+        """Check the setting itself."""
         configured = self._settings.gpu_model_caps_json
         if configured and not self._settings.gpu_write_absolute_caps:
             _log.warning(
@@ -34,12 +39,11 @@ class GpuCapsCheck:
                 known=list(unknown.known),
             )
 
-    def on_caps(self, gpu: GpuView | None, caps: CapIntent) -> None:
-        """Look at the caps of a node."""
-        expected = self._settings.gpu_write_absolute_caps and self._settings.gpu_model_caps_json
-        if gpu is None or not expected or caps.gpu_watts is not None or gpu.model in self._told:
+    def on_unlisted(self, gpu: GpuView) -> None:
+        """Warn about a model for which `is_unlisted`, unless it was warned about."""
+        if gpu.model in self._warned:
             return
-        self._told.add(gpu.model)
+        self._warned.add(gpu.model)
         _log.warning(
             "gpu model has no entry in GPU_MODEL_CAPS_JSON; its cap is published as a percentage only",
             model=gpu.model,

@@ -1,9 +1,10 @@
-"""When the operator thinks: shortly after what may alter a plan, at least once in the interval, and for twins steadily.
+"""The planning loop and the loop that refreshes twins.
 
-A node whose pods or hardware changed is looked at at once; what its change does to the others is planned after the
-debounce time, which a burst of changes shares. The regular pass looks at every node, so that whatever was missed or
-changed behind our back is put right within the interval. Twins are measured in sweeps of their own, a slice of nodes at
-a time and spread over the sweep interval, so that a large cluster neither holds the event loop nor writes in waves.
+A node whose pods or hardware changed is queued at once (`joulie_operator.changes`); the plan is computed after the
+debounce time, which a burst of changes shares, and at least once in the interval. That regular pass queues every node,
+so that whatever was missed or changed by others is corrected within the interval. Twins are measured in sweeps of their
+own, a slice of nodes at a time and spread over the sweep interval, so that a large cluster neither holds the event loop
+nor writes in waves.
 """
 
 import asyncio
@@ -12,9 +13,10 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from joulie_core.names import NodeName
+from joulie_operator.changes import PlanTrigger
 from joulie_operator.cluster import Cluster
-from joulie_operator.node_reconciler import PublishedObjects
 from joulie_operator.planner import NodePlanner
+from joulie_operator.published_state import PublishedState
 from joulie_operator.twins import TwinTracker
 from joulie_operator.workqueue import WorkQueue
 
@@ -32,11 +34,12 @@ class OperatorLoops:
     def __init__(
         self,
         cluster: Cluster,
-        controller: NodePlanner,
+        planner: NodePlanner,
         twins: TwinTracker,
         *,
+        trigger: PlanTrigger,
         queue: WorkQueue,
-        published: PublishedObjects,
+        published: PublishedState,
         interval_s: float,
         debounce_s: float,
         sweep_interval_s: float,
@@ -44,8 +47,9 @@ class OperatorLoops:
         on_pass: Callable[[float], None],
     ) -> None:
         self._cluster = cluster
-        self._controller = controller
+        self._planner = planner
         self._twins = twins
+        self._trigger = trigger
         self._queue = queue
         self._published = published
         self._interval_s = interval_s
@@ -53,19 +57,9 @@ class OperatorLoops:
         self._sweep_interval_s = sweep_interval_s
         self._wall = wall
         self._on_pass = on_pass
-        self._changed: set[NodeName] = set()
-        self._dirty = asyncio.Event()
-        self._reported = ""
+        self._logged = ""
 
-    def on_change(self, name: NodeName | None) -> None:
-        """Note a change that may alter the plan."""
-        if name is not None:
-            self._changed.add(name)
-            # A draining node whose last performance pod has left need not wait for a plan.
-            self._queue.add(name)
-        self._dirty.set()
-
-    async def plan_for_ever(self) -> None:
+    async def run_plans(self) -> None:
         """Plan now, after each burst of changes, and once in the interval."""
         loop = asyncio.get_running_loop()
         while True:
@@ -74,9 +68,10 @@ class OperatorLoops:
             while await self._changed_before(due_at):
                 self.plan(everything=False)
 
-    async def sweep_for_ever(self) -> None:
+    async def run_sweeps(self) -> None:
         """Measure all twins, once in the sweep interval; the first time before any is compared."""
         loop = asyncio.get_running_loop()
+        self._adopt()
         await self.measure()
         while True:
             due_at = loop.time() + self._sweep_interval_s
@@ -86,68 +81,68 @@ class OperatorLoops:
     def plan(self, *, everything: bool) -> None:
         """Run the policy and queue the nodes that it concerns, or all."""
         started_at = asyncio.get_running_loop().time()
-        changed, self._changed = self._changed, set()
-        self._dirty.clear()
-        concerned = self._controller.plan(self._wall())
+        changed = self._trigger.take()
+        concerned = self._planner.plan(self._wall())
         for name in (*concerned, *changed):
             self._queue.add(name)
         if everything:
-            for name in self._everything():
+            for name in {*self._cluster.nodes, *self._published.names()}:
                 self._queue.add(name, urgent=False)
-        self._report()
+        self._log_plan()
         self._on_pass(asyncio.get_running_loop().time() - started_at)
 
     async def measure(self) -> None:
         """Measure every node."""
-        for names in _slices(self._controller.managed()):
+        for names in _slices(self._planner.managed()):
             now = asyncio.get_running_loop().time()
             for name in names:
-                self._twins.measure(name, now)
+                self._twins.measure(name, self._planner.published_caps(name), now)
             await asyncio.sleep(0)
 
     async def sweep(self, *, spread_s: float = 0.0) -> None:
         """Measure every node and queue those whose twin has to be written; racks draw what they drew one sweep ago."""
         self._twins.sum_racks()
-        names = self._controller.managed()
+        names = self._planner.managed()
         pause_s = spread_s * SLICE / max(SLICE, len(names))
         for part in _slices(names):
             now = asyncio.get_running_loop().time()
             for name in part:
-                if self._controller.state(name) is None:
+                if self._planner.state(name) is None:
                     # It left management since the sweep began.
                     continue
-                self._twins.measure(name, now)
                 if self._is_due(name, now):
                     self._queue.add(name, urgent=False)
             await asyncio.sleep(pause_s)
 
     def _is_due(self, name: NodeName, now: float) -> bool:
-        there = self._published.twins.get(name)
-        status = self._twins.status(name, self._controller.offered(name), now)
-        return self._twins.is_due(name, status, now, there.schedulable_class if there is not None else None)
+        """Measure a node, and return whether its twin has to be written."""
+        caps = self._planner.published_caps(name)
+        self._twins.measure(name, caps, now)
+        status = self._twins.status(name, self._planner.published_class(name), caps, now)
+        return self._twins.is_due(name, status, self._published.last_twin(name))
 
-    def _everything(self) -> Iterable[NodeName]:
-        """Every node, and every name that something is still published for."""
-        names = (
-            {str(name) for name in self._cluster.nodes} | self._published.targets.keys() | self._published.twins.keys()
-        )
-        return (NodeName(name) for name in names)
+    def _adopt(self) -> None:
+        """Take over what the operator before this one has measured."""
+        for name in self._published.names():
+            twin = self._published.twin(name)
+            if twin is not None and twin.measured_watts is not None:
+                self._twins.adopt(name, twin.measured_watts)
 
     async def _changed_before(self, due_at: float) -> bool:
         """Wait for a change and let its burst pass; False once the regular pass is due."""
         try:
             async with asyncio.timeout_at(due_at):
-                await self._dirty.wait()
+                await self._trigger.wait()
                 await asyncio.sleep(self._debounce_s)
         except TimeoutError:
             return False
         return True
 
-    def _report(self) -> None:
+    def _log_plan(self) -> None:
         """Log a plan that differs from the one before."""
-        plan = self._controller.last_plan
-        if plan is not None and plan.reason != self._reported:
-            self._reported = plan.reason
+        plan = self._planner.last_plan
+        if plan is not None and plan.reason != self._logged:
+            self._logged = plan.reason
             _log.info("planned", performance_nodes=plan.hp_count, nodes=len(plan.profiles), reason=plan.reason)
 
 

@@ -46,12 +46,12 @@ class OperatorMetrics:
         """Count an intended write."""
         self._writes.labels(kind, result).inc()
 
-    def collect(self, cluster: Cluster, controller: NodePlanner) -> Iterable[Metric]:
+    def collect(self, cluster: Cluster, planner: NodePlanner) -> Iterable[Metric]:
         """Return the per-node series of the nodes that are published now."""
-        names = controller.managed()
+        names = planner.managed()
         for gone in self._transitions.keys() - set(names):
             del self._transitions[gone]
-        yield _states(controller, names)
+        yield _states(planner, names)
         yield _profile_labels(cluster, names)
         yield _densities(cluster, names)
         yield self._transition_counts()
@@ -72,19 +72,19 @@ def register_node_series(
     registry: CollectorRegistry,
     metrics: OperatorMetrics,
     cluster: Cluster,
-    controller: NodePlanner,
+    planner: NodePlanner,
     is_leading: Callable[[], bool],
 ) -> None:
     """Export per-node series, by the leader only: two replicas must not count a node twice."""
-    registry.register(NodeSeriesCollector(lambda: metrics.collect(cluster, controller) if is_leading() else ()))
+    registry.register(NodeSeriesCollector(lambda: metrics.collect(cluster, planner) if is_leading() else ()))
 
 
-def _states(controller: NodePlanner, names: Iterable[NodeName]) -> Metric:
+def _states(planner: NodePlanner, names: Iterable[NodeName]) -> Metric:
     family = GaugeMetricFamily(
         "joulie_operator_node_state", "1 for the state that the node is in.", labels=("node", "state")
     )
     for name in names:
-        state = controller.state(name)
+        state = planner.state(name)
         if state is not None:
             family.add_metric((name, state), 1)
     return family
@@ -107,8 +107,8 @@ def _densities(cluster: Cluster, names: Iterable[NodeName]) -> Metric:
         "joulie_operator_node_compute_density", "Normalised compute density.", labels=("node", "component")
     )
     for name in names:
-        machine = cluster.machine(name)
-        if machine is not None:
-            family.add_metric((name, "cpu"), machine.density.cpu)
-            family.add_metric((name, "gpu"), machine.density.gpu)
+        hardware = cluster.hardware(name)
+        if hardware is not None:
+            family.add_metric((name, "cpu"), hardware.density.cpu)
+            family.add_metric((name, "gpu"), hardware.density.gpu)
     return family

@@ -1,0 +1,43 @@
+"""What the operator announces once the write that it reports has succeeded; see `joulie_operator.announcer`."""
+
+from dataclasses import dataclass
+
+from joulie_core.hardware.view import GpuView
+from joulie_core.node import Node
+from joulie_core.transition import NodeState, Transition
+from joulie_operator.published import PublishedCondition
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionMade:
+    """A node has changed its state."""
+
+    node: Node
+    transition: Transition
+    performance_pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodsUnreadable:
+    """A node keeps its state, since its pods cannot be read."""
+
+    node: Node
+    state: NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCapNotListed:
+    """The cap of a GPU model is published as a percentage only, though absolute caps are configured."""
+
+    gpu: GpuView
+
+
+@dataclass(frozen=True, slots=True)
+class CapsRefused:
+    """The hardware of a node does not take its caps; `enforced` is the condition that says why."""
+
+    node: Node
+    enforced: PublishedCondition
+
+
+Announcement = TransitionMade | PodsUnreadable | GpuCapNotListed | CapsRefused
