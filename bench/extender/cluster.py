@@ -6,8 +6,10 @@ written as Go writes them: compact, capital keys, the unused side null.
 
 import json
 import random
-from datetime import UTC, datetime
+import time
 from typing import Any
+
+from joulie_core.timestamps import rfc3339
 
 #: Different bodies of a case; more than the extender could remember.
 BODIES = 24
@@ -35,7 +37,7 @@ def twin(name: str, seed: int) -> dict[str, Any]:
             "schedulableClass": dice.choice(["performance", "performance", "eco", "draining"]),
             "predictedPowerHeadroomScore": 40,
             "predictedCoolingStressScore": round(dice.uniform(5, 60), 1),
-            "lastUpdated": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            "lastUpdated": rfc3339(time.time()),
             "powerMeasurement": {
                 "source": "agent",
                 "quality": "measured",

@@ -4,11 +4,12 @@ The densest tenth of the nodes carries most performance pods. One performance po
 the policy will plan eco: those drain until it leaves.
 """
 
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from joulie_api.testing import make_node, make_pod
+from joulie_core.timestamps import rfc3339
 
 DRAINERS = 300
 #: Share of all pods that ask for performance.
@@ -70,7 +71,7 @@ def hardware(name: str) -> dict[str, Any]:
 
 def telemetry(name: str, watts: float) -> dict[str, Any]:
     """The agent's report."""
-    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    now = rfc3339(time.time())
     control = {"backend": "rapl", "result": "applied", "reason": "Capped", "enforcedWatts": 280, "updatedAt": now}
     return {
         "apiVersion": "joulie.io/v1alpha1",

@@ -15,6 +15,7 @@ from joulie_api.metrics import NodeSeriesCollector, Registry
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.rounding import round_half_away
+from joulie_core.scoring.formula import MAX_SCORE
 from joulie_extender.table import NodeTable
 
 #: From a request of a few hundred names to one of thousands of full nodes.
@@ -81,6 +82,6 @@ class ExtenderMetrics:
         for workload_class, demand in list(self.last_demands.items()):
             for entry in entries:
                 row = self._table.row(entry, workload_class)
-                score = row.score(demand, pressure) * self._table.config.score_max / 100
+                score = row.score(demand, pressure) * self._table.config.score_max / MAX_SCORE
                 scores.add_metric((entry.name, workload_class), round_half_away(score))
         yield from (headrooms, stale, scores)

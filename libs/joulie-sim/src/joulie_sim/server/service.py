@@ -63,7 +63,7 @@ def _follow(app: App, client: KubeClient, simulator: Simulator, node_selector: s
     nodes.subscribe(simulator.node_changed)
     pods.subscribe(simulator.pod_changed)
     for reflector in (nodes, pods):
-        app.health.add_ready(reflector.name, partial(_unsynced, reflector.synced))
+        app.health.add_ready(reflector.name, reflector.stale_reason)
         app.spawn(f"watch {reflector.name}", reflector.run())
 
 
@@ -71,7 +71,3 @@ async def _complete(simulator: Simulator) -> NoReturn:
     while True:
         simulator.complete_due()
         await asyncio.sleep(_TICK_S)
-
-
-def _unsynced(synced: asyncio.Event) -> str | None:
-    return None if synced.is_set() else "the first list is not complete"
