@@ -28,7 +28,7 @@ REQUESTS = [
     (SetGpuCaps(caps_mw={"GPU-1": 300_000}, lease_s=60), Subsystem.GPU),
     (Restore(subsystem=Subsystem.GPU), Subsystem.GPU),
     (Restore(subsystem=Subsystem.CPU), Subsystem.CPU),
-    (ReadCpu(frequencies=False), Subsystem.CPU),
+    (ReadCpu(power_only=True), Subsystem.CPU),
     (ReadGpu(), Subsystem.GPU),
     (DescribeCpu(), Subsystem.CPU),
     (DescribeGpu(), Subsystem.GPU),

@@ -50,9 +50,14 @@ def test_domains_are_measured_and_are_no_part_of_the_total(machine):
     assert [reading.power_watts for reading in meter.sample_domains(domains, 10.0)] == [7.0, 7.0]
 
 
+def readings_of(zone):
+    readings = [constraint.read() for constraint in rapl_domains.discover_constraints([zone])]
+    return tuple(reading for reading in readings if reading is not None)
+
+
 def test_the_constraints_of_a_package_are_read_with_their_time_windows(machine):
     zone = rapl.discover(machine(MachineSpec()).tree())[0]
-    assert rapl_domains.read_constraints(zone) == (
+    assert readings_of(zone) == (
         ConstraintReading("package-0", "long_term", 150_000_000, 999_424),
         ConstraintReading("package-0", "short_term", 180_000_000, 999_424),
     )
@@ -60,12 +65,12 @@ def test_the_constraints_of_a_package_are_read_with_their_time_windows(machine):
 
 def test_a_zone_that_only_counts_energy_has_no_constraint(machine):
     zone = rapl.discover(machine("epyc-no-constraints").tree())[0]
-    assert rapl_domains.read_constraints(zone) == ()
+    assert readings_of(zone) == ()
 
 
 def test_a_limit_without_a_register_behind_it_is_left_out(machine):
     zone = rapl.discover(machine("epyc-2s").tree())[0]
-    assert "long_term" not in {each.constraint for each in rapl_domains.read_constraints(zone)}
+    assert "long_term" not in {each.constraint for each in readings_of(zone)}
 
 
 def test_a_reading_of_the_actuator_carries_domains_and_constraints(machine):
@@ -74,3 +79,11 @@ def test_a_reading_of_the_actuator_carries_domains_and_constraints(machine):
     readings = part.execute(ReadCpu())
     assert [domain.zone for domain in readings.domains] == ["package-0/core", "package-0/uncore", "psys"]
     assert {each.constraint for each in readings.constraints} == {"long_term", "short_term"}
+
+
+def test_a_reading_of_power_only_reads_nothing_else(machine):
+    fake = machine("client-hybrid")
+    handler = CpuHandler(fake.tree(), str(fake.proc), HardwareFailure(Reason.NO_JOURNAL), 1_500_000, clock=lambda: 0.0)
+    readings = handler.execute(ReadCpu(power_only=True))
+    assert [zone.zone for zone in readings.zones] == ["package-0"]
+    assert (readings.policies, readings.domains, readings.constraints) == ((), (), ())

@@ -24,7 +24,7 @@ from joulie_agent.actuator.protocol import (
     SetThrottle,
 )
 from joulie_agent.actuator.tuning import tune
-from joulie_agent.hardware import cpu_tuning, cpufreq, cpuinfo, hsmp, rapl, rapl_domains
+from joulie_agent.hardware import cpu_tuning, cpufreq, cpuinfo, hsmp, rapl
 from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.cpuinfo import HostCpus
 from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
@@ -82,8 +82,8 @@ class CpuHandler:
                 return self._release(done, throttles=False) if release else done
             case SetCpuTuning():
                 return tune(self.writer, request, cpu_tuning.knobs(self.tree, self._cpus.policies))
-            case ReadCpu(frequencies=frequencies):
-                return self._read(self._cpus.policies if frequencies else ())
+            case ReadCpu(power_only=power_only):
+                return self._read_power() if power_only else self._read_all()
             case DescribeCpu():
                 return self._describe()
 
@@ -179,8 +179,23 @@ class CpuHandler:
         answers = writer.set_all([(each.max_freq, each.throttled_khz(self.min_freq_khz)) for each in policies])
         return [(policy.name, answer) for policy, answer in zip(policies, answers, strict=True)]
 
-    def _read(self, policies: Sequence[CpuPolicy]) -> CpuReadings:
-        current_khz = self._sampler.sample(policies) if policies else {}
+    def _read_all(self) -> CpuReadings:
+        policies = self._cpus.policies
+        current_khz = self._sampler.sample(policies)
+        constraints = (constraint.read() for constraint in self._cpus.constraints)
+        return msgspec.structs.replace(
+            self._read_power(),
+            policies=tuple(
+                PolicyReading(
+                    cpus=policy.cpus, current_khz=current_khz[policy.name], max_khz=_known(policy.max_freq.read())
+                )
+                for policy in policies
+            ),
+            domains=self._meter.sample_domains(self._cpus.domains, self.clock()),
+            constraints=tuple(reading for reading in constraints if reading is not None),
+        )
+
+    def _read_power(self) -> CpuReadings:
         return CpuReadings(
             revision=self._revision,
             zones=(
@@ -188,15 +203,7 @@ class CpuHandler:
                 *(ZoneReading(_NO_ZONE, failure=failure) for failure in self._packages_without_zone()),
             ),
             throttle_pct=self._throttle_pct,
-            policies=tuple(
-                PolicyReading(
-                    cpus=policy.cpus, current_khz=current_khz[policy.name], max_khz=_known(policy.max_freq.read())
-                )
-                for policy in policies
-            ),
             overwritten=dict(self.writer.overwritten) if isinstance(self.writer, JournaledWriter) else {},
-            domains=self._meter.sample_domains(self._cpus.domains, self.clock()),
-            constraints=tuple(each for zone in self._cpus.zones for each in rapl_domains.read_constraints(zone)),
         )
 
     def _describe(self) -> CpuDescription:

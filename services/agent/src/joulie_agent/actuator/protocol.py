@@ -106,10 +106,10 @@ class Restore(_Request, frozen=True, tag="restore"):
 
 
 class ReadCpu(_Request, frozen=True, tag="read_cpu"):
-    """Read power, throttle and frequencies."""
+    """Read power, throttle, frequencies, RAPL domains and power limits."""
 
-    #: Whether frequencies are read as well, which takes two files per policy.
-    frequencies: bool = True
+    #: Read the power of the packages and the throttle only: a few files instead of hundreds.
+    power_only: bool = False
 
 
 class ReadGpu(_Request, frozen=True, tag="read_gpu"):
@@ -174,9 +174,9 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
     zones: tuple[ZoneReading, ...]
     #: What was asked for last and is in force.
     throttle_pct: float
-    policies: tuple[PolicyReading, ...]
     #: How often somebody else's value was written over, by knob.
     overwritten: dict[str, int]
+    policies: tuple[PolicyReading, ...] = ()
     #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; no subsystem of the total.
     domains: tuple[ZoneReading, ...] = ()
     #: Every power limit of the package zones, whoever set it.

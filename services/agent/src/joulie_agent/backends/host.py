@@ -140,7 +140,7 @@ class HostBackend:
 
     async def read_cpu(self) -> CpuReading | Unavailable:
         """Power only."""
-        cpu = await self._hands.ask(ReadCpu(frequencies=False))
+        cpu = await self._hands.ask(ReadCpu(power_only=True))
         return _cpu_reading(cpu) if isinstance(cpu, CpuReadings) else _unavailable(cpu)
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:

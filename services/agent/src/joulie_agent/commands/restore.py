@@ -87,7 +87,7 @@ def _give_back(ask: _Ask) -> int:
             case RestoreReport(knobs=knobs) as report:
                 for knob in knobs:
                     value = "" if knob.value is None else f" = {knob.value}"
-                    _say(f"{knob.outcome:<13} {knob.key}{value}{f'  ({knob.message})' if knob.message else ''}")
+                    _say(f"{knob.outcome:<14} {knob.key}{value}{f'  ({knob.message})' if knob.message else ''}")
                 left += len(report.left)
                 restored += len(knobs) - len(report.left)
             case ErrorReply(message=message) | HardwareFailure(message=message):

@@ -14,7 +14,7 @@ from joulie_agent.hardware import cpufreq, hsmp, rapl, rapl_domains
 from joulie_agent.hardware.cpufreq import CpuPolicy, FrequencyRequest
 from joulie_agent.hardware.pci import PciGpus, read_pci_gpus
 from joulie_agent.hardware.rapl import UW_PER_WATT, RaplZone
-from joulie_agent.hardware.rapl_domains import RaplDomain
+from joulie_agent.hardware.rapl_domains import RaplConstraint, RaplDomain
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.hardware.topology import Topology, read_topology
 
@@ -71,6 +71,8 @@ class HostCpus:
     policies: tuple[CpuPolicy, ...]
     #: Energy counters beside those of the packages.
     domains: tuple[RaplDomain, ...]
+    #: Power limits of the package zones, whoever set them.
+    constraints: tuple[RaplConstraint, ...]
     #: By key, also of policies without an online CPU.
     requests: Mapping[str, FrequencyRequest]
     facts: HostFacts
@@ -106,7 +108,15 @@ def discover(
         warnings=_warnings(tree, topology, zones, policies),
         gpus_on_bus=read_pci_gpus(tree),
     )
-    return HostCpus(topology, zones, policies, rapl_domains.discover(tree), requests, facts)
+    return HostCpus(
+        topology=topology,
+        zones=zones,
+        policies=policies,
+        domains=rapl_domains.discover(tree),
+        constraints=rapl_domains.discover_constraints(zones),
+        requests=requests,
+        facts=facts,
+    )
 
 
 def read_identity(path: Path) -> CpuIdentity:

@@ -6,7 +6,7 @@ out. Source: Linux, Documentation/power/powercap/powercap.rst.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,26 @@ class RaplDomain:
     def read_energy_uj(self) -> int | HardwareFailure:
         """Return the energy counter, in microjoules."""
         return self.tree.read_int(f"{self.path}/energy_uj")
+
+
+@dataclass(frozen=True, slots=True)
+class RaplConstraint:
+    """One power limit of a package zone, by name; limits are set elsewhere, see `joulie_agent.hardware.rapl`."""
+
+    tree: SysfsTree
+    #: Such as `package-0`.
+    zone: str
+    #: `long_term`, `short_term` or `peak_power`.
+    name: str
+    limit_path: str
+    time_window_path: str
+
+    def read(self) -> "ConstraintReading | None":
+        """Return the limit as it is set; None where there is no register behind it."""
+        limit_uw = self.tree.read_int(self.limit_path)
+        if isinstance(limit_uw, HardwareFailure):
+            return None
+        return ConstraintReading(self.zone, self.name, limit_uw, self.tree.read_known(self.time_window_path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +86,18 @@ def discover(tree: SysfsTree) -> tuple[RaplDomain, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def read_constraints(zone: RaplZone) -> tuple[ConstraintReading, ...]:
-    """Return the constraints of a package zone that have a limit, in the order of the hardware."""
-    return tuple(_constraints(zone))
+def discover_constraints(zones: Iterable[RaplZone]) -> tuple[RaplConstraint, ...]:
+    """Return the constraints of package zones, in the order of the hardware; also those without a register."""
+    return tuple(constraint for zone in zones for constraint in _constraints(zone))
 
 
-def _constraints(zone: RaplZone) -> Iterator[ConstraintReading]:
+def _constraints(zone: RaplZone) -> Iterator[RaplConstraint]:
     for number in _CONSTRAINTS:
         prefix = f"{zone.path}/constraint_{number}"
         name = zone.tree.read_text(f"{prefix}_name")
         if isinstance(name, HardwareFailure):
             return
-        limit_uw = zone.tree.read_int(f"{prefix}_power_limit_uw")
-        if not isinstance(limit_uw, HardwareFailure):
-            yield ConstraintReading(zone.name, name, limit_uw, zone.tree.read_known(f"{prefix}_time_window_us"))
+        yield RaplConstraint(zone.tree, zone.name, name, f"{prefix}_power_limit_uw", f"{prefix}_time_window_us")
 
 
 def _domain(tree: SysfsTree, path: str, name: str) -> RaplDomain:
