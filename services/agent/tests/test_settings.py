@@ -39,6 +39,10 @@ def test_the_defaults_are_the_contracts():
             "DVFS_TRIP_COUNT": "2",
             "DVFS_COOLDOWN": "20s",
             "DVFS_MIN_FREQ_KHZ": "1500000",
+            "DVFS_INTERVAL": "2s",
+            "DVFS_MODE": "proportional",
+            "ECO_ENERGY_PERFORMANCE_PREFERENCE": "",
+            "ECO_UNCORE_MAX_FREQ_MHZ": "0",
             "TELEMETRY_HTTP_TIMEOUT_SECONDS": "5",
         }
         == rows

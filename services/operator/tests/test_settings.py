@@ -82,6 +82,10 @@ def test_everything_that_is_wrong_is_told_at_once():
     ("env", "why"),
     [
         ({"QUEUE_HP_MIN": "5", "QUEUE_HP_MAX": "4"}, "QUEUE_HP_MIN 5 is above QUEUE_HP_MAX 4"),
+        (
+            {"CPU_ECO_CAP_PCT_OF_MAX": "90", "CPU_PERFORMANCE_CAP_PCT_OF_MAX": "80"},
+            "CPU_ECO_CAP_PCT_OF_MAX 90 is above CPU_PERFORMANCE_CAP_PCT_OF_MAX 80",
+        ),
         ({"ENABLE_FACILITY_METRICS": "true"}, "FACILITY_PROMETHEUS_ADDRESS must be set"),
         ({"OPERATOR_NODE_POWER_SOURCE": "http"}, "OPERATOR_NODE_POWER_HTTP_ENDPOINT must be set"),
         ({"OPERATOR_NODE_POWER_SOURCE": "prometheus"}, "ADDRESS and OPERATOR_NODE_POWER_PROMETHEUS_QUERY must be set"),

@@ -49,6 +49,7 @@ def test_the_defaults_are_the_documented_ones():
         DEFAULTS.cooldown_s,
         DEFAULTS.step_pct,
     ) == (0.3, 10, 15, 2, 20, 10)
+    assert (DvfsSettings().mode, DvfsSettings().blind_after_s) == (DvfsMode.PROPORTIONAL, 180)
 
 
 def test_the_first_sample_seeds_the_average():

@@ -100,11 +100,12 @@ def test_the_original_is_restored_and_follows_the_socket_when_the_numbers_change
     with Journal.open(state, boot_id="1") as journal:
         part = CpuHandler(epyc.tree(), str(epyc.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
         part.execute(SetCpuCap(cap_watts_per_package=200, lease_s=60))
-    links = {name: (epyc.sys / "class/hwmon" / name) for name in ("hwmon3", "hwmon4")}
-    targets = {name: link.readlink() for name, link in links.items()}
-    for name, other in (("hwmon3", "hwmon4"), ("hwmon4", "hwmon3")):
-        links[name].unlink()
-        links[name].symlink_to(targets[other])
+    for socket, (before, after) in {"00": ("hwmon4", "hwmon3"), "01": ("hwmon3", "hwmon4")}.items():
+        sensors = epyc.sys / f"devices/platform/AMDI0097:{socket}/hwmon"
+        (sensors / before).rename(sensors / after)
+        link = epyc.sys / "class/hwmon" / after
+        link.unlink()
+        link.symlink_to(sensors / after)
     with Journal.open(state, boot_id="1") as journal:
         part = CpuHandler(epyc.tree(), str(epyc.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)
         assert all(knob.done for knob in part.restore(part.writer.managed).knobs)
