@@ -18,7 +18,7 @@ from mutmut.mutation.mutators import mutation_operators, operator_string
 
 _SKIPPED: Final = (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom, cst.Assert, cst.Raise)
 #: Calls whose arguments mean nothing at run time.
-_TYPING_CALLS: Final = frozenset({"cast", "TypeVar", "ParamSpec", "NewType"})
+_TYPING_CALLS: Final = frozenset({"cast", "TypeVar", "TypeVarTuple", "ParamSpec", "NewType"})
 _LOG_METHODS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 #: Assignments that only tools read.
 _TOOL_NAMES: Final = frozenset({"__all__", "__slots__"})

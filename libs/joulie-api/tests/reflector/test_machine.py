@@ -1,9 +1,18 @@
 import json
+import re
 
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_api.errors import Forbidden, Gone, IdleTimeoutError, ServerError, StreamBrokenError, TooManyRequests
+from joulie_api.errors import (
+    DecodeError,
+    Forbidden,
+    Gone,
+    IdleTimeoutError,
+    ServerError,
+    StreamBrokenError,
+    TooManyRequests,
+)
 from joulie_api.reflector.machine import Change, Listing, Phase, ReflectorMachine, Watching
 
 
@@ -42,6 +51,11 @@ def test_it_begins_with_a_list_of_the_first_page(machine):
     assert machine.start() == Listing("")
 
 
+def test_before_the_first_answer_there_is_neither_progress_nor_a_problem(machine):
+    assert machine.progress_at is None
+    assert machine.problem is None
+
+
 def test_nothing_shows_before_the_last_page(machine):
     step = machine.on_list_page(page(obj("a", 1), version=10, token="more"), 0.0)
     assert (step.changes, step.request) == ((), Listing("more"))
@@ -67,6 +81,7 @@ def test_watches_last_between_5_and_10_minutes():
 def test_events_change_objects_and_move_the_version(machine):
     watching(machine, obj("a", 1, 1))
     assert machine.on_line(event("ADDED", obj("b", 11, 2)), 1.0).changes == (Change("b", None, 2),)
+    assert machine.progress_at == 1.0
     assert machine.on_line(event("MODIFIED", obj("a", 12, 3)), 2.0).changes == (Change("a", 1, 3),)
     assert machine.on_line(event("DELETED", obj("a", 13, 3)), 3.0).changes == (Change("a", 3, None),)
     assert machine.objects == {"b": 2}
@@ -119,6 +134,30 @@ def test_a_410_event_relists_at_once_and_a_second_in_a_row_waits(machine):
     assert machine.on_line(gone, 3.0).request == Listing("", 0.0)
 
 
+def test_a_new_list_that_fails_is_asked_for_again(machine):
+    watching(machine, obj("a", 1))
+    machine.on_failure(Gone(410, "Expired", "too old"), 1.0)
+    assert machine.on_failure(ServerError(500, "", "boom"), 2.0) == Listing("", 0.4)
+
+
+def test_counters_are_totals(machine):
+    watching(machine)
+    assert machine.counters.reconnects == 0
+    gone = Gone(410, "Expired", "too old")
+    for turn in (1, 2):
+        for version in (f"{turn}1", f"{turn}2"):
+            machine.on_line(event("BOOKMARK", {"metadata": {"resourceVersion": version}}), turn)
+        machine.on_line(event("ADDED", obj("strange", f"{turn}3", "bad")), turn)
+        machine.on_end(turn)
+        machine.on_watch_open(turn)
+        machine.on_failure(ServerError(500, "", "boom"), turn)
+        machine.on_failure(gone, turn)
+        watching(machine, now=turn)
+    counters = machine.counters
+    assert (counters.relists, counters.reconnects, counters.backoffs) == (2, 4, 2)
+    assert (counters.events, counters.bookmarks, counters.decode_errors) == (2, 4, 2)
+
+
 def test_an_expired_continue_token_starts_the_list_over(machine):
     machine.on_list_page(page(obj("a", 1), token="t"), 0.0)
     assert machine.on_failure(Gone(410, "Expired", "the token is too old"), 1.0) == Listing("")
@@ -130,7 +169,9 @@ def test_an_expired_continue_token_starts_the_list_over(machine):
 def test_a_failed_page_is_asked_for_again(machine):
     machine.on_list_page(page(obj("a", 1), token="t"), 0.0)
     assert machine.on_failure(ServerError(500, "", "boom"), 1.0) == Listing("t", 0.4)
+    assert isinstance(machine.problem, ServerError)
     assert machine.on_list_page(page(obj("b", 2)), 2.0).changes == (Change("a", None, 0), Change("b", None, 0))
+    assert machine.problem is None
 
 
 def test_retry_after_is_honoured_when_longer_than_the_back_off(machine):
@@ -161,10 +202,17 @@ def test_a_watch_that_ends_at_once_with_nothing_said_backs_off(machine):
     assert machine.counters.backoffs == 1
 
 
+def test_the_length_of_a_watch_counts_from_its_opening(machine):
+    watching(machine, now=10.0)
+    assert machine.on_end(10.5) == Watching("10", 450, 0.4)
+
+
 def test_silence_resumes_from_the_last_version_without_relist(machine):
     watching(machine)
     assert machine.on_failure(IdleTimeoutError("no data"), 70.0) == Watching("10", 450, 0.0)
     assert (machine.counters.relists, machine.counters.backoffs, machine.counters.reconnects) == (0, 0, 1)
+    machine.on_watch_open(80.0)
+    assert machine.on_failure(IdleTimeoutError("no data"), 80.5) == Watching("10", 450, 0.0)
 
 
 def test_a_stream_that_worked_resumes_at_once_and_one_that_did_not_backs_off(machine):
@@ -172,6 +220,8 @@ def test_a_stream_that_worked_resumes_at_once_and_one_that_did_not_backs_off(mac
     assert machine.on_failure(StreamBrokenError("reset"), 30.0).delay_s == 0
     machine.on_watch_open(30.0)
     assert machine.on_failure(StreamBrokenError("reset"), 30.1).delay_s > 0
+    machine.on_watch_open(40.0)
+    assert machine.on_failure(StreamBrokenError("reset"), 41.0).delay_s == 0
 
 
 @pytest.mark.parametrize(
@@ -190,12 +240,14 @@ def test_what_is_no_event_ends_the_stream_with_a_back_off(machine, line):
     watching(machine)
     step = machine.on_line(line, 5.0)
     assert (step.changes, step.request) == ((), Watching("10", 450, 0.4))
+    assert re.match("not a watch event: .", str(machine.problem))
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b'{"metadata":{}}', page({"metadata": {"name": "a"}})])
 def test_what_is_no_list_is_asked_for_again(machine, raw):
     assert machine.on_list_page(raw, 0.0).request == Listing("", 0.4)
     assert not machine.synced
+    assert isinstance(machine.problem, DecodeError)
 
 
 def test_an_error_event_of_another_code_is_a_failure_of_that_code(machine):
@@ -204,6 +256,7 @@ def test_an_error_event_of_another_code_is_a_failure_of_that_code(machine):
     assert step.request == Watching("10", 450, 5)
     assert machine.on_line(event("ERROR", {}), 1.0).request.delay_s > 0
     assert isinstance(machine.problem, ServerError)
+    assert machine.problem.status == 500
 
 
 def test_an_unknown_event_type_is_skipped(machine):
@@ -211,7 +264,7 @@ def test_an_unknown_event_type_is_skipped(machine):
     with capture_logs() as logs:
         step = machine.on_line(event("TELEPORTED", obj("a", 11)), 1.0)
     assert (step.changes, step.request) == ((), None)
-    assert logs[0]["type"] == "TELEPORTED"
+    assert (logs[0]["type"], logs[0]["reflector"]) == ("TELEPORTED", "test")
 
 
 def test_an_object_that_does_not_decode_keeps_its_last_good_value_and_is_logged_once(machine):
@@ -229,7 +282,9 @@ def test_an_object_that_does_not_decode_keeps_its_last_good_value_and_is_logged_
 
 
 def test_an_object_that_never_decoded_vanishes_in_silence(machine):
-    watching(machine, obj("a", 1, "bad"))
+    with capture_logs() as logs:
+        watching(machine, obj("a", 1, "bad"))
+    assert [(log["key"], log["resource_version"]) for log in logs] == [("a", "1")]
     assert machine.objects == {}
     assert machine.on_line(event("DELETED", obj("a", 11)), 1.0).changes == ()
     machine.check()

@@ -1,5 +1,7 @@
 import errno
+import fcntl
 import os
+import stat
 import subprocess
 import sys
 import zlib
@@ -10,6 +12,7 @@ import pytest
 
 from joulie_agent.hardware import journal as journal_module
 from joulie_agent.hardware.journal import (
+    BOOT_ID,
     JOURNAL_FILE,
     LOCK_FILE,
     VERSION,
@@ -20,6 +23,7 @@ from joulie_agent.hardware.journal import (
     is_held,
     peek,
 )
+from joulie_agent.hardware.watch import Watch
 
 ENTRY = JournalEntry(unit="uW", original=250_000_000, written=180_000_000, read_back=180_125_000)
 
@@ -41,6 +45,42 @@ def test_a_change_to_nothing_writes_nothing(tmp_path):
         assert (tmp_path / JOURNAL_FILE).stat().st_ino == before.st_ino
 
 
+def test_a_change_to_nothing_makes_no_file(tmp_path):
+    with Journal.open(tmp_path) as journal:
+        journal.change({})
+    assert not (tmp_path / JOURNAL_FILE).exists()
+
+
+def test_the_file_is_the_one_that_earlier_agents_of_this_format_wrote(tmp_path):
+    entries = b'{"rapl/0":{"unit":"uW","original":5}}'
+    content = b'{"version":2,"boot_id":"this","crc32":%d,"entries":%s}' % (zlib.crc32(entries), entries)
+    path = tmp_path / "journal.json"
+    path.write_bytes(content)
+    with Journal.open(tmp_path, boot_id="this") as journal:
+        assert journal.entries == {"rapl/0": JournalEntry(unit="uW", original=5)}
+        assert journal.entries["rapl/0"].written_values == frozenset()
+        journal.change({"rapl/0": ENTRY})
+        journal.change({"rapl/0": JournalEntry(unit="uW", original=5)})
+    assert path.read_bytes() == content
+
+
+def test_the_same_entries_make_the_same_file_in_whatever_order_they_came(tmp_path):
+    contents = set()
+    for keys in (("a", "b"), ("b", "a")):
+        with Journal.open(tmp_path / keys[0], boot_id="this") as journal:
+            for key in keys:
+                journal.change({key: ENTRY})
+        contents.add((tmp_path / keys[0] / JOURNAL_FILE).read_bytes())
+    assert len(contents) == 1
+
+
+def test_directory_and_files_are_for_the_owner_only(tmp_path):
+    directory = tmp_path / "run" / "state"
+    _recorded(directory)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (directory, *directory.iterdir())}
+    assert modes == {"state": 0o700, JOURNAL_FILE: 0o600, LOCK_FILE: 0o600}
+
+
 def test_entries_of_an_earlier_boot_are_dropped_and_named(tmp_path):
     with Journal.open(tmp_path, boot_id="first") as journal:
         journal.change({"rapl/0": ENTRY})
@@ -57,8 +97,17 @@ def _older(path, entries, boot_id):
 
 def test_an_older_journal_with_entries_is_refused_and_names_the_command_that_restores_it(tmp_path):
     _older(tmp_path, {"rapl/intel-rapl:0/constraint_0_power_limit_uw": ENTRY}, "this")
-    with pytest.raises(JournalError, match=r"version 1.*1 limits.*`joulie-agent restore` of that release"):
+    message = rf"^{tmp_path / JOURNAL_FILE} .*version 1.*1 limits.*`joulie-agent restore` of that release"
+    with pytest.raises(JournalError, match=message):
         Journal.open(tmp_path, boot_id="this")
+
+
+def test_what_is_shown_without_a_claim_is_of_this_boot_and_understood(tmp_path):
+    _older(tmp_path, {"rapl/intel-rapl:0/constraint_0_power_limit_uw": ENTRY}, "an earlier one")
+    assert not peek(tmp_path)
+    _older(tmp_path, {"rapl/intel-rapl:0/constraint_0_power_limit_uw": ENTRY}, BOOT_ID.read_text().strip())
+    with pytest.raises(JournalError, match=rf"^{tmp_path / JOURNAL_FILE} was written by an older release"):
+        peek(tmp_path)
 
 
 @pytest.mark.parametrize(("entries", "boot_id"), [({}, "this"), ({"rapl/0": ENTRY}, "an earlier one")])
@@ -91,6 +140,35 @@ def test_the_claim_of_a_killed_process_ends_with_it(tmp_path):
     Journal.open(tmp_path).close()
 
 
+@pytest.mark.parametrize(
+    ("content", "pid"), [(b"", "unknown"), (b"12345\n", "12345"), (b"\xff\n", "\ufffd")], ids=["empty", "pid", "noise"]
+)
+def test_the_holder_is_named_as_far_as_it_is_known(tmp_path, content, pid):
+    path = tmp_path / LOCK_FILE
+    path.write_bytes(content)
+    with path.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(JournalHeldError, match=rf"\(pid {pid}\)$"):
+            Journal.open(tmp_path)
+
+
+def test_a_lock_that_cannot_be_had_is_a_journal_error_and_keeps_no_descriptor(tmp_path, monkeypatch):
+    def refuse(*_args):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    before = set(Path("/proc/self/fd").iterdir())
+    with pytest.raises(JournalError, match=os.strerror(errno.ENOLCK)):
+        Journal.open(tmp_path)
+    assert set(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_what_is_no_directory_is_held_by_nobody(tmp_path):
+    (tmp_path / "file").touch()
+    assert not is_held(tmp_path / "file")
+    assert not is_held(tmp_path / "missing")
+
+
 def _recorded(directory):
     with Journal.open(directory) as journal:
         journal.change({"rapl/0": ENTRY})
@@ -117,8 +195,13 @@ def test_a_damaged_digit_is_noticed(tmp_path):
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"null", b"[]", b'{"version":0}', b'{"version":"1"}'])
 def test_what_is_no_journal_is_an_error_that_names_the_way_out(content, tmp_path):
     (tmp_path / JOURNAL_FILE).write_bytes(content)
-    with pytest.raises(JournalError, match="remove the file"):
+    with pytest.raises(JournalError) as raised:
         Journal.open(tmp_path)
+    assert str(raised.value).startswith(f"{tmp_path / JOURNAL_FILE} is damaged (")
+    assert str(raised.value).endswith(
+        "; nothing is changed while the originals are unknown. Put the limits right by hand, which "
+        "`joulie-agent doctor` lists, or reboot, then remove the file"
+    )
 
 
 def test_a_journal_of_a_newer_release_is_left_to_that_release(tmp_path):
@@ -179,6 +262,59 @@ def test_the_file_and_the_directory_are_synced_before_a_change_returns(tmp_path,
     assert calls == [("fsync", new), ("replace", new), ("fsync", ".")]
 
 
+def test_opening_waits_for_no_disk_and_tries_out_a_file_of_the_same_size(tmp_path, monkeypatch):
+    path = _recorded(tmp_path)
+
+    def refuse(*_args):
+        raise AssertionError("waits for the disk")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    Journal.open(tmp_path).close()
+    assert path.with_name(JOURNAL_FILE + ".new").read_bytes() == path.read_bytes()
+
+
+def test_a_disk_that_takes_a_little_at_a_time_gets_the_whole_journal(tmp_path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, content: write(file, content[:7]))
+    _recorded(tmp_path)
+    assert peek(tmp_path) == {"rapl/0": ENTRY}
+
+
+def test_the_rest_of_a_longer_file_that_was_never_put_in_place_does_no_harm(tmp_path):
+    with Journal.open(tmp_path) as journal:
+        (tmp_path / (JOURNAL_FILE + ".new")).write_bytes(b"x" * 10_000)
+        journal.change({"rapl/0": ENTRY})
+    assert peek(tmp_path) == {"rapl/0": ENTRY}
+
+
+def test_a_worker_is_watched_in_every_call_to_the_disk(tmp_path, monkeypatch):
+    calls = []
+
+    class Recording(Watch):
+        def call(self, path, function, *args):
+            calls.append(path)
+            watched.append(True)
+            try:
+                return super().call(path, function, *args)
+            finally:
+                watched.pop()
+
+    watched = []
+    with Journal.open(tmp_path) as journal:
+        journal.watch = Recording()
+        for name in ("write", "fsync", "replace"):
+            real = getattr(os, name)
+
+            def checked(*args, real=real):
+                assert watched
+                return real(*args)
+
+            monkeypatch.setattr(os, name, checked)
+        journal.change({"rapl/0": ENTRY})
+    assert set(calls) == {str(tmp_path / JOURNAL_FILE)}
+    assert peek(tmp_path) == {"rapl/0": ENTRY}
+
+
 @pytest.fixture
 def unwritable(monkeypatch):
     """Make files of any directory unwritable from now on, as the kernel does; what it returns ends that."""
@@ -234,7 +370,7 @@ def test_two_processes_never_share_a_directory_that_cannot_be_written(tmp_path, 
     assert not is_held(tmp_path)
     with Journal.open(tmp_path):
         assert is_held(tmp_path)
-        with pytest.raises(JournalHeldError):
+        with pytest.raises(JournalHeldError, match=r"pid (unknown|[0-9]+)"):
             Journal.open(tmp_path)
     assert not is_held(tmp_path)
 
@@ -266,3 +402,10 @@ def test_a_closed_journal_takes_no_change(tmp_path):
     journal.close()
     with pytest.raises(JournalError, match="closed"):
         journal.change({"rapl/0": ENTRY})
+
+
+def test_closing_twice_closes_once(tmp_path):
+    journal = Journal.open(tmp_path)
+    journal.close()
+    journal.close()
+    assert not is_held(tmp_path)

@@ -201,7 +201,7 @@ class ReflectorMachine(Generic[T]):
         self.synced = True
         return tuple(changes)
 
-    def _relist(self, delay_s: float = 0.0) -> Request:
+    def _relist(self, delay_s: float) -> Request:
         self.counters.relists += 1
         self.phase = Phase.LISTING
         self._page_objects, self._page_versions, self._continue_token = {}, {}, ""

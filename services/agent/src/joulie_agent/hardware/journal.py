@@ -24,16 +24,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, NamedTuple, ParamSpec, Self
+from typing import Annotated, Final, NamedTuple, Self, TypeVarTuple
 
 import msgspec
 
 from joulie_agent.hardware import descriptors
 from joulie_agent.hardware.watch import Watch
 
-#: 2: keys name what is limited (`rapl/package-0/long_term`); before, they named directories.
-P = ParamSpec("P")
+Args = TypeVarTuple("Args")
 
+#: 2: keys name what is limited (`rapl/package-0/long_term`); before, they named directories.
 VERSION: Final = 2
 JOURNAL_FILE: Final = "journal.json"
 LOCK_FILE: Final = "lock"
@@ -209,11 +209,11 @@ class Journal:
         self._call(os.replace, new, self._path)
         self._call(_sync, self._path.parent)
 
-    def _call(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    def _call(self, function: Callable[[*Args], None], *args: *Args) -> None:
         if self.watch is None:
-            function(*args, **kwargs)
+            function(*args)
         else:
-            self.watch.call(str(self._path), function, *args, **kwargs)
+            self.watch.call(str(self._path), function, *args)
 
     def _load(self) -> None:
         content = _read(self._path)
@@ -343,13 +343,13 @@ def _lock_file(path: Path, create: int) -> int | None:
     Whoever could write has made the file, and locks it; so two processes always lock the same of the two.
     """
     try:
-        return os.open(path, os.O_RDWR | create | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_RDWR | create, 0o600)
     except OSError as error:
         if error.errno not in _NOT_WRITABLE | {errno.ENOENT}:
             raise
     for place in (path, path.parent):
         with suppress(FileNotFoundError):
-            return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(place, os.O_RDONLY)
     return None
 
 
@@ -361,7 +361,7 @@ def _pid_in(lock: int) -> str:
 
 
 def _write_all(path: Path, content: bytes, *, sync: bool = True) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     file = descriptors.opened(lambda: os.open(path, flags, 0o600))
     try:
         written = 0
@@ -374,7 +374,7 @@ def _write_all(path: Path, content: bytes, *, sync: bool = True) -> None:
 
 
 def _sync(path: Path) -> None:
-    directory = descriptors.opened(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    directory = descriptors.opened(lambda: os.open(path, os.O_RDONLY))
     try:
         os.fsync(directory)
     finally:
