@@ -9,7 +9,7 @@ from typing import Any
 
 from machine import CPU_MODEL, GPU_MODEL, GPUS
 
-from joulie_api.testing import FakeApiServer, make_node
+from joulie_api.testing import FakeApiServer, make_node, make_node_power_profile
 
 NODE = "node-1"
 #: Percent of the maximum, CPUs and GPUs, in turn.
@@ -44,19 +44,9 @@ async def _toggle(server: FakeApiServer, every_s: float) -> None:
 
 def _target(number: int) -> dict[str, Any]:
     profile, cpu_pct, gpu_pct = TARGETS[number % len(TARGETS)]
-    return {
-        "apiVersion": "joulie.io/v1alpha1",
-        "kind": "NodePowerProfile",
-        "metadata": {"name": NODE},
-        "spec": {
-            "nodeName": NODE,
-            "profile": profile,
-            "draining": False,
-            "cpu": {"packagePowerCapPctOfMax": cpu_pct},
-            "gpu": {"powerCap": {"scope": "perGpu", "capPctOfMax": gpu_pct}},
-            "policy": {"name": "static_partition"},
-        },
-    }
+    return make_node_power_profile(
+        NODE, profile, cpu={"packagePowerCapPctOfMax": cpu_pct}, gpu={"capPctOfMax": gpu_pct}
+    )
 
 
 def _name(kind: str, subresource: str) -> str:

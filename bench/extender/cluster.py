@@ -9,6 +9,7 @@ import random
 import time
 from typing import Any
 
+from joulie_api.testing import make_node_hardware, make_node_twin
 from joulie_core.timestamps import rfc3339
 
 #: Different bodies of a case; more than the extender could remember.
@@ -28,49 +29,37 @@ def twin(name: str, seed: int) -> dict[str, Any]:
     """A fresh NodeTwin with plausible figures."""
     dice = random.Random(seed)
     capped = dice.choice([700, 1_200, 3_600])
-    return {
-        "apiVersion": "joulie.io/v1alpha1",
-        "kind": "NodeTwin",
-        "metadata": {"name": name},
-        "spec": {"nodeName": name},
-        "status": {
-            "schedulableClass": dice.choice(["performance", "performance", "eco", "draining"]),
+    return make_node_twin(
+        name,
+        dice.choice(["performance", "performance", "eco", "draining"]),
+        measured_watts=round(dice.uniform(0.1, 0.9) * capped, 1),
+        capped_watts=capped,
+        tdp_watts=capped * 1.5,
+        trend_watts_per_min=round(dice.uniform(-20, 20), 1),
+        last_updated=rfc3339(time.time()),
+        status={
             "predictedPowerHeadroomScore": 40,
             "predictedCoolingStressScore": round(dice.uniform(5, 60), 1),
-            "lastUpdated": rfc3339(time.time()),
-            "powerMeasurement": {
-                "source": "agent",
-                "quality": "measured",
-                "measuredNodePowerW": round(dice.uniform(0.1, 0.9) * capped, 1),
-                "nodeCappedPowerW": capped,
-                "nodeTdpW": capped * 1.5,
-                "powerTrendWPerMin": round(dice.uniform(-20, 20), 1),
-            },
         },
-    }
+    )
 
 
 def hardware(name: str, seed: int) -> dict[str, Any]:
     """A NodeHardware of one of two families."""
     family = FAMILIES[seed % len(FAMILIES)]
-    return {
-        "apiVersion": "joulie.io/v1alpha1",
-        "kind": "NodeHardware",
-        "metadata": {"name": name},
-        "spec": {"nodeName": name},
-        "status": {
-            "cpu": {
-                "sockets": 2,
-                "totalCores": family["cores"],
-                "capRange": {"minWattsPerSocket": 60, "maxWattsPerSocket": family["watts"] / 2},
-            },
-            "gpu": {
-                "present": family["gpus"] > 0,
-                "count": family["gpus"],
-                "capRangePerGpu": {"minWatts": 100, "maxWatts": 400},
-            },
+    return make_node_hardware(
+        name,
+        cpu={
+            "sockets": 2,
+            "totalCores": family["cores"],
+            "capRange": {"minWattsPerSocket": 60, "maxWattsPerSocket": family["watts"] / 2},
         },
-    }
+        gpu={
+            "present": family["gpus"] > 0,
+            "count": family["gpus"],
+            "capRangePerGpu": {"minWatts": 100, "maxWatts": 400},
+        },
+    )
 
 
 def full_node(name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from joulie_api.testing import make_node, make_pod
+from joulie_api.testing import make_node, make_node_hardware, make_pod, make_telemetry_profile
 from joulie_core.timestamps import rfc3339
 
 DRAINERS = 300
@@ -56,33 +56,24 @@ def pods(node_count: int, count: int) -> Iterator[dict[str, Any]]:
 
 def hardware(name: str) -> dict[str, Any]:
     """The agent's NodeHardware."""
-    return {
-        "apiVersion": "joulie.io/v1alpha1",
-        "kind": "NodeHardware",
-        "metadata": {"name": name},
-        "spec": {"nodeName": name},
-        "status": {
-            "cpu": {"capRange": {"minWattsPerSocket": 60, "maxWattsPerSocket": 280}, "controlAvailable": True},
-            "capabilities": {"cpuControl": True, "cpuTelemetry": True},
-            "quality": {"overall": "exact"},
-        },
-    }
+    return make_node_hardware(
+        name,
+        cpu={"capRange": {"minWattsPerSocket": 60, "maxWattsPerSocket": 280}, "controlAvailable": True},
+        status={"capabilities": {"cpuControl": True, "cpuTelemetry": True}, "quality": {"overall": "exact"}},
+    )
 
 
 def telemetry(name: str, watts: float) -> dict[str, Any]:
     """The agent's report."""
     now = rfc3339(time.time())
     control = {"backend": "rapl", "result": "applied", "reason": "Capped", "enforcedWatts": 280, "updatedAt": now}
-    return {
-        "apiVersion": "joulie.io/v1alpha1",
-        "kind": "TelemetryProfile",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "joulie-agent"}},
-        "spec": {"target": {"scope": "node", "nodeName": name}, "controls": {"cpu": {"type": "host"}}},
-        "status": {
-            "control": {"cpu": control, "gpu": control},
-            "power": {"cpuWatts": watts, "gpuWatts": 3 * watts, "updatedAt": now},
-        },
-    }
+    return make_telemetry_profile(
+        name,
+        controls={"cpu": {"type": "host"}},
+        control={"cpu": control, "gpu": control},
+        power={"cpuWatts": watts, "gpuWatts": 3 * watts, "updatedAt": now},
+        labels={"app.kubernetes.io/managed-by": "joulie-agent"},
+    )
 
 
 def _sized(pod: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_agent.testing.machine_spec import PLATFORMS
-from joulie_api.testing import make_node
+from joulie_api.testing import make_node, make_node_power_profile
 from joulie_devcluster.host.ports import LOOPBACK, free_port
 
 pytestmark = pytest.mark.docker
@@ -30,18 +30,7 @@ SYS_DIRECTORIES = {
     "devices/system/cpu": "rw",
     "devices/virtual": "rw",
 }
-PROFILE = {
-    "apiVersion": "joulie.io/v1alpha1",
-    "kind": "NodePowerProfile",
-    "metadata": {"name": "n1"},
-    "spec": {
-        "nodeName": "n1",
-        "profile": "eco",
-        "draining": False,
-        "policy": {"name": "static_partition"},
-        "cpu": {"packagePowerCapPctOfMax": 60},
-    },
-}
+PROFILE = make_node_power_profile("n1", cpu={"packagePowerCapPctOfMax": 60})
 
 
 class Node:

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from joulie_api.client import KubeClient
 from joulie_api.metrics import Registry
 from joulie_api.settings import read_settings
-from joulie_api.testing import FakeApiServer
+from joulie_api.testing import FakeApiServer, make_node_hardware, make_node_twin
 from joulie_extender.app import make_endpoints, make_table
 from joulie_extender.debug import Debug
 from joulie_extender.handlers import Handlers
@@ -86,28 +86,16 @@ def make_twin():
         updated: str | None = NOW,
         **status: Any,
     ) -> dict[str, Any]:
-        power = {
-            "source": "agent",
-            "quality": "measured",
-            "measuredNodePowerW": measured,
-            "nodeCappedPowerW": capped,
-            "nodeTdpW": 1000,
-            "powerTrendWPerMin": trend,
-        }
-        written = {
-            "schedulableClass": schedulable_class,
-            "predictedCoolingStressScore": cooling,
-            "powerMeasurement": None if capped is None else {k: v for k, v in power.items() if v is not None},
-            "lastUpdated": updated,
-            **status,
-        }
-        return {
-            "apiVersion": "joulie.io/v1alpha1",
-            "kind": "NodeTwin",
-            "metadata": {"name": name},
-            "spec": {"nodeName": name},
-            "status": {key: value for key, value in written.items() if value is not None},
-        }
+        return make_node_twin(
+            name,
+            schedulable_class,
+            measured_watts=measured,
+            capped_watts=capped,
+            tdp_watts=1000,
+            trend_watts_per_min=trend,
+            last_updated=updated,
+            status={"predictedCoolingStressScore": cooling, **status},
+        )
 
     return make
 
@@ -117,24 +105,15 @@ def make_hardware():
     """A NodeHardware as the agent writes it."""
 
     def make(name: str, *, cores: int = 128, watts: float = 700, gpus: int = 0, gpu_watts: float = 400):
-        return {
-            "apiVersion": "joulie.io/v1alpha1",
-            "kind": "NodeHardware",
-            "metadata": {"name": name},
-            "spec": {"nodeName": name},
-            "status": {
-                "cpu": {
-                    "sockets": 2,
-                    "totalCores": cores,
-                    "capRange": {"minWattsPerSocket": 50, "maxWattsPerSocket": watts / 2},
-                },
-                "gpu": {
-                    "present": gpus > 0,
-                    "count": gpus,
-                    "capRangePerGpu": {"minWatts": 100, "maxWatts": gpu_watts},
-                },
+        return make_node_hardware(
+            name,
+            cpu={
+                "sockets": 2,
+                "totalCores": cores,
+                "capRange": {"minWattsPerSocket": 50, "maxWattsPerSocket": watts / 2},
             },
-        }
+            gpu={"present": gpus > 0, "count": gpus, "capRangePerGpu": {"minWatts": 100, "maxWatts": gpu_watts}},
+        )
 
     return make
 

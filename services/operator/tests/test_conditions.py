@@ -2,6 +2,7 @@
 
 import pytest
 
+from joulie_api.testing import make_telemetry_profile
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget, NodePowerProfileSpec, PolicyNote
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfile
 from joulie_operator.changes import ChangeScope, ClusterChange
@@ -98,9 +99,4 @@ def test_a_report_that_says_the_same_in_other_words_changes_nothing():
 
 
 def profile(cpu):
-    return TelemetryProfile.model_validate(
-        {
-            "spec": {"target": {"scope": "node", "nodeName": "n1"}},
-            "status": {"control": {"cpu": cpu.dump()}},
-        }
-    )
+    return TelemetryProfile.model_validate(make_telemetry_profile("n1", control={"cpu": cpu.dump()}))

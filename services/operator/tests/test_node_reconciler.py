@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from structlog.testing import capture_logs
 
 from joulie_api.errors import NotFound, NotLeader, TransportError
-from joulie_api.testing import make_node, make_pod
+from joulie_api.testing import make_node, make_node_power_profile, make_node_twin, make_pod, make_telemetry_profile
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core import labels
 from joulie_core.caps import CapSettings
@@ -212,8 +212,7 @@ class World:
 
     def report(self, **cpu):
         """Report as the node's agent."""
-        spec = {"target": {"scope": "node", "nodeName": "n1"}}
-        raw = {"metadata": {"name": "n1"}, "spec": spec, "status": {"control": {"cpu": cpu}}}
+        raw = make_telemetry_profile("n1", control={"cpu": cpu})
         self.reports.on_profile("n1", decode_kind(TelemetryProfile)(orjson.dumps(raw)).model)
 
     def reconcile(self):
@@ -484,7 +483,7 @@ def test_the_target_that_is_being_written_is_no_change_by_others():
 
 def test_a_twin_without_a_planned_node_is_queued():
     world = World(unschedulable=True)
-    world.server.objects["NodeTwin", "n1"] = {"metadata": {"name": "n1"}}
+    world.server.objects["NodeTwin", "n1"] = make_node_twin("n1")
     world.deliver()
     assert len(world.queue) == 1
     settled_world = settled(1)
@@ -546,9 +545,8 @@ def test_labels_alone_are_removed_from_a_node_that_is_not_managed():
 
 def test_objects_of_others_for_a_node_that_is_not_managed_are_left_alone():
     world = World(labels={labels.RESERVED: "true"})
-    spec = {"nodeName": "n1", "profile": "eco"}
-    world.server.objects["NodePowerProfile", "n1"] = {"metadata": {"name": "n1"}, "spec": spec}
-    world.server.objects["NodeTwin", "n1"] = {"metadata": {"name": "n1"}, "spec": {"nodeName": "n1"}}
+    world.server.objects["NodePowerProfile", "n1"] = make_node_power_profile("n1")
+    world.server.objects["NodeTwin", "n1"] = make_node_twin("n1")
     world.deliver()
     assert world.reconcile() == []
 

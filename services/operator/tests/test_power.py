@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_api.prometheus import PrometheusSample, QueryError
-from joulie_api.testing import make_node
+from joulie_api.testing import make_node, make_telemetry_profile
 from joulie_api.wire import decode_node
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_node
@@ -168,12 +168,8 @@ def test_a_node_of_unknown_hardware_without_readings_is_unknown_and_not_zero():
 
 def profile(cpu, gpu, at):
     power = {"cpuWatts": cpu, "gpuWatts": gpu, "updatedAt": rfc3339(at)}
-    return TelemetryProfile.model_validate(
-        {
-            "spec": {"target": {"scope": "node", "nodeName": "n1"}},
-            "status": {"power": {key: value for key, value in power.items() if value is not None}},
-        }
-    )
+    reported = {key: value for key, value in power.items() if value is not None}
+    return TelemetryProfile.model_validate(make_telemetry_profile("n1", power=reported))
 
 
 def agents():

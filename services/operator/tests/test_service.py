@@ -5,7 +5,16 @@ import asyncio
 import pytest
 
 from joulie_api.errors import LeadershipLost
-from joulie_api.testing import Respond, claiming, dra_definitions, make_claim, make_node, make_pod
+from joulie_api.testing import (
+    Respond,
+    claiming,
+    dra_definitions,
+    make_claim,
+    make_node,
+    make_node_power_profile,
+    make_pod,
+    make_telemetry_profile,
+)
 from joulie_core import labels
 
 CPU_NODES = [make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(4)]
@@ -184,13 +193,13 @@ async def test_a_node_that_left_while_no_operator_ran_is_cleaned_too(cluster, sh
 
 async def test_a_target_made_by_hand_for_a_node_that_is_not_managed_is_left_alone(cluster):
     cluster.api.put_all([*CPU_NODES, make_node("by-hand", managed=False)])
-    kind = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile", "metadata": {"name": "by-hand"}}
-    cluster.api.put(kind | {"spec": {"nodeName": "by-hand", "profile": "eco"}})
+    made = make_node_power_profile("by-hand")
+    cluster.api.put(made)
     cluster.start(RECONCILE_INTERVAL="100ms")
     await cluster.until(lambda: all(cluster.view(f"node-{index}") for index in range(4)))
     passes = await passes_of(cluster)
     await passes(2)
-    assert cluster.target("by-hand") == {"nodeName": "by-hand", "profile": "eco"}
+    assert cluster.target("by-hand") == made["spec"]
     assert not cluster.api.requests.writes(name="by-hand")
 
 
@@ -299,10 +308,7 @@ async def test_conditions_say_planned_draining_since_and_what_the_agent_made_of_
 
 def report(cluster, name, **cpu):
     """Report as the node's agent."""
-    metadata = {"name": name}
-    target = {"scope": "node", "nodeName": name}
-    status = {"control": {"cpu": cpu}}
-    cluster.api.put({"kind": "TelemetryProfile", "metadata": metadata, "spec": {"target": target}, "status": status})
+    cluster.api.put(make_telemetry_profile(name, control={"cpu": cpu}))
 
 
 async def test_every_transition_and_every_unknown_class_is_an_event(cluster):

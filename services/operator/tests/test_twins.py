@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from joulie_api.testing import make_node
+from joulie_api.testing import make_node, make_node_twin
 from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_core.caps import CapIntent
@@ -178,7 +178,7 @@ def test_a_maximum_that_nobody_saw_bounds_no_measurement(facts):
     ],
 )
 def test_only_what_was_measured_is_taken_from_a_published_twin(power, measured_watts):
-    raw = {"metadata": {"name": "n0"}, "status": {"schedulableClass": "eco", "powerMeasurement": power}}
+    raw = make_node_twin("n0", status={"powerMeasurement": power})
     assert decode_twin(orjson.dumps(raw)).measured_watts == measured_watts
 
 

@@ -1,6 +1,14 @@
 from joulie_api.client import KubeClient
 from joulie_api.resources import NODES
-from joulie_api.testing import make_node, make_pod
+from joulie_api.testing import (
+    make_node,
+    make_node_hardware,
+    make_node_power_profile,
+    make_node_twin,
+    make_pod,
+    make_telemetry_profile,
+)
+from joulie_core.kinds import NodeHardware, NodePowerProfile, NodeTwin, TelemetryProfile
 
 
 def test_a_node_states_its_resources_and_hardware_labels():
@@ -45,3 +53,29 @@ async def test_the_client_fixture_reaches_the_server_by_its_kubeconfig(fake_api,
     assert isinstance(fake_client, KubeClient)
     assert b'"n"' in await fake_client.get(NODES, "n")
     assert fake_api.requests[-1].user_agent == "joulie-test/0"
+
+
+def test_custom_objects_are_of_their_node_and_validate():
+    target = make_node_power_profile("n1", cpu={"packagePowerCapPctOfMax": 60}, gpu={"capPctOfMax": 50})
+    spec = NodePowerProfile.model_validate(target).spec
+    assert (target["metadata"]["name"], spec.node_name, spec.profile, spec.draining) == ("n1", "n1", "eco", False)
+    assert (spec.cpu.package_power_cap_pct_of_max, spec.gpu.power_cap.cap_pct_of_max) == (60, 50)
+    twin = NodeTwin.model_validate(make_node_twin("n1", "draining", measured_watts=90, capped_watts=100))
+    assert (twin.spec.node_name, twin.status.schedulable_class) == ("n1", "draining")
+    power = twin.status.power_measurement
+    assert (power.measured_node_power_w, power.node_capped_power_w) == (90, 100)
+    hardware = NodeHardware.model_validate(make_node_hardware("n1", cpu={"sockets": 2}, gpu={"count": 8}))
+    assert (hardware.spec.node_name, hardware.status.cpu.sockets, hardware.status.gpu.count) == ("n1", 2, 8)
+    profile = make_telemetry_profile(
+        "n1", power={"cpuWatts": 5}, control={"cpu": {"result": "applied"}}, labels={"a": "b"}
+    )
+    model = TelemetryProfile.model_validate(profile)
+    assert (model.spec.target.node_name, profile["metadata"]["labels"]) == ("n1", {"a": "b"})
+    assert (model.status.power.cpu_watts, model.status.control.cpu.result) == (5, "applied")
+
+
+def test_what_is_not_stated_is_absent():
+    assert "status" not in make_node_power_profile("n1")
+    assert make_node_twin("n1")["status"] == {"schedulableClass": "performance"}
+    assert "status" not in make_node_hardware("n1")
+    assert make_telemetry_profile("all", target={"scope": "cluster"})["spec"] == {"target": {"scope": "cluster"}}

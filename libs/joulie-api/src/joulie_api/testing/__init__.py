@@ -1,10 +1,17 @@
-"""What tests of Joulie's services need: an API server in the process, its faults, and builders of nodes and pods.
+"""What tests of Joulie's services need: an API server in the process, its faults, and builders of objects.
 
 Shipped with the library, so that every service is tested against the same behaviour. pytest fixtures are in
 `joulie_api.testing.fixtures`, which is the only module here that needs pytest.
 """
 
-from joulie_api.testing.builders import make_node, make_pod
+from joulie_api.testing.builders import (
+    make_node,
+    make_node_hardware,
+    make_node_power_profile,
+    make_node_twin,
+    make_pod,
+    make_telemetry_profile,
+)
 from joulie_api.testing.devices import claiming, dra_definitions, make_claim
 from joulie_api.testing.faults import (
     CutMidLine,
@@ -36,5 +43,9 @@ __all__ = [
     "expired_event",
     "make_claim",
     "make_node",
+    "make_node_hardware",
+    "make_node_power_profile",
+    "make_node_twin",
     "make_pod",
+    "make_telemetry_profile",
 ]

@@ -1,10 +1,11 @@
-"""Nodes and pods as the API server would send them: JSON dicts in which a test states only what matters to it."""
+"""Objects as the API server would send them: JSON dicts in which a test states only what matters to it."""
 
 import itertools
 from collections.abc import Mapping
 from typing import Any
 
 from joulie_core import labels as keys
+from joulie_core.kinds.base import API_VERSION
 
 _created = itertools.count(1)
 
@@ -136,3 +137,132 @@ def make_pod(
         "spec": {key: value for key, value in spec.items() if value},
         "status": {"phase": phase or ("Running" if node else "Pending")},
     }
+
+
+def make_node_power_profile(
+    name: str,
+    profile: str = "eco",
+    *,
+    draining: bool = False,
+    cpu: Mapping[str, Any] | None = None,
+    gpu: Mapping[str, Any] | None = None,
+    policy: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A target, as the operator writes it.
+
+    Args:
+        name: of the node.
+        profile: `performance` or `eco`.
+        draining: the draining flag.
+        cpu: `spec.cpu`, such as `{"packagePowerCapPctOfMax": 60}`.
+        gpu: `spec.gpu.powerCap` without its scope, such as `{"capPctOfMax": 60}`.
+        policy: `spec.policy`.
+        status: the status.
+    """
+    spec = {
+        "nodeName": name,
+        "profile": profile,
+        "draining": draining,
+        "cpu": cpu,
+        "gpu": None if gpu is None else {"powerCap": {"scope": "perGpu", **gpu}},
+        "policy": policy or {"name": "static_partition"},
+    }
+    return _custom_object("NodePowerProfile", name, spec, status)
+
+
+def make_node_twin(
+    name: str,
+    schedulable_class: str = "performance",
+    *,
+    measured_watts: float | None = None,
+    capped_watts: float | None = None,
+    tdp_watts: float | None = None,
+    trend_watts_per_min: float | None = None,
+    last_updated: str | None = None,
+    status: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A twin, as the operator writes it.
+
+    Args:
+        name: of the node.
+        schedulable_class: `performance`, `eco`, `draining` or `unknown`.
+        measured_watts: power of the node, as measured by its agent.
+        capped_watts: what its caps allow; None for a twin without a power measurement.
+        tdp_watts: what its hardware may draw.
+        trend_watts_per_min: the trend.
+        last_updated: RFC 3339.
+        status: further fields of the status; they win over those made from the other arguments.
+    """
+    power = {
+        "source": "agent",
+        "quality": "measured",
+        "measuredNodePowerW": measured_watts,
+        "nodeCappedPowerW": capped_watts,
+        "nodeTdpW": tdp_watts,
+        "powerTrendWPerMin": trend_watts_per_min,
+    }
+    fields = {
+        "schedulableClass": schedulable_class,
+        "powerMeasurement": None if capped_watts is None else _present(power),
+        "lastUpdated": last_updated,
+        **(status or {}),
+    }
+    return _custom_object("NodeTwin", name, {"nodeName": name}, _present(fields))
+
+
+def make_node_hardware(
+    name: str,
+    *,
+    cpu: Mapping[str, Any] | None = None,
+    gpu: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What was discovered of a node, as its agent writes it.
+
+    Args:
+        name: of the node.
+        cpu: `status.cpu`.
+        gpu: `status.gpu`.
+        status: further fields of the status.
+    """
+    return _custom_object(
+        "NodeHardware", name, {"nodeName": name}, _present({"cpu": cpu, "gpu": gpu, **(status or {})})
+    )
+
+
+def make_telemetry_profile(
+    name: str,
+    *,
+    target: Mapping[str, Any] | None = None,
+    sources: Mapping[str, Any] | None = None,
+    controls: Mapping[str, Any] | None = None,
+    control: Mapping[str, Any] | None = None,
+    power: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The settings of a node's telemetry and control, with its agent's report.
+
+    Args:
+        name: of the profile; that of a node holds the node's report.
+        target: `spec.target`; None for the node of that name.
+        sources: `spec.sources`.
+        controls: `spec.controls`.
+        control: the report of control, `status.control`.
+        power: the report of power, `status.power`.
+        labels: labels.
+    """
+    spec = {"target": target or {"scope": "node", "nodeName": name}, "sources": sources, "controls": controls}
+    made = _custom_object("TelemetryProfile", name, spec, _present({"control": control, "power": power}))
+    if labels:
+        made["metadata"]["labels"] = dict(labels)
+    return made
+
+
+def _custom_object(kind: str, name: str, spec: Mapping[str, Any], status: Mapping[str, Any] | None) -> dict[str, Any]:
+    made = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": _present(spec)}
+    return made | ({"status": dict(status)} if status else {})
+
+
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
