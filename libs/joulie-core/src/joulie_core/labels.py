@@ -36,8 +36,6 @@ GKE_PARTITION: Final = "cloud.google.com/gke-gpu-partition-size"
 AMD_PARTITION_KEYS: Final = ("amd.com/compute-memory-partition", "amd.com/gpu.compute-memory-partition")
 #: Physical GPUs, written by NFD with the rules of Intel's device plugins.
 INTEL_GPU_COUNT: Final = "gpu.intel.com/device.count"
-#: Where the GPU model of a node may be found, most trusted first.
-GPU_PRODUCT_KEYS: Final = (HW_GPU_MODEL, GPU_PRODUCT, NVIDIA_GPU_PRODUCT, AMD_GPU_PRODUCT)
 
 NFD_CPU_MODEL_PREFIX: Final = "feature.node.kubernetes.io/cpu-model."
 NFD_PCI_PREFIX: Final = "feature.node.kubernetes.io/pci-"

@@ -123,13 +123,7 @@ class Debug:
         return {
             "nodeName": entry.name,
             "score": terms.score * self._table.config.score_max / formula.MAX_SCORE,
-            "terms": {
-                "headroom": terms.headroom_points,
-                "cooling": terms.cooling_points,
-                "trend": terms.trend_points,
-                "profile": terms.profile_points,
-                "pressure": terms.pressure_points,
-            },
+            "terms": terms.by_name,
             "projectedHeadroom": terms.headroom_pct,
             "marginalCpuW": marginal.cpu_watts,
             "marginalGpuW": marginal.gpu_watts,

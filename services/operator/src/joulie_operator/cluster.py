@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from joulie_core import labels
+from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
 from joulie_core.hardware.density import Density, density
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import HardwareView, resolve_view
@@ -95,7 +96,7 @@ class Cluster:
         pods: WatchAge,
         on_change: ChangeListener,
         reserved_key: str = labels.RESERVED,
-        gpu_product_keys: Sequence[str] = labels.GPU_PRODUCT_KEYS,
+        gpu_product_keys: Sequence[str] = GPU_PRODUCT_KEYS,
     ) -> None:
         self._inventory = inventory
         self._pods = pods

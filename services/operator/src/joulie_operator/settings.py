@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, create_model, model_validator
 from joulie_api.settings import Addr, Duration, ServiceSettings
 from joulie_core import labels
 from joulie_core.caps import CapSettings
+from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
 from joulie_core.kinds.base import PositiveWatts
 from joulie_core.kinds.node_power_profile import OnLostControl
 from joulie_core.policy import POLICIES
@@ -125,7 +126,7 @@ class OperatorSettings(PowerSettings, CapSettings):
     """How often the twins' numbers are computed; also the least time between writes of one twin for numbers only."""
     twin_heartbeat: PositiveDuration = 90
     """A twin is written at least so often; well below the five minutes after which it counts as stale."""
-    gpu_product_label_keys: tuple[str, ...] = labels.GPU_PRODUCT_KEYS
+    gpu_product_label_keys: tuple[str, ...] = GPU_PRODUCT_KEYS
     """Labels that name a node's GPU model, most trusted first."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """Writes under way at once."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from joulie_core.gpu_vendors import GPU_VENDORS
 from joulie_core.hardware.gpu_resources import gpu_resource, is_partitioned, physical_gpus, plain_product
 from joulie_core.hardware.inventory import CpuSpec, GpuSpec, Inventory, Match
 from joulie_core.kinds.node_hardware import CpuHardware, FactOrigins, GpuHardware, NodeHardwareStatus, Origin
@@ -74,7 +75,7 @@ class Facts:
 _MOST_GPUS: Final = 1024
 _MOST_CORES: Final = 65_536
 _LONGEST_NUMBER: Final = 9
-_NFD_GPU_VENDORS: Final = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
+_NFD_GPU_VENDORS: Final = {f"{vendor.pci_id:04x}": vendor.name for vendor in GPU_VENDORS}
 _PCI_DISPLAY: Final = "03"
 #: PCI classes of GPUs that drive no screen. Only these count for Intel, whose id alone may be any part of the board.
 _NFD_INTEL_GPU_CLASSES: Final = ("0302", "0380")

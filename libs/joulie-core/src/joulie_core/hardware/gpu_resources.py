@@ -20,6 +20,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
+from joulie_core.gpu_vendors import GPU_VENDORS
 from joulie_core.labels import (
     AMD_PARTITION_KEYS,
     GKE_PARTITION,
@@ -62,13 +63,8 @@ _MIG_PROFILE: Final = r"(?:(?P<c>[1-9])c\.)?(?P<g>[1-9])g\.\d+gb(?:\.(?!shared)[
 _MIG_RESOURCE: Final = re.compile(rf"nvidia\.com/mig-{_MIG_PROFILE}(?P<shared>\.shared)?")
 _MIG_PRODUCT: Final = re.compile(rf"-MIG-{_MIG_PROFILE}(?=-SHARED|$)", re.IGNORECASE)
 _AMD_RESOURCE: Final = re.compile(r"amd\.com/(?P<mode>[a-z]px)_nps\d+")
-_WHOLE: Final = {
-    "nvidia.com/gpu": "NVIDIA",
-    "amd.com/gpu": "AMD",
-    "gpu.intel.com/i915": "Intel",
-    "gpu.intel.com/xe": "Intel",
-}
-_SHARED: Final = {"nvidia.com/gpu.shared": "NVIDIA"}
+_WHOLE: Final = {name: vendor.name for vendor in GPU_VENDORS for name in vendor.resources}
+_SHARED: Final = {name: vendor.name for vendor in GPU_VENDORS for name in vendor.shared_resources}
 
 
 @lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final, Generic, TypeVar
 
+from joulie_core.gpu_vendors import GPU_VENDORS
 from joulie_core.hardware.power_curve import CapResponse, PowerCurve
 from joulie_core.kinds.node_hardware import Exactness
 
@@ -116,17 +117,7 @@ _CPU_VENDORS: Final = {
     "intel": "Intel",
     "xeon": "Intel",
 }
-_GPU_VENDORS: Final = {
-    "nvidia": "NVIDIA",
-    "tesla": "NVIDIA",
-    "quadro": "NVIDIA",
-    "geforce": "NVIDIA",
-    "rtx": "NVIDIA",
-    "amd": "AMD",
-    "instinct": "AMD",
-    "radeon": "AMD",
-    "intel": "Intel",
-}
+_GPU_VENDORS: Final = {word: vendor.name for vendor in GPU_VENDORS for word in vendor.words}
 #: Words of desktop, laptop and embedded processors -> what stands for them; their numbers are servers' numbers as well.
 _OTHER_SEGMENTS: Final = {
     # A workstation's: as many watts as a server's.

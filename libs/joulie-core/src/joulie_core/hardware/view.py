@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
 from joulie_core.hardware.facts import CpuFacts, Facts, GpuFacts, facts_from_node, facts_from_status
 from joulie_core.hardware.inventory import CpuSpec, GpuSpec, Inventory, Match, Spec
 from joulie_core.hardware.presence import count_gpus
 from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Origin
-from joulie_core.labels import GPU_PRODUCT_KEYS
 from joulie_core.node import Node
 
 T = TypeVar("T")

@@ -1,11 +1,12 @@
-"""How well a node suits a pod: the score formula, written to be read.
+"""The score formula: how well a node suits a pod.
 
-Guarantees a score in 0..100 and every term behind it. It depends on nothing but its arguments: not on the order of
-nodes, nor on which other nodes are candidates. `joulie_core.scoring.prepared` computes the same number faster. Source:
-docs/decisions/0002-extender.md.
+Returns a score in 0..100 with all its terms. It depends on its arguments only, not on the order of nodes nor on the
+other candidates. `joulie_core.scoring.prepared` computes the same score faster. The formula is in
+docs/decisions/0013-conventions.md, Extender.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
@@ -24,7 +25,7 @@ PRESSURE_WEIGHT: Final = 0.3
 
 
 class NeutralReason(StrEnum):
-    """Why a node is scored without looking at it."""
+    """Why a node gets the neutral score."""
 
     NO_TWIN = "NoTwin"
     STALE_TWIN = "StaleTwin"
@@ -33,9 +34,9 @@ class NeutralReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScoreTerms:
-    """Points of one node for one pod."""
+    """Points of one node for one pod. Every field `NAME_points` is a term of the score."""
 
-    #: Percent of the cap that is left with the pod in place; None where it is not known.
+    #: Headroom in percent of the cap with the pod in place; None if unknown.
     headroom_pct: float | None = None
     headroom_points: float = 0.0
     cooling_points: float = 0.0
@@ -47,17 +48,26 @@ class ScoreTerms:
     neutral: NeutralReason | None = None
 
     @property
+    def by_name(self) -> Mapping[str, float]:
+        """The terms by name, such as `headroom`."""
+        return {name.removesuffix(_POINTS): getattr(self, name) for name in _TERMS}
+
+    @property
     def points(self) -> float:
         """The sum of all terms, or the neutral score."""
         if self.neutral is not None:
             return NEUTRAL_SCORE
-        points = self.headroom_points + self.cooling_points + self.trend_points
-        return points + self.profile_points + self.pressure_points
+        points: float = sum(getattr(self, name) for name in _TERMS)
+        return points
 
     @property
     def score(self) -> float:
         """The points within 0..100."""
         return within_range(self.points)
+
+
+_POINTS: Final = "_points"
+_TERMS: Final = tuple(each.name for each in fields(ScoreTerms) if each.name.endswith(_POINTS))
 
 
 def score(

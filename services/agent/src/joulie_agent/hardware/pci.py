@@ -15,21 +15,13 @@ from typing import Final
 
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_core.gpu_vendors import GPU_VENDORS
 
 PCI_DEVICES: Final = "bus/pci/devices"
 _FUNCTION: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _CODE: Final = re.compile(r"0x[0-9a-f]+")
-_VENDORS: Final = {0x10DE: "NVIDIA", 0x1002: "AMD", 0x8086: "Intel"}
+_VENDORS: Final = {vendor.pci_id: vendor for vendor in GPU_VENDORS}
 _VGA: Final = 0x0300
-_DISPLAYS: Final = (0x0302, 0x0380)
-_ACCELERATOR: Final = 0x1200
-#: Class and subclass that are a GPU for certain. VGA controllers of Intel and AMD may be part of the processor, those
-#: of NVIDIA are cards; an accelerator of Intel is no GPU.
-_GPU_CLASSES: Final[Mapping[str, tuple[int, ...]]] = {
-    "NVIDIA": (_VGA, *_DISPLAYS),
-    "AMD": (*_DISPLAYS, _ACCELERATOR),
-    "Intel": _DISPLAYS,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +47,11 @@ def read_pci_gpus(tree: SysfsTree) -> PciGpus | None:
         if vendor is None or kind is None:
             undecided = True
             continue
-        name, subclass = _VENDORS.get(vendor), kind >> 8
-        if name is None or _is_virtual(tree, function):
+        known, subclass = _VENDORS.get(vendor), kind >> 8
+        if known is None or _is_virtual(tree, function):
             continue
-        if subclass in _GPU_CLASSES[name]:
-            counts[name] += 1
+        if subclass in known.pci_classes:
+            counts[known.name] += 1
         elif subclass == _VGA:
             undecided = True
     return PciGpus(dict(counts), undecided)
