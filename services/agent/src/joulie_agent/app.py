@@ -53,7 +53,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         world = Informers(client, scope, settings.default_route, wake=fleet.wake, moved=fleet.move)
         tools = WorkerDeps(
             world=world,
-            wirer=BackendFactory(transport, lambda _node: host),
+            factory=BackendFactory(transport, lambda _node: host),
             publisher=Publisher(client, Applier(client, FIELD_MANAGER)),
             discoverer=Discoverer(inventory),
             dvfs=settings.dvfs,

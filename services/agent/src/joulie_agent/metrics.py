@@ -57,7 +57,7 @@ def _enforcement(out: _Families, node: str, view: NodeView) -> None:
         "joulie_backend_mode",
         "1 for what holds the node's CPU power, 0 for the others.",
         ("node", "mode"),
-        [((node, mode), float(mode is view.cpu_memory.mode)) for mode in CpuMode],
+        [((node, mode), float(mode is view.cpu_state.mode)) for mode in CpuMode],
     )
     out.gauge(
         "joulie_policy_cap_watts",
@@ -146,7 +146,7 @@ def _count(value: int | None) -> float | None:
 
 
 def _dvfs(out: _Families, node: str, view: NodeView) -> None:
-    state = view.cpu_memory.dvfs
+    state = view.cpu_state.dvfs
     for name, doc, value in (
         ("joulie_dvfs_observed_power_watts", "Last power sample of the DVFS loop, in watts.", state.observed_watts),
         ("joulie_dvfs_ema_power_watts", "Moving average of the DVFS loop, in watts.", state.ema_watts),

@@ -59,7 +59,7 @@ def _control(old: ControlReport | None, new: ControlReport, now_s: float) -> Con
 
 def _alike(old: ControlReport, new: ControlReport) -> bool:
     return (
-        (old.backend, old.result, old.reason) == (new.backend, new.result, new.reason)
+        (old.backend, old.result, old.reason, old.places) == (new.backend, new.result, new.reason, new.places)
         and _close(old.requested_watts, new.requested_watts, CAP_STEP)
         and _close(old.enforced_watts, new.enforced_watts, CAP_STEP)
         and _close(old.throttle_pct, new.throttle_pct, CAP_STEP)

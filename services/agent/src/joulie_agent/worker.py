@@ -22,6 +22,7 @@ from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.enforce.cpu import CpuControlState
 from joulie_agent.enforce.node import Inputs, NodeControl, Tick
+from joulie_agent.enforce.places import announced
 from joulie_agent.informers import Informers
 from joulie_agent.publish import Publisher
 from joulie_agent.report import compose
@@ -29,6 +30,7 @@ from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
 from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import target_out_of_reach
+from joulie_core.control.telemetry_route import Route
 from joulie_core.fnv import fnv1a_32
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfileStatus
 from joulie_core.node import Node
@@ -47,7 +49,7 @@ class WorkerDeps:
     """What all workers of a process share."""
 
     world: Informers
-    wirer: BackendFactory
+    factory: BackendFactory
     publisher: Publisher
     discoverer: Discoverer
     dvfs: DvfsSettings
@@ -69,7 +71,7 @@ class NodeView:
     cap_watts: float | None = None
     cpu: CpuReading = field(default_factory=CpuReading)
     gpu: GpuReading = field(default_factory=GpuReading)
-    cpu_memory: CpuControlState = field(default_factory=CpuControlState)
+    cpu_state: CpuControlState = field(default_factory=CpuControlState)
     actions: Counter[DvfsDirection] = field(default_factory=Counter)
     errors: int = 0
 
@@ -99,11 +101,13 @@ class NodeWorker:
         self._logged: dict[str, dict[str, Any]] = {}
         home = tools.world.home(node.name)
         last = home.model.status.control if home else None
+        #: As last published; what it says of places is what the next agent goes by.
+        self._published = last
+        self._announced: tuple[Route, bool] | None = None
         self._control = NodeControl(
             node,
             last,
-            tools.world.last_route(node) if last else None,
-            wirer=tools.wirer,
+            factory=tools.factory,
             discoverer=tools.discoverer,
             dvfs=tools.dvfs,
         )
@@ -163,13 +167,13 @@ class NodeWorker:
                 self._control_moved()
 
     def _control_moved(self) -> None:
-        self.view.cpu_memory = self._control.cpu_memory
+        self.view.cpu_state = self._control.cpu_state
         (self._looping.set if self._control.looping else self._looping.clear)()
 
     def _acted(self, action: DvfsDirection | None) -> None:
         if action is not None:
             self.view.actions[action] += 1
-            self._log.info("throttle changed", action=action, throttle_pct=self._control.cpu_memory.dvfs.throttle_pct)
+            self._log.info("throttle changed", action=action, throttle_pct=self._control.cpu_state.dvfs.throttle_pct)
 
     async def _rest(self, due: float) -> None:
         loop = asyncio.get_running_loop()
@@ -200,6 +204,7 @@ class NodeWorker:
         world, publisher = self._tools.world, self._tools.publisher
         self._node = world.nodes.get(self._node.name, self._node)
         inputs = self._inputs(now)
+        await self._announce(inputs)
         async with self._turn:
             tick = await self._control.tick(inputs)
             self._control_moved()
@@ -208,7 +213,7 @@ class NodeWorker:
         self._show(inputs, tick)
         wall_time = rfc3339(self._tools.wall_time())
         await publisher.hardware(self._node, tick.hardware.status, world.hardware(self._node.name), wall_time)
-        await publisher.home(self._node, tick.route or inputs.route, world.home(self._node.name))
+        await publisher.home(self._node, inputs.route, world.home(self._node.name))
         await self._report(
             ControlReports(cpu=tick.cpu, gpu=tick.gpu),
             cpu_watts=tick.cpu_reading.power_watts if tick.cpu_reading else None,
@@ -216,11 +221,26 @@ class NodeWorker:
         )
         return False
 
+    async def _announce(self, inputs: Inputs) -> None:
+        """Publish what is about to be put in force at an endpoint, for the next agent if this one ends meanwhile."""
+        wanted = (inputs.route, inputs.target is not None)
+        reports = announced(self._published, self._node.name, inputs.route, inputs.target)
+        # Where an endpoint refuses everything, its report never names anything: once is enough.
+        if reports is None or wanted == self._announced:
+            self._announced = wanted
+            return
+        live = self._tools.world.home(self._node.name)
+        await self._tools.publisher.home(self._node, inputs.route, live)
+        status = TelemetryProfileStatus(control=reports, power=live.model.status.power if live else None)
+        await self._tools.publisher.report(self._node.name, status, live)
+        self._published = reports
+        self._announced = wanted
+
     async def _depart(self, now: float) -> bool:
         world, name = self._tools.world, self._node.name
         self._attempts += 1
         async with self._turn:
-            reports = await self._control.give_back(self._inputs(now))
+            reports = await self._control.restore(self._inputs(now))
             self._control_moved()
         if self._control.in_force:
             self.view.errors += 1
@@ -272,6 +292,7 @@ class NodeWorker:
             now_s=self._tools.wall_time(),
         )
         await self._tools.publisher.report(self._node.name, status, live)
+        self._published = status.control
 
     def _show(self, inputs: Inputs, tick: Tick) -> None:
         target, view = inputs.target, self.view

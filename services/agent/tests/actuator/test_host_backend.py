@@ -7,7 +7,7 @@ import pytest
 from joulie_agent.actuator.protocol import DescribeCpu, Epp, ErrorReply, ReadGpu, SetCpuTuning
 from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.backends.actuator_client import InProcessActuator
-from joulie_agent.backends.base import CpuHeld, Held, NodeReading, Unavailable
+from joulie_agent.backends.base import CpuHeld, NodeReading, Unavailable
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.enforce import gpu
 from joulie_agent.enforce.gpu_clocks import ClockLook
@@ -23,6 +23,7 @@ from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_power_profile import GpuPowerCap
+from joulie_core.kinds.telemetry_profile import Held
 
 NO_LIMITS = WattRange()
 CPU_HELD = CpuHeld(cap=Held.YES)

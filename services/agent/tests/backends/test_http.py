@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from joulie_agent.backends import transport as transport_module
-from joulie_agent.backends.base import CpuHeld, Held, Unavailable
+from joulie_agent.backends.base import CpuHeld, Unavailable
 from joulie_agent.backends.headers import TTL_S, BadSecret, SecretHeaders
 from joulie_agent.backends.http import HttpActuator, HttpSource
 from joulie_agent.backends.prometheus import PrometheusSource
@@ -16,6 +16,7 @@ from joulie_agent.backends.transport import MAX_REPLY_BYTES, HttpTarget, HttpTra
 from joulie_agent.reasons import Reason
 from joulie_api.resources import SECRETS
 from joulie_core.control.caps_resolve import WattRange
+from joulie_core.kinds.telemetry_profile import Held
 from joulie_core.names import NodeName
 
 

@@ -1,4 +1,4 @@
-"""What is in force at two backends while modes, targets, routes, faults and agents change in any order.
+"""What is in force at two backends while modes, targets, routes, faults and agents change in any intent.
 
 The whole of `NodeControl` with the real HTTP backend code acts on two models of a backend. They know what is in force;
 the agent only knows what it was told.
@@ -17,6 +17,7 @@ from joulie_agent.backends.factory import BackendFactory
 from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.enforce.node import Inputs, NodeControl
+from joulie_agent.enforce.places import announced
 from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsSettings
 from joulie_core.control.telemetry_route import Route
@@ -117,13 +118,12 @@ class Paths(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.places = {"a": MetricScope(tells_range=True), "b": MetricScope(tells_range=False)}
-        self.wirer = BackendFactory(
+        self.factory = BackendFactory(
             Transport(self.places), lambda _node: RefusingBackend(Reason.NO_HOST_INTERFACE, "none")
         )
         self.place, self.mode, self.target = "a", "auto", WATTS
         self.now = 0.0
         self.reports = None
-        self.home_route = None
         self.loop = asyncio.new_event_loop()
         self.start()
 
@@ -137,12 +137,10 @@ class Paths(RuleBasedStateMachine):
         return self.loop.run_until_complete(coroutine)
 
     def start(self):
-        last_route = self.home_route if self.reports else None
         self.control = NodeControl(
             NODE,
             self.reports,
-            last_route,
-            wirer=self.wirer,
+            factory=self.factory,
             discoverer=Discoverer(INVENTORY),
             dvfs=DvfsSettings(),
         )
@@ -153,12 +151,20 @@ class Paths(RuleBasedStateMachine):
         wanted=st.sampled_from([WATTS, PCT, None]),
     )
     def restart(self, mode, place, wanted):
-        # A report has one home, which remembers one place beside that of the report.
-        if not self.control._left:
-            self.place = place
         self.start()
-        self.mode, self.target = mode, wanted
+        self.place, self.mode, self.target = place, mode, wanted
         self.tick()
+
+    @rule(
+        mode=st.sampled_from(["rapl", "dvfs"]),
+        place=st.sampled_from(["a", "b", None]),
+        wanted=st.sampled_from([WATTS, PCT, None]),
+    )
+    def end_before_the_report(self, mode, place, wanted):
+        """The agent acts and ends before it has reported; the next one finds what was published before."""
+        self.place, self.mode, self.target = place, mode, wanted
+        self.act()
+        self.start()
 
     @rule(
         mode=st.sampled_from(["auto", "rapl", "dvfs"]),
@@ -191,6 +197,11 @@ class Paths(RuleBasedStateMachine):
         self.places[place].watts = watts
 
     def tick(self):
+        tick = self.act()
+        self.reports = ControlReports(cpu=tick.cpu, gpu=tick.gpu)
+        self.check_report(tick.cpu)
+
+    def act(self):
         self.now += 20.0
         target = None
         if self.target is not None:
@@ -204,10 +215,8 @@ class Paths(RuleBasedStateMachine):
             published=None,
             now=self.now,
         )
-        tick = self.run(self.control.tick(inputs))
-        self.reports = ControlReports(cpu=tick.cpu, gpu=tick.gpu)
-        self.home_route = tick.route
-        self.check_report(tick.cpu)
+        self.reports = announced(self.reports, NODE.name, inputs.route, target) or self.reports
+        return self.run(self.control.tick(inputs))
 
     @rule(ticks=st.integers(1, 20))
     def follow(self, ticks):
@@ -269,3 +278,56 @@ TestPaths = Paths.TestCase
 #: Shrinking a failure would take longer than a test may.
 UNSHRUNK = set(Phase) - {Phase.shrink, Phase.explain}
 TestPaths.settings = settings(max_examples=80, stateful_step_count=25, deadline=None, derandomize=True, phases=UNSHRUNK)
+
+
+def played(*steps):
+    """Run named rules in a given order and then look at what is left."""
+    paths = Paths()
+    try:
+        for name, *arguments in steps:
+            getattr(paths, name)(*arguments)
+    finally:
+        paths.teardown()
+
+
+def test_a_throttle_raised_between_two_reports_is_released_by_the_next_agent_elsewhere():
+    played(
+        ("change", "dvfs", "b", WATTS, 1),
+        ("follow", 12),
+        ("follow", 1),
+        ("follow", 12),
+        ("restart", "auto", "a", WATTS),
+    )
+
+
+def test_a_throttle_raised_between_two_reports_is_released_by_the_next_agent_in_another_mode():
+    played(("change", "dvfs", "a", WATTS, 1), ("follow", 12), ("follow", 12), ("restart", "rapl", "a", WATTS))
+
+
+def test_a_place_left_by_the_agent_before_the_last_is_released():
+    played(
+        ("change", "dvfs", "b", WATTS, 3),
+        ("change_answers", "b", OK, "error"),
+        ("change", "auto", "a", None, 2),
+        ("restart", "rapl", "a", None),
+        ("restart", "rapl", None, None),
+    )
+
+
+def test_two_places_left_at_once_are_released_after_a_restart():
+    played(
+        ("change", "dvfs", "b", WATTS, 3),
+        ("change_answers", "b", "error", "error"),
+        ("change", "auto", "a", WATTS, 2),
+        ("change_answers", "a", "error", "error"),
+        ("restart", "rapl", None, None),
+        ("restart", "rapl", None, None),
+    )
+
+
+def test_a_cap_set_by_an_agent_that_ends_before_its_report_is_released():
+    played(
+        ("change_target", None),
+        ("end_before_the_report", "rapl", "a", WATTS),
+        ("restart", "auto", None, None),
+    )

@@ -1,18 +1,18 @@
-"""CPU enforcement against an actuator that does what a test tells it: order of backends, memory, giving back."""
+"""CPU enforcement against an actuator that does what a test tells it: intent of backends, state, giving back."""
 
 from dataclasses import dataclass, field, replace
 
 import pytest
 from msgspec import structs
 
-from joulie_agent.backends.base import CpuHeld, CpuReading, Held, with_release
-from joulie_agent.enforce.cpu import CpuControlState, CpuEnforcer, CpuIntent, CpuMode, remembered
+from joulie_agent.backends.base import CpuHeld, CpuReading, with_release
+from joulie_agent.enforce.cpu import CpuControlState, CpuEnforcer, CpuIntent, CpuMode
 from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import PctCap, WattCap, WattRange
 from joulie_core.control.dvfs import DvfsDirection, DvfsMode, DvfsSettings, DvfsState
 from joulie_core.control_result import ControlResult
-from joulie_core.kinds.telemetry_profile import ControlReport, CpuControlMode
+from joulie_core.kinds.telemetry_profile import ControlReport, CpuControlMode, Held
 
 RAPL_BLOCKED = blocked("http-rapl", Reason.REFUSED, "locked by firmware")
 
@@ -59,17 +59,17 @@ def throttled(pct):
     return CpuControlState(mode=CpuMode.DVFS, dvfs=state, held=CpuHeld(throttle=Held.YES), throttle_known=True)
 
 
-async def enforce(actuator, order=WATTS, memory=None, *, reading=HOT, now=0.0):
-    return await CpuEnforcer(actuator, STEPPED).enforce(order, memory or CpuControlState(), reading, now)
+async def enforce(actuator, intent=WATTS, state=None, *, reading=HOT, now=0.0):
+    return await CpuEnforcer(actuator, STEPPED).enforce(intent, state or CpuControlState(), reading, now)
 
 
-async def run(actuator, ticks, *, order=WATTS, memory=None, reading=HOT):
+async def run(actuator, ticks, *, intent=WATTS, state=None, reading=HOT):
     """Tick every 20 s; answer the last result and the actions."""
     actions = []
     result = None
     for tick in range(ticks):
-        result = await enforce(actuator, order, memory, reading=reading, now=tick * 20.0)
-        memory = result.memory
+        result = await enforce(actuator, intent, state, reading=reading, now=tick * 20.0)
+        state = result.state
         actions += [result.action] if result.action else []
     return result, actions
 
@@ -79,12 +79,12 @@ async def test_watts_go_to_rapl_and_are_read_back():
     assert result.report == ControlReport(
         backend="http-rapl", result="applied", reason="Capped", requested_watts=240, enforced_watts=240
     )
-    assert result.memory.mode is CpuMode.RAPL
+    assert result.state.mode is CpuMode.RAPL
 
 
 async def test_a_clamped_cap_says_so():
-    order = replace(WATTS, cap=WattCap(5000, 400, "5000 W clamped to the maximum of 400 W"))
-    result = await enforce(Actuator(), order)
+    intent = replace(WATTS, cap=WattCap(5000, 400, "5000 W clamped to the maximum of 400 W"))
+    result = await enforce(Actuator(), intent)
     assert (result.report.reason, result.report.requested_watts, result.report.enforced_watts) == ("Clamped", 5000, 400)
     assert "clamped" in result.report.message
 
@@ -93,7 +93,7 @@ async def test_without_rapl_the_dvfs_loop_holds_the_sum_of_the_packages():
     actuator = Actuator(rapl=RAPL_BLOCKED)
     result, actions = await run(actuator, 2)
     assert actions == [DvfsDirection.THROTTLE_UP]
-    assert result.memory.mode is CpuMode.DVFS
+    assert result.state.mode is CpuMode.DVFS
     assert (result.report.backend, result.report.reason, result.report.throttle_pct) == ("http-dvfs", "Adjusting", 10)
     assert "locked by firmware" in result.report.message
 
@@ -107,26 +107,26 @@ async def test_when_rapl_is_back_its_cap_comes_before_the_throttle_is_lifted():
     actuator = Actuator(rapl=RAPL_BLOCKED)
     result, _ = await run(actuator, 2)
     actuator.rapl, actuator.calls = None, []
-    result = await enforce(actuator, memory=result.memory, now=60.0)
+    result = await enforce(actuator, state=result.state, now=60.0)
     assert actuator.calls == [("cap", 240), ("throttle", 0.0)]
-    assert result.memory == CAPPED
+    assert result.state == CAPPED
 
 
 async def test_a_throttle_that_could_not_be_lifted_is_an_error_and_is_tried_again():
     actuator = Actuator(dvfs=failed("http-dvfs", Reason.BACKEND_FAILED, "busy"))
-    result = await enforce(actuator, memory=throttled(30))
+    result = await enforce(actuator, state=throttled(30))
     assert (result.report.result, result.report.reason) == ("error", "NotReleased")
     assert (result.report.enforced_watts, result.report.throttle_pct) == (240, 30)
     assert "http-dvfs not released: BackendFailed busy" in result.report.message
     actuator.dvfs = None
-    result = await enforce(actuator, memory=result.memory)
-    assert result.memory.dvfs.throttle_pct == 0
+    result = await enforce(actuator, state=result.state)
+    assert result.state.dvfs.throttle_pct == 0
     assert result.report.throttle_pct is None
 
 
 async def test_a_missing_reading_holds_the_throttle():
     actuator = Actuator(rapl=RAPL_BLOCKED)
-    result, actions = await run(actuator, 9, memory=throttled(30), reading=None)
+    result, actions = await run(actuator, 9, state=throttled(30), reading=None)
     assert actions == []
     assert {call for call in actuator.calls if call[0] == "throttle"} == {("throttle", 30)}
     assert (result.report.result, result.report.reason, result.report.throttle_pct) == ("blocked", "NoReading", 30)
@@ -138,9 +138,9 @@ async def test_readings_that_stay_away_raise_the_throttle_to_the_caps_share_with
     result, _ = await run(actuator, 14, reading=None)
     assert (result.report.result, result.report.reason) == ("blocked", "ThrottledWithoutReading")
     assert result.report.throttle_pct == pytest.approx(40)  # 240 W of 400 W
-    result = await enforce(actuator, memory=result.memory, reading=CpuReading(power_watts=300), now=300.0)
+    result = await enforce(actuator, state=result.state, reading=CpuReading(power_watts=300), now=300.0)
     assert (result.report.result, result.report.reason) == ("applied", "Throttled")
-    assert remembered(result.report).dvfs.throttle_pct == pytest.approx(40)
+    assert result.report.throttle_pct == pytest.approx(40)
 
 
 async def test_without_a_reading_and_without_a_throttle_nothing_is_applied():
@@ -149,13 +149,13 @@ async def test_without_a_reading_and_without_a_throttle_nothing_is_applied():
 
 
 async def test_a_full_throttle_above_the_cap_is_saturated_and_not_applied():
-    order = replace(WATTS, cap=WattCap(120, 120), packages=1)
+    intent = replace(WATTS, cap=WattCap(120, 120), packages=1)
     reading = CpuReading(power_watts=602)
-    result, _ = await run(Actuator(rapl=RAPL_BLOCKED), 30, order=order, reading=reading)
+    result, _ = await run(Actuator(rapl=RAPL_BLOCKED), 30, intent=intent, reading=reading)
     assert (result.report.result, result.report.reason) == ("blocked", "Saturated")
     assert result.report.throttle_pct == 100
     assert "602 W drawn, 120 W allowed" in result.report.message
-    assert remembered(result.report).in_force
+    assert result.state.in_force
 
 
 async def test_power_above_the_cap_is_not_applied_before_there_is_a_throttle():
@@ -170,65 +170,65 @@ async def test_power_below_the_cap_needs_no_throttle_to_be_applied():
 
 async def test_a_sample_between_two_ticks_sends_only_a_throttle_that_changes():
     actuator = Actuator()
-    order = replace(WATTS, mode=CpuControlMode.DVFS)
-    result = await enforce(actuator, order)
-    memory, actuator.calls = result.memory, []
+    intent = replace(WATTS, mode=CpuControlMode.DVFS)
+    result = await enforce(actuator, intent)
+    state, actuator.calls = result.state, []
     enforcer = CpuEnforcer(actuator, STEPPED)
     actions = []
     for sample in range(1, 10):
-        memory, action = await enforcer.follow(order, memory, HOT, sample * 2.0)
+        state, action = await enforcer.follow(intent, state, HOT, sample * 2.0)
         actions += [action] if action else []
     assert actuator.calls == [("throttle", 10)]
     assert actions == [DvfsDirection.THROTTLE_UP]
-    assert memory.held.throttle is Held.YES
+    assert state.held.throttle is Held.YES
 
 
 async def test_a_step_that_is_refused_between_two_ticks_is_not_believed():
     actuator = Actuator()
-    order = replace(WATTS, mode=CpuControlMode.DVFS)
-    memory = (await enforce(actuator, order)).memory
+    intent = replace(WATTS, mode=CpuControlMode.DVFS)
+    state = (await enforce(actuator, intent)).state
     actuator.dvfs = failed("http-dvfs", Reason.BACKEND_FAILED, "busy")
-    memory, action = await CpuEnforcer(actuator, STEPPED).follow(order, memory, HOT, 2.0)
-    assert (memory.dvfs.throttle_pct, memory.held.throttle, action) == (0, Held.NO, None)
+    state, action = await CpuEnforcer(actuator, STEPPED).follow(intent, state, HOT, 2.0)
+    assert (state.dvfs.throttle_pct, state.held.throttle, action) == (0, Held.NO, None)
 
 
 async def test_a_cap_that_holds_the_power_is_not_sampled_between_two_ticks():
-    memory, action = await CpuEnforcer(Actuator(), STEPPED).follow(WATTS, CAPPED, HOT, 2.0)
-    assert (memory, action) == (CAPPED, None)
+    state, action = await CpuEnforcer(Actuator(), STEPPED).follow(WATTS, CAPPED, HOT, 2.0)
+    assert (state, action) == (CAPPED, None)
 
 
 async def test_a_change_to_mode_dvfs_puts_the_caps_share_in_force_and_then_releases_the_cap():
     actuator = Actuator()
     result = await enforce(actuator, replace(WATTS, mode=CpuControlMode.DVFS), CAPPED, reading=CpuReading(400.0))
     assert actuator.calls == [("throttle", pytest.approx(40)), ("cap", 400)]
-    assert result.memory.held == CpuHeld(throttle=Held.YES)
+    assert result.state.held == CpuHeld(throttle=Held.YES)
     assert (result.report.result, result.report.reason, result.report.enforced_watts) == ("applied", "Throttled", None)
 
 
 async def test_a_cap_that_could_not_be_released_is_reported_with_its_watts_and_tried_again():
     actuator = Actuator(rapl=failed("http-rapl", Reason.BACKEND_FAILED, "busy"))
-    order = replace(WATTS, mode=CpuControlMode.DVFS)
-    result = await enforce(actuator, order, CAPPED, reading=CpuReading(400.0))
+    intent = replace(WATTS, mode=CpuControlMode.DVFS)
+    result = await enforce(actuator, intent, CAPPED, reading=CpuReading(400.0))
     assert (result.report.result, result.report.reason) == ("error", "NotReleased")
     assert result.report.enforced_watts == 240
-    assert remembered(result.report).held == CpuHeld(cap=Held.YES, throttle=Held.YES)
+    assert result.state.held == CpuHeld(cap=Held.YES, throttle=Held.YES)
     actuator.rapl = None
-    result = await enforce(actuator, order, result.memory, reading=CpuReading(400.0))
-    assert result.memory.held == CpuHeld(throttle=Held.YES)
+    result = await enforce(actuator, intent, result.state, reading=CpuReading(400.0))
+    assert result.state.held == CpuHeld(throttle=Held.YES)
 
 
 async def test_a_percentage_that_no_range_translates_releases_the_cap_before_it():
     actuator = Actuator()
     result = await enforce(actuator, replace(WATTS, cap=PctCap(60)), CAPPED)
     assert actuator.calls == [("throttle", 40), ("cap", 400)]
-    assert result.memory.held == CpuHeld(throttle=Held.YES)
+    assert result.state.held == CpuHeld(throttle=Held.YES)
 
 
 async def test_a_percentage_that_mode_rapl_cannot_carry_out_restores_the_cap_before_it():
     actuator = Actuator()
     result = await enforce(actuator, replace(WATTS, cap=PctCap(60), mode=CpuControlMode.RAPL), CAPPED)
     assert actuator.calls == [("restore", 400)]
-    assert not result.memory.in_force
+    assert not result.state.in_force
     assert (result.report.result, result.report.reason) == ("blocked", "NoCapRange")
 
 
@@ -236,7 +236,7 @@ async def test_a_change_to_mode_rapl_releases_the_throttle_also_where_the_cap_is
     actuator = Actuator(rapl=RAPL_BLOCKED)
     result = await enforce(actuator, replace(WATTS, mode=CpuControlMode.RAPL), throttled(30))
     assert actuator.calls == [("cap", 240), ("throttle", 0)]
-    assert not result.memory.in_force
+    assert not result.state.in_force
     assert (result.report.result, result.report.reason) == ("blocked", "Refused")
 
 
@@ -245,14 +245,14 @@ async def test_a_cap_in_force_in_part_stays_while_the_loop_does_the_rest():
     actuator = Actuator(rapl=partly)
     result, _ = await run(actuator, 3)
     assert ("cap", 400) not in actuator.calls
-    assert result.memory.held == CpuHeld(cap=Held.YES, throttle=Held.YES)
+    assert result.state.held == CpuHeld(cap=Held.YES, throttle=Held.YES)
     assert (result.report.backend, result.report.enforced_watts) == ("http-dvfs", 300)
     assert "package-0 holds 300 W" in result.report.message
 
 
 async def test_a_lost_cap_is_released_once_the_throttle_is_in_force():
     actuator = Actuator(rapl=RAPL_BLOCKED)
-    result = await enforce(actuator, memory=CAPPED, reading=CpuReading(400.0))
+    result = await enforce(actuator, state=CAPPED, reading=CpuReading(400.0))
     assert actuator.calls[:2] == [("cap", 240), ("throttle", pytest.approx(40))]
     assert result.report.reason == "NotReleased"  # the backend had said that the cap is in force
 
@@ -261,7 +261,7 @@ async def test_a_refused_step_is_not_believed():
     actuator = Actuator(rapl=RAPL_BLOCKED, dvfs=failed("http-dvfs", Reason.BACKEND_FAILED, "busy"))
     result, actions = await run(actuator, 4)
     assert actions == []
-    assert result.memory.dvfs.throttle_pct == 0
+    assert result.state.dvfs.throttle_pct == 0
     assert (result.report.result, result.report.reason) == ("error", "BackendFailed")
 
 
@@ -270,7 +270,7 @@ async def test_a_backend_that_cannot_be_reached_is_not_asked_twice():
     result = await enforce(actuator)
     assert actuator.calls == [("cap", 240)]
     assert (result.report.result, result.report.reason) == ("error", "Timeout")
-    assert result.memory.in_force
+    assert result.state.in_force
 
 
 async def test_mode_rapl_never_throttles():
@@ -285,19 +285,19 @@ async def test_a_cap_that_is_in_force_in_part_is_remembered_and_given_back(reaso
     actuator = Actuator(rapl=structs.replace(blocked("rapl", reason, "package-0 holds 150 W"), enforced_watts=150))
     result = await enforce(actuator, replace(WATTS, mode=CpuControlMode.RAPL))
     assert (result.report.result, result.report.reason, result.report.enforced_watts) == ("blocked", reason, 150)
-    assert result.memory.in_force
-    assert remembered(result.report).in_force
+    assert result.state.in_force
+    assert result.state.in_force
     actuator.rapl = None
-    result = await enforce(actuator, replace(WATTS, cap=None), result.memory)
+    result = await enforce(actuator, replace(WATTS, cap=None), result.state)
     assert actuator.calls[-1] == ("restore", 400)
-    assert not result.memory.in_force
+    assert not result.state.in_force
 
 
 async def test_mode_dvfs_never_caps():
     actuator = Actuator()
-    result, _ = await run(actuator, 3, order=replace(WATTS, mode=CpuControlMode.DVFS))
+    result, _ = await run(actuator, 3, intent=replace(WATTS, mode=CpuControlMode.DVFS))
     assert all(call[0] == "throttle" for call in actuator.calls)
-    assert result.memory.mode is CpuMode.DVFS
+    assert result.state.mode is CpuMode.DVFS
 
 
 async def test_a_percentage_without_a_range_throttles_the_rest():
@@ -325,20 +325,20 @@ async def test_an_intent_that_vanishes_gives_back_once():
     actuator = Actuator()
     result = await enforce(actuator)
     actuator.calls = []
-    result = await enforce(actuator, replace(WATTS, cap=None), result.memory)
+    result = await enforce(actuator, replace(WATTS, cap=None), result.state)
     assert (result.report.result, result.report.reason) == ("applied", "Restored")
-    result = await enforce(actuator, replace(WATTS, cap=None), result.memory)
+    result = await enforce(actuator, replace(WATTS, cap=None), result.state)
     assert actuator.calls == [("restore", 400)]
-    assert (result.report.result, result.memory.in_force) == ("none", False)
+    assert (result.report.result, result.state.in_force) == ("none", False)
 
 
 async def test_what_could_not_be_given_back_is_tried_again():
     actuator = Actuator()
     result = await enforce(actuator)
     actuator.rapl = failed("http-rapl", Reason.TIMEOUT)
-    result = await enforce(actuator, replace(WATTS, cap=None), result.memory)
+    result = await enforce(actuator, replace(WATTS, cap=None), result.state)
     assert result.report.result is ControlResult.ERROR
-    assert result.memory.in_force
+    assert result.state.in_force
 
 
 async def test_a_throttle_found_at_the_backend_is_taken_over():
@@ -349,30 +349,5 @@ async def test_a_throttle_found_at_the_backend_is_taken_over():
 
 async def test_a_throttle_that_the_backend_lost_is_asserted_again():
     actuator = Actuator(rapl=RAPL_BLOCKED)
-    await enforce(actuator, memory=throttled(30), reading=CpuReading(power_watts=470, throttle_pct=0))
+    await enforce(actuator, state=throttled(30), reading=CpuReading(power_watts=470, throttle_pct=0))
     assert actuator.calls[-1] == ("throttle", 30)
-
-
-@pytest.mark.parametrize(
-    ("report", "in_force", "throttle_pct"),
-    [
-        (None, False, 0),
-        (ControlReport(reason="NoIntent"), False, 0),
-        (ControlReport(backend="http-rapl", result="applied", reason="Restored"), False, 0),
-        (ControlReport(backend="none", result="none", reason="TurnedOff"), False, 0),
-        # Nothing is wanted here any more, and something is left at the place before.
-        (ControlReport(result="error", reason="NotReleased", message="not released yet at http://b"), True, 0),
-        (ControlReport(backend="http-rapl", result="blocked", reason="Refused"), True, 0),
-        # The loop may have raised the throttle since.
-        (ControlReport(backend="http-dvfs", result="blocked", reason="NoReading", throttle_pct=0), True, 0),
-        (ControlReport(backend="http-dvfs", result="applied", reason="ThrottledByPercent", throttle_pct=0), False, 0),
-        (ControlReport(backend="http-dvfs", result="blocked", reason="NoReading", throttle_pct=20), True, 20),
-        (ControlReport(backend="http-dvfs", result="error", reason="Timeout"), True, 0),
-        (ControlReport(backend="http-rapl", result="applied", reason="Capped"), True, 0),
-        (ControlReport(backend="http-rapl", result="error", reason="Timeout"), True, 0),
-        (ControlReport(backend="http-dvfs", result="applied", reason="Throttled", throttle_pct=40), True, 40),
-    ],
-)
-def test_a_new_agent_remembers_what_the_last_report_says(report, in_force, throttle_pct):
-    memory = remembered(report)
-    assert (memory.in_force, memory.dvfs.throttle_pct) == (in_force, throttle_pct)

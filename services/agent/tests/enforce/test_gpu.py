@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field, replace
 
-import pytest
-
 from joulie_agent.backends.base import GpuReading, GpuSample
 from joulie_agent.enforce import gpu
 from joulie_agent.enforce.gpu import GpuControlState, GpuIntent
@@ -46,12 +44,12 @@ class Actuator:
 
 
 A100 = WattRange(400, 100)
-ORDER = GpuIntent(target=GpuPowerCap(cap_pct_of_max=60), absent=Reason.NO_INTENT, limits=A100, present=True)
+INTENT = GpuIntent(target=GpuPowerCap(cap_pct_of_max=60), absent=Reason.NO_INTENT, limits=A100, present=True)
 
 
 async def test_a_percentage_becomes_watts_of_the_range():
     actuator = Actuator()
-    result = await gpu.enforce(ORDER, GpuControlState(), actuator)
+    result = await gpu.enforce(INTENT, GpuControlState(), actuator)
     assert actuator.calls == [{"": 240}]
     assert result.report == ControlReport(
         backend="http-gpu", result="applied", reason="Capped", requested_watts=240, enforced_watts=240
@@ -61,7 +59,7 @@ async def test_a_percentage_becomes_watts_of_the_range():
 async def test_each_device_gets_its_own_cap_and_the_clamp_is_told():
     devices = (GpuDeviceRange("GPU-a", A100), GpuDeviceRange("GPU-b", WattRange(70, 60)))
     actuator = Actuator(devices)
-    result = await gpu.enforce(ORDER, GpuControlState(), actuator)
+    result = await gpu.enforce(INTENT, GpuControlState(), actuator)
     assert actuator.calls == [{"GPU-a": 240, "GPU-b": 60}]
     assert result.report.reason == "Clamped"
     assert result.report.message == "42 W clamped to the minimum of 60 W"
@@ -69,35 +67,35 @@ async def test_each_device_gets_its_own_cap_and_the_clamp_is_told():
 
 async def test_a_percentage_without_a_range_is_blocked_and_never_sent():
     actuator = Actuator()
-    result = await gpu.enforce(replace(ORDER, limits=WattRange()), GpuControlState(), actuator)
+    result = await gpu.enforce(replace(INTENT, limits=WattRange()), GpuControlState(), actuator)
     assert actuator.calls == []
     assert (result.report.result, result.report.reason) == ("blocked", "NoCapRange")
 
 
 async def test_a_percentage_for_a_node_without_gpus_is_blocked_with_that_reason():
-    result = await gpu.enforce(replace(ORDER, limits=WattRange(), present=False), GpuControlState(), Actuator())
+    result = await gpu.enforce(replace(INTENT, limits=WattRange(), present=False), GpuControlState(), Actuator())
     assert (result.report.result, result.report.reason) == ("blocked", "NoDevice")
 
 
 async def test_a_refusal_is_reported_and_leaves_nothing_in_force():
     actuator = Actuator(answer=blocked("http-gpu", Reason.REFUSED, "no permission"))
-    result = await gpu.enforce(ORDER, GpuControlState(), actuator)
+    result = await gpu.enforce(INTENT, GpuControlState(), actuator)
     assert (result.report.result, result.report.message) == ("blocked", "no permission")
-    assert not result.memory.in_force
+    assert not result.state.in_force
 
 
 async def test_a_request_without_an_answer_may_be_in_force():
     actuator = Actuator(answer=failed("http-gpu", Reason.TIMEOUT))
-    result = await gpu.enforce(ORDER, GpuControlState(), actuator)
-    assert result.memory.in_force
+    result = await gpu.enforce(INTENT, GpuControlState(), actuator)
+    assert result.state.in_force
 
 
 async def test_an_absent_intent_leaves_alone_and_gives_back_what_was_in_force():
-    order, actuator = replace(ORDER, target=None), Actuator()
-    result = await gpu.enforce(order, GpuControlState(), actuator)
+    intent, actuator = replace(INTENT, target=None), Actuator()
+    result = await gpu.enforce(intent, GpuControlState(), actuator)
     assert (actuator.calls, result.report) == ([], ControlReport(result="none", reason="NoIntent"))
-    result = await gpu.enforce(order, GpuControlState(in_force=True), actuator)
-    assert (actuator.calls, result.report.reason, result.memory.in_force) == (["restore 400"], "Restored", False)
+    result = await gpu.enforce(intent, GpuControlState(in_force=True), actuator)
+    assert (actuator.calls, result.report.reason, result.state.in_force) == (["restore 400"], "Restored", False)
 
 
 H100 = WattRange(700, 200)
@@ -109,11 +107,11 @@ def look(tick, watts, clock_limit_mhz=None, uuid="GPU-a"):
     return ClockLook(GpuReading(gpus=(GpuSample(uuid, watts, clock_limit_mhz=clock_limit_mhz),)), now=20.0 * tick)
 
 
-async def run(actuator, draws, order=HOT, memory=None, start=0):
+async def run(actuator, draws, intent=HOT, state=None, start=0):
     """A tick per draw; returns the last result."""
-    result = gpu.GpuResult(memory or GpuControlState(), ControlReport())
+    result = gpu.GpuResult(state or GpuControlState(), ControlReport())
     for tick, watts in enumerate(draws, start):
-        result = await gpu.enforce(order, result.memory, actuator, look(tick, watts))
+        result = await gpu.enforce(intent, result.state, actuator, look(tick, watts))
     return result
 
 
@@ -133,7 +131,7 @@ async def test_a_gpu_that_draws_more_than_its_power_limit_has_its_clock_lowered_
     assert clocked(actuator) == [{"GPU-a": "1584 MHz"}]
     assert (result.report.result, result.report.reason) == ("applied", "Adjusting")
     assert "500 W drawn, 400 W allowed" in result.report.message
-    result = await run(actuator, [370, 370], memory=result.memory, start=2)
+    result = await run(actuator, [370, 370], state=result.state, start=2)
     assert (result.report.result, result.report.reason) == ("applied", "ClocksLimited")
 
 
@@ -143,13 +141,13 @@ async def test_a_gpu_without_a_power_limit_is_held_by_its_clock_at_the_nodes_cap
     result = await run(actuator, [500, 500])
     assert clocked(actuator) == [{"GPU-a": "1584 MHz"}]
     assert "power limit: the driver offers no power limit" in result.report.message
-    assert result.memory.in_force
+    assert result.state.in_force
 
 
 async def test_a_cap_below_the_lowest_power_limit_is_held_by_the_clock():
-    order = replace(HOT, target=GpuPowerCap(cap_watts_per_gpu=150))
+    intent = replace(HOT, target=GpuPowerCap(cap_watts_per_gpu=150))
     actuator = Actuator((GpuDeviceRange("GPU-a", H100),), clocks={"GPU-a": CLOCKS})
-    await run(actuator, [200, 200], order)
+    await run(actuator, [200, 200], intent)
     assert clocked(actuator) == [{"GPU-a": "1485 MHz"}]
 
 
@@ -157,14 +155,14 @@ async def test_a_cap_that_the_lowest_clock_does_not_hold_is_blocked_and_said():
     actuator = Actuator((GpuDeviceRange("GPU-a", H100),), clocks={"GPU-a": CLOCKS})
     result = await run(actuator, [600] * 20)
     assert (result.report.result, result.report.reason) == ("blocked", "Saturated")
-    assert result.memory.in_force
+    assert result.state.in_force
 
 
 async def test_clocks_that_are_not_needed_any_longer_are_released_once():
     actuator = Actuator((GpuDeviceRange("GPU-a", H100),), clocks={"GPU-a": CLOCKS})
     result = await run(actuator, [500, 500])
     actuator.calls.clear()
-    result = await run(actuator, [100] * 40, memory=result.memory, start=2)
+    result = await run(actuator, [100] * 40, state=result.state, start=2)
     assert [call for call in actuator.calls if call == {}] == [{}]
     assert result.report.reason == "Capped"
 
@@ -173,7 +171,7 @@ async def test_a_reading_that_is_lost_leaves_the_clock_limited():
     actuator = Actuator((GpuDeviceRange("GPU-a", H100),), clocks={"GPU-a": CLOCKS})
     result = await run(actuator, [500, 500])
     actuator.calls.clear()
-    await run(actuator, [None] * 20, memory=result.memory, start=2)
+    await run(actuator, [None] * 20, state=result.state, start=2)
     assert clocked(actuator) == [{"GPU-a": "1584 MHz"}] * 20
 
 
@@ -188,22 +186,7 @@ async def test_a_refused_clock_limit_is_not_believed_and_is_asked_for_again():
     actuator = Actuator((GpuDeviceRange("GPU-a", H100),), clocks={"GPU-a": CLOCKS}, clock_answer=refusal)
     result = await run(actuator, [500, 500])
     assert (result.report.result, result.report.reason) == ("blocked", "NotPermitted")
-    assert result.memory.clocks["GPU-a"].limit_mhz is None
-    result = await run(actuator, [500, 500], memory=result.memory, start=2)
+    assert result.state.clocks["GPU-a"].limit_mhz is None
+    result = await run(actuator, [500, 500], state=result.state, start=2)
     assert len(clocked(actuator)) == 3
     assert result.report.result == "blocked"
-
-
-@pytest.mark.parametrize(
-    ("report", "in_force"),
-    [
-        (None, False),
-        (ControlReport(reason="NoIntent"), False),
-        (ControlReport(backend="http", result="applied", reason="Capped"), True),
-        (ControlReport(backend="http", result="applied", reason="Restored"), False),
-        # Nothing is wanted here any more, and something is left at the place before.
-        (ControlReport(result="error", reason="NotReleased", message="not released yet at http://b"), True),
-    ],
-)
-def test_a_new_agent_remembers_what_the_last_report_says(report, in_force):
-    assert gpu.remembered(report).in_force is in_force

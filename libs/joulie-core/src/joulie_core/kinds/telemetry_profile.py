@@ -1,7 +1,7 @@
 """TelemetryProfile (`tp`): sources of readings and backends of controls; its status is the agent's report."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from joulie_core.kinds.base import CheckedModel, Column, CustomResource, Invaria
 
 Endpoint = Annotated[str, Field(min_length=1, max_length=2048, pattern="^https?://")]
 Name = Annotated[str, Field(max_length=253)]
+#: Places in one report.
+MOST_PLACES: Final = 32
 
 
 class TargetScope(StrEnum):
@@ -49,6 +51,15 @@ class GpuControlMode(StrEnum):
 
     AUTO = "auto"
     POWERCAP = "powercap"
+
+
+class Held(StrEnum):
+    """Whether a cap or throttle of Joulie's is in force."""
+
+    NO = "none"
+    #: A request got no answer, or was about to be made when the agent ended.
+    PERHAPS = "unknown"
+    YES = "in-force"
 
 
 class SecretRef(Model):
@@ -171,6 +182,19 @@ class TelemetryProfileSpec(Model):
     controls: TelemetryControls | None = None
 
 
+class ControlPlace(Model):
+    """Backend that controls of one subsystem go to or went to, and what may be in force there."""
+
+    type: ControlType
+    """Kind of the backend."""
+    http: HttpEndpoint | None = None
+    """Endpoint; only for type `http`."""
+    cap: Held = Held.NO
+    """Whether a cap is in force."""
+    throttle: Held = Held.NO
+    """Whether a throttle is in force; CPUs only."""
+
+
 class ControlReport(Model):
     """Result of the last control action of one subsystem."""
 
@@ -187,6 +211,9 @@ class ControlReport(Model):
     """Limit that was read back, per CPU package or per GPU."""
     throttle_pct: Annotated[float, Field(ge=0, le=100)] | None = None
     """Throttle in force, CPUs only; absent if unknown. A restarted agent continues from it."""
+    places: Annotated[tuple[ControlPlace, ...], Field(max_length=MOST_PLACES)] = ()
+    """Backends where a cap or throttle may be in force: the current one first, then earlier ones that have not
+    restored their limits. A restarted agent restores those."""
     updated_at: Timestamp | None = None
     """Time of the last change."""
 

@@ -9,7 +9,6 @@ Watts are per CPU package and per GPU where something is set, and sums over the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final, Protocol
 
 from msgspec import structs
@@ -20,17 +19,9 @@ from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.node_hardware import Capabilities, CpuHardware, GpuHardware, MemoryHardware
+from joulie_core.kinds.telemetry_profile import Held
 
 NO_RANGE: Final = WattRange()
-
-
-class Held(StrEnum):
-    """Whether a control of ours is in force."""
-
-    NO = "no"
-    #: A request got no answer, or an agent before this one may have made it.
-    PERHAPS = "perhaps"
-    YES = "yes"
 
 
 @dataclass(frozen=True, slots=True)

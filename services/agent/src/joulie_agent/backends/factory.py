@@ -19,6 +19,7 @@ from joulie_core.control.telemetry_route import Route, endpoint_url
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.node_hardware import Capabilities
 from joulie_core.kinds.telemetry_profile import (
+    ControlPlace,
     ControlType,
     CpuControl,
     CpuControlMode,
@@ -62,7 +63,7 @@ class BackendFactory:
         self._transport = transport
         self._host = host
 
-    def wire(self, node: NodeName, route: Route) -> NodeBackends:
+    def build(self, node: NodeName, route: Route) -> NodeBackends:
         """Return the backends for a node."""
         host = self._host(node)
         cpu_source = self._source(node, route.cpu_source, host, gpu=False)
@@ -82,8 +83,8 @@ class BackendFactory:
                 cpu_telemetry=_works(cpu_source),
                 gpu_telemetry=_works(gpu_source),
             ),
-            cpu_address=_address(node, route.cpu_control),
-            gpu_address=_address(node, route.gpu_control),
+            cpu_address=control_address(node, route.cpu_control),
+            gpu_address=control_address(node, route.gpu_control),
             cpu_source_is_live=route.cpu_source.type in {SourceType.HOST, SourceType.HTTP},
         )
 
@@ -136,7 +137,8 @@ def _query_url(endpoint: str, node: NodeName) -> str:
     return endpoint_url(base if base.endswith(QUERY_PATH) else base + QUERY_PATH, node, QUERY_PATH)
 
 
-def _address(node: NodeName, control: CpuControl | GpuControl) -> str:
+def control_address(node: NodeName, control: CpuControl | GpuControl | ControlPlace) -> str:
+    """Return what tells one place of a node's controls from another: the URL, or the type."""
     if control.type is ControlType.HTTP and control.http is not None:
         return endpoint_url(control.http.endpoint, node, CONTROL_PATH)
     return control.type.value

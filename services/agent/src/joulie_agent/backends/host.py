@@ -42,7 +42,6 @@ from joulie_agent.backends.base import (
     GpuReading,
     GpuSample,
     HardwareFacts,
-    Held,
     NodeReading,
     PowerConstraint,
     Unavailable,
@@ -62,6 +61,7 @@ from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import Capabilities
+from joulie_core.kinds.telemetry_profile import Held
 
 HOST: Final = "host"
 RAPL: Final = "rapl"

@@ -12,7 +12,6 @@ from joulie_agent.backends.base import (
     NO_RANGE,
     CpuHeld,
     CpuReading,
-    Held,
     NodeReading,
     Unavailable,
     is_released,
@@ -25,6 +24,7 @@ from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
+from joulie_core.kinds.telemetry_profile import Held
 from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from joulie_agent.backends.base import NO_RANGE, CpuHeld, CpuReading, Held, NodeReading, Unavailable
+from joulie_agent.backends.base import NO_RANGE, CpuHeld, CpuReading, NodeReading, Unavailable
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
+from joulie_core.kinds.telemetry_profile import Held
 
 
 class RefusingBackend:

@@ -1,11 +1,11 @@
 """Carrying out the CPU intent of one node: cap the power, else throttle, and restore.
 
-Promises the order of the agent document: watts go to RAPL; where that fails the DVFS loop holds the power at the cap; a
+Watts go to RAPL; where that fails the DVFS loop holds the power at the cap; a
 percentage that no range translates becomes a fixed throttle. At any time one path holds the CPUs. Every change of path,
 whether by control mode, target or loss of RAPL, puts the new one in force and releases the other one after it, so that
 the node is never free in between; a throttle that takes over from a cap starts where the cap's share of the maximum
 says. The exception are caps that are in force in part: they stay while the loop does the rest. What may still be in
-force is remembered until it has been released, also when a request got no answer, and the report says so. The memory
+force is remembered until it has been released, also when a request got no answer, and the report says so. The state
 is a value: nothing here survives the caller's forgetting it.
 
 Source: agent document, CPU enforcement algorithm; contracts, section 3, decisions 3 to 5; docs/decisions/0006.
@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import structs
 
-from joulie_agent.backends.base import CpuActuator, CpuReading, Held, is_released
+from joulie_agent.backends.base import CpuActuator, CpuReading, is_released
 from joulie_agent.enforce.cpu_report import dvfs_verdict, report_of
 from joulie_agent.enforce.cpu_state import (
     FREE,
@@ -25,7 +25,7 @@ from joulie_agent.enforce.cpu_state import (
     CpuMode,
     cap_noted,
     cap_released,
-    remembered,
+    recalled,
     seeded,
     throttle_noted,
     throttle_released,
@@ -45,9 +45,9 @@ from joulie_core.control.dvfs import (
     with_throttle,
 )
 from joulie_core.control_result import ControlResult
-from joulie_core.kinds.telemetry_profile import ControlReport, CpuControlMode
+from joulie_core.kinds.telemetry_profile import ControlReport, CpuControlMode, Held
 
-__all__ = ["CpuControlState", "CpuEnforcer", "CpuIntent", "CpuMode", "CpuResult", "remembered"]
+__all__ = ["CpuControlState", "CpuEnforcer", "CpuIntent", "CpuMode", "CpuResult", "recalled"]
 
 #: Faults of the backend as a whole: another action would meet the same, so there is nothing to fall back to.
 _NO_FALLBACK: Final = frozenset(
@@ -88,7 +88,7 @@ class CpuIntent:
 class CpuResult:
     """What became of it."""
 
-    memory: CpuControlState
+    state: CpuControlState
     report: ControlReport
     #: The DVFS action that was carried out in this tick.
     action: DvfsDirection | None = None
@@ -102,124 +102,124 @@ class CpuEnforcer:
         self._settings = settings
 
     async def enforce(
-        self, order: CpuIntent, memory: CpuControlState, reading: CpuReading | None, now: float
+        self, intent: CpuIntent, state: CpuControlState, reading: CpuReading | None, now: float
     ) -> CpuResult:
-        """Carry out an order once; `now` is the tick's time on the loop's clock."""
-        memory = seeded(memory, reading)
-        match order.cap:
+        """Carry out an intent once; `now` is the tick's time on the loop's clock."""
+        state = seeded(state, reading)
+        match intent.cap:
             case None:
-                return await self.give_back(order.absent, order.limits, memory)
+                return await self.restore(intent.absent, intent.limits, state)
             case PctCap(pct_of_max=pct):
-                return await self._throttle_by_pct(order, pct, memory)
+                return await self._throttle_by_pct(intent, pct, state)
             case WattCap() as cap:
-                return await self._hold_watts(order, cap, memory, reading, now)
+                return await self._hold_watts(intent, cap, state, reading, now)
 
     async def follow(
-        self, order: CpuIntent, memory: CpuControlState, reading: CpuReading | None, now: float
+        self, intent: CpuIntent, state: CpuControlState, reading: CpuReading | None, now: float
     ) -> tuple[CpuControlState, DvfsDirection | None]:
         """Take one sample of the DVFS loop between two ticks; the backend is told only what changes."""
-        if memory.mode is not CpuMode.DVFS or not isinstance(order.cap, WattCap):
-            return memory, None
-        dvfs, action = self._step(order, order.cap, memory.dvfs, reading, now)
+        if state.mode is not CpuMode.DVFS or not isinstance(intent.cap, WattCap):
+            return state, None
+        dvfs, action = self._step(intent, intent.cap, state.dvfs, reading, now)
         if action is None:
-            return replace(memory, dvfs=dvfs), None
+            return replace(state, dvfs=dvfs), None
         outcome = await self._actuator.set_dvfs_throttle(dvfs.throttle_pct)
-        memory = throttle_noted(memory, outcome, dvfs.throttle_pct)
+        state = throttle_noted(state, outcome, dvfs.throttle_pct)
         if not outcome.applied:
-            return replace(memory, dvfs=with_throttle(dvfs, memory.dvfs.throttle_pct)), None
-        return replace(memory, dvfs=dvfs), action.direction
+            return replace(state, dvfs=with_throttle(dvfs, state.dvfs.throttle_pct)), None
+        return replace(state, dvfs=dvfs), action.direction
 
-    async def give_back(self, reason: Reason, limits: WattRange, memory: CpuControlState) -> CpuResult:
+    async def restore(self, reason: Reason, limits: WattRange, state: CpuControlState) -> CpuResult:
         """Restore what may be in force; where nothing is, report none with the reason why nothing is wanted."""
-        if not memory.in_force:
+        if not state.in_force:
             return CpuResult(FREE, ControlReport(reason=reason))
-        outcome = await self._actuator.restore_cpu(limits, memory.held)
+        outcome = await self._actuator.restore_cpu(limits, state.held)
         if _left(outcome):
-            report = report_of(outcome, throttle_pct=memory.throttle_pct, in_force_watts=memory.cap_watts)
-            return CpuResult(memory, report)
+            report = report_of(outcome, throttle_pct=state.throttle_pct, in_force_watts=state.cap_watts)
+            return CpuResult(state, report)
         return CpuResult(FREE, report_of(outcome))
 
-    async def _throttle_by_pct(self, order: CpuIntent, pct: float, memory: CpuControlState) -> CpuResult:
-        if order.mode is CpuControlMode.RAPL:
+    async def _throttle_by_pct(self, intent: CpuIntent, pct: float, state: CpuControlState) -> CpuResult:
+        if intent.mode is CpuControlMode.RAPL:
             message = f"{pct:g} % of a maximum that is not known, and throttling is turned off"
             report = ControlReport(result=ControlResult.BLOCKED, reason=Reason.NO_CAP_RANGE, message=message)
-            return await self._displaced(order, CpuResult(replace(memory, mode=CpuMode.NONE), report))
+            return await self._displaced(intent, CpuResult(replace(state, mode=CpuMode.NONE), report))
         wanted_pct = throttle_for_pct(pct)
-        outcome = await self._set_throttle(order, wanted_pct, memory.held.cap)
-        memory = throttle_noted(memory, outcome, wanted_pct)
+        outcome = await self._set_throttle(intent, wanted_pct, state.held.cap)
+        state = throttle_noted(state, outcome, wanted_pct)
         if not outcome.applied:
             return await self._not_throttled(
-                order, memory, outcome, report_of(outcome, throttle_pct=memory.throttle_pct)
+                intent, state, outcome, report_of(outcome, throttle_pct=state.throttle_pct)
             )
-        memory = replace(memory, mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=wanted_pct), throttle_known=True)
+        state = replace(state, mode=CpuMode.DVFS, dvfs=DvfsState(throttle_pct=wanted_pct), throttle_known=True)
         outcome = structs.replace(outcome, reason=Reason.THROTTLED_BY_PERCENT)
-        report = report_of(outcome, throttle_pct=wanted_pct, in_force_watts=_left_watts(memory, outcome))
-        return self._owned_by_throttle(memory, outcome, report)
+        report = report_of(outcome, throttle_pct=wanted_pct, in_force_watts=_left_watts(state, outcome))
+        return self._owned_by_throttle(state, outcome, report)
 
     async def _hold_watts(
-        self, order: CpuIntent, cap: WattCap, memory: CpuControlState, reading: CpuReading | None, now: float
+        self, intent: CpuIntent, cap: WattCap, state: CpuControlState, reading: CpuReading | None, now: float
     ) -> CpuResult:
-        if order.mode is CpuControlMode.DVFS:
-            return await self._hold_by_dvfs(order, cap, memory, reading, now)
-        outcome = await self._actuator.set_cpu_cap(cap.cap_watts, release_throttle=memory.held.throttle)
-        memory = cap_noted(memory, outcome)
+        if intent.mode is CpuControlMode.DVFS:
+            return await self._hold_by_dvfs(intent, cap, state, reading, now)
+        outcome = await self._actuator.set_cpu_cap(cap.cap_watts, release_throttle=state.held.throttle)
+        state = cap_noted(state, outcome)
         if outcome.applied:
-            return self._capped(cap, memory, outcome)
+            return self._capped(cap, state, outcome)
         if outcome.reason in _NO_FALLBACK:
             # Nothing got through: what was in force still is, and the mode says so.
-            return CpuResult(memory, _refused(outcome, cap, memory))
-        if order.mode is CpuControlMode.RAPL:
-            return await self._not_capped(cap, memory, outcome)
+            return CpuResult(state, _refused(outcome, cap, state))
+        if intent.mode is CpuControlMode.RAPL:
+            return await self._not_capped(cap, state, outcome)
         why = f"{outcome.backend} {outcome.result}: {outcome.message or outcome.reason}"
         in_part = outcome.reason in IN_FORCE_IN_PART
-        return await self._hold_by_dvfs(order, cap, memory, reading, now, why=why, keep_cap=in_part)
+        return await self._hold_by_dvfs(intent, cap, state, reading, now, why=why, keep_cap=in_part)
 
-    def _capped(self, cap: WattCap, memory: CpuControlState, outcome: ControlOutcome) -> CpuResult:
+    def _capped(self, cap: WattCap, state: CpuControlState, outcome: ControlOutcome) -> CpuResult:
         """The cap is in force; a throttle that held the power before is lifted, or the report says why not."""
-        memory = replace(memory, mode=CpuMode.RAPL)
+        state = replace(state, mode=CpuMode.RAPL)
         if cap.message and outcome.reason is Reason.CAPPED:
             outcome = structs.replace(outcome, reason=Reason.CLAMPED)
         if outcome.unreleased is None:
-            memory = throttle_released(memory)
-        report = report_of(outcome, cap=cap, throttle_pct=memory.throttle_pct)
-        return CpuResult(memory, report)
+            state = throttle_released(state)
+        report = report_of(outcome, cap=cap, throttle_pct=state.throttle_pct)
+        return CpuResult(state, report)
 
-    async def _not_capped(self, cap: WattCap, memory: CpuControlState, outcome: ControlOutcome) -> CpuResult:
+    async def _not_capped(self, cap: WattCap, state: CpuControlState, outcome: ControlOutcome) -> CpuResult:
         """The only path that the mode allows has refused; a throttle is released unless the refusal may pass."""
         in_part = outcome.reason in IN_FORCE_IN_PART
-        memory = replace(memory, mode=CpuMode.RAPL if in_part else CpuMode.NONE)
-        held = memory.held.throttle
+        state = replace(state, mode=CpuMode.RAPL if in_part else CpuMode.NONE)
+        held = state.held.throttle
         if held is not Held.NO and (in_part or outcome.result is ControlResult.BLOCKED):
             release = await self._actuator.set_dvfs_throttle(0.0)
             if is_released(release, held):
-                memory = throttle_released(memory)
+                state = throttle_released(state)
             else:
                 outcome = structs.replace(outcome, unreleased=release)
-        return CpuResult(memory, _refused(outcome, cap, memory))
+        return CpuResult(state, _refused(outcome, cap, state))
 
     async def _hold_by_dvfs(
         self,
-        order: CpuIntent,
+        intent: CpuIntent,
         cap: WattCap,
-        memory: CpuControlState,
+        state: CpuControlState,
         reading: CpuReading | None,
         now: float,
         *,
         why: str = "",
         keep_cap: bool = False,
     ) -> CpuResult:
-        release = Held.NO if keep_cap else memory.held.cap
-        start = self._taking_over(order, cap, memory) if release is Held.YES else memory.dvfs
-        dvfs, action = self._step(order, cap, start, reading, now)
+        release = Held.NO if keep_cap else state.held.cap
+        start = self._taking_over(intent, cap, state) if release is Held.YES else state.dvfs
+        dvfs, action = self._step(intent, cap, start, reading, now)
         # Sent without an action too: the answer tells whether throttling works, and a backend that lost it regains it.
-        outcome = await self._set_throttle(order, dvfs.throttle_pct, release)
-        before_pct = memory.dvfs.throttle_pct
-        memory = replace(throttle_noted(memory, outcome, dvfs.throttle_pct), dvfs=dvfs)
+        outcome = await self._set_throttle(intent, dvfs.throttle_pct, release)
+        before_pct = state.dvfs.throttle_pct
+        state = replace(throttle_noted(state, outcome, dvfs.throttle_pct), dvfs=dvfs)
         if not outcome.applied:
-            memory = replace(memory, dvfs=with_throttle(dvfs, before_pct))
-            return await self._not_throttled(order, memory, outcome, _refused(outcome, cap, memory, why))
-        memory = replace(memory, mode=CpuMode.DVFS, throttle_known=True)
-        verdict = dvfs_verdict(dvfs, cap_watts=cap.cap_watts * order.packages, now=now, settings=self._settings)
+            state = replace(state, dvfs=with_throttle(dvfs, before_pct))
+            return await self._not_throttled(intent, state, outcome, _refused(outcome, cap, state, why))
+        state = replace(state, mode=CpuMode.DVFS, throttle_known=True)
+        verdict = dvfs_verdict(dvfs, cap_watts=cap.cap_watts * intent.packages, now=now, settings=self._settings)
         outcome = structs.replace(outcome, result=verdict.result, reason=verdict.reason)
         note = "; ".join(part for part in (why, verdict.message) if part)
         report = report_of(
@@ -227,62 +227,62 @@ class CpuEnforcer:
             cap=cap,
             throttle_pct=dvfs.throttle_pct,
             note=note,
-            in_force_watts=memory.cap_watts if keep_cap else _left_watts(memory, outcome),
+            in_force_watts=state.cap_watts if keep_cap else _left_watts(state, outcome),
         )
         action_taken = action.direction if action else None
         if keep_cap:
-            return CpuResult(memory, report, action_taken)
-        return replace(self._owned_by_throttle(memory, outcome, report), action=action_taken)
+            return CpuResult(state, report, action_taken)
+        return replace(self._owned_by_throttle(state, outcome, report), action=action_taken)
 
     def _step(
-        self, order: CpuIntent, cap: WattCap, state: DvfsState, reading: CpuReading | None, now: float
+        self, intent: CpuIntent, cap: WattCap, state: DvfsState, reading: CpuReading | None, now: float
     ) -> tuple[DvfsState, DvfsAction | None]:
         return step(
             state,
-            cap_watts=cap.cap_watts * order.packages,
+            cap_watts=cap.cap_watts * intent.packages,
             observed_watts=reading.power_watts if reading else None,
             now=now,
             settings=self._settings,
-            plant=order.plant(cap),
+            plant=intent.plant(cap),
         )
 
-    def _taking_over(self, order: CpuIntent, cap: WattCap, memory: CpuControlState) -> DvfsState:
+    def _taking_over(self, intent: CpuIntent, cap: WattCap, state: CpuControlState) -> DvfsState:
         """The loop's state where it takes over from a cap: until it has samples of its own, the cap's share counts."""
-        careful_pct = order.plant(cap).careful_pct if order.limits.max_watts else 0.0
-        return with_throttle(memory.dvfs, max(memory.dvfs.throttle_pct, careful_pct))
+        careful_pct = intent.plant(cap).careful_pct if intent.limits.max_watts else 0.0
+        return with_throttle(state.dvfs, max(state.dvfs.throttle_pct, careful_pct))
 
-    async def _set_throttle(self, order: CpuIntent, throttle_pct: float, release_cap: Held) -> ControlOutcome:
-        return await self._actuator.set_dvfs_throttle(throttle_pct, release_cap=release_cap, limits=order.limits)
+    async def _set_throttle(self, intent: CpuIntent, throttle_pct: float, release_cap: Held) -> ControlOutcome:
+        return await self._actuator.set_dvfs_throttle(throttle_pct, release_cap=release_cap, limits=intent.limits)
 
-    def _owned_by_throttle(self, memory: CpuControlState, outcome: ControlOutcome, report: ControlReport) -> CpuResult:
-        return CpuResult(memory if outcome.unreleased else cap_released(memory), report)
+    def _owned_by_throttle(self, state: CpuControlState, outcome: ControlOutcome, report: ControlReport) -> CpuResult:
+        return CpuResult(state if outcome.unreleased else cap_released(state), report)
 
     async def _not_throttled(
-        self, order: CpuIntent, memory: CpuControlState, outcome: ControlOutcome, report: ControlReport
+        self, intent: CpuIntent, state: CpuControlState, outcome: ControlOutcome, report: ControlReport
     ) -> CpuResult:
         """Throttling was refused. A cap stays where the refusal may pass, or where the mode allows caps."""
-        result = CpuResult(memory if outcome.reason in _NO_FALLBACK else replace(memory, mode=CpuMode.NONE), report)
-        allowed = order.mode is CpuControlMode.AUTO and isinstance(order.cap, WattCap)
+        result = CpuResult(state if outcome.reason in _NO_FALLBACK else replace(state, mode=CpuMode.NONE), report)
+        allowed = intent.mode is CpuControlMode.AUTO and isinstance(intent.cap, WattCap)
         if outcome.result is not ControlResult.BLOCKED or outcome.reason in _NO_FALLBACK or allowed:
             return result
-        return await self._displaced(order, result)
+        return await self._displaced(intent, result)
 
-    async def _displaced(self, order: CpuIntent, result: CpuResult) -> CpuResult:
+    async def _displaced(self, intent: CpuIntent, result: CpuResult) -> CpuResult:
         """Nothing can be put in force; what the path before it holds is restored all the same."""
-        if not result.memory.in_force:
+        if not result.state.in_force:
             return result
-        outcome = await self._actuator.restore_cpu(order.limits, result.memory.held)
+        outcome = await self._actuator.restore_cpu(intent.limits, result.state.held)
         if not _left(outcome):
-            return replace(result, memory=FREE, report=result.report.model_copy(update={"throttle_pct": None}))
+            return replace(result, state=FREE, report=result.report.model_copy(update={"throttle_pct": None}))
         left = structs.replace(outcome, unreleased=outcome, message=result.report.message)
-        memory = result.memory
-        report = report_of(left, throttle_pct=memory.throttle_pct, in_force_watts=memory.cap_watts)
-        return CpuResult(memory, report)
+        state = result.state
+        report = report_of(left, throttle_pct=state.throttle_pct, in_force_watts=state.cap_watts)
+        return CpuResult(state, report)
 
 
-def _left_watts(memory: CpuControlState, outcome: ControlOutcome) -> float | None:
+def _left_watts(state: CpuControlState, outcome: ControlOutcome) -> float | None:
     """Watts of a cap that could not be released."""
-    return memory.cap_watts if outcome.unreleased else None
+    return state.cap_watts if outcome.unreleased else None
 
 
 def _left(outcome: ControlOutcome) -> bool:
@@ -290,13 +290,13 @@ def _left(outcome: ControlOutcome) -> bool:
     return outcome.result is ControlResult.ERROR or outcome.reason in {Reason.NO_CAP_RANGE, Reason.REFUSED}
 
 
-def _refused(outcome: ControlOutcome, cap: WattCap, memory: CpuControlState, why: str = "") -> ControlReport:
+def _refused(outcome: ControlOutcome, cap: WattCap, state: CpuControlState, why: str = "") -> ControlReport:
     """The report of a refusal, with what is in force all the same."""
     note = "; ".join(part for part in (why, outcome.message) if part)
     return report_of(
         structs.replace(outcome, message=""),
         cap=cap,
-        throttle_pct=memory.throttle_pct,
+        throttle_pct=state.throttle_pct,
         note=note,
-        in_force_watts=memory.cap_watts,
+        in_force_watts=state.cap_watts,
     )

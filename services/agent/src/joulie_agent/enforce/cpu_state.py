@@ -8,16 +8,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from joulie_agent.backends.base import CpuHeld, CpuReading, Held
+from joulie_agent.backends.base import CpuHeld, CpuReading
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsState, with_throttle
 from joulie_core.control_result import ControlResult
-from joulie_core.kinds.telemetry_profile import ControlReport
+from joulie_core.kinds.telemetry_profile import ControlReport, Held
 
 #: Of what was not done as asked, a part is in force.
 IN_FORCE_IN_PART: Final = frozenset({Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPLIED})
-_DVFS: Final = "dvfs"
 
 
 class CpuMode(StrEnum):
@@ -55,84 +54,54 @@ class CpuControlState:
 FREE: Final = CpuControlState(throttle_known=True)
 
 
-def remembered(report: ControlReport | None) -> CpuControlState:
-    """What a new agent must assume is in force, from the last report of the one before it."""
-    if report is None or report.result is ControlResult.NONE or report.reason == Reason.RESTORED:
-        return CpuControlState()
-    # A report without a backend is of a node that nothing is wanted of; a place before may still hold something.
-    if not report.backend and report.reason != Reason.NOT_RELEASED:
-        return CpuControlState()
+def recalled(report: ControlReport, index: int) -> CpuControlState:
+    """Return what a report says is in force at one of its places; figures are of the first, where the controls go."""
+    place = report.places[index]
+    held = CpuHeld(place.cap, place.throttle)
+    if index:
+        return CpuControlState(held=held)
     throttle_pct = report.throttle_pct or 0.0
-    dvfs = report.backend.endswith(_DVFS)
-    throttle = Held.YES if throttle_pct > 0 else Held.NO
-    if throttle is Held.NO and (report.reason == Reason.NOT_RELEASED or (dvfs and _may_throttle(report))):
-        throttle = Held.PERHAPS
     return CpuControlState(
         mode=CpuMode.DVFS if throttle_pct > 0 else CpuMode.NONE,
         dvfs=DvfsState(throttle_pct=throttle_pct),
-        held=CpuHeld(_cap_of(report, dvfs=dvfs), throttle),
+        held=held,
         cap_watts=report.enforced_watts,
         throttle_known=report.throttle_pct is not None,
     )
 
 
-def _may_throttle(report: ControlReport) -> bool:
-    """Whether throttling may have begun although the report tells none: the loop acts between two reports."""
-    if report.throttle_pct is None:
-        return report.result is not ControlResult.BLOCKED
-    return report.reason != Reason.THROTTLED_BY_PERCENT
-
-
-def _cap_of(report: ControlReport, *, dvfs: bool) -> Held:
-    if report.enforced_watts is not None or report.reason in IN_FORCE_IN_PART:
-        return Held.YES
-    if report.reason == Reason.NOT_RELEASED:
-        return Held.PERHAPS
-    if dvfs:
-        return Held.PERHAPS if report.result is ControlResult.ERROR else Held.NO
-    return Held.YES if report.result is ControlResult.APPLIED else Held.PERHAPS
-
-
-def doubtful(memory: CpuControlState) -> CpuControlState:
-    """The same, where nobody knows at which of two places it is in force."""
-    held = memory.held
-    cap = Held.PERHAPS if held.cap is Held.YES else held.cap
-    throttle = Held.PERHAPS if held.throttle is Held.YES else held.throttle
-    return replace(memory, held=CpuHeld(cap, throttle))
-
-
-def seeded(memory: CpuControlState, reading: CpuReading | None) -> CpuControlState:
+def seeded(state: CpuControlState, reading: CpuReading | None) -> CpuControlState:
     """Take over the throttle that the backend had before this agent came."""
-    if memory.throttle_known or reading is None or reading.throttle_pct is None:
-        return memory
+    if state.throttle_known or reading is None or reading.throttle_pct is None:
+        return state
     throttle = Held.YES if reading.throttle_pct > 0 else Held.NO
     return replace(
-        memory,
-        dvfs=with_throttle(memory.dvfs, reading.throttle_pct),
-        held=replace(memory.held, throttle=throttle),
+        state,
+        dvfs=with_throttle(state.dvfs, reading.throttle_pct),
+        held=replace(state.held, throttle=throttle),
         throttle_known=True,
     )
 
 
-def cap_noted(memory: CpuControlState, outcome: ControlOutcome) -> CpuControlState:
+def cap_noted(state: CpuControlState, outcome: ControlOutcome) -> CpuControlState:
     """Remember what a cap's outcome says is in force, and what became of the throttle that it was to replace."""
     if outcome.applied and outcome.reason is Reason.RESTORED:
-        memory = cap_released(memory)  # a cap that is no lower than what the hardware does anyway
+        state = cap_released(state)  # a cap that is no lower than what the hardware does anyway
     elif outcome.applied or outcome.reason in IN_FORCE_IN_PART:
-        memory = replace(memory, held=replace(memory.held, cap=Held.YES), cap_watts=outcome.enforced_watts)
-    elif _may_have_landed(outcome) and memory.held.cap is Held.NO:
-        memory = replace(memory, held=replace(memory.held, cap=Held.PERHAPS))
-    return memory
+        state = replace(state, held=replace(state.held, cap=Held.YES), cap_watts=outcome.enforced_watts)
+    elif _may_have_landed(outcome) and state.held.cap is Held.NO:
+        state = replace(state, held=replace(state.held, cap=Held.PERHAPS))
+    return state
 
 
-def throttle_noted(memory: CpuControlState, outcome: ControlOutcome, throttle_pct: float) -> CpuControlState:
+def throttle_noted(state: CpuControlState, outcome: ControlOutcome, throttle_pct: float) -> CpuControlState:
     """Remember what a throttle's outcome says is in force."""
-    throttle = memory.held.throttle
+    throttle = state.held.throttle
     if outcome.applied:
         throttle = Held.YES if throttle_pct > 0 else Held.NO
     elif _may_have_landed(outcome) and throttle is Held.NO and throttle_pct > 0:
         throttle = Held.PERHAPS
-    return replace(memory, held=replace(memory.held, throttle=throttle))
+    return replace(state, held=replace(state.held, throttle=throttle))
 
 
 def _may_have_landed(outcome: ControlOutcome) -> bool:
@@ -140,11 +109,11 @@ def _may_have_landed(outcome: ControlOutcome) -> bool:
     return outcome.result is ControlResult.ERROR and outcome.reason is not Reason.BACKEND_FAILED
 
 
-def cap_released(memory: CpuControlState) -> CpuControlState:
+def cap_released(state: CpuControlState) -> CpuControlState:
     """Remember that no cap is in force."""
-    return replace(memory, held=replace(memory.held, cap=Held.NO), cap_watts=None)
+    return replace(state, held=replace(state.held, cap=Held.NO), cap_watts=None)
 
 
-def throttle_released(memory: CpuControlState) -> CpuControlState:
+def throttle_released(state: CpuControlState) -> CpuControlState:
     """Remember that no throttle is in force."""
-    return replace(memory, held=replace(memory.held, throttle=Held.NO), dvfs=DvfsState(), throttle_known=True)
+    return replace(state, held=replace(state.held, throttle=Held.NO), dvfs=DvfsState(), throttle_known=True)

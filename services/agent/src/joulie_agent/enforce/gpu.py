@@ -47,35 +47,25 @@ class GpuIntent:
 class GpuResult:
     """What became of it."""
 
-    memory: GpuControlState
+    state: GpuControlState
     report: ControlReport
 
 
-def remembered(report: ControlReport | None) -> GpuControlState:
-    """What a new agent must assume is in force, from the last report of the one before it."""
-    if report is None or report.reason == Reason.RESTORED:
-        return GpuControlState()
-    # A report without a backend is of a node that nothing is wanted of; a place before may still hold something.
-    if not report.backend and report.reason != Reason.NOT_RELEASED:
-        return GpuControlState()
-    return GpuControlState(in_force=report.result in {ControlResult.APPLIED, ControlResult.ERROR})
-
-
 async def enforce(
-    order: GpuIntent, memory: GpuControlState, actuator: GpuActuator, look: ClockLook = NO_LOOK
+    intent: GpuIntent, state: GpuControlState, actuator: GpuActuator, look: ClockLook = NO_LOOK
 ) -> GpuResult:
-    """Carry out an order once; `look` is what the clock loops go by."""
-    devices = actuator.gpu_devices() or (GpuDeviceRange("", order.limits),)
-    caps = resolve_gpu_caps(order.target, devices)
+    """Carry out an intent once; `look` is what the clock loops go by."""
+    devices = actuator.gpu_devices() or (GpuDeviceRange("", intent.limits),)
+    caps = resolve_gpu_caps(intent.target, devices)
     if not caps:
-        return await give_back(order.absent, order.limits, memory, actuator)
+        return await restore(intent.absent, intent.limits, state, actuator)
     cap_watts = {device.uuid: device.cap.cap_watts for device in caps if isinstance(device.cap, WattCap)}
     if len(cap_watts) < len(caps):
-        reason = Reason.NO_CAP_RANGE if order.present else Reason.NO_DEVICE
-        return GpuResult(memory, ControlReport(result=ControlResult.BLOCKED, reason=reason))
+        reason = Reason.NO_CAP_RANGE if intent.present else Reason.NO_DEVICE
+        return GpuResult(state, ControlReport(result=ControlResult.BLOCKED, reason=reason))
     power = await actuator.set_gpu_caps(cap_watts)
-    clocks = await hold(_targets(order, caps, actuator), memory.clocks, actuator, look)
-    in_force = memory.in_force or _landed(power) or (clocks.outcome is not None and _landed(clocks.outcome))
+    clocks = await hold(_targets(intent, caps, actuator), state.clocks, actuator, look)
+    in_force = state.in_force or _landed(power) or (clocks.outcome is not None and _landed(clocks.outcome))
     report = _report(combined(power, clocks.outcome), caps)
     return GpuResult(GpuControlState(in_force=in_force, clocks=clocks.states), report)
 
@@ -84,13 +74,13 @@ def _landed(outcome: ControlOutcome) -> bool:
     return outcome.result in {ControlResult.APPLIED, ControlResult.ERROR} or outcome.reason is Reason.SATURATED
 
 
-def _targets(order: GpuIntent, caps: tuple[GpuDeviceCap, ...], actuator: GpuActuator) -> dict[str, float]:
+def _targets(intent: GpuIntent, caps: tuple[GpuDeviceCap, ...], actuator: GpuActuator) -> dict[str, float]:
     """What each GPU may draw: its cap, before a clamp to a range that its power limit does not go below.
 
     GPUs without a power limit are not among `caps`; what is known of the node's GPUs gives theirs.
     """
     without = set(actuator.gpu_clocks()) - {device.uuid for device in caps}
-    caps += resolve_gpu_caps(order.target, [GpuDeviceRange(uuid, order.limits) for uuid in sorted(without)])
+    caps += resolve_gpu_caps(intent.target, [GpuDeviceRange(uuid, intent.limits) for uuid in sorted(without)])
     return {
         device.uuid: min(device.cap.requested_watts, device.cap.cap_watts)
         for device in caps
@@ -98,10 +88,10 @@ def _targets(order: GpuIntent, caps: tuple[GpuDeviceCap, ...], actuator: GpuActu
     }
 
 
-async def give_back(reason: Reason, limits: WattRange, memory: GpuControlState, actuator: GpuActuator) -> GpuResult:
+async def restore(reason: Reason, limits: WattRange, state: GpuControlState, actuator: GpuActuator) -> GpuResult:
     """Lift what may be in force; where nothing is, report none with the reason why nothing is wanted."""
-    if not memory.in_force:
-        return GpuResult(memory, ControlReport(reason=reason))
+    if not state.in_force:
+        return GpuResult(state, ControlReport(reason=reason))
     outcome = await actuator.restore_gpu(limits)
     still = outcome.result is ControlResult.ERROR or outcome.reason is Reason.NO_CAP_RANGE
     return GpuResult(GpuControlState(in_force=still), _report(outcome, ()))

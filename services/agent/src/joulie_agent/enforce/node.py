@@ -16,8 +16,8 @@ from joulie_agent.backends.base import CpuReading, GpuReading, HardwareFacts, No
 from joulie_agent.backends.factory import BackendFactory, NodeBackends
 from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
 from joulie_agent.enforce import cpu, gpu
-from joulie_agent.enforce.cpu_state import doubtful
 from joulie_agent.enforce.gpu_clocks import ClockLook
+from joulie_agent.enforce.places import Place, cpu_place, gpu_place, settle
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import WattCap, WattRange, resolve_cpu_cap
@@ -28,7 +28,16 @@ from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_hardware import Capabilities, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
-from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, ControlType, SourceType
+from joulie_core.kinds.telemetry_profile import (
+    MOST_PLACES,
+    ControlReport,
+    ControlReports,
+    ControlType,
+    CpuControl,
+    GpuControl,
+    Held,
+    SourceType,
+)
 from joulie_core.node import Node
 
 _log = structlog.get_logger()
@@ -63,8 +72,6 @@ class Tick:
     hardware: DiscoveredHardware
     #: The DVFS action that was carried out.
     action: DvfsDirection | None = None
-    #: The routing to publish: the old one until everything at the old place has been released.
-    route: Route | None = None
     #: Something was released at an old place, which may be the new one by another name: tick again.
     released: bool = False
 
@@ -74,30 +81,12 @@ class Tick:
         return ControlResult.ERROR in {self.cpu.result, self.gpu.result}
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """A place that the controls have left, with what may still be in force there."""
-
-    wiring: NodeBackends
-    cpu: cpu.CpuControlState
-    gpu: gpu.GpuControlState
-    #: As they were known there.
-    cpu_limits: WattRange
-    gpu_limits: WattRange
-
-    @property
-    def in_force(self) -> bool:
-        return self.cpu.in_force or self.gpu.in_force
-
-
 class NodeControl:
-    """The hands on one node.
+    """The controls of one node.
 
     Args:
-        node: the node.
-        last: the last report about it, from this agent or the one before.
-        last_route: what served the node then.
-        wirer: makes backends.
+        last: the last reports about the node, from this agent or the one before.
+        factory: makes backends.
         discoverer: tells what the node is made of.
         dvfs: tunables of the fallback loop.
     """
@@ -106,22 +95,22 @@ class NodeControl:
         self,
         node: Node,
         last: ControlReports | None,
-        last_route: Route | None = None,
         *,
-        wirer: BackendFactory,
+        factory: BackendFactory,
         discoverer: Discoverer,
         dvfs: DvfsSettings,
     ) -> None:
-        self.cpu_memory = cpu.remembered(last.cpu if last else None)
-        self.gpu_memory = gpu.remembered(last.gpu if last else None)
-        self._wirer = wirer
+        self.cpu_state = cpu.CpuControlState()
+        self.gpu_state = gpu.GpuControlState()
+        self._last = last or ControlReports()
+        self._factory = factory
         self._discoverer = discoverer
         self._dvfs = dvfs
-        #: Made of the route that the last report was written under, so that a change since then is seen as one.
-        self._wiring: NodeBackends | None = wirer.wire(node.name, last_route) if last_route else None
-        self._inherited = True
-        self._order: cpu.CpuIntent | None = None
-        self._left: tuple[_Left, ...] = ()
+        self._backends: NodeBackends | None = None
+        self._intent: cpu.CpuIntent | None = None
+        #: Places that the controls have left, while something may be in force there.
+        self._cpu_left: tuple[Place[cpu.CpuControlState], ...] = ()
+        self._gpu_left: tuple[Place[gpu.GpuControlState], ...] = ()
         self._facts: HardwareFacts | None = None
         self._hardware = DiscoveredHardware(NodeHardwareStatus())
         self._log = _log.bind(node=node.name)
@@ -129,17 +118,17 @@ class NodeControl:
     @property
     def in_force(self) -> bool:
         """Whether a cap or throttle of ours may be in force."""
-        return self.cpu_memory.in_force or self.gpu_memory.in_force or bool(self._left)
+        return self.cpu_state.in_force or self.gpu_state.in_force or bool(self._cpu_left or self._gpu_left)
 
     @property
     def looping(self) -> bool:
         """Whether the DVFS loop holds the power, from readings that are fresh whenever they are asked for."""
         return (
-            self.cpu_memory.mode is cpu.CpuMode.DVFS
-            and self._wiring is not None
-            and self._wiring.cpu_source_is_live
-            and self._order is not None
-            and isinstance(self._order.cap, WattCap)
+            self.cpu_state.mode is cpu.CpuMode.DVFS
+            and self._backends is not None
+            and self._backends.cpu_source_is_live
+            and self._intent is not None
+            and isinstance(self._intent.cap, WattCap)
         )
 
     @property
@@ -149,26 +138,22 @@ class NodeControl:
 
     async def tick(self, inputs: Inputs) -> Tick:
         """Look, then carry out the published target once."""
-        wiring = self._rewire(inputs)
-        cpu_reading, gpu_reading = await self._read(wiring)
-        self._hardware = self._discover(inputs, wiring)
-        self._order = order = self._cpu_order(inputs, wiring)
+        backends = self._build(inputs)
+        cpu_reading, gpu_reading = await self._read(backends)
+        self._hardware = self._discover(inputs, backends)
+        self._intent = intent = self._cpu_intent(inputs, backends)
         cpu_result, gpu_result = await asyncio.gather(
-            cpu.CpuEnforcer(wiring.cpu, self._dvfs).enforce(order, self.cpu_memory, cpu_reading, inputs.now),
-            gpu.enforce(self._gpu_order(inputs), self.gpu_memory, wiring.gpu, ClockLook(gpu_reading, inputs.now)),
+            cpu.CpuEnforcer(backends.cpu, self._dvfs).enforce(intent, self.cpu_state, cpu_reading, inputs.now),
+            gpu.enforce(self._gpu_intent(inputs), self.gpu_state, backends.gpu, ClockLook(gpu_reading, inputs.now)),
         )
-        self.cpu_memory, self.gpu_memory = cpu_result.memory, gpu_result.memory
-        tuned = await wiring.cpu.tune_cpu(saving=_saves_power(inputs))
-        before = self._left
+        self.cpu_state, self.gpu_state = cpu_result.state, gpu_result.state
+        tuned = await backends.cpu.tune_cpu(saving=_saves_power(inputs))
+        before = (self._cpu_left, self._gpu_left)
         await self._release_left()
         return Tick(
-            cpu=_with_left(
-                _with_tuning(cpu_result.report, tuned),
-                [left.wiring.cpu_address for left in self._left if left.cpu.in_force],
-            ),
-            gpu=_with_left(gpu_result.report, [left.wiring.gpu_address for left in self._left if left.gpu.in_force]),
-            route=self._left[0].wiring.route if self._left else inputs.route,
-            released=self._left != before,
+            cpu=self._cpu_report(backends, _with_tuning(cpu_result.report, tuned)),
+            gpu=self._gpu_report(backends, gpu_result.report),
+            released=(self._cpu_left, self._gpu_left) != before,
             cpu_reading=cpu_reading,
             gpu_reading=gpu_reading,
             hardware=self._hardware,
@@ -177,90 +162,118 @@ class NodeControl:
 
     async def follow(self, now: float) -> DvfsDirection | None:
         """Take one sample of the DVFS loop; returns the action that was carried out."""
-        if not self.looping or self._wiring is None or self._order is None:
+        if not self.looping or self._backends is None or self._intent is None:
             return None
-        answer = await self._wiring.cpu_source.read_cpu()
+        answer = await self._backends.cpu_source.read_cpu()
         reading = None if isinstance(answer, Unavailable) else answer
-        enforcer = cpu.CpuEnforcer(self._wiring.cpu, self._dvfs)
-        self.cpu_memory, action = await enforcer.follow(self._order, self.cpu_memory, reading, now)
+        enforcer = cpu.CpuEnforcer(self._backends.cpu, self._dvfs)
+        self.cpu_state, action = await enforcer.follow(self._intent, self.cpu_state, reading, now)
         return action
 
-    async def give_back(self, inputs: Inputs) -> ControlReports:
+    async def restore(self, inputs: Inputs) -> ControlReports:
         """Lift what may be in force; `in_force` tells afterwards whether that worked."""
-        wiring = self._rewire(inputs)
-        self._hardware = self._discover(inputs, wiring)
-        cpu_result = await self._restore_cpu(wiring, self.cpu_memory, self._hardware.cpu_limits)
-        gpu_result = await self._restore_gpu(wiring, self.gpu_memory, self._hardware.gpu_limits)
-        self.cpu_memory, self.gpu_memory = cpu_result.memory, gpu_result.memory
+        backends = self._build(inputs)
+        self._hardware = self._discover(inputs, backends)
+        cpu_result = await self._restore_cpu(backends, self.cpu_state, self._hardware.cpu_limits)
+        gpu_result = await self._restore_gpu(backends, self.gpu_state, self._hardware.gpu_limits)
+        self.cpu_state, self.gpu_state = cpu_result.state, gpu_result.state
         await self._release_left()
-        return ControlReports(cpu=cpu_result.report, gpu=gpu_result.report)
+        return ControlReports(
+            cpu=self._cpu_report(backends, cpu_result.report), gpu=self._gpu_report(backends, gpu_result.report)
+        )
 
-    def _rewire(self, inputs: Inputs) -> NodeBackends:
-        """Wire the route; what may be in force at places that it leaves is set aside, to be released."""
-        old = self._wiring
+    def _build(self, inputs: Inputs) -> NodeBackends:
+        """Return the backends of the route; places that it leaves are set aside until they have been released."""
+        old = self._backends
         if old is not None and old.route == inputs.route:
-            self._inherited = False
             return old
-        new = self._wirer.wire(inputs.node.name, inputs.route)
-        self._wiring = new
+        self._backends = new = self._factory.build(inputs.node.name, inputs.route)
         if old is None:
-            return new
-        cpu_left, gpu_left = cpu.CpuControlState(), gpu.GpuControlState()
-        if old.cpu_address != new.cpu_address:
-            # An agent before this one may have written its last report from either place.
-            cpu_left = doubtful(self.cpu_memory) if self._inherited else self.cpu_memory
-            self.cpu_memory = cpu_left if self._inherited else self._cpu_back_at(new.cpu_address)
-        if old.gpu_address != new.gpu_address:
-            gpu_left = self.gpu_memory
-            self.gpu_memory = gpu_left if self._inherited else self._gpu_back_at(new.gpu_address)
-        self._inherited = False
-        left = _Left(old, cpu_left, gpu_left, self._hardware.cpu_limits, self._hardware.gpu_limits)
-        self._left = tuple(each for each in (*self._left, left) if each.in_force)
+            cpu_places, gpu_places = self._recalled_cpu(inputs), self._recalled_gpu(inputs)
+        else:
+            cpu_here = Place(old, old.cpu_address, self.cpu_state, self._hardware.cpu_limits)
+            gpu_here = Place(old, old.gpu_address, self.gpu_state, self._hardware.gpu_limits)
+            cpu_places, gpu_places = (cpu_here, *self._cpu_left), (gpu_here, *self._gpu_left)
+        self.cpu_state, self._cpu_left = settle(cpu_places, new.cpu_address, cpu.CpuControlState())
+        self.gpu_state, self._gpu_left = settle(gpu_places, new.gpu_address, gpu.GpuControlState())
         return new
 
-    def _cpu_back_at(self, address: str) -> cpu.CpuControlState:
-        """Take back what is still in force at a place that the controls come back to."""
-        back = next((left for left in self._left if left.wiring.cpu_address == address), None)
-        self._left = tuple(replace(left, cpu=cpu.CpuControlState()) if left is back else left for left in self._left)
-        return back.cpu if back else cpu.CpuControlState()
+    def _recalled_cpu(self, inputs: Inputs) -> tuple[Place[cpu.CpuControlState], ...]:
+        """Return the places that the last report names."""
+        report = self._last.cpu or ControlReport()
+        places = []
+        for index, place in enumerate(report.places):
+            control = CpuControl.model_construct(type=place.type, http=place.http)
+            backends = self._factory.build(inputs.node.name, replace(inputs.route, cpu_control=control))
+            places.append(Place(backends, backends.cpu_address, cpu.recalled(report, index)))
+        return tuple(places)
 
-    def _gpu_back_at(self, address: str) -> gpu.GpuControlState:
-        back = next((left for left in self._left if left.wiring.gpu_address == address), None)
-        self._left = tuple(replace(left, gpu=gpu.GpuControlState()) if left is back else left for left in self._left)
-        return back.gpu if back else gpu.GpuControlState()
+    def _recalled_gpu(self, inputs: Inputs) -> tuple[Place[gpu.GpuControlState], ...]:
+        places = []
+        for place in self._last.gpu.places if self._last.gpu else ():
+            control = GpuControl.model_construct(type=place.type, http=place.http)
+            backends = self._factory.build(inputs.node.name, replace(inputs.route, gpu_control=control))
+            state = gpu.GpuControlState(in_force=place.cap is not Held.NO)
+            places.append(Place(backends, backends.gpu_address, state))
+        return tuple(places)
 
     async def _release_left(self) -> None:
         """Release what is in force at places that the controls have left."""
-        for left in self._left:
-            cpu_limits = _known(left.cpu_limits, self._hardware.cpu_limits)
-            gpu_limits = _known(left.gpu_limits, self._hardware.gpu_limits)
-            cpu_result = await self._restore_cpu(left.wiring, left.cpu, cpu_limits)
-            gpu_result = await self._restore_gpu(left.wiring, left.gpu, gpu_limits)
-            now = replace(left, cpu=cpu_result.memory, gpu=gpu_result.memory)
-            if now.cpu.in_force != left.cpu.in_force:
-                self._log_move("cpu", left.wiring.cpu_address, cpu_result.report)
-            if now.gpu.in_force != left.gpu.in_force:
-                self._log_move("gpu", left.wiring.gpu_address, gpu_result.report)
-            self._left = tuple(now if each is left else each for each in self._left)
-        self._left = tuple(left for left in self._left if left.in_force)
+        for cpu_left in self._cpu_left:
+            limits = _known(cpu_left.limits, self._hardware.cpu_limits)
+            cpu_result = await self._restore_cpu(cpu_left.backends, cpu_left.state, limits)
+            if not cpu_result.state.in_force:
+                self._log_move("cpu", cpu_left.address, cpu_result.report)
+            now = replace(cpu_left, state=cpu_result.state)
+            self._cpu_left = tuple(now if each is cpu_left else each for each in self._cpu_left)
+        self._cpu_left = tuple(place for place in self._cpu_left if place.state.in_force)
+        for gpu_left in self._gpu_left:
+            limits = _known(gpu_left.limits, self._hardware.gpu_limits)
+            gpu_result = await self._restore_gpu(gpu_left.backends, gpu_left.state, limits)
+            if not gpu_result.state.in_force:
+                self._log_move("gpu", gpu_left.address, gpu_result.report)
+            left = replace(gpu_left, state=gpu_result.state)
+            self._gpu_left = tuple(left if each is gpu_left else each for each in self._gpu_left)
+        self._gpu_left = tuple(place for place in self._gpu_left if place.state.in_force)
 
-    async def _restore_cpu(self, wiring: NodeBackends, memory: cpu.CpuControlState, limits: WattRange) -> cpu.CpuResult:
-        return await cpu.CpuEnforcer(wiring.cpu, self._dvfs).give_back(Reason.RESTORED, limits, memory)
+    def _cpu_report(self, backends: NodeBackends, report: ControlReport) -> ControlReport:
+        """Add to a report where something is, or may be, in force."""
+        here = cpu_place(backends.route.cpu_control, self.cpu_state)
+        left = [cpu_place(place.backends.route.cpu_control, place.state) for place in self._cpu_left]
+        report = _with_left(report, [place.address for place in self._cpu_left])
+        return report.model_copy(update={"places": (here, *left)[:MOST_PLACES]})
 
-    async def _restore_gpu(self, wiring: NodeBackends, memory: gpu.GpuControlState, limits: WattRange) -> gpu.GpuResult:
-        return await gpu.give_back(Reason.RESTORED, limits, memory, wiring.gpu)
+    def _gpu_report(self, backends: NodeBackends, report: ControlReport) -> ControlReport:
+        here = gpu_place(backends.route.gpu_control, self.gpu_state)
+        left = [gpu_place(place.backends.route.gpu_control, place.state) for place in self._gpu_left]
+        report = _with_left(report, [place.address for place in self._gpu_left])
+        return report.model_copy(update={"places": (here, *left)[:MOST_PLACES]})
 
-    def _log_move(self, part: str, address: str, report: ControlReport) -> None:
-        self._log.info("controls moved", part=part, released_at=address, result=report.result, message=report.message)
+    async def _restore_cpu(
+        self, backends: NodeBackends, state: cpu.CpuControlState, limits: WattRange
+    ) -> cpu.CpuResult:
+        return await cpu.CpuEnforcer(backends.cpu, self._dvfs).restore(Reason.RESTORED, limits, state)
 
-    async def _read(self, wiring: NodeBackends) -> tuple[CpuReading | None, GpuReading | None]:
-        if wiring.cpu_source is wiring.gpu_source:
-            reading = await self._ask("cpu", wiring.cpu_source)
+    async def _restore_gpu(
+        self, backends: NodeBackends, state: gpu.GpuControlState, limits: WattRange
+    ) -> gpu.GpuResult:
+        return await gpu.restore(Reason.RESTORED, limits, state, backends.gpu)
+
+    def _log_move(self, subsystem: str, address: str, report: ControlReport) -> None:
+        self._log.info(
+            "controls moved", subsystem=subsystem, released_at=address, result=report.result, message=report.message
+        )
+
+    async def _read(self, backends: NodeBackends) -> tuple[CpuReading | None, GpuReading | None]:
+        if backends.cpu_source is backends.gpu_source:
+            reading = await self._query("cpu", backends.cpu_source)
             if reading is None:
                 return None, None
             self._facts = reading.facts
             return reading.cpu, reading.gpu
-        by_cpu, by_gpu = await asyncio.gather(self._ask("cpu", wiring.cpu_source), self._ask("gpu", wiring.gpu_source))
+        by_cpu, by_gpu = await asyncio.gather(
+            self._query("cpu", backends.cpu_source), self._query("gpu", backends.gpu_source)
+        )
         if by_cpu is not None or by_gpu is not None:
             old, of_cpu, of_gpu = self._facts or _NO_FACTS, by_cpu and by_cpu.facts, by_gpu and by_gpu.facts
             self._facts = HardwareFacts(
@@ -271,31 +284,31 @@ class NodeControl:
             )
         return (by_cpu.cpu if by_cpu else None), (by_gpu.gpu if by_gpu else None)
 
-    async def _ask(self, part: str, source: ReadingSource) -> NodeReading | None:
+    async def _query(self, subsystem: str, source: ReadingSource) -> NodeReading | None:
         answer = await source.read()
         if isinstance(answer, Unavailable):
-            self._log.debug("no reading", part=part, reason=answer.reason, message=answer.message)
+            self._log.debug("no reading", subsystem=subsystem, reason=answer.reason, message=answer.message)
             return None
         return answer
 
-    def _discover(self, inputs: Inputs, wiring: NodeBackends) -> DiscoveredHardware:
-        if self._facts is None and inputs.published is not None and wiring.capabilities.cpu_telemetry:
+    def _discover(self, inputs: Inputs, backends: NodeBackends) -> DiscoveredHardware:
+        if self._facts is None and inputs.published is not None and backends.capabilities.cpu_telemetry:
             # The backend has not answered this agent yet. Labels alone could say less than it told the agent before.
             return DiscoveredHardware(inputs.published.model_copy(update={"updated_at": None}))
         facts = self._facts or _NO_FACTS
-        return self._discoverer.discover(inputs.node, facts, _capabilities(wiring, facts.can))
+        return self._discoverer.discover(inputs.node, facts, _capabilities(backends, facts.can))
 
-    def _cpu_order(self, inputs: Inputs, wiring: NodeBackends) -> cpu.CpuIntent:
+    def _cpu_intent(self, inputs: Inputs, backends: NodeBackends) -> cpu.CpuIntent:
         target, limits = inputs.target, self._hardware.cpu_limits
         return cpu.CpuIntent(
             cap=resolve_cpu_cap(target.cpu, limits) if target else None,
             absent=_absent(inputs),
             limits=limits,
             packages=self._hardware.packages,
-            mode=wiring.cpu_mode,
+            mode=backends.cpu_mode,
         )
 
-    def _gpu_order(self, inputs: Inputs) -> gpu.GpuIntent:
+    def _gpu_intent(self, inputs: Inputs) -> gpu.GpuIntent:
         target = inputs.target
         return gpu.GpuIntent(
             target=target.gpu.power_cap if target and target.gpu else None,
@@ -338,9 +351,9 @@ def _absent(inputs: Inputs) -> Reason:
     return Reason.LOST_CONTROL if inputs.lost else Reason.NO_PROFILE
 
 
-def _capabilities(wiring: NodeBackends, host: Capabilities | None) -> Capabilities:
+def _capabilities(backends: NodeBackends, host: Capabilities | None) -> Capabilities:
     """What works on the node: where a part is routed to the host, only what the host can do."""
-    route, can = wiring.route, wiring.capabilities
+    route, can = backends.route, backends.capabilities
     if host is None:
         return can
     on_host = {
