@@ -8,7 +8,7 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
-# What pods ask for by dynamic resource allocation.
+# What pods request by dynamic resource allocation.
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaims, resourceclaimtemplates]
   verbs: [get, list, watch]
@@ -47,7 +47,7 @@
   verbs: [patch]
 {{- end -}}
 {{- define "joulie.rules.agent.namespace" -}}
-# Headers for HTTP backends. The author of a TelemetryProfile also says where they are sent.
+# Headers for HTTP backends. The author of a TelemetryProfile also sets their destination.
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: {{ toJson . }}
@@ -60,7 +60,7 @@
 - apiGroups: [joulie.io]
   resources: [nodehardwares, nodetwins]
   verbs: [get, list, watch]
-# What pods ask for by dynamic resource allocation.
+# What pods request by dynamic resource allocation.
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaims, resourceclaimtemplates]
   verbs: [get, list, watch]

@@ -91,7 +91,7 @@ async def test_a_task_that_dies_ends_the_process_and_is_named(app):
     with capture_logs() as logs, pytest.raises(BaseExceptionGroup) as caught:
         await serve_until_stopped(app, "watch nodes", die())
     assert caught.group_contains(BackgroundTaskError, match="watch nodes")
-    died = [log for log in logs if log["event"] == "background task died"]
+    died = [log for log in logs if log["event"] == "background task failed"]
     assert [(log["task"], log["error"]) for log in died] == [("watch nodes", "RuntimeError: no more")]
 
 
@@ -162,8 +162,8 @@ async def test_a_task_that_ignores_its_end_is_named_and_not_waited_for_beyond_th
                 continue
 
     with capture_logs() as logs:
-        async with App(SETTINGS, service="s", shutdown_cap_s=30.0) as app:
-            app.tasks_cap_s = 0.05
+        async with App(SETTINGS, service="s", shutdown_timeout_s=30.0) as app:
+            app.tasks_timeout_s = 0.05
             app.spawn("stubborn", stubborn())
             await asyncio.sleep(0)
             app.stop()
@@ -171,7 +171,7 @@ async def test_a_task_that_ignores_its_end_is_named_and_not_waited_for_beyond_th
             await app.wait()
             assert time.monotonic() - start < 5
             release.set()
-    assert [log["task"] for log in logs if log["event"] == "background task does not end"] == ["stubborn"]
+    assert [log["task"] for log in logs if log["event"] == "background task still running at shutdown"] == ["stubborn"]
 
 
 def test_a_frozen_heap_is_exempt_from_collection():

@@ -83,7 +83,7 @@ async def test_a_cluster_without_the_api_is_asked_once_and_holds_up_nobody(fake_
         async with following(fake_client) as claims:
             assert claims.gpus(pod(PodClaim("any"))) == 1
             assert claims.gpus(pod()) == 0
-    assert [line["log_level"] for line in logs if "serve" in line["event"]] == ["info"]
+    assert [line["log_level"] for line in logs if "not served" in line["event"]] == ["info"]
     assert not fake_api.watches()
 
 
@@ -93,7 +93,7 @@ async def test_claims_that_may_not_be_read_hold_up_nobody(dra_api, fake_client):
     with capture_logs() as logs:
         async with following(fake_client) as claims:
             assert claims.gpus(pod(PodClaim("hidden"))) == 1
-    assert [line["log_level"] for line in logs if "may not be read" in line["event"]] == ["warning"]
+    assert [line["log_level"] for line in logs if "access denied" in line["event"]] == ["warning"]
 
 
 async def test_a_server_that_cannot_be_reached_holds_up_nobody_for_ever(fake_api, fake_client, monkeypatch):

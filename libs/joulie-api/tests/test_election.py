@@ -35,7 +35,7 @@ class LeaseServer:
 
 
 class LeaseClient:
-    """What one candidate sees of it; ``cut``: no connection, ``hanging``: no answer."""
+    """What one candidate sees of it; `cut`: no connection, `hanging`: no answer."""
 
     def __init__(self, server):
         self.server = server

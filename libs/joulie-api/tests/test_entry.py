@@ -60,7 +60,7 @@ def test_bad_settings_are_all_told_before_anything_starts(capsys):
     code, out, err = call([], {"RECONCILE_INTERVAL": "often"}, capsys)
     assert (code, out) == (2, "")
     assert "  RECONCILE_INTERVAL=often: not a duration; write" in err
-    assert "  NODE_NAME: required but not set; set it to some text\n" in err
+    assert "  NODE_NAME: required but not set; set it to text\n" in err
     assert "joulie-test --help" in err
 
 
@@ -70,7 +70,7 @@ from joulie_api.app import App, main
 from joulie_api.settings import ServiceSettings
 
 async def run(settings):
-    async with App(settings, service="joulie-test", version="1", shutdown_cap_s=CAP) as app:
+    async with App(settings, service="joulie-test", version="1", shutdown_timeout_s=CAP) as app:
 BODY
         await app.wait()
 
@@ -140,7 +140,7 @@ def test_a_dead_background_task_is_one_line_and_exit_code_1(start):
     assert (code, err) == (1, "")
     (died,) = [log for log in logs if log["level"] == "error"]
     assert (died["event"], died["task"], died["error"]) == (
-        "background task died",
+        "background task failed",
         "watch nodes",
         "RuntimeError: no more",
     )
@@ -171,7 +171,7 @@ def test_a_blocked_event_loop_cannot_outlast_the_cap(start):
     process.process.send_signal(signal.SIGTERM)
     code, logs, _ = process.end()
     assert code == 1
-    assert logs[-1]["event"] == "shutdown exceeded its cap"
+    assert logs[-1]["event"] == "shutdown timed out"
 
 
 def test_a_hung_thread_cannot_hold_the_exit(start):
@@ -180,7 +180,7 @@ def test_a_hung_thread_cannot_hold_the_exit(start):
     process.process.send_signal(signal.SIGTERM)
     code, logs, _ = process.end()
     assert code == 1
-    assert (logs[-1]["event"], logs[-1]["threads"]) == ("threads do not end", ["driver"])
+    assert (logs[-1]["event"], logs[-1]["threads"]) == ("threads still running at exit", ["driver"])
 
 
 async def test_a_second_signal_is_for_the_impatient(start):

@@ -53,7 +53,7 @@ async def test_one_check_can_be_asked(health, fetch):
 
 async def test_an_unknown_check_is_404_and_the_known_ones_are_named(health, fetch):
     health.add_live("loop", lambda: None)
-    assert await fetch("/healthz/lop") == (404, "no check lop; there are: loop\n")
+    assert await fetch("/healthz/lop") == (404, "no check lop; checks: loop\n")
 
 
 async def test_a_check_that_raises_has_failed(health, fetch):

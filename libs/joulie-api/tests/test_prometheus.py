@@ -41,7 +41,7 @@ def test_a_series_without_a_figure_is_not_left_out():
         (b'{"status": "error", "errorType": "bad_data", "error": "parse error"}', "parse error"),
         (b'{"status": "error"}', "status error"),
         (b'{"status": "success"}', "status success"),
-        (answer([], "matrix"), "the result is a matrix, a vector is needed"),
+        (answer([], "matrix"), "result type is matrix, must be vector or scalar"),
         (answer([{"metric": {}, "histogram": [1, {}]}]), "not an answer to an instant query"),
         (answer([series("many")]), "not an answer to an instant query"),
         (answer([series(240)]), "not an answer to an instant query"),

@@ -117,7 +117,7 @@ def test_variables_of_others_are_ignored():
         (
             "SIMULATE_ONLY",
             "yes",
-            "SIMULATE_ONLY=yes: neither true nor false; write one of true, false, or unset it for false",
+            "SIMULATE_ONLY=yes: must be true or false; write one of true, false, or unset it for false",
         ),
         (
             "MODE",
@@ -159,12 +159,12 @@ def test_everything_wrong_is_told_at_once():
 
 
 def test_a_required_variable_that_is_missing_is_named():
-    assert lines_of(Needy, {}) == ["NODE_NAME: required but not set; set it to some text"]
+    assert lines_of(Needy, {}) == ["NODE_NAME: required but not set; set it to text"]
 
 
 def test_a_rule_over_several_variables_is_told():
     (line,) = lines_of(Needy, {"NODE_NAME": "n", "LOW": "3"})
-    assert line == "settings: LOW must not be above HIGH; change one of the variables named"
+    assert line == "settings: LOW must not be above HIGH; change one of these variables"
 
 
 def test_settings_cannot_be_changed():
@@ -226,4 +226,4 @@ def test_what_is_no_address_is_refused(text):
 
 def test_a_bad_address_is_told_at_start():
     (line,) = lines_of(ServiceSettings, {"METRICS_ADDR": "8080"})
-    assert line.startswith("METRICS_ADDR=8080: '8080' is no address")
+    assert line.startswith("METRICS_ADDR=8080: '8080' is not an address")

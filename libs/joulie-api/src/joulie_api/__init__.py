@@ -1,1 +1,1 @@
-"""How Joulie reaches Kubernetes: client, reflector, apply, election, settings, metrics."""
+"""Access to Kubernetes, and what all services share: client, reflector, apply, election, settings, metrics."""

@@ -1,18 +1,18 @@
 """The only module that imports kubernetes_asyncio: configuration, credentials, TLS and the HTTP session come from it.
 
-Why not a plain ``import kubernetes_asyncio``: every import path of the library runs ``client/__init__``, which defines
-its ~700 models, and Joulie uses none. :func:`load_library` therefore registers empty packages for the library, its
-``client`` and its ``client.models`` while it imports the few modules that are used, then removes them all from
-``sys.modules`` again: the rest of the process sees the library untouched, and importing it later gives the full one.
-When that fails, because a release rearranged its modules, the plain import is used and a warning is logged.
+Why not a plain `import kubernetes_asyncio`: every import path of the library runs `client/__init__`, which defines
+its ~700 models, and Joulie uses none. `load_library` therefore registers empty packages for the library, its
+`client` and its `client.models` while it imports the few modules that are used, then removes them all from
+`sys.modules` again: the rest of the process sees the library unchanged, and importing it later gives the full one.
+When that fails, because a release moved its modules, the plain import is used and a warning is logged.
 
 Measured with kubernetes_asyncio 36.1.0 and Python 3.11, resident memory and start of a whole process: 40 MB with what
 this module imports besides (aiohttp, msgspec, structlog); 106 MB and 2.0 s with a plain import on top; 46 MB and 0.4 s
-with :func:`load_library`. To repeat::
+with `load_library`. To repeat::
 
     python -c "from joulie_api._kubernetes import load_library as f; f(); print(*open('/proc/self/status'))" | grep RSS
 
-Not promised here: status checks, timeouts, JSON. Answers are handed on raw; see :mod:`joulie_api.client`.
+Status checks, timeouts and JSON are left to `joulie_api.client`.
 """
 
 import functools
@@ -30,7 +30,7 @@ import structlog
 from joulie_api.errors import ConfigError, TransportError
 
 _LIBRARY: Final = "kubernetes_asyncio"
-#: Concurrent requests of one process; each watch holds one for its whole life.
+#: Concurrent connections of one process; each watch occupies one while it is open.
 _CONNECTIONS: Final = 100
 
 _log = structlog.get_logger()
@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The pieces of kubernetes_asyncio that are used; ``slim`` tells how they were imported."""
+    """The parts of kubernetes_asyncio that are used; `slim` is whether they were imported without the models."""
 
     configuration: type[Any]
     api_client: type[Any]
@@ -48,16 +48,16 @@ class Library:
 
 @functools.cache  # the modules are not in sys.modules afterwards: a second import would be a second copy
 def load_library() -> Library:
-    """Import what is used of kubernetes_asyncio, once, without its models if possible.
+    """Import the parts of kubernetes_asyncio that are used, once, without its models if possible.
 
-    A process that has already imported the library gets that copy: its memory is spent.
+    A process that has already imported the library gets that copy, since its memory is allocated already.
     """
     if _LIBRARY in sys.modules:
         return _import_plainly()
     try:
         return _import_slimly()
     except (ImportError, AttributeError) as error:
-        _log.warning("slim import failed, importing all of it", library=_LIBRARY, error=str(error))
+        _log.warning("slim import failed, importing whole library", library=_LIBRARY, error=str(error))
         return _import_plainly()
 
 
@@ -95,14 +95,14 @@ def _bare_package(name: str, path: Sequence[str]) -> ModuleType:
 
 
 def describe(error: BaseException) -> str:
-    """The type of an exception and its text; some of asyncio's and aiohttp's have no text of their own."""
+    """Return the type of an exception and its text; some of asyncio's and aiohttp's have no text."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class Session:
     """One HTTP session to one API server, with the credentials that belong to it.
 
-    A client certificate is read once, when the session opens; tokens are read again as they expire.
+    A client certificate is read once, when the session opens; tokens are reloaded as they expire.
     """
 
     def __init__(self, library: Library, *, kubeconfig: str | None, context: str | None) -> None:
@@ -114,7 +114,11 @@ class Session:
         self._api: Any = None
 
     async def open(self, user_agent: str) -> None:
-        """Load the configuration and make the session. Raises ConfigError, naming the file that does not do."""
+        """Load the configuration and create the session.
+
+        Raises:
+            ConfigError: a file is missing or invalid; the message names it.
+        """
         await self.reload_credentials()
         try:
             self._api = self._library.api_client(self._configuration)
@@ -123,7 +127,7 @@ class Session:
         self._api.user_agent = user_agent
 
     async def reload_credentials(self) -> None:
-        """Read kubeconfig or service-account files again, an exec plugin's output included."""
+        """Reload kubeconfig or service-account files, an exec plugin's output included."""
         config = self._library.config
         try:
             if self._kubeconfig is None:
@@ -135,7 +139,7 @@ class Session:
                     client_configuration=self._configuration,
                     persist_config=False,
                 )
-        except Exception as error:  # the library checks little: a malformed file is a TypeError, or any other
+        except Exception as error:  # the library validates little: a malformed file raises TypeError, or any other
             raise ConfigError(f"cannot load {self._source}: {error}") from error
 
     @property
@@ -157,9 +161,12 @@ class Session:
         body: Any,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the session's own limit, not a scope of this function
     ) -> aiohttp.ClientResponse:
-        """Send one request and return the answer once its headers are here, whatever its status.
+        """Send one request and return the answer as soon as its headers have arrived, whatever its status.
 
-        The caller must read or close it. Raises TransportError.
+        The caller must read or close it.
+
+        Raises:
+            TransportError: no answer.
         """
         try:
             response: aiohttp.ClientResponse = await self._api.call_api(
@@ -172,7 +179,7 @@ class Session:
                 _preload_content=False,
                 _request_timeout=timeout,
             )
-        # OSError is also what the token file raises while it is being rotated; it is read on the way to the request.
+        # The library reads the token file before each request, which raises OSError while the file is being rotated.
         except (aiohttp.ClientError, OSError, self._library.config.ConfigException) as error:
             raise TransportError(f"{method} {path}: {describe(error)}") from error
         return response

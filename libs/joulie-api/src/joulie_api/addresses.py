@@ -1,4 +1,4 @@
-"""Listening addresses as settings write them. Pure."""
+"""Listening addresses as written in settings. No I/O."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ class Address:
     """Where a socket listens."""
 
     host: str
-    """The empty string: every interface."""
+    """Empty: all interfaces."""
     port: int
-    """0: any free port."""
+    """0: a free port."""
 
 
 def parse_addr(text: str) -> Address:
-    """Read `:9876`, `127.0.0.1:0` or `[::1]:8080`.
+    """Parse `:9876`, `127.0.0.1:0` or `[::1]:8080`.
 
     Raises:
-        ValueError: the text is no such address.
+        ValueError: the text is not such an address.
     """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -27,5 +27,5 @@ def parse_addr(text: str) -> Address:
     elif ":" in host:
         raise ValueError(f"{text!r} is ambiguous: write an IPv6 host in brackets, as [::1]:8080")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > _MAX_PORT:
-        raise ValueError(f"{text!r} is no address: write HOST:PORT or :PORT")
+        raise ValueError(f"{text!r} is not an address: write HOST:PORT or :PORT")
     return Address(host, int(port))

@@ -1,9 +1,9 @@
-"""A process: its tasks, its signals, its health and metrics endpoints, and an end in good order.
+"""Frame of a service's process: background tasks, signals, health and metrics endpoints, graceful shutdown.
 
-Promises: a background task that dies ends the process with exit code 1 and one log line that names it; SIGTERM and
-SIGINT end it with 0, in the order not ready - tasks cancelled, last started first - servers closed; none of it takes
-longer than the shutdown cap, even with a blocked event loop.
-Does not restart tasks: the supervisor outside (Kubernetes) restarts the process.
+Guarantees: a background task that fails ends the process with exit code 1 and one log line that names it; SIGTERM and
+SIGINT end it with 0, in the order not ready - tasks cancelled, last started first - servers closed; shutdown takes at
+most the shutdown timeout, even with a blocked event loop.
+Does not restart tasks: Kubernetes restarts the process.
 
     async def run(settings: AgentSettings) -> None:
         async with App(settings, service="joulie-agent", version=VERSION) as app:
@@ -33,24 +33,24 @@ from joulie_api.settings import ServiceSettings
 __all__ = ["Address", "App", "BackgroundTaskError", "freeze_heap", "main", "parse_addr"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: Kubernetes kills 30 s after SIGTERM; what is to be given back has to be so before.
-SHUTDOWN_CAP_S = 25.0
-#: What the tasks get of it before the rest goes on without them.
-TASKS_CAP_S = 20.0
+#: Kubernetes kills 30 s after SIGTERM; limits must be restored before.
+SHUTDOWN_TIMEOUT_S = 25.0
+#: The part of it that the tasks get, before shutdown continues without them.
+TASKS_TIMEOUT_S = 20.0
 _EXIT_FAILURE = 1
 
 _log = structlog.get_logger()
 
 
 class App:
-    """One process's frame, an async context manager.
+    """The frame of one process, an async context manager.
 
     Args:
-        settings: what the process was told.
+        settings: settings of the process.
         service: its name in logs and metrics, such as `joulie-agent`.
         version: its version, for `joulie_build_info`.
-        routes: more to serve beside metrics and health, for a process that has one port for everything.
-        shutdown_cap_s: seconds from the first signal to the process's end by force.
+        routes: routes to serve beside metrics and health, for a process that has one port for everything.
+        shutdown_timeout_s: seconds from the first signal until the process is terminated.
     """
 
     def __init__(
@@ -60,20 +60,20 @@ class App:
         service: str,
         version: str = "unknown",
         routes: Iterable[web.AbstractRouteDef] = (),
-        shutdown_cap_s: float = SHUTDOWN_CAP_S,
+        shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
     ) -> None:
         self.service = service
         self.health = Health()
         self.registry = new_registry(service, version)
         self.stopping = asyncio.Event()
-        """Set once the process is to end."""
+        """Set once shutdown has begun."""
         self.metrics_port = 0
         """The bound port of the metrics endpoint."""
-        self.tasks_cap_s = min(TASKS_CAP_S, shutdown_cap_s)
-        """What the background tasks get of the cap to end in, all together."""
+        self.tasks_timeout_s = min(TASKS_TIMEOUT_S, shutdown_timeout_s)
+        """Time that all background tasks together have to end."""
         self._settings = settings
         self._routes = tuple(routes)
-        self._cap_s = shutdown_cap_s
+        self._shutdown_timeout_s = shutdown_timeout_s
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
         self._runners: list[web.AppRunner] = []
@@ -111,7 +111,7 @@ class App:
         try:
             await self._group.__aexit__(kind, error, trace)
         except BaseExceptionGroup as errors:
-            # A group around the caller's own error and nothing else would only hide it; it goes on as it is.
+            # A group of nothing but the caller's own error would only hide it; the error itself is raised.
             if errors.exceptions != (error,):
                 raise
 
@@ -128,39 +128,39 @@ class App:
         """Start a background task; its exception ends the process.
 
         Args:
-            name: names the task in logs.
-            work: what it does.
-            may_end: its orderly end is no fault; otherwise it has to work until the process stops.
+            name: name of the task in logs.
+            work: the coroutine to run.
+            may_end: whether it may return; otherwise it has to run until the process stops.
         """
         task = self._group.create_task(self._guard(name, work, may_end=may_end), name=name)
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
-        # A task cancelled before its first step has never begun its work.
+        # A task that is cancelled before its first step has not started the coroutine.
         task.add_done_callback(lambda _: work.close())
         return task
 
     async def wait(self) -> None:
-        """Return when the process is to end and every background task has ended.
+        """Wait until shutdown has begun and every background task has ended.
 
-        What the tasks use (a client, a lease) is therefore closed by the caller after this returns.
+        The caller then closes what the tasks use (a client, a lease).
         """
         await self.stopping.wait()
         await self._end_tasks()
 
     def stop(self) -> None:
-        """Ask the process to end, as SIGTERM does."""
+        """Begin shutdown, as SIGTERM does."""
         self._arm()
         self.stopping.set()
 
     def _arm(self) -> None:
-        """Start the count to the end by force, unless it runs already."""
+        """Start the shutdown timeout, unless it runs already."""
         if self._watchdog is None:
-            self._watchdog = threading.Timer(self._cap_s, _abort, (self._cap_s,))
+            self._watchdog = threading.Timer(self._shutdown_timeout_s, _abort, (self._shutdown_timeout_s,))
             self._watchdog.daemon = True
             self._watchdog.start()
 
     async def serve(self, name: str, endpoints: web.Application, addr: str) -> int:
-        """Serve HTTP until the process ends; returns the bound port, which the event `listening` names too.
+        """Serve HTTP until the process ends, and return the bound port, which is also logged.
 
         Raises:
             OSError: the address cannot be bound.
@@ -187,24 +187,24 @@ class App:
         try:
             await work
         except Exception as error:
-            _log.exception("background task died", task=name, error=f"{type(error).__name__}: {error}")
+            _log.exception("background task failed", task=name, error=f"{type(error).__name__}: {error}")
             raise BackgroundTaskError(name) from error
         if not (may_end or self.stopping.is_set()):
-            _log.error("background task ended", task=name)
+            _log.error("background task returned", task=name)
             raise BackgroundTaskError(name)
 
     async def _end_tasks(self) -> None:
         """Cancel the tasks one after another, last started first, and wait for each."""
-        deadline = asyncio.get_running_loop().time() + self.tasks_cap_s
+        deadline = asyncio.get_running_loop().time() + self.tasks_timeout_s
         for task in reversed(self._tasks.copy()):
             left_s = deadline - asyncio.get_running_loop().time()
             task.cancel()
             _, pending = await asyncio.wait({task}, timeout=max(0.0, left_s))
             if pending:
-                _log.error("background task does not end", task=task.get_name())
+                _log.error("background task still running at shutdown", task=task.get_name())
 
     def _on_signal(self, number: signal.Signals) -> None:
-        # A second signal meets Python's own handling: the impatient get their way.
+        # A second signal gets Python's default handling and terminates the process immediately.
         asyncio.get_running_loop().remove_signal_handler(number)
         _log.info("stopping", signal=number.name)
         self.stop()
@@ -213,13 +213,13 @@ class App:
 def freeze_heap() -> None:
     """Collect garbage once and exempt what is left from later collections.
 
-    For the end of start-up: modules and tables are there to stay, and a full collection over them costs milliseconds.
+    For the end of start-up: modules and tables are permanent, and a full collection over them takes milliseconds.
     """
     gc.collect()
     gc.freeze()
 
 
-def _abort(cap_s: float) -> None:
-    """Runs in a thread of its own, since the event loop may be what hangs."""
-    _log.error("shutdown exceeded its cap", cap_s=cap_s)
+def _abort(timeout_s: float) -> None:
+    """Terminate the process, from a thread of its own, since the event loop may hang."""
+    _log.error("shutdown timed out", timeout_s=timeout_s)
     os._exit(_EXIT_FAILURE)

@@ -1,8 +1,8 @@
-"""Writing to the API server only while allowed and not too much at once; and, with `Applier`, only what differs.
+"""Writes to the API server: only while permitted, a limited number at a time, and with `Applier` only differences.
 
 There is one field manager per service, so that each owns its own fields. The fence is checked right before each request
-leaves. Nothing is retried: the caller decides the body again at its next tick. Two writes of one object under way
-together have no order.
+is sent. Nothing is retried: the caller computes the body again at its next tick. Concurrent writes of one object have
+no order.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from joulie_api.errors import KubeError, NotFound, NotLeader
 from joulie_api.resources import NODES, Resource
 
-#: Requests under way at once. API priority and fairness queues what comes on top anyway; this keeps the queue here.
+#: Concurrent requests. API priority and fairness would queue any excess at the server; this keeps the queue here.
 MAX_IN_FLIGHT: Final = 16
 
 
@@ -42,16 +42,16 @@ class Writer(Protocol):
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> bytes:
-        """Server-side apply, with force."""
+        """Apply an object server-side, with force."""
 
     async def merge_patch(self, res: Resource, name: str, body: Mapping[str, Any], *, field_manager: str = "") -> bytes:
-        """JSON merge patch."""
+        """Apply a JSON merge patch."""
 
     async def delete(self, res: Resource, name: str, namespace: str | None = None) -> None:
         """Delete one object."""
 
 
-#: Resource, namespace, name, whether it is the status: each is compared with its own predecessor.
+#: Resource, namespace, name, whether it is the status: each is compared with its own last write.
 _Key = tuple[Resource, str | None, str, bool]
 
 
@@ -64,10 +64,10 @@ def _ignore(_kind: str, _result: WriteResult) -> None:
 
 
 class FencedWriter:
-    """Requests that write, under one field manager: each is sent, if the fence allows it.
+    """Writes under one field manager, sent only if the fence permits.
 
-    `guard` is checked right before each request; where it answers False, NotLeader is raised and nothing is sent.
-    `on_write` gets the kind and the result of every intended write.
+    `guard` is called right before each request; if it returns False, NotLeader is raised and nothing is sent.
+    `on_write` receives the kind and the result of every intended write.
     """
 
     def __init__(
@@ -94,16 +94,15 @@ class FencedWriter:
         namespace: str | None = None,
         status: bool = False,
     ) -> None:
-        """Make the server hold `body`: all fields that this service owns, of the object or (`status`) of its status.
+        """Apply `body`: all fields that this service owns, of the object or (`status`) of its status.
 
-        apiVersion, kind and metadata.name are filled in. Fields that another manager owns are taken over.
+        apiVersion, kind and metadata.name are filled in. Fields of other managers are taken over.
 
         Raises:
             NotFound: `status` of an object that does not exist.
             KubeError: any other error of the API server or of the connection; after the latter the write may have
-                been made.
-            NotLeader: this process must not write.
-
+                succeeded.
+            NotLeader: `guard` returned False.
         """
         named = {"apiVersion": res.api_version, "kind": res.kind, **body}
         named["metadata"] = {**body.get("metadata", {}), "name": name}
@@ -119,14 +118,14 @@ class FencedWriter:
         self._on_write(res.kind, WriteResult.APPLIED)
 
     async def patch_node_labels(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """Set labels of a Node, or remove those whose value is None; other labels stay. Raises as `apply`."""
+        """Set labels of a Node, or remove those whose value is None; other labels stay. Raise as `apply`."""
         patch = {"metadata": {"labels": dict(labels)}}
         async with self._permission(NODES.kind):
             await self._client.merge_patch(NODES, name, patch, field_manager=self._field_manager)
         self._on_write(NODES.kind, WriteResult.APPLIED)
 
     async def delete(self, res: Resource, name: str, namespace: str | None = None) -> bool:
-        """Delete an object; return False where it did not exist. Raises as `apply`, without NotFound."""
+        """Delete an object; return False if it did not exist. Raise as `apply`, without NotFound."""
         async with self._permission(res.kind):
             try:
                 await self._client.delete(res, name, namespace)
@@ -139,11 +138,11 @@ class FencedWriter:
 
     @asynccontextmanager
     async def _permission(self, kind: str) -> AsyncIterator[None]:
-        """A slot, then the fence: nothing may be awaited between the fence's answer and the request."""
+        """Wait for a slot, then check the fence: nothing may be awaited between the check and the request."""
         async with self._slots:
             if not self._guard():
                 self._on_write(kind, WriteResult.REFUSED)
-                raise NotLeader(f"a write of {kind} was refused: this process does not hold the lease")
+                raise NotLeader(f"write of {kind} not sent: this process does not hold the lease")
             try:
                 yield
             except KubeError:
@@ -152,11 +151,11 @@ class FencedWriter:
 
 
 class Applier:
-    """A `FencedWriter` with a memory, for a service without a lease: sends nothing that this process wrote last."""
+    """A writer for services without a lease, which does not repeat this process's last write of an object."""
 
     def __init__(self, client: Writer, field_manager: str) -> None:
         self._writer = FencedWriter(client, field_manager)
-        #: What the server took from this process last. Nothing is here while it is unknown whether a write landed.
+        #: What the server last accepted from this process. Has no entry while it is unknown whether a write succeeded.
         self._last: dict[_Key, Mapping[str, Any]] = {}
 
     async def apply(
@@ -169,10 +168,11 @@ class Applier:
         status: bool = False,
         live: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Make the server hold `body`, as `FencedWriter.apply`. Raises as that.
+        """Apply `body` as `FencedWriter.apply` does, unless nothing differs. Raise as that.
 
-        True when a request was made; False when `body` equals the last one applied and, if the object as last read is
-        given as `live`, that still has every field of it.
+        Returns:
+            True when a request was made; False when `body` equals the last one applied and, if the object as last read
+            is given as `live`, that still has every field of it.
         """
         key: _Key = (res, namespace, name, status)
         if same(self._last.get(key), body) and (live is None or covers(live, body)):
@@ -183,18 +183,18 @@ class Applier:
         return True
 
     async def delete(self, res: Resource, name: str, namespace: str | None = None) -> bool:
-        """Delete an object; return False where it did not exist. Raises as `FencedWriter.delete`."""
+        """Delete an object; return False if it did not exist. Raise as `FencedWriter.delete`."""
         self.forget(res, name, namespace)
         return await self._writer.delete(res, name, namespace)
 
     def forget(self, res: Resource, name: str, namespace: str | None = None) -> None:
-        """Write this object at the next apply even if the body is the same: it was changed or deleted by others."""
+        """Write this object at the next apply even if the body is the same: another client changed or deleted it."""
         for status in (False, True):
             self._last.pop((res, namespace, name, status), None)
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same to the API server: 72 equals 72.0, but true is no number."""
+    """Return whether two JSON values are the same to the API server: 72 equals 72.0, but true is not a number."""
     match left, right:
         case Mapping(), Mapping():
             return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
@@ -209,7 +209,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def covers(live: Any, body: Any) -> bool:
-    """Whether ``live`` has everything that ``body`` says; other fields of ``live`` are somebody else's."""
+    """Return whether `live` contains everything in `body`; other fields of `live` belong to other managers."""
     match live, body:
         case Mapping(), Mapping():
             return all(key in live and covers(live[key], value) for key, value in body.items())

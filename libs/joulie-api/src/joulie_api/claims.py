@@ -1,9 +1,9 @@
-"""What pods' claims ask for: ResourceClaims and their templates, watched where the cluster has them.
+"""Demand of pods' claims: ResourceClaims and their templates, watched where the cluster has them.
 
-Promises an answer for every pod at once, without a request: a claim that is not known (it was made this moment, or may
-not be read) counts as a whole GPU, and so does each device of a class that nobody has named; each is warned of once.
-A cluster without dynamic resource allocation in version v1, or with rules that do not let it be read, is asked again
-from time to time and otherwise left alone.
+Guarantees an immediate answer for every pod, without a request: a claim that is not known (just created, or not
+readable) counts as a whole GPU, and so does each device of an unknown class; one warning is logged for each. Where the
+cluster does not serve dynamic resource allocation v1, or RBAC does not permit to read it, this is checked again
+periodically.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from joulie_core.powerest.claims import (
 
 W = TypeVar("W")
 
-#: Clusters gain the API by an upgrade, which takes longer than this.
-_ASK_AGAIN_S: Final = 600.0
+#: A cluster gets the API by an upgrade, which takes longer than this.
+_RECHECK_S: Final = 600.0
 _RETRY_S: Final = 5.0
-#: How long pods wait for claims at the start: the first lists take less where they can be read at all.
+#: Time that pods wait for claims at the start: the first lists take less where they can be read at all.
 _SETTLE_S: Final = 10.0
-#: Log lines that are remembered, so as not to be repeated.
-_TOLD: Final = 1024
+#: Log lines that are remembered, so that they are not repeated.
+_MAX_LOGGED: Final = 1024
 
 _log = structlog.get_logger()
 
@@ -97,12 +97,16 @@ _TEMPLATES: Final = msgspec.json.Decoder(_Template)
 
 
 def no_claims(_pod: Pod) -> float:
-    """Nothing is claimed: for those who read pods of which they know that."""
+    """Return 0: for callers that read only pods without claims."""
     return 0.0
 
 
 def decode_claim(raw: bytes) -> ClaimDemand:
-    """What a ResourceClaim asks for. Raises DecodeError."""
+    """Return the demand of a ResourceClaim.
+
+    Raises:
+        DecodeError: not a ResourceClaim.
+    """
     claim = _decode(_CLAIMS, raw)
     allocation = claim.status.allocation if claim.status else None
     results = (allocation.devices.results if allocation and allocation.devices else None) or []
@@ -112,18 +116,21 @@ def decode_claim(raw: bytes) -> ClaimDemand:
 
 
 def decode_template(raw: bytes) -> ClaimDemand:
-    """What the claims made from a ResourceClaimTemplate ask for. Raises DecodeError."""
+    """Return the demand of claims created from a ResourceClaimTemplate.
+
+    Raises:
+        DecodeError: not a ResourceClaimTemplate.
+    """
     template = _decode(_TEMPLATES, raw)
     return _demand(template.spec.spec if template.spec else None, None)
 
 
 class Claims:
-    """The claims of one cluster; `run` is a task, `gpus` the answer.
+    """The claims of one cluster, kept up to date by `run`.
 
     Args:
-        client: the API server.
-        device_classes: GPUs that a device counts as, by device class, beside or instead of the well-known ones.
-
+        client: of the API server.
+        device_classes: GPUs that a device counts as, by device class; adds to and overrides the well-known ones.
     """
 
     def __init__(self, client: KubeClient, device_classes: Mapping[str, float]) -> None:
@@ -132,14 +139,14 @@ class Claims:
         self._claims = Reflector(client, RESOURCE_CLAIMS, decode_claim)
         self._templates = Reflector(client, RESOURCE_CLAIM_TEMPLATES, decode_template)
         self._absent = asyncio.Event()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def gpus(self, pod: Pod) -> float:
-        """Return the most GPUs that the pod's claims may be."""
+        """Return the largest number of GPUs that the pod's claims may get."""
         return sum(self._gpus(pod.namespace, claim) for claim in pod.claims) if pod.claims else 0.0
 
     async def wait_settled(self) -> None:
-        """Return when all claims are known, or it is clear that they will not be in time."""
+        """Wait until all claims are known, cannot be read, or have not arrived in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_S):
                 absent = asyncio.create_task(self._absent.wait())
@@ -151,11 +158,11 @@ class Claims:
                     known.cancel()
 
     async def run(self) -> NoReturn:
-        """Follow the claims for ever, from when the cluster has the API."""
+        """Watch the claims until cancelled, as soon as the cluster has the API."""
         while True:
             if await self._is_readable():
                 break
-            await asyncio.sleep(_ASK_AGAIN_S if self._absent.is_set() else _RETRY_S)
+            await asyncio.sleep(_RECHECK_S if self._absent.is_set() else _RETRY_S)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._claims.run(), name=f"watch {self._claims.name}")
             group.create_task(self._templates.run(), name=f"watch {self._templates.name}")
@@ -170,44 +177,41 @@ class Claims:
             for resource in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES):
                 await self._client.list_page(resource, limit=1)
         except NotFound:
-            self._tell(
-                _log.info, "claims are not watched, the cluster does not serve them", api=RESOURCE_CLAIMS.api_version
-            )
+            self._log_once(_log.info, "claims not watched, api not served", api=RESOURCE_CLAIMS.api_version)
         except Forbidden as error:
-            self._tell(_log.warning, "claims are not watched, they may not be read", error=str(error))
+            self._log_once(_log.warning, "claims not watched, access denied", error=str(error))
         except KubeError:
-            return False  # The other watches tell that the server cannot be reached.
+            return False  # The other watches log that the server cannot be reached.
         else:
             return True
         self._absent.set()
         return False
 
-    def _gpus(self, namespace: str, asked: PodClaim) -> float:
-        demand = self._find(namespace, asked)
+    def _gpus(self, namespace: str, pod_claim: PodClaim) -> float:
+        demand = self._find(namespace, pod_claim)
         if demand is None:
-            name = f"{namespace}/{asked.claim or asked.template}"
-            self._tell(_log.warning, "claim is not known, counted as a whole gpu", claim=name)
+            name = f"{namespace}/{pod_claim.claim or pod_claim.template}"
+            self._log_once(_log.warning, "claim unknown, counted as a whole gpu", claim=name)
             return UNKNOWN_GPUS
         for device_class in sorted(demand.unknown_classes(self._classes)):
-            self._tell(
+            self._log_once(
                 _log.warning,
-                "device class is not known, each device counted as a whole gpu",
+                "device class unknown, each device counted as a whole gpu",
                 device_class=device_class,
                 setting="DEVICE_CLASS_GPUS_JSON",
             )
         return demand.gpus(self._classes)
 
-    def _find(self, namespace: str, asked: PodClaim) -> ClaimDemand | None:
-        found = self._claims.store.get(f"{namespace}/{asked.claim}") if asked.claim else None
-        if found is None and asked.template:
-            found = self._templates.store.get(f"{namespace}/{asked.template}")
+    def _find(self, namespace: str, pod_claim: PodClaim) -> ClaimDemand | None:
+        found = self._claims.store.get(f"{namespace}/{pod_claim.claim}") if pod_claim.claim else None
+        if found is None and pod_claim.template:
+            found = self._templates.store.get(f"{namespace}/{pod_claim.template}")
         return found
 
-    def _tell(self, log: Callable[..., None], event: str, **fields: str) -> None:
-        """Log something once."""
+    def _log_once(self, log: Callable[..., None], event: str, **fields: str) -> None:
         key = " ".join((event, *fields.values()))
-        if key not in self._told and len(self._told) < _TOLD:
-            self._told.add(key)
+        if key not in self._logged and len(self._logged) < _MAX_LOGGED:
+            self._logged.add(key)
             log(event, **fields)
 
 

@@ -1,9 +1,9 @@
-"""One process's way to the API server: requests in, raw JSON out.
+"""Client of the API server: sends requests, returns raw JSON.
 
-Promises: every call has a time limit, sends the content type its verb needs, and returns a 2xx body or raises one of
-:mod:`joulie_api.errors`. A 401 reads the credentials again and tries once more, since a request refused for who sent
-it was not carried out. Nothing else is retried here: whoever calls knows whether repeating is safe. Objects are not
-decoded here; see :mod:`joulie_api.wire`.
+Guarantees: every call has a time limit, sends the content type that its verb needs, and returns a 2xx body or raises
+one of `joulie_api.errors`. After a 401 the credentials are reloaded and the request is repeated once, since an
+unauthenticated request has no effect. Nothing else is retried here: the caller knows whether repeating is safe. Objects
+are not decoded here; see `joulie_api.wire`.
 """
 
 import asyncio
@@ -28,25 +28,25 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
-#: Longer than an API server takes over one object or one page, shorter than its own 60 s limit for a request.
+#: Longer than an API server needs for one object or one page, shorter than its own 60 s limit for a request.
 REQUEST_TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 5.0
-#: API servers send a bookmark about once a minute and remember 75 s of events: silence in between means a dead stream.
+#: API servers send a bookmark about once a minute and keep 75 s of events: a longer silence means a dead stream.
 WATCH_IDLE_TIMEOUT_S: Final = 70.0
-#: How much longer than its own ``timeoutSeconds`` a watch is waited for.
+#: Time that a watch may take beyond its `timeoutSeconds`.
 _WATCH_GRACE_S: Final = 30.0
-#: Objects in one page of a list; 500 is what client-go asks for.
+#: Objects in one page of a list; client-go requests 500 too.
 PAGE_LIMIT: Final = 500
-#: Credentials are not read again more often than this, however many requests are refused.
+#: Credentials are not reloaded more often than this, however many requests are refused.
 _RELOAD_INTERVAL_S: Final = 5.0
 
 _log = structlog.get_logger()
 
 
 class KubeClient:
-    """One per process; an async context manager that closes its connections.
+    """A client, one per process; an async context manager that closes its connections.
 
-    ``reload_count`` is how often credentials were read again after a 401.
+    `reload_count` is the number of times credentials were reloaded after a 401.
     """
 
     def __init__(self, session: Session) -> None:
@@ -57,9 +57,12 @@ class KubeClient:
 
     @classmethod
     async def connect(cls, *, kubeconfig: str | None = None, context: str | None = None, user_agent: str) -> Self:
-        """Read ``kubeconfig`` (None or empty: the pod's service account) and prepare a session; nothing is sent yet.
+        """Read `kubeconfig` (None or empty: the pod's service account) and prepare a session; send no request.
 
-        Raises ConfigError. The environment is not looked at, except for the service address inside a pod.
+        The environment is not read, except for the service address inside a pod.
+
+        Raises:
+            ConfigError: the configuration is missing or invalid.
         """
         session = Session(load_library(), kubeconfig=kubeconfig or None, context=context)
         await session.open(user_agent)
@@ -85,7 +88,11 @@ class KubeClient:
     async def get(
         self, res: Resource, name: str, namespace: str | None = None, *, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> bytes:
-        """The object as raw JSON. Raises NotFound."""
+        """Return an object as raw JSON.
+
+        Raises:
+            NotFound: it does not exist.
+        """
         return await self.request("GET", res.object_path(name, namespace), timeout_s=timeout_s)
 
     async def list_pages(
@@ -98,9 +105,12 @@ class KubeClient:
         limit: int = PAGE_LIMIT,
         resource_version: str | None = None,
     ) -> AsyncIterator[bytes]:
-        """The pages of one list, raw. Raises Gone when the list took so long that the server forgot its snapshot.
+        """Yield the pages of one list, raw.
 
-        ``resource_version`` None reads the most recent state; "0" whatever the server has at hand.
+        `resource_version` None reads the most recent state; "0" any state that the server has cached.
+
+        Raises:
+            Gone: the list took so long that the server dropped its snapshot.
         """
         token = ""
         while True:
@@ -129,10 +139,10 @@ class KubeClient:
         resource_version: str | None = None,
         continue_token: str = "",
     ) -> bytes:
-        """One page of a list, raw; its ``metadata.continue`` is the next page's ``continue_token``, "" at the end."""
+        """Return one page of a list, raw; its `metadata.continue` is the `continue_token` of the next, "" if none."""
         query = [*_selectors(label_selector, field_selector), ("limit", str(limit))]
         if continue_token:
-            query.append(("continue", continue_token))  # the token carries the resourceVersion; sending both is refused
+            query.append(("continue", continue_token))  # the token has the resourceVersion; the server refuses both
         elif resource_version is not None:
             query.append(("resourceVersion", resource_version))
         return await self.request("GET", res.collection_path(namespace), query=tuple(query))
@@ -140,7 +150,7 @@ class KubeClient:
     async def list(
         self, res: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> list[dict[str, Any]]:
-        """All objects as dictionaries, for tests and tools; services watch instead."""
+        """Return all objects as dictionaries, for tests and tools; services watch instead."""
         pages = self.list_pages(res, namespace, label_selector=label_selector, field_selector=field_selector)
         found = [decode_page(raw) async for raw in pages]
         return [msgspec.json.decode(bytes(item)) for page in found for item in page.items or ()]
@@ -153,7 +163,12 @@ class KubeClient:
         *,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
-        """Create an object. Raises AlreadyExists, Invalid."""
+        """Create an object.
+
+        Raises:
+            AlreadyExists: an object of that name exists.
+            Invalid: the object violates the schema.
+        """
         return await self.request("POST", res.collection_path(namespace), body=body, timeout_s=timeout_s)
 
     async def replace(
@@ -166,7 +181,11 @@ class KubeClient:
         subresource: str | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
-        """Replace an object; with ``metadata.resourceVersion`` in ``body`` only if unchanged, else raises Conflict."""
+        """Replace an object.
+
+        Raises:
+            Conflict: `body` has a `metadata.resourceVersion`, and the object has changed since.
+        """
         path = res.object_path(name, namespace, subresource)
         return await self.request("PUT", path, body=body, timeout_s=timeout_s)
 
@@ -180,7 +199,11 @@ class KubeClient:
         *,
         field_manager: str = "",
     ) -> bytes:
-        """JSON merge patch (RFC 7386): None deletes a key, a list replaces the list. Raises NotFound."""
+        """Apply a JSON merge patch (RFC 7386): None deletes a key, a list replaces the list.
+
+        Raises:
+            NotFound: the object does not exist.
+        """
         path = res.object_path(name, namespace, subresource)
         query = (("fieldManager", field_manager),) if field_manager else ()
         return await self.request("PATCH", path, query=query, body=body, content_type=MERGE_PATCH)
@@ -196,17 +219,24 @@ class KubeClient:
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> bytes:
-        """Server-side apply: ``body`` is every field ``field_manager`` owns, with apiVersion, kind and name.
+        """Apply an object server-side: `body` is every field that `field_manager` owns, with apiVersion, kind and name.
 
-        Creates the object if there is none (not through a subresource: NotFound). Without ``force`` another owner of a
-        field is a Conflict that names it.
+        Creates the object if there is none.
+
+        Raises:
+            NotFound: a subresource of an object that does not exist.
+            Conflict: another manager owns a field and `force` is false; the message names both.
         """
         query = (("fieldManager", field_manager), ("force", "true" if force else "false"))
         path = res.object_path(name, namespace, subresource)
         return await self.request("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
 
     async def delete(self, res: Resource, name: str, namespace: str | None = None) -> None:
-        """Delete an object in the background way. Raises NotFound."""
+        """Delete an object, with background propagation.
+
+        Raises:
+            NotFound: it does not exist.
+        """
         await self.request("DELETE", res.object_path(name, namespace))
 
     async def request(
@@ -219,7 +249,12 @@ class KubeClient:
         content_type: str = JSON,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
-        """Send one request and return the body of its 2xx answer. Raises ApiError and TransportError."""
+        """Send one request and return the body of its 2xx answer.
+
+        Raises:
+            ApiError: any other answer.
+            TransportError: no complete answer.
+        """
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_TIMEOUT_S, timeout_s))
         response = await self._answer(method, path, query, body=body, content_type=content_type, timeout=timeout)
         return await _read(response, f"{method} {path}")
@@ -236,10 +271,14 @@ class KubeClient:
         timeout_s: int,
         idle_timeout_s: float = WATCH_IDLE_TIMEOUT_S,
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """The lines of one watch after ``resource_version``, bookmarks included, until the server ends it.
+        """Open a watch after `resource_version` and yield its lines, bookmarks included, until the server ends it.
 
-        The server is asked to end it after ``timeout_s``. Entering raises ApiError when it refuses; reading raises
-        IdleTimeoutError after ``idle_timeout_s`` of silence, StreamBrokenError when the stream breaks.
+        `timeout_s` is the `timeoutSeconds` of the request.
+
+        Raises:
+            ApiError: on entering, the server refuses.
+            IdleTimeoutError: on reading, no data for `idle_timeout_s`.
+            StreamBrokenError: on reading, the stream breaks.
         """
         query = (
             *_selectors(label_selector, field_selector),
@@ -268,7 +307,7 @@ class KubeClient:
         content_type: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the session's own limit, not a scope of this function
     ) -> aiohttp.ClientResponse:
-        """The 2xx answer, unread. Raises the ApiError of any other, its body read and its connection given back."""
+        """Return the 2xx answer, unread; raise the ApiError of any other, after reading its body."""
         headers = {"Accept": JSON, "Content-Type": content_type}
         for attempt in (1, 2):
             response = await self._session.send(method, path, query=query, headers=headers, body=body, timeout=timeout)
@@ -283,7 +322,7 @@ class KubeClient:
         raise AssertionError("the second attempt returns or raises")
 
     async def _reload_credentials(self) -> bool:
-        """Read the credentials again, unless that was just done; False when they cannot be read."""
+        """Reload the credentials, unless that was just done; return False when they cannot be read."""
         now = asyncio.get_running_loop().time()
         async with self._reloading:  # requests refused together share one reload
             if now - self._reloaded_at < _RELOAD_INTERVAL_S:
@@ -293,7 +332,7 @@ class KubeClient:
             try:
                 await self._session.reload_credentials()
             except ConfigError as error:
-                _log.warning("cannot read the credentials again", error=str(error))
+                _log.warning("reloading credentials failed", error=str(error))
                 return False
             return True
 
@@ -311,12 +350,12 @@ async def _read(response: aiohttp.ClientResponse, what: str) -> bytes:
 
 
 async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
-    """Complete lines as they arrive. What follows the last newline of a broken stream is no event and is dropped."""
+    """Yield complete lines as they arrive; drop what follows the last newline of a broken stream."""
     rest = b""
     while True:
         try:
             chunk = await response.content.readany()
-        except aiohttp.ServerTimeoutError as error:  # sock_read ran out: aiohttp's SocketTimeoutError
+        except aiohttp.ServerTimeoutError as error:  # sock_read expired: aiohttp's SocketTimeoutError
             raise IdleTimeoutError(f"watch of {path}: no data") from error
         except (aiohttp.ClientError, OSError) as error:
             raise StreamBrokenError(f"watch of {path}: {describe(error)}") from error

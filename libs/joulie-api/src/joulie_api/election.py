@@ -1,14 +1,14 @@
-"""One leader among the replicas of a service, by a Lease.
+"""Leader election among the replicas of a service, by a Lease.
 
-Promises: at any moment :meth:`Elector.is_leading` is true in at most one process (why: :mod:`joulie_api.lease`). A
-holder that cannot renew stops leading before anybody else may start; a candidate takes over at most a lease duration
-and two retry periods after the holder died, if the server answers at once, and at its next look when the holder left in
-good order. A process that was stopped and goes on finds itself not leading at once, since the monotonic clock went on.
+Guarantees: at any moment `Elector.is_leading` is true in at most one process (see `joulie_api.lease`). A holder that
+cannot renew stops leading before another candidate may start; a candidate takes over at most a lease duration and two
+retry periods after the holder died, if the server answers at once, and at its next attempt when the holder released the
+lease. A process that was paused and continues is not leading at once, since the monotonic clock has continued.
 
-Not promised: that a request already sent by a former leader does not arrive later, nor anything on a machine that
-suspends, where the monotonic clock stands still.
+Limits: a request already sent by a former leader may still arrive later. There is no guarantee on a machine that
+suspends, where the monotonic clock stops.
 
-Source: Kubernetes coordination.k8s.io/v1 Lease; the rule of judging expiry by one's own observation is client-go's.
+Source: Kubernetes coordination.k8s.io/v1 Lease; like client-go, expiry is judged by the time of observation.
 """
 
 import asyncio
@@ -27,35 +27,38 @@ from joulie_api.lease import Lease, LeaseCandidate, StandBy, Write, decode_lease
 from joulie_api.resources import LEASES, Resource
 from joulie_core.timestamps import rfc3339
 
-#: An attempt gets this share of the renew deadline, as in client-go: a server that is slow answers in time, and one
-#: that does not answer leaves time for another attempt.
+#: Share of the renew deadline for one attempt, as in client-go: enough for a slow server, and if the server does not
+#: answer there is time for another attempt.
 _CALL_SHARE: Final = 0.5
-#: Releasing gets this share of the retry period: the process is about to end, and the lease runs out anyway.
+#: Share of the retry period for the release: the process is about to exit, and the lease expires anyway.
 _RELEASE_SHARE: Final = 0.75
-#: Candidates wait between this share of the retry period and all of it, so that they do not stay in step.
+#: Candidates wait between this share of the retry period and all of it, so that they do not stay synchronized.
 _JITTER_FLOOR: Final = 0.75
 
 _log = structlog.get_logger()
 
 
 class LeaseClient(Protocol):
-    """What an elector needs of :class:`joulie_api.client.KubeClient`."""
+    """The part of `joulie_api.client.KubeClient` that an elector uses."""
 
     async def get(self, res: Resource, name: str, namespace: str | None = None) -> bytes:
-        """The object, raw."""
+        """Return the object, raw."""
 
     async def create(self, res: Resource, body: Mapping[str, Any], namespace: str | None = None) -> bytes:
-        """Create it."""
+        """Create an object."""
 
     async def replace(self, res: Resource, name: str, body: Mapping[str, Any], namespace: str | None = None) -> bytes:
-        """Replace it if its resourceVersion is still the one in ``body``."""
+        """Replace an object if its resourceVersion is still the one in `body`."""
 
 
 class Elector:
-    """A candidate for one Lease. ``identity`` gets a random suffix: two processes must never share one.
+    """A candidate for one Lease. `identity` gets a random suffix: two processes must never share one.
 
-    Defaults are those of Kubernetes' own controllers: a lease of 15 s, given up after 10 s without renewal, tried every
-    2 s. Raises ValueError unless lease_duration_s > renew_deadline_s > retry_period_s > 0.
+    Defaults are those of Kubernetes' own controllers: a lease of 15 s, abandoned after 10 s without renewal, tried
+    every 2 s.
+
+    Raises:
+        ValueError: unless lease_duration_s > renew_deadline_s > retry_period_s > 0.
     """
 
     def __init__(
@@ -92,24 +95,27 @@ class Elector:
         self._failures = FailureLog(self._log, failed="lease request failed", recovered="lease request recovered")
 
     def is_leading(self) -> bool:
-        """The fence, to be asked right before each write: whether this process may act as leader now.
+        """Return whether this process may act as leader now: the fence, to be checked right before each write.
 
-        The loop's clock must be read at each call, as asyncio's own loops do, not once per turn of the loop.
+        The event loop must read its clock at each call, as asyncio's own loops do, not once per iteration.
         """
         return self._clock is not None and self._candidate.is_leading(self._clock())
 
     @property
     def holder(self) -> str:
-        """Identity that the lease named when last seen, "" for nobody."""
+        """Holder of the lease when last read, "" if none."""
         lease = self._candidate.lease
         return (lease.spec.holder_identity or "") if lease else ""
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, then run ``lead`` while renewing it; release it when ``lead`` has ended.
+        """Wait for the lease, then run `lead` while renewing it; release it when `lead` has ended.
 
-        Returns when ``lead`` returns. When leadership is lost ``lead`` is cancelled and LeadershipLost raised: the
-        process must end, since what it knew may be half done by somebody else. What ``lead`` raises comes out in an
-        ExceptionGroup. Cancelling cancels ``lead`` first and releases then.
+        Returns when `lead` returns. Cancelling cancels `lead` first, then releases.
+
+        Raises:
+            LeadershipLost: leadership was lost and `lead` cancelled; the process must exit, since another leader may
+                have changed what this one knew.
+            ExceptionGroup: of what `lead` raises.
         """
         self._clock = asyncio.get_running_loop().time
         try:
@@ -137,11 +143,11 @@ class Elector:
             lost, rest = group_error.split(LeadershipLost)
             if lost is None:
                 raise
-            # Whatever else failed then failed because of that: refused writes, cancelled work.
+            # All other failures are consequences: writes not sent, work cancelled.
             raise LeadershipLost(str(lost.exceptions[0])) from rest
 
     async def _renew(self) -> None:
-        """Renew until that fails for the renew deadline, or until the lease is somebody else's: LeadershipLost."""
+        """Renew until that fails for the renew deadline or another process holds the lease; raise LeadershipLost."""
         reason = f"not renewed within {self._renew_deadline_s} s"
         try:
             async with asyncio.timeout_at(self._candidate.lead_until) as limit:
@@ -157,16 +163,16 @@ class Elector:
         raise LeadershipLost(f"lease {self._namespace}/{self._name}: {reason}")
 
     async def _attempt(self) -> float:
-        """Read the lease if need be, do what it allows, and return after how many seconds to look again."""
+        """Read the lease if needed, act on it, and return the seconds until the next attempt."""
         try:
             async with asyncio.timeout(self._renew_deadline_s * _CALL_SHARE):
                 pause_s = await self._read_and_write()
         except Conflict:
-            # Overtaken by another candidate, or by an earlier write of ours whose answer was lost.
+            # Preceded by another candidate, or by an earlier write of this process whose answer was lost.
             self._up_to_date = False
             return self._pause_s()
         except (KubeError, TimeoutError) as error:
-            # Refused, or not answered: whether a write landed is for the next read to tell.
+            # Refused or not answered: only the next read shows whether a write succeeded.
             self._up_to_date = False
             self._failures.failed(error)
             return self._pause_s()
@@ -194,7 +200,7 @@ class Elector:
             return None
 
     async def _write(self, write: Write) -> Lease:
-        self._up_to_date = False  # until the server has answered, and for good if this is cancelled
+        self._up_to_date = False  # until the server has answered, and permanently if this is cancelled
         metadata = {"name": self._name, "namespace": self._namespace}
         body = {
             "apiVersion": LEASES.api_version,
@@ -208,16 +214,16 @@ class Elector:
         return decode_lease(await self._client.replace(LEASES, self._name, body, self._namespace))
 
     async def _release(self) -> None:
-        """Say that nobody holds the lease, if we do. If that fails it runs out by itself."""
+        """Release the lease if this process holds it. If that fails, the lease expires."""
         try:
             async with asyncio.timeout(self._retry_period_s * _RELEASE_SHARE):
                 while not await self._try_release():
                     pass
         except (KubeError, TimeoutError) as error:
-            self._log.warning("lease not released, it will run out", error=str(error))
+            self._log.warning("releasing lease failed, it will expire", error=str(error))
 
     async def _try_release(self) -> bool:
-        """False when a renewal of ours, cut short by the end, arrived in between."""
+        """Return False when an earlier renewal of this process, interrupted by shutdown, arrived in between."""
         if not self._up_to_date:
             self._candidate.on_read(await self._read(), self._now())
         write = self._candidate.release(_wall())
@@ -238,5 +244,5 @@ class Elector:
 
 
 def _wall() -> str:
-    """Now, as a Lease holds it."""
+    """Return the current time in the format of a Lease."""
     return rfc3339(time.time(), "microseconds")

@@ -1,7 +1,7 @@
 """The command line of a service: `--help`, `--version`, and a start with the environment as its settings.
 
-Promises exit code 0 for an orderly end, 1 when the process failed, 2 when it was started wrongly; in the last case
-standard error says everything that is wrong and how to put it right.
+Guarantees exit code 0 for a normal exit, 1 for a failure, 2 for wrong usage; in the last case standard error has every
+error and how to correct it.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ S = TypeVar("S", bound=ServiceSettings)
 
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
-#: After the event loop has ended only library threads can still hold the process, a hung driver call for one.
-_THREADS_CAP_S = 3.0
+#: After the event loop has ended only library threads can still block the exit, such as one in a hung driver call.
+_THREADS_TIMEOUT_S = 3.0
 
 _log = structlog.get_logger()
 
 
 class BackgroundTaskError(Exception):
-    """A background task has ended that should not have; the cause is chained, and it has been logged."""
+    """A background task failed or returned unexpectedly; the cause is chained and has been logged."""
 
 
 def main(
@@ -42,16 +42,16 @@ def main(
     argv: Sequence[str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> NoReturn:
-    """Be the process of a service, to its exit.
+    """Run a service and exit.
 
     Args:
-        service: the name of the command.
-        settings_model: what the environment is read into.
-        run: the service, from its start to its orderly end.
-        version: the service's version.
+        service: name of the command.
+        settings_model: model of its settings.
+        run: runs the service until it ends.
+        version: version of the service.
         summary: one sentence for `--help`.
-        argv: the arguments; None for those of the process.
-        env: the environment; None for that of the process.
+        argv: arguments; None is those of the process.
+        env: environment; None is that of the process.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     match arguments:
@@ -72,13 +72,13 @@ def main(
         settings = read_settings(settings_model, os.environ if env is None else env)
     except SettingsError as error:
         sys.stderr.write(f"{service} cannot start:\n" + textwrap.indent(str(error), "  ") + "\n")
-        sys.stderr.write(f"`{service} --help` explains every variable.\n")
+        sys.stderr.write(f"See `{service} --help` for all variables.\n")
         sys.exit(_EXIT_USAGE)
     sys.exit(_run(service, settings, run, version))
 
 
 def help_text(service: str, settings_model: type[ServiceSettings], summary: str = "") -> str:
-    """What `--help` prints: every environment variable with its unit, default and meaning."""
+    """Return the text of `--help`: every environment variable with its unit, default and meaning."""
     width = max(60, min(shutil.get_terminal_size().columns, 120))
     lines = [f"usage: {service} [--help] [--version]", ""]
     if summary:
@@ -98,13 +98,13 @@ def _run(service: str, settings: S, run: Callable[[S], Awaitable[None]], version
     configure_logging(service, settings.log_level, settings.log_format)
     changed = settings.model_dump(mode="json", exclude_defaults=True)
     _log.info("starting", version=version, pid=os.getpid(), settings=changed)
-    guard = threading.Timer(_THREADS_CAP_S, _abandon_threads)
+    guard = threading.Timer(_THREADS_TIMEOUT_S, _abandon_threads)
     guard.daemon = True
     code = 0
     try:
         asyncio.run(_guarded(run, settings, guard))
     except BaseExceptionGroup as errors:
-        # A dead background task has been logged where its name was known.
+        # A failed background task has been logged where its name was known.
         _, others = errors.split(BackgroundTaskError)
         if others is not None:
             _log.error("service failed", exc_info=others)
@@ -112,7 +112,7 @@ def _run(service: str, settings: S, run: Callable[[S], Awaitable[None]], version
     except KeyboardInterrupt:
         _log.warning("interrupted")
         code = _EXIT_FAILURE
-    except Exception:  # noqa: BLE001 - the outermost frame: it turns any failure into a line and an exit code
+    except Exception:  # noqa: BLE001 - the outermost frame: it turns any failure into a log line and an exit code
         _log.exception("service failed")
         code = _EXIT_FAILURE
     if not _busy_threads():
@@ -124,7 +124,7 @@ async def _guarded(run: Callable[[S], Awaitable[None]], settings: S, guard: thre
     try:
         await run(settings)
     finally:
-        # From here on only worker threads can hold up the exit, which joins them.
+        # From here on only worker threads can delay the exit, which joins them.
         guard.start()
 
 
@@ -135,5 +135,5 @@ def _busy_threads() -> list[str]:
 
 
 def _abandon_threads() -> None:
-    _log.error("threads do not end", threads=_busy_threads())
+    _log.error("threads still running at exit", threads=_busy_threads())
     os._exit(_EXIT_FAILURE)

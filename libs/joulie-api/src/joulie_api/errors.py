@@ -1,8 +1,8 @@
-"""What can go wrong between Joulie and a Kubernetes API server, as one hierarchy.
+"""Errors of requests to a Kubernetes API server, as one hierarchy.
 
-Every call of :class:`joulie_api.client.KubeClient` raises a :class:`KubeError` or returns what the server answered. An
-answer that is not 2xx is an :class:`ApiError` of the subclass for its status; no answer at all (refused, reset, timed
-out) is a :class:`TransportError`, the library's exception chained as its cause. Not here: what to do about it.
+Every call of `joulie_api.client.KubeClient` returns the server's answer or raises a `KubeError`. An answer that is not
+2xx is an `ApiError` of the subclass for its status; no answer at all (refused, reset, timed out) is a `TransportError`,
+with the library's exception chained as its cause.
 """
 
 from http import HTTPStatus
@@ -15,7 +15,7 @@ _SERVER_ERROR_FLOOR: Final = 500
 
 
 class KubeError(Exception):
-    """Base of everything this package raises on its way to or from the API server."""
+    """Base of all errors of requests to the API server."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -23,35 +23,35 @@ class KubeError(Exception):
 
 
 class ConfigError(KubeError):
-    """No usable way to the API server: kubeconfig or in-cluster files are missing or do not hold together."""
+    """The API server cannot be reached for lack of configuration: kubeconfig or in-cluster files missing or invalid."""
 
 
 class TransportError(KubeError):
-    """The request got no complete answer: whether a write landed is unknown. The cause is chained."""
+    """The request got no complete answer: whether a write succeeded is unknown. The cause is chained."""
 
 
 class StreamBrokenError(TransportError):
-    """A watch that had been opened broke off in the middle."""
+    """An open watch was interrupted."""
 
 
 class IdleTimeoutError(StreamBrokenError):
-    """A watch said nothing, not even a bookmark, for longer than a live one can."""
+    """A watch sent nothing, not even a bookmark, for longer than a live watch can."""
 
 
 class DecodeError(KubeError):
-    """The server's bytes are not the object they should be. The cause is chained."""
+    """The answer cannot be decoded as the expected object. The cause is chained."""
 
 
-class NotLeader(KubeError):  # noqa: N818 - names the state, as callers speak of it
-    """A write was refused here, before it was sent: this process does not hold the lease."""
+class NotLeader(KubeError):  # noqa: N818 - names the state
+    """A write was not sent, because this process does not hold the lease."""
 
 
-class LeadershipLost(KubeError):  # noqa: N818 - names the event, as callers speak of it
-    """The lease could not be renewed in time, or somebody else holds it: the process must start over."""
+class LeadershipLost(KubeError):  # noqa: N818 - names the event
+    """The lease could not be renewed in time, or another process holds it: this process must exit."""
 
 
 class ApiError(KubeError):
-    """The API server refused: ``status`` is the HTTP code, ``reason`` the word of its Status body ("" if none)."""
+    """The API server refused: `status` is the HTTP code, `reason` the reason in its Status body ("" if none)."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -62,7 +62,7 @@ class ApiError(KubeError):
         return f"{self.status} {self.reason}: {self.message}" if self.reason else f"{self.status}: {self.message}"
 
 
-class Unauthorized(ApiError):  # noqa: N818 - the API server's own word, as are the following
+class Unauthorized(ApiError):  # noqa: N818 - the API server's reason, as are the following
     """401: the credentials are missing, wrong or expired."""
 
 
@@ -75,23 +75,23 @@ class NotFound(ApiError):  # noqa: N818
 
 
 class Conflict(ApiError):  # noqa: N818
-    """409: the object is not the one the request was based on."""
+    """409: the object has changed since the version that the request is based on."""
 
 
 class AlreadyExists(Conflict):
-    """409 with reason AlreadyExists: a create found the name taken."""
+    """409 with reason AlreadyExists: an object of that name exists."""
 
 
 class Gone(ApiError):  # noqa: N818
-    """410: the resourceVersion or continue token is older than the server's memory."""
+    """410: the resourceVersion or continue token is older than the server's history."""
 
 
 class Invalid(ApiError):  # noqa: N818
-    """422: the object breaks the schema or a validation rule."""
+    """422: the object violates the schema or a validation rule."""
 
 
 class TooManyRequests(ApiError):  # noqa: N818
-    """429: the server asks for patience; ``retry_after_s`` is how long, 0 when it did not say."""
+    """429: the server is overloaded; `retry_after_s` is the delay it requests, 0 if none."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(status, reason, message)
@@ -99,7 +99,7 @@ class TooManyRequests(ApiError):  # noqa: N818
 
 
 class ServerError(ApiError):
-    """5xx: the server or what is behind it failed; ``retry_after_s`` as in :class:`TooManyRequests`."""
+    """5xx: the server or its backend failed; `retry_after_s` as in `TooManyRequests`."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(status, reason, message)
@@ -111,7 +111,7 @@ class _Details(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """The part of ``v1.Status`` that Joulie reads; also the object of a watch's ERROR event."""
+    """The part of `v1.Status` that Joulie reads; also the object of a watch's ERROR event."""
 
     code: int | None = None
     reason: str | None = None
@@ -120,7 +120,7 @@ class Status(msgspec.Struct):
 
     @property
     def retry_after_s(self) -> float:
-        """What the server asks for in the body, in seconds; 0 when it does not."""
+        """The delay that the body requests, in seconds; 0 if none."""
         return (self.details.retryAfterSeconds or 0.0) if self.details else 0.0
 
 
@@ -137,10 +137,10 @@ _BY_CODE: Final[dict[int, type[ApiError]]] = {
 
 
 def api_error(code: int, body: bytes, *, retry_after_header: str | None = None) -> ApiError:
-    """The exception for an answer with HTTP status ``code``.
+    """Return the exception for an answer with HTTP status `code`.
 
-    ``body`` is a ``v1.Status`` in JSON, or anything a proxy on the way may send: then its first characters are the
-    message. A Retry-After header in seconds wins over the body's; a date there is ignored (Kubernetes sends seconds).
+    `body` is a `v1.Status` in JSON, or anything that a proxy sends: then its first characters are the message. A
+    Retry-After header in seconds takes precedence over the body's; a date there is ignored (Kubernetes sends seconds).
     """
     try:
         status = _STATUS_DECODER.decode(body)
@@ -150,7 +150,7 @@ def api_error(code: int, body: bytes, *, retry_after_header: str | None = None) 
 
 
 def error_of_status(code: int, status: Status, *, retry_after_header: str | None = None) -> ApiError:
-    """The exception for a Status object, from an error answer or from a watch's ERROR event."""
+    """Return the exception for a Status object, from an error answer or from a watch's ERROR event."""
     reason, message = status.reason or "", status.message or "no message"
     header = retry_after_header or ""
     retry_after_s = float(header) if header.isascii() and header.isdecimal() else status.retry_after_s

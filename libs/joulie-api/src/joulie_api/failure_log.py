@@ -1,11 +1,10 @@
 """Failures in the log: one line for each new cause, one line when it works again, nothing for each retry.
 
-A cause is short and stable: the type of the exception, or the text of a problem that has none. A problem whose text
-varies (an age, an address) is given its cause by name. While something fails each of its causes is logged once, so that
-two that alternate do not fill the log.
+A cause is short and stable: the type of the exception, or the text of a problem that has none. The caller names the
+cause of a problem whose text varies (an age, an address). While something fails each of its causes is logged once, so
+that two that alternate do not fill the log.
 
-Not for the actuator, which logs without structlog: there every restored knob is a line, whether it failed before or
-not, and what is compared are the knobs that are left.
+The actuator, which logs without structlog, does not use it: it logs every restored knob.
 """
 
 import logging
@@ -32,7 +31,7 @@ class _Failure:
 
 
 class FailureLog:
-    """The failures of one kind of work, told apart by `subject`: fields of the log line, such as the node's name."""
+    """The failures of one kind of work, by `subject`: fields of the log line, such as the node's name."""
 
     __slots__ = ("_failed", "_failures", "_level", "_log", "_recovered", "_trace")
 
@@ -72,7 +71,7 @@ class FailureLog:
         return None if failure is None else failure.problem
 
     def retain(self, keep: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Drop the subjects for which `keep` is false, since they are gone, without a line."""
+        """Forget the subjects for which `keep` is false, since they are gone, without logging."""
         self._failures = {key: failure for key, failure in self._failures.items() if keep(dict(key))}
 
 

@@ -1,8 +1,8 @@
-"""Liveness and readiness as named checks that say why.
+"""Liveness and readiness as named checks with reasons.
 
-A check is a function without arguments that returns None when all is well and a sentence otherwise. Readiness asks
-whether this process should be given work; liveness whether only a restart would help, which is rarely so: losing the
-API server is a matter of readiness. A check that raises has failed, with the error as its reason.
+A check is a function without arguments that returns None when it passes and a reason otherwise. Readiness is whether
+this process should receive work; liveness whether it works without a restart: losing the API server affects readiness
+only. A check that raises has failed, with the error as its reason.
 """
 
 import logging
@@ -21,7 +21,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answers of a group of checks; None is a passed one."""
+    """The results of a group of checks; None is a passed check."""
 
     group: str
     reasons: Mapping[str, str | None]
@@ -33,7 +33,7 @@ class Report:
 
     @property
     def text(self) -> str:
-        """One line a check, then the verdict; the form of the Kubernetes API server's own endpoints."""
+        """One line per check, then the overall result, in the form of the Kubernetes API server's endpoints."""
         lines = [
             f"[+]{name} ok" if reason is None else f"[-]{name} failed: {reason}"
             for name, reason in self.reasons.items()
@@ -42,12 +42,12 @@ class Report:
 
 
 class Health:
-    """The checks of one process and the endpoints that show them."""
+    """The checks of one process and the endpoints that serve them."""
 
     def __init__(self) -> None:
         self._ready: dict[str, Check] = {}
         self._live: dict[str, Check] = {}
-        # Every process begins by being not ready, which is nothing to warn of.
+        # Every process starts as not ready, which does not deserve a warning.
         self._failures = FailureLog(_log, failed="not ready", recovered="ready", level=logging.INFO)
 
     def add_ready(self, name: str, check: Check) -> None:
@@ -67,8 +67,8 @@ class Health:
         _add(self._live, name, check)
 
     def readiness(self) -> Report:
-        """Ask every readiness check; what fails is logged once, and when all pass again."""
-        report = Report("readyz", _ask(self._ready))
+        """Run every readiness check; log failures once, and when all checks pass again."""
+        report = Report("readyz", _run_checks(self._ready))
         failed = {name: reason for name, reason in report.reasons.items() if reason is not None}
         if failed:
             problem = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
@@ -78,11 +78,11 @@ class Health:
         return report
 
     def liveness(self) -> Report:
-        """Ask every liveness check."""
-        return Report("healthz", _ask(self._live))
+        """Run every liveness check."""
+        return Report("healthz", _run_checks(self._live))
 
     def routes(self) -> list[web.RouteDef]:
-        """`/healthz`, `/readyz` and one check of either below it."""
+        """Return routes for `/healthz`, `/readyz` and, below each, its single checks."""
         return [
             web.get("/healthz", self._serve_liveness),
             web.get("/healthz/{check}", self._serve_liveness),
@@ -103,14 +103,14 @@ def _add(checks: dict[str, Check], name: str, check: Check) -> None:
     checks[name] = check
 
 
-def _ask(checks: Mapping[str, Check]) -> dict[str, str | None]:
-    return {name: _ask_one(check) for name, check in checks.items()}
+def _run_checks(checks: Mapping[str, Check]) -> dict[str, str | None]:
+    return {name: _run_check(check) for name, check in checks.items()}
 
 
-def _ask_one(check: Check) -> str | None:
+def _run_check(check: Check) -> str | None:
     try:
         return check()
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with a check is an answer, told to whoever asked
+    except Exception as error:  # noqa: BLE001 - any error of a check is reported as its reason
         return f"{type(error).__name__}: {error}"
 
 
@@ -118,6 +118,6 @@ def _answer(request: web.Request, report: Report) -> web.Response:
     name = request.match_info.get("check")
     if name is not None:
         if name not in report.reasons:
-            return web.Response(status=404, text=f"no check {name}; there are: {', '.join(report.reasons) or 'none'}\n")
+            return web.Response(status=404, text=f"no check {name}; checks: {', '.join(report.reasons) or 'none'}\n")
         report = Report(f"{report.group}/{name}", {name: report.reasons[name]})
     return web.Response(status=200 if report.ok else 503, text=report.text)

@@ -1,11 +1,11 @@
-"""What one replica knows of a Lease, and what it may do. Pure: monotonic times and what was read are arguments.
+"""State of one candidate for a Lease, and its decisions. No I/O: monotonic times and what was read are arguments.
 
 A `LeaseCandidate` considers itself leading only until a moment that is earlier, by the margin between renew deadline
 and lease duration, than any moment at which another candidate takes the lease, as long as their clocks run at
-nearly the same rate and nobody deletes the Lease. The clocks need not agree on the time.
+nearly the same rate and the Lease is not deleted. The clocks need not agree on the time.
 
-Why that holds: the holder counts from before it sent its renewal, others from after they saw it, and both for the
-duration written in it; a lease is taken by replacing exactly the version that ran out, which fails if it was renewed.
+Reason: the holder counts from before it sent its renewal, others from after they saw it, and both for the duration in
+the Lease; a candidate takes a lease by replacing exactly the version that expired, which fails if it was renewed.
 """
 
 import math
@@ -18,7 +18,7 @@ from joulie_api.errors import DecodeError
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """``spec`` of a Lease; times are RFC 3339 with microseconds, in UTC, and are only for people to read."""
+    """`spec` of a Lease; times are RFC 3339 with microseconds, in UTC, and are informative only."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -42,7 +42,11 @@ _LEASE: Final = msgspec.json.Decoder(Lease)
 
 
 def decode_lease(raw: bytes) -> Lease:
-    """A Lease. Raises DecodeError."""
+    """Decode a Lease.
+
+    Raises:
+        DecodeError: not a Lease.
+    """
     try:
         return _LEASE.decode(raw)
     except msgspec.MsgspecError as error:
@@ -51,7 +55,7 @@ def decode_lease(raw: bytes) -> Lease:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Attempt: create the lease (``resource_version`` None) or replace exactly that version of it."""
+    """Attempt: create the lease (`resource_version` None) or replace exactly that version of it."""
 
     spec: LeaseSpec
     resource_version: str | None
@@ -59,13 +63,13 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class StandBy:
-    """Somebody else leads, at least for another ``wait_s``."""
+    """Another process leads, at least for another `wait_s`."""
 
     wait_s: float
 
 
 class LeaseCandidate:
-    """One replica. ``now`` is always its own monotonic clock, ``wall`` the text that goes into the Lease."""
+    """One candidate. `now` is always its own monotonic clock, `wall` the time that is written to the Lease."""
 
     def __init__(self, identity: str, *, lease_duration_s: float, renew_deadline_s: float) -> None:
         self.identity = identity
@@ -73,50 +77,50 @@ class LeaseCandidate:
         self._renew_deadline_s = renew_deadline_s
         #: The lease as last read or written, None when there is none or it is unknown.
         self.lease: Lease | None = None
-        #: When this process first saw that version, by its own clock: expiry counts from here, not from renewTime.
+        #: When this process first read that version, by its own clock: expiry counts from here, not from renewTime.
         self._seen_at = 0.0
-        #: Start of the last write of ours that the server took; None while not holding.
+        #: Start of the last write by this process that the server accepted; None while not holding.
         self._renewed_at: float | None = None
 
     @property
     def holding(self) -> bool:
-        """Whether the last thing known is that the lease is ours, expired or not."""
+        """Whether this process holds the lease as far as it knows, expired or not."""
         return self._renewed_at is not None
 
     @property
     def lead_until(self) -> float:
-        """Until when this process may act as leader; in the past while it does not hold the lease.
+        """End of the time in which this process may act as leader; in the past while it does not hold the lease.
 
-        Earlier than the lease's end by what is between renew deadline and duration: time for requests under way to land
-        and for clocks that run at slightly different rates.
+        Earlier than the lease's end by the difference of renew deadline and duration, which leaves time for requests in
+        flight to complete and for clocks that run at slightly different rates.
         """
         return float("-inf") if self._renewed_at is None else self._renewed_at + self._renew_deadline_s
 
     def is_leading(self, now: float) -> bool:
-        """Whether this process may act as leader at ``now``."""
+        """Return whether this process may act as leader at `now`."""
         return now < self.lead_until
 
     def on_read(self, lease: Lease | None, now: float) -> None:
-        """The lease was read from the server."""
+        """Record the lease as read from the server."""
         if lease is None or self.lease is None or lease.metadata != self.lease.metadata:
             self._seen_at = now
         self.lease = lease
         if lease is None or lease.spec.holder_identity != self.identity:
-            self._renewed_at = None  # deleted or taken: in both cases somebody else may be leading
+            self._renewed_at = None  # deleted or taken: in both cases another process may be leading
 
     def on_written(self, lease: Lease, started_at: float, now: float) -> None:
-        """A write of ours, sent at ``started_at``, was taken: the lease runs from then, the earliest it can have."""
+        """Record an accepted write, sent at `started_at`: the lease counts from then, its earliest possible start."""
         self.on_read(lease, now)
         self._renewed_at = started_at
 
     def attempt(self, now: float, wall: str) -> Write | StandBy:
-        """What to do about the lease as last read: renew, take it, or wait for it to run out."""
+        """Decide what to do about the lease as last read: renew it, take it, or wait for it to expire."""
         if self.lease is None:
             return Write(self._claim(wall, acquired=wall, transitions=0), None)
         spec, version = self.lease.spec, self.lease.metadata.resource_version
         transitions = spec.lease_transitions or 0
         if spec.holder_identity == self.identity:
-            # Ours, perhaps by a write whose answer was lost: renewing makes it certain.
+            # Held, perhaps by a write whose answer was lost: a renewal makes it certain.
             return Write(self._claim(wall, acquired=spec.acquire_time or wall, transitions=transitions), version)
         if spec.holder_identity:
             expires_in_s = self._seen_at + (spec.lease_duration_seconds or self._lease_duration_s) - now
@@ -125,7 +129,7 @@ class LeaseCandidate:
         return Write(self._claim(wall, acquired=wall, transitions=transitions + 1), version)
 
     def release(self, wall: str) -> Write | None:
-        """Stop leading; what to write so that others need not wait, None when the lease is not ours."""
+        """Stop leading; return the write that releases the lease, None when this process does not hold it."""
         self._renewed_at = None
         if self.lease is None or self.lease.spec.holder_identity != self.identity:
             return None

@@ -1,8 +1,8 @@
-"""Log lines of a process: one structured event a line on standard output.
+"""Log lines of a process: one structured event per line on standard output.
 
-Promises the keys `timestamp` (UTC, RFC 3339), `level`, `event` and `service` on every line, the context variables bound
-by `structlog.contextvars`, and the same shape for what libraries log through the standard `logging` module (from
-warnings up). Does not decide what is worth logging.
+Guarantees: every line has the keys `timestamp` (UTC, RFC 3339), `level`, `event` and `service` and the context
+variables bound by `structlog.contextvars`; what libraries log through the standard `logging` module (warnings and
+above) has the same form.
 """
 
 import logging
@@ -54,7 +54,7 @@ def configure_logging(service: str, level: LogLevel = LogLevel.INFO, fmt: LogFor
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
         )
     )
-    # Libraries tell their ordinary business at info; the loop's own warnings must not be lost.
+    # Libraries log routine operation at info; asyncio's warnings must not be lost.
     logging.basicConfig(handlers=[handler], level=max(threshold, logging.WARNING), force=True)
     logging.captureWarnings(capture=True)
 

@@ -1,8 +1,8 @@
 """Metrics of one process, in a registry of its own.
 
-Promises that a scrape holds the event loop only while per-node values are copied: text is made in a thread, and two
-scrapes at once share one rendering. Per-node series come from callbacks at scrape time, so that a series vanishes with
-its node and the hot paths pay nothing for them.
+Guarantees: a scrape blocks the event loop only while per-node values are copied; the text is rendered in a thread, and
+concurrent scrapes share one rendering. Per-node series come from callbacks at scrape time, so that a series vanishes
+with its node and costs nothing between scrapes.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ class NodeSeriesCollector(Collector):
     Args:
         families: returns metric families such as `GaugeMetricFamily`; called on the event loop's thread, where it may
             read any state without locks.
-        in_thread: it copies nothing that the loop changes and may run in the rendering thread instead; for tables that
-            are replaced whole and would hold the loop for long.
+        in_thread: `families` reads nothing that the loop modifies and may run in the rendering thread instead; for
+            tables that are replaced as a whole and would block the loop for long.
     """
 
     def __init__(self, families: Callable[[], Iterable[Metric]], *, in_thread: bool = False) -> None:
@@ -33,22 +33,22 @@ class NodeSeriesCollector(Collector):
         self._prepared: list[Metric] | None = None
 
     def prepare(self) -> None:
-        """Collect now what `collect` will hand out; called on the loop before rendering."""
+        """Collect what `collect` will yield; called on the loop before rendering."""
         if not self._in_thread:
             self._prepared = list(self._families())
 
     def collect(self) -> Iterator[Metric]:
-        """The prepared families once; without preparation, fresh ones."""
+        """Yield the prepared families once; without preparation, fresh ones."""
         prepared, self._prepared = self._prepared, None
         yield from self._families() if prepared is None else prepared
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: names are not known before the first node is."""
+        """Return nothing: names are unknown before the first node is known."""
         return ()
 
 
 class Registry(CollectorRegistry):
-    """A registry that renders itself without holding the event loop."""
+    """A registry that renders itself without blocking the event loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,17 +59,17 @@ class Registry(CollectorRegistry):
         """Add a collector.
 
         Raises:
-            DuplicateTimeseries: a series of that name is there already.
+            DuplicateTimeseries: a series of that name exists.
         """
         super().register(collector)
         if isinstance(collector, NodeSeriesCollector):
             self._node_series.append(collector)
 
     async def render(self) -> bytes:
-        """All series in the text format."""
+        """Return all series in the text format."""
         if self._rendering is None or self._rendering.done():
             self._rendering = asyncio.create_task(self._render(), name="render metrics")
-        # Shielded, because a scraper that hangs up must not spoil the rendering another one waits for.
+        # Shielded, because a scraper that disconnects must not cancel the rendering that another one awaits.
         return await asyncio.shield(self._rendering)
 
     async def _render(self) -> bytes:
@@ -79,8 +79,8 @@ class Registry(CollectorRegistry):
 
 
 def new_registry(service: str, version: str) -> Registry:
-    """A registry with `joulie_build_info{service,version}` and the process's memory, CPU and file descriptors."""
-    # When a counter began is of no use here and doubles the series.
+    """Return a registry with `joulie_build_info{service,version}` and the process's memory, CPU and open files."""
+    # The creation time of counters is of no use here and doubles the series.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = Registry()
     ProcessCollector(registry=registry)

@@ -1,7 +1,7 @@
 """Owner references: which objects the garbage collector deletes together with a Node.
 
-Source: Kubernetes, "Garbage Collection"; an owner is told by its UID, so that a new Node of the same name does not
-adopt what belonged to the old one.
+Source: Kubernetes, "Garbage Collection". An owner is identified by its UID, so that a new Node of the same name does
+not adopt the objects of the old one.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""What each service may do at the API server: the one table that RBAC roles are made from.
+"""Permissions of each service at the API server: the only source of the RBAC roles.
 
-The Helm chart's rules are generated from it (`just rbac`) and the end-to-end tests run with it, so a verb that is
-missing here fails there. A verb that no service uses any more is to be removed here.
+The Helm chart's rules are generated from this table (`just rbac`) and the end-to-end tests run with it, so a missing
+verb makes them fail. Remove a verb that no service uses any more.
 Source: Kubernetes, "Using RBAC Authorization"; a server-side apply that may create takes `create` as well as `patch`.
 """
 
@@ -25,8 +25,8 @@ from joulie_api.resources import (
     Resource,
 )
 
-_FOLLOW: Final = ("get", "list", "watch")
-_OWN: Final = (*_FOLLOW, "create", "patch", "delete")
+_READ: Final = ("get", "list", "watch")
+_OWN: Final = (*_READ, "create", "patch", "delete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Grant:
     resources: tuple[Resource, ...]
     verbs: tuple[str, ...]
     subresource: str = ""
-    #: Whether a deployment limits it to objects that it names.
+    #: Whether a deployment limits it to objects by name.
     by_name: bool = False
-    #: A sentence for whoever reviews the role; empty where the resources speak for themselves.
+    #: A comment for reviewers of the role; empty where the resources need none.
     reason: str = ""
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What one service may do."""
+    """Permissions of one service."""
 
     cluster: tuple[Grant, ...]
     #: In the namespace that the service runs in.
@@ -71,7 +71,7 @@ class Permissions:
 
 
 _CLAIMS: Final = Grant(
-    (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES), _FOLLOW, reason="What pods ask for by dynamic resource allocation."
+    (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES), _READ, reason="What pods request by dynamic resource allocation."
 )
 
 #: By the service's name in the chart.
@@ -79,20 +79,20 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
     {
         "operator": Permissions(
             cluster=(
-                Grant((NODES,), (*_FOLLOW, "patch"), reason="The patch sets labels that pods are placed by."),
-                Grant((PODS,), _FOLLOW),
+                Grant((NODES,), (*_READ, "patch"), reason="The patch sets labels that pods are placed by."),
+                Grant((PODS,), _READ),
                 _CLAIMS,
                 Grant((EVENTS,), ("create",)),
                 Grant((NODE_POWER_PROFILES, NODE_TWINS), _OWN),
                 Grant((NODE_POWER_PROFILES, NODE_TWINS), ("patch",), subresource="status"),
-                Grant((NODE_HARDWARES, TELEMETRY_PROFILES), _FOLLOW, reason="What the agents write."),
+                Grant((NODE_HARDWARES, TELEMETRY_PROFILES), _READ, reason="What the agents write."),
             ),
             namespace=(Grant((LEASES,), ("get", "create", "update"), reason="Leader election."),),
         ),
         "agent": Permissions(
             cluster=(
-                Grant((NODES,), _FOLLOW),
-                Grant((NODE_POWER_PROFILES,), _FOLLOW),
+                Grant((NODES,), _READ),
+                Grant((NODE_POWER_PROFILES,), _READ),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), _OWN),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), ("patch",), subresource="status"),
             ),
@@ -101,12 +101,12 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                     (SECRETS,),
                     ("get",),
                     by_name=True,
-                    reason="Headers for HTTP backends. The author of a TelemetryProfile also says where they are sent.",
+                    reason="Headers for HTTP backends. The author of a TelemetryProfile also sets their destination.",
                 ),
             ),
         ),
         "extender": Permissions(
-            cluster=(Grant((NODES, PODS), _FOLLOW), Grant((NODE_HARDWARES, NODE_TWINS), _FOLLOW), _CLAIMS)
+            cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)
         ),
     }
 )

@@ -1,7 +1,7 @@
 """Answers of a Prometheus server to an instant query.
 
-Every series of the answer is returned, also one whose value is NaN or infinite: whoever adds series up must know that
-one of them has no figure. How the query is sent is the caller's business.
+Every series of the answer is returned, also one whose value is NaN or infinite: a caller that adds series up must know
+that one of them has no value. Sending the query is left to the caller.
 Source: Prometheus HTTP API, `/api/v1/query`.
 """
 
@@ -15,7 +15,7 @@ QUERY_PATH: Final = "/api/v1/query"
 
 
 class QueryError(Exception):
-    """The query has no usable answer; the message says why."""
+    """The query has no usable answer; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,7 @@ def decode_samples(raw: bytes) -> list[PrometheusSample]:
     """Return the series of an instant vector in the order of the answer, or the one number of a scalar.
 
     Raises:
-        QueryError: an error of the server, or something that is neither a vector nor a scalar.
-
+        QueryError: an error of the server, or a result that is neither a vector nor a scalar.
     """
     try:
         answer = _ANSWER.decode(raw)
@@ -68,6 +67,6 @@ def decode_samples(raw: bytes) -> list[PrometheusSample]:
             case "scalar":
                 return [PrometheusSample({}, float(_SCALAR.decode(answer.data.result)[1]))]
             case other:
-                raise QueryError(f"the result is a {other}, a vector is needed")
+                raise QueryError(f"result type is {other}, must be vector or scalar")
     except (msgspec.MsgspecError, ValueError) as error:
         raise QueryError(f"not an answer to an instant query: {error}") from error

@@ -1,4 +1,4 @@
-"""The API resources Joulie touches and where they live. Pure: paths are computed, nothing is asked.
+"""The API resources that Joulie uses, and their paths. No I/O.
 
 Source: Kubernetes API conventions (core group under /api/v1, every other under /apis/GROUP/VERSION).
 """
@@ -13,7 +13,7 @@ _JOULIE_VERSION: Final = "v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource of the API: ``plural`` is its name in paths, ``kind`` its name in objects."""
+    """One resource of the API: `plural` is its name in paths, `kind` its name in objects."""
 
     group: str
     version: str
@@ -23,28 +23,33 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """``group/version``, or ``version`` alone in the core group: the ``apiVersion`` of its objects."""
+        """`group/version`, or `version` alone in the core group: the `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def full_name(self) -> str:
-        """``plural.group``, or ``plural`` in the core group: as RBAC rules and log lines name it."""
+        """`plural.group`, or `plural` in the core group: as RBAC rules and log lines name it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def collection_path(self, namespace: str | None = None) -> str:
-        """Path of the collection; without ``namespace`` a namespaced resource is meant in all namespaces.
+        """Return the path of the collection; without `namespace`, in all namespaces.
 
-        Raises ValueError when a namespace is given for a cluster-scoped resource.
+        Raises:
+            ValueError: a namespace is given for a cluster-scoped resource.
         """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace is None:
             return f"{root}/{self.plural}"
         if not self.namespaced:
-            raise ValueError(f"{self.full_name} is cluster-scoped; namespace {namespace!r} makes no sense")
+            raise ValueError(f"{self.full_name} is cluster-scoped; namespace {namespace!r} is not allowed")
         return f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}"
 
     def object_path(self, name: str, namespace: str | None = None, subresource: str | None = None) -> str:
-        """Path of one object or its ``subresource``. Raises ValueError when a namespaced one lacks a namespace."""
+        """Return the path of one object or of its `subresource`.
+
+        Raises:
+            ValueError: the resource is namespaced and no namespace is given.
+        """
         if self.namespaced and namespace is None:
             raise ValueError(f"{self.full_name} {name!r} needs a namespace")
         path = f"{self.collection_path(namespace)}/{quote(name, safe='')}"

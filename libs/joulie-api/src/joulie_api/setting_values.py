@@ -1,4 +1,4 @@
-"""How one variable's text is read into what a field expects, and how a field's form and default are put in words."""
+"""Parsing of one variable's text for its field, and descriptions of a field's form and default."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -15,16 +15,16 @@ from joulie_core.durations import format_duration
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a field's number counts, for people: `Annotated[float, Unit("W")]`."""
+    """The unit of a field's number, for documentation: `Annotated[float, Unit("W")]`."""
 
     name: str
 
 
 def read_text(text: str, annotation: Any) -> Any:
-    """Turn a variable's text into what pydantic expects for the field; scalars stay text.
+    """Convert a variable's text to what pydantic expects for the field; scalars stay text.
 
     Raises:
-        ValueError: the text is no boolean or no JSON where the field wants one.
+        ValueError: the field needs a boolean or JSON and the text is not one.
     """
     annotation = _bare(annotation)
     origin = get_origin(annotation) or annotation
@@ -41,7 +41,7 @@ def read_text(text: str, annotation: Any) -> Any:
 
 
 def _bare(annotation: Any) -> Any:
-    """The type without Annotated and without the None of an optional one."""
+    """Return the type without Annotated and, if it is optional, without None."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     if get_origin(annotation) in {Union, types.UnionType}:
@@ -51,41 +51,41 @@ def _bare(annotation: Any) -> Any:
 
 
 def _read_bool(text: str) -> bool:
-    """The spellings Go's strconv.ParseBool accepts, in any case."""
+    """Parse what Go's strconv.ParseBool accepts, in any letter case."""
     match text.lower():
         case "true" | "t" | "1":
             return True
         case "false" | "f" | "0":
             return False
         case _:
-            raise ValueError("neither true nor false")
+            raise ValueError("must be true or false")
 
 
-#: How to write a value, where the unit's name does not say it.
+#: The form of a value, where it does not follow from the name of the unit.
 _FORMS = {
     "duration": "a duration such as 30s, 5m or 1h30m",
     "HOST:PORT": "HOST:PORT or :PORT",
-    "list": "values with commas between",
+    "list": "comma-separated values",
     "integer": "a whole number",
     "number": "a number",
-    "text": "some text",
+    "text": "text",
     "W": "a number of watts",
     "%": "a percentage",
 }
 
 
 def hint(info: FieldInfo) -> str:
-    """What to do about a value that does not fit the field."""
+    """Return how to correct an invalid value of the field."""
     counts = unit(info)
     form = _FORMS.get(counts) or ("one of " + counts.replace("|", ", ") if "|" in counts else counts)
     if info.is_required():
         return f"set it to {form}"
-    default = written(info.get_default(call_default_factory=True), info)
+    default = format_default(info.get_default(call_default_factory=True), info)
     return f"write {form}, or unset it" + (f" for {default}" if default else "")
 
 
 def unit(info: FieldInfo) -> str:
-    """What a field's value counts: its `Unit`, the choices of an enum, or the name of its type."""
+    """Return a field's `Unit`, the choices of an enum, or the name of its type."""
     for mark in _marks(info):
         if isinstance(mark, Unit):
             return mark.name
@@ -103,7 +103,7 @@ def unit(info: FieldInfo) -> str:
 
 
 def _marks(info: FieldInfo) -> Iterator[Any]:
-    """Annotated metadata of a field, inside an optional one too."""
+    """Yield the Annotated metadata of a field, also of an optional one."""
     yield from info.metadata
     for member in get_args(info.annotation):
         if get_origin(member) is Annotated:
@@ -111,14 +111,14 @@ def _marks(info: FieldInfo) -> Iterator[Any]:
 
 
 def _short(duration: str) -> str:
-    """`1h0m0s` as people write it: `1h`."""
+    """Shorten `1h0m0s` to `1h`."""
     for name, zero in (("m", "0s"), ("h", "0m")):
         duration = duration.removesuffix(zero) if duration.endswith(name + zero) else duration
     return duration
 
 
-def written(value: Any, info: FieldInfo) -> str:
-    """A default as one would write it in the environment."""
+def format_default(value: Any, info: FieldInfo) -> str:
+    """Return a default as it is written in the environment."""
     if value is None:
         return ""
     if unit(info) == "duration":

@@ -1,9 +1,9 @@
-"""Settings from environment variables: typed, documented, and wrong ones told all at once.
+"""Settings from environment variables: typed, documented, and all errors reported at once.
 
 A service declares one frozen model. Each field is read from the variable of its name in upper case (or of its alias),
-and carries its unit, its default and the argument for it in the docstring under it; the same text feeds `--help` and
-the reference in the docs. The environment is an argument, so that tests pass a dict.
-Does not read files or command lines. Variables that no field names are nobody's business here: Kubernetes adds its own.
+and has its unit, its default and the reason for it in the docstring under it; `--help` and the reference in the docs
+are generated from the same text. The environment is an argument, so that tests pass a dict.
+Does not read files or command lines. Variables that no field names are ignored: Kubernetes adds its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 
 from joulie_api.addresses import parse_addr
-from joulie_api.setting_values import Unit, hint, read_text, unit, written
+from joulie_api.setting_values import Unit, format_default, hint, read_text, unit
 from joulie_core.durations import DurationError, parse_duration
 
 
@@ -36,7 +36,7 @@ def _check_addr(text: str) -> str:
 
 
 Addr = Annotated[str, AfterValidator(_check_addr), Unit("HOST:PORT")]
-"""A listening address as text; `parse_addr` takes it apart."""
+"""A listening address as text; `parse_addr` parses it."""
 
 
 class LogLevel(StrEnum):
@@ -54,7 +54,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How an event is written."""
+    """Format of log lines."""
 
     JSON = "json"
     CONSOLE = "console"
@@ -69,19 +69,19 @@ class Settings(BaseModel):
 
 
 class ServiceSettings(Settings):
-    """What every Joulie process can be told."""
+    """Settings that every Joulie process has."""
 
     kubeconfig: str = ""
     """Path of a kubeconfig file; unset inside a cluster, where the pod's service account is used."""
 
     metrics_addr: Addr = ":8080"
-    """Where /metrics, /healthz and /readyz are served; port 0 takes a free one, which the log names."""
+    """Where /metrics, /healthz and /readyz are served; with port 0 a free one, which is logged."""
 
     log_level: LogLevel = LogLevel.INFO
     """The least severe event logged; `info` has every decision that changes something, `debug` those that do not."""
 
     log_format: LogFormat = LogFormat.JSON
-    """`json` for collectors, one object a line; `console` for eyes."""
+    """`json` for log collectors, one object per line; `console` for people."""
 
 
 S = TypeVar("S", bound=Settings)
@@ -103,7 +103,7 @@ class InvalidSetting:
 
 
 class SettingsError(Exception):
-    """The environment does not describe a valid configuration; every fault is in `problems`."""
+    """The environment is not a valid configuration; `problems` has every error."""
 
     def __init__(self, problems: Iterable[InvalidSetting]) -> None:
         self.problems = tuple(problems)
@@ -112,11 +112,11 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting as documentation shows it."""
+    """One setting as the documentation shows it."""
 
     name: str
     default: str
-    """As it would be written in the environment; empty when unset is the default."""
+    """As written in the environment; empty when the default is unset."""
     required: bool
     unit: str
     doc: str
@@ -126,7 +126,7 @@ def read_settings(model: type[S], env: Mapping[str, str]) -> S:
     """Read a model from environment variables; an empty variable counts as unset.
 
     Raises:
-        SettingsError: with all that is wrong.
+        SettingsError: some variables are invalid or missing; it has all of them.
     """
     raw: dict[str, str] = {}
     parsed: dict[str, Any] = {}
@@ -144,8 +144,8 @@ def read_settings(model: type[S], env: Mapping[str, str]) -> S:
     try:
         result = model.model_validate(parsed, by_alias=False, by_name=True)
     except ValidationError as error:
-        told = {problem.name for problem in problems}
-        problems += [problem for problem in _explain(model, raw, error) if problem.name not in told]
+        reported = {problem.name for problem in problems}
+        problems += [problem for problem in _explain(model, raw, error) if problem.name not in reported]
     else:
         if not problems:
             return result
@@ -153,16 +153,16 @@ def read_settings(model: type[S], env: Mapping[str, str]) -> S:
 
 
 def env_name(field: str, info: FieldInfo) -> str:
-    """The variable that a field is read from."""
+    """Return the name of the variable that a field is read from."""
     return info.alias or field.upper()
 
 
 def describe(model: type[Settings]) -> list[SettingRow]:
-    """Every setting of a model, in the order of declaration."""
+    """Return every setting of a model, in the order of declaration."""
     return [
         SettingRow(
             name=env_name(field, info),
-            default="" if info.is_required() else written(info.get_default(call_default_factory=True), info),
+            default="" if info.is_required() else format_default(info.get_default(call_default_factory=True), info),
             required=info.is_required(),
             unit=unit(info),
             doc=" ".join((info.description or "").split()),
@@ -178,7 +178,7 @@ def _explain(model: type[Settings], raw: Mapping[str, str], error: ValidationErr
         field = str(fault["loc"][0]) if fault["loc"] else ""
         info = model.model_fields.get(field)
         if info is None:
-            problems.append(InvalidSetting("settings", None, why, "change one of the variables named"))
+            problems.append(InvalidSetting("settings", None, why, "change one of these variables"))
         elif fault["type"] == "missing":
             problems.append(InvalidSetting(env_name(field, info), None, "required but not set", hint(info)))
         else:

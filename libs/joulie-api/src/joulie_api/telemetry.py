@@ -1,13 +1,13 @@
 """Answers of a node's telemetry endpoint (the HTTP backend).
 
 `{"packagePowerWatts": w}` or `{"cpu": {"packagePowerWatts": w, "throttlePct": t}, "gpu": {"powerWatts": w,
-"capWattsPerGpu": w, "devices": [{"uuid", "index", "powerWatts", "capWatts"}]}}`; further fields are welcome.
+"capWattsPerGpu": w, "devices": [{"uuid", "index", "powerWatts", "capWatts"}]}}`; other fields are ignored.
 `packagePowerWatts` is the sum of all packages, `gpu.powerWatts` that of all GPUs; where it is missing, the devices are
 added up.
 
-A figure is understood or the answer is refused: text where a number should be and negative watts are never guessed at.
-0 W is a meter that does not measure and counts as absent. Whether a figure is too high to be true is left to the
-caller, who knows the hardware: see `joulie_core.plausible`.
+An answer with text in place of a number, or with negative watts, is rejected as a whole. 0 W means that the meter does
+not measure, and counts as absent. The caller, which knows the hardware, decides whether a value is too high: see
+`joulie_core.plausible`.
 """
 
 import math
@@ -22,12 +22,12 @@ _FULL_PCT: Final = 100.0
 
 
 class TelemetryError(Exception):
-    """The answer is not telemetry; the message says why."""
+    """The answer is not valid telemetry; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTelemetry:
-    """One GPU; None is a figure that is not measured."""
+    """One GPU; None is a value that is not measured."""
 
     #: UUID, else its index, else its position in the answer.
     name: str
@@ -37,13 +37,13 @@ class GpuTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Power of one node, in watts; None is a figure that is not measured."""
+    """Power of one node, in watts; None is a value that is not measured."""
 
     #: All packages.
     cpu_watts: float | None = None
-    #: All GPUs; None as well where one of them is not measured, since the sum of the others would pass for it.
+    #: All GPUs; also None where one of them is not measured, since the sum of the others would be too low.
     gpu_watts: float | None = None
-    #: 0 to 100; None where the answer says something else.
+    #: 0 to 100; None where the answer has any other value.
     throttle_pct: float | None = None
     #: The cap of each GPU where they are capped alike.
     cap_watts_per_gpu: float | None = None
@@ -78,11 +78,10 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
 def decode_telemetry(raw: bytes) -> Telemetry:
-    """Return what a telemetry endpoint answered.
+    """Return the decoded answer of a telemetry endpoint.
 
     Raises:
         TelemetryError: not JSON of that form, or negative watts.
-
     """
     try:
         answer = _ANSWER.decode(raw)
@@ -93,7 +92,7 @@ def decode_telemetry(raw: bytes) -> Telemetry:
     cpu_watts = answer.package_power_watts if cpu.package_power_watts is None else cpu.package_power_watts
     for watts in (cpu_watts, gpu.power_watts, *(device.power_watts for device in devices)):
         if watts is not None and watts < 0:
-            raise TelemetryError(f"{watts:g} W cannot be true")
+            raise TelemetryError(f"implausible power {watts:g} W")
     return Telemetry(
         cpu_watts=reading_watts(cpu_watts),
         gpu_watts=_sum(devices) if gpu.power_watts is None else reading_watts(gpu.power_watts),
@@ -104,7 +103,7 @@ def decode_telemetry(raw: bytes) -> Telemetry:
 
 
 def percentage(value: float | None) -> float | None:
-    """Return a value between 0 and 100; None for every other."""
+    """Return the value if it is between 0 and 100, else None."""
     return value if value is not None and 0 <= value <= _FULL_PCT else None
 
 

@@ -1,7 +1,7 @@
-"""From the API server's JSON to values: list pages, Nodes, Pods, and the custom resources.
+"""Decoding of the API server's JSON: list pages, Nodes, Pods, and the custom resources.
 
-Promises: only what Joulie reads is decoded, the rest is skipped at the speed of a scan; an absent or null field is its
-default, as in Go. Quantities stay as written. Raises DecodeError for what cannot be the object asked for.
+Only fields that Joulie reads are decoded, the others are skipped; an absent or null field is its default, as in Go.
+Quantities stay as written.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,15 +20,15 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 W = TypeVar("W")
 
 _Strings = dict[str, str] | None
-#: Quantities are strings on the wire, but a hand-written request may say ``1``.
+#: Quantities are strings on the wire, but a hand-written request may say `1`.
 _Quantities = dict[str, str | int | float] | None
 
-#: The whole object once more, written by kubectl: nothing reads it here, and it would double an object's memory.
+#: A copy of the whole object, written by kubectl: never read here, and it would double an object's memory.
 _UNREAD_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
-    """``metadata`` of a list."""
+    """`metadata` of a list."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
@@ -42,7 +42,7 @@ class ListPage(msgspec.Struct):
 
 
 class WireMeta(msgspec.Struct, rename="camel"):
-    """``metadata``, as far as anybody reads it."""
+    """The fields of `metadata` that are read."""
 
     name: str = ""
     namespace: str = ""
@@ -141,7 +141,7 @@ class WirePod(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """``metadata`` of a custom resource; times are RFC 3339 as written."""
+    """`metadata` of a custom resource; times are RFC 3339 as written."""
 
     name: str
     uid: str = ""
@@ -154,7 +154,7 @@ class Metadata:
 
     @property
     def deleting(self) -> bool:
-        """Whether deletion was asked for and waits for a finalizer."""
+        """Whether deletion was requested and waits for a finalizer."""
         return self.deleted_at is not None
 
 
@@ -167,7 +167,7 @@ class Versioned(Generic[M]):
 
     @property
     def name(self) -> str:
-        """``metadata.name``."""
+        """`metadata.name`."""
         return self.metadata.name
 
 
@@ -178,27 +178,43 @@ _OBJECTS: Final = msgspec.json.Decoder(_WireObject)
 
 
 def decode_page(raw: bytes) -> ListPage:
-    """Split a list page into its items. Raises DecodeError when it is not a list."""
+    """Split a list page into its items.
+
+    Raises:
+        DecodeError: not a list.
+    """
     return _decode(_PAGES, raw, "list")
 
 
 def decode_metadata(raw: bytes) -> WireMeta:
-    """The ``metadata`` of any object. Raises DecodeError."""
+    """Return the `metadata` of any object.
+
+    Raises:
+        DecodeError: not an object.
+    """
     return _decode(_OBJECTS, raw, "object").metadata
 
 
 def decode_node(raw: bytes) -> Node:
-    """A Node. Raises DecodeError."""
+    """Decode a Node.
+
+    Raises:
+        DecodeError: not a Node.
+    """
     return node_from_wire(_decode(_NODES, raw, "Node"))
 
 
 def decode_pod(raw: bytes) -> Pod:
-    """A Pod. Raises DecodeError."""
+    """Decode a Pod.
+
+    Raises:
+        DecodeError: not a Pod.
+    """
     return pod_from_wire(_decode(_PODS, raw, "Pod"))
 
 
 def decode_kind(model: type[M]) -> Callable[[bytes], Versioned[M]]:
-    """A decoder for one custom resource; the decoder raises DecodeError naming the field that does not fit."""
+    """Return a decoder of one custom resource; it raises a DecodeError that names the invalid field."""
 
     def decode(raw: bytes) -> Versioned[M]:
         meta = _decode(_OBJECTS, raw, model.__name__).metadata
@@ -214,7 +230,7 @@ def decode_kind(model: type[M]) -> Callable[[bytes], Versioned[M]]:
 
 
 def node_from_wire(wire: WireNode) -> Node:
-    """The Node that decisions take."""
+    """Convert a decoded Node to the model that decisions use."""
     meta = wire.metadata
     return Node(
         name=NodeName(meta.name),
@@ -230,7 +246,7 @@ def node_from_wire(wire: WireNode) -> Node:
 
 
 def pod_from_wire(wire: WirePod) -> Pod:
-    """The Pod that decisions take."""
+    """Convert a decoded Pod to the model that decisions use."""
     meta, spec = wire.metadata, wire.spec or _WirePodSpec()
     return Pod(
         name=meta.name,
@@ -254,7 +270,7 @@ def pod_from_wire(wire: WirePod) -> Pod:
 
 
 def metadata_from_wire(meta: WireMeta) -> Metadata:
-    """The metadata that services take."""
+    """Convert decoded metadata to the model that services use."""
     return Metadata(
         name=meta.name,
         uid=meta.uid,
@@ -285,7 +301,7 @@ def _quantities(wire: _Quantities) -> Mapping[str, str]:
 
 
 def _extended(wire: _Quantities) -> Mapping[str, str]:
-    """Only resources of device plugins, whose names have a domain."""
+    """Return the resources of device plugins, whose names have a domain."""
     return {name: str(value) for name, value in wire.items() if "/" in name} if wire else {}
 
 

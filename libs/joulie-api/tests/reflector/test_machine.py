@@ -41,7 +41,7 @@ def machine():
 
 
 def watching(machine, *items, version=10, now=0.0):
-    """A machine that has listed ``items`` and whose watch is open."""
+    """A machine that has listed `items` and whose watch is open."""
     step = machine.on_list_page(page(*items, version=version), now)
     machine.on_watch_open(now)
     return step

@@ -18,7 +18,7 @@ PAGE = json.dumps({"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "it
 
 
 class Server:
-    """Lists nothing, and holds watches open in silence; ``down``: refuses everything."""
+    """Lists nothing, and holds watches open in silence; `down`: refuses everything."""
 
     def __init__(self):
         self.down = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A local, always catching-up copy of one resource: list, watch, and what to do when either goes wrong."""
+"""A local copy of one resource, kept up to date by list and watch."""
 
 from joulie_api.reflector.driver import STALE_TOLERANCE_S, Handler, ListWatch, Reflector
 from joulie_api.reflector.machine import Counters

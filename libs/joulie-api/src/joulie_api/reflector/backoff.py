@@ -1,6 +1,6 @@
-"""How long to wait after a failure. Pure: time is an argument, chance is passed in.
+"""Delays after failures. No I/O: time and the random source are arguments.
 
-Source of the figures: client-go's reflector (0.8 s, doubled up to 30 s, back to the start after 2 min without failure).
+Values of client-go's reflector: 0.8 s, doubled up to 30 s, reset after 2 min without failure.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ class Backoff:
         self._chance = chance
         #: The ceiling of the next wait.
         self._ceiling_s = INITIAL_S
-        #: When the last wait handed out was over, None before the first: health is counted from there.
+        #: End of the last wait, None before the first: the time without failure counts from there.
         self._waited_until: float | None = None
 
     def next_s(self, now: float) -> float:
-        """Seconds to wait after a failure at ``now``, uniform between 0 and a ceiling that doubles."""
+        """Return the seconds to wait after a failure at `now`, uniform between 0 and a ceiling that doubles."""
         if self._waited_until is not None and now - self._waited_until >= RESET_AFTER_S:
             self._ceiling_s = INITIAL_S
         wait_s = self._ceiling_s * self._chance()

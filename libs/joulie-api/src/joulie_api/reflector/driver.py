@@ -1,8 +1,8 @@
-"""The asyncio side of a reflector: perform what the machine asks for, feed it what comes back, tell the subscribers.
+"""The I/O of a reflector: performs the requests of its state machine, feeds it the answers, calls the handlers.
 
-Promises: the store is complete once ``synced`` is set and follows the server from then on; a subscriber that raises
-ends ``run`` with its exception, since a service that no longer understands its world must not go on. Handlers are
-called on the event loop between two lines of the watch: they put a key into a queue or a set and return.
+Guarantees: the store is complete once `synced` is set and follows the server from then on; a handler that raises ends
+`run` with its exception, since a service whose state may be wrong must not continue. Handlers are called on the event
+loop between two lines of the watch: they put a key into a queue or a set and return.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from joulie_api.resources import Resource
 T = TypeVar("T")
 Handler = Callable[[str, T | None, T | None], None]
 
-#: How old the copy may get while the server cannot be read: twice the silence after which a watch is opened anew, so
-#: that one attempt may fail.
+#: Maximum age of the copy while the server cannot be read: twice the silence after which a watch is reopened, so that
+#: one attempt may fail.
 STALE_TOLERANCE_S: Final = 2 * WATCH_IDLE_TIMEOUT_S
 
 _log = structlog.get_logger()
 
 
 class ListWatch(Protocol):
-    """What a reflector needs of :class:`joulie_api.client.KubeClient`."""
+    """The part of `joulie_api.client.KubeClient` that a reflector uses."""
 
     async def list_page(
         self,
@@ -42,7 +42,7 @@ class ListWatch(Protocol):
         field_selector: str = "",
         continue_token: str = "",
     ) -> bytes:
-        """One page of the collection, raw."""
+        """Return one page of the collection, raw."""
 
     def watch(
         self,
@@ -54,13 +54,13 @@ class ListWatch(Protocol):
         field_selector: str = "",
         timeout_s: int,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The lines of one watch."""
+        """Yield the lines of one watch."""
 
 
 class Reflector(Generic[T]):
-    """A local copy of one collection, kept up to date by :meth:`run`.
+    """A local copy of one collection, kept up to date by `run`.
 
-    ``store`` maps "name" (or "namespace/name" of a namespaced resource) to the decoded object.
+    `store` maps "name" (or "namespace/name" of a namespaced resource) to the decoded object.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Reflector(Generic[T]):
 
     @property
     def problem(self) -> str | None:
-        """Why the server cannot be read just now, in its words (a 403 names the missing verb); None when it can."""
+        """The error message if the server cannot be read at the moment (a 403 names the missing verb), else None."""
         error = self._machine.problem
         return None if error is None else str(error)
 
     def age_s(self) -> float:
-        """Seconds since the server last sent a list page, an event or a bookmark; infinite before the first.
+        """Return the seconds since the server last sent a list page, an event or a bookmark; infinite before the first.
 
-        A healthy watch of a quiet resource reaches about 60 s, the distance of two bookmarks.
+        With a healthy watch of an unchanged resource it reaches about 60 s, the interval of bookmarks.
         """
         progress_at = self._machine.progress_at
         return float("inf") if progress_at is None else asyncio.get_running_loop().time() - progress_at
@@ -114,34 +114,34 @@ class Reflector(Generic[T]):
     def is_stale(self, tolerance_s: float = STALE_TOLERANCE_S) -> bool:
         """Return whether the store is incomplete, or may be older than the tolerance.
 
-        While the server is known not to answer, that is the time since it last did. An open watch is believed for
-        :data:`WATCH_IDLE_TIMEOUT_S` longer, since a resource that does not change brings a bookmark once a minute only.
+        While the last request has failed, the age is compared with the tolerance. While a watch is open,
+        `WATCH_IDLE_TIMEOUT_S` is added, since an unchanged resource brings only one bookmark per minute.
         """
         allowance_s = WATCH_IDLE_TIMEOUT_S if self._machine.problem is None else 0.0
         return not self.synced.is_set() or self.age_s() > tolerance_s + allowance_s
 
     def stale_reason(self, tolerance_s: float = STALE_TOLERANCE_S) -> str | None:
-        """Return why the store must not be believed, for a readiness check; None when it may."""
+        """Return why the store must not be used, for a readiness check; None when it may."""
         if not self.is_stale(tolerance_s):
             return None
         reason = f"no contact for {self.age_s():.0f} s" if self.synced.is_set() else "first list not complete"
         return f"{reason} ({self.problem})" if self.problem else reason
 
     def subscribe(self, handler: Handler[T]) -> None:
-        """Call ``handler(key, old, new)`` for every change from now on, and at once for every object already here.
+        """Call `handler(key, old, new)` for every change from now on, and at once for every object in the store.
 
-        ``old`` None: added; ``new`` None: deleted. It must not block; what it raises ends :meth:`run`.
+        `old` None: added; `new` None: deleted. The handler must not block; an exception of it ends `run`.
         """
         self._handlers.append(handler)
         for key, new in list(self._store.items()):
             handler(key, None, new)
 
     async def wait_synced(self) -> None:
-        """Return when the first list is complete."""
+        """Wait until the first list is complete."""
         await self.synced.wait()
 
     async def run(self) -> NoReturn:
-        """Follow the server until cancelled. Raises only what a handler raises."""
+        """List and watch until cancelled. Raises only what a handler raises."""
         request = self._machine.start()
         while True:
             if request.delay_s > 0:
@@ -177,7 +177,7 @@ class Reflector(Generic[T]):
             **self._selectors,
         )
         async with AsyncExitStack() as stack:
-            # Only opening and reading are guarded: a handler's KubeError is not the server's and must get through.
+            # Only opening and reading are guarded: a handler's KubeError is not the server's and must propagate.
             try:
                 lines = await stack.enter_async_context(watch)
             except KubeError as error:

@@ -1,10 +1,10 @@
-"""What a reflector knows and decides, without I/O: bytes and times go in, changes and requests come out.
+"""State machine of a reflector, without I/O: takes bytes and times, returns changes and requests.
 
-Promises: after any faults, once the server answers again, the objects here equal the server's, every difference
-having been told exactly once, deletions during a gap included. Objects carry no order between keys. Not promised: that
-every intermediate state of an object is seen.
+Guarantees: after any faults, once the server answers again, the objects equal the server's, and every difference has
+been returned exactly once, including deletions during an interruption. There is no order between keys.
 
-Not detected: a server whose resource versions run backwards (etcd restored from a backup); restart the process then.
+Limits: intermediate states of an object may be missed. Resource versions that decrease (etcd restored from a backup)
+are not detected; restart the process then.
 
 Source: Kubernetes API concepts (efficient detection of changes) and the behaviour of client-go's reflector.
 """
@@ -33,16 +33,16 @@ from joulie_api.wire import ListMeta, WireMeta, decode_metadata, decode_page
 
 T = TypeVar("T")
 
-#: A watch is ended by the server after a time drawn from this range, so that reconnects of many clients spread out.
+#: The server ends a watch after a random time of this range, so that reconnects of many clients are spread.
 WATCH_TIMEOUT_S: Final = (300.0, 600.0)
-#: A watch shorter than this that brought nothing is a failure: a server that hangs up at once must not be hammered.
+#: A watch shorter than this without events is a failure: a server that disconnects at once must not be overloaded.
 SHORT_WATCH_S: Final = 1.0
 
 _log = structlog.get_logger()
 
 
 class Phase(StrEnum):
-    """What the machine is doing or about to do."""
+    """The current or next operation of the machine."""
 
     LISTING = "listing"
     WATCHING = "watching"
@@ -50,7 +50,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Request: wait ``delay_s``, then fetch the page of ``continue_token`` ("" is the first)."""
+    """Request: wait `delay_s`, then fetch the page of `continue_token` ("" is the first)."""
 
     continue_token: str = ""
     delay_s: float = 0.0
@@ -58,7 +58,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Request: wait ``delay_s``, then watch what came after ``resource_version`` for ``timeout_s``."""
+    """Request: wait `delay_s`, then watch from `resource_version` for `timeout_s`."""
 
     resource_version: str
     timeout_s: int
@@ -70,7 +70,7 @@ Request = Listing | Watching
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """One difference: added (``old`` None), updated, or deleted (``new`` None)."""
+    """One difference: added (`old` None), updated, or deleted (`new` None)."""
 
     key: str
     old: T | None
@@ -79,7 +79,7 @@ class Change(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[T]):
-    """What to tell, then what to do: ``request`` replaces the one under way; None means go on with that."""
+    """Changes to deliver, then the request that replaces the current one; None continues the current one."""
 
     changes: tuple[Change[T], ...] = ()
     request: Request | None = None
@@ -87,7 +87,7 @@ class Step(Generic[T]):
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the start, to be read by a metrics collector."""
+    """Totals since the start, for metrics."""
 
     relists: int = 0
     reconnects: int = 0
@@ -107,7 +107,7 @@ _STATUS: Final = msgspec.json.Decoder(Status)
 
 
 class ReflectorMachine(Generic[T]):
-    """The state of one reflector. Read its attributes freely; only its methods change them."""
+    """The state of one reflector. Its attributes are public for reading; only its methods change them."""
 
     def __init__(self, decode: Callable[[bytes], T], *, name: str, chance: Callable[[], float]) -> None:
         self._decode = decode
@@ -116,30 +116,30 @@ class ReflectorMachine(Generic[T]):
         self._log = _log.bind(reflector=name)
         #: The last good decoding of every object the server has; the key is "name" or "namespace/name".
         self.objects: dict[str, T] = {}
-        #: The resourceVersion last seen of every object the server has: a superset of ``objects``' keys, for an object
-        #: that never decoded is known too.
+        #: The latest resourceVersion of every object the server has: a superset of `objects`' keys, since it includes
+        #: objects that could not be decoded.
         self.versions: dict[str, str] = {}
         self.counters = Counters()
         self.phase = Phase.LISTING
         #: True once a list was complete; never False again.
         self.synced = False
-        #: When the server last told us anything about the resource, None before the first answer.
+        #: When the server last sent data of the resource, None before the first answer.
         self.progress_at: float | None = None
-        #: Why the last request failed, None while things go well.
+        #: Why the last request failed, None if it did not.
         self.problem: KubeError | None = None
         #: Where the next watch starts: the version of the list (from its first page on), then of the latest event.
         self._resource_version = ""
-        #: Pages of the list under way, not yet visible; both empty while watching.
+        #: Pages of the current list, not yet visible; both empty while watching.
         self._page_objects: dict[str, T] = {}
         self._page_versions: dict[str, str] = {}
         self._continue_token = ""
         self._watch_opened_at = 0.0
         self._watch_had_event = False
-        #: True from a relist forced by 410 until the server has sent anything newer.
+        #: True from a relist after a 410 until the server has sent an event or bookmark.
         self._gone_before = False
 
     def check(self) -> None:
-        """Assert the invariants named at the attributes."""
+        """Assert the invariants that the attributes document."""
         assert self.objects.keys() <= self.versions.keys()
         assert self._page_objects.keys() <= self._page_versions.keys()
         if self.phase is Phase.WATCHING:
@@ -149,17 +149,17 @@ class ReflectorMachine(Generic[T]):
             assert not self._continue_token
 
     def start(self) -> Request:
-        """The first request: a list of the most recent state.
+        """Return the first request: a list of the most recent state.
 
-        No resourceVersion is sent with it: "0" could go back in time after a restart, and older servers answer it in
-        one piece, whatever the limit.
+        It has no resourceVersion: "0" could return an older state after a restart, and older servers ignore the limit
+        with it.
         """
         return Listing()
 
     # ---------------------------------------------------------------- list
 
     def on_list_page(self, raw: bytes, now: float) -> Step[T]:
-        """A page arrived. Nothing of it shows before the last one: half a list looks like mass deletion."""
+        """Handle a page. Objects become visible with the last page: half a list would look like mass deletion."""
         try:
             page = decode_page(raw)
             page_version = _version(page.metadata)
@@ -168,7 +168,7 @@ class ReflectorMachine(Generic[T]):
             return Step(request=self.on_failure(error, now))
         self._progress(now)
         if not self._continue_token:
-            # A server that pages without a snapshot is older on its first page: watching from there misses nothing.
+            # If the server pages without a snapshot, its first page is the oldest: a watch from there misses nothing.
             self._resource_version = page_version
         for (key, version), item in items:
             self._take_item(key, version, bytes(item))
@@ -187,14 +187,14 @@ class ReflectorMachine(Generic[T]):
             self._page_objects[key] = value
 
     def _swap(self) -> tuple[Change[T], ...]:
-        """Make the complete list visible and say what became of each object, also of those that are gone."""
+        """Make the complete list visible and return the change of each object, deletions included."""
         fresh, versions = self._page_objects, self._page_versions
         changes = [Change(key, old, None) for key, old in self.objects.items() if key not in fresh]
         for key, new in fresh.items():
             old = self.objects.get(key)
             if new is not old:
                 changes.append(Change(key, old, new))
-        self.objects.clear()  # in place: others hold a view of this dictionary
+        self.objects.clear()  # in place: callers hold a view of this dictionary
         self.objects.update(fresh)
         self.versions = versions
         self._page_objects, self._page_versions = {}, {}
@@ -210,45 +210,44 @@ class ReflectorMachine(Generic[T]):
     # ---------------------------------------------------------------- watch
 
     def on_watch_open(self, now: float) -> None:
-        """The server accepted the watch: our credentials and our version are good. Progress is only what it sends."""
+        """Record that the server accepted the watch. This is not progress yet; only received data is."""
         self._watch_opened_at = now
         self._watch_had_event = False
         self.problem = None
 
     def on_line(self, raw: bytes, now: float) -> Step[T]:
-        """One line of the watch."""
+        """Handle one line of the watch."""
         try:
             return self._on_event(_EVENT.decode(raw), now)
         except (DecodeError, msgspec.MsgspecError) as error:
-            # Not JSON, or not a watch event: something between us and the server is speaking. Whatever it is, it is no
-            # event, and the stream cannot be trusted any further.
+            # Not JSON, or not a watch event: it may come from a proxy, and the rest of the stream cannot be trusted.
             return Step(request=self.on_failure(DecodeError(f"not a watch event: {error}"), now))
 
     def _on_event(self, event: _Event, now: float) -> Step[T]:
         raw = bytes(event.object)
         match event.type:
             case "ADDED" | "MODIFIED":
-                # Which of the two it is depends on what we know, not on what the server calls it: after a resumed
-                # watch an object may be ADDED again.
+                # Added or updated is decided by the local copy, not by the event: after a resumed watch an object may
+                # be ADDED again.
                 key, version = _identity(raw)
                 self._on_news(version, now)
                 return self._upsert(key, version, raw)
             case "DELETED":
-                # Deleted, or no longer matching the selectors: either way not ours any more.
+                # Deleted, or no longer matching the selectors: handled alike.
                 key, version = _identity(raw)
                 self._on_news(version, now)
                 return self._remove(key)
             case "BOOKMARK":
-                # Nothing happened up to this version: resuming from it spares a replay and, later, a 410.
+                # No change up to this version: resuming from it avoids a replay and, later, a 410.
                 self.counters.bookmarks += 1
                 self._advance(_version(decode_metadata(raw)), now)
                 return Step()
             case "ERROR":
-                # The stream is over, and the Status says why.
+                # The stream has ended; the Status has the reason.
                 status = _STATUS.decode(raw)
                 return Step(request=self.on_failure(error_of_status(status.code or 500, status), now))
             case _:
-                # A newer server's invention: what it means for our objects is unknown, so nothing is.
+                # A type of a newer server: its meaning is unknown, so it is ignored.
                 self._log.warning("unknown watch event type", type=event.type)
                 return Step()
 
@@ -264,7 +263,7 @@ class ReflectorMachine(Generic[T]):
 
     def _upsert(self, key: str, version: str, raw: bytes) -> Step[T]:
         if self.versions.get(key) == version:
-            return Step()  # a replay of what the list already had
+            return Step()  # a replay of an object of the list
         self.versions[key] = version
         new = self._decode_object(key, version, raw)
         if new is None:
@@ -279,10 +278,10 @@ class ReflectorMachine(Generic[T]):
         return Step(() if old is None else (Change(key, old, None),))
 
     def on_end(self, now: float) -> Request:
-        """The server closed the stream in good order: its timeout is up, or it is shutting down."""
+        """Handle the regular end of the stream: its timeout has expired, or the server is shutting down."""
         if self._watch_was_useful(now):
             return self._watch()
-        # It hung up at once, with nothing said. Perhaps overloaded, perhaps a proxy with no server behind it.
+        # It disconnected at once without an event: overloaded, or a proxy without a backend.
         return self._watch(self._back_off(now))
 
     def _watch_was_useful(self, now: float) -> bool:
@@ -297,32 +296,32 @@ class ReflectorMachine(Generic[T]):
     # ---------------------------------------------------------------- failures
 
     def on_failure(self, error: KubeError, now: float) -> Request:
-        """A request was refused, or a stream broke: what to ask for next."""
+        """Handle a refused request or a broken stream, and return the next request."""
         self.problem = error
         match error:
             case Gone():
-                # The server no longer remembers our version (or the list's snapshot): only a new list can tell what
-                # was missed. At once, unless the last new list ended the same way.
+                # The server no longer has this version (or the list's snapshot): only a new list shows what was missed.
+                # Without delay, unless the last new list ended the same way.
                 delay_s = self._back_off(now) if self._gone_before else 0.0
                 self._gone_before = True
                 return self._relist(delay_s)
             case IdleTimeoutError():
-                # Silence, not even a bookmark: the connection is dead and nobody said so. The version is still good,
-                # and waiting was long enough already.
+                # Silence, not even a bookmark: the connection is dead. The version is still valid, and the idle timeout
+                # was delay enough.
                 return self._watch()
             case StreamBrokenError() if now - self._watch_opened_at >= SHORT_WATCH_S:
-                # A working stream was cut, by a proxy or a restarting server. At most one reconnect a second.
+                # A working stream was cut, by a proxy or a restarting server. At most one reconnect per second.
                 return self._watch()
             case TooManyRequests() | ServerError():
-                # Overload or outage; the server may say how long it wants to be left alone.
+                # Overload or outage; the server may request a delay.
                 return self._again(max(error.retry_after_s, self._back_off(now)))
             case _:
-                # 401: the client has read the credentials again, to no avail. 403: RBAC lacks a verb, and an
-                # administrator may add it any minute. No connection, not JSON: all may pass. Keep the version and try.
+                # 401: the client has reloaded the credentials without success. 403: RBAC lacks a verb, which an
+                # administrator may add. No connection, not JSON: transient. Keep the version and retry.
                 return self._again(self._back_off(now))
 
     def _again(self, delay_s: float) -> Request:
-        """Repeat what failed: the same page, or a watch from the latest version."""
+        """Return a retry of what failed: the same page, or a watch from the latest version."""
         if self.phase is Phase.LISTING:
             return Listing(self._continue_token, delay_s)
         return self._watch(delay_s)
@@ -336,17 +335,17 @@ class ReflectorMachine(Generic[T]):
         self.problem = None
 
     def _decode_object(self, key: str, version: str, raw: bytes) -> T | None:
-        """The object, or None when it does not decode: told once, since a version is decoded once."""
+        """Return the object, or None if it cannot be decoded: logged once, since a version is decoded once."""
         try:
             return self._decode(raw)
-        except Exception as error:  # noqa: BLE001 - one strange object, whatever it trips, must not stop the others
+        except Exception as error:  # noqa: BLE001 - one invalid object must not stop the others
             self.counters.decode_errors += 1
-            self._log.warning("object does not decode", key=key, resource_version=version, error=str(error))
+            self._log.warning("decoding object failed", key=key, resource_version=version, error=str(error))
             return None
 
 
 def _identity(raw: bytes | msgspec.Raw) -> tuple[str, str]:
-    """Key and resourceVersion of an object. Raises DecodeError: without them it cannot be followed."""
+    """Return the key and resourceVersion of an object; raise DecodeError without them, since both are needed."""
     meta = decode_metadata(raw)
     if not meta.name:
         raise DecodeError("an object without a name")

@@ -2,7 +2,7 @@
 
 A base share is always there; above it one node is added for each `QUEUE_PERF_PER_HP_NODE` performance pods, pending
 ones included, between a minimum and a maximum. The count depends on nothing but the number of nodes and of pods, and
-never falls when pods are added. Source: docs/policies.md.
+never falls when pods are added.
 """
 
 from dataclasses import dataclass

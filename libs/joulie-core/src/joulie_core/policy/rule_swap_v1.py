@@ -2,7 +2,7 @@
 
 In each reconcile interval one of the first two nodes (densest first) is planned eco and all others performance; which
 of the two alternates with the wall clock. A single node alternates between the two profiles. It ignores demand and
-families and is no policy for production. Source: docs/policies.md.
+families and is no policy for production.
 """
 
 import math

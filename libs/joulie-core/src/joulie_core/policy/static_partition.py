@@ -1,8 +1,7 @@
 """`static_partition`: a fixed share of the nodes supplies performance, whatever the demand.
 
 Choose it where the mix of work is steady, or where a predictable power budget matters more than following the queue:
-the assignment changes only when nodes come, go, or turn out to have other hardware. Source:
-docs/policies.md.
+the assignment changes only when nodes come, go, or turn out to have other hardware.
 """
 
 from dataclasses import dataclass
