@@ -1,6 +1,6 @@
 """The model of the cluster: what it counts, and which changes it reports."""
 
-import orjson
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,11 +19,11 @@ N1, N2 = NodeName("n1"), NodeName("n2")
 
 
 def node(name="n1", **fields):
-    return decode_node(orjson.dumps(make_node(name, **fields)))
+    return decode_node(msgspec.json.encode(make_node(name, **fields)))
 
 
 def pod(**fields):
-    return decode_pod_summary()(orjson.dumps(make_pod(**fields)))
+    return decode_pod_summary()(msgspec.json.encode(make_pod(**fields)))
 
 
 class PodWatch:

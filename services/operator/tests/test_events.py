@@ -2,7 +2,7 @@
 
 import asyncio
 
-import orjson
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -18,7 +18,7 @@ PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE,
 
 @pytest.fixture
 def node(fake_api):
-    return decode_node(orjson.dumps(fake_api.put(make_node("n1"))))
+    return decode_node(msgspec.json.encode(fake_api.put(make_node("n1"))))
 
 
 class World:
@@ -149,7 +149,7 @@ async def test_an_unknown_workload_class_is_told_once_and_not_again_after_a_rest
     for _ in range(2):
         classes = UnknownClasses(world.recorder.record)
         for name, value in (("a", "turbo"), ("b", "turbo"), ("c", "standard"), ("d", "x" * 500), ("e", None)):
-            classes.on_pod(decode_pod(orjson.dumps(make_pod(name, "team", workload_class=value))))
+            classes.on_pod(decode_pod(msgspec.json.encode(make_pod(name, "team", workload_class=value))))
     world.start()
     await fake_api.wait_for(lambda: fake_api.count("Event") == 2)
     found = fake_api.objects("Event")
@@ -157,7 +157,7 @@ async def test_an_unknown_workload_class_is_told_once_and_not_again_after_a_rest
     assert {each["metadata"]["namespace"] for each in found} == {"team"}
     assert all(each["type"] == "Warning" and len(each["message"]) < 300 for each in found)
     UnknownClasses(world.recorder.record).on_pod(
-        decode_pod(orjson.dumps(make_pod("f", "team", workload_class="turbo")))
+        decode_pod(msgspec.json.encode(make_pod("f", "team", workload_class="turbo")))
     )
     await fake_api.wait_for(lambda: [each.status for each in fake_api.requests.find(kind="Event")] == [201, 201, 409])
     assert fake_api.count("Event") == 2

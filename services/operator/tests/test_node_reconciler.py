@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from itertools import pairwise
 
-import orjson
+import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -38,7 +38,7 @@ N1 = NodeName("n1")
 SETTLE_S = 1.0
 WALL = 1_800_000_000.0
 PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE, NodeState.ACTIVE_ECO
-PERFORMANCE_POD = decode_pod_summary()(orjson.dumps(make_pod(node="n1", workload_class="performance")))
+PERFORMANCE_POD = decode_pod_summary()(msgspec.json.encode(make_pod(node="n1", workload_class="performance")))
 TARGET, TWIN = ("NodePowerProfile", ""), ("NodeTwin", "")
 CONDITIONS, TWIN_STATUS, LABELS = ("NodePowerProfile", "status"), ("NodeTwin", "status"), ("Node", "labels")
 
@@ -190,13 +190,13 @@ class World:
                 for key, value in found["metadata"]["labels"].items()
                 if key not in {labels.POWER_PROFILE, labels.DRAINING}
             } | self.server.labels
-        self.cluster.on_node("n1", self.cluster.nodes.get(N1), found and decode_node(orjson.dumps(found)))
+        self.cluster.on_node("n1", self.cluster.nodes.get(N1), found and decode_node(msgspec.json.encode(found)))
         self._deliver("NodePowerProfile", self.targets, decode_target, self.reconciler.on_target)
         self._deliver("NodeTwin", self.twins, decode_twin, self.reconciler.on_twin)
 
     def _deliver(self, kind, store, decode, handler):
         raw = self.server.objects.get((kind, "n1"))
-        old, new = store.pop("n1", None), None if raw is None else decode(orjson.dumps(raw))
+        old, new = store.pop("n1", None), None if raw is None else decode(msgspec.json.encode(raw))
         if new is not None:
             store["n1"] = new
         if old != new:
@@ -213,7 +213,7 @@ class World:
     def report(self, **cpu):
         """Report as the node's agent."""
         raw = make_telemetry_profile("n1", control={"cpu": cpu})
-        self.reports.on_profile("n1", decode_kind(TelemetryProfile)(orjson.dumps(raw)).model)
+        self.reports.on_profile("n1", decode_kind(TelemetryProfile)(msgspec.json.encode(raw)).model)
 
     def reconcile(self):
         """Plan and write; return what was written."""

@@ -1,6 +1,6 @@
 """The planner: plans, decisions and when they take effect, announcements of eco, recovery."""
 
-import orjson
+import msgspec
 import pytest
 
 from joulie_api.testing import make_node, make_pod
@@ -24,14 +24,14 @@ INVENTORY = Inventory.load()
 N1 = NodeName("n1")
 SETTLE_S = 1.0
 PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE, NodeState.ACTIVE_ECO
-PERFORMANCE_POD = decode_pod_summary()(orjson.dumps(make_pod(node="n1", workload_class="performance")))
+PERFORMANCE_POD = decode_pod_summary()(msgspec.json.encode(make_pod(node="n1", workload_class="performance")))
 HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256}
 
 
 def node(uid="uid-1", **fields):
     made = make_node("n1", **(HARDWARE | fields))
     made["metadata"]["uid"] = uid
-    return decode_node(orjson.dumps(made))
+    return decode_node(msgspec.json.encode(made))
 
 
 class Share:

@@ -4,7 +4,7 @@ import json
 import math
 
 import aiohttp
-import orjson
+import msgspec
 import pytest
 from aiohttp import web
 from hypothesis import given
@@ -29,9 +29,10 @@ from joulie_operator.prometheus import Prometheus
 N1, N2 = NodeName("n1"), NodeName("n2")
 INVENTORY = Inventory.load()
 CPU_HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256}
-CPU_VIEW = view_from_node(decode_node(orjson.dumps(make_node("n1", **CPU_HARDWARE))), INVENTORY)
+CPU_VIEW = view_from_node(decode_node(msgspec.json.encode(make_node("n1", **CPU_HARDWARE))), INVENTORY)
 GPU_VIEW = view_from_node(
-    decode_node(orjson.dumps(make_node("n1", **CPU_HARDWARE, gpus=8, gpu_model="NVIDIA H100 80GB HBM3"))), INVENTORY
+    decode_node(msgspec.json.encode(make_node("n1", **CPU_HARDWARE, gpus=8, gpu_model="NVIDIA H100 80GB HBM3"))),
+    INVENTORY,
 )
 WALL = 1_800_000_000.0
 

@@ -1,6 +1,6 @@
 """When a twin is written."""
 
-import orjson
+import msgspec
 import pytest
 
 from joulie_api.testing import make_node, make_node_twin
@@ -40,7 +40,7 @@ class World:
         self.published = {}
         self.state = PublishedState({}, self.published, clock=lambda: self.now, wall=lambda: WALL + self.now)
         for name in names:
-            self.cluster.on_node(name, None, decode_node(orjson.dumps(make_node(name, **HARDWARE))))
+            self.cluster.on_node(name, None, decode_node(msgspec.json.encode(make_node(name, **HARDWARE))))
         self.power = PowerTracker([self], max_age_s=180)
         self.twins = TwinTracker(
             self.cluster,
@@ -132,7 +132,7 @@ def test_a_twin_of_unknown_age_is_due(last_updated):
 def test_a_reading_far_above_an_inferred_tdp_leaves_no_head_room():
     world = World(names=[N0])
     unlisted = make_node(N0, cpu=96, gpus=8, gpu_model="ACME Accelerator 9000")
-    world.cluster.on_node(N0, None, decode_node(orjson.dumps(unlisted)))
+    world.cluster.on_node(N0, None, decode_node(msgspec.json.encode(unlisted)))
     world.watts[N0] = 10_000.0
     status = world.status()
     assert status.power_measurement.quality is MeasurementQuality.MEASURED
@@ -179,7 +179,7 @@ def test_a_maximum_that_nobody_saw_bounds_no_measurement(facts):
 )
 def test_only_what_was_measured_is_taken_from_a_published_twin(power, measured_watts):
     raw = make_node_twin("n0", status={"powerMeasurement": power})
-    assert decode_twin(orjson.dumps(raw)).measured_watts == measured_watts
+    assert decode_twin(msgspec.json.encode(raw)).measured_watts == measured_watts
 
 
 def test_a_node_that_was_measured_before_a_restart_is_no_freer_after_it():
@@ -216,7 +216,7 @@ def test_psu_stress_is_the_share_of_the_racks_capacity_that_its_nodes_draw():
 
 def test_a_node_without_rack_has_no_psu_stress():
     world = World(names=[N0])
-    world.cluster.on_node(N0, None, decode_node(orjson.dumps(make_node(N0, cpu_model="AMD EPYC 7763"))))
+    world.cluster.on_node(N0, None, decode_node(msgspec.json.encode(make_node(N0, cpu_model="AMD EPYC 7763"))))
     world.status()
     world.twins.sum_racks()
     assert world.status().predicted_psu_stress_score is None
