@@ -1,4 +1,4 @@
-"""What tests of Joulie's services need: an API server in the process, its faults, and builders of objects.
+"""Test support for Joulie's services: an in-process API server, its faults, and builders of objects.
 
 Shipped with the library, so that every service is tested against the same behaviour. pytest fixtures are in
 `joulie_api.testing.fixtures`, which is the only module here that needs pytest.

@@ -1,4 +1,4 @@
-"""Objects as the API server would send them: JSON dicts in which a test states only what matters to it."""
+"""Builders of objects as the API server sends them: JSON dicts, of which a test sets only what it needs."""
 
 import itertools
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ def make_node(
     managed: bool = True,
     unschedulable: bool = False,
 ) -> dict[str, Any]:
-    """A ready node.
+    """Return a ready node.
 
     Args:
-        name: of the node; also its hostname label.
-        labels: further labels; they win over those made from the other arguments.
+        name: name of the node; also its hostname label.
+        labels: further labels; they override those of the other arguments.
         annotations: annotations.
         cpu: logical CPUs, capacity and allocatable.
         memory: as a quantity.
@@ -38,7 +38,7 @@ def make_node(
         cpu_model: value of `joulie.io/hw.cpu-model`.
         cpu_sockets: value of `joulie.io/hw.cpu-sockets`.
         gpu_model: value of `joulie.io/hw.gpu-model`.
-        managed: whether the node is under Joulie's management.
+        managed: whether Joulie manages the node.
         unschedulable: cordoned.
     """
     found = {
@@ -88,24 +88,24 @@ def make_pod(
     limits: Mapping[str, str] | None = None,
     deleting: bool = False,
 ) -> dict[str, Any]:
-    """A pod of one container.
+    """Return a pod with one container.
 
     Args:
-        name: of the pod; None makes one up.
-        namespace: where it lives.
-        node: the node it is bound to; None while it waits.
+        name: name of the pod; None generates one.
+        namespace: its namespace.
+        node: the node it is bound to; None while it is pending.
         cpu: CPU request, cores or a quantity.
         memory: memory request as a quantity.
         gpu: whole GPUs, requested and limited.
         gpu_resource: the name of that resource.
         workload_class: value of the annotation `joulie.io/workload-class`.
         node_selector: nodeSelector.
-        affinity: the pod's whole affinity.
+        affinity: affinity.
         labels: labels.
         annotations: further annotations.
-        phase: None means Running on a node and Pending without.
+        phase: None is Running on a node and Pending without.
         limits: further limits of the container.
-        deleting: the pod has a deletion time.
+        deleting: whether the pod has a deletion timestamp.
     """
     requests = {"cpu": None if cpu is None else str(cpu), "memory": memory, gpu_resource: str(gpu) if gpu else None}
     gpu_limit = {gpu_resource: str(gpu)} if gpu else {}
@@ -149,12 +149,12 @@ def make_node_power_profile(
     policy: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A target, as the operator writes it.
+    """Return a target, as the operator writes it.
 
     Args:
-        name: of the node.
+        name: name of the node.
         profile: `performance` or `eco`.
-        draining: the draining flag.
+        draining: `spec.draining`.
         cpu: `spec.cpu`, such as `{"packagePowerCapPctOfMax": 60}`.
         gpu: `spec.gpu.powerCap` without its scope, such as `{"capPctOfMax": 60}`.
         policy: `spec.policy`.
@@ -182,17 +182,17 @@ def make_node_twin(
     last_updated: str | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A twin, as the operator writes it.
+    """Return a twin, as the operator writes it.
 
     Args:
-        name: of the node.
+        name: name of the node.
         schedulable_class: `performance`, `eco`, `draining` or `unknown`.
         measured_watts: power of the node, as measured by its agent.
-        capped_watts: what its caps allow; None for a twin without a power measurement.
-        tdp_watts: what its hardware may draw.
-        trend_watts_per_min: the trend.
+        capped_watts: sum of its caps; None for a twin without a power measurement.
+        tdp_watts: maximum power of its hardware.
+        trend_watts_per_min: power trend.
         last_updated: RFC 3339.
-        status: further fields of the status; they win over those made from the other arguments.
+        status: further fields of the status; they override those of the other arguments.
     """
     power = {
         "source": "agent",
@@ -218,10 +218,10 @@ def make_node_hardware(
     gpu: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What was discovered of a node, as its agent writes it.
+    """Return the discovered hardware of a node, as its agent writes it.
 
     Args:
-        name: of the node.
+        name: name of the node.
         cpu: `status.cpu`.
         gpu: `status.gpu`.
         status: further fields of the status.
@@ -241,10 +241,10 @@ def make_telemetry_profile(
     power: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The settings of a node's telemetry and control, with its agent's report.
+    """Return a TelemetryProfile, with the agent's report.
 
     Args:
-        name: of the profile; that of a node holds the node's report.
+        name: name of the profile; that of a node holds the node's report.
         target: `spec.target`; None for the node of that name.
         sources: `spec.sources`.
         controls: `spec.controls`.

@@ -1,4 +1,4 @@
-"""Dynamic resource allocation as a test states it: claims, their templates, and a server that has the API."""
+"""Builders for dynamic resource allocation: claims, their templates, and the definitions of the API."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ _GROUP = "resource.k8s.io"
 
 
 def dra_definitions() -> list[dict[str, Any]]:
-    """What makes the in-process server serve claims; without it that server lacks them, as older clusters do."""
+    """Return definitions that make the in-process server serve claims; without them it does not, as older clusters."""
     plurals = {"resourceclaims": "ResourceClaim", "resourceclaimtemplates": "ResourceClaimTemplate"}
     return [_definition(plural, kind) for plural, kind in plurals.items()]
 
@@ -19,7 +19,7 @@ def make_claim(
     count: int = 1,
     template: bool = False,
 ) -> dict[str, Any]:
-    """A ResourceClaim for devices of one class, or the template of such claims."""
+    """Return a ResourceClaim for devices of one class, or a template of such claims."""
     exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}
     spec = {"devices": {"requests": [{"name": "devices", "exactly": exactly}]}}
     return {
@@ -31,7 +31,7 @@ def make_claim(
 
 
 def claiming(pod: dict[str, Any], *, claim: str | None = None, template: str | None = None) -> dict[str, Any]:
-    """The pod, its container with one claim more: a given one, or one to be made from a template."""
+    """Add a claim to a pod and its container, an existing one or one from a template, and return the pod."""
     names = {"resourceClaimName": claim, "resourceClaimTemplateName": template}
     claims = pod["spec"].setdefault("resourceClaims", [])
     name = f"claim-{len(claims)}"

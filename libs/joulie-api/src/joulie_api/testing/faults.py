@@ -1,7 +1,7 @@
-"""Scripted misbehaviour of the API server: what goes wrong, for which requests, how often.
+"""Scripted faults of the API server.
 
-A script is an action with a condition (verb, part of the path) and a count; the first script that fits a request is
-taken and used up by it. Actions on streams may also be thrown at watches that are already open.
+A script is an action with a condition (verb, part of the path) and a count; a request uses the first script that
+matches. Actions on streams can also be applied to open watches.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from joulie_api.testing.status import status_body
 
 @dataclass(frozen=True, slots=True)
 class Respond:
-    """Answer with a status code instead of doing anything."""
+    """Answer with a status code, without performing the request."""
 
     status: int
     retry_after_s: int | None = None
@@ -24,7 +24,7 @@ class Respond:
     message: str = ""
 
     def payload(self) -> bytes:
-        """The bytes of the answer."""
+        """Return the body of the answer."""
         if self.body is not None:
             return self.body
         return msgspec.json.encode(status_body(self.status, reason=self.reason, message=self.message))
@@ -35,26 +35,26 @@ class Disconnect:
     """Close the connection without an answer."""
 
     after_effect: bool = False
-    """Do what was asked first: the client cannot tell whether its write has landed."""
+    """Perform the request first: the client cannot know whether its write succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class HalfOpen:
-    """Stay connected and say nothing more; a watch may send some lines before."""
+    """Keep the connection and send nothing more; a watch may send some lines before."""
 
     after_lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CutMidLine:
-    """Break the connection in the middle of a line of a watch, or of the body of another answer."""
+    """Reset the connection in the middle of a line of a watch, or of the body of another answer."""
 
     after_lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EndStream:
-    """End a watch in good order, without a reason."""
+    """End a watch regularly, before its timeout."""
 
     after_lines: int = 0
 
@@ -68,7 +68,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Inject:
-    """Write these lines into a watch, then go on."""
+    """Write these lines into a watch, then continue."""
 
     lines: tuple[bytes, ...]
     end: bool = False
@@ -80,13 +80,13 @@ Action = Respond | Disconnect | Delay | StreamAction
 
 
 def expired_event(code: int = 410) -> Inject:
-    """The ERROR event by which a server says within a stream that it cannot go on."""
+    """Return the ERROR event by which a server ends a watch whose resourceVersion is too old."""
     status = status_body(code, message="too old resource version")
     return Inject((msgspec.json.encode({"type": "ERROR", "object": status}),), end=True)
 
 
 def conflicting_apply(manager: str, field: str = ".spec") -> Respond:
-    """The 409 of an apply that meets another manager's field."""
+    """Return the 409 of an apply that conflicts with another manager's field."""
     message = f'Apply failed with 1 conflict: conflict with "{manager}": {field}'
     body = status_body(
         409,
@@ -98,7 +98,7 @@ def conflicting_apply(manager: str, field: str = ".spec") -> Respond:
 
 @dataclass(slots=True)
 class Script:
-    """An action waiting for its requests."""
+    """An action and the requests that it applies to."""
 
     action: Action
     verb: str | None
@@ -106,11 +106,11 @@ class Script:
     times: int | None
     skip: int
     hits: int = 0
-    """How many requests have met this script."""
+    """Number of requests that used this script."""
 
     @property
     def spent(self) -> bool:
-        """Whether it will act no more."""
+        """Whether it has been used as often as it may."""
         return self.times is not None and self.hits >= self.times
 
 
@@ -126,27 +126,27 @@ class FaultInjector:
         """Script an action.
 
         Args:
-            action: what goes wrong.
+            action: the fault.
             verb: get, list, watch, create, replace, patch, apply or delete; None for any.
             path: a part of the request's path, such as `/nodes` or `/nodes/n1/status`.
-            times: for how many requests; None until `clear`.
-            skip: how many fitting requests pass unharmed before.
+            times: number of requests; None is all until `clear`.
+            skip: number of matching requests that are answered normally before.
 
         Raises:
-            ValueError: an action that only a watch can suffer, for another verb.
+            ValueError: the action applies to watches only, and the verb is another.
         """
         if isinstance(action, EndStream | Inject) and verb != "watch":
-            raise ValueError(f'{type(action).__name__} happens to watches only: say verb="watch"')
+            raise ValueError(f'{type(action).__name__} applies to watches only: set verb="watch"')
         script = Script(action, verb, path, times, skip)
         self._scripts.append(script)
         return script
 
     def clear(self) -> None:
-        """Forget every script: the server behaves."""
+        """Remove all scripts."""
         self._scripts.clear()
 
     def take(self, verb: str, path: str) -> Action | None:
-        """The action for a request, counted as used; None when nothing is scripted for it."""
+        """Return the action for a request and count it as used; None if no script matches."""
         for script in self._scripts:
             if script.spent or script.verb not in {None, verb} or script.path not in path:
                 continue

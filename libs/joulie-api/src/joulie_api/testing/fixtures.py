@@ -1,4 +1,4 @@
-"""pytest fixtures around the in-process API server: `fake_api` and `fake_client`.
+"""pytest fixtures of the in-process API server: `fake_api` and `fake_client`.
 
 Loaded for the whole repository by the root conftest; elsewhere through `pytest_plugins`.
 """
@@ -14,14 +14,14 @@ from joulie_api.testing.server import FakeApiServer
 
 @pytest.fixture
 async def fake_api() -> AsyncIterator[FakeApiServer]:
-    """A started, empty API server."""
+    """Yield a started, empty API server."""
     async with FakeApiServer() as server:
         yield server
 
 
 @pytest.fixture
 async def fake_client(fake_api: FakeApiServer, tmp_path: Path) -> AsyncIterator[KubeClient]:
-    """A client of `fake_api`, as a service would have it."""
+    """Yield a client of `fake_api`, as services use it."""
     kubeconfig = fake_api.kubeconfig(tmp_path)
     async with await KubeClient.connect(kubeconfig=str(kubeconfig), user_agent="joulie-test/0") as client:
         yield client

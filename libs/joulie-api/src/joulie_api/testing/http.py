@@ -1,4 +1,4 @@
-"""The HTTP side of the in-process API server: from a request to a journal entry, a fault or an answer."""
+"""HTTP handler of the in-process API server: logs each request and answers it, or performs a scripted fault."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -46,18 +46,18 @@ class Handler:
     """Serves one store over HTTP."""
 
     def __init__(
-        self, store: Store, lister: Lister, faults: FaultInjector, journal: RequestLog, *, bookmark_interval_s: float
+        self, store: Store, lister: Lister, faults: FaultInjector, requests: RequestLog, *, bookmark_interval_s: float
     ) -> None:
         self._store = store
         self._lister = lister
         self._faults = faults
-        self._journal = journal
+        self._requests = requests
         self.bookmark_interval_s = bookmark_interval_s
         self.streams: set[WatchStream] = set()
         self.on_request: Callable[[], None] = lambda: None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request; every way out leaves its status in the journal."""
+        """Answer a request and log its status."""
         entry = Request(
             verb="other",
             method=request.method,
@@ -67,7 +67,7 @@ class Handler:
             content_type=request.content_type,
             body=await request.read(),
         )
-        self._journal.append(entry)
+        self._requests.append(entry)
         self.on_request()
         try:
             response = await self._answer(request, entry)
@@ -129,7 +129,7 @@ class Handler:
         return response
 
     def _perform(self, route: RequestRoute, entry: Request) -> web.Response:
-        """Everything that is answered at once."""
+        """Answer any request but a watch."""
         if entry.verb == "list":
             return web.Response(body=self._lister.page(route, entry.query), content_type=_JSON)
         target = writes.WriteTarget(route.collection, route.name, route.namespace, route.subresource)
@@ -181,7 +181,7 @@ def _scripted(action: Respond) -> web.Response:
 
 
 def _break(request: web.Request) -> web.StreamResponse:
-    """Reset the connection under the answer; the response returned is never seen."""
+    """Reset the connection; the returned response is never sent."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=200)

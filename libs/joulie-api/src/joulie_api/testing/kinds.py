@@ -1,8 +1,8 @@
-"""Which resources the in-process API server stores, and how each differs from the others.
+"""Kinds that the in-process API server serves, and their differences.
 
-A kind is served when it is in `SERVED` or when a CustomResourceDefinition naming it was written to the server. Only the
-differences that a client can notice are here: whether status is a subresource, whether a write without a
-resourceVersion is allowed, which fields a fieldSelector may name.
+A kind is served if it is in `SERVED` or if its CustomResourceDefinition was written to the server. Only differences
+that clients can notice are described: whether status is a subresource, whether a write without a resourceVersion is
+allowed, which fields a fieldSelector may name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ class ServedKind:
     unconditional_update: bool = False
     """A PUT without metadata.resourceVersion is accepted."""
     selectable: tuple[tuple[str, ...], ...] = ()
-    """Paths a fieldSelector may name besides metadata.name and metadata.namespace."""
+    """Paths that a fieldSelector may name besides metadata.name and metadata.namespace."""
 
     @property
     def api_version(self) -> str:
@@ -41,7 +41,7 @@ class ServedKind:
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     def key(self, name: str, namespace: str | None) -> str:
-        """How the store names an object: `namespace/name`, or the name of a cluster-scoped one."""
+        """Return the key of an object: `namespace/name`, or the name of a cluster-scoped one."""
         return f"{namespace}/{name}" if self.namespaced else name
 
 
@@ -97,7 +97,7 @@ SERVED: tuple[ServedKind, ...] = (
 
 
 def kinds_of_definition(definition: Mapping[str, Any]) -> Iterator[ServedKind]:
-    """The kinds that a CustomResourceDefinition adds, one for each served version."""
+    """Yield the kinds of a CustomResourceDefinition, one for each served version."""
     spec = definition["spec"]
     for version in spec["versions"]:
         if version.get("served", True):

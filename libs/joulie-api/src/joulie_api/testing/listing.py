@@ -20,19 +20,19 @@ class _Snapshot:
 
 
 class Lister:
-    """Answers list requests; keeps the snapshots behind the tokens it has given out."""
+    """Answers list requests; keeps the snapshots of the continue tokens it has issued."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._snapshots: OrderedDict[str, _Snapshot] = OrderedDict()
-        self._given = 0
+        self._issued = 0
 
     def expire_tokens(self) -> None:
-        """Make every continue token given out so far answer 410."""
+        """Make every continue token issued so far answer 410."""
         self._snapshots.clear()
 
     def page(self, route: RequestRoute, query: Mapping[str, str]) -> bytes:
-        """One page of a list, serialized.
+        """Return one page of a list, serialized.
 
         Raises:
             StatusError: 410 for an expired continue token; 504 for a resourceVersion from the future.
@@ -61,8 +61,8 @@ class Lister:
         return _render(route, metadata, snapshot.objects[start:end])
 
     def _keep(self, snapshot: _Snapshot) -> str:
-        self._given += 1
-        name = f"snapshot-{self._given}"
+        self._issued += 1
+        name = f"snapshot-{self._issued}"
         self._snapshots[name] = snapshot
         while len(self._snapshots) > _KEPT_SNAPSHOTS:
             self._snapshots.popitem(last=False)

@@ -1,9 +1,9 @@
-"""Server-side apply: which manager owns which field, and what an apply changes. Pure.
+"""Field ownership of server-side apply. No I/O.
 
-Promises the rules a Joulie service can notice: values differing from another manager's are a conflict without force and
-change hands with it; equal values are shared; a field its manager no longer applies goes unless somebody else owns it;
-each manager has separate sets for apply, for update and for the status subresource.
-Does not read schemas: every list is one atomic value except `conditions`, which is keyed by `type`. Ownership is kept
+Implements the rules that Joulie's services depend on: a value that differs from another manager's is a conflict, and
+with force changes its owner; equal values are shared; a field that its manager no longer applies is removed unless it
+has another owner; each manager has separate sets for apply, for update and for the status subresource.
+Does not read schemas: every list is one atomic value except `conditions`, which is keyed by `type`. Ownership is stored
 beside the object and is not published in metadata.managedFields.
 """
 
@@ -50,12 +50,12 @@ class FieldConflict:
 
 
 def dotted(path: Path) -> str:
-    """A path as Kubernetes prints it: `.status.conditions[type="Planned"].reason`."""
+    """Format a path as Kubernetes does: `.status.conditions[type="Planned"].reason`."""
     return "".join(f".{part}" if isinstance(part, str) else f'[{part[0]}="{part[1]}"]' for part in path)
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every owned position below a value: scalars, atomic lists, empty maps, and condition entries by type."""
+    """Yield every position below a value that can be owned: scalars, atomic lists, empty maps, conditions by type."""
     if isinstance(value, dict) and value:
         for key, below in value.items():
             yield from leaves(below, (*path, key))
@@ -67,7 +67,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def ownable(body: Mapping[str, Any]) -> dict[Path, Any]:
-    """The leaves of an object that managers may own: all but identity and what the server itself writes."""
+    """Return the leaves of an object that managers may own: all but identity and what the server itself writes."""
     own = {key: value for key, value in body.items() if key not in {"apiVersion", "kind", "metadata"}}
     metadata = {key: value for key, value in body.get("metadata", {}).items() if key not in _SYSTEM_METADATA}
     if metadata:
@@ -78,7 +78,7 @@ def ownable(body: Mapping[str, Any]) -> dict[Path, Any]:
 def find_conflicts(
     live: Mapping[Path, Any], wanted: Mapping[Path, Any], owners: Ownership, manager: Manager
 ) -> list[FieldConflict]:
-    """Fields that another manager owns and that the apply would change."""
+    """Return the fields that another manager owns and that the apply would change."""
     return [
         FieldConflict(path, other.name)
         for other, paths in owners.items()
@@ -91,15 +91,15 @@ def find_conflicts(
 def apply_fields(
     obj: dict[str, Any], wanted: Mapping[Path, Any], owners: Ownership, manager: Manager
 ) -> dict[Manager, frozenset[Path]]:
-    """Write `wanted` into `obj` in place, drop what this manager let go, and return the new ownership.
+    """Write `wanted` into `obj` in place, remove fields no longer applied, and return the new ownership.
 
-    Conflicts must have been judged before; conflicting fields are taken from their owners.
+    The caller has checked for conflicts; conflicting fields are taken from their owners.
     """
     live = ownable(obj)
     others = {other: paths for other, paths in owners.items() if other != manager}
     shared = frozenset[Path]().union(*others.values())
-    let_go = [path for path in owners.get(manager, frozenset()) if path not in wanted and path not in shared]
-    for path in sorted(let_go, key=_is_identity):
+    removed = [path for path in owners.get(manager, frozenset()) if path not in wanted and path not in shared]
+    for path in sorted(removed, key=_is_identity):
         _remove(obj, path)
     for path, value in wanted.items():
         _set(obj, path, value)
@@ -113,7 +113,7 @@ def apply_fields(
 def update_owners(
     before: Mapping[str, Any] | None, after: Mapping[str, Any], owners: Ownership, manager: Manager
 ) -> dict[Manager, frozenset[Path]]:
-    """Ownership after a create, replace or patch: the writer owns exactly what it changed."""
+    """Return the ownership after a create, replace or patch: the writer owns exactly what it changed."""
     old = ownable(before) if before is not None else {}
     new = ownable(after)
     changed = frozenset(path for path, value in new.items() if old.get(path, _MISSING) != value)
@@ -135,7 +135,7 @@ def _is_keyed(path: Path, value: Any) -> bool:
 
 
 def _is_identity(path: Path) -> bool:
-    """The leaf by which its list entry is found; it has to go after its siblings."""
+    """Return whether a leaf is the key of its list entry; it has to be removed after its siblings."""
     return len(path) > 1 and isinstance(path[-2], tuple) and path[-1] == path[-2][0]
 
 
@@ -170,7 +170,7 @@ def _put_child(node: Any, segment: Segment, value: Any) -> None:
 
 
 def _remove(obj: dict[str, Any], path: Path) -> None:
-    """Delete a leaf and every container that this leaves empty, up to the top level."""
+    """Delete a leaf and every container that becomes empty, up to the top level."""
     trail: list[Any] = [obj]
     for segment in path[:-1]:
         below = _child(trail[-1], segment)
@@ -192,7 +192,7 @@ def _drop_child(node: Any, segment: Segment) -> None:
 
 
 def readable(owners: Ownership) -> dict[str, list[str]]:
-    """Owned fields by manager name, in dotted form and sorted, all operations together."""
+    """Return the owned fields by manager name, in dotted form and sorted, of all operations together."""
     result: dict[str, set[str]] = {}
     for manager, paths in owners.items():
         result.setdefault(manager.name, set()).update(_dot_all(paths))

@@ -1,4 +1,4 @@
-"""The requests an API server has seen, for tests to assert on."""
+"""Log of the requests that the API server received, for assertions in tests."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ WRITING_VERBS = frozenset({"create", "replace", "patch", "apply", "delete", "bin
 
 @dataclass(slots=True)
 class Request:
-    """One request and what became of it."""
+    """One request and its result."""
 
     verb: str
-    """get, list, watch, create, replace, patch, apply, delete or bind; `other` for paths that are no resource."""
+    """get, list, watch, create, replace, patch, apply, delete or bind; `other` for paths that are not resources."""
     method: str
     path: str
     query: Mapping[str, str]
@@ -26,15 +26,15 @@ class Request:
     content_type: str = ""
     body: bytes = field(default=b"", repr=False)
     status: int = 0
-    """The HTTP status answered; 0 while unanswered, and for ever when the connection was broken instead."""
+    """The HTTP status of the answer; 0 while unanswered, and if the connection was reset instead."""
 
     @property
     def field_manager(self) -> str:
-        """The field manager that the client named, else the empty string."""
+        """The field manager that the client sent, else empty."""
         return self.query.get("fieldManager", "")
 
     def json(self) -> Any:
-        """The body as Python data; None when there was none."""
+        """Return the body as Python data; None if there was none."""
         return msgspec.json.decode(self.body) if self.body else None
 
 
@@ -54,11 +54,11 @@ class RequestLog:
         return self._requests[index]
 
     def append(self, request: Request) -> None:
-        """Note a request."""
+        """Add a request."""
         self._requests.append(request)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all requests."""
         self._requests.clear()
 
     def find(
@@ -70,7 +70,7 @@ class RequestLog:
         subresource: str | None = None,
         since: int = 0,
     ) -> list[Request]:
-        """Requests that fit; `since` is a length of the journal taken before."""
+        """Return the requests that match; `since` is an earlier length of the log."""
         return [
             request
             for request in self._requests[since:]
@@ -89,7 +89,7 @@ class RequestLog:
         manager: str | None = None,
         since: int = 0,
     ) -> list[Request]:
-        """Requests that change something, refused ones included."""
+        """Return the requests with a writing verb that match, refused ones included."""
         return [
             request
             for request in self.find(kind=kind, name=name, subresource=subresource, since=since)

@@ -1,4 +1,4 @@
-"""Paths and queries of the Kubernetes API, taken apart."""
+"""Parsing of paths and queries of the Kubernetes API."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _GROUPED = ("apis",)
 
 @dataclass(frozen=True, slots=True)
 class RequestRoute:
-    """What a path points at: a collection, an object of it, or a subresource."""
+    """The target of a path: a collection, an object of it, or a subresource."""
 
     collection: Collection
     namespace: str | None = None
@@ -34,10 +34,10 @@ class RequestRoute:
 
 
 def resolve(store: Store, path: str) -> RequestRoute:
-    """The resource behind a path.
+    """Return the resource of a path.
 
     Raises:
-        StatusError: 404, for a path that names nothing served.
+        StatusError: 404, the resource is not served.
     """
     parts = tuple(part for part in path.split("/") if part)
     if parts[:1] == _CORE and len(parts) > 2:  # noqa: PLR2004 - api, version, plural
@@ -52,7 +52,7 @@ def resolve(store: Store, path: str) -> RequestRoute:
             return RequestRoute(_served(store, group, version, "namespaces", path), None, rest[1], "status")
         namespace, rest = rest[1], rest[2:]
     if (group, rest) == ("", ("bindings",)):
-        # The older way to bind: the pod's name is in the body.
+        # The older form of binding: the pod's name is in the body.
         return RequestRoute(_served(store, group, version, "pods", path), namespace, "", "binding")
     collection = _served(store, group, version, rest[0], path)
     if collection.kind.namespaced and namespace is None and len(rest) > 1:
@@ -68,7 +68,7 @@ def _served(store: Store, group: str, version: str, plural: str, path: str) -> C
 
 
 def verb_of(method: str, route: RequestRoute, query: Mapping[str, str], content_type: str) -> str:
-    """The verb of a request as RBAC and this package's journal call it, apply told apart from patch.
+    """Return the verb of a request as in RBAC and `RequestLog`, with apply distinguished from patch.
 
     Raises:
         StatusError: 405 or 415.
@@ -93,17 +93,17 @@ def _patch_verb(kind: ServedKind, content_type: str) -> str:
 
 
 def match_of(route: RequestRoute, query: Mapping[str, str]) -> Match | None:
-    """The selectors of a list or watch, joined with the path's namespace."""
+    """Return the selectors of a list or watch, combined with the path's namespace."""
     return selector(
         query.get("labelSelector", ""), query.get("fieldSelector", ""), route.collection.kind, route.namespace
     )
 
 
 def watch_options(route: RequestRoute, query: Mapping[str, str]) -> WatchOptions:
-    """The query of a watch.
+    """Return the options of a watch.
 
     Raises:
-        StatusError: 400 for a resourceVersion that is no number, or for selectors that do not parse.
+        StatusError: 400 for a resourceVersion that is not a number, or for invalid selectors.
     """
     announce_initial = query.get("sendInitialEvents") == "true"
     revision = revision_of(query)
@@ -118,10 +118,10 @@ def watch_options(route: RequestRoute, query: Mapping[str, str]) -> WatchOptions
 
 
 def revision_of(query: Mapping[str, str]) -> int | None:
-    """The query's resourceVersion; None when unset.
+    """Return the query's resourceVersion; None if unset.
 
     Raises:
-        StatusError: 400 for a resourceVersion that is no number.
+        StatusError: 400 for a resourceVersion that is not a number.
     """
     text = query.get("resourceVersion", "")
     if text and not text.isdecimal():

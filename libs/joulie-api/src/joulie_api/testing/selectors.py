@@ -1,7 +1,7 @@
-"""Label and field selectors, as the API server reads them in a query string.
+"""Label and field selectors of queries.
 
-Source: Kubernetes documentation, "Labels and Selectors" and "Field Selectors". Field selectors cover the fields that a
-kind declares in `ServedKind.selectable`, names and namespaces; any other is refused with 400, as a real server does.
+Source: Kubernetes documentation, "Labels and Selectors" and "Field Selectors". Field selectors may name the fields in
+`ServedKind.selectable`, names and namespaces; any other is refused with 400, as by a real server.
 """
 
 import re
@@ -18,10 +18,10 @@ _SPLIT = re.compile(r",(?![^()]*\))")
 
 
 def parse_labels(selector: str) -> LabelTest:
-    """A test of a label mapping for `a=b`, `a!=b`, `a in (x,y)`, `a notin (x)`, `a`, `!a`, joined by commas.
+    """Return a test of labels for `a=b`, `a!=b`, `a in (x,y)`, `a notin (x)`, `a`, `!a`, joined by commas.
 
     Raises:
-        StatusError: 400, for a term that is none of these.
+        StatusError: 400, for any other term.
     """
     tests = [_label_term(term.strip()) for term in _SPLIT.split(selector) if term.strip()]
     return lambda labels: all(test(labels) for test in tests)
@@ -50,7 +50,7 @@ def _label_term(term: str) -> LabelTest:
 
 
 def parse_fields(selector: str, kind: ServedKind) -> Match:
-    """A test of a stored object for `field=value`, `field==value`, `field!=value`, joined by commas.
+    """Return a test of stored objects for `field=value`, `field==value`, `field!=value`, joined by commas.
 
     Raises:
         StatusError: 400, for a field that the kind does not declare as selectable.
@@ -79,7 +79,7 @@ def _field_reader(field: str, kind: ServedKind) -> Callable[[Stored], str]:
 
 
 def selector(label_selector: str, field_selector: str, kind: ServedKind, namespace: str | None) -> Match | None:
-    """The joint test of a list or watch; None when everything matches."""
+    """Return the combined test of a list or watch; None if everything matches."""
     if not (label_selector or field_selector or namespace):
         return None
     labels = parse_labels(label_selector)

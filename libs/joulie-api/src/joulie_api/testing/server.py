@@ -1,9 +1,9 @@
-"""An API server inside the test's process: real HTTP on loopback, real semantics, faults on demand.
+"""An in-process API server for tests: real HTTP on loopback, real semantics, scripted faults.
 
-Promises what Joulie's services can notice of a real server: rising resourceVersions, paged lists, watches with
-bookmarks and expiry, optimistic locking, the status subresource, merge patches and server-side apply with ownership.
-Does not authenticate, validate schemas, run admission or collect garbage; tests of those run on a real control plane.
-Belongs to the event loop it is started in: its Python methods are called from that loop's thread.
+Implements what Joulie's services depend on: rising resourceVersions, paged lists, watches with bookmarks and expiry,
+optimistic locking, the status subresource, merge patches and server-side apply with ownership.
+Does not authenticate, validate schemas, run admission or collect garbage; tests of those use a real control plane.
+Its Python methods must be called from the thread of the event loop it is started in.
 
     async with FakeApiServer() as server:
         server.put(make_node("n1"))
@@ -34,11 +34,11 @@ _HOST = "127.0.0.1"
 
 
 class FakeApiServer:
-    """The server, its contents, its faults and its memory of requests.
+    """The server, its objects, its faults and its log of requests.
 
     Args:
-        history: how many changes per kind a watch can be resumed over before it answers 410.
-        bookmark_interval_s: how often an open watch gets a bookmark; a real server takes about a minute.
+        history: changes per kind over which a watch can be resumed before it answers 410.
+        bookmark_interval_s: interval of an open watch's bookmarks; about a minute on a real server.
     """
 
     def __init__(self, *, history: int = 20_000, bookmark_interval_s: float = 60.0) -> None:
@@ -56,10 +56,10 @@ class FakeApiServer:
         self._handler.on_request = self._move
 
     async def start(self) -> None:
-        """Listen; after a `stop`, on the same port and with the same contents."""
+        """Listen; after a `stop`, on the same port and with the same objects."""
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handler.handle)
-        # Handlers of watches and half-open answers end when their client goes or the server stops.
+        # Handlers of watches and half-open answers end when their client disconnects or the server stops.
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, _HOST, self._port)
@@ -67,7 +67,7 @@ class FakeApiServer:
         self._port = int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Stop listening and break every connection; contents, faults and journal stay."""
+        """Stop listening and reset every connection; keep objects, faults and logged requests."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -83,7 +83,7 @@ class FakeApiServer:
 
     @property
     def url(self) -> str:
-        """Where the server listens."""
+        """URL of the server."""
         return f"http://{_HOST}:{self._port}"
 
     @property
@@ -92,7 +92,7 @@ class FakeApiServer:
         return self._store.revision
 
     def kubeconfig(self, directory: Path) -> Path:
-        """Write a kubeconfig for this server into a directory, for clients in this process or another."""
+        """Write a kubeconfig of this server into a directory and return its path."""
         path = directory / "kubeconfig.json"
         content = {
             "apiVersion": "v1",
@@ -109,8 +109,8 @@ class FakeApiServer:
         """Create or replace an object, status included, and return it as stored.
 
         Args:
-            obj: the object; `kind` tells where it goes.
-            manager: who owns the fields this changes; None leaves ownership as it is.
+            obj: the object; its `kind` determines the collection.
+            manager: owner of the changed fields; None leaves ownership unchanged.
         """
         target = self._target(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace"))
         entry = Manager(manager, Operation.UPDATE) if manager else None
@@ -122,7 +122,7 @@ class FakeApiServer:
         return target.collection.load(stored)
 
     def put_all(self, objects: Iterable[Mapping[str, Any]]) -> None:
-        """`put` each of them."""
+        """Create or replace each object."""
         for obj in objects:
             self.put(obj)
 
@@ -142,7 +142,7 @@ class FakeApiServer:
         """
         current = self.get(kind, name, namespace)
         if current is None:
-            raise KeyError(f"{kind} {name} is not on the server")
+            raise KeyError(f"{kind} {name} does not exist")
         return self.put(writes.merged(current, patch), manager=manager)
 
     def remove(self, kind: str, name: str, namespace: str | None = None) -> None:
@@ -155,22 +155,22 @@ class FakeApiServer:
         self._store.delete(target.collection, target.key)
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any] | None:
-        """An object as it is now; None when it is not there."""
+        """Return an object; None if it does not exist."""
         target = self._target(kind, name, namespace)
         stored = target.collection.objects.get(target.key)
         return None if stored is None else target.collection.load(stored)
 
     def objects(self, kind: str) -> list[dict[str, Any]]:
-        """All objects of a kind, ordered by namespace and name."""
+        """Return all objects of a kind, ordered by namespace and name."""
         collection = self._store.of_kind(kind)
         return [collection.load(stored) for stored in collection.snapshot(None)]
 
     def count(self, kind: str) -> int:
-        """How many objects of a kind there are."""
+        """Return the number of objects of a kind."""
         return len(self._store.of_kind(kind).objects)
 
     def owners(self, kind: str, name: str, namespace: str | None = None) -> dict[str, list[str]]:
-        """Which field manager owns which fields of an object, in dotted form.
+        """Return the fields of an object by field manager, in dotted form.
 
         Raises:
             KeyError: no such object.
@@ -179,31 +179,31 @@ class FakeApiServer:
         return readable(target.collection.objects[target.key].owners)
 
     def compact(self) -> None:
-        """Forget all history: a watch from any earlier revision answers 410."""
+        """Drop all history: a watch from any earlier revision answers 410."""
         for collection in self._store.collections:
             collection.forget(len(collection.changes))
             collection.compacted_revision = self._store.revision
 
     def expire_continue_tokens(self) -> None:
-        """Make every continue token given out so far answer 410."""
+        """Make every continue token issued so far answer 410."""
         self._lister.expire_tokens()
 
     def watches(self, kind: str | None = None) -> int:
-        """How many watches are open."""
+        """Return the number of open watches."""
         return sum(kind in {None, stream.kind} for stream in self._handler.streams)
 
     def disturb_watches(self, action: StreamAction, kind: str | None = None) -> int:
-        """Do something to the watches that are open now; returns how many."""
+        """Apply an action to the watches that are open, and return their number."""
         hit = [stream for stream in self._handler.streams if kind in {None, stream.kind}]
         for stream in hit:
             stream.disturb(action)
         return len(hit)
 
     async def wait_for(self, condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
-        """Return when the condition holds; it is asked again after each request and each change.
+        """Wait until the condition holds; it is checked after each request and each change.
 
         Raises:
-            TimeoutError: it did not come true in time.
+            TimeoutError: it does not hold in time.
         """
         async with asyncio.timeout(timeout_s):
             while not condition():

@@ -1,4 +1,4 @@
-"""Answers of the API server that are not objects: `Status` bodies with their HTTP codes."""
+"""Error answers of the API server: `Status` bodies with their HTTP codes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def status_body(
     message: str = "",
     causes: Sequence[dict[str, str]] = (),
 ) -> dict[str, Any]:
-    """A `Status` object of kind Failure, as the API server words it."""
+    """Return a `Status` object of a failure, as the API server sends it."""
     body: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -43,7 +43,7 @@ def status_body(
 
 
 class StatusError(Exception):
-    """A request that the server refuses; carries the Status to answer with."""
+    """A request that the server refuses; has the Status to answer with."""
 
     def __init__(self, code: int, message: str, *, reason: str = "", causes: Sequence[dict[str, str]] = ()) -> None:
         super().__init__(message)

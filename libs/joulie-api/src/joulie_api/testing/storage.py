@@ -1,8 +1,8 @@
-"""Objects as the API server keeps them: one revision counter, serialized bytes, a bounded history of changes.
+"""Storage of the in-process API server: one revision counter, serialized objects, a bounded history of changes.
 
-Promises: resourceVersions rise with every change over all kinds; a reader that asks for changes after a revision the
-history no longer reaches is told so; a list can be paged over a frozen snapshot. Objects are kept as bytes, so that
-tens of thousands of them can be listed and streamed without being serialized again. One event loop owns it.
+Guarantees: resourceVersions rise with every change over all kinds; a request for changes after a revision that the
+history no longer has is recognized; a list can be paged over a frozen snapshot. Objects are stored as bytes, so that
+tens of thousands of them can be listed and streamed without being serialized again. To be used on one event loop.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ class Stored:
     """The serialized object from its first field after kind and apiVersion on, closing brace included."""
     labels: Mapping[str, str]
     fields: tuple[str, ...]
-    """Values of the kind's selectable fields, in its order; the empty string where absent."""
+    """Values of the kind's selectable fields, in its order; empty where absent."""
     owners: Ownership
 
 
-#: Whether a list or watch wants an object.
+#: Whether an object matches the selectors of a list or watch.
 Match = Callable[[Stored], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredChange:
-    """One entry of a collection's history; `before` and `after` tell a selector when an object enters or leaves."""
+    """One entry of a collection's history; by `before` and `after` a watch sees when an object starts to match."""
 
     revision: int
     before: Stored | None
     after: Stored | None
     last: Stored
-    """What the event shows: the new object, or the deleted one at the revision of its deletion."""
+    """The object of the event: the new one, or the deleted one at the revision of its deletion."""
 
 
 @dataclass(slots=True)
@@ -55,14 +55,14 @@ class Collection:
     objects: dict[str, Stored] = field(default_factory=dict)
     changes: list[StoredChange] = field(default_factory=list)
     dropped: int = 0
-    """How many changes the history has forgotten; a stream's position counts from the very first."""
+    """Number of changes dropped from the history; a stream's position counts from the first change."""
     compacted_revision: int = 0
     """Changes up to this revision can no longer be replayed."""
     wakes: set[asyncio.Event] = field(default_factory=set)
     _sorted: list[str] | None = None
 
     def record(self, key: str, change: StoredChange) -> None:
-        """Make a change current and wake every stream."""
+        """Apply a change and wake every stream."""
         if change.after is None:
             del self.objects[key]
             self._sorted = None
@@ -85,14 +85,14 @@ class Collection:
             del self.changes[:count]
 
     def snapshot(self, match: Match | None) -> list[Stored]:
-        """Every matching object, ordered by key."""
+        """Return every matching object, ordered by key."""
         if self._sorted is None:
             self._sorted = sorted(self.objects)
         objects = (self.objects[key] for key in self._sorted)
         return list(objects) if match is None else [stored for stored in objects if match(stored)]
 
     def position_after(self, revision: int) -> int | None:
-        """Where a stream resumes after `revision`; None when the history does not reach back that far."""
+        """Return the position at which a stream resumes after `revision`; None if the history no longer has it."""
         if revision < self.compacted_revision:
             return None
         low, high = 0, len(self.changes)
@@ -105,7 +105,7 @@ class Collection:
         return self.dropped + low
 
     def load(self, stored: Stored) -> dict[str, Any]:
-        """The object as Python data."""
+        """Return an object as Python data."""
         loaded: dict[str, Any] = msgspec.json.decode(self.kind.prefix + stored.tail)
         return loaded
 
@@ -123,7 +123,7 @@ class Store:
             self.serve(kind)
 
     def serve(self, kind: ServedKind) -> None:
-        """Start storing a kind; objects of one that is served already stay."""
+        """Start storing a kind; keep the objects if it is served already."""
         address = (kind.group, kind.version, kind.plural)
         if address not in self._by_path:
             collection = Collection(kind, self._history)
@@ -136,21 +136,21 @@ class Store:
         return self._by_path.values()
 
     def find(self, group: str, version: str, plural: str) -> Collection | None:
-        """The collection behind a path, if it is served."""
+        """Return a collection by the parts of its path; None if it is not served."""
         return self._by_path.get((group, version, plural))
 
     def of_kind(self, kind: str) -> Collection:
-        """The collection of a kind such as `Node`.
+        """Return the collection of a kind such as `Node`.
 
         Raises:
-            KeyError: no such kind is served.
+            KeyError: the kind is not served.
         """
         if kind not in self._by_kind:
             raise KeyError(f"kind {kind} is not served; known: {', '.join(sorted(self._by_kind))}")
         return self._by_kind[kind]
 
     def save(self, collection: Collection, key: str, obj: dict[str, Any], owners: Ownership) -> Stored:
-        """Store the next revision of an object; writes metadata.resourceVersion into `obj`."""
+        """Store the next revision of an object; set metadata.resourceVersion of `obj`."""
         self.revision += 1
         before = collection.objects.get(key)
         after = _pack(collection.kind, obj, self.revision, owners)
@@ -159,7 +159,7 @@ class Store:
         return after
 
     def delete(self, collection: Collection, key: str) -> Stored:
-        """Remove an object; returns it at the revision of its deletion.
+        """Remove an object and return it at the revision of its deletion.
 
         Raises:
             KeyError: no such object.

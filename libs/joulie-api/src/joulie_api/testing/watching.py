@@ -1,8 +1,8 @@
 """Watch streams of the in-process API server.
 
-Promises the semantics a reflector relies on: every change after the given resourceVersion once and in order; ADDED and
-DELETED when an object enters or leaves a selector; bookmarks at an interval and before a timed end; an ERROR event with
-code 410 when the history no longer reaches back. Scripted actions replace the orderly end.
+Guarantees what a reflector relies on: every change after the given resourceVersion once and in order; ADDED and DELETED
+when an object starts or stops matching a selector; bookmarks at an interval and before the timeout ends the stream; an
+ERROR event with code 410 when the history no longer has the revision. Scripted actions replace the regular end.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class WatchOptions:
     """The query of a watch."""
 
     revision: int | None
-    """None: begin with an ADDED for every object there is."""
+    """None: start with an ADDED event for every existing object."""
     match: Match | None
     bookmarks: bool = False
     timeout_s: float | None = None
@@ -49,12 +49,12 @@ class WatchStream:
         return self._collection.kind.kind
 
     def disturb(self, action: StreamAction) -> None:
-        """Do this to the stream as soon as its `after_lines` are out, counted from the stream's start."""
+        """Perform an action as soon as the stream has sent its `after_lines`, counted from the start."""
         self._action = action
         self._wake.set()
 
     async def run(self, response: web.StreamResponse) -> bool:
-        """Serve until the end; False when the connection is to be broken rather than closed."""
+        """Serve until the end; return False when the connection is to be reset rather than closed."""
         self._collection.wakes.add(self._wake)
         try:
             return await self._serve(response)
@@ -104,7 +104,7 @@ class WatchStream:
         return lines
 
     def _pending(self) -> list[bytes] | None:
-        """Lines for what changed since the last call; None when the history has been cut before them."""
+        """Return lines of the changes since the last call; None when the history no longer has all of them."""
         start = self._position - self._collection.dropped
         if start < 0:
             return None
@@ -132,7 +132,7 @@ class WatchStream:
         return msgspec.json.encode({"type": "BOOKMARK", "object": shown})
 
     async def _emit(self, response: web.StreamResponse, lines: list[bytes]) -> bool | None:
-        """Write lines, letting a scripted action cut in; not None when the stream is over."""
+        """Write lines and perform a scripted action; return the result of `run` if the stream has ended, else None."""
         action = self._action
         match action:
             case None:
@@ -150,7 +150,7 @@ class WatchStream:
     async def _break(self, response: web.StreamResponse, action: HalfOpen | CutMidLine | EndStream) -> bool:
         match action:
             case HalfOpen():
-                # Ended by the client's patience or by the server's stop, both of which cancel this handler.
+                # Ends when the client disconnects or the server stops; both cancel this handler.
                 await asyncio.Event().wait()
                 raise AssertionError("unreachable")
             case CutMidLine():

@@ -1,8 +1,8 @@
-"""What each writing verb does to an object: the API server's rules without the HTTP around them.
+"""Effects of the writing verbs on an object, without HTTP.
 
-Every function takes the collection and the request's body and answers the revision that is current afterwards. A write
-that changes nothing makes no new revision and no event. Refusals are `StatusError`.
-Does not validate against a CRD's schema and runs no admission; the real control plane is for that.
+Every function takes the target and the request's body and returns the object as stored afterwards. A write that changes
+nothing creates no revision and no event. A refusal is a `StatusError`.
+Does not validate against a CRD's schema and has no admission; tests of those use a real control plane.
 """
 
 import itertools
@@ -33,7 +33,7 @@ _generated = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """Which object a request names."""
+    """The object that a request names."""
 
     collection: Collection
     name: str
@@ -51,7 +51,7 @@ class WriteTarget:
         return self.kind.key(self.name, self.namespace)
 
     def current(self) -> Stored:
-        """The object as it is now.
+        """Return the object as stored.
 
         Raises:
             StatusError: 404.
@@ -63,7 +63,7 @@ class WriteTarget:
 
 
 def create(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: str) -> Stored:
-    """POST: a new object with identity, creation time and, for custom resources, an empty status.
+    """Create an object (POST) with identity, creation time and, for custom resources, no status.
 
     Raises:
         StatusError: 409 AlreadyExists; 400 for a body of another kind or without a name.
@@ -89,10 +89,10 @@ def create(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: 
 
 
 def replace(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: str) -> Stored:
-    """PUT: the whole object, or its whole status.
+    """Replace an object or its status (PUT).
 
     Raises:
-        StatusError: 409 when metadata.resourceVersion is not the current one; 422 when it is absent but demanded.
+        StatusError: 409 when metadata.resourceVersion is not the current one; 422 when it is absent but required.
     """
     check_kind(target.kind, body)
     stored = target.current()
@@ -105,20 +105,20 @@ def replace(store: Store, target: WriteTarget, body: Mapping[str, Any], manager:
 
 
 def merge(store: Store, target: WriteTarget, patch: Mapping[str, Any], manager: str) -> Stored:
-    """PATCH by RFC 7386, which also stands in for the strategic merge of maps (labels, annotations).
+    """Merge a patch (RFC 7386), also in place of a strategic merge of maps (labels, annotations).
 
     Raises:
-        StatusError: 409 when the patch carries a resourceVersion that is not the current one.
+        StatusError: 409 when the patch has a resourceVersion that is not the current one.
     """
     stored = target.current()
     return _update(store, target, stored, merged(target.collection.load(stored), patch), manager)
 
 
 def apply(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: str, *, force: bool) -> Stored:
-    """Server-side apply: the manager's full set of fields; creates the object when it is not there.
+    """Apply the manager's full set of fields server-side; create the object if it does not exist.
 
     Raises:
-        StatusError: 409 naming the other manager when a field is in conflict and `force` is false.
+        StatusError: 409 that names the other manager when a field conflicts and `force` is false.
     """
     check_kind(target.kind, body)
     if body.get("metadata", {}).get("name") not in {None, target.name}:
@@ -154,7 +154,7 @@ def apply(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: s
 
 
 def bind(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: str) -> Stored:
-    """POST pods/NAME/binding, or bindings with the pod's name in the body: put a pod on a node.
+    """Bind a pod to a node: POST pods/NAME/binding, or bindings with the pod's name in the body.
 
     Raises:
         StatusError: 409 when the pod is bound already.
@@ -168,7 +168,7 @@ def bind(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: st
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """RFC 7386: maps merge, null deletes, everything else replaces."""
+    """Return the merge of a patch into a value (RFC 7386): maps merge, null deletes, everything else replaces."""
     if not isinstance(patch, Mapping):
         return patch
     result = dict(target) if isinstance(target, Mapping) else {}
@@ -190,7 +190,7 @@ def prune_nulls(value: Any) -> Any:
 
 
 def stamp_new(kind: ServedKind, obj: dict[str, Any], namespace: str | None) -> dict[str, Any]:
-    """The object with what the server adds at creation; what the caller set of it stays."""
+    """Return the object with the fields that the server adds at creation, unless the caller has set them."""
     metadata = dict(obj.get("metadata", {}))
     metadata.setdefault("uid", str(uuid.uuid4()))
     metadata.setdefault("creationTimestamp", rfc3339(time.time(), "seconds"))
@@ -202,20 +202,20 @@ def stamp_new(kind: ServedKind, obj: dict[str, Any], namespace: str | None) -> d
 
 
 def check_kind(kind: ServedKind, body: Mapping[str, Any]) -> None:
-    """Refuse a body that says it is something else.
+    """Check that a body is of this kind.
 
     Raises:
         StatusError: 400.
     """
-    said = (body.get("apiVersion", kind.api_version), body.get("kind", kind.kind))
-    if said != (kind.api_version, kind.kind):
-        raise StatusError(400, f"{said[1]} in {said[0]} is not {kind.kind} in {kind.api_version}")
+    stated = (body.get("apiVersion", kind.api_version), body.get("kind", kind.kind))
+    if stated != (kind.api_version, kind.kind):
+        raise StatusError(400, f"{stated[1]} in {stated[0]} is not {kind.kind} in {kind.api_version}")
 
 
 def settle(
     store: Store, target: WriteTarget, stored: Stored, candidate: dict[str, Any], manager: Manager | None
 ) -> Stored:
-    """Store a candidate over an existing object without subresource rules; `manager` None leaves ownership alone."""
+    """Replace an object without subresource rules; `manager` None leaves ownership unchanged."""
     before = target.collection.load(stored)
     after = {**candidate, "metadata": {**candidate.get("metadata", {})}}
     owners = stored.owners if manager is None else update_owners(before, after, stored.owners, manager)
@@ -241,7 +241,7 @@ def _check_revision(target: WriteTarget, stored: Stored, body: Mapping[str, Any]
 
 
 def _split(target: WriteTarget, before: Mapping[str, Any], candidate: Mapping[str, Any]) -> dict[str, Any]:
-    """Status writes keep everything else; other writes keep the status."""
+    """Return the new object: a status write changes the status only, other writes all but the status."""
     if not target.kind.has_status:
         return dict(candidate)
     source, base = (candidate, before) if target.subresource == "status" else (before, candidate)
@@ -252,7 +252,7 @@ def _split(target: WriteTarget, before: Mapping[str, Any], candidate: Mapping[st
 
 
 def _visible(target: WriteTarget, body: dict[str, Any]) -> dict[str, Any]:
-    """The part of an applied body that the addressed resource may write."""
+    """Return the part of an applied body that the target may write."""
     if target.subresource == "status":
         return {"status": body["status"]} if "status" in body else {}
     if target.kind.has_status:
@@ -263,7 +263,7 @@ def _visible(target: WriteTarget, body: dict[str, Any]) -> dict[str, Any]:
 def _settled(
     store: Store, target: WriteTarget, before: dict[str, Any], after: dict[str, Any], owners: Ownership
 ) -> Stored:
-    """Restore what no client may change, count the generation, and save unless nothing changed."""
+    """Restore fields that clients cannot change, increment the generation, and save unless nothing changed."""
     stored = target.collection.objects[target.key]
     metadata = {**after.get("metadata", {})}
     metadata.pop("managedFields", None)
@@ -291,14 +291,14 @@ def _saved(store: Store, target: WriteTarget, obj: dict[str, Any], owners: Owner
 
 
 def adopt(store: Store, target: WriteTarget, obj: Mapping[str, Any], manager: Manager | None) -> Stored:
-    """Store a new object exactly as given, status included; for setting up a test."""
+    """Store a new object exactly as given, status included, to set up a test."""
     stamped = stamp_new(target.kind, dict(obj), target.namespace)
     owners = update_owners(None, stamped, {}, manager) if manager is not None else {}
     return _saved(store, target, stamped, owners)
 
 
 def delete(store: Store, target: WriteTarget, options: Mapping[str, Any]) -> Stored:
-    """DELETE, at once and without finalizers.
+    """Delete an object, at once and without finalizers.
 
     Raises:
         StatusError: 404; 409 when a precondition in the options is not met.
