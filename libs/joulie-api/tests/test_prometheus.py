@@ -25,6 +25,10 @@ def test_a_scalar_is_a_sample_without_labels():
     assert decode_samples(answer([1767323045.678, "21.5"], "scalar")) == [PrometheusSample({}, 21.5)]
 
 
+def test_a_series_may_have_no_labels():
+    assert decode_samples(answer([{"value": [1, "5"]}])) == [PrometheusSample({}, 5)]
+
+
 def test_an_empty_vector_is_no_sample():
     assert decode_samples(answer([])) == []
 

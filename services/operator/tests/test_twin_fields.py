@@ -114,19 +114,20 @@ def test_a_measurement_that_appears_or_goes_is_decisive():
 
 
 @pytest.mark.parametrize(
-    ("name", "unit"),
+    ("in_power", "name", "unit"),
     [
-        ("predicted_power_headroom_score", 2),
-        ("predicted_cooling_stress_score", 2),
-        ("predicted_psu_stress_score", 2),
-        ("estimated_pue", 0.05),
-        ("measured_node_power_w", 10),
-        ("power_trend_w_per_min", 12),
+        (False, "predicted_power_headroom_score", 2),
+        (False, "predicted_cooling_stress_score", 2),
+        (False, "predicted_psu_stress_score", 2),
+        (False, "estimated_pue", 0.05),
+        (True, "measured_node_power_w", 10),
+        (True, "power_trend_w_per_min", 12),
     ],
 )
-def test_what_may_move_a_score_by_two_points_is_written(name, unit):
-    rule = STATUS_FIELDS.get(name) or POWER_FIELDS[name]
-    assert width(rule) == unit
+def test_what_may_move_a_score_by_two_points_is_written(in_power, name, unit):
+    zero = changed(in_power, name, 0)
+    assert not has_moved(zero, changed(in_power, name, unit))
+    assert has_moved(zero, changed(in_power, name, 1.001 * unit))
 
 
 def test_only_the_time_of_the_write_is_ignored():

@@ -67,18 +67,10 @@ POWER_FIELDS: Final[Mapping[str, FieldRule]] = MappingProxyType(
 )
 
 
-def _decisive(rules: Mapping[str, FieldRule]) -> tuple[str, ...]:
-    return tuple(name for name, rule in rules.items() if rule is Unbanded.DECISIVE)
-
-
-def _banded(rules: Mapping[str, FieldRule]) -> tuple[tuple[str, Band], ...]:
-    return tuple((name, rule) for name, rule in rules.items() if isinstance(rule, Band))
-
-
-_DECISIVE_STATUS: Final = _decisive(STATUS_FIELDS)
-_DECISIVE_POWER: Final = _decisive(POWER_FIELDS)
-_BANDED_STATUS: Final = _banded(STATUS_FIELDS)
-_BANDED_POWER: Final = _banded(POWER_FIELDS)
+_DECISIVE_STATUS: Final = tuple(name for name, rule in STATUS_FIELDS.items() if rule is Unbanded.DECISIVE)
+_DECISIVE_POWER: Final = tuple(name for name, rule in POWER_FIELDS.items() if rule is Unbanded.DECISIVE)
+_BANDED_STATUS: Final = tuple((name, rule) for name, rule in STATUS_FIELDS.items() if isinstance(rule, Band))
+_BANDED_POWER: Final = tuple((name, rule) for name, rule in POWER_FIELDS.items() if isinstance(rule, Band))
 
 
 def decisive(status: NodeTwinStatus) -> tuple[object, ...]:
