@@ -26,7 +26,7 @@ def node_names(count: int) -> list[str]:
 
 
 def twin(name: str, seed: int) -> dict[str, Any]:
-    """A fresh NodeTwin with plausible figures."""
+    """Return a fresh NodeTwin with plausible figures."""
     dice = random.Random(seed)
     capped = dice.choice([700, 1_200, 3_600])
     return make_node_twin(
@@ -45,7 +45,7 @@ def twin(name: str, seed: int) -> dict[str, Any]:
 
 
 def hardware(name: str, seed: int) -> dict[str, Any]:
-    """A NodeHardware of one of two families."""
+    """Return a NodeHardware of one of two families."""
     family = FAMILIES[seed % len(FAMILIES)]
     return make_node_hardware(
         name,
@@ -63,7 +63,7 @@ def hardware(name: str, seed: int) -> dict[str, Any]:
 
 
 def full_node(name: str) -> dict[str, Any]:
-    """A Node as kube-scheduler's cache holds it."""
+    """Return a Node as kube-scheduler's cache holds it."""
     labels = {f"feature.node.kubernetes.io/cpu-cpuid.FLAG{number}": "true" for number in range(26)}
     labels |= {"kubernetes.io/hostname": name, "joulie.io/managed": "true", "joulie.io/power-profile": "performance"}
     fields: dict[str, Any] = {f"f:annotation.example/{number}": {} for number in range(90)}
@@ -103,7 +103,7 @@ def full_node(name: str) -> dict[str, Any]:
 
 
 def pod(workload_class: str, number: int = 0, *, cpu: str = "4") -> dict[str, Any]:
-    """A pod with a container and a sidecar, as a scheduler posts it; pods of different numbers are different pods."""
+    """Return a pod with a container and a sidecar, as kube-scheduler sends it; each number is another pod."""
     resources = {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": cpu, "memory": "16Gi", "nvidia.com/gpu": "1"}}
     return {
         "metadata": {
@@ -143,7 +143,7 @@ def names_bodies(names: list[str], workload_class: str, *, unlike: bool = False)
 
 
 def nodes_body(nodes: list[bytes], workload_class: str) -> bytes:
-    """The body of a scheduler whose extender is not; nodes are given as JSON, so that their bytes can be compared."""
+    """Return the request body for nodeCacheCapable false; nodes are JSON, so that their bytes can be compared."""
     head = compact({"Pod": pod(workload_class)})[:-1]
     return head + b',"Nodes":{"metadata":{},"items":[' + b",".join(nodes) + b']},"NodeNames":null}'
 

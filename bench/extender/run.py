@@ -65,7 +65,7 @@ class Result:
     within_service: float | None = None
 
     def quantile(self, share: float) -> float:
-        """The time that this share of the round trips stayed within."""
+        """Return the quantile of the round-trip times."""
         ordered = sorted(self.times_ms)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -107,7 +107,7 @@ HEADER = (
 
 
 def cases(rounds: int) -> list[Case]:
-    """The table's rows, with the limits that the project holds itself to."""
+    """Return the rows of the table, with their limits."""
     names = node_names(NODES)
     nodes = [compact(full_node(name)) for name in names]
     few = max(10, rounds // 50)
@@ -137,7 +137,7 @@ class _Histogram:
 
     @classmethod
     def read(cls, extender: Extender, case: Case) -> "_Histogram | None":
-        """What is counted now of a case's requests; None where the case has no limit."""
+        """Return the current count of a case's requests; None if the case has no limit."""
         if case.service_ms is None:
             return None
         count = within = 0.0
@@ -183,7 +183,7 @@ def measure(case: Case, extender: Extender, clients: Sequence[Client]) -> list[R
 
 
 def compare(ours: Result, peer: Result) -> str:
-    """The peer's time over ours, pair by pair: median and the middle half."""
+    """Return the ratio of the peer's time to this one's, pair by pair: median and quartiles."""
     ratios = sorted(theirs / mine for mine, theirs in zip(ours.times_ms, peer.times_ms, strict=True))
     low, median, high = statistics.quantiles(ratios, n=4)
     return f"{'':44} peer/ours {median:.2f} (middle half {low:.2f}..{high:.2f})"

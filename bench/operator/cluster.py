@@ -25,7 +25,7 @@ def node_name(number: int) -> str:
 
 
 def nodes(count: int) -> Iterator[dict[str, Any]]:
-    """A tenth with GPUs, four tenths new, the rest old; forty in a rack."""
+    """Return the nodes: a tenth with GPUs, four tenths new, the rest old; forty in a rack."""
     for number in range(count):
         labels = {"joulie.io/rack": f"rack-{number // RACK_NODES}", "topology.kubernetes.io/zone": "eu-central-1a"}
         labels |= {f"feature.node.kubernetes.io/cpu-cpuid.FLAG{flag}": "true" for flag in range(20)}
@@ -55,7 +55,7 @@ def pods(node_count: int, count: int) -> Iterator[dict[str, Any]]:
 
 
 def hardware(name: str) -> dict[str, Any]:
-    """The agent's NodeHardware."""
+    """Return the agent's NodeHardware."""
     return make_node_hardware(
         name,
         cpu={"capRange": {"minWattsPerSocket": 60, "maxWattsPerSocket": 280}, "controlAvailable": True},
@@ -64,7 +64,7 @@ def hardware(name: str) -> dict[str, Any]:
 
 
 def telemetry(name: str, watts: float) -> dict[str, Any]:
-    """The agent's report."""
+    """Return the agent's report."""
     now = rfc3339(time.time())
     control = {"backend": "rapl", "result": "applied", "reason": "Capped", "enforcedWatts": 280, "updatedAt": now}
     return make_telemetry_profile(

@@ -50,13 +50,13 @@ class Table:
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value that this share of all stays within."""
+    """Return the quantile of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
 
 def counts(writes: Counter[str]) -> str:
-    """Writes by kind, most first."""
+    """Return the writes by kind, most first."""
     return ", ".join(f"{what} {count}" for what, count in writes.most_common()) or "none"
 
 

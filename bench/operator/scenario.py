@@ -50,7 +50,7 @@ class Seen:
     grown_at: list[float] = field(default_factory=list)
 
     def totals(self, since_s: int) -> Counter[str]:
-        """Writes by what, from a second on."""
+        """Return the number of writes by kind, from a second on."""
         found: Counter[str] = Counter()
         for (second, what), count in self.writes.items():
             if second >= since_s:

@@ -97,7 +97,7 @@ class System:
         await self._wait_bindings(lambda: not self._bindings.store)
 
     async def watts(self, *, pods: int) -> tuple[float, float]:
-        """What CPUs and GPUs of all nodes draw, by the simulator's own books, once it has seen that many pods."""
+        """Return the simulated power of all nodes, once the simulator has seen that many pods."""
         async with asyncio.timeout(_PLACED_S):
             while True:
                 nodes = (await _fetch(f"{self.stack.sim_url}/state"))["nodes"].values()
@@ -106,7 +106,7 @@ class System:
                 await asyncio.sleep(0.2)
 
     async def scoring(self) -> list[dict[str, Any]]:
-        """What the extender knows of the nodes."""
+        """Return the extender's view of the nodes."""
         return list((await _fetch(f"{self.stack.extender_url}/debug/scoring"))["nodes"])
 
     async def follow(self) -> None:
@@ -180,7 +180,7 @@ async def run_system(nodes: int) -> AsyncIterator[System]:
 
 
 def make_wave(count: int, number: int) -> list[dict[str, Any]]:
-    """The same mix of pods in every wave: seven in ten are services, two are fast ones, one has a GPU."""
+    """Return the pods of a wave, always in the same mix: seven of ten are services, two are fast, one has a GPU."""
     dice = random.Random(1)
     kinds = dice.choices(("service", "fast", "gpu"), (7, 2, 1), k=count)
     return [_pod(kind, f"{kind}-{number}-{index}", dice) for index, kind in enumerate(kinds)]

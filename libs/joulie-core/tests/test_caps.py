@@ -1,4 +1,4 @@
-"""Power intent: operator document, "Power intent configuration knobs"; contracts, decisions 2, 3, 4 and 6."""
+"""Power intent: docs/decisions/0013-conventions.md."""
 
 import pytest
 from hypothesis import given

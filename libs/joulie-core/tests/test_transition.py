@@ -1,4 +1,4 @@
-"""The transition machine: agent document, "Transition FSM"."""
+"""The transition machine: docs/decisions/0013-conventions.md, Draining."""
 
 import pytest
 from hypothesis import strategies as st

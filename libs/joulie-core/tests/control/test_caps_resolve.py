@@ -1,4 +1,4 @@
-"""Intent to watts: contracts, decisions 3, 4 and 6."""
+"""Intent to watts: docs/decisions/0013-conventions.md."""
 
 import pytest
 from hypothesis import given

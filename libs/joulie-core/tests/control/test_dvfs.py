@@ -1,4 +1,4 @@
-"""The DVFS control loop: figures of the agent document, and bounds under any stream of samples."""
+"""The DVFS control loop: known figures, and bounds under any stream of samples."""
 
 import math
 from dataclasses import replace

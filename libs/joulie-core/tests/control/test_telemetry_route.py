@@ -1,4 +1,4 @@
-"""Routing precedence, generated profiles and endpoint substitution: contracts, section 1."""
+"""Routing precedence, generated profiles and endpoint substitution: docs/decisions/0013-conventions.md."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What every registered policy promises, whatever its settings: policy algorithms, "Shared Reconcile Flow"."""
+"""Rules that hold for every registered policy, whatever its settings."""
 
 import random
 import sys

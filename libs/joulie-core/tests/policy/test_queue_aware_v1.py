@@ -1,4 +1,4 @@
-"""`queue_aware_v1`: policy algorithms document; contracts, decision 7."""
+"""`queue_aware_v1`: docs/decisions/0013-conventions.md, Planning."""
 
 import pytest
 from hypothesis import given

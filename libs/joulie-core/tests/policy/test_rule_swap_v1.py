@@ -1,4 +1,4 @@
-"""`rule_swap_v1`: policy algorithms document."""
+"""`rule_swap_v1`: docs/decisions/0013-conventions.md, Planning."""
 
 from joulie_core.policy.rule_swap_v1 import RuleSwap, RuleSwapSettings
 

@@ -1,4 +1,4 @@
-"""Which nodes supply performance: policy algorithms document, steps 3 and 4; contracts, decision 7."""
+"""Which nodes supply performance: docs/decisions/0013-conventions.md, Planning."""
 
 from joulie_core.policy.selection import Choice, plan_densest
 

@@ -1,4 +1,4 @@
-"""`static_partition`: policy algorithms document; contracts, decision 7."""
+"""`static_partition`: docs/decisions/0013-conventions.md, Planning."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""The twin: contracts, decision 9."""
+"""The twin: docs/decisions/0013-conventions.md."""
 
 import math
 

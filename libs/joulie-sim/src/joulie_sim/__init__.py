@@ -1,1 +1,1 @@
-"""Hardware and workload that do not exist: physics, traces, HTTP backend, demo."""
+"""Simulated hardware and workload: physics, traces, HTTP backend, demo."""

@@ -1,4 +1,4 @@
-"""Annotations by which a pod tells the simulator what it does."""
+"""Annotations that describe a pod's work to the simulator."""
 
 from typing import Final
 

@@ -1,7 +1,6 @@
-"""From Kubernetes nodes to simulated parts: labels and allocatable resources, filled up from the inventory.
+"""Simulated parts of Kubernetes nodes, from labels and allocatable resources, completed from the inventory.
 
-Promises parts for every node whose labels or resources say anything; a model that the inventory does not know is its
-vendor's generic one.
+Returns parts for every node with hardware in its labels or resources; for unknown models, the vendor's generic one.
 """
 
 from joulie_core.hardware.inventory import Inventory
@@ -12,7 +11,7 @@ from joulie_sim.physics.parts import CpuPart, GpuPart, Hardware
 
 
 def hardware_of(node: Node, inventory: Inventory) -> Hardware:
-    """The parts of a node."""
+    """Return the parts of a node."""
     view = view_from_node(node, inventory)
     return Hardware(cpu=_cpu(node, view), gpu=_gpu(view), memory_bytes=view.memory_bytes)
 

@@ -1,4 +1,4 @@
-"""Made-up hardware for tests, with figures that are easy to check by hand.
+"""Artificial hardware for tests, with figures that are easy to check by hand.
 
 Both parts draw in a straight line over load, and under a cap they have half their speed at a quarter of their dynamic
 power: the CPU packages (50 W idle, 250 W busy) at a cap of 100 W, the GPUs (40 W idle, 400 W busy) at 130 W.

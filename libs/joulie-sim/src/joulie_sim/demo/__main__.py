@@ -59,7 +59,7 @@ def _run_to_end(options: Options, scenario: Scenario) -> int:
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    """The errors in a group of groups."""
+    """Yield the errors of nested groups."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from _leaves(error)

@@ -1,4 +1,4 @@
-"""Creates the pods of a workload when they are due."""
+"""Creation of the pods of a workload at their arrival times."""
 
 import asyncio
 from collections.abc import Callable, Sequence

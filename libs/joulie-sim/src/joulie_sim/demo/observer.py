@@ -1,4 +1,4 @@
-"""Follows a run: nodes and pods by watch, power from the simulator, all into a record."""
+"""Observer of a run: records nodes and pods from watches, and power from the simulator."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NoReturn
@@ -37,7 +37,7 @@ class Observer:
         self._pods.subscribe(self._pod_changed)
 
     def runs(self) -> tuple[Coroutine[Any, Any, NoReturn], ...]:
-        """What follows the cluster; to be run as tasks and cancelled at the end."""
+        """Return the watches of the cluster, to be run as tasks and cancelled at the end."""
         return self._nodes.run(), self._pods.run()
 
     async def sample(self, session: aiohttp.ClientSession) -> Sample:

@@ -1,7 +1,7 @@
 """KWOK node classes for the nodes of the openb trace.
 
 The trace names GPU models (two of them, G2 and G3, only by a letter) and counts hardware threads; it does not name
-CPUs. What stands for what is decided here: G2, eight to a machine of 96 threads, is taken as an A10, G3 as an A100;
+CPUs. Assumptions: G2, eight to a machine of 96 threads, is taken as an A10, G3 as an A100;
 CPUs are Xeons and EPYCs of the inventory whose cores go with the threads.
 """
 
@@ -34,7 +34,7 @@ _THREADS_PER_CORE: Final = 2
 
 
 def node_classes(groups: Sequence[NodeGroup]) -> tuple[NodeClass, ...]:
-    """The classes of a scaled trace, named after what is in them."""
+    """Return the node classes of a scaled trace, named after their hardware."""
     return tuple(_node_class(group) for group in groups)
 
 

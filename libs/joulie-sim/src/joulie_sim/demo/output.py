@@ -1,4 +1,4 @@
-"""The files a run leaves behind: samples and pods as CSV, the summary as JSON, watts over time as a picture."""
+"""Output files of a run: samples and pods as CSV, the summary as JSON, watts over time as a plot."""
 
 import csv
 import json

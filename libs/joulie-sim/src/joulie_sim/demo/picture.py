@@ -1,4 +1,4 @@
-"""Watts over time as a picture."""
+"""Plot of watts over time."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is known of a run: pods and their moments, nodes and their changes, samples of power. Pure.
+"""Record of a run: pods and their times, nodes and their changes, samples of power. No I/O.
 
 Times are seconds since the workload began, as this process saw things happen; what the API server wrote into objects
 has only whole seconds.
@@ -112,7 +112,7 @@ class RunRecord:
     _changed: dict[str, tuple[float, SchedulableClass]] = field(default_factory=dict)
 
     def node_seen(self, name: str, supply: SchedulableClass, now_s: float) -> None:
-        """A node offers this now. Its first offer is no transition."""
+        """Record the class of a node; the first one is not a transition."""
         before = self.supplies.get(name)
         self.supplies[name] = supply
         if before is None or before is supply:
@@ -123,16 +123,16 @@ class RunRecord:
             self.transitions.append(RecordedTransition(now_s, name, before, supply))
 
     def node_gone(self, name: str) -> None:
-        """A node is no more."""
+        """Record the deletion of a node."""
         self.supplies.pop(name, None)
         self._changed.pop(name, None)
 
     def pod_created(self, name: str, workload_class: WorkloadClass, *, work_s: float, now_s: float) -> None:
-        """A pod was sent to the API server."""
+        """Record the creation of a pod."""
         self.pods[name] = PodTrack(name, workload_class, created_s=now_s, work_s=work_s)
 
     def pod_seen(self, name: str, *, node: str | None, phase: str, now_s: float) -> None:
-        """A pod of the workload is in this state now; others are ignored."""
+        """Record the state of a pod of the workload; ignore other pods."""
         track = self.pods.get(name)
         if track is None:
             return

@@ -1,7 +1,7 @@
-"""Runs a scenario on a cluster of its own, shows it, and writes the results.
+"""Runner of a scenario on its own cluster, with live output and result files.
 
-Promises that it ends: when all pods are done, or after twice the duration asked for. However it ends, by itself, by
-Ctrl-C or by an error, the cluster is taken down, and what was seen until then is in the output folder.
+Guarantees that it ends when all pods are done, or after twice the requested duration. In any case, also on Ctrl-C or an
+error, the cluster is deleted, and the results so far are in the output folder.
 """
 
 import asyncio

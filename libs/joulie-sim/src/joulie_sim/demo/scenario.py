@@ -1,4 +1,4 @@
-"""What a demo runs: the cluster's node classes and the workload's pods. Pure, but for reading the trace's files."""
+"""Scenario of a demo: the node classes of the cluster and the pods of the workload. Reads the trace's files only."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +37,11 @@ class Scenario:
 
 
 def make_scenario(options: Options) -> Scenario:
-    """The scenario for some options. Raises TraceError."""
+    """Return the scenario of the options.
+
+    Raises:
+        TraceError: the trace cannot be read.
+    """
     if options.trace is not None:
         return _replayed(options, options.trace)
     classes = scale(default_node_classes(), options.nodes)

@@ -1,4 +1,4 @@
-"""The figures at the end of a run. Pure."""
+"""Summary of a run. No I/O."""
 
 import math
 from collections import Counter
@@ -57,7 +57,7 @@ def summarize(
     slowdowns: Mapping[WorkloadClass, float | None] | None = None,
     restarts: int = 0,
 ) -> Summary:
-    """The summary of a run; `slowdowns` are the simulator's own, exact ones, used where they are given."""
+    """Return the summary of a run; `slowdowns` are the exact ones of the simulator, used if given."""
     watts = [sample.watts for sample in record.samples]
     classes = {
         workload: _summarize_class(
@@ -92,7 +92,7 @@ def peak_rate(moments_s: Sequence[float], window_s: float = _THROUGHPUT_WINDOW_S
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """The smallest value that `share` of all values do not exceed; None of none."""
+    """Return the smallest value that `share` of all values do not exceed; None without values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -100,7 +100,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
-    """The summary as plain JSON values."""
+    """Return the summary as JSON values."""
     return {
         "durationSeconds": summary.duration_s,
         "nodes": summary.nodes,

@@ -1,7 +1,7 @@
-"""Keeps the services of a demo running, as Kubernetes would.
+"""Restarts services of a demo that exit, as Kubernetes does.
 
-A service may end on purpose: an operator that could not renew its lease in time stops rather than steer beside a second
-one. Something has to start it again then.
+A service may exit on purpose: an operator that could not renew its lease in time stops, so that it does not run beside
+a second leader.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs and at its end: rich tables, or lines where there is no terminal. No I/O."""
+"""Output of the demo while it runs and at its end: rich tables, or lines without a terminal. No I/O."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -23,12 +23,12 @@ _KILO: Final = 1000.0
 
 
 def live_view(record: RunRecord, sample: Sample, *, headline: str) -> Group:
-    """The live picture."""
+    """Return the live table."""
     return Group(Text(headline, style="bold"), _nodes(sample), _pods(record, sample), _transitions(record))
 
 
 def plain_line(sample: Sample, *, headline: str) -> str:
-    """The live picture in a line."""
+    """Return the live table as one line."""
     nodes = ", ".join(
         f"{supply.value} {found.nodes} nodes {found.watts / _KILO:.1f}/{found.cap_watts / _KILO:.1f} kW"
         for supply, found in _present(sample)
@@ -41,7 +41,7 @@ def plain_line(sample: Sample, *, headline: str) -> str:
 
 
 def summary_view(summary: Summary) -> Group:
-    """The tables at the end."""
+    """Return the tables of the summary."""
     return Group(_summary_pods(summary), _summary_cluster(summary))
 
 
@@ -71,7 +71,7 @@ def _total(parts: Iterable[SupplySample]) -> SupplySample:
 
 
 def _present(sample: Sample) -> list[tuple[SchedulableClass, SupplySample]]:
-    """The classes that have nodes; performance and eco always."""
+    """Return the classes that have nodes, and always performance and eco."""
     shown = (SchedulableClass.PERFORMANCE, SchedulableClass.ECO)
     return [(supply, found) for supply, found in sample.supplies.items() if found.nodes or supply in shown]
 
@@ -169,7 +169,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def verdict(summary: Summary) -> str:
-    """The run in a sentence."""
+    """Return the run in one sentence."""
     performance = summary.classes[WorkloadClass.PERFORMANCE]
     finished = sum(found.finished for found in summary.classes.values())
     created = sum(found.created for found in summary.classes.values())

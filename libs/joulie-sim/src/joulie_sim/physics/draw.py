@@ -5,7 +5,7 @@ as the curve's measured response says. A throttle holds a share of the cores at 
 dynamic power (that above idle) are related by the same response: power ~ speed^(1/exponent). A cap on top of a throttle
 slows what the throttle has left. A part under a cap that does not bind is the part without it; idle is always drawn.
 
-Not promised: thermal effects, transients, and kinds of work that differ in what a slow clock costs them.
+Not modelled: thermal effects, transients, and kinds of work that differ in what a slow clock costs them.
 """
 
 from dataclasses import dataclass

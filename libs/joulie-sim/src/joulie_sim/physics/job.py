@@ -1,6 +1,6 @@
-"""A job: work that a pod brings and a node does.
+"""A job: the work of a pod.
 
-Promises that work is conserved: a job is complete exactly when it has received its work seconds, and never earlier.
+Guarantees that work is conserved: a job is complete exactly when it has received its work seconds, and never earlier.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """A simulated node over time: jobs come and go, controls change, energy adds up.
 
-Promises exact integration: between two changes draw and speeds are constant, and `advance` stops at every completion,
+Guarantees exact integration: between two changes draw and speeds are constant, and `advance` stops at every completion,
 so energy and progress do not depend on how often it is called. Times are simulated seconds on the caller's scale and
 never go back. Does not know pods, clocks or sockets.
 """
@@ -131,7 +131,7 @@ class SimulatedNode:
             job.speed = job_speed(self.point, job.load)
 
     def _free_gpus(self, wanted: int) -> tuple[int, ...]:
-        """The least used GPUs, lowest index first; shared where jobs hold more GPUs than there are."""
+        """Return the least used GPUs, lowest index first; they are shared if jobs request more than there are."""
         count = self.hardware.gpu.count if self.hardware.gpu is not None else 0
         holders = [0] * count
         for job in self._jobs.values():

@@ -1,6 +1,6 @@
-"""What a node does with a load under its controls: one operating point, a pure function of the three.
+"""Operating point of a node, as a function of hardware, load and controls.
 
-Promises that watts and speeds hold until load or controls change, so that energy over a stretch is a product.
+Guarantees that watts and speeds are constant until load or controls change, so that energy over a stretch is a product.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class OperatingPoint:
 
 
 def operate(hardware: Hardware, controls: Controls, loads: Sequence[Load]) -> OperatingPoint:
-    """The operating point of a node with these jobs running."""
+    """Return the operating point of a node with these jobs."""
     package_watts, packages, cpu_utilization, cpu_speed, cpu_share = 0.0, 0, 0.0, 1.0, 1.0
     if hardware.cpu is not None:
         packages = hardware.cpu.sockets

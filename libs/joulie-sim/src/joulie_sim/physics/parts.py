@@ -1,6 +1,6 @@
-"""The parts a simulated node is made of, and what may be set on them.
+"""Parts of a simulated node, and their controls.
 
-Promises values only. Where the figures come from is `joulie_sim.hardware`'s business.
+The figures come from `joulie_sim.hardware`.
 """
 
 from dataclasses import dataclass

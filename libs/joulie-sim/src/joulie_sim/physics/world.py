@@ -1,7 +1,7 @@
 """All simulated nodes on one time line.
 
-Promises that time passes once: every call carries `now_s`, completions come out in order of time, and a node that is
-not touched costs nothing until it is read. Does not know Kubernetes: whoever calls translates nodes and pods.
+Guarantees that time passes once: every call carries `now_s`, completions come out in order of time, and a node that is
+not touched costs nothing until it is read. Does not know Kubernetes: the caller converts nodes and pods.
 """
 
 import heapq
@@ -72,7 +72,7 @@ class SimulatedCluster:
         return self._planned(node, node.advance(now_s)) if node is not None else []
 
     def complete_due(self, now_s: float) -> list[Completion]:
-        """The jobs of all nodes that complete up to `now_s`, in order of time."""
+        """Return the jobs of all nodes that complete up to `now_s`, in order of time."""
         completions: list[Completion] = []
         while (at_s := self.next_completion_s()) is not None and at_s <= now_s:
             # Taken off before the node moves: rounding may leave a trifle to do, which is then planned anew for later.

@@ -1,7 +1,7 @@
-"""Control requests: what may be asked of a simulated node, and what becomes of it. Pure.
+"""Control requests of a simulated node, and their outcome. No I/O.
 
-Promises that a cap outside the hardware's range is clamped and the message says so, that a part the node does not have
-answers `blocked`, and that nothing malformed changes anything. Source: contracts, section 4, HTTP backend.
+A cap outside the hardware's range is clamped, with a message; a subsystem that the node does not have is `blocked`; a
+malformed request changes nothing. The protocol is in docs/decisions/0013-conventions.md, HTTP backend.
 """
 
 from dataclasses import dataclass, replace
@@ -84,7 +84,7 @@ def parse_control(node: str, body: bytes) -> ControlRequest:
 
 
 def carry_out(request: ControlRequest, hardware: Hardware, controls: Controls) -> ControlAnswer:
-    """What a node with this hardware makes of a request."""
+    """Return the outcome of a request for a node with this hardware."""
     match request.action:
         case Action.CPU_CAP:
             if hardware.cpu is None:
@@ -108,7 +108,7 @@ def carry_out(request: ControlRequest, hardware: Hardware, controls: Controls) -
 
 
 def control_state(hardware: Hardware, controls: Controls) -> dict[str, Any]:
-    """What is in force, as the reply's `state` has it: caps are per package and per GPU."""
+    """Return what is in force, as in the reply's `state`: caps are per package and per GPU."""
     state: dict[str, Any] = {}
     if hardware.cpu is not None:
         state["capWatts"] = effective_cpu_cap(hardware.cpu, controls)

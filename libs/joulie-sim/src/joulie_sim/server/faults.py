@@ -1,7 +1,7 @@
-"""Faults that a test asks for: what a node's backend refuses, breaks or delays.
+"""Faults that tests set: what a node's backend refuses, breaks or delays.
 
 A fault of a node is a set of rules by action or `telemetry`; a rule of node `*` holds for all nodes without one of
-their own. Nothing is faulty unless asked for.
+their own. There are no faults by default.
 """
 
 from enum import StrEnum
@@ -65,7 +65,7 @@ class InjectedFaults:
         self._rules.pop(node, None)
 
     def find(self, node: str, target: FaultTarget) -> InjectedFault | None:
-        """The rule that holds for a target of a node."""
+        """Return the rule for a target of a node."""
         for name in (node, EVERY_NODE):
             fault = self._rules.get(name, {}).get(target)
             if fault is not None:

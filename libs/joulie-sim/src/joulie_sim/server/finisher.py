@@ -1,8 +1,8 @@
-"""Tells Kubernetes that pods have done their work.
+"""Writes the completion of pods to Kubernetes.
 
-Promises that every completed pod becomes Succeeded, in order of completion and as long as the API server can be reached
-again: a write that fails for want of a connection is repeated. A pod that is gone or is another one by now needs
-nothing. With a time to live, the pod is deleted that long after it succeeded.
+Guarantees that every completed pod becomes Succeeded, in order of completion: a write that fails because the API server
+cannot be reached is repeated. Pods that are deleted or replaced meanwhile are skipped. With a time to live, the pod is
+deleted that long after it succeeded.
 """
 
 import asyncio

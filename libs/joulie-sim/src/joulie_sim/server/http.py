@@ -3,10 +3,11 @@
     GET    /telemetry/{node}   power, caps, hardware facts         404 unknown node
     POST   /control/{node}     set a cap or a throttle             400 malformed, 404 unknown node
     GET    /state              all nodes, jobs, energy, completed work
-    PUT    /faults/{node}      make a target of a node (or `*`) misbehave, for tests; 400 malformed
-    DELETE /faults/{node}      let it behave again
+    PUT    /faults/{node}      set a fault of a node (or `*`), for tests; 400 malformed
+    DELETE /faults/{node}      remove its faults
 
-Answers are JSON, refusals included: `{"result": "error", "message": ...}`. Source: contracts, section 4, HTTP backend.
+Answers are JSON, also for errors: `{"result": "error", "message": ...}`. The protocol is in
+docs/decisions/0013-conventions.md, HTTP backend.
 """
 
 import asyncio
@@ -104,7 +105,7 @@ class HttpBackend:
         return web.Response(status=204)
 
     async def _faulty(self, name: str, fault: InjectedFault) -> tuple[str, web.Response] | None:
-        """What a fault answers instead of the node; None where the node answers after all, late."""
+        """Return the answer of a fault in place of the node; None if the node answers, after a delay."""
         await asyncio.sleep(fault.delay_seconds)
         if fault.effect is Effect.SLOW:
             return None

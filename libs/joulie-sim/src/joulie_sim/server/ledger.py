@@ -1,4 +1,4 @@
-"""Who the energy and the completed work are booked to: supply classes of nodes, workload classes of pods. Pure."""
+"""Accounts of energy by class of node and of completed work by class of pod. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from joulie_core.labels import DRAINING, POWER_PROFILE
 
 
 def supply_of(labels: Mapping[str, str]) -> SchedulableClass:
-    """What a node with these labels offers; a draining node still runs at full power, whatever is planned for it."""
+    """Return the class of a node with these labels; a draining node runs at full power, whatever its plan."""
     if labels.get(DRAINING) == "true":
         return SchedulableClass.DRAINING
     try:
@@ -46,7 +46,7 @@ class EnergyLedger:
         self._supplies.pop(node, None)
 
     def supply(self, node: str) -> SchedulableClass:
-        """The class a node is booked to now."""
+        """Return the current class of a node."""
         return self._supplies.get(node, SchedulableClass.UNKNOWN)
 
 

@@ -1,4 +1,4 @@
-"""From pods to jobs: what a pod's requests and annotations mean for the hardware."""
+"""Jobs of pods, from their requests and annotations."""
 
 import math
 from typing import Final
@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 
 def job_of(pod: Pod) -> JobRequest | None:
-    """The job of a pod; None where its quantities cannot be read, which the API server does not let happen.
+    """Return the job of a pod; None if its quantities cannot be read, which the API server prevents.
 
     An annotation that cannot be read is logged and counts as absent.
     """

@@ -1,8 +1,8 @@
 """Simulated nodes as JSON: the telemetry answer, and the whole state.
 
-Facts about the hardware carry the field names of NodeHardware, so that an agent can take them as they are. Caps are per
+Facts about the hardware have the field names of NodeHardware. Caps are per
 package and per GPU; `packagePowerWatts` is the sum over the node's packages and `gpu.powerWatts` over its GPUs.
-Source: contracts, section 4, HTTP backend.
+The protocol is in docs/decisions/0013-conventions.md, HTTP backend.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from joulie_sim.server.simulator import Simulator
 
 
 def telemetry(node: SimulatedNode, *, written_at: str) -> dict[str, Any]:
-    """The answer to GET /telemetry/{node}; `written_at` is the wall time, RFC 3339."""
+    """Return the answer to GET /telemetry/{node}; `written_at` is the wall time, RFC 3339."""
     answer: dict[str, Any] = {
         "node": node.name,
         "ts": written_at,
@@ -53,7 +53,7 @@ def node_state(node: SimulatedNode, *, supply: str) -> dict[str, Any]:
 
 
 def cluster_state(simulator: Simulator, *, speed: float) -> dict[str, Any]:
-    """The answer to GET /state."""
+    """Return the answer to GET /state."""
     nodes = {node.name: node_state(node, supply=simulator.energy.supply(node.name)) for node in simulator.read_all()}
     return {
         "speed": speed,
@@ -66,7 +66,7 @@ def cluster_state(simulator: Simulator, *, speed: float) -> dict[str, Any]:
 
 
 def cap_watts(node: SimulatedNode) -> float:
-    """What the caps allow the node in all: every package and every GPU at its cap."""
+    """Return the power that the caps allow: every package and every GPU at its cap."""
     total = 0.0
     if node.hardware.cpu is not None:
         total += node.hardware.cpu.sockets * effective_cpu_cap(node.hardware.cpu, node.controls)

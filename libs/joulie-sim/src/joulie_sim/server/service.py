@@ -1,4 +1,4 @@
-"""The simulator's process: watches in, HTTP out, pods' ends written back."""
+"""The simulator's process: watches, HTTP server, completion of pods."""
 
 import asyncio
 from functools import partial

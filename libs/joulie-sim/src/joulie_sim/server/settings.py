@@ -1,4 +1,4 @@
-"""What the simulator can be told."""
+"""Settings of the simulator."""
 
 from typing import Annotated
 

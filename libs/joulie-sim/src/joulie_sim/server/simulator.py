@@ -1,6 +1,6 @@
 """The simulated cluster as the service sees it: Kubernetes objects in, completions and answers out.
 
-Promises that a pod's work runs once: a pod that has completed here is not started again, however often its Running
+Guarantees that a pod's work runs once: a pod that has completed here is not started again, however often its Running
 status is still seen. Synchronous; the caller owns the clock and the sockets. A restart forgets progress, energy and
 controls: pods that run then start their work over, and agents set their caps again.
 """
@@ -57,7 +57,7 @@ class Simulator:
         return self._clock()
 
     def node_changed(self, name: str, old: Node | None, new: Node | None) -> None:
-        """A node came (`old` None), changed, or went (`new` None)."""
+        """Apply a node that was created (`old` None), changed, or deleted (`new` None)."""
         if new is None:
             self._settle(self._world.advance(self.now_s))
             gone = self._world.drop_node(name)
@@ -74,7 +74,7 @@ class Simulator:
                     self._start(name, pod)
 
     def pod_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
-        """A pod came (`old` None), changed, or went (`new` None)."""
+        """Apply a pod that was created (`old` None), changed, or deleted (`new` None)."""
         running = new is not None and new.phase == "Running" and new.node_name is not None
         if old is not None and old.node_name is not None and (not running or _replaced(old, new)):
             # Settled before the pod is forgotten: it may turn out to have completed just now.

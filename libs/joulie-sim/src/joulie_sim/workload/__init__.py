@@ -1,1 +1,1 @@
-"""Workloads: pods with an arrival time and a piece of work, made up or read from a trace."""
+"""Workloads: pods with arrival time and work, generated or read from a trace."""

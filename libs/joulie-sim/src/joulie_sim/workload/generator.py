@@ -1,6 +1,6 @@
-"""A made-up workload: seeded, so that the same numbers give the same pods.
+"""A generated workload; the same seed and numbers give the same pods.
 
-Promises the numbers of pods asked for, performance and standard, with and without GPUs, arriving at random over a
+Returns the requested numbers of pods, performance and standard, with and without GPUs, arriving at random over a
 window. The shapes are those of a mixed batch cluster (CPU pods of a part of a node, mostly single GPUs); they imitate
 no published trace.
 """
@@ -48,7 +48,7 @@ class Mix:
 
 
 def generate(mix: Mix, *, seed: int) -> tuple[WorkItem, ...]:
-    """The workload, in order of arrival."""
+    """Return the workload, in order of arrival."""
     # A workload must repeat, not withstand an adversary.
     random_source = random.Random(seed)  # noqa: S311
     arrivals = sorted(random_source.uniform(0.0, mix.window_s) for _ in range(mix.pods))

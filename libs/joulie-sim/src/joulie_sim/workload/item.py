@@ -1,4 +1,4 @@
-"""One pod of a workload: when it arrives, what it asks for, what it does."""
+"""One pod of a workload: arrival time, requests and work."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,7 +32,7 @@ class WorkItem:
 
 
 def pod_manifest(item: WorkItem, *, workload: str) -> dict[str, Any]:
-    """The Pod of an item; `workload` becomes the value of its workload label."""
+    """Return the Pod of an item; `workload` becomes the value of its workload label."""
     resources: dict[str, str] = {"cpu": f"{item.cpu_milli}m", "memory": f"{item.memory_mib}Mi"}
     if item.gpus:
         resources[item.gpu_resource] = str(item.gpus)

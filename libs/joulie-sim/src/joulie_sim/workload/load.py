@@ -1,4 +1,4 @@
-"""How much of a cluster a workload asks for, and how to make it ask for a given share."""
+"""Load that a workload puts on a cluster, and scaling of a workload to a given load."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ def offered_load(items: Sequence[WorkItem], capacity: Capacity, window_s: float)
 def fit_durations(
     items: Sequence[WorkItem], *, capacity: Capacity, window_s: float, load: float, bounds: DurationBounds
 ) -> tuple[WorkItem, ...]:
-    """The items with all work multiplied by one factor and kept within bounds, so that they offer `load`.
+    """Return the items with all work multiplied by one factor and kept within bounds, so that they offer `load`.
 
     Where the bounds do not allow that, the nearest: never more than `load` unless every item is at its shortest.
     """

@@ -3,10 +3,10 @@
 How a trace becomes a workload:
 
 - Nodes that are alike form a class; a class of n nodes becomes `max(1, round(n * scale))`, so that none is lost.
-- Pods: the densest run of consecutive pods of the length asked for (the shortest time between first and last arrival),
+- Pods: the densest run of consecutive pods of the requested length (the shortest time between first and last arrival),
   among those that were ever scheduled. Arrivals keep their order and spacing, compressed to the window.
 - Work: the time from scheduling to deletion. It spans seconds to months, so it has a factor of its own: all work is
-  multiplied by the one number with which the pods offer the load asked for, within bounds.
+  multiplied by the one number with which the pods offer the requested load, within bounds.
 - LS and Guaranteed pods are performance pods, BE and Burstable ones standard.
 - A share of a GPU is rounded up to a whole one, since Kubernetes counts whole GPUs; the share becomes its utilization.
   Whole GPUs and cores are given a constant utilization: the trace has none.
@@ -41,7 +41,7 @@ class NodeGroup:
 
 
 def scaled_groups(nodes: Sequence[TraceNode], scale: float) -> tuple[NodeGroup, ...]:
-    """The classes of nodes at `scale` in (0, 1], largest first; every class keeps a node."""
+    """Return the classes of nodes at `scale` in (0, 1], largest first; every class keeps a node."""
     counts = Counter((node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes)
     return tuple(
         NodeGroup(*shape, count=max(1, round(count * scale)))
@@ -50,7 +50,7 @@ def scaled_groups(nodes: Sequence[TraceNode], scale: float) -> tuple[NodeGroup, 
 
 
 def capacity_of(groups: Sequence[NodeGroup]) -> Capacity:
-    """What the groups can give to pods."""
+    """Return the capacity of the groups."""
     return Capacity(
         cpu_milli=sum(group.cpu_milli * group.count for group in groups),
         gpus=sum(group.gpus * group.count for group in groups),
@@ -58,7 +58,7 @@ def capacity_of(groups: Sequence[NodeGroup]) -> Capacity:
 
 
 def densest(pods: Sequence[TracePod], count: int) -> tuple[TracePod, ...]:
-    """The `count` consecutive scheduled pods that arrived in the shortest time; all there are if they are fewer."""
+    """Return the `count` consecutive scheduled pods that arrived in the shortest time; all if there are fewer."""
     arrivals = sorted((pod for pod in pods if pod.scheduled_s is not None), key=lambda pod: (pod.created_s, pod.name))
     if len(arrivals) <= count:
         return tuple(arrivals)
@@ -72,7 +72,7 @@ def densest(pods: Sequence[TracePod], count: int) -> tuple[TracePod, ...]:
 def replay(
     pods: Sequence[TracePod], *, capacity: Capacity, window_s: float, load: float, longest_s: float
 ) -> tuple[WorkItem, ...]:
-    """The pods as a workload that arrives within `window_s` and offers `load` of the capacity over it."""
+    """Return the pods as a workload that arrives within `window_s` and offers `load` of the capacity over it."""
     if not pods:
         return ()
     start_s = min(pod.created_s for pod in pods)

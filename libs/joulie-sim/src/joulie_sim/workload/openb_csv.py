@@ -1,6 +1,6 @@
 """The openb-2023 lists of nodes and pods, read from their CSV files.
 
-Promises that a file which is not such a list is refused with the line, the field and the value that are wrong. The
+A file that is not such a list is rejected with the line, the field and the value. The
 trace is one of a GPU cluster of 1,523 nodes, published by Alibaba; the files are not part of this project.
 """
 
@@ -84,12 +84,20 @@ class _Row:
 
 
 def read_nodes(path: Path) -> tuple[TraceNode, ...]:
-    """The node list. Raises TraceError."""
+    """Return the node list.
+
+    Raises:
+        TraceError: the file is not a node list.
+    """
     return _read(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model"), _node)
 
 
 def read_pods(path: Path) -> tuple[TracePod, ...]:
-    """The pod list. Raises TraceError."""
+    """Return the pod list.
+
+    Raises:
+        TraceError: the file is not a pod list.
+    """
     columns = (
         *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "qos"),
         *("creation_time", "deletion_time", "scheduled_time"),
