@@ -49,10 +49,10 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         App(settings, service=SERVICE, version=VERSION) as app,
     ):
         on_start(app)
-        fleet = NodeWorkers(client, scope)
-        world = Informers(client, scope, settings.default_route, wake=fleet.wake, moved=fleet.move)
-        tools = WorkerDeps(
-            world=world,
+        workers = NodeWorkers(client, scope)
+        informers = Informers(client, scope, settings.default_route, wake=workers.wake, moved=workers.move)
+        deps = WorkerDeps(
+            informers=informers,
             factory=BackendFactory(transport, lambda _node: host),
             publisher=Publisher(client, Applier(client, FIELD_MANAGER)),
             discoverer=Discoverer(inventory),
@@ -62,11 +62,11 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             spec_timeout_s=settings.spec_read_timeout,
             wall_time=time.time,
         )
-        app.registry.register(NodeSeriesCollector(lambda: metrics.families(fleet.workers)))
-        for reflector in world.reflectors:
+        app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
+        for reflector in informers.reflectors:
             app.spawn(f"watch {reflector.name}", reflector.run())
             app.health.add_ready(f"watch {reflector.name}", reflector.stale_reason)
-        app.spawn("nodes", fleet.run(tools))
+        app.spawn("nodes", workers.run(deps))
         await app.wait()
 
 
@@ -83,17 +83,17 @@ async def host_backend(settings: AgentSettings, inventory: Inventory) -> AsyncIt
     if settings.simulate_only:
         yield RefusingBackend(Reason.SIMULATE_ONLY, "SIMULATE_ONLY is set")
         return
-    hands = host_hands(settings)
+    client = hardware_client(settings)
     try:
         yield HostBackend(
-            hands,
+            client,
             inventory,
             lease_s=lease_s(settings.reconcile_interval),
             tuning=_tuning(settings),
             clock_fallback=settings.gpu_clock_fallback,
         )
     finally:
-        await hands.close()
+        await client.close()
 
 
 def _tuning(settings: AgentSettings) -> CpuTuning:
@@ -101,7 +101,7 @@ def _tuning(settings: AgentSettings) -> CpuTuning:
     return CpuTuning(epp=settings.eco_energy_performance_preference, uncore_max_khz=uncore_max_khz or None)
 
 
-def host_hands(settings: AgentSettings) -> HardwareClient:
+def hardware_client(settings: AgentSettings) -> HardwareClient:
     """What carries out requests on this machine."""
     if settings.hardware_access is HardwareAccess.ACTUATOR:
         return ActuatorClient(settings.actuator_socket)

@@ -2,7 +2,7 @@
 
 Promises that only a change somebody could act on wakes a node: the agent's own status writes and kubelets' heartbeats
 do not. Generated profiles take no part in routing; in a cluster with an agent on every node each one watches the users'
-profiles and its own home, not the homes of all others.
+profiles and its own profile, not the homes of all others.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -63,13 +63,13 @@ class Informers:
             label_selector=_AUTHORED,
             name="authored telemetryprofiles",
         )
-        self._homes = Reflector(
+        self._status_profiles = Reflector(
             client,
             TELEMETRY_PROFILES,
             decode_status_profile,
             label_selector="" if own else _GENERATED,
             field_selector=own,
-            name="homes",
+            name="status profiles",
         )
         #: Profiles that route, by the node they name ("" for those of the cluster), then by where they were seen.
         self._routing: dict[str, dict[tuple[str, str], RoutingProfile]] = {}
@@ -78,7 +78,7 @@ class Informers:
     @property
     def reflectors(self) -> tuple[Reflector[Any], ...]:
         """All watches, to be run."""
-        return (self._nodes, self._targets, self._hardware, self._authored, self._homes)
+        return (self._nodes, self._targets, self._hardware, self._authored, self._status_profiles)
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -98,13 +98,13 @@ class Informers:
         """The published hardware of a node."""
         return self._hardware.store.get(name)
 
-    def home(self, name: str) -> StatusProfile | None:
+    def status_profile(self, name: str) -> StatusProfile | None:
         """The profile that carries a node's report: the one of its name, whoever wrote it."""
-        return self._authored.store.get(name) or self._homes.store.get(name)
+        return self._authored.store.get(name) or self._status_profiles.store.get(name)
 
-    def homes(self) -> Iterator[StatusProfile]:
+    def status_profiles(self) -> Iterator[StatusProfile]:
         """Every profile that may carry a node's report."""
-        yield from {**self._homes.store, **self._authored.store}.values()
+        yield from {**self._status_profiles.store, **self._authored.store}.values()
 
     def route(self, node: Node) -> Route:
         """What serves a node now."""
@@ -113,17 +113,17 @@ class Informers:
 
     def last_route(self, node: Node) -> Route:
         """What served a node when its agent last wrote its home: its labels may no longer select a profile."""
-        home = self.home(node.name)
-        if home is None or not home.generated:
+        profile = self.status_profile(node.name)
+        if profile is None or not profile.generated:
             return self.route(node)
-        return route(node, [RoutingProfile(home.name, "", home.model.spec)], self._default_route)
+        return route(node, [RoutingProfile(profile.name, "", profile.model.spec)], self._default_route)
 
     def _subscribe(self) -> None:
         self._nodes.subscribe(self._on_node)
         self._targets.subscribe(self._on_target)
         self._hardware.subscribe(self._on_hardware)
         self._authored.subscribe(partial(self._on_profile, "authored"))
-        self._homes.subscribe(partial(self._on_profile, "home"))
+        self._status_profiles.subscribe(partial(self._on_profile, "status"))
 
     def _on_node(self, key: str, old: Node | None, new: Node | None) -> None:
         if old is None or new is None or old.labels != new.labels or old.uid != new.uid:
@@ -145,19 +145,19 @@ class Informers:
             return
         if new is None or not new.generated:
             self._wake(key)
-        for home in (old, new):
-            if home is not None and not home.generated:
-                self._wake(_routed_node(home) or None)
+        for profile in (old, new):
+            if profile is not None and not profile.generated:
+                self._wake(_routed_node(profile) or None)
         if old is not None:
             self._routing.get(_routed_node(old), {}).pop((seen, key), None)
         if new is not None and not new.generated:
-            profile = RoutingProfile(new.name, new.metadata.created_at or "", new.model.spec)
-            self._routing.setdefault(_routed_node(new), {})[seen, key] = profile
+            routing = RoutingProfile(new.name, new.metadata.created_at or "", new.model.spec)
+            self._routing.setdefault(_routed_node(new), {})[seen, key] = routing
 
 
-def _routed_node(home: StatusProfile) -> str:
+def _routed_node(profile: StatusProfile) -> str:
     """The node that a profile speaks of; empty for those of the cluster."""
-    target = home.model.spec.target
+    target = profile.model.spec.target
     return NodeName(target.node_name or "") if target.scope is TargetScope.NODE else ""
 
 

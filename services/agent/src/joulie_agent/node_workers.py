@@ -52,28 +52,28 @@ class NodeWorkers:
         """Some node came, went or changed its labels."""
         self._moved.set()
 
-    async def run(self, tools: WorkerDeps) -> None:
+    async def run(self, deps: WorkerDeps) -> None:
         """Serve until cancelled."""
-        for reflector in tools.world.reflectors:
+        for reflector in deps.informers.reflectors:
             await reflector.wait_synced()
         async with asyncio.TaskGroup() as group:
 
             def start(node: Node, *, orphan: bool = False) -> None:
-                worker = NodeWorker(node, tools, orphan=orphan)
+                worker = NodeWorker(node, deps, orphan=orphan)
                 self._workers[node.name] = worker
                 task = group.create_task(worker.run(), name=f"node {node.name}")
-                task.add_done_callback(lambda _: self._ended(node.name, tools))
+                task.add_done_callback(lambda _: self._ended(node.name, deps))
 
-            for node in await self._orphans(tools):
+            for node in await self._orphans(deps):
                 start(node, orphan=True)
             while True:
                 self._moved.clear()
-                self._settle(tools, start)
+                self._settle(deps, start)
                 await self._moved.wait()
 
-    def _settle(self, tools: WorkerDeps, start: Callable[[Node], None]) -> None:
+    def _settle(self, deps: WorkerDeps, start: Callable[[Node], None]) -> None:
         """Bring the workers in line with the nodes."""
-        owned = {name: node for name, node in tools.world.nodes.items() if self._scope.owns(node)}
+        owned = {name: node for name, node in deps.informers.nodes.items() if self._scope.owns(node)}
         for name, node in owned.items():
             if name in self._workers:
                 self._workers[name].stay()
@@ -83,20 +83,20 @@ class NodeWorkers:
             if name not in owned:
                 worker.leave()
 
-    def _ended(self, name: str, tools: WorkerDeps) -> None:
+    def _ended(self, name: str, deps: WorkerDeps) -> None:
         del self._workers[name]
-        tools.discoverer.forget(name)
+        deps.discoverer.forget(name)
         # The node may have come back in the meantime.
         self.move()
 
-    async def _orphans(self, tools: WorkerDeps) -> list[Node]:
+    async def _orphans(self, deps: WorkerDeps) -> list[Node]:
         """Nodes that carry a report of ours but have left management while no agent ran."""
         found = []
-        for home in tools.world.homes():
-            name = home.name
-            if home.model.status.control is None or not self._scope.responsible(name):
+        for profile in deps.informers.status_profiles():
+            name = profile.name
+            if profile.model.status.control is None or not self._scope.responsible(name):
                 continue
-            if name in tools.world.nodes and self._scope.owns(tools.world.nodes[name]):
+            if name in deps.informers.nodes and self._scope.owns(deps.informers.nodes[name]):
                 continue
             try:
                 node = decode_node(await self._client.get(NODES, name))

@@ -76,13 +76,13 @@ class Publisher:
         dated = status.model_copy(update={"updated_at": now}).dump()
         await self._applier.apply(NODE_HARDWARES, node.name, {"status": dated}, status=True)
 
-    async def home(self, node: Node, route: Route, live: StatusProfile | None) -> None:
-        """Make sure that the node's report has a home, and that a generated one mirrors the route."""
+    async def status_profile(self, node: Node, route: Route, live: StatusProfile | None) -> None:
+        """Make sure that the node's report has a profile, and that a generated one mirrors the route."""
         spec = generated_spec(node.name, route)
         if live is None or (live.generated and live.model.spec != spec):
-            await self._write_home(node, spec)
+            await self._write_status_profile(node, spec)
         elif live.metadata.labels.get(MANAGED_BY) == MANAGED_BY_AGENT and not live.generated:
-            await self._hand_over(node.name)
+            await self._remove_marks(node.name)
 
     async def report(self, node: NodeName, status: TelemetryProfileStatus, live: StatusProfile | None) -> None:
         """Publish the report, if it is not what the profile says already."""
@@ -100,7 +100,7 @@ class Publisher:
         elif live is not None:
             await self.report(node, final_status, live)
 
-    async def _write_home(self, node: Node, spec: TelemetryProfileSpec) -> None:
+    async def _write_status_profile(self, node: Node, spec: TelemetryProfileSpec) -> None:
         marks = {"labels": {MANAGED_BY: MANAGED_BY_AGENT}, "annotations": {GENERATED_SPEC: fingerprint(spec)}}
         body: dict[str, Any] = {
             "apiVersion": TELEMETRY_PROFILES.api_version,
@@ -115,7 +115,7 @@ class Publisher:
                 # Somebody owns a field that we would change: the profile is theirs, and the watch will show it.
                 _log.info("profile left to its author", node=node.name, error=str(error))
 
-    async def _hand_over(self, node: NodeName) -> None:
+    async def _remove_marks(self, node: NodeName) -> None:
         marks = {"labels": {MANAGED_BY: None}, "annotations": {GENERATED_SPEC: None}}
         async with self._slots:
             await self._client.merge_patch(TELEMETRY_PROFILES, node, {"metadata": marks}, field_manager=FIELD_MANAGER)

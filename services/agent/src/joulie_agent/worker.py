@@ -48,7 +48,7 @@ _log = structlog.get_logger()
 class WorkerDeps:
     """What all workers of a process share."""
 
-    world: Informers
+    informers: Informers
     factory: BackendFactory
     publisher: Publisher
     discoverer: Discoverer
@@ -79,11 +79,11 @@ class NodeView:
 class NodeWorker:
     """The loop of one node; `run` ends when the node has left and was given back."""
 
-    def __init__(self, node: Node, tools: WorkerDeps, *, orphan: bool = False) -> None:
+    def __init__(self, node: Node, deps: WorkerDeps, *, orphan: bool = False) -> None:
         """`orphan`: the node left management while no agent ran, and is only to be given back."""
         self.view = NodeView()
         self._node = node
-        self._tools = tools
+        self._deps = deps
         self._orphan = self._departing = orphan
         self._attempts = 0
         self._woken = asyncio.Event()
@@ -99,17 +99,17 @@ class NodeWorker:
         self._target_failures = FailureLog(self._log, failed="target not refreshed", recovered="target refreshed again")
         #: What was last logged of each enforcement.
         self._logged: dict[str, dict[str, Any]] = {}
-        home = tools.world.home(node.name)
-        last = home.model.status.control if home else None
+        profile = deps.informers.status_profile(node.name)
+        last = profile.model.status.control if profile else None
         #: As last published; what it says of places is what the next agent goes by.
         self._published = last
         self._announced: tuple[Route, bool] | None = None
         self._control = NodeControl(
             node,
             last,
-            factory=tools.factory,
-            discoverer=tools.discoverer,
-            dvfs=tools.dvfs,
+            factory=deps.factory,
+            discoverer=deps.discoverer,
+            dvfs=deps.dvfs,
         )
 
     def wake(self) -> None:
@@ -147,7 +147,7 @@ class NodeWorker:
             self._woken.clear()
             if await self._guarded_pass(started):
                 return
-            await self._rest(started + self._tools.interval_s * spread)
+            await self._rest(started + self._deps.interval_s * spread)
             spread = 1.0
 
     async def _follow(self) -> None:
@@ -155,7 +155,7 @@ class NodeWorker:
         loop = asyncio.get_running_loop()
         while True:
             await self._looping.wait()
-            await asyncio.sleep(self._tools.dvfs_interval_s)
+            await asyncio.sleep(self._deps.dvfs_interval_s)
             async with self._turn:
                 try:
                     self._acted(await self._control.follow(loop.time()))
@@ -201,8 +201,8 @@ class NodeWorker:
         return gone
 
     async def _serve(self, now: float) -> bool:
-        world, publisher = self._tools.world, self._tools.publisher
-        self._node = world.nodes.get(self._node.name, self._node)
+        informers, publisher = self._deps.informers, self._deps.publisher
+        self._node = informers.nodes.get(self._node.name, self._node)
         inputs = self._inputs(now)
         await self._announce(inputs)
         async with self._turn:
@@ -211,9 +211,9 @@ class NodeWorker:
         if tick.released:
             self.wake()
         self._show(inputs, tick)
-        wall_time = rfc3339(self._tools.wall_time())
-        await publisher.hardware(self._node, tick.hardware.status, world.hardware(self._node.name), wall_time)
-        await publisher.home(self._node, inputs.route, world.home(self._node.name))
+        wall_time = rfc3339(self._deps.wall_time())
+        await publisher.hardware(self._node, tick.hardware.status, informers.hardware(self._node.name), wall_time)
+        await publisher.status_profile(self._node, inputs.route, informers.status_profile(self._node.name))
         await self._report(
             ControlReports(cpu=tick.cpu, gpu=tick.gpu),
             cpu_watts=tick.cpu_reading.power_watts if tick.cpu_reading else None,
@@ -229,15 +229,15 @@ class NodeWorker:
         if reports is None or wanted == self._announced:
             self._announced = wanted
             return
-        live = self._tools.world.home(self._node.name)
-        await self._tools.publisher.home(self._node, inputs.route, live)
+        live = self._deps.informers.status_profile(self._node.name)
+        await self._deps.publisher.status_profile(self._node, inputs.route, live)
         status = TelemetryProfileStatus(control=reports, power=live.model.status.power if live else None)
-        await self._tools.publisher.report(self._node.name, status, live)
+        await self._deps.publisher.report(self._node.name, status, live)
         self._published = reports
         self._announced = wanted
 
     async def _depart(self, now: float) -> bool:
-        world, name = self._tools.world, self._node.name
+        informers, name = self._deps.informers, self._node.name
         self._attempts += 1
         async with self._turn:
             reports = await self._control.restore(self._inputs(now))
@@ -249,22 +249,22 @@ class NodeWorker:
                 return False
             self._log.error("hardware not given back", attempts=self._attempts, **_said(reports))
             return True
-        wall_time = rfc3339(self._tools.wall_time())
+        wall_time = rfc3339(self._deps.wall_time())
         final_status = TelemetryProfileStatus(
             control=ControlReports(
                 cpu=reports.cpu and reports.cpu.model_copy(update={"updated_at": wall_time}),
                 gpu=reports.gpu and reports.gpu.model_copy(update={"updated_at": wall_time}),
             )
         )
-        await self._tools.publisher.withdraw(name, world.home(name), final_status)
+        await self._deps.publisher.withdraw(name, informers.status_profile(name), final_status)
         self._log.info("node left", **_said(reports))
         return True
 
     def _inputs(self, now: float) -> Inputs:
-        world = self._tools.world
-        hardware = world.hardware(self._node.name)
-        age_s, target = world.targets_age_s(), world.target(self._node.name)
-        lost = age_s > self._tools.spec_timeout_s
+        informers = self._deps.informers
+        hardware = informers.hardware(self._node.name)
+        age_s, target = informers.targets_age_s(), informers.target(self._node.name)
+        lost = age_s > self._deps.spec_timeout_s
         if lost and target is not None:
             target = target_out_of_reach(target, self._control.floor)
             self._target_failures.failed(f"no contact with the API server for {age_s:.0f} s", cause="no contact")
@@ -272,7 +272,7 @@ class NodeWorker:
             self._target_failures.recovered()
         return Inputs(
             node=self._node,
-            route=world.last_route(self._node) if self._orphan else world.route(self._node),
+            route=informers.last_route(self._node) if self._orphan else informers.route(self._node),
             target=target,
             lost=lost,
             published=hardware.model.status if hardware else None,
@@ -282,16 +282,16 @@ class NodeWorker:
     async def _report(self, reports: ControlReports, *, cpu_watts: float | None, gpu_watts: float | None) -> None:
         assert reports.cpu is not None
         assert reports.gpu is not None
-        live = self._tools.world.home(self._node.name)
+        live = self._deps.informers.status_profile(self._node.name)
         status = compose(
             last=live.model.status if live else TelemetryProfileStatus(),
             cpu=reports.cpu,
             gpu=reports.gpu,
             cpu_watts=cpu_watts,
             gpu_watts=gpu_watts,
-            now_s=self._tools.wall_time(),
+            now_s=self._deps.wall_time(),
         )
-        await self._tools.publisher.report(self._node.name, status, live)
+        await self._deps.publisher.report(self._node.name, status, live)
         self._published = status.control
 
     def _show(self, inputs: Inputs, tick: Tick) -> None:

@@ -66,16 +66,16 @@ def serve(actuator_settings, events, gpus):
 async def test_requests_reach_the_hardware(serve):
     serve()
     client = ActuatorClient(serve.path)
-    assert isinstance(await client.ask(CAP), ControlOutcome)
+    assert isinstance(await client.execute(CAP), ControlOutcome)
     assert [serve.machine.read(path) for path in serve.machine.limits()] == [90_000_000] * 2
-    cpu, gpu = await asyncio.gather(client.ask(ReadCpu()), client.ask(ReadGpu()))
+    cpu, gpu = await asyncio.gather(client.execute(ReadCpu()), client.execute(ReadGpu()))
     assert isinstance(cpu, CpuReadings)
     assert isinstance(gpu, GpuReadings)
     await client.close()
 
 
 async def test_where_there_is_no_actuator_the_failure_is_no_fault(tmp_path):
-    answer = await ActuatorClient(str(tmp_path / "none")).ask(DescribeCpu())
+    answer = await ActuatorClient(str(tmp_path / "none")).execute(DescribeCpu())
     assert isinstance(answer, HardwareFailure)
     assert answer.reason is Reason.NO_HOST_INTERFACE
 
@@ -107,8 +107,8 @@ async def test_an_actuator_that_was_restarted_is_found_again_without_a_failure(t
 
     async with _scripted(tmp_path / "s", once):
         client = ActuatorClient(str(tmp_path / "s"))
-        assert await client.ask(DescribeCpu()) == ErrorReply(message="connection 1")
-        assert await client.ask(DescribeCpu()) == ErrorReply(message="connection 2")
+        assert await client.execute(DescribeCpu()) == ErrorReply(message="connection 1")
+        assert await client.execute(DescribeCpu()) == ErrorReply(message="connection 2")
         await client.close()
 
 
@@ -123,11 +123,11 @@ async def test_a_silent_actuator_is_a_timeout_and_its_late_answer_is_nobody_else
 
     async with _scripted(tmp_path / "s", answer):
         client = ActuatorClient(str(tmp_path / "s"), answer_s=dict.fromkeys(Subsystem, 0.1))
-        failure = await client.ask(DescribeCpu())
+        failure = await client.execute(DescribeCpu())
         assert isinstance(failure, HardwareFailure)
         assert failure.reason is Reason.TIMEOUT
         silent = False
-        assert await client.ask(DescribeCpu()) == ErrorReply(message="fresh")
+        assert await client.execute(DescribeCpu()) == ErrorReply(message="fresh")
         await client.close()
 
 
@@ -139,7 +139,7 @@ async def test_an_answer_that_is_none_is_a_failure(tmp_path):
 
     async with _scripted(tmp_path / "s", answer):
         client = ActuatorClient(str(tmp_path / "s"))
-        failure = await client.ask(DescribeCpu())
+        failure = await client.execute(DescribeCpu())
         assert isinstance(failure, HardwareFailure)
         assert failure.reason is Reason.MALFORMED_REPLY
         await client.close()
@@ -150,7 +150,7 @@ async def test_an_actuator_that_hangs_up_is_a_failure(tmp_path):
         actuator.close()
 
     async with _scripted(tmp_path / "s", hang_up):
-        failure = await ActuatorClient(str(tmp_path / "s")).ask(DescribeCpu())
+        failure = await ActuatorClient(str(tmp_path / "s")).execute(DescribeCpu())
         assert isinstance(failure, HardwareFailure)
         assert failure.reason is Reason.UNREACHABLE
 
@@ -158,7 +158,7 @@ async def test_an_actuator_that_hangs_up_is_a_failure(tmp_path):
 async def test_hands_in_this_process_give_everything_back_when_they_are_closed(actuator_settings, events, gpus):
     settings, machine = actuator_settings()
     actuator = InProcessActuator(HostSubsystems(settings, events, drivers=[gpus[0]]), stop_grace_s=5)
-    assert isinstance(await actuator.ask(CAP), ControlOutcome)
+    assert isinstance(await actuator.execute(CAP), ControlOutcome)
     assert [machine.read(path) for path in machine.limits()] == [90_000_000] * 2
     await actuator.close()
     assert [machine.read(path) for path in machine.limits()] == [150_000_000] * 2
@@ -171,10 +171,10 @@ async def test_a_driver_that_hangs_in_this_process_costs_a_timeout(actuator_sett
     )
     gpus[1].answering.clear()
     try:
-        failure = await actuator.ask(ReadGpu())
+        failure = await actuator.execute(ReadGpu())
         assert isinstance(failure, HardwareFailure)
         assert failure.reason is Reason.TIMEOUT
-        assert isinstance(await actuator.ask(ReadCpu()), CpuReadings)
+        assert isinstance(await actuator.execute(ReadCpu()), CpuReadings)
     finally:
         gpus[1].answering.set()
         await actuator.close()
@@ -200,8 +200,8 @@ async def test_a_part_is_given_the_time_that_it_needs(tmp_path):
 
     async with _scripted(tmp_path / "s", answer_gpu_late):
         client = ActuatorClient(str(tmp_path / "s"), answer_s={Subsystem.CPU: 0.05, Subsystem.GPU: 30.0})
-        gpu = asyncio.create_task(client.ask(ReadGpu()))
-        failure = await client.ask(ReadCpu())
+        gpu = asyncio.create_task(client.execute(ReadGpu()))
+        failure = await client.execute(ReadCpu())
         assert isinstance(failure, HardwareFailure)
         assert failure.reason is Reason.TIMEOUT
         asked.set()

@@ -10,7 +10,7 @@ from joulie_agent.backends.actuator_client import InProcessActuator
 from joulie_agent.backends.base import CpuHeld, NodeReading, Unavailable
 from joulie_agent.backends.host import CpuTuning, HostBackend, lease_s
 from joulie_agent.enforce import gpu
-from joulie_agent.enforce.gpu_clocks import ClockLook
+from joulie_agent.enforce.gpu_clocks import ClockInputs
 from joulie_agent.hardware.gpu.device_calls import GpuDeadlines
 from joulie_agent.hardware.gpu.library_driver import LibraryDriver
 from joulie_agent.hardware.knob import HardwareFailure
@@ -45,9 +45,9 @@ async def bench(actuator_settings, events):
     asked = []
 
     class Spy:
-        async def ask(self, request):
+        async def execute(self, request):
             asked.append(request)
-            return await client.ask(request)
+            return await client.execute(request)
 
     yield Bench(HostBackend(Spy(), Inventory.load(), lease_s=60), machine, library, asked)
     await client.close()
@@ -148,7 +148,7 @@ class _Answering:
     def __init__(self, **answers):
         self._answers = answers
 
-    async def ask(self, request):
+    async def execute(self, request):
         return self._answers.get(type(request).__name__, self._answers.get("rest"))
 
 
@@ -178,10 +178,10 @@ async def test_hands_that_do_not_answer_are_an_outcome_with_the_reason(answer, r
 
 async def test_gpus_that_do_not_answer_leave_the_cpus_readable(bench):
     class GpusHang:
-        async def ask(self, request):
+        async def execute(self, request):
             return HardwareFailure(Reason.TIMEOUT, "hung") if isinstance(request, ReadGpu) else await real(request)
 
-    real = bench.backend._hands.ask
+    real = bench.backend._client.execute
     reading = await HostBackend(GpusHang(), Inventory.load(), lease_s=60).read()
     assert isinstance(reading, NodeReading)
     assert reading.facts.cpu is not None
@@ -232,7 +232,7 @@ async def test_clocks_are_limited_by_uuid_told_and_restored_with_everything_else
 async def test_with_the_fallback_turned_off_no_clock_is_offered_and_those_of_an_agent_before_are_restored(bench):
     await bench.backend.read()
     await bench.backend.set_gpu_clocks({"a": 1200})
-    without = HostBackend(bench.backend._hands, Inventory.load(), lease_s=60, clock_fallback=False)
+    without = HostBackend(bench.backend._client, Inventory.load(), lease_s=60, clock_fallback=False)
     await without.read()
     assert without.gpu_clocks() == {}
     await without.set_gpu_caps({"a": 400, "b": 400})
@@ -247,7 +247,7 @@ async def test_a_memory_bound_gpu_is_brought_below_its_cap_by_its_clock(bench):
     for tick in range(20):
         a.power_mw = 300_000 + 250 * round(1000 * a.clock_mhz / a.highest_mhz)
         reading = await bench.backend.read()
-        result = await gpu.enforce(order, memory, bench.backend, ClockLook(reading.gpu, tick * 20.0))
+        result = await gpu.enforce(order, memory, bench.backend, ClockInputs(reading.gpu, tick * 20.0))
         memory = result.memory
     assert (result.report.result, result.report.reason) == (ControlResult.APPLIED, Reason.CLOCKS_LIMITED)
     assert 385_000 <= a.power_mw <= 410_000
@@ -258,7 +258,7 @@ async def test_optional_controls_are_asked_for_only_where_they_are_configured():
     asked = []
 
     class Spy:
-        async def ask(self, request):
+        async def execute(self, request):
             asked.append(request)
             return ControlOutcome(result=ControlResult.APPLIED, reason=Reason.TUNED, backend="tuning")
 

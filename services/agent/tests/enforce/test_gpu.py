@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from joulie_agent.backends.base import GpuReading, GpuSample
 from joulie_agent.enforce import gpu
 from joulie_agent.enforce.gpu import GpuControlState, GpuIntent
-from joulie_agent.enforce.gpu_clocks import ClockLook
+from joulie_agent.enforce.gpu_clocks import ClockInputs
 from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
@@ -104,7 +104,7 @@ HOT = GpuIntent(target=GpuPowerCap(cap_watts_per_gpu=400), absent=Reason.NO_INTE
 
 
 def look(tick, watts, clock_limit_mhz=None, uuid="GPU-a"):
-    return ClockLook(GpuReading(gpus=(GpuSample(uuid, watts, clock_limit_mhz=clock_limit_mhz),)), now=20.0 * tick)
+    return ClockInputs(GpuReading(gpus=(GpuSample(uuid, watts, clock_limit_mhz=clock_limit_mhz),)), now=20.0 * tick)
 
 
 async def run(actuator, draws, intent=HOT, state=None, start=0):

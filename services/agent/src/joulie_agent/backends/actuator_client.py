@@ -1,4 +1,4 @@
-"""The controller's way to the hands: a socket to the actuator, or the same lanes in this process.
+"""The controller's way to the client: a socket to the actuator, or the same lanes in this process.
 
 Promises an answer within a deadline, a refusal where there is none: an actuator that is absent, restarting, hung or
 hostile costs one refusal per question and is asked again next time. Parts do not wait for each other.
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 class HardwareClient(Protocol):
     """Whatever carries out requests on this machine."""
 
-    async def ask(self, request: Request) -> Reply | HardwareFailure:
+    async def execute(self, request: Request) -> Reply | HardwareFailure:
         """Carry out a request."""
 
     async def close(self) -> None:
@@ -49,7 +49,7 @@ class ActuatorClient:
         self._answer_s = answer_s
         self._connections = {part: _Connection(path) for part in Subsystem}
 
-    async def ask(self, request: Request) -> Reply | HardwareFailure:
+    async def execute(self, request: Request) -> Reply | HardwareFailure:
         """Ask on the part's own connection, which is opened when needed."""
         part = subsystem_of(request)
         connection = self._connections[part]
@@ -125,7 +125,7 @@ class InProcessActuator:
         for executor in machine.executors.values():
             executor.start()
 
-    async def ask(self, request: Request) -> Reply | HardwareFailure:
+    async def execute(self, request: Request) -> Reply | HardwareFailure:
         """Carry out a request in the part's own thread."""
         part = subsystem_of(request)
         loop = asyncio.get_running_loop()

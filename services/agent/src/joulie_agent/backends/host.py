@@ -99,7 +99,7 @@ class HostBackend:
     """One machine.
 
     Args:
-        hands: what carries out requests on it.
+        client: what carries out requests on it.
         inventory: what is known of models.
         lease_s: for how long what is put in force holds without being repeated.
         tuning: optional controls of the CPUs while the node saves power.
@@ -108,7 +108,7 @@ class HostBackend:
 
     def __init__(
         self,
-        hands: HardwareClient,
+        client: HardwareClient,
         inventory: Inventory,
         *,
         lease_s: float,
@@ -116,7 +116,7 @@ class HostBackend:
         clock_fallback: bool = True,
     ) -> None:
         self._tuning = tuning
-        self._hands = hands
+        self._client = client
         self._inventory = inventory
         self._lease_s = lease_s
         self._clock_fallback = clock_fallback
@@ -128,7 +128,7 @@ class HostBackend:
 
     async def read(self) -> NodeReading | Unavailable:
         """Look at all of the machine."""
-        cpu, gpu = await asyncio.gather(self._hands.ask(ReadCpu()), self._hands.ask(ReadGpu()))
+        cpu, gpu = await asyncio.gather(self._client.execute(ReadCpu()), self._client.execute(ReadGpu()))
         if not isinstance(cpu, CpuReadings) and not isinstance(gpu, GpuReadings):
             return _unavailable(cpu)
         await self._describe(cpu, gpu)
@@ -140,7 +140,7 @@ class HostBackend:
 
     async def read_cpu(self) -> CpuReading | Unavailable:
         """Power only."""
-        cpu = await self._hands.ask(ReadCpu(power_only=True))
+        cpu = await self._client.execute(ReadCpu(power_only=True))
         return _cpu_reading(cpu) if isinstance(cpu, CpuReadings) else _unavailable(cpu)
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
@@ -209,11 +209,11 @@ class HostBackend:
         return await self._restore(Subsystem.GPU)
 
     async def _set(self, backend: str, request: Request) -> ControlOutcome:
-        reply = await self._hands.ask(request)
+        reply = await self._client.execute(request)
         return reply if isinstance(reply, ControlOutcome) else _failed(backend, reply)
 
     async def _restore(self, part: Subsystem) -> ControlOutcome:
-        reply = await self._hands.ask(Restore(subsystem=part))
+        reply = await self._client.execute(Restore(subsystem=part))
         if not isinstance(reply, RestoreReport):
             return _failed(HOST, reply)
         if reply.left:
@@ -227,10 +227,10 @@ class HostBackend:
         """Ask what the machine is where a reading says that it is not what it was."""
         known = (self._cpu, self._gpu)
         if isinstance(cpu, CpuReadings) and (self._cpu is None or self._cpu.revision != cpu.revision):
-            described = await self._hands.ask(DescribeCpu())
+            described = await self._client.execute(DescribeCpu())
             self._cpu = described if isinstance(described, CpuDescription) else self._cpu
         if isinstance(gpu, GpuReadings) and (self._gpu is None or self._gpu.revision != gpu.revision):
-            self._take(await self._hands.ask(DescribeGpu()))
+            self._take(await self._client.execute(DescribeGpu()))
         if known != (self._cpu, self._gpu):
             self._facts = self._compose()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from joulie_agent.backends.base import GpuActuator
-from joulie_agent.enforce.gpu_clocks import NO_LOOK, ClockLook, combined, hold
+from joulie_agent.enforce.gpu_clocks import NO_CLOCK_INPUTS, ClockInputs, combined, hold
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceCap, GpuDeviceRange, WattCap, WattRange, resolve_gpu_caps
@@ -52,7 +52,7 @@ class GpuResult:
 
 
 async def enforce(
-    intent: GpuIntent, state: GpuControlState, actuator: GpuActuator, look: ClockLook = NO_LOOK
+    intent: GpuIntent, state: GpuControlState, actuator: GpuActuator, look: ClockInputs = NO_CLOCK_INPUTS
 ) -> GpuResult:
     """Carry out an intent once; `look` is what the clock loops go by."""
     devices = actuator.gpu_devices() or (GpuDeviceRange("", intent.limits),)

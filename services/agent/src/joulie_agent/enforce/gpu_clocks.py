@@ -20,7 +20,7 @@ SETTINGS: Final = GpuClockSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class ClockLook:
+class ClockInputs:
     """What the loop goes by at one tick."""
 
     reading: GpuReading | None = None
@@ -33,7 +33,7 @@ class ClockLook:
         return {sample.gpu: sample for sample in self.reading.gpus} if self.reading else {}
 
 
-NO_LOOK: Final = ClockLook()
+NO_CLOCK_INPUTS: Final = ClockInputs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ClockResult:
 
 
 async def hold(
-    cap_watts: Mapping[str, float], states: Mapping[str, GpuClockState], actuator: GpuActuator, look: ClockLook
+    cap_watts: Mapping[str, float], states: Mapping[str, GpuClockState], actuator: GpuActuator, look: ClockInputs
 ) -> ClockResult:
     """Let each GPU's loop take in its reading, and carry out what they ask for."""
     ranges, samples = actuator.gpu_clocks(), look.samples

@@ -16,7 +16,7 @@ from joulie_agent.backends.base import CpuReading, GpuReading, HardwareFacts, No
 from joulie_agent.backends.factory import BackendFactory, NodeBackends
 from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
 from joulie_agent.enforce import cpu, gpu
-from joulie_agent.enforce.gpu_clocks import ClockLook
+from joulie_agent.enforce.gpu_clocks import ClockInputs
 from joulie_agent.enforce.places import Place, cpu_place, gpu_place, settle
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
@@ -144,7 +144,7 @@ class NodeControl:
         self._intent = intent = self._cpu_intent(inputs, backends)
         cpu_result, gpu_result = await asyncio.gather(
             cpu.CpuEnforcer(backends.cpu, self._dvfs).enforce(intent, self.cpu_state, cpu_reading, inputs.now),
-            gpu.enforce(self._gpu_intent(inputs), self.gpu_state, backends.gpu, ClockLook(gpu_reading, inputs.now)),
+            gpu.enforce(self._gpu_intent(inputs), self.gpu_state, backends.gpu, ClockInputs(gpu_reading, inputs.now)),
         )
         self.cpu_state, self.gpu_state = cpu_result.state, gpu_result.state
         tuned = await backends.cpu.tune_cpu(saving=_saves_power(inputs))
