@@ -242,13 +242,13 @@ async def test_with_the_fallback_turned_off_no_clock_is_offered_and_those_of_an_
 async def test_a_memory_bound_gpu_is_brought_below_its_cap_by_its_clock(bench):
     """The whole way from the published cap to the hardware, over GPUs whose power limit does not hold their draw."""
     a, b = bench.library.gpus
-    memory, result = gpu.GpuControlState(), None
-    order = gpu.GpuIntent(GpuPowerCap(cap_watts_per_gpu=400), Reason.NO_INTENT, WattRange(700, 200), present=True)
+    state, result = gpu.GpuControlState(), None
+    intent = gpu.GpuIntent(GpuPowerCap(cap_watts_per_gpu=400), Reason.NO_INTENT, WattRange(700, 200), present=True)
     for tick in range(20):
         a.power_mw = 300_000 + 250 * round(1000 * a.clock_mhz / a.highest_mhz)
         reading = await bench.backend.read()
-        result = await gpu.enforce(order, memory, bench.backend, ClockInputs(reading.gpu, tick * 20.0))
-        memory = result.memory
+        result = await gpu.enforce(intent, state, bench.backend, ClockInputs(reading.gpu, tick * 20.0))
+        state = result.state
     assert (result.report.result, result.report.reason) == (ControlResult.APPLIED, Reason.CLOCKS_LIMITED)
     assert 385_000 <= a.power_mw <= 410_000
     assert (a.limit_mw, b.limit_mw, b.clock_mhz) == (400_000, 400_000, 1980)
