@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft4Validator
 
-from joulie_agent.backends.base import HardwareFacts
 from joulie_agent.backends.telemetry_wire import parse_telemetry
 from joulie_agent.discovery.discoverer import Discoverer
+from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.discovery.gpu import describe_gpus
 from joulie_agent.discovery.host import describe_cpu, describe_memory
 from joulie_agent.hardware.cpuinfo import CpuIdentity, HostFacts

@@ -2,8 +2,8 @@
 
 import pytest
 
-from joulie_agent.backends.base import HardwareFacts
 from joulie_agent.discovery.discoverer import Discoverer
+from joulie_agent.discovery.facts import HardwareFacts
 from joulie_core.control.caps_resolve import WattRange
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import resolve_view

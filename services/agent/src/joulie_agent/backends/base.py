@@ -13,12 +13,12 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
+from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
-from joulie_core.kinds.node_hardware import Capabilities, CpuHardware, GpuHardware, MemoryHardware
 from joulie_core.kinds.telemetry_profile import Held
 
 NO_RANGE: Final = WattRange()
@@ -112,17 +112,6 @@ class GpuReading:
     gpus: tuple[GpuSample, ...] = ()
     #: As for the CPUs.
     overwritten: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HardwareFacts:
-    """What a backend knows of the hardware behind it; None where it does not say."""
-
-    cpu: CpuHardware | None = None
-    gpu: GpuHardware | None = None
-    memory: MemoryHardware | None = None
-    #: What can be read and set there.
-    can: Capabilities | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,12 @@ from joulie_agent.backends.base import (
     CpuReading,
     GpuReading,
     GpuSample,
-    HardwareFacts,
     NodeReading,
     PowerConstraint,
     Unavailable,
     ZoneSample,
 )
+from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.discovery.gpu import describe_gpus, device_ranges
 from joulie_agent.discovery.host import describe_cpu, describe_memory
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 import msgspec
 import pydantic
 
-from joulie_agent.backends.base import CpuReading, GpuReading, GpuSample, HardwareFacts, NodeReading, Unavailable
+from joulie_agent.backends.base import CpuReading, GpuReading, GpuSample, NodeReading, Unavailable
+from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.reasons import Reason
 from joulie_api.telemetry import Telemetry, TelemetryError, decode_telemetry, percentage
 from joulie_core.control_result import ControlResult

@@ -9,7 +9,7 @@ no GPU is published only where its backend has seen so, and `quality.facts` says
 from dataclasses import dataclass
 from typing import Final
 
-from joulie_agent.backends.base import HardwareFacts
+from joulie_agent.discovery.facts import HardwareFacts
 from joulie_core.control.caps_resolve import WattRange
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import CpuView, GpuView, HardwareView, resolve_view

@@ -12,9 +12,10 @@ from typing import Final
 
 import structlog
 
-from joulie_agent.backends.base import CpuReading, GpuReading, HardwareFacts, NodeReading, ReadingSource, Unavailable
+from joulie_agent.backends.base import CpuReading, GpuReading, NodeReading, ReadingSource, Unavailable
 from joulie_agent.backends.factory import BackendFactory, NodeBackends
 from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
+from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.enforce import cpu, gpu
 from joulie_agent.enforce.gpu_clocks import ClockInputs
 from joulie_agent.enforce.places import Place, cpu_place, gpu_place, settle
