@@ -60,7 +60,7 @@ class Process:
             self._heard.wait_for(lambda: self.popen.poll() is not None or self._find(event), timeout=_START_S)
             found = self._find(event)
         if found is None:
-            raise RuntimeError(f"{self.name} never said {event!r}; exit code {self.popen.poll()}")
+            raise RuntimeError(f"{self.name} never logged {event!r}; exit code {self.popen.poll()}")
         return found
 
     def usage(self) -> Usage:

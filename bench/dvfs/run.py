@@ -136,10 +136,10 @@ def run(seeds: int) -> bool:
                     interval([each.actions_per_h for each in runs]),
                 ]
                 means[case.name, controller.name] = [mean for mean, _ in columns]
-                said = " ".join(f"{mean:9.1f} ±{half:5.1f}" for mean, half in columns)
+                columns_text = " ".join(f"{mean:9.1f} ±{half:5.1f}" for mean, half in columns)
                 if len(case.stages) > 2:  # nothing settles under bursts
-                    said = f"{'-':>16}" + said[16:]
-                print(f"{case.name:20} {controller.name:18} {said}", flush=True)
+                    columns_text = f"{'-':>16}" + columns_text[16:]
+                print(f"{case.name:20} {controller.name:18} {columns_text}", flush=True)
     print(*draw(OUT), OUT / "dvfs.csv")
     steps = [case.name for case in CASES if len(case.stages) == 2]
     new, old = CONTROLLERS[2].name, CONTROLLERS[1].name

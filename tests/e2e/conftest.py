@@ -22,7 +22,7 @@ _NODES = Path(__file__).parent / "nodes.yaml"
 
 @pytest_asyncio.fixture
 async def bare(devcluster: DevCluster) -> AsyncIterator[ClusterView]:
-    """The session's cluster with our resources installed and nobody who acts on them."""
+    """The session's cluster with the CRDs installed and no service."""
     await JoulieStack(devcluster).install()
     async with await devcluster.client() as client:
         yield ClusterView(client, sim_url="", namespace="default")

@@ -56,7 +56,7 @@ class System:
         assert controls["capWatts"] == pytest.approx(expected), node
 
     async def nodes_of(self, agent: JoulieService) -> set[str]:
-        """Nodes that an agent has in hand, by its own metrics."""
+        """Nodes that an agent serves, by its own metrics."""
         return set(_MODE.findall(await agent.metrics()))
 
     async def writes(self) -> dict[str, float]:

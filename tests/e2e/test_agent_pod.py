@@ -1,4 +1,4 @@
-"""The agent as a pod of two containers, from its image and the chart: it caps, and gives back whoever is killed."""
+"""The agent as a pod of two containers, from its image and the chart: caps, and restores when one is killed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ from joulie_sim.stack.stack import NAMESPACE, JoulieStack, StackConfig
 
 pytestmark = pytest.mark.e2e
 
-# Not the factory's 150 W: what is given back is what was found.
+# Not the default of 150 W: the value found is restored.
 ORIGINALS = [140.0, 130.0]
 # 60 % of what the packages are made for.
 ECO = [90.0, 90.0]
@@ -102,7 +102,7 @@ async def remove(agent: AgentRelease) -> None:
     await eventually(gone, within_s=60, what="pods of the agent are still there")
 
 
-def given_back(agent: AgentRelease) -> bool:
+def restored(agent: AgentRelease) -> bool:
     return agent.limits_watts == ORIGINALS
 
 
@@ -170,7 +170,7 @@ async def test_a_killed_controller_costs_no_cap_and_goes_on_when_it_is_back(agen
         holds(held, for_s=5),
     )
     assert (await agent.status(ACTUATOR))["restartCount"] == 0
-    # Who puts a limit back that somebody else has raised must be there and know its target.
+    # An actuator that overwrites an external value runs and has a target.
     agent.machine.write(agent.machine.limits()[0], 145_000_000)
     await eventually(held, within_s=15)
 
@@ -178,7 +178,7 @@ async def test_a_killed_controller_costs_no_cap_and_goes_on_when_it_is_back(agen
 async def test_a_controller_that_hangs_loses_its_caps_with_its_lease_and_sets_them_again(agent: AgentRelease) -> None:
     controller = await agent.process(CONTROLLER)
     controller.signal(SIGSTOP)
-    took_s = await eventually(lambda: _is_given_back(agent), within_s=LEASE_S + 10)
+    took_s = await eventually(lambda: _is_restored(agent), within_s=LEASE_S + 10)
     # Renewed last at most a tick before it was stopped.
     assert took_s > LEASE_S - 10
     controller.signal(SIGCONT)
@@ -189,15 +189,15 @@ async def test_a_killed_actuator_is_restarted_gives_back_and_caps_again(agent: A
     (await agent.process(ACTUATOR)).signal(SIGKILL)
     await eventually(lambda: restarted(agent, ACTUATOR), within_s=30)
 
-    async def orphans_were_given_back() -> None:
+    async def orphans_were_restored() -> None:
         assert '"given back"' in await agent.logs(ACTUATOR)
 
-    await eventually(orphans_were_given_back, within_s=15)
+    await eventually(orphans_were_restored, within_s=15)
     await eventually(lambda: capped(agent), within_s=30)
     assert (await agent.status(CONTROLLER))["restartCount"] == 0
     # The originals have outlived both.
     await agent.uninstall("--no-hooks", "--wait")
-    await eventually(lambda: _is_given_back(agent), within_s=GRACE_S)
+    await eventually(lambda: _is_restored(agent), within_s=GRACE_S)
 
 
 async def test_a_deleted_pod_gives_back_before_it_is_gone_and_its_successor_caps_again(agent: AgentRelease) -> None:
@@ -218,19 +218,19 @@ async def test_a_deleted_pod_gives_back_before_it_is_gone_and_its_successor_caps
 async def test_an_uninstall_ends_when_nothing_is_left_in_the_hardware(agent: AgentRelease, site: Site) -> None:
     # The release's own operator would have been ended by its hook; this one is none of the release's.
     await site.stack.operator.stop()
-    said = await agent.uninstall()
-    assert given_back(agent), said
+    output = await agent.uninstall()
+    assert restored(agent), output
     assert await agent.pods() == []
-    assert "uninstalled" in said
+    assert "uninstalled" in output
 
 
 async def test_an_uninstall_gives_back_what_a_hanging_actuator_has_left(agent: AgentRelease, site: Site) -> None:
     await site.stack.operator.stop()
     (await agent.process(ACTUATOR)).signal(SIGSTOP)
-    said = await agent.uninstall()
-    assert given_back(agent), said
+    output = await agent.uninstall()
+    assert restored(agent), output
     assert await agent.pods() == []
 
 
-async def _is_given_back(agent: AgentRelease) -> Any:
-    assert given_back(agent), agent.limits_watts
+async def _is_restored(agent: AgentRelease) -> Any:
+    assert restored(agent), agent.limits_watts

@@ -55,9 +55,9 @@ class Hook:
             env=env,
             stdout=asyncio.subprocess.PIPE,
         )
-        said, _ = await process.communicate()
-        assert process.returncode == 0, said.decode()
-        return said.decode()
+        output, _ = await process.communicate()
+        assert process.returncode == 0, output.decode()
+        return output.decode()
 
 
 async def test_an_uninstall_lifts_every_cap_before_the_agents_end(system: System, helm: Helm, tmp_path: Path):
@@ -71,8 +71,8 @@ async def test_an_uninstall_lifts_every_cap_before_the_agents_end(system: System
     # The operator is no Deployment here; its pods would end like this.
     await system.operator.stop()
 
-    said = await hook.run("withdraw")
-    assert "deleting agents joulie-agent" in said
+    output = await hook.run("withdraw")
+    assert "deleting agents joulie-agent" in output
     assert await system.view.objects(NODE_POWER_PROFILES) == {}
     assert await _capped(system) == set()
     assert await client.list(RESOURCES["DaemonSet"], NAMESPACE) == []

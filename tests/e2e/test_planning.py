@@ -83,8 +83,10 @@ async def _writings(system: System) -> Mapping[Any, Any]:
     """What Joulie wrote, without the heartbeats of kubelets, KWOK and twins."""
     versions: dict[Any, Any] = await system.view.resource_versions([NODE_POWER_PROFILES, NODE_HARDWARES])
     for name, node in (await system.view.objects(NODES)).items():
-        ours = [entry["time"] for entry in node["metadata"]["managedFields"] if entry["manager"].startswith("joulie")]
-        versions["Node", name] = (ours, node["metadata"]["labels"])
+        written = [
+            entry["time"] for entry in node["metadata"]["managedFields"] if entry["manager"].startswith("joulie")
+        ]
+        versions["Node", name] = (written, node["metadata"]["labels"])
     return versions
 
 

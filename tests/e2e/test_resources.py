@@ -1,4 +1,4 @@
-"""The API server stores our resources, refuses bad ones by field, and gives back what was written."""
+"""The API server stores the custom resources, rejects invalid ones by field, and returns what was written."""
 
 import asyncio
 import json

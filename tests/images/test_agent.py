@@ -51,10 +51,10 @@ class Node:
     def limits_watts(self):
         return [self.machine.read(path) / 1e6 for path in self.machine.limits()]
 
-    async def hands(self, *arguments, volumes=(), **env):
-        """Start a command that has the hands: root, but with none of its powers.
+    async def privileged(self, *arguments, volumes=(), **env):
+        """Start a command with hardware access: root without capabilities.
 
-        Root owns the files of /sys; and as a member of the socket's group it may put the socket into it.
+        Root owns the files of /sys, and as a member of the socket's group it can give the socket to it.
         """
         return await self._start(
             "agent",
@@ -73,7 +73,7 @@ class Node:
         )
 
     async def actuator(self):
-        actuator = await self.hands("actuator")
+        actuator = await self.privileged("actuator")
         await actuator.until_logged("listening")
         return actuator
 
@@ -89,7 +89,7 @@ class Node:
 
     async def until(self, watts, timeout_s=30.0):
         async with asyncio.timeout(timeout_s):
-            while self.limits_watts != watts:  # noqa: ASYNC110 - files tell nobody of their changes
+            while self.limits_watts != watts:  # noqa: ASYNC110 - files have no change notification
                 await asyncio.sleep(POLL_S)
 
     def report(self):
@@ -112,7 +112,7 @@ async def capped(node):
     return node, actuator, controller
 
 
-async def test_a_target_reaches_the_hardware_and_both_containers_give_it_back_when_told_to_end(capped, fake_api):
+async def test_a_target_is_enforced_and_restored_when_both_containers_stop(capped, fake_api):
     node, actuator, controller = capped
     await fake_api.wait_for(lambda: node.report().get("result") == "applied")
     assert node.report()["enforcedWatts"] == 90
@@ -123,7 +123,7 @@ async def test_a_target_reaches_the_hardware_and_both_containers_give_it_back_wh
     assert node.limits_watts == ORIGINAL
 
 
-async def test_a_killed_controller_costs_its_lease_and_the_actuator_gives_back(capped):
+async def test_the_actuator_restores_after_the_lease_of_a_killed_controller(capped):
     node, actuator, controller = capped
     await controller.signal("SIGKILL")
     assert await controller.end() == 137
@@ -132,19 +132,19 @@ async def test_a_killed_controller_costs_its_lease_and_the_actuator_gives_back(c
     assert await actuator.state() == "running"
 
 
-async def test_what_a_killed_actuator_left_is_given_back_by_restore_in_a_container_of_its_own(capped):
+async def test_restore_in_its_own_container_restores_what_a_killed_actuator_left(capped):
     node, actuator, controller = capped
     await controller.signal("SIGKILL")
     await actuator.signal("SIGKILL")
     assert (await controller.end(), await actuator.end()) == (137, 137)
     assert node.limits_watts == CAPPED
-    restore = await node.hands("restore")
+    restore = await node.privileged("restore")
     assert await restore.end() == 0, await restore.log()
     assert node.limits_watts == ORIGINAL
     assert "nothing is left" in await restore.log()
 
 
-async def test_a_killed_actuator_gives_back_at_its_next_start_unless_its_controller_asks_again(capped):
+async def test_a_restarted_actuator_takes_over_the_limits_of_a_killed_one(capped):
     node, actuator, controller = capped
     await actuator.signal("SIGKILL")
     await actuator.end()
@@ -157,18 +157,18 @@ async def test_a_killed_actuator_gives_back_at_its_next_start_unless_its_control
     assert node.limits_watts == ORIGINAL
 
 
-async def test_the_doctor_tells_what_the_container_can_reach(node, start):
-    looking = await node.hands("doctor")
-    assert await looking.end() == 0
-    told = await looking.log()
-    assert "hardware below /host-sys" in told
-    assert "150 W per package" in told
+async def test_the_doctor_shows_what_the_container_can_access(node, start):
+    doctor = await node.privileged("doctor")
+    assert await doctor.end() == 0
+    output = await doctor.log()
+    assert "hardware below /host-sys" in output
+    assert "150 W per package" in output
     blind = await start("agent", "doctor")
     assert await blind.end() == 0
     assert "hardware below /sys, as uid 65532 sees it" in await blind.log()
 
 
-async def test_the_doctor_finds_the_driver_libraries_that_a_node_lends(node, tmp_path):
+async def test_the_doctor_finds_driver_libraries_mounted_from_the_node(node, tmp_path):
     """Mounted where NVIDIA's container runtime puts its own, and with ROCm's folder."""
     nvml, amdsmi = compiled("nvml/nvml.c", tmp_path), compiled("amdsmi/amdsmi.c", tmp_path)
     gpus = tmp_path / "gpus"
@@ -177,11 +177,11 @@ async def test_the_doctor_finds_the_driver_libraries_that_a_node_lends(node, tmp
     limits_mw = (200_000, 700_000, 700_000, 700_000)
     gpu = struct.pack("80s96s15I", b"GPU-1", b"NVIDIA H100", *limits_mw, 90_000, *[0] * 10)
     gpus.write_bytes((state + gpu).ljust(4096, b"\0"))
-    without = await node.hands("doctor")
+    without = await node.privileged("doctor")
     assert await without.end() == 0
     assert "libnvidia-ml.so.1: cannot open" in await without.log()
     assert "libamd_smi.so is not found" in await without.log()
-    lent = await node.hands(
+    lent = await node.privileged(
         "doctor",
         volumes=(
             f"{nvml}:/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1:ro",
@@ -191,9 +191,9 @@ async def test_the_doctor_finds_the_driver_libraries_that_a_node_lends(node, tmp
         JOULIE_STUB_GPU_STATE="/gpus",
     )
     assert await lent.end() == 0
-    told = await lent.log()
-    assert "NVIDIA H100 GPU-1: 200 to 700 W, now 700 W" in told
-    assert "is not found" not in told
+    output = await lent.log()
+    assert "NVIDIA H100 GPU-1: 200 to 700 W, now 700 W" in output
+    assert "is not found" not in output
 
 
 async def test_neither_has_a_capability_and_the_actuator_no_network(capped):
@@ -205,8 +205,8 @@ async def test_neither_has_a_capability_and_the_actuator_no_network(capped):
 
 
 STATUS = """
-told = dict(line.split(":", 1) for line in open("/proc/1/status"))
-print(told["CapEff"].strip(), told["Uid"].split()[1])
+output = dict(line.split(":", 1) for line in open("/proc/1/status"))
+print(output["CapEff"].strip(), output["Uid"].split()[1])
 """
 INTERFACES = "import socket; print(*(name for _, name in socket.if_nameindex()))"
 

@@ -48,7 +48,7 @@ async def python(start, service, code, **options):
     return (await running.log()).splitlines()
 
 
-def test_an_image_runs_its_service_as_nobody_and_names_its_version(image, service):
+def test_an_image_runs_its_service_unprivileged_and_names_its_version(image, service):
     project = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]
     config = image["Config"]
     assert (config["User"], config["Entrypoint"], config["Cmd"]) == ("65532:65532", [f"joulie-{service}"], None)
@@ -62,7 +62,7 @@ def test_an_image_is_no_larger_than_its_parts(image, service, engine):
     assert 100 < size_mb < LARGEST_MB
 
 
-def test_nothing_tells_where_the_build_had_its_packages_from(image, service, engine):
+def test_no_package_index_is_recorded_in_the_image(image, service, engine):
     history = engine.run("history", "--no-trunc", "--format", "{{.CreatedBy}}", image_name(service))
     assert "joulie" in history
     for word in ("://", "index", "secret", "proxy"):
@@ -70,7 +70,7 @@ def test_nothing_tells_where_the_build_had_its_packages_from(image, service, eng
     assert {entry.partition("=")[0] for entry in image["Config"]["Env"]} == {"PATH", "PYTHONDONTWRITEBYTECODE"}
 
 
-async def test_no_tool_no_test_and_no_trace_of_the_build_is_left_in_it(start, service):
+async def test_no_tools_tests_or_build_files_are_in_the_image(start, service):
     files = await python(start, service, LIST_FILES, user="0:0")
     names = {Path(file).name for file in files}
     assert f"joulie-{service}" in names
@@ -86,11 +86,11 @@ async def test_no_tool_no_test_and_no_trace_of_the_build_is_left_in_it(start, se
     assert {Path(file).parts[6] for file in packages}.isdisjoint(others)
 
 
-async def test_our_modules_are_compiled_since_nothing_can_be_written(start, service):
+async def test_modules_are_compiled_for_the_read_only_file_system(start, service):
     assert await python(start, service, NOT_COMPILED) == []
 
 
-async def test_the_command_tells_its_version(start, service):
+async def test_the_command_prints_its_version(start, service):
     running = await start(service, "--version")
     assert await running.end() == 0
     version = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]["version"]

@@ -44,21 +44,21 @@ class Node:
         )
 
     def is_ready(self) -> tuple[bool, str]:
-        """Whether the pod is ready, as its kubelet would find, and what was said: its actuator, then its probe."""
+        """Whether the pod is ready, as its kubelet would find, and the output of its actuator, then of its probe."""
         container = containers(self.pod)["actuator"]
         actuator = self.run(*container["args"])
         assert actuator.stdout is not None
-        said = ""
+        output = ""
         for line in iter(actuator.stdout.readline, ""):
-            said += line
+            output += line
             if '"listening"' in line:
                 break
         probe = self.run(*container["readinessProbe"]["exec"]["command"][1:])
-        said += probe.communicate(timeout=60)[0]
+        output += probe.communicate(timeout=60)[0]
         runs = actuator.poll() is None
         actuator.kill()
         actuator.communicate()
-        return runs and probe.returncode == 0, said
+        return runs and probe.returncode == 0, output
 
     @property
     def limits_watts(self) -> list[float]:
@@ -102,17 +102,17 @@ def forbid_entering(node: Node) -> None:
 
 
 def test_a_node_with_a_sound_journal_is_restored_and_ready(node):
-    ready, said = node.is_ready()
-    assert ready, said
+    ready, output = node.is_ready()
+    assert ready, output
     assert node.limits_watts == ORIGINAL
 
 
 @pytest.mark.parametrize("harm", [damage, forbid_reading, forbid_entering])
 def test_a_journal_that_cannot_be_read_keeps_the_node_from_being_ready(node: Node, harm: Callable[[Node], None]):
     harm(node)
-    ready, said = node.is_ready()
-    assert not ready, said
-    assert "journal" in said or "state" in said
+    ready, output = node.is_ready()
+    assert not ready, output
+    assert "journal" in output or "state" in output
     # Nobody knows the originals any more, and nothing is guessed.
     assert node.limits_watts == [CAP_WATTS] * 2
 
@@ -120,8 +120,8 @@ def test_a_journal_that_cannot_be_read_keeps_the_node_from_being_ready(node: Nod
 def test_a_node_with_a_read_only_state_directory_is_restored_and_ready(node):
     mounts = containers(node.pod)["actuator"]["volumeMounts"]
     next(each for each in mounts if each["name"] == "state")["readOnly"] = True
-    ready, said = node.is_ready()
-    assert node.limits_watts == ORIGINAL, said
+    ready, output = node.is_ready()
+    assert node.limits_watts == ORIGINAL, output
     # Readiness is about the hardware; that the directory cannot be written keeps no limit in force.
-    assert ready, said
-    assert "cannot be written" in said
+    assert ready, output
+    assert "cannot be written" in output

@@ -132,8 +132,8 @@ async def test_a_cap_that_a_killed_actuator_left_ends_within_the_bound_without_k
     node.cap()
 
     async def looked_at_and_left_alone() -> None:
-        told = node.host.show(f"{NAME}.timer", "LastTriggerUSecMonotonic")
-        assert told["LastTriggerUSecMonotonic"] not in ("", "0")
+        shown = node.host.show(f"{NAME}.timer", "LastTriggerUSecMonotonic")
+        assert shown["LastTriggerUSecMonotonic"] not in ("", "0")
         service = node.host.show(f"{NAME}.service", "ActiveState", "Result")
         assert service == {"ActiveState": "inactive", "Result": "success"}
 
@@ -156,8 +156,8 @@ async def test_limits_of_a_living_actuator_stay_while_the_watchdog_runs(node, ac
     # Runs the service once, and fails where it could not.
     installed = node.watchdog("install")
     assert installed.returncode == 0, installed
-    told = node.host.show(f"{NAME}.service", "Result", "ExecMainStatus")
-    assert told == {"Result": "success", "ExecMainStatus": "0"}
+    shown = node.host.show(f"{NAME}.service", "Result", "ExecMainStatus")
+    assert shown == {"Result": "success", "ExecMainStatus": "0"}
     assert node.limits_watts == [CAP_WATTS] * 2
     assert actuators[0].poll() is None
 

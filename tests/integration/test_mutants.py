@@ -60,7 +60,7 @@ module = "toy.level"
 function = "forgotten"
 line = "return 1"
 becomes = "return 2"
-reason = "nobody calls it"
+reason = "it is never called"
 """
 
 

@@ -159,11 +159,11 @@ def run_baseline(path: Path, tests: Sequence[str], work: Path) -> Baseline:
     _, status = os.waitpid(child, 0)
     if status != 0:
         raise BaselineError(output.read_text())
-    told = json.loads(answer.read_text())
+    answered = json.loads(answer.read_text())
     return Baseline(
-        seconds=told["seconds"],
-        tests={int(line): frozenset(found) for line, found in told["tests"].items()},
-        imported=told["imported"],
+        seconds=answered["seconds"],
+        tests={int(line): frozenset(found) for line, found in answered["tests"].items()},
+        imported=answered["imported"],
     )
 
 
