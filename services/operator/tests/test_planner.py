@@ -122,6 +122,7 @@ def cpu_pct(decision):
 
 def test_the_policy_gets_the_candidates_the_demand_and_the_times():
     world = World(frac=1, pods=2)
+    assert world.planner.last_plan is None
     world.plan()
     [context] = world.share.contexts
     assert [candidate.name for candidate in context.candidates] == ["n1"]
@@ -203,6 +204,7 @@ def test_a_pod_that_arrives_after_the_announcement_keeps_the_caps_at_performance
     world.add_pod()
     decision = world.publish()
     assert (decision.state, decision.desired.draining, cpu_pct(decision)) == (DRAIN, True, 100)
+    assert decision.desired.target.draining
     assert decision.desired.schedulable_class is SchedulableClass.DRAINING
     assert world.transitions == [GuardResult.DEFERRED]
     assert world.announced[0].performance_pods == 1
@@ -232,7 +234,7 @@ def test_the_published_class_and_caps_are_those_that_were_committed():
     world = World()
     planner = world.planner
     assert planner.published_class(N1) is SchedulableClass.UNKNOWN
-    assert planner.published_caps(N1).cpu_pct == 100
+    assert planner.published_caps(NodeName("other")).cpu_pct == 100
     world.plan()
     assert planner.published_class(N1) is SchedulableClass.PERFORMANCE
     world.publish()
@@ -350,6 +352,8 @@ def test_a_cordoned_node_keeps_its_profile_over_a_restart_and_drains_on():
     assert world.planner.state(N1) is DRAIN
     world.remove_pod()
     assert world.publish().state is ECO
+    assert world.publish().state is ECO, "whatever the target says that was seen last"
+    assert world.transitions == [GuardResult.UNBLOCKED]
     kept = World(target=target("performance"), unschedulable=True)
     assert kept.plan_and_publish().state is PERF
 
@@ -361,6 +365,15 @@ def test_a_node_that_is_cordoned_keeps_what_it_is_whatever_was_planned():
     world.plan()
     world.set_node(unschedulable=True)
     assert world.publish().desired.profile_label is Profile.PERFORMANCE
+
+
+def test_a_node_that_is_uncordoned_waits_for_its_plan():
+    world = World(target=target("eco"), unschedulable=True)
+    world.publish()
+    world.set_node()
+    world.pod_watch.stale = True
+    assert world.publish().state is ECO
+    assert world.announced == []
 
 
 def test_a_cordoned_node_with_a_target_of_an_earlier_node_gets_nothing():
@@ -409,6 +422,13 @@ def test_other_hardware_changes_the_published_caps():
     assert world.desired().desired.target is first.desired.target, "the same target is not made twice"
     world.set_node(gpus=8, gpu_model="NVIDIA H100 80GB HBM3")
     assert world.desired().desired.target.gpu.power_cap.cap_pct_of_max == 60
+    assert world.planner.published_caps(N1).gpu_pct == 60
+
+
+def test_an_announced_node_of_gpus_keeps_their_performance_caps():
+    world = World(gpus=8, gpu_model="NVIDIA H100 80GB HBM3")
+    desired = world.plan_and_publish().desired
+    assert (desired.target, desired.caps.gpu_pct) == (None, 100)
 
 
 def test_a_gpu_model_without_an_absolute_cap_is_announced():
