@@ -19,7 +19,7 @@ FAST = {
     "DOWNGRADE_SETTLE": "50ms",
     "TWIN_INTERVAL": "100ms",
     "EVENTS_PER_SECOND": "1000",
-    # Looked at often, so that tests see who leads; a slow machine keeps it, and one not given back is soon over.
+    # Renewed often, so that tests see who leads; a slow machine keeps it, and one that is not released ends soon.
     "LEASE_DURATION": "12s",
     "LEASE_RENEW_DEADLINE": "10s",
     "LEASE_RETRY_PERIOD": "100ms",
@@ -52,7 +52,7 @@ class Operator:
         self.task = asyncio.create_task(run(settings, self.app), name="operator")
 
     async def stop(self):
-        """End it in good order, as SIGTERM does: the lease is given back."""
+        """End it in good order, as SIGTERM does: the lease is released."""
         self.app.stop()
         await self.task
 
@@ -68,7 +68,7 @@ class Operator:
 
 
 class Cluster:
-    """What tests ask the API server."""
+    """What tests read from the API server and put there."""
 
     def __init__(self, api: FakeApiServer, env):
         self.api = api
@@ -113,17 +113,18 @@ class Cluster:
         return sorted(found, key=lambda event: int(event["metadata"]["resourceVersion"]))
 
     def view(self, name):
-        """Profile, draining, class, caps and conditions of a node if all say the same, else None."""
+        """Profile, draining, class, caps and conditions of a node if all agree, else None."""
         target, twin = self.target(name), self.twin(name)
         if target is None or twin is None:
             return None
-        said = (target["profile"], str(target["draining"]).lower())
-        if self.labels(name) != said:
+        profile, draining = target["profile"], str(target["draining"]).lower()
+        if self.labels(name) != (profile, draining):
             return None
-        if self.conditions(name).get("Draining", {}).get("status", "").lower() != said[1]:
+        if self.conditions(name).get("Draining", {}).get("status", "").lower() != draining:
             return None
-        offered = {"false": said[0], "true": "draining"}[said[1]]
-        return said[0] + ("-draining" if said[1] == "true" else "") if twin["schedulableClass"] == offered else None
+        if twin["schedulableClass"] != {"false": profile, "true": "draining"}[draining]:
+            return None
+        return f"{profile}-draining" if draining == "true" else profile
 
     def views(self):
         return {node["metadata"]["name"]: self.view(node["metadata"]["name"]) for node in self.api.objects("Node")}

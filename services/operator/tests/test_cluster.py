@@ -45,7 +45,7 @@ def plan_change(name):
     return ClusterChange(ChangeScope.PLAN, name)
 
 
-def test_a_pod_is_condensed_to_what_it_demands():
+def test_a_pod_is_summarized_by_its_demand():
     assert pod(node="n1", cpu="1500m", gpu=2, workload_class="performance") == PodSummary(N1, True, 1.5, 2)
     assert pod(cpu=1).node is None
     assert pod(node="n1", phase="Succeeded", workload_class="performance") == NO_POD
@@ -139,7 +139,7 @@ def test_a_kubelets_report_and_our_own_labels_alter_no_plan():
     assert cluster.nodes[N1].labels[labels.POWER_PROFILE] == "eco"
 
 
-def test_discovered_hardware_replaces_what_labels_say_and_alters_the_plan():
+def test_discovered_hardware_replaces_that_of_labels_and_alters_the_plan():
     cluster = RecordingCluster()
     cluster.on_node("n1", None, node(cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256))
     before = cluster.candidates()[0]

@@ -1,4 +1,4 @@
-"""Conditions of a target: what they say, when their times move, what of the agent's report they repeat."""
+"""Conditions of a target: their content, when their times change, what they repeat of the agent's report."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from joulie_api.testing import make_telemetry_profile
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget, NodePowerProfileSpec, PolicyNote
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfile
 from joulie_operator.changes import ChangeScope, ClusterChange
-from joulie_operator.conditions import SILENT, ReportCache, conditions_of, refusal, report_of
+from joulie_operator.conditions import NO_REPORT, ReportCache, conditions_of, refusal, report_of
 
 CPU, GPU = CpuTarget(package_power_cap_pct_of_max=60), GpuTarget(power_cap=GpuPowerCap(cap_pct_of_max=60))
 APPLIED = ControlReport(backend="rapl", result="applied", reason="Capped", message="noise", enforced_watts=112.4)
@@ -20,7 +20,7 @@ def spec(*, draining=False, cpu=CPU, gpu=None):
     return NodePowerProfileSpec(node_name="n1", profile="eco", draining=draining, cpu=cpu, gpu=gpu, policy=note)
 
 
-def conditions(target, report=SILENT, *, cordoned=False, before=(), now="T1"):
+def conditions(target, report=NO_REPORT, *, cordoned=False, before=(), now="T1"):
     return {each.type: each for each in conditions_of(target, report, cordoned=cordoned, before=before, now=now)}
 
 
@@ -28,7 +28,7 @@ def reported(cpu=None, gpu=None):
     return report_of(ControlReports(cpu=cpu, gpu=gpu))
 
 
-def test_a_planned_node_says_by_which_policy_and_why():
+def test_planned_names_the_policy_and_its_reason():
     planned = conditions(spec())["Planned"]
     assert (planned.status, planned.reason) == ("True", "Policy")
     assert planned.message == "eco by static_partition: beyond the performance count"
@@ -39,7 +39,7 @@ def test_a_cordoned_node_is_not_planned():
     assert (planned.status, planned.reason) == ("False", "Cordoned")
 
 
-def test_draining_says_since_when():
+def test_draining_keeps_the_time_since_when():
     before = conditions(spec(draining=True), now="T1")
     later = conditions(spec(draining=True), reported(cpu=APPLIED), before=before.values(), now="T2")
     assert (later["Draining"].status, later["Draining"].last_transition_time) == ("True", "T1")
@@ -52,7 +52,7 @@ def test_draining_says_since_when():
 @pytest.mark.parametrize(
     ("target", "report", "status", "reason"),
     [
-        (spec(), SILENT, "Unknown", "NotReported"),
+        (spec(), NO_REPORT, "Unknown", "NotReported"),
         (spec(), reported(cpu=IDLE), "Unknown", "NoProfile"),
         (spec(), reported(cpu=APPLIED), "True", "Capped"),
         (spec(), reported(cpu=APPLIED, gpu=BLOCKED), "True", "Capped"),
@@ -60,20 +60,20 @@ def test_draining_says_since_when():
         (spec(gpu=GPU), reported(cpu=FAILED, gpu=BLOCKED), "False", "Timeout"),
         (spec(gpu=GPU), reported(cpu=APPLIED), "Unknown", "NotReported"),
         (spec(gpu=GPU), reported(gpu=BLOCKED), "False", "NotPermitted"),
-        (spec(cpu=None), SILENT, "True", "NoIntent"),
+        (spec(cpu=None), NO_REPORT, "True", "NoIntent"),
     ],
 )
-def test_enforced_is_what_went_worst_among_the_parts_that_the_target_speaks_of(target, report, status, reason):
+def test_enforced_is_the_worst_result_of_the_subsystems_that_the_target_names(target, report, status, reason):
     enforced = conditions(target, report)["Enforced"]
     assert (enforced.status, enforced.reason) == (status, reason)
 
 
-def test_the_agents_words_are_repeated_for_what_failed_only():
+def test_the_agents_message_is_repeated_for_failures_only():
     message = conditions(spec(gpu=GPU), reported(cpu=APPLIED, gpu=BLOCKED))["Enforced"].message
     assert message == "cpu: rapl applied, 112 W; gpu: nvml blocked, run as root"
 
 
-def test_a_refusal_is_told_once_for_each_reason():
+def test_a_refusal_is_reported_once_for_each_reason():
     fine = conditions(spec(), reported(cpu=APPLIED)).values()
     blocked = conditions(spec(), reported(cpu=BLOCKED), before=fine).values()
     failed = conditions(spec(), reported(cpu=FAILED), before=blocked).values()
@@ -84,7 +84,7 @@ def test_a_refusal_is_told_once_for_each_reason():
     assert refusal(failed, fine) is None
 
 
-def test_a_report_that_says_the_same_in_other_words_changes_nothing():
+def test_a_report_with_another_message_only_changes_nothing():
     changed = []
     cache = ReportCache(changed.append)
     cache.on_profile("n1", profile(APPLIED))
@@ -95,7 +95,7 @@ def test_a_report_that_says_the_same_in_other_words_changes_nothing():
     cache.on_profile("n1", profile(FAILED))
     cache.on_profile("n1", None)
     assert changed == [ClusterChange(ChangeScope.REPORT, "n1")] * 3
-    assert cache.of("n1") is SILENT
+    assert cache.of("n1") is NO_REPORT
 
 
 def profile(cpu):

@@ -1,4 +1,4 @@
-"""The recorder: bounded, rate-limited, fenced; and what is told."""
+"""The recorder: bounded, rate-limited, fenced; and the content of events."""
 
 import asyncio
 
@@ -73,7 +73,7 @@ async def test_an_event_names_its_node_in_the_namespace_of_cluster_wide_objects(
     assert found["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node.uid}
     assert (found["type"], found["reason"], found["count"]) == ("Normal", "EcoDeferred", 1)
     assert found["message"] == (
-        "ActivePerformance -> DrainingPerformance: planned eco, but 2 performance pods are still there: "
+        "ActivePerformance -> DrainingPerformance: planned eco, but 2 performance pods are still on the node: "
         "draining under performance caps"
     )
     assert found["firstTimestamp"] == found["lastTimestamp"] == "2027-01-15T08:00:00Z"
@@ -83,12 +83,12 @@ async def test_an_event_names_its_node_in_the_namespace_of_cluster_wide_objects(
 @pytest.mark.parametrize(
     "verdict", [v for v in GuardResult if v.value not in {"still_blocked", "pods_unknown", "unchanged"}]
 )
-def test_every_verdict_that_changes_a_state_has_words(verdict, node):
-    told = transition_event(node, Transition(PERF, ECO, verdict, 0), 1)
-    assert "{" not in told.message
+def test_every_result_that_changes_a_state_has_a_message(verdict, node):
+    made = transition_event(node, Transition(PERF, ECO, verdict, 0), 1)
+    assert "{" not in made.message
 
 
-async def test_what_waits_already_is_counted_instead_of_repeated(fake_api, world, node):
+async def test_an_event_that_is_queued_already_is_counted_instead_of_repeated(fake_api, world, node):
     for _ in range(3):
         world.recorder.record(event(node))
     world.start()
@@ -124,7 +124,7 @@ async def test_no_more_events_leave_than_the_rate_allows(node):
     assert [at - sent_at[0] for at in sent_at] == pytest.approx([0, 0.5, 1, 1.5])
 
 
-async def test_an_event_that_cannot_be_written_is_given_up_and_the_next_is_tried(fake_api, world, node):
+async def test_an_event_that_cannot_be_written_is_dropped_and_the_next_is_tried(fake_api, world, node):
     fake_api.faults.add(Respond(500), verb="create", times=2)
     for message in ("lost", "lost too", "kept"):
         world.recorder.record(event(node, message))
@@ -145,7 +145,7 @@ async def test_a_process_that_does_not_lead_writes_no_events(fake_api, world, no
     assert world.results == [("Event", "refused")]
 
 
-async def test_an_unknown_workload_class_is_told_once_and_not_again_after_a_restart(fake_api, world):
+async def test_an_unknown_workload_class_gets_one_event_also_after_a_restart(fake_api, world):
     for _ in range(2):
         classes = UnknownClasses(world.recorder.record)
         for name, value in (("a", "turbo"), ("b", "turbo"), ("c", "standard"), ("d", "x" * 500), ("e", None)):

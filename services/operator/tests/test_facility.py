@@ -1,4 +1,4 @@
-"""Facility figures and what becomes of them when they cannot be had."""
+"""Facility metrics, and when they are unknown."""
 
 import asyncio
 
@@ -17,10 +17,10 @@ class Answers:
 
     def __init__(self, **values):
         self.values = values
-        self.asked = []
+        self.queries = []
 
     async def value(self, query):
-        self.asked.append(query)
+        self.queries.append(query)
         if query not in self.values:
             raise QueryError(f"{query} is not known")
         return self.values[query]
@@ -67,7 +67,7 @@ async def test_a_failed_query_keeps_the_last_value_until_it_is_too_old():
     assert found.ambient_c(None, now()) is None
 
 
-async def test_pue_is_unknown_when_its_figures_are_and_modelled_when_they_were_never_asked_for():
+async def test_pue_is_unknown_when_its_metrics_are_and_modelled_when_they_are_not_configured():
     unanswered, unasked = facility(Answers()), facility(Answers(), queries={FacilityMetric.AMBIENT_C: "room"})
     for each in (unanswered, unasked):
         await each.poll()
@@ -75,7 +75,7 @@ async def test_pue_is_unknown_when_its_figures_are_and_modelled_when_they_were_n
     assert unasked.pue(now()) == LinearPue()
 
 
-async def test_figures_that_make_no_pue_are_unknown_and_told_once():
+async def test_metrics_that_make_no_pue_are_unknown_and_logged_once():
     answers = Answers(it=1, cooling=1_000_000)
     found = facility(answers)
     with capture_logs() as logs:
@@ -91,16 +91,16 @@ async def test_figures_that_make_no_pue_are_unknown_and_told_once():
     ]
 
 
-async def test_figures_that_are_not_configured_are_not_asked_for():
+async def test_metrics_that_are_not_configured_are_not_queried():
     answers = Answers()
     await facility(answers, queries={FacilityMetric.IT_WATTS: "it", FacilityMetric.COOLING_WATTS: ""}).poll()
-    assert answers.asked == ["it"]
+    assert answers.queries == ["it"]
 
 
-async def test_figures_are_asked_for_once_in_the_interval():
+async def test_metrics_are_queried_once_in_the_interval():
     answers = Answers(it=1000)
     task = asyncio.create_task(facility(answers, queries={FacilityMetric.IT_WATTS: "it"}).run())
     await asyncio.sleep(95)
-    assert len(answers.asked) == 4
+    assert len(answers.queries) == 4
     task.cancel()
     await asyncio.wait({task})

@@ -573,7 +573,7 @@ def test_a_cordoned_node_without_a_target_gets_nothing():
     assert World(unschedulable=True).reconcile() == []
 
 
-def test_a_cordoned_node_says_so_in_its_conditions():
+def test_the_conditions_show_that_a_node_is_cordoned():
     world = settled(1)
     world.server.objects["Node", "n1"]["spec"] = {"unschedulable": True}
     world.deliver()

@@ -352,7 +352,7 @@ def test_a_cordoned_node_keeps_its_profile_over_a_restart_and_drains_on():
     assert world.planner.state(N1) is DRAIN
     world.remove_pod()
     assert world.publish().state is ECO
-    assert world.publish().state is ECO, "whatever the target says that was seen last"
+    assert world.publish().state is ECO, "whatever target was seen last"
     assert world.transitions == [GuardResult.UNBLOCKED]
     kept = World(target=target("performance"), unschedulable=True)
     assert kept.plan_and_publish().state is PERF

@@ -38,7 +38,7 @@ WALL = 1_800_000_000.0
 
 
 class Meter:
-    """A source that says what it is told."""
+    """A source of readings that a test sets."""
 
     def __init__(self, **readings):
         self.readings = readings
@@ -113,7 +113,7 @@ def test_an_implausible_reading_in_place_of_a_good_one_never_raises_head_room(re
     at = data.draw(st.sampled_from(good))
     bad = data.draw(st.sampled_from([1681.0, math.inf, math.nan, -5.0, 0.0, None]))
     watts, spoilt = counted(readings), counted([*readings[:at], bad, *readings[at + 1 :]])
-    # A meter that says nothing may hide a rise; what was known before it still holds.
+    # A meter without readings may hide a rise; what was known before it still holds.
     before = watts[at - 1] if at else counted([None])[0]
     known = math.inf if bad in (1681.0, math.inf) else before
     for then, now in zip(watts[at:], spoilt[at:], strict=True):
@@ -258,7 +258,7 @@ async def session():
         ({"packagePowerWatts": 300, "gpu": {"powerWatts": -900}}, None, None),
     ],
 )
-async def test_an_http_endpoint_is_asked_for_each_node(serve, session, answer, watts, with_gpus):
+async def test_an_http_endpoint_is_polled_for_each_node(serve, session, answer, watts, with_gpus):
     async def telemetry(request):
         assert request.path == "/telemetry/n1"
         return web.json_response(answer)
@@ -295,22 +295,22 @@ def vector(*series):
 
 def prometheus_answering(serve, session, answer, status=200):
     async def query(request):
-        asked.append((await request.post())["query"])
+        queries.append((await request.post())["query"])
         return web.Response(text=json.dumps(answer), status=status)
 
-    asked = []
+    queries = []
 
     async def start():
         return Prometheus(session, await serve(api__v1__query=query))
 
-    return start(), asked
+    return start(), queries
 
 
 async def test_a_query_answers_every_series(serve, session):
-    start, asked = prometheus_answering(serve, session, vector(({"node": "n1"}, "42.5"), ({"node": "n2"}, "+Inf")))
+    start, queries = prometheus_answering(serve, session, vector(({"node": "n1"}, "42.5"), ({"node": "n2"}, "+Inf")))
     answer = await (await start).query("up")
     assert answer == [PrometheusSample({"node": "n1"}, 42.5), PrometheusSample({"node": "n2"}, math.inf)]
-    assert asked == ["up"]
+    assert queries == ["up"]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ async def test_a_query_answers_every_series(serve, session):
         (vector(({}, "many")), 200, "could not convert"),
     ],
 )
-async def test_a_query_without_a_usable_answer_says_why(serve, session, answer, status, why):
+async def test_a_query_without_a_usable_answer_raises_the_reason(serve, session, answer, status, why):
     start, _ = prometheus_answering(serve, session, answer, status)
     prometheus = await start
     with pytest.raises(QueryError, match=why):
@@ -396,7 +396,7 @@ async def test_a_counter_that_stands_still_is_no_measurement(serve, session, ser
     ("found", "name"),
     [
         ({"node": "n1", "instance": "n2"}, N1),
-        ({"node": "not-ours", "instance": "n2:9100"}, N2),
+        ({"node": "other", "instance": "n2:9100"}, N2),
         ({"exported_instance": "n1"}, N1),
         ({"job": "n1"}, None),
     ],

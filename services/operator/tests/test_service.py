@@ -45,7 +45,7 @@ async def test_static_partition_converges_on_twelve_mixed_nodes_and_every_family
     }
 
 
-async def test_the_target_says_what_its_agent_does_without_us(cluster, mixed):
+async def test_the_target_carries_what_its_agent_does_without_the_operator(cluster, mixed):
     cluster.api.put_all(mixed)
     cluster.start(ON_LOST_CONTROL="hold")
     await cluster.until(cluster.settled)
@@ -280,7 +280,7 @@ async def test_within_the_heartbeat_a_quiet_cluster_is_not_written_at_all(cluste
     assert not cluster.api.requests.writes(since=since, manager="joulie-operator")
 
 
-async def test_conditions_say_planned_draining_since_and_what_the_agent_made_of_it(cluster):
+async def test_conditions_show_planned_draining_and_enforced(cluster):
     cluster.api.put_all(CPU_NODES)
     cluster.place("busy", "node-3")
     operator = cluster.start()
@@ -325,7 +325,7 @@ async def test_every_transition_and_every_unknown_class_is_an_event(cluster):
     assert cluster.events("node-0") == cluster.events("node-1") == []
 
 
-async def test_conditions_changed_by_somebody_are_put_right(cluster):
+async def test_conditions_changed_by_others_are_corrected(cluster):
     cluster.api.put(CPU_NODES[0])
     cluster.start(RECONCILE_INTERVAL="200ms", STATIC_HP_FRAC="1")
     await cluster.until(cluster.settled)
@@ -336,7 +336,7 @@ async def test_conditions_changed_by_somebody_are_put_right(cluster):
 
 
 @pytest.mark.parametrize("kind", ["NodePowerProfile", "NodeTwin"])
-async def test_an_object_deleted_by_somebody_comes_back(cluster, kind):
+async def test_an_object_deleted_by_others_is_made_again(cluster, kind):
     cluster.api.put(CPU_NODES[0])
     cluster.start()
     await cluster.until(cluster.settled)
@@ -344,7 +344,7 @@ async def test_an_object_deleted_by_somebody_comes_back(cluster, kind):
     await cluster.until(cluster.settled)
 
 
-async def test_labels_and_targets_changed_by_somebody_are_put_right(cluster):
+async def test_labels_and_targets_changed_by_others_are_corrected(cluster):
     cluster.api.put_all(CPU_NODES)
     operator = cluster.start()
     await cluster.until(cluster.settled)
@@ -379,7 +379,7 @@ async def test_an_operator_that_loses_its_lease_ends_and_writes_nothing_more(clu
     operator = cluster.start(TWIN_INTERVAL="50ms", TWIN_HEARTBEAT="100ms", WRITE_CONCURRENCY="1")
     await cluster.until(cluster.settled)
     lease = cluster.api.get("Lease", "joulie-operator", "joulie-system")
-    lease["spec"] |= {"holderIdentity": "somebody-else", "leaseDurationSeconds": 3600}
+    lease["spec"] |= {"holderIdentity": "another", "leaseDurationSeconds": 3600}
     before = len(cluster.api.requests)
     cluster.api.put(lease)
     with pytest.raises(BaseExceptionGroup) as ended:

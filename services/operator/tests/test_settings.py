@@ -67,7 +67,7 @@ def test_defaults_are_those_of_the_documents():
     }
 
 
-def test_everything_that_is_wrong_is_told_at_once():
+def test_all_errors_are_reported_at_once():
     with pytest.raises(SettingsError) as refused:
         read(POLICY_TYPE="best", STATIC_HP_FRAC="2", ECO_CAP_WATTS="many", RECONCILE_INTERVAL="0s")
     assert {problem.name for problem in refused.value.problems} == {

@@ -156,9 +156,9 @@ def test_a_reading_too_high_for_known_hardware_leaves_no_head_room_either():
         {"cpu": EPYC | {"rawModel": "AMD EPYC 7B13"}, "gpu": {"present": False}},
         {"cpu": EPYC, "gpu": {"present": False}, "quality": {"overall": "heuristic", "facts": {"cpu": "labelled"}}},
     ],
-    ids=["GPUs that nobody looked for", "a relative's maximum", "labels"],
+    ids=["GPUs unknown", "a relative's maximum", "labels"],
 )
-def test_a_maximum_that_nobody_saw_bounds_no_measurement(facts):
+def test_a_maximum_that_is_inferred_bounds_no_measurement(facts):
     world = World(names=[N0])
     world.cluster.on_hardware(N0, NodeHardwareStatus.model_validate(facts))
     world.watts[N0] = 6000.0

@@ -42,7 +42,7 @@ async def test_every_waiting_worker_is_served():
 
 
 @pytest.mark.looptime
-async def test_a_later_look_comes_in_time_and_the_earliest_counts():
+async def test_a_node_is_queued_after_its_delay_and_the_earliest_counts():
     loop = asyncio.get_running_loop()
     queue = WorkQueue()
     queue.add_later(A, 60)

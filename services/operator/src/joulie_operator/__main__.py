@@ -9,7 +9,7 @@ from joulie_operator.settings import settings_model
 
 
 def main() -> NoReturn:
-    """Run the operator until it is told to stop."""
+    """Run the operator until SIGTERM or SIGINT."""
     app.main(SERVICE, settings_model(), run, version=VERSION, summary=summary or "")
 
 

@@ -34,7 +34,7 @@ class GpuCapNotListed:
 
 @dataclass(frozen=True, slots=True)
 class CapsRefused:
-    """The hardware of a node does not take its caps; `enforced` is the condition that says why."""
+    """The hardware of a node does not take its caps; `enforced` is the condition with the reason."""
 
     node: Node
     enforced: PublishedCondition

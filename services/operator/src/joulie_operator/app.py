@@ -47,7 +47,7 @@ LEASE: Final = "joulie-operator"
 
 
 async def run(settings: OperatorSettings, app: App | None = None) -> None:
-    """Run the operator from its start to its orderly end; `app` is for tests that want to look inside."""
+    """Run the operator from its start to its orderly end; tests pass the `app` that they observe."""
     async with AsyncExitStack() as stack:
         # The connections are opened first and closed last: the tasks of the app release the lease through them.
         client = await stack.enter_async_context(

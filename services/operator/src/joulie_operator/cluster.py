@@ -39,7 +39,7 @@ class Eligibility(Enum):
 
 
 class WatchAge(Protocol):
-    """The part of a reflector that tells whether what it reported may be used."""
+    """The part of a reflector that shows whether its store may be used."""
 
     def is_stale(self) -> bool:
         """Return whether the store is incomplete or too old."""

@@ -1,9 +1,9 @@
-"""What `status.conditions` of a NodePowerProfile says: planned, draining since when, and what the agent made of it.
+"""The `status.conditions` of a NodePowerProfile: planned, draining since when, and the result of its enforcement.
 
 `Planned` is true while the policy chooses the node's profile and false while the node is cordoned and keeps its last
 one. `Draining` is true while performance pods hold the caps up; its lastTransitionTime is since when. `Enforced`
-mirrors the agent's report for the parts of the node that the target speaks of: true where all are applied, false where
-one is blocked or failed, unknown while the agent has said nothing. A time moves only when a status does, so that
+mirrors the agent's report for the subsystems that the target names: true where all are applied, false where one is
+blocked or failed, unknown while the agent has not reported. A time changes only when a status does, so that
 conditions can be compared and a restart, which reads them from the API server, forgets nothing.
 """
 
@@ -36,30 +36,30 @@ _STATUS: Final = {
     ControlResult.ERROR: ConditionStatus.FALSE,
     ControlResult.NONE: ConditionStatus.UNKNOWN,
 }
-#: The part that went worst speaks for the node.
+#: The worst result of a subsystem is that of the node.
 _SEVERITY: Final = (ControlResult.APPLIED, ControlResult.NONE, ControlResult.BLOCKED, ControlResult.ERROR)
 _MESSAGE_LIMIT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SubsystemReport:
-    """What the agent said about the CPUs or the GPUs, as far as conditions and events repeat it."""
+    """The agent's report on the CPUs or the GPUs, as far as conditions and events repeat it."""
 
     result: ControlResult
     reason: str
-    #: Without the part's name.
+    #: Without the name of the subsystem.
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What the agent said about a node; None is a part that it said nothing of."""
+    """The agent's report on a node; None for a subsystem that is not in it."""
 
     cpu: SubsystemReport | None = None
     gpu: SubsystemReport | None = None
 
 
-SILENT: Final = NodeReport()
+NO_REPORT: Final = NodeReport()
 
 
 class ReportCache:
@@ -73,9 +73,9 @@ class ReportCache:
         """Take a change of a TelemetryProfile; the one named as a node is where its agent reports."""
         name = NodeName(key)
         report = report_of(profile.status.control if profile is not None else None)
-        if report == self._reports.get(name, SILENT):
+        if report == self._reports.get(name, NO_REPORT):
             return
-        if report == SILENT:
+        if report == NO_REPORT:
             del self._reports[name]
         else:
             self._reports[name] = report
@@ -83,12 +83,12 @@ class ReportCache:
 
     def of(self, name: NodeName) -> NodeReport:
         """Return what is known of a node."""
-        return self._reports.get(name, SILENT)
+        return self._reports.get(name, NO_REPORT)
 
 
 def report_of(control: ControlReports | None) -> NodeReport:
     """Return what is kept of an agent's report."""
-    return SILENT if control is None else NodeReport(_part_of(control.cpu), _part_of(control.gpu))
+    return NO_REPORT if control is None else NodeReport(_part_of(control.cpu), _part_of(control.gpu))
 
 
 def conditions_of(
@@ -98,7 +98,7 @@ def conditions_of(
 
     Args:
         spec: the target as published.
-        report: what the agent says.
+        report: the agent's report.
         cordoned: whether the node is left out of the plan.
         before: the conditions as they were; a status that is still the same keeps its time.
         now: wall-clock time for what changed, RFC 3339.
@@ -131,10 +131,10 @@ def refusal(before: Iterable[PublishedCondition], after: Iterable[PublishedCondi
     return None if old is not None and (old.status, old.reason) == (new.status, new.reason) else new
 
 
-_Said = tuple[ConditionStatus, str, str]
+_Content = tuple[ConditionStatus, str, str]
 
 
-def _planned(spec: NodePowerProfileSpec, *, cordoned: bool) -> _Said:
+def _planned(spec: NodePowerProfileSpec, *, cordoned: bool) -> _Content:
     if cordoned:
         return ConditionStatus.FALSE, ConditionReason.CORDONED, f"keeps {spec.profile} while it is cordoned"
     policy = spec.policy
@@ -142,35 +142,35 @@ def _planned(spec: NodePowerProfileSpec, *, cordoned: bool) -> _Said:
     return ConditionStatus.TRUE, ConditionReason.POLICY, f"{spec.profile}{why}"
 
 
-def _draining(spec: NodePowerProfileSpec) -> _Said:
+def _draining(spec: NodePowerProfileSpec) -> _Content:
     if not spec.draining:
         return ConditionStatus.FALSE, ConditionReason.NOT_DRAINING, ""
     message = "performance pods are still running; the caps stay at the performance level until the last one has left"
     return ConditionStatus.TRUE, ConditionReason.PERFORMANCE_PODS, message
 
 
-def _enforced(spec: NodePowerProfileSpec, report: NodeReport) -> _Said:
-    wanted = [
+def _enforced(spec: NodePowerProfileSpec, report: NodeReport) -> _Content:
+    targeted = [
         (name, part)
         for name, stanza, part in (("cpu", spec.cpu, report.cpu), ("gpu", spec.gpu, report.gpu))
         if stanza is not None
     ]
-    if not wanted:
-        return ConditionStatus.TRUE, ConditionReason.NO_INTENT, "the target leaves the hardware alone"
-    silent = [name for name, part in wanted if part is None]
-    said = [(name, part) for name, part in wanted if part is not None]
-    worst = max((part for _, part in said), key=lambda part: _SEVERITY.index(part.result), default=None)
-    if worst is None or (silent and _STATUS[worst.result] is not ConditionStatus.FALSE):
+    if not targeted:
+        return ConditionStatus.TRUE, ConditionReason.NO_INTENT, "the target sets no caps"
+    missing = [name for name, part in targeted if part is None]
+    reported = [(name, part) for name, part in targeted if part is not None]
+    worst = max((part for _, part in reported), key=lambda part: _SEVERITY.index(part.result), default=None)
+    if worst is None or (missing and _STATUS[worst.result] is not ConditionStatus.FALSE):
         return (
             ConditionStatus.UNKNOWN,
             ConditionReason.NOT_REPORTED,
-            f"the agent has not reported on {' and '.join(silent)}",
+            f"the agent has not reported on {' and '.join(missing)}",
         )
-    return _STATUS[worst.result], worst.reason or worst.result, _sentence(said)
+    return _STATUS[worst.result], worst.reason or worst.result, _message(reported)
 
 
-def _sentence(said: Sequence[tuple[str, SubsystemReport]]) -> str:
-    return "; ".join(f"{name}: {part.message}" for name, part in said)[:_MESSAGE_LIMIT]
+def _message(reported: Sequence[tuple[str, SubsystemReport]]) -> str:
+    return "; ".join(f"{name}: {part.message}" for name, part in reported)[:_MESSAGE_LIMIT]
 
 
 def _part_of(report: ControlReport | None) -> SubsystemReport | None:
@@ -178,7 +178,7 @@ def _part_of(report: ControlReport | None) -> SubsystemReport | None:
         return None
     what = " ".join(str(word) for word in (report.backend, report.result) if word)
     if report.result is ControlResult.APPLIED:
-        # What an agent says about a cap that is in force may change with every reading; the watts do not.
+        # The agent's message on a cap that is in force may change with every reading; the watts do not.
         return SubsystemReport(report.result, report.reason, f"{what}{_watts(report)}")
     return SubsystemReport(report.result, report.reason, f"{what}, {report.message}" if report.message else what)
 

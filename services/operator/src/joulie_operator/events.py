@@ -1,9 +1,9 @@
-"""Kubernetes Events: what the operator did to a node, what it was refused, and what users wrote that it cannot read.
+"""Kubernetes Events: transitions of nodes, refusals by their hardware, and annotations of users that cannot be read.
 
 `record` never waits: an event joins a bounded queue, where equal ones are counted instead of repeated. One worker sends
-them at no more than a given rate, under the fence, so that five thousand nodes changing at once cost the API server
-what it was told they may. Events are a courtesy: one that cannot be written is counted as a failed write and is gone,
-and when the queue is full the oldest makes room.
+them at no more than a given rate, under the fence, so that five thousand nodes changing at once do not exceed what the
+API server is expected to take. Events are best effort: one that cannot be written is counted as a failed write and
+dropped, and a full queue drops the oldest.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from joulie_operator.reasons import EventReason
 CLUSTER_NAMESPACE: Final = "default"
 #: Events that may wait; at the default rate some minutes' worth.
 CAPACITY: Final = 10_000
-#: Unknown workload classes that are told apart; a user who writes more has been told.
+#: Unknown workload classes that each get an Event of their own; further ones get none.
 MOST_CLASSES: Final = 100
-#: Longest part of a user's word that is repeated to him.
+#: Longest part of a user's value that is repeated in a message.
 _WORD_LIMIT: Final = 80
 #: Names of events are that of their object and a number; the API server takes 253 characters.
 _NAME_LIMIT: Final = 220
@@ -45,19 +45,19 @@ _log = structlog.get_logger()
 
 
 class EventType(StrEnum):
-    """Kubernetes knows two."""
+    """The two types of Kubernetes."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
 
 
-#: Verdict -> (reason, what happened, for people).
+#: Result of the guard -> (reason, text of the message).
 _TRANSITIONS: Final[Mapping[GuardResult, tuple[EventReason, str]]] = {
     GuardResult.DEFERRED: (
         EventReason.ECO_DEFERRED,
-        "planned eco, but {pods} still there: draining under performance caps",
+        "planned eco, but {pods} still on the node: draining under performance caps",
     ),
-    GuardResult.ALLOWED: (EventReason.ECO_ALLOWED, "planned eco, and no performance pod is there"),
+    GuardResult.ALLOWED: (EventReason.ECO_ALLOWED, "planned eco, no performance pod on the node"),
     GuardResult.UNBLOCKED: (EventReason.ECO_UNBLOCKED, "the last performance pod has left"),
     GuardResult.REPLANNED_PERFORMANCE: (
         EventReason.PERFORMANCE_REPLANNED,
@@ -80,7 +80,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing to tell; events that compare equal are the same thing told again."""
+    """One Event to write; those that compare equal are counted as one."""
 
     subject: Subject
     type: EventType
@@ -91,7 +91,7 @@ class Event:
 
 
 class Creator(Protocol):
-    """What the recorder needs of `joulie_api.client.KubeClient`."""
+    """The part of `joulie_api.client.KubeClient` that is used."""
 
     async def create(self, res: Resource, body: Mapping[str, Any], namespace: str | None = None) -> bytes:
         """Create an object."""
@@ -105,7 +105,7 @@ class _Waiting:
 
 
 class Recorder:
-    """Queue and worker."""
+    """A bounded queue of events, and the worker that writes them."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Recorder:
         return len(self._waiting)
 
     def record(self, event: Event) -> None:
-        """Tell this, soon."""
+        """Queue an event."""
         now = self._wall()
         known = self._waiting.get(event)
         if known is not None:
@@ -149,7 +149,12 @@ class Recorder:
         self._wake.set()
 
     async def work(self) -> None:
-        """Send what waits, for ever. Raises NotLeader when this process must not write any more."""
+        """Send the queue until cancelled.
+
+        Raises:
+            NotLeader: this process must not write any more.
+
+        """
         while True:
             while not self._waiting:
                 self._wake.clear()
@@ -203,21 +208,21 @@ class Recorder:
 
 
 class UnknownClasses:
-    """Warns once about each workload class that nobody knows, on the first pod that names it."""
+    """Warns once about each unknown workload class, on the first pod that names it."""
 
     def __init__(self, record: Callable[[Event], None]) -> None:
         self._record = record
         self._seen: set[str] = set()
 
     def on_pod(self, pod: Pod) -> None:
-        """Look at a pod."""
+        """Check a pod."""
         value = unknown_annotation(pod)
         if value is None or value in self._seen or len(self._seen) >= MOST_CLASSES:
             return
         self._seen.add(value)
         word = value if len(value) <= _WORD_LIMIT else f"{value[:_WORD_LIMIT]}..."
         _log.warning("unknown workload class", value=word, pod=pod.name, namespace=pod.namespace)
-        # Named after the value: an operator that starts again finds it there and says nothing twice.
+        # Named after the value, so that it exists once, also after a restart of the operator.
         event = Event(
             Subject(PODS, pod.name, pod.uid, pod.namespace),
             EventType.WARNING,
@@ -229,7 +234,7 @@ class UnknownClasses:
 
 
 def transition_event(node: Node, transition: Transition, performance_pods: int) -> Event:
-    """Return what is told about a transition."""
+    """Return the event of a transition."""
     reason, text = _TRANSITIONS[transition.result]
     pods = f"{performance_pods} performance pod{'s are' if performance_pods != 1 else ' is'}"
     message = f"{transition.from_state} -> {transition.to_state}: {text.format(pods=pods)}"
@@ -237,13 +242,13 @@ def transition_event(node: Node, transition: Transition, performance_pods: int) 
 
 
 def unknown_pods_event(node: Node, state: str) -> Event:
-    """Return what is told when a change has to wait because the pods cannot be read."""
+    """Return the event of a change that has to wait because the pods cannot be read."""
     message = f"stays {state}: its pods cannot be read, and performance pods may be among them"
     return Event(_of_node(node), EventType.WARNING, EventReason.PODS_UNKNOWN, message)
 
 
 def refusal_event(node: Node, enforced: PublishedCondition) -> Event:
-    """Return what is told when the hardware does not take its caps."""
+    """Return the event of hardware that does not take its caps."""
     assert enforced.status == ConditionStatus.FALSE
     return Event(
         _of_node(node), EventType.WARNING, EventReason.CAPS_NOT_ENFORCED, f"{enforced.reason}: {enforced.message}"

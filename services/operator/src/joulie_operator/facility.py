@@ -1,7 +1,7 @@
-"""Figures of the data centre: ambient temperature, IT and cooling power, by zone and by rack where they are known.
+"""Metrics of the data centre: ambient temperature, IT and cooling power, by zone and by rack where they are known.
 
 Polled from Prometheus in the background. A failed query keeps the last good value, which is unknown once it is older
-than `max_age_s`; a figure that was never configured is unknown from the start. Source: contracts, decision 9.
+than `max_age_s`; a metric that is not configured is unknown.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 
 class FacilityMetric(StrEnum):
-    """What can be asked."""
+    """What can be queried."""
 
     AMBIENT_C = "ambient"
     IT_WATTS = "it_power"
@@ -35,14 +35,14 @@ class FacilityMetric(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricScope:
-    """One figure of the whole facility (no name), of a cooling zone, or of a rack."""
+    """One metric of the whole facility (no name), of a cooling zone, or of a rack."""
 
-    figure: FacilityMetric
+    metric: FacilityMetric
     name: str = ""
 
 
 class Facility:
-    """The latest figures; `run` is a task, the other methods answer from memory."""
+    """The latest values; `run` is a task, the other methods return what it read last."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Facility:
         max_age_s: float,
     ) -> None:
         self._prometheus = prometheus
-        self._queries = {figure: query for figure, query in queries.items() if query}
+        self._queries = {metric: query for metric, query in queries.items() if query}
         self._zones = zones
         self._racks = racks
         self._interval_s = interval_s
@@ -82,31 +82,31 @@ class Facility:
         if not self._queries.keys() >= {FacilityMetric.IT_WATTS, FacilityMetric.COOLING_WATTS}:
             return LinearPue()
         it_watts, cooling_watts = (
-            self._value(MetricScope(figure), now) for figure in (FacilityMetric.IT_WATTS, FacilityMetric.COOLING_WATTS)
+            self._value(MetricScope(metric), now) for metric in (FacilityMetric.IT_WATTS, FacilityMetric.COOLING_WATTS)
         )
         return MeasuredPue(it_watts, cooling_watts)
 
-    def age_s(self, place: MetricScope, now: float) -> float | None:
-        """Return how old a figure is; None where there is none."""
-        value = self._values.get(place)
+    def age_s(self, scope: MetricScope, now: float) -> float | None:
+        """Return the age of a value; None where there is none."""
+        value = self._values.get(scope)
         return None if value is None else now - value[1]
 
     async def run(self) -> None:
-        """Poll for ever."""
+        """Poll until cancelled."""
         while True:
             await self.poll()
             await asyncio.sleep(self._interval_s)
 
     async def poll(self) -> None:
-        """Ask every configured figure once."""
-        places = self._places()
-        for gone in self._values.keys() - set(places):
+        """Query every configured metric once."""
+        scopes = self._scopes()
+        for gone in self._values.keys() - set(scopes):
             del self._values[gone]
-        self._failures.retain(lambda subject: MetricScope(subject["metric"], subject["scope"]) in places)
+        self._failures.retain(lambda subject: MetricScope(subject["metric"], subject["scope"]) in scopes)
         slots = asyncio.Semaphore(IN_FLIGHT)
         async with asyncio.TaskGroup() as group:
-            for place, query in places.items():
-                group.create_task(self._ask(place, query, slots))
+            for scope, query in scopes.items():
+                group.create_task(self._query(scope, query, slots))
         self._judge_pue(asyncio.get_running_loop().time())
 
     def _judge_pue(self, now: float) -> None:
@@ -121,28 +121,28 @@ class Facility:
         else:
             self._pue_failures.recovered()
 
-    def _places(self) -> dict[MetricScope, str]:
-        places: dict[MetricScope, str] = {}
-        for figure, query in self._queries.items():
-            match figure:
+    def _scopes(self) -> dict[MetricScope, str]:
+        scopes: dict[MetricScope, str] = {}
+        for metric, query in self._queries.items():
+            match metric:
                 case FacilityMetric.ZONE_AMBIENT_C:
-                    places |= {MetricScope(figure, zone): query.replace("{zone}", zone) for zone in self._zones()}
+                    scopes |= {MetricScope(metric, zone): query.replace("{zone}", zone) for zone in self._zones()}
                 case FacilityMetric.RACK_WATTS:
-                    places |= {MetricScope(figure, rack): query.replace("{rack}", rack) for rack in self._racks()}
+                    scopes |= {MetricScope(metric, rack): query.replace("{rack}", rack) for rack in self._racks()}
                 case FacilityMetric.AMBIENT_C | FacilityMetric.IT_WATTS | FacilityMetric.COOLING_WATTS:
-                    places[MetricScope(figure)] = query
-        return places
+                    scopes[MetricScope(metric)] = query
+        return scopes
 
-    async def _ask(self, place: MetricScope, query: str, slots: asyncio.Semaphore) -> None:
+    async def _query(self, scope: MetricScope, query: str, slots: asyncio.Semaphore) -> None:
         async with slots:
             try:
                 value = await self._prometheus.value(query)
             except QueryError as error:
-                self._failures.failed(error, metric=place.figure, scope=place.name)
+                self._failures.failed(error, metric=scope.metric, scope=scope.name)
                 return
-        self._failures.recovered(metric=place.figure, scope=place.name)
-        self._values[place] = (value, asyncio.get_running_loop().time())
+        self._failures.recovered(metric=scope.metric, scope=scope.name)
+        self._values[scope] = (value, asyncio.get_running_loop().time())
 
-    def _value(self, place: MetricScope, now: float) -> float | None:
-        value = self._values.get(place)
+    def _value(self, scope: MetricScope, now: float) -> float | None:
+        value = self._values.get(scope)
         return value[0] if value is not None and now - value[1] <= self._max_age_s else None

@@ -1,10 +1,9 @@
-"""Power of each node: the first source that answers, its trend, and what to say when none does.
+"""Power of each node: the first source that has a reading, its trend, and the model where none has.
 
 The order is: the source that was configured (HTTP or Prometheus), the agent's own reading, the model from pod requests.
-A reading counts for `max_age_s` after it was taken and is then no answer at all; nothing is ever filled in with zero.
-Where a node was measured once, the model's figure never lowers it again; a reading that is too high to be true counts
-as the limit that it exceeds. Sources are asked without waiting: those that need the network poll in the background and
-answer from memory.
+A reading counts for `max_age_s` after it was taken and is then ignored; no gap is filled with zero. Where a node was
+measured once, the model never lowers it again; a reading that is too high to be true counts as the limit that it
+exceeds. Reading a source never waits: those that need the network poll in the background.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,12 +29,12 @@ class PowerSample:
     watts: float
     at: float
     source: MeasurementSource
-    #: False where GPUs, if the node has any, are not in the figure.
+    #: False where GPUs, if the node has any, are not in the sum.
     with_gpus: bool = True
 
 
 class PowerSource(Protocol):
-    """Somebody who measures nodes."""
+    """A source of measurements of nodes."""
 
     def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node, however old; None where there never was one. Does not block."""
@@ -77,7 +76,7 @@ class AgentReadings:
 
 @dataclass(frozen=True, slots=True)
 class PowerInputs:
-    """What a node's power is judged and modelled by."""
+    """The values by which a node's power is judged and modelled."""
 
     view: HardwareView | None
     budget: PowerBudget
@@ -100,7 +99,7 @@ class PowerTracker:
     def measure(self, name: NodeName, node: PowerInputs, now: float) -> tuple[Measurement, float | None]:
         """Return the node's power and its trend in watts per minute, None where there is no trend yet."""
         modelled_w = model(node)
-        reading, floor_w = self._look(name, node, now)
+        reading, floor_w = self._read(name, node, now)
         if reading is not None:
             measurement = Measurement(reading.source, MeasurementQuality.MEASURED, reading.watts)
             sampled_at, watts = reading.at, reading.watts
@@ -127,7 +126,7 @@ class PowerTracker:
         self._windows.pop(name, None)
         self._evidence.pop(name, None)
 
-    def _look(self, name: NodeName, node: PowerInputs, now: float) -> tuple[PowerSample | None, float | None]:
+    def _read(self, name: NodeName, node: PowerInputs, now: float) -> tuple[PowerSample | None, float | None]:
         """Return the first plausible reading; or none, and the limit that one exceeded, if one did."""
         has_gpus = node.view is not None and node.view.gpu is not None
         for source in self._sources:
@@ -136,7 +135,7 @@ class PowerTracker:
                 continue
             verdict = judge(reading.watts, node.max_watts)
             if verdict is Plausibility.TOO_HIGH:
-                # A cooler source does not refute it: it may not see the hardware that draws so much.
+                # A lower reading of another source does not refute it: that may miss the hardware that draws so much.
                 return None, limit_watts(node.max_watts)
             # The CPUs' power alone would make a node of GPUs look almost idle.
             if verdict is Plausibility.MEASURED and (reading.with_gpus or not has_gpus):

@@ -16,7 +16,7 @@ from joulie_core.kinds.node_twin import MeasurementSource
 from joulie_core.names import NodeName
 from joulie_operator.power import PowerSample, whole_node
 
-#: Requests under way at once: 5,000 nodes at 5 ms each are asked within a second.
+#: Requests under way at once: 5,000 nodes at 5 ms each are polled within a second.
 IN_FLIGHT = 32
 
 _log = structlog.get_logger()
@@ -49,7 +49,7 @@ class HttpReadings:
         return self._readings.get(name)
 
     async def run(self) -> None:
-        """Poll for ever."""
+        """Poll until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             started_at = loop.time()
@@ -57,7 +57,7 @@ class HttpReadings:
             await asyncio.sleep(max(0.0, started_at + self._interval_s - loop.time()))
 
     async def poll(self) -> None:
-        """Ask every node once."""
+        """Poll every node once."""
         names = set(self._nodes())
         for gone in self._readings.keys() - names:
             del self._readings[gone]
@@ -65,9 +65,9 @@ class HttpReadings:
         slots = asyncio.Semaphore(IN_FLIGHT)
         async with asyncio.TaskGroup() as group:
             for name in names:
-                group.create_task(self._ask(name, slots))
+                group.create_task(self._poll_node(name, slots))
 
-    async def _ask(self, name: NodeName, slots: asyncio.Semaphore) -> None:
+    async def _poll_node(self, name: NodeName, slots: asyncio.Semaphore) -> None:
         async with slots:
             try:
                 async with self._session.get(

@@ -2,7 +2,7 @@
 
 The query answers watts per node; a counter of joules is turned into watts by the query itself, as in the
 default for Kepler. A series names its node by the first of `NODE_LABELS` whose value is a node's name; several series
-of one node (its sockets, its zones, its parts) are added up. Where all of them say `part="cpu"`, the node's GPUs are
+of one node (its sockets, its zones, its parts) are added up. Where all of them carry `part="cpu"`, the node's GPUs are
 not in the sum.
 
 A series of 0 W is a counter that stands still, and no measurement, and neither is one without a number: GPUs of which
@@ -42,7 +42,7 @@ KEPLER_QUERY: Final = (
     f'label_replace({_CPU}, "part", "cpu", "", "") or label_replace({_GPU}, "part", "gpu", "", "")'
     f" or ({_PLATFORM} unless on ({_NODE}) {_CPU})"
 )
-#: Label by which a series says that it is about one part of its node only.
+#: Label of a series that is about one part of its node only.
 PART_LABEL: Final = "part"
 CPU_PART: Final = "cpu"
 GPU_PART: Final = "gpu"
@@ -87,13 +87,13 @@ class PrometheusReadings:
         return self._readings.get(name)
 
     async def run(self) -> None:
-        """Poll for ever."""
+        """Poll until cancelled."""
         while True:
             await self.poll()
             await asyncio.sleep(self._interval_s)
 
     async def poll(self) -> None:
-        """Ask once; a failed query leaves the readings as they are, and they age."""
+        """Query once; a failed query leaves the readings as they are, and they age."""
         try:
             samples = await self._prometheus.query(self._query)
         except QueryError as error:

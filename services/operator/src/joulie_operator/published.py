@@ -1,7 +1,7 @@
 """What the operator keeps of the objects it watches: a few values of each, so that tens of thousands stay small.
 
-The decoders here are given to the reflectors. A pod becomes what it demands and where it runs; an object that the
-operator itself publishes becomes what is needed to tell whether it still says what it should.
+The reflectors use the decoders. Of a pod its demand and its node are kept; of an object that the operator itself
+publishes, what is needed to see whether others have changed it.
 """
 
 import sys
@@ -110,7 +110,7 @@ _TWINS: Final = msgspec.json.Decoder(_Twin)
 def decode_pod_summary(
     on_pod: Callable[[Pod], None] | None = None, claimed_gpus: ClaimedGpus = no_claims
 ) -> Callable[[bytes], PodSummary]:
-    """Return a decoder of pods; `on_pod` sees each whole pod before it is condensed."""
+    """Return a decoder of pods; `on_pod` gets each whole pod."""
 
     def decode(raw: bytes) -> PodSummary:
         pod = decode_pod(raw)

@@ -35,7 +35,7 @@ class ConditionReason(StrEnum):
     PERFORMANCE_PODS = "PerformancePods"
     #: Draining: nothing holds the caps up.
     NOT_DRAINING = "NotDraining"
-    #: Enforced: the target asks nothing of the hardware.
+    #: Enforced: the target sets no caps.
     NO_INTENT = "NoIntent"
-    #: Enforced: the agent has not reported on a part that the target speaks of.
+    #: Enforced: the agent has not reported on a subsystem that the target names.
     NOT_REPORTED = "NotReported"

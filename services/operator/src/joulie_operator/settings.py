@@ -1,7 +1,6 @@
-"""What the operator can be told by its environment.
+"""Operator settings, read from environment variables.
 
-The settings of every policy are part of the model, whichever is selected: one reading, all errors at once. Source:
-contracts, section 4; operator document.
+The settings of every policy are part of the model, whichever is selected, so that all errors are reported at once.
 """
 
 from enum import StrEnum
@@ -20,7 +19,7 @@ from joulie_core.twin.stress import DEFAULT_RACK_CAPACITY_W
 
 
 class NodePowerSource(StrEnum):
-    """Who measures nodes, before the agents and the model are asked."""
+    """The first source of power readings, before the agents and the model."""
 
     AUTO = "auto"
     HTTP = "http"
@@ -30,7 +29,7 @@ class NodePowerSource(StrEnum):
 
 def _known_policy(name: str) -> str:
     if name not in POLICIES:
-        raise ValueError(f"no such policy; there are {', '.join(POLICIES)}")
+        raise ValueError(f"unknown policy; known: {', '.join(POLICIES)}")
     return name
 
 
@@ -42,16 +41,16 @@ class PowerSettings(ServiceSettings):
     """Where power readings and facility figures come from."""
 
     operator_node_power_source: NodePowerSource = NodePowerSource.AUTO
-    """Who measures nodes first. `auto`: the agents' own readings. Where the source has no answer the agents are asked,
-    then the model from pod requests."""
+    """The first source of power readings. `auto`: the agents. Where the source has no reading, the agents' readings are
+    used, then the model from pod requests."""
     operator_node_power_http_endpoint: str = ""
     """URL of a node's telemetry for the source `http`; `{node}` is replaced by the node's name."""
     operator_node_power_prometheus_address: str = ""
     """Base URL of Prometheus for the sources `prometheus` and `kepler`."""
     operator_node_power_prometheus_query: str = ""
-    """PromQL answering watts per node; required for `prometheus`. For `kepler` the default: the rate of its joules."""
+    """PromQL of the watts per node; required for `prometheus`. Empty with `kepler`: the rate of its joules."""
     operator_node_power_poll_interval: PositiveDuration = 15
-    """How often the source is asked; a trend needs several samples in its five minutes."""
+    """How often the source is polled; a trend needs several samples in its five minutes."""
     operator_node_power_max_age: PositiveDuration = 180
     """Age up to which a reading counts: several report intervals of an agent, less than the age of a stale twin."""
     device_class_gpus_json: dict[str, NonNegative] = Field(default_factory=dict)
@@ -59,23 +58,23 @@ class PowerSettings(ServiceSettings):
     {"small-mig": 0.25, "nic": 0}. The classes of NVIDIA's, AMD's and Intel's drivers are known; any other counts as a
     whole GPU for each device, as a node must not look freer than it is."""
     enable_facility_metrics: bool = False
-    """Ask Prometheus for the facility's figures, and compute the PUE from them."""
+    """Query facility metrics from Prometheus, and compute the PUE from them."""
     facility_prometheus_address: str = ""
     """Base URL of Prometheus for facility metrics."""
     facility_poll_interval: PositiveDuration = 30
-    """How often facility metrics are asked for; rooms change slowly."""
+    """How often facility metrics are queried; they change slowly."""
     facility_max_age: PositiveDuration = 300
-    """Age up to which the last good figure stands in for one that cannot be had."""
+    """Age up to which the last good value replaces one that cannot be queried."""
     facility_ambient_temp_metric: str = ""
-    """PromQL answering the ambient temperature in degrees Celsius; empty: not asked."""
+    """PromQL of the ambient temperature in degrees Celsius; empty: not queried."""
     facility_it_power_metric: str = ""
-    """PromQL answering the IT power in watts; empty: not asked."""
+    """PromQL of the IT power in watts; empty: not queried."""
     facility_cooling_power_metric: str = ""
-    """PromQL answering the cooling power in watts; empty: not asked."""
+    """PromQL of the cooling power in watts; empty: not queried."""
     facility_zone_ambient_metric_template: str = ""
-    """PromQL answering a cooling zone's temperature; `{zone}` is the node's label joulie.io/cooling-zone."""
+    """PromQL of a cooling zone's temperature; `{zone}` is the node's label joulie.io/cooling-zone."""
     facility_rack_power_metric_template: str = ""
-    """PromQL answering a rack's draw in watts; `{rack}` is the node's label joulie.io/rack."""
+    """PromQL of a rack's draw in watts; `{rack}` is the node's label joulie.io/rack."""
     rack_capacity_watts: PositiveWatts = DEFAULT_RACK_CAPACITY_W
     """Watts that a rack can be fed with."""
     rack_capacity_json: dict[str, PositiveWatts] = Field(default_factory=dict)
@@ -114,26 +113,28 @@ class OperatorSettings(PowerSettings, CapSettings):
     policy_type: Annotated[str, AfterValidator(_known_policy)] = "static_partition"
     """The planning policy."""
     reconcile_interval: PositiveDuration = 60
-    """At least so often everything is planned and compared; changes are followed within PLAN_DEBOUNCE anyway."""
+    """Interval of the full pass, which plans and compares all nodes; changes are followed within PLAN_DEBOUNCE."""
     on_lost_control: OnLostControl = OnLostControl.RESTORE
-    """What an agent does that cannot refresh its target for SPEC_READ_TIMEOUT: give the hardware back, hold the last
-    caps, or go to the lowest cap. Giving back, since a cap must not outlive whoever answers for it."""
+    """What an agent does that cannot refresh its target for SPEC_READ_TIMEOUT: `restore` the original limits, `hold`
+    the last caps, or go to the lowest cap (`floor`). The default is `restore`, so that no cap outlives its operator."""
     plan_debounce: Duration = 0.5
-    """Changes within this time share one plan; well below the two seconds in which labels are to follow a pod."""
+    """Changes within this time share one plan; well below the two seconds in which labels have to follow a pod."""
     downgrade_settle: Duration = 1
-    """How long a node is announced as eco before its caps come, so that a pod placed by the older label is seen."""
+    """How long a node is announced as eco before its eco caps are published, so that a pod placed by the older label is
+    seen."""
     twin_interval: PositiveDuration = 10
-    """How often the twins' numbers are computed; also the least time between writes of one twin for numbers only."""
+    """How often the numbers of the twins are computed; also the least time between two writes of one twin that change
+    numbers only."""
     twin_heartbeat: PositiveDuration = 90
-    """A twin is written at least so often; well below the five minutes after which it counts as stale."""
+    """Longest time between two writes of a twin; well below the five minutes after which it counts as stale."""
     gpu_product_label_keys: tuple[str, ...] = GPU_PRODUCT_KEYS
     """Labels that name a node's GPU model, most trusted first."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
-    """Writes under way at once."""
+    """Concurrent writes."""
     events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50
-    """Kubernetes Events written at most so often; those of a cluster that changes at once follow one after another."""
+    """Most Kubernetes Events written in one second; further ones wait."""
     pod_name: str = ""
-    """Name of this process in the lease; empty: the host's name."""
+    """Identity of this process in the lease; empty: the host's name."""
     pod_namespace: str = "joulie-system"
     """Namespace that the process runs in."""
     operator_namespace: str = ""
@@ -143,7 +144,7 @@ class OperatorSettings(PowerSettings, CapSettings):
     lease_renew_deadline: PositiveDuration = 8
     """How long renewal may fail before leadership is given up."""
     lease_retry_period: PositiveDuration = 2
-    """How often the lease is tried."""
+    """How often a replica tries to get or to renew the lease."""
 
     @property
     def lease_namespace(self) -> str:

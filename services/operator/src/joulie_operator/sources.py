@@ -1,4 +1,4 @@
-"""Which power sources and which facility figures the settings ask for."""
+"""The power sources and the facility metrics that the settings select."""
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
@@ -19,10 +19,10 @@ from joulie_operator.settings import NodePowerSource, PowerSettings
 
 
 class PolledSource(PowerSource, Protocol):
-    """A power source that has to be asked over the network."""
+    """A power source that is polled over the network."""
 
     async def run(self) -> None:
-        """Poll for ever."""
+        """Poll until cancelled."""
 
 
 def build_power_sources(
@@ -48,7 +48,7 @@ def build_power_sources(
 
 
 def build_facility(settings: PowerSettings, session: aiohttp.ClientSession, cluster: Cluster) -> Facility | None:
-    """Return the poller of the facility's figures; None where they are off."""
+    """Return the poller of the facility metrics; None where they are off."""
     if not settings.enable_facility_metrics:
         return None
     return Facility(

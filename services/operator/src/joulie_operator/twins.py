@@ -69,7 +69,7 @@ class RackCapacities:
 
 @dataclass(slots=True)
 class _NodeTwin:
-    """The numbers of one node, of the last caps and hardware that were asked for."""
+    """The numbers of one node, for the caps and the hardware of the last call."""
 
     caps: CapIntent
     view: HardwareView | None

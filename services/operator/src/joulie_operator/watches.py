@@ -51,7 +51,7 @@ class OperatorWatches:
 
 
 def watch(client: KubeClient, settings: OperatorSettings, on_pod: Callable[[Pod], None]) -> OperatorWatches:
-    """Return the watches, not started; `on_pod` sees every pod before it is summarized."""
+    """Return the watches, not started; `on_pod` gets every whole pod."""
     claims = Claims(client, settings.device_class_gpus_json)
     return OperatorWatches(
         nodes=Reflector(client, NODES, decode_node, label_selector=settings.node_selector),

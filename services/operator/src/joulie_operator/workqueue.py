@@ -1,7 +1,7 @@
-"""Which nodes have to be published: a set with two priorities, worked off by a few workers.
+"""The nodes that have to be reconciled: a set with two priorities, processed by a few workers.
 
-Promises that a name is worked on by one worker at a time, that a name added while it is being worked on is worked on
-again, and that urgent names go before the others. It holds names only: what to do is decided when a name's turn comes.
+One worker processes a name at a time; a name that is added meanwhile is processed again; urgent names go before the
+others. The queue holds names only: what to do is decided when a name is processed.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class WorkQueue:
         return len(self._urgent) + len(self._ordinary) + len(self._taken)
 
     def add(self, name: NodeName, *, urgent: bool = True) -> None:
-        """Ask for a look at the node."""
+        """Queue a node."""
         if urgent:
             self._ordinary.pop(name, None)
             self._urgent.setdefault(name)
@@ -33,7 +33,7 @@ class WorkQueue:
         self._wake.set()
 
     def add_later(self, name: NodeName, delay_s: float) -> None:
-        """Ask for a look after a while; the earliest of several such wishes counts."""
+        """Queue a node after a while; the earliest of several calls counts."""
         loop = asyncio.get_running_loop()
         pending = self._timers.get(name)
         if pending is not None:
@@ -43,7 +43,7 @@ class WorkQueue:
         self._timers[name] = loop.call_later(delay_s, self._on_timer, name)
 
     async def take(self) -> NodeName:
-        """Return the next name; it belongs to the caller until `done`."""
+        """Return the next name; no other worker gets it until `done`."""
         while True:
             for waiting in (self._urgent, self._ordinary):
                 name = next((each for each in waiting if each not in self._taken), None)
@@ -55,13 +55,13 @@ class WorkQueue:
             await self._wake.wait()
 
     def done(self, name: NodeName) -> None:
-        """Give a taken name back."""
+        """End the processing of a name."""
         self._taken.discard(name)
         if name in self._urgent or name in self._ordinary:
             self._wake.set()
 
     def close(self) -> None:
-        """Cancel what is still to come."""
+        """Cancel the timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
