@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+from libcst.metadata import (
+    CodeRange,
+    MetadataWrapper,
+    ParentNodeProvider,
+    PositionProvider,
+    WhitespaceInclusivePositionProvider,
+)
 from mutmut.mutation.mutators import mutation_operators, operator_string
 
 _SKIPPED: Final = (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom, cst.Assert, cst.Raise)
@@ -56,18 +62,22 @@ def mutants_of(source: str) -> list[Mutant]:
     wrapper = MetadataWrapper(cst.parse_module(source))
     visitor = _Visitor()
     wrapper.visit(visitor)
-    seen = {_meaning(source)}
+    lines = source.splitlines()
+    units = {unit: _Unit(wrapper.module, unit, where, lines) for unit, where in visitor.units.items()}
+    seen = {(unit, _meaning("\n".join(unit.rendered))) for unit in units.values()}
     mutants = []
     for node, mutated, place in visitor.changes:
-        text = cst.ensure_type(wrapper.module.deep_replace(node, mutated), cst.Module).code
+        unit = units[place.unit]
+        rendered = unit.render(wrapper.module, place.unit.deep_replace(node, mutated))
+        text = "\n".join((*lines[: unit.start], *unit.indented(rendered), *lines[unit.end :], ""))
         try:
             compile(text, "mutant", "exec")
         except SyntaxError:  # for example `return` in place of `break` at module level
             continue
-        meaning = _meaning(text)
+        meaning = unit, _meaning("\n".join(rendered))
         if meaning not in seen:
             seen.add(meaning)
-            mutants.append(_mutant(source, text, place))
+            mutants.append(_mutant(unit, rendered, text, place))
     return sorted(mutants, key=lambda mutant: mutant.line)
 
 
@@ -76,35 +86,76 @@ def _meaning(source: str) -> str:
     return ast.dump(ast.parse(source)).replace("Constant(value=False)", "Constant(value=None)")
 
 
+class _Unit:
+    """A statement of the module or of a class, which is mutated by itself: whole modules take long to render.
+
+    Attributes:
+        start, end: its lines in the module, from 0, the end not included.
+        rendered: these lines without the indentation of the class.
+
+    """
+
+    def __init__(self, module: cst.Module, node: cst.CSTNode, where: CodeRange, lines: Sequence[str]) -> None:
+        self.rendered = self.render(module, node)
+        self.start = where.start.line - 1
+        self.end = self.start + len(self.rendered)
+        self._lines = lines[self.start : self.end]
+        self._indentation = next(
+            (line.removesuffix(own) for line, own in zip(self._lines, self.rendered, strict=True) if own), ""
+        )
+
+    @staticmethod
+    def render(module: cst.Module, node: cst.CSTNode) -> list[str]:
+        """Return the lines of a statement."""
+        return module.code_for_node(node).splitlines()
+
+    def changes(self, mutated: Sequence[str]) -> list[tuple[int, int, int, int]]:
+        """Return the ranges of lines that differ, here and there."""
+        found = difflib.SequenceMatcher(None, self.rendered, mutated, autojunk=False).get_opcodes()
+        return [(i1, i2, j1, j2) for kind, i1, i2, j1, j2 in found if kind != "equal"]
+
+    def indented(self, mutated: Sequence[str]) -> list[str]:
+        """Return the lines of the module with those that differ; others may be within a string, and stay."""
+        result: list[str] = []
+        done = 0
+        for i1, i2, j1, j2 in self.changes(mutated):
+            result += self._lines[done:i1]
+            result += [f"{self._indentation}{line}" if line else "" for line in mutated[j1:j2]]
+            done = i2
+        return result + list(self._lines[done:])
+
+
+def _mutant(unit: _Unit, rendered: Sequence[str], text: str, place: "_Place") -> Mutant:
+    changes = unit.changes(rendered)
+    first = changes[0][0]
+    diff = difflib.unified_diff(unit.rendered, rendered, lineterm="", n=2)
+    return Mutant(
+        function=place.function,
+        line=unit.start + first + 1,
+        statement_lines=place.statement_lines,
+        function_lines=place.function_lines,
+        source=text,
+        removed="\n".join(line.strip() for i1, i2, _, _ in changes for line in unit.rendered[i1:i2]),
+        added="\n".join(line.strip() for _, _, j1, j2 in changes for line in rendered[j1:j2]),
+        diff="\n".join(line for line in diff if not line.startswith(("---", "+++", "@@"))),
+    )
+
+
 @dataclass(frozen=True)
 class _Place:
+    unit: cst.CSTNode
     function: str
     statement_lines: range
     function_lines: range
 
 
-def _mutant(source: str, text: str, place: _Place) -> Mutant:
-    before, after = source.splitlines(), text.splitlines()
-    blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-    changed = [block for block in blocks if block[0] != "equal"]
-    diff = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
-    return Mutant(
-        function=place.function,
-        line=changed[0][1] + 1,
-        statement_lines=place.statement_lines,
-        function_lines=place.function_lines,
-        source=text,
-        removed="\n".join(line.strip() for block in changed for line in before[block[1] : block[2]]),
-        added="\n".join(line.strip() for block in changed for line in after[block[3] : block[4]]),
-        diff="\n".join(diff),
-    )
-
-
 class _Visitor(cst.CSTVisitor):
-    METADATA_DEPENDENCIES = (PositionProvider, ParentNodeProvider)
+    METADATA_DEPENDENCIES = (PositionProvider, WhitespaceInclusivePositionProvider, ParentNodeProvider)
 
     def __init__(self) -> None:
         super().__init__()
+        #: The statements that hold changes, and where they are with what is above them.
+        self.units: dict[cst.CSTNode, CodeRange] = {}
         self.changes: list[tuple[cst.CSTNode, cst.CSTNode, _Place]] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
@@ -123,20 +174,31 @@ class _Visitor(cst.CSTVisitor):
         names: list[str] = []
         statement: cst.CSTNode | None = None
         function: cst.CSTNode | None = None
+        unit: cst.CSTNode | None = None
         child = node
         for parent in self._parents(node):
             if isinstance(parent, (cst.FunctionDef, cst.ClassDef)) and child is parent.body:
                 names.append(parent.name.value)
             if isinstance(parent, cst.FunctionDef) and child is parent.body:
                 function = parent
-            if statement is None and isinstance(child, _STATEMENTS):
-                statement = child
+            if isinstance(child, _STATEMENTS) and not isinstance(child, cst.ClassDef):
+                statement = statement or child
+                unit = child if unit is None or not self._in_class_or_module(unit) else unit
             child = parent
+        assert unit is not None
+        self.units[unit] = self.get_metadata(WhitespaceInclusivePositionProvider, unit)
         return _Place(
+            unit,
             ".".join(reversed(names)),
             range(0) if statement is None else self._header(statement),
             range(0) if function is None else self._lines(function),
         )
+
+    def _in_class_or_module(self, statement: cst.CSTNode) -> bool:
+        around = self.get_metadata(ParentNodeProvider, statement)
+        if isinstance(around, cst.IndentedBlock):
+            around = self.get_metadata(ParentNodeProvider, around)
+        return isinstance(around, cst.Module | cst.ClassDef)
 
     def _parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         while not isinstance(node, cst.Module):

@@ -21,10 +21,14 @@ RAPL_BLOCKED = blocked("http-rapl", Reason.REFUSED, "locked by firmware")
 class Actuator:
     rapl: ControlOutcome | None = None
     dvfs: ControlOutcome | None = None
+    restored: ControlOutcome | None = None
     calls: list = field(default_factory=list)
+    #: What was to be released, call by call.
+    releases: list = field(default_factory=list)
 
     async def set_cpu_cap(self, cap_watts_per_package, *, release_throttle=Held.NO):
         self.calls.append(("cap", cap_watts_per_package))
+        self.releases.append(release_throttle)
         outcome = self.rapl or applied("http-rapl", enforced_watts=cap_watts_per_package)
         if not outcome.applied or release_throttle is Held.NO:
             return outcome
@@ -32,6 +36,7 @@ class Actuator:
 
     async def set_dvfs_throttle(self, throttle_pct, *, release_cap=Held.NO, limits=None):
         self.calls.append(("throttle", throttle_pct))
+        self.releases.append(release_cap)
         outcome = self.dvfs or applied("http-dvfs")
         if not outcome.applied or release_cap is Held.NO:
             return outcome
@@ -39,7 +44,8 @@ class Actuator:
 
     async def restore_cpu(self, limits, held):
         self.calls.append(("restore", limits.max_watts))
-        return self.rapl or ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, "http-rapl")
+        self.releases.append(held)
+        return self.restored or self.rapl or ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, "http-rapl")
 
 
 WATTS = CpuIntent(
@@ -80,6 +86,7 @@ async def test_watts_go_to_rapl_and_are_read_back():
         backend="http-rapl", result="applied", reason="Capped", requested_watts=240, enforced_watts=240
     )
     assert result.state.mode is CpuMode.RAPL
+    assert result.action is None
 
 
 async def test_a_clamped_cap_says_so():
@@ -133,12 +140,13 @@ async def test_a_missing_reading_holds_the_throttle():
     assert "no usable power reading" in result.report.message
 
 
-async def test_readings_that_stay_away_raise_the_throttle_to_the_caps_share_with_a_reason_of_its_own():
+@pytest.mark.parametrize("intent", [WATTS, replace(WATTS, mode=CpuControlMode.DVFS)], ids=["auto", "dvfs"])
+async def test_readings_that_stay_away_raise_the_throttle_to_the_caps_share_with_a_reason_of_its_own(intent):
     actuator = Actuator(rapl=RAPL_BLOCKED)
-    result, _ = await run(actuator, 14, reading=None)
+    result, _ = await run(actuator, 14, intent=intent, reading=None)
     assert (result.report.result, result.report.reason) == ("blocked", "ThrottledWithoutReading")
     assert result.report.throttle_pct == pytest.approx(40)  # 240 W of 400 W
-    result = await enforce(actuator, state=result.state, reading=CpuReading(power_watts=300), now=300.0)
+    result = await enforce(actuator, intent, result.state, reading=CpuReading(power_watts=300), now=300.0)
     assert (result.report.result, result.report.reason) == ("applied", "Throttled")
     assert result.report.throttle_pct == pytest.approx(40)
 
@@ -351,3 +359,185 @@ async def test_a_throttle_that_the_backend_lost_is_asserted_again():
     actuator = Actuator(rapl=RAPL_BLOCKED)
     await enforce(actuator, state=throttled(30), reading=CpuReading(power_watts=470, throttle_pct=0))
     assert actuator.calls[-1] == ("throttle", 30)
+
+
+BUSY = failed("http-dvfs", Reason.BACKEND_FAILED, "busy")
+BOTH = replace(throttled(30), held=CpuHeld(cap=Held.YES, throttle=Held.YES), cap_watts=240)
+DVFS_ONLY = replace(WATTS, mode=CpuControlMode.DVFS)
+RAPL_ONLY = replace(WATTS, mode=CpuControlMode.RAPL)
+PERCENT = replace(WATTS, cap=PctCap(60))
+
+
+def test_the_loop_is_told_the_range_of_all_packages_and_the_share_of_the_cap():
+    plant = WATTS.plant(WattCap(240, 240))
+    assert (plant.range_watts, plant.careful_pct) == (800, pytest.approx(40))
+    assert replace(WATTS, limits=WattRange()).plant(WattCap(240, 240)).range_watts is None
+
+
+async def test_the_loop_reports_what_was_asked_and_why_it_acts():
+    result = await enforce(Actuator(rapl=RAPL_BLOCKED))
+    assert result.report.requested_watts == 240
+    assert result.report.message == (
+        "http-rapl blocked: locked by firmware; 600 W drawn, 480 W allowed, not throttled yet"
+    )
+    assert result.state.throttle_known
+
+
+async def test_the_loop_alone_says_nothing_of_rapl_and_goes_by_the_time_of_its_samples():
+    result, actions = await run(Actuator(), 2, intent=DVFS_ONLY)
+    assert actions == [DvfsDirection.THROTTLE_UP]
+    assert result.report.message == "600 W drawn, 480 W allowed"
+
+
+async def test_a_loop_beside_a_cap_in_part_reports_its_actions():
+    partly = structs.replace(blocked("rapl", Reason.HELD_BY_FIRMWARE, "package-0 holds 300 W"), enforced_watts=300)
+    _, actions = await run(Actuator(rapl=partly), 2)
+    assert actions == [DvfsDirection.THROTTLE_UP]
+
+
+@pytest.mark.parametrize("dvfs", [None, BUSY], ids=["taken", "refused"])
+async def test_every_sample_between_two_ticks_counts(dvfs):
+    actuator = Actuator()
+    state = (await enforce(actuator, DVFS_ONLY)).state
+    before = state.dvfs.ema_watts
+    actuator.dvfs = dvfs
+    for now in (2.0, 30.0):
+        state, _ = await CpuEnforcer(actuator, STEPPED).follow(DVFS_ONLY, state, CpuReading(590.0), now)
+        assert state.dvfs.ema_watts < before
+        before = state.dvfs.ema_watts
+
+
+async def test_a_cap_of_unknown_range_hands_over_without_a_throttle():
+    actuator = Actuator()
+    await enforce(actuator, replace(DVFS_ONLY, limits=WattRange()), CAPPED, reading=CpuReading(400.0))
+    assert actuator.calls[0] == ("throttle", 0)
+
+
+async def test_a_cap_is_told_which_throttle_it_replaces():
+    actuator = Actuator()
+    await enforce(actuator, state=throttled(30))
+    assert actuator.releases[0] is Held.YES
+
+
+async def test_what_is_restored_is_what_may_be_in_force():
+    actuator = Actuator()
+    await enforce(actuator, replace(WATTS, cap=None), CAPPED)
+    assert actuator.releases == [CpuHeld(cap=Held.YES)]
+
+
+async def test_a_restore_that_failed_reports_what_is_in_force():
+    actuator = Actuator(restored=failed("http-rapl", Reason.TIMEOUT, "no answer"))
+    result = await enforce(actuator, replace(WATTS, cap=None), BOTH)
+    assert (result.report.result, result.report.reason) == ("error", "Timeout")
+    assert (result.report.enforced_watts, result.report.throttle_pct) == (240, 30)
+    assert result.state == BOTH
+
+
+async def test_a_request_that_did_not_get_through_reports_what_is_in_force():
+    result = await enforce(Actuator(rapl=failed("http-rapl", Reason.TIMEOUT, "no answer")), state=BOTH)
+    assert result.report == ControlReport(
+        backend="http-rapl",
+        result="error",
+        reason="Timeout",
+        message="no answer",
+        requested_watts=240,
+        enforced_watts=240,
+        throttle_pct=30,
+    )
+    assert result.state == BOTH
+
+
+@pytest.mark.parametrize("before", [None, throttled(30), CAPPED], ids=["free", "throttled", "capped"])
+async def test_a_percentage_is_remembered_as_the_throttle_that_it_became(before):
+    result = await enforce(Actuator(), PERCENT, before)
+    assert result.state == throttled(40)
+
+
+async def test_a_percentage_whose_cap_could_not_be_released_reports_its_watts():
+    result = await enforce(Actuator(rapl=failed("http-rapl", Reason.BACKEND_FAILED, "busy")), PERCENT, CAPPED)
+    assert (result.report.result, result.report.reason, result.report.enforced_watts) == ("error", "NotReleased", 240)
+    assert result.state.held.cap is Held.YES
+
+
+@pytest.mark.parametrize(
+    ("outcome", "mode"),
+    [(BUSY, CpuMode.NONE), (failed("http-dvfs", Reason.TIMEOUT, "no answer"), CpuMode.DVFS)],
+    ids=["refused", "not reached"],
+)
+@pytest.mark.parametrize("intent", [PERCENT, DVFS_ONLY], ids=["percent", "watts"])
+async def test_a_throttle_that_failed_leaves_the_one_before_it_in_force(outcome, mode, intent):
+    actuator = Actuator(dvfs=outcome)
+    result = await enforce(actuator, intent, throttled(30), reading=CpuReading(400.0))
+    assert (result.report.result, result.report.reason, result.report.throttle_pct) == ("error", outcome.reason, 30)
+    assert result.report.message == outcome.message
+    assert (result.state.mode, result.state.held) == (mode, CpuHeld(throttle=Held.YES))
+    assert len(actuator.calls) == 1
+
+
+async def test_where_cap_and_throttle_fail_the_report_says_both():
+    result = await enforce(Actuator(rapl=RAPL_BLOCKED, dvfs=BUSY))
+    assert result.report.message == "http-rapl blocked: locked by firmware; busy"
+    assert result.report.requested_watts == 240
+
+
+@pytest.mark.parametrize(
+    ("intent", "reason", "restored"),
+    [
+        (PERCENT, Reason.REFUSED, True),
+        (DVFS_ONLY, Reason.REFUSED, True),
+        (WATTS, Reason.REFUSED, False),  # the cap may come back
+        (DVFS_ONLY, Reason.SIMULATE_ONLY, False),  # nor would a restore get through
+    ],
+)
+async def test_what_the_path_before_holds_is_restored_where_throttling_is_declined_for_good(intent, reason, restored):
+    actuator = Actuator(
+        rapl=RAPL_BLOCKED,
+        dvfs=blocked("http-dvfs", reason, "declined"),
+        restored=ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, "http-rapl"),
+    )
+    result = await enforce(actuator, intent, BOTH)
+    assert (("restore", 400) in actuator.calls) is restored
+    assert result.state.in_force is not restored
+    assert (result.report.result, result.report.reason) == ("blocked", reason)
+    assert result.report.throttle_pct == (None if restored else 30)
+    if restored:
+        assert actuator.releases[-1] == CpuHeld(cap=Held.YES, throttle=Held.YES)
+
+
+async def test_what_cannot_be_restored_when_nothing_can_be_put_in_force_is_an_error_that_names_both():
+    actuator = Actuator(restored=failed("http-rapl", Reason.TIMEOUT, "no answer"))
+    result = await enforce(actuator, replace(PERCENT, mode=CpuControlMode.RAPL), BOTH)
+    assert result.report == ControlReport(
+        backend="http-rapl",
+        result="error",
+        reason="NotReleased",
+        message="60 % of a maximum that is not known, and throttling is turned off; "
+        "http-rapl not released: Timeout no answer",
+        enforced_watts=240,
+        throttle_pct=30,
+    )
+    assert result.state == replace(BOTH, mode=CpuMode.NONE)
+
+
+@pytest.mark.parametrize(
+    ("rapl", "mode", "released"),
+    [
+        (RAPL_BLOCKED, CpuMode.NONE, True),
+        (blocked("http-rapl", Reason.HELD_BY_FIRMWARE, "held"), CpuMode.RAPL, True),
+        (failed("http-rapl", Reason.PARTLY_APPLIED, "package-1 failed"), CpuMode.RAPL, True),
+        (failed("http-rapl", Reason.BACKEND_FAILED, "busy"), CpuMode.NONE, False),
+    ],
+)
+async def test_mode_rapl_keeps_a_throttle_only_where_the_refusal_of_the_cap_may_pass(rapl, mode, released):
+    result = await enforce(Actuator(rapl=rapl), RAPL_ONLY, throttled(30))
+    assert result.state.mode is mode
+    assert result.state.held.throttle is (Held.NO if released else Held.YES)
+    assert (result.report.requested_watts, result.report.message) == (240, rapl.message)
+
+
+async def test_a_throttle_that_mode_rapl_could_not_lift_is_an_error_and_is_remembered():
+    declined = blocked("http-dvfs", Reason.REFUSED, "declined")
+    result = await enforce(Actuator(rapl=RAPL_BLOCKED, dvfs=declined), RAPL_ONLY, throttled(30))
+    assert (result.report.result, result.report.reason, result.report.throttle_pct) == ("blocked", "NotReleased", 30)
+    assert result.report.message == "locked by firmware; http-dvfs not released: Refused declined"
+    assert result.state.held == CpuHeld(throttle=Held.YES)

@@ -52,15 +52,21 @@ def test_a_change_to_nothing_makes_no_file(tmp_path):
 
 
 def test_the_file_is_the_one_that_earlier_agents_of_this_format_wrote(tmp_path):
-    entries = b'{"rapl/0":{"unit":"uW","original":5}}'
+    entries = (
+        b'{"rapl/0":{"unit":"uW","original":5},'
+        b'"rapl/1":{"unit":"uW","original":9,"asked":7,"got":8,"pending":6,"suspect":4}}'
+    )
+    untouched = JournalEntry(unit="uW", original=5)
     content = b'{"version":2,"boot_id":"this","crc32":%d,"entries":%s}' % (zlib.crc32(entries), entries)
     path = tmp_path / "journal.json"
     path.write_bytes(content)
     with Journal.open(tmp_path, boot_id="this") as journal:
-        assert journal.entries == {"rapl/0": JournalEntry(unit="uW", original=5)}
+        written = JournalEntry(unit="uW", original=9, written=7, read_back=8, pending=6, suspect=4)
+        assert journal.entries == {"rapl/0": untouched, "rapl/1": written}
         assert journal.entries["rapl/0"].written_values == frozenset()
+        assert journal.entries["rapl/0"].suspect is None
         journal.change({"rapl/0": ENTRY})
-        journal.change({"rapl/0": JournalEntry(unit="uW", original=5)})
+        journal.change({"rapl/0": untouched})
     assert path.read_bytes() == content
 
 

@@ -292,11 +292,4 @@ def _left(outcome: ControlOutcome) -> bool:
 
 def _refused(outcome: ControlOutcome, cap: WattCap, state: CpuControlState, why: str = "") -> ControlReport:
     """The report of a refusal, with what is in force all the same."""
-    note = "; ".join(part for part in (why, outcome.message) if part)
-    return report_of(
-        structs.replace(outcome, message=""),
-        cap=cap,
-        throttle_pct=state.throttle_pct,
-        note=note,
-        in_force_watts=state.cap_watts,
-    )
+    return report_of(outcome, cap=cap, throttle_pct=state.throttle_pct, note=why, in_force_watts=state.cap_watts)
