@@ -43,7 +43,7 @@ e2e *ARGS:
 docker *ARGS:
     pytest -m docker --timeout 600 {{ARGS}}
 
-# what the drivers of this machine's GPUs say; reads only, skipped without a GPU
+# readings of this machine's GPU drivers; changes nothing, skipped without a GPU
 gpu *ARGS:
     pytest -s -rs services/agent/tests/hardware/gpu/test_real_driver.py {{ARGS}}
     joulie-agent doctor
@@ -86,7 +86,7 @@ rbac:
 schema:
     python -m tools.chart_schema
 
-# the figures of the services, against named limits
+# benchmarks of the services, against limits
 bench WHAT *ARGS:
     python bench/{{WHAT}}/run.py {{ARGS}}
 
