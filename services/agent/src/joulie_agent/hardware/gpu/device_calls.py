@@ -52,7 +52,7 @@ class GpuDeadlines:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuDevice:
+class OpenGpu:
     """A device that has answered since the library was opened."""
 
     #: The driver's own number, good for one boot.
@@ -70,7 +70,7 @@ class DeviceCalls:
         self._driver_worker = DeadlineWorker(library.name)
         self._device_workers: dict[int, DeadlineWorker] = {}
         #: What opening has found, by index; None while the library is not open.
-        self._found: dict[int, GpuDevice | LibraryError] | None = None
+        self._found: dict[int, OpenGpu | LibraryError] | None = None
         self._close_due = False
 
     @property
@@ -102,7 +102,7 @@ class DeviceCalls:
         """Return how many devices there are."""
         return len(self._devices())
 
-    def device(self, index: int) -> GpuDevice:
+    def device(self, index: int) -> OpenGpu:
         """Return a device; one that did not answer in time before is tried again."""
         found = self._devices()[index]
         if isinstance(found, LibraryError) and found.failure.reason is Reason.TIMEOUT:
@@ -111,7 +111,7 @@ class DeviceCalls:
             raise found
         return found
 
-    def call(self, device: GpuDevice, function: Callable[[Handle], T]) -> T:
+    def call(self, device: OpenGpu, function: Callable[[Handle], T]) -> T:
         """Run a function of the library, or several at once, for one device."""
         answer = self._device_workers[device.index].call(partial(function, device.handle), self._deadline_s())
         if isinstance(answer, HardwareFailure):
@@ -127,11 +127,11 @@ class DeviceCalls:
             self._library.close()
             raise
 
-    def _identify(self, index: int, deadline_s: float) -> GpuDevice | LibraryError:
-        def identify() -> GpuDevice | LibraryError:
+    def _identify(self, index: int, deadline_s: float) -> OpenGpu | LibraryError:
+        def identify() -> OpenGpu | LibraryError:
             try:
                 handle = self._library.handle(index)
-                return GpuDevice(index, self._library.uuid(handle), handle)
+                return OpenGpu(index, self._library.uuid(handle), handle)
             except LibraryError as error:
                 return error
 
@@ -139,7 +139,7 @@ class DeviceCalls:
         answer = worker.call(identify, deadline_s)
         return LibraryError(answer.reason, answer.message) if isinstance(answer, HardwareFailure) else answer
 
-    def _devices(self) -> dict[int, GpuDevice | LibraryError]:
+    def _devices(self) -> dict[int, OpenGpu | LibraryError]:
         if self._found is None:
             raise LibraryError(Reason.NO_INTERFACE, f"{self._library.name} is not open")
         return self._found

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from joulie_agent.hardware.gpu.device_calls import DeviceCalls, GpuDeadlines, GpuDevice
+from joulie_agent.hardware.gpu.device_calls import DeviceCalls, GpuDeadlines, OpenGpu
 from joulie_agent.hardware.gpu.driver import DeviceReading, GpuDeviceInfo, JournaledClock
 from joulie_agent.hardware.gpu.knobs import GpuClockLimit, GpuPowerLimit
 from joulie_agent.hardware.gpu.library import Extent, GpuLibrary, Handle, LibraryError
@@ -34,7 +34,7 @@ class _Session:
 
     opened_at: float
     #: By UUID.
-    devices: dict[str, GpuDevice]
+    devices: dict[str, OpenGpu]
     #: Devices that have no handle, by index.
     unknown: dict[int, HardwareFailure]
     #: Devices that had one and are gone, by UUID.
