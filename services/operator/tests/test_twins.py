@@ -7,16 +7,18 @@ from joulie_api.testing import make_node, make_node_twin
 from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_core.caps import CapIntent
+from joulie_core.fnv import fnv1a_32
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
+from joulie_core.twin import LinearPue, MeasuredPue
 from joulie_operator.cluster import Cluster
 from joulie_operator.power import PowerSample, PowerTracker
-from joulie_operator.published import PublishedTwin, decode_twin
-from joulie_operator.published_state import PublishedPart, PublishedState
-from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
+from joulie_operator.published import PodSummary, PublishedTwin, decode_twin
+from joulie_operator.published_state import LastTwin, PublishedPart, PublishedState
+from joulie_operator.twins import RackCapacities, TwinTracker
 
 INVENTORY = Inventory.load()
 NAMES = [NodeName(f"n{index}") for index in range(40)]
@@ -27,6 +29,27 @@ CLASS = SchedulableClass.PERFORMANCE
 class FreshWatch:
     def is_stale(self):
         return False
+
+
+class Room:
+    """A facility with one cooling zone and one rack that are measured."""
+
+    def __init__(self, *, clock):
+        self.clock = clock
+        self.rack = None
+        self.model = LinearPue()
+
+    def ambient_c(self, zone, now):
+        assert now == self.clock()
+        return {"hot": 40.0}.get(zone)
+
+    def rack_watts(self, rack, now):
+        assert now == self.clock()
+        return self.rack if rack == "small" else None
+
+    def pue(self, now):
+        assert now == self.clock()
+        return self.model
 
 
 class World:
@@ -42,17 +65,22 @@ class World:
         for name in names:
             self.cluster.on_node(name, None, decode_node(msgspec.json.encode(make_node(name, **HARDWARE))))
         self.power = PowerTracker([self], max_age_s=180)
+        self.room = Room(clock=lambda: self.now)
         self.twins = TwinTracker(
             self.cluster,
             self.power,
-            NoFacility(),
+            self.room,
             RackCapacities(50_000, {"small": 24_000}),
             heartbeat_s=90,
             least_interval_s=10,
         )
 
+    def set_node(self, name=N0, **fields):
+        found = decode_node(make_json(name, fields))
+        self.cluster.on_node(name, self.cluster.nodes.get(name), found)
+
     def reading(self, name):
-        watts = self.watts[name]
+        watts = self.watts.get(name)
         return None if watts is None else PowerSample(watts, self.now, MeasurementSource.AGENT)
 
     def write(self, name=N0):
@@ -192,18 +220,31 @@ def test_a_node_that_was_measured_before_a_restart_is_no_freer_after_it():
 
 
 def test_heartbeats_of_different_nodes_do_not_come_together():
-    world = World()
-    for name in NAMES:
-        world.write(name)
+    world = World(NAMES[:20])
     due_at = {}
-    for second in range(91):
-        world.now = float(second)
-        for name in NAMES:
-            if name not in due_at and world.is_due(name):
-                due_at[name] = second
-    assert min(due_at.values()) >= 67
+    for name in NAMES[:20]:
+        status = world.status(name)
+        due_at[name] = next(
+            second for second in range(91) if world.twins.is_due(name, status, LastTwin(float(second), CLASS, status))
+        )
+    assert min(due_at.values()) >= 68
     assert max(due_at.values()) <= 90
     assert len(set(due_at.values())) >= 10
+
+
+def test_a_heartbeat_comes_at_the_nodes_own_share_of_the_period():
+    world = World([N0])
+    status = world.status()
+    heartbeat_s = 90 * (0.75 + 0.25 * (fnv1a_32(N0) % 1000) / 1000)
+    assert not world.twins.is_due(N0, status, LastTwin(heartbeat_s - 1e-6, CLASS, status))
+    assert world.twins.is_due(N0, status, LastTwin(heartbeat_s, CLASS, status))
+
+
+@pytest.mark.parametrize("age_s", [0.0, 0.5])
+def test_a_twin_that_was_just_written_is_not_due(age_s):
+    world = World([N0])
+    status = world.status()
+    assert not world.twins.is_due(N0, status, LastTwin(age_s, CLASS, status))
 
 
 def test_psu_stress_is_the_share_of_the_racks_capacity_that_its_nodes_draw():
@@ -214,9 +255,142 @@ def test_psu_stress_is_the_share_of_the_racks_capacity_that_its_nodes_draw():
     assert world.status().predicted_psu_stress_score == pytest.approx(40 * 300 / 24_000 * 100)
 
 
-def test_a_node_without_rack_has_no_psu_stress():
-    world = World(names=[N0])
-    world.cluster.on_node(N0, None, decode_node(msgspec.json.encode(make_node(N0, cpu_model="AMD EPYC 7763"))))
+def test_the_measured_draw_of_a_rack_wins_over_the_sum_of_its_nodes():
+    world = World([N0])
     world.status()
     world.twins.sum_racks()
+    world.room.rack = 6000.0
+    assert world.status().predicted_psu_stress_score == 25
+
+
+def test_nodes_without_rack_do_not_end_the_sum_and_another_rack_has_the_default_capacity():
+    world = World(NAMES[:3])
+    world.set_node(N0, labels={labels.RACK: None})
+    world.set_node(NAMES[2], labels={labels.RACK: "large"})
+    world.watts[NAMES[2]] = 250.0
+    for name in NAMES[:3]:
+        world.status(name)
+    world.twins.sum_racks()
+    assert world.status(N1).predicted_psu_stress_score == pytest.approx(1.2, abs=0.06)
+    assert world.status(NAMES[2]).predicted_psu_stress_score == pytest.approx(0.5)
+
+
+def test_a_node_of_unknown_power_counts_with_what_its_caps_allow():
+    world = World([N0])
+    world.set_node(cpu_model=None, cpu_sockets=None, cpu=0, gpus=8, gpu_model="NVIDIA H100 80GB HBM3")
+    world.watts[N0] = None
+    power = world.status().power_measurement
+    assert (power.quality, power.measured_node_power_w) == (MeasurementQuality.UNKNOWN, None)
+    world.twins.sum_racks()
+    assert world.status().predicted_psu_stress_score == pytest.approx(power.node_capped_power_w / 240, abs=0.06)
+
+
+def test_a_rack_with_a_node_of_which_nothing_is_known_has_no_sum():
+    world = World([N0, N1])
+    world.watts["gone"] = None
+    for name in (N0, "gone", N1):
+        world.status(name)
+    world.set_node("gone", cpu_model=None, cpu_sockets=None, cpu=0)
+    world.status("gone")
+    world.twins.sum_racks()
+    unknown = world.status("gone").power_measurement
+    assert unknown is None
     assert world.status().predicted_psu_stress_score is None
+
+
+def test_a_node_without_rack_has_no_psu_stress():
+    world = World(names=[N0])
+    world.set_node(labels={labels.RACK: None})
+    world.status()
+    world.twins.sum_racks()
+    world.room.rack_watts = lambda _rack, _now: 1000.0
+    assert world.status().predicted_psu_stress_score is None
+
+
+def test_a_twin_shows_the_power_of_its_last_measurement_and_measures_if_there_is_none():
+    world = World([N0])
+    world.now = 5.0
+    status = world.twins.status(N0, CLASS, world.cap, world.now)
+    assert status.power_measurement.measured_node_power_w == 300
+    world.watts[N0] = 400.0
+    status = world.twins.status(N0, CLASS, world.cap, world.now)
+    assert status.power_measurement.measured_node_power_w == 300
+    world.twins.measure(N0, world.cap, world.now)
+    status = world.twins.status(N0, CLASS, world.cap, world.now)
+    assert status.power_measurement.measured_node_power_w == 400
+
+
+def test_a_twin_shows_density_trend_cooling_and_pue():
+    world = World([N0])
+    plain = world.status()
+    assert plain.hardware_density_score == round(world.cluster.hardware(N0).density.total, 2) > 0
+    assert plain.estimated_pue is not None
+    world.set_node(labels={labels.COOLING_ZONE: "hot"})
+    assert world.status().predicted_cooling_stress_score > plain.predicted_cooling_stress_score
+    world.room.model = MeasuredPue(1000.0, 500.0)
+    assert world.status().estimated_pue == 1.5
+    for _ in range(5):
+        world.now += 60
+        world.watts[N0] += 60
+        status = world.status()
+    assert status.power_measurement.power_trend_w_per_min == pytest.approx(60)
+
+
+def test_the_budget_follows_the_hardware_and_the_caps():
+    world = World([N0])
+    first = world.status().power_measurement
+    world.cap = CapIntent(cpu_pct=50)
+    capped = world.status()
+    assert capped.power_measurement.node_capped_power_w == pytest.approx(first.node_tdp_w / 2)
+    assert capped.effective_cap_state.cpu_pct == 50
+    world.set_node(cpu_sockets=1)
+    assert world.status().power_measurement.node_tdp_w == first.node_tdp_w / 2
+
+
+def test_the_model_counts_the_load_and_the_shares_of_gpus():
+    world = World([N0])
+    world.watts[N0] = None
+    h100 = {"gpus": 8, "gpu_model": "NVIDIA H100 80GB HBM3", "labels": {"nvidia.com/gpu.replicas": "4"}}
+    world.set_node(**h100)
+    assert world.cluster.hardware(N0).gpu_units == 4
+    idle = world.status().power_measurement.measured_node_power_w
+    world.cluster.on_pod("p", None, PodSummary(node=N0, performance=False, cpu_cores=0, gpus=8))
+    shared = world.status().power_measurement.measured_node_power_w
+    world.set_node(**(h100 | {"labels": {}}))
+    whole = world.status().power_measurement.measured_node_power_w
+    assert idle < shared < whole
+
+
+def test_a_node_that_is_not_known_has_no_figures():
+    world = World([N0])
+    world.watts["gone"] = None
+    status = world.status("gone")
+    assert (status.power_measurement, status.hardware_density_score) == (None, None)
+    assert status.predicted_power_headroom_score is None
+
+
+def test_nothing_of_a_node_that_left_is_kept():
+    world = World([N0, N1])
+    world.status(N0)
+    world.status(N1)
+    world.twins.forget(N0)
+    world.twins.forget(N0)
+    world.twins.sum_racks()
+    assert world.status(N1).predicted_psu_stress_score == pytest.approx(1.2, abs=0.06)
+    world.watts[N0] = None
+    forgotten = world.status(N0).power_measurement.measured_node_power_w
+    world.watts[N1] = None
+    assert forgotten < world.status(N1).power_measurement.measured_node_power_w, "N1 counts with its last reading"
+
+
+def test_racks_share_the_default_capacity():
+    assert RackCapacities(10.0).of("any") == 10
+    assert RackCapacities(10.0, {"r": 5.0}).of("r") == 5
+
+
+def make_json(name, fields):
+    merged = HARDWARE | fields
+    merged["labels"] = {
+        key: value for key, value in (HARDWARE["labels"] | fields.get("labels", {})).items() if value is not None
+    }
+    return msgspec.json.encode(make_node(name, **merged))
