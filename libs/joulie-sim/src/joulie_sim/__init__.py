@@ -1,1 +1,1 @@
-"""Simulated hardware and workload: physics, traces, HTTP backend, demo."""
+"""Simulation of hardware and workloads: physics, traces, HTTP backend, demo."""

@@ -14,7 +14,7 @@ def main() -> NoReturn:
         SimSettings,
         run,
         version=VERSION,
-        summary="Simulates the hardware and the work of a cluster's nodes, and answers for them over HTTP.",
+        summary="Simulates hardware and workload of a cluster's nodes, with telemetry and control over HTTP.",
     )
 
 

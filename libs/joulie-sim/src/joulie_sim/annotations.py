@@ -1,4 +1,4 @@
-"""Annotations that describe a pod's work to the simulator."""
+"""Annotations of pods that describe their work to the simulator."""
 
 from typing import Final
 

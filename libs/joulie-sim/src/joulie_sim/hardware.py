@@ -1,6 +1,7 @@
-"""Simulated parts of Kubernetes nodes, from labels and allocatable resources, completed from the inventory.
+"""Simulated hardware of Kubernetes nodes: from labels and allocatable resources, completed from the inventory.
 
-Returns parts for every node with hardware in its labels or resources; for unknown models, the vendor's generic one.
+Every node whose labels or resources describe any hardware gets it; for a model that the inventory does not have, the
+vendor's generic one is used.
 """
 
 from joulie_core.hardware.inventory import Inventory
@@ -48,10 +49,10 @@ def _gpu(view: HardwareView) -> GpuPart | None:
 
 
 def _allocatable_cores(node: Node) -> float | None:
-    """Pods are given what is allocatable, which counts hardware threads; utilization is a share of that."""
-    written = node.allocatable.get("cpu")
+    """Return the allocatable CPU in hardware threads: what pods can request, and what utilization is a share of."""
+    quantity = node.allocatable.get("cpu")
     try:
-        cores = float(parse_quantity(written)) if written is not None else 0.0
+        cores = float(parse_quantity(quantity)) if quantity is not None else 0.0
     except QuantityError:
         return None
     return cores if cores > 0.0 else None

@@ -1,7 +1,7 @@
-"""Artificial hardware for tests, with figures that are easy to check by hand.
+"""Fictional hardware for tests, with values that are easy to verify by hand.
 
-Both parts draw in a straight line over load, and under a cap they have half their speed at a quarter of their dynamic
-power: the CPU packages (50 W idle, 250 W busy) at a cap of 100 W, the GPUs (40 W idle, 400 W busy) at 130 W.
+Power is linear in load, and a cap at a quarter of the dynamic power halves the speed: the CPU packages (50 W idle,
+250 W busy) at a cap of 100 W, the GPUs (40 W idle, 400 W busy) at 130 W.
 """
 
 from typing import Final
@@ -9,8 +9,8 @@ from typing import Final
 from joulie_core.hardware.power_curve import CapResponse, PowerCurve
 from joulie_sim.physics.parts import CpuPart, GpuPart, Hardware
 
-CPU_CURVE: Final = PowerCurve((0.2, 1.0), CapResponse(0.2, 0.5, 0.0, "made up"), "made up")
-GPU_CURVE: Final = PowerCurve((0.1, 1.0), CapResponse(0.1, 0.5, 0.0, "made up"), "made up")
+CPU_CURVE: Final = PowerCurve((0.2, 1.0), CapResponse(0.2, 0.5, 0.0, "fictional"), "fictional")
+GPU_CURVE: Final = PowerCurve((0.1, 1.0), CapResponse(0.1, 0.5, 0.0, "fictional"), "fictional")
 #: Two packages of 8 cores with 16 threads each.
 CPU_PART: Final = CpuPart(
     model="Test CPU",

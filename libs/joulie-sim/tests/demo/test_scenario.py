@@ -39,22 +39,22 @@ def test_every_generated_pod_fits_some_node():
 
 
 @pytest.mark.parametrize(
-    ("argv", "says"),
+    ("argv", "expected"),
     [
         (["--nodes", "0"], "between 1 and"),
-        (["--nodes", "many"], "no number"),
+        (["--nodes", "many"], "not a number"),
         (["--duration", "1"], "between 20 and"),
         (["--policy", "magic"], "invalid choice"),
-        (["--trace", "other", "x"], "only known trace"),
+        (["--trace", "other", "x"], "only supported trace"),
         (["--trace", "openb", "x", "--nodes", "3"], "--scale"),
         (["--scale", "0.5"], "--nodes"),
     ],
 )
-def test_a_wrong_command_line_ends_with_the_reason(argv, says, capsys):
+def test_a_wrong_command_line_ends_with_the_reason(argv, expected, capsys):
     with pytest.raises(SystemExit) as end:
         parse_options(argv)
     assert end.value.code == 2
-    assert says in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_trace_nodes_become_classes_whose_models_the_inventory_knows():

@@ -11,7 +11,7 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.output import write_all
 from joulie_sim.demo.record import RecordedNode, RunRecord
 from joulie_sim.demo.summary import as_json, peak_rate, percentile, summarize
-from joulie_sim.demo.table import live_view, plain_line, summary_view, verdict
+from joulie_sim.demo.table import closing_line, live_view, plain_line, summary_view
 
 PERFORMANCE, ECO = SchedulableClass.PERFORMANCE, SchedulableClass.ECO
 
@@ -73,7 +73,7 @@ def test_an_empty_run_has_a_summary_too():
     summary = summarize(RunRecord(), duration_s=0.0, energy_joules={})
     assert summary.mean_watts is None
     assert summary.classes[WorkloadClass.STANDARD].placed_share(ECO) is None
-    assert "0 of 0 pods" in verdict(summary)
+    assert "0 of 0 pods" in closing_line(summary)
 
 
 @pytest.mark.parametrize(

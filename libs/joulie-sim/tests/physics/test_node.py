@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joulie_sim.physics.cluster import SimulatedCluster
 from joulie_sim.physics.job import JobRequest
 from joulie_sim.physics.node import SimulatedNode
 from joulie_sim.physics.parts import Controls
-from joulie_sim.physics.world import SimulatedCluster
 from joulie_sim.testing import CPU_NODE, GPU_NODE
 
 

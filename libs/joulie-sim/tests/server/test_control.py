@@ -10,9 +10,9 @@ from joulie_sim.server.control import (
     ControlRequest,
     MalformedControlError,
     Result,
-    carry_out,
     control_state,
     parse_control,
+    perform,
 )
 from joulie_sim.testing import CPU_NODE, GPU_NODE
 
@@ -35,7 +35,7 @@ def test_each_action_is_read_with_its_own_figure(sent, request_):
 
 
 @pytest.mark.parametrize(
-    ("sent", "says"),
+    ("sent", "expected"),
     [
         (b"", "not a control request"),
         (b"[]", "not a control request"),
@@ -53,8 +53,8 @@ def test_each_action_is_read_with_its_own_figure(sent, request_):
         (body(action="dvfs.set_throttle_pct", throttlePct=1, node="n2"), "'n2'"),
     ],
 )
-def test_a_malformed_request_is_refused_with_the_reason(sent, says):
-    with pytest.raises(MalformedControlError, match=says):
+def test_a_malformed_request_is_refused_with_the_reason(sent, expected):
+    with pytest.raises(MalformedControlError, match=expected):
         parse_control("n1", sent)
 
 
@@ -70,7 +70,7 @@ def test_a_malformed_request_is_refused_with_the_reason(sent, says):
     ],
 )
 def test_a_figure_outside_the_range_is_clamped_and_the_message_says_so(action, asked, enforced):
-    outcome = carry_out(ControlRequest(action, asked), GPU_NODE, Controls())
+    outcome = perform(ControlRequest(action, asked), GPU_NODE, Controls())
     state = control_state(GPU_NODE, outcome.controls)
     field = {Action.CPU_CAP: "capWatts", Action.GPU_CAP: "capWattsPerGpu", Action.THROTTLE: "throttlePct"}[action]
     assert outcome.result is Result.APPLIED
@@ -82,7 +82,7 @@ def test_a_figure_outside_the_range_is_clamped_and_the_message_says_so(action, a
 @given(st.sampled_from(Action), st.floats(0.0, 10_000.0))
 def test_one_action_leaves_the_other_controls_alone(action, value):
     before = Controls(cpu_cap_watts=150.0, throttle_pct=20.0, gpu_cap_watts=200.0)
-    after = carry_out(ControlRequest(action, value), GPU_NODE, before).controls
+    after = perform(ControlRequest(action, value), GPU_NODE, before).controls
     changed = {
         name
         for name in ("cpu_cap_watts", "throttle_pct", "gpu_cap_watts")
@@ -92,11 +92,11 @@ def test_one_action_leaves_the_other_controls_alone(action, value):
 
 
 def test_a_part_that_is_not_there_is_blocked():
-    outcome = carry_out(ControlRequest(Action.GPU_CAP, 200.0), CPU_NODE, Controls())
+    outcome = perform(ControlRequest(Action.GPU_CAP, 200.0), CPU_NODE, Controls())
     assert (outcome.result, outcome.message) == (Result.BLOCKED, "the node has no GPU")
     bare = Hardware(cpu=None, gpu=None)
-    assert carry_out(ControlRequest(Action.CPU_CAP, 200.0), bare, Controls()).result is Result.BLOCKED
-    assert carry_out(ControlRequest(Action.THROTTLE, 20.0), bare, Controls()).result is Result.BLOCKED
+    assert perform(ControlRequest(Action.CPU_CAP, 200.0), bare, Controls()).result is Result.BLOCKED
+    assert perform(ControlRequest(Action.THROTTLE, 20.0), bare, Controls()).result is Result.BLOCKED
 
 
 def test_untouched_controls_are_the_factory_values():

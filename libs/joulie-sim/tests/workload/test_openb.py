@@ -42,7 +42,7 @@ def test_a_node_list_is_read(csv_file):
 
 
 @pytest.mark.parametrize(
-    ("bad", "says"),
+    ("bad", "expected"),
     [
         (NODES.replace("n1,32000", "n1,many"), ("line 3", "'cpu_milli'", "'many'")),
         (NODES.replace("n1,32000", "n1,-5"), ("line 3", "'cpu_milli'", "'-5'")),
@@ -54,26 +54,26 @@ def test_a_node_list_is_read(csv_file):
         ("", ("line 1", "no column sn")),
     ],
 )
-def test_a_bad_node_list_is_refused_with_line_field_and_value(csv_file, bad, says):
+def test_a_bad_node_list_is_refused_with_line_field_and_value(csv_file, bad, expected):
     path = csv_file(bad)
     with pytest.raises(TraceError) as refusal:
         read_nodes(path)
-    assert all(part in str(refusal.value) for part in (str(path), *says))
+    assert all(part in str(refusal.value) for part in (str(path), *expected))
 
 
 @pytest.mark.parametrize(
-    ("bad", "says"),
+    ("bad", "expected"),
     [
         (PODS.replace("Guaranteed", "Gold"), ("line 3", "'qos'", "'Gold'", "LS, Guaranteed, Burstable, BE")),
         (PODS.replace("5000,5100", "5000,soon"), ("line 3", "'deletion_time'", "'soon'")),
         (PODS.replace("5000,5100", "5000,4000"), ("line 3", "'deletion_time'", "'4000'", "before")),
     ],
 )
-def test_a_bad_pod_list_is_refused_with_line_field_and_value(csv_file, bad, says):
+def test_a_bad_pod_list_is_refused_with_line_field_and_value(csv_file, bad, expected):
     path = csv_file(bad)
     with pytest.raises(TraceError) as refusal:
         read_pods(path)
-    assert all(part in str(refusal.value) for part in says)
+    assert all(part in str(refusal.value) for part in expected)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -1,1 +1,1 @@
-"""The demo: a control plane, a simulated cluster, Joulie and a workload, watched for a few minutes."""
+"""The demo: runs Joulie and a workload on a simulated cluster for a few minutes, and shows power and placement."""

@@ -1,4 +1,4 @@
-"""`joulie-demo`: the demo as a command."""
+"""`joulie-demo`: the command line of the demo."""
 
 import asyncio
 import signal
@@ -27,7 +27,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> NoReturn:
-    """Run the demo, to the process's exit."""
+    """Run the demo and exit."""
     options = parse_options(sys.argv[1:])
     configure_logging("joulie-demo", LogLevel.WARNING, LogFormat.CONSOLE)
     try:
@@ -39,14 +39,14 @@ def main() -> NoReturn:
 
 
 def _run_to_end(options: Options, scenario: Scenario) -> int:
-    """Run the demo; returns the exit code."""
+    """Run the demo and return the exit code."""
     code = 0
-    # Until the event loop takes the signals over, they all are a Ctrl-C: a build cleans up after itself then.
+    # Until the event loop handles the signals, each is a KeyboardInterrupt, so that a build removes its files.
     for number in _SIGNALS:
         signal.signal(number, signal.default_int_handler)
     try:
         with terminal_reporter() as reporter:
-            # Not inside the loop, where a build in its thread could not be interrupted.
+            # Outside the event loop, whose threads cannot be interrupted.
             lookup.ensure(reporter=reporter)
             asyncio.run(_run(options, scenario, reporter))
     except* (asyncio.CancelledError, KeyboardInterrupt):
@@ -68,7 +68,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 async def _run(options: Options, scenario: Scenario, reporter: Reporter) -> None:
-    """Run it as a task that signals cancel once: a second Ctrl-C must not interrupt the tidying up."""
+    """Run the demo; a first signal cancels it, further ones must not interrupt the cleanup."""
     task = asyncio.current_task()
     assert task is not None
     interrupted = False
@@ -76,7 +76,7 @@ async def _run(options: Options, scenario: Scenario, reporter: Reporter) -> None
     def interrupt() -> None:
         nonlocal interrupted
         if interrupted:
-            print("joulie-demo: still tidying up", file=sys.stderr)
+            print("joulie-demo: cleanup in progress", file=sys.stderr)
             return
         interrupted = True
         task.cancel()

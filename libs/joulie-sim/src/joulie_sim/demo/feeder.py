@@ -1,4 +1,4 @@
-"""Creation of the pods of a workload at their arrival times."""
+"""Creation of a workload's pods at their arrival times."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,17 +20,17 @@ async def feed(
     clock: Callable[[], float],
     on_create: Callable[[WorkItem], None],
 ) -> None:
-    """Create every pod at its time; returns when the last one is there.
+    """Create every pod at its arrival time; return when all are created.
 
     Args:
-        client: with the right to create pods in `NAMESPACE`.
-        items: in order of arrival.
+        client: client that may create pods in `NAMESPACE`.
+        items: pods in order of arrival.
         workload: value of the pods' workload label.
-        clock: seconds since the workload began.
-        on_create: told right before each pod is sent.
+        clock: returns the seconds since the start of the workload.
+        on_create: called right before each pod is created.
 
     Raises:
-        ExceptionGroup: of joulie_api's KubeError, where the API server refuses a pod.
+        ExceptionGroup: of `joulie_api.errors.KubeError`, if the API server refuses a pod.
     """
     slots = asyncio.Semaphore(_IN_FLIGHT)
 

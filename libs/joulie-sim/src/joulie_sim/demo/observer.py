@@ -1,4 +1,4 @@
-"""Observer of a run: records nodes and pods from watches, and power from the simulator."""
+"""Observation of a run: watches nodes and pods, reads power from the simulator, and records both."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NoReturn
@@ -21,7 +21,7 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0)
 
 
 class Observer:
-    """Fills `record`; `clock` gives seconds since the workload began."""
+    """Fills `record`; `clock` returns the seconds since the start of the workload."""
 
     def __init__(self, client: KubeClient, *, sim_url: str, workload: str, clock: Callable[[], float]) -> None:
         self.record = RunRecord()
@@ -41,7 +41,12 @@ class Observer:
         return self._nodes.run(), self._pods.run()
 
     async def sample(self, session: aiohttp.ClientSession) -> Sample:
-        """Read the simulator and take a sample. Raises aiohttp.ClientError, TimeoutError."""
+        """Read the simulator and record a sample.
+
+        Raises:
+            aiohttp.ClientError: the simulator cannot be reached, or answers with an error.
+            TimeoutError: it does not answer in time.
+        """
         async with session.get(f"{self._sim_url}/state", timeout=_TIMEOUT, raise_for_status=True) as answer:
             state: Mapping[str, Any] = await answer.json()
         drawn = {SchedulableClass(supply): joules for supply, joules in state["energyJoulesByClass"].items()}

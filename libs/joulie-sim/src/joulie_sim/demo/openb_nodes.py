@@ -1,8 +1,8 @@
 """KWOK node classes for the nodes of the openb trace.
 
-The trace names GPU models (two of them, G2 and G3, only by a letter) and counts hardware threads; it does not name
-CPUs. Assumptions: G2, eight to a machine of 96 threads, is taken as an A10, G3 as an A100;
-CPUs are Xeons and EPYCs of the inventory whose cores go with the threads.
+The trace has GPU models (two of them anonymized, G2 and G3) and numbers of hardware threads, but no CPU models. Assumed
+here: G2, eight in a machine of 96 threads, is an A10, G3 an A100; CPUs are Xeons and EPYCs of the inventory with
+matching numbers of cores.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _GPU_MODELS: Final = {
     "V100M16": "NVIDIA-V100-SXM2-16GB",
     "V100M32": "NVIDIA-V100-SXM2-32GB",
 }
-#: CPU model and sockets by hardware threads, at least that many; the last stands for everything larger.
+#: CPU model and sockets by maximum of thousandths of hardware threads; the last applies to all larger nodes too.
 _CPU_MODELS: Final = (
     (16_000, "Intel-Xeon-Gold-6334", 1),
     (32_000, "Intel-Xeon-Gold-6326", 1),
@@ -34,7 +34,7 @@ _THREADS_PER_CORE: Final = 2
 
 
 def node_classes(groups: Sequence[NodeGroup]) -> tuple[NodeClass, ...]:
-    """Return the node classes of a scaled trace, named after their hardware."""
+    """Return the node classes of a scaled trace, named by their hardware."""
     return tuple(_node_class(group) for group in groups)
 
 

@@ -1,4 +1,4 @@
-"""The demo's command line."""
+"""Command-line options of the demo."""
 
 import argparse
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _MOST_PODS: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to show. `trace` is the directory of the openb trace; None generates a workload for `nodes` nodes."""
+    """Options of a run. `trace` is the directory of the openb trace; None generates a workload for `nodes` nodes."""
 
     nodes: int
     pods: int
@@ -35,19 +35,19 @@ class Options:
 
 
 def parse_options(argv: Sequence[str]) -> Options:
-    """Read the command line; argparse ends the process where it is wrong."""
+    """Parse the command line; argparse exits the process if it is invalid."""
     parser = _parser()
     found = parser.parse_args(argv)
     trace: Path | None = None
     if found.trace is not None:
         kind, path = found.trace
         if kind != "openb":
-            parser.error(f"--trace {kind}: the only known trace is openb")
+            parser.error(f"--trace {kind}: the only supported trace is openb")
         if found.nodes is not None:
-            parser.error("--nodes does not go with --trace: the trace brings its nodes, --scale says how many of them")
+            parser.error("--nodes cannot be used with --trace: set the share of the trace's nodes with --scale")
         trace = Path(path)
     elif found.scale is not None:
-        parser.error("--scale goes with --trace only: say how many nodes with --nodes")
+        parser.error("--scale can only be used with --trace: set the number of nodes with --nodes")
     duration_s = found.duration if found.duration is not None else _TRACE_DURATION_S if trace else _DURATION_S
     return Options(
         nodes=found.nodes if found.nodes is not None else _NODES,
@@ -65,34 +65,37 @@ def parse_options(argv: Sequence[str]) -> Options:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="joulie-demo",
-        description="Start a control plane and a simulated cluster on this machine, steer a workload with Joulie, and"
-        " watch. Ends by itself; Ctrl-C ends it sooner. Results are written to a new folder.",
+        description="Start a control plane and a simulated cluster on this machine, run a workload under Joulie, and"
+        " show power and placement. Ends by itself or with Ctrl-C. Results are written to a new directory.",
     )
     add = parser.add_argument
-    add("--nodes", type=_whole(1, _MOST_NODES), help=f"size of the mixed cluster (default {_NODES})")
+    add("--nodes", type=_whole(1, _MOST_NODES), help=f"nodes of the mixed cluster (default {_NODES})")
     add("--pods", type=_whole(1, _MOST_PODS), help=f"pods of the workload (default {_PODS}; {_TRACE_PODS} of a trace)")
     add(
         "--duration",
         type=_between(20.0, 86_400.0),
         metavar="SECONDS",
-        help=f"how long the workload is meant to take (default {_DURATION_S:.0f}; {_TRACE_DURATION_S:.0f} of a trace)",
+        help=f"planned duration of the workload (default {_DURATION_S:.0f}; {_TRACE_DURATION_S:.0f} of a trace)",
     )
-    add("--seed", type=int, default=1, help="of the generated workload (default 1)")
+    add("--seed", type=int, default=1, help="seed of the generated workload (default 1)")
     add(
-        "--policy", choices=sorted(POLICIES), default=DEFAULT_POLICY, help=f"of the operator (default {DEFAULT_POLICY})"
+        "--policy",
+        choices=sorted(POLICIES),
+        default=DEFAULT_POLICY,
+        help=f"policy of the operator (default {DEFAULT_POLICY})",
     )
     add(
         "--trace",
         nargs=2,
         metavar=("openb", "PATH"),
-        help="replay the openb-2023 trace, node and pod lists in the folder PATH, instead of a generated workload",
+        help="replay the openb-2023 trace, whose files are in directory PATH, instead of a generated workload",
     )
     add(
         "--scale",
         type=_between(0.001, 1.0),
-        help=f"share of the trace's nodes, of each class at least one (default {_TRACE_SCALE})",
+        help=f"share of the trace's nodes, at least one of each kind (default {_TRACE_SCALE})",
     )
-    add("--out", type=Path, default=Path("out"), help="where the folder with the results is made (default out)")
+    add("--out", type=Path, default=Path("out"), help="parent of the new directory with the results (default out)")
     add("--keep", action="store_true", help="keep everything running at the end, until Ctrl-C")
     return parser
 
@@ -107,7 +110,7 @@ def _between(low: float, high: float) -> "_Range":
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """An argparse type: a number within bounds."""
+    """An argparse type: a number in a range."""
 
     kind: type[int] | type[float]
     low: float
@@ -117,7 +120,7 @@ class _Range:
         try:
             value = self.kind(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number") from error
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
         if not self.low <= value <= self.high:
             raise argparse.ArgumentTypeError(f"{text} is not between {self.low:g} and {self.high:g}")
         return value

@@ -1,4 +1,4 @@
-"""Output files of a run: samples and pods as CSV, the summary as JSON, watts over time as a plot."""
+"""Output files of a run: samples and pods as CSV, the summary as JSON, watts over time as a picture."""
 
 import csv
 import json
@@ -15,8 +15,8 @@ from joulie_sim.demo.summary import Summary, as_json
 
 
 def write_all(directory: Path, record: RunRecord, summary: Summary, *, title: str) -> tuple[Path, ...]:
-    """Write every file into an existing directory; returns their paths."""
-    # Imported late: matplotlib makes its directory when it is first imported, and that belongs to our own cache.
+    """Write all files into an existing directory, and return their paths."""
+    # Imported late: matplotlib creates its directory at import, which has to be in Joulie's cache directory.
     os.environ.setdefault("MPLCONFIGDIR", str(cache_home() / "matplotlib"))
     from joulie_sim.demo.picture import write_picture  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.record import Sample
 
-#: Stacked from below; colours that survive a black-and-white print.
+#: Stacked from below; colours that can be told apart in black and white.
 _COLOURS: Final = {
     SchedulableClass.PERFORMANCE: "#b2182b",
     SchedulableClass.DRAINING: "#fdae61",
@@ -22,8 +22,8 @@ _KILO: Final = 1000.0
 
 
 def write_picture(path: Path, samples: Sequence[Sample], *, title: str) -> None:
-    """Watts over time, stacked by profile, with the sum of all caps above and the pods below."""
-    # No display and no global figure: the demo may run in a test, in a thread, over ssh.
+    """Plot watts over time, stacked by class, with the sum of all caps, and pods below."""
+    # No display and no global figure: the demo may run in a test, in a thread, or over ssh.
     with mpl.rc_context({"font.size": 9}):
         figure = Figure(figsize=(10, 6), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
@@ -41,7 +41,7 @@ def write_picture(path: Path, samples: Sequence[Sample], *, title: str) -> None:
             lower.plot(times, running, style, color="black", label=f"{workload.value} running")
             lower.plot(times, pending, style, color="#2166ac", label=f"{workload.value} pending")
         upper.set(title=title, ylabel="power [kW]", ylim=(0, None))
-        lower.set(xlabel="time since the workload began [s]", ylabel="pods", ylim=(0, None))
+        lower.set(xlabel="time since the start of the workload [s]", ylabel="pods", ylim=(0, None))
         for axes in (upper, lower):
             axes.grid(visible=True, alpha=0.3)
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)

@@ -1,7 +1,7 @@
-"""Record of a run: pods and their times, nodes and their changes, samples of power. No I/O.
+"""Record of a run: pods and their times, transitions of nodes, samples of power. No I/O.
 
-Times are seconds since the workload began, as this process saw things happen; what the API server wrote into objects
-has only whole seconds.
+Times are seconds since the start of the workload, as observed by this process; the API server's timestamps in objects
+have only whole seconds.
 """
 
 from collections import Counter, deque
@@ -12,22 +12,22 @@ from typing import Final
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 
-#: A binding is seen some moments after it was decided, and the label of a node on another watch: a pod counts as placed
-#: on whatever its node was within this time before.
+#: A binding is observed some time after its decision, and the label of the node by another watch: a pod counts as
+#: placed on every class that its node had within this time before.
 PLACEMENT_GRACE_S: Final = 2.0
 _TRANSITIONS_KEPT: Final = 1000
 
 
 @dataclass(slots=True)
 class PodTrack:
-    """One pod of the workload; a moment is None until it has come."""
+    """One pod of the workload; a time is None until it is reached."""
 
     name: str
     workload_class: WorkloadClass
     created_s: float
     node: str | None = None
     bound_s: float | None = None
-    #: Classes of the node when the pod was placed on it; several if it was just changing.
+    #: Classes of the node when the pod was placed; several if the node was in transition.
     placed_on: frozenset[SchedulableClass] = frozenset()
     running_s: float | None = None
     finished_s: float | None = None
@@ -49,7 +49,7 @@ class PodTrack:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTransition:
-    """A node that offers something else than before."""
+    """A change of a node's schedulable class."""
 
     at_s: float
     node: str
@@ -59,7 +59,7 @@ class RecordedTransition:
 
 @dataclass(frozen=True, slots=True)
 class RecordedNode:
-    """One node at one moment, as the simulator has it."""
+    """One node at one time, as the simulator reports it."""
 
     watts: float
     cap_watts: float
@@ -68,7 +68,7 @@ class RecordedNode:
 
 @dataclass(frozen=True, slots=True)
 class SupplySample:
-    """The nodes of one class at one moment, together."""
+    """Sums over the nodes of one class at one time."""
 
     nodes: int = 0
     watts: float = 0.0
@@ -78,7 +78,7 @@ class SupplySample:
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """Pods of one workload class at one moment."""
+    """Pods of one workload class at one time."""
 
     pending: int = 0
     running: int = 0
@@ -87,7 +87,7 @@ class PodCounts:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster at one moment."""
+    """The cluster at one time."""
 
     at_s: float
     supplies: Mapping[SchedulableClass, SupplySample]
@@ -101,18 +101,18 @@ class Sample:
 
 @dataclass(slots=True)
 class RunRecord:
-    """A run so far."""
+    """The record of a run so far."""
 
     pods: dict[str, PodTrack] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     transitions: deque[RecordedTransition] = field(default_factory=lambda: deque(maxlen=_TRANSITIONS_KEPT))
     transition_count: int = 0
     supplies: dict[str, SchedulableClass] = field(default_factory=dict)
-    #: When each node last changed, and what it was before.
+    #: Time of each node's last change, and its class before.
     _changed: dict[str, tuple[float, SchedulableClass]] = field(default_factory=dict)
 
     def node_seen(self, name: str, supply: SchedulableClass, now_s: float) -> None:
-        """Record the class of a node; the first one is not a transition."""
+        """Record the class of a node. The first one is not a transition."""
         before = self.supplies.get(name)
         self.supplies[name] = supply
         if before is None or before is supply:
@@ -123,12 +123,12 @@ class RunRecord:
             self.transitions.append(RecordedTransition(now_s, name, before, supply))
 
     def node_gone(self, name: str) -> None:
-        """Record the deletion of a node."""
+        """Remove a node."""
         self.supplies.pop(name, None)
         self._changed.pop(name, None)
 
     def pod_created(self, name: str, workload_class: WorkloadClass, *, work_s: float, now_s: float) -> None:
-        """Record the creation of a pod."""
+        """Record that a pod is sent to the API server."""
         self.pods[name] = PodTrack(name, workload_class, created_s=now_s, work_s=work_s)
 
     def pod_seen(self, name: str, *, node: str | None, phase: str, now_s: float) -> None:
@@ -145,7 +145,7 @@ class RunRecord:
             track.finished_s = now_s
 
     def sample(self, readings: Mapping[str, RecordedNode], now_s: float) -> Sample:
-        """Take a sample of all nodes and pods."""
+        """Record a sample of all nodes and pods, and return it."""
         grouped: dict[SchedulableClass, list[RecordedNode]] = {supply: [] for supply in SchedulableClass}
         for name, reading in readings.items():
             grouped[self.supplies.get(name, SchedulableClass.UNKNOWN)].append(reading)
@@ -163,7 +163,7 @@ class RunRecord:
         return sample
 
     def pod_counts(self) -> dict[WorkloadClass, PodCounts]:
-        """Pods by class: pending until bound, running until finished."""
+        """Return the pods by class: pending until bound, running until finished."""
         found: Counter[tuple[WorkloadClass, str]] = Counter()
         for track in self.pods.values():
             stage = (
@@ -177,7 +177,7 @@ class RunRecord:
 
     @property
     def unfinished(self) -> int:
-        """Pods created and not finished."""
+        """Number of pods created and not finished."""
         return sum(track.finished_s is None for track in self.pods.values())
 
     def _recently(self, node: str, now_s: float) -> frozenset[SchedulableClass]:

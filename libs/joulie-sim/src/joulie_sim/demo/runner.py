@@ -1,7 +1,7 @@
-"""Runner of a scenario on its own cluster, with live output and result files.
+"""Runs a scenario on a cluster of its own, shows it, and writes the results.
 
-Guarantees that it ends when all pods are done, or after twice the requested duration. In any case, also on Ctrl-C or an
-error, the cluster is deleted, and the results so far are in the output folder.
+Guarantees that it ends when all pods are done, or after twice the requested duration. However it ends, by itself, by
+Ctrl-C or by an error, the cluster is stopped, and the results so far are in the output directory.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from joulie_sim.demo.output import write_all
 from joulie_sim.demo.scenario import Scenario
 from joulie_sim.demo.summary import summarize
 from joulie_sim.demo.supervisor import Supervisor
-from joulie_sim.demo.table import live_view, plain_line, summary_view, verdict
+from joulie_sim.demo.table import closing_line, live_view, plain_line, summary_view
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack, StackConfig
 from joulie_sim.workload.item import WorkItem
@@ -34,32 +34,32 @@ _WORKLOAD: Final = "demo"
 _SAMPLE_S: Final = 1.0
 _PLAIN_LINE_S: Final = 10.0
 _PLANNED_TIMEOUT_S: Final = 180.0
-#: How much longer than asked for a workload may take before it is given up: caps and queues stretch it.
-_PATIENCE: Final = 2.0
+#: Maximum duration of a run over the requested one: caps and queues prolong it.
+_DURATION_FACTOR: Final = 2.0
 
 
 class DemoError(Exception):
-    """The demo could not be shown; the text says why."""
+    """The demo failed; the message has the reason."""
 
 
 class Stopwatch:
-    """Seconds since the last reset."""
+    """Time since the last reset."""
 
     def __init__(self) -> None:
         self._now_s = asyncio.get_running_loop().time
-        self._began_s = self._now_s()
+        self._started_s = self._now_s()
 
     def seconds(self) -> float:
-        """Seconds since the last reset."""
-        return self._now_s() - self._began_s
+        """Return the seconds since the last reset."""
+        return self._now_s() - self._started_s
 
     def reset(self) -> None:
-        """Begin at zero."""
-        self._began_s = self._now_s()
+        """Restart at zero."""
+        self._started_s = self._now_s()
 
 
 class Demo:
-    """One run, made inside a running event loop. `console` is where the table goes, `reporter` where progress goes."""
+    """One run, created inside a running event loop. `console` shows the tables, `reporter` the progress."""
 
     def __init__(self, options: Options, scenario: Scenario, *, console: Console, reporter: Reporter) -> None:
         self._options = options
@@ -70,7 +70,12 @@ class Demo:
         self._clock = self._stopwatch.seconds
 
     async def run(self) -> Path:
-        """Show it; returns the output folder. Raises DemoError, and joulie_devcluster's errors, also in groups."""
+        """Run the demo and return the output directory.
+
+        Raises:
+            DemoError: the operator does not plan the nodes in time.
+            DevClusterError: the cluster or a service failed; also in groups.
+        """
         config = ClusterConfig(name="joulie-demo", nodes=self._scenario.classes)
         async with DevCluster(config, reporter=self._reporter) as cluster:
             self._reporter.note(f"control plane and {self._scenario.node_count} nodes are up in {self._clock():.0f} s")
@@ -109,7 +114,7 @@ class Demo:
         await feed(client, self._scenario.items, workload=_WORKLOAD, clock=self._clock, on_create=created)
 
     async def _wait_planned(self, supervisor: Supervisor, observer: Observer) -> None:
-        """Until the operator has given every node a profile."""
+        """Wait until the operator has assigned a profile to every node."""
         deadline_s = self._clock() + _PLANNED_TIMEOUT_S
         while True:
             await supervisor.check()
@@ -128,8 +133,8 @@ class Demo:
         session: aiohttp.ClientSession,
         feeding: asyncio.Task[None],
     ) -> None:
-        """Sample and show until the workload is done or has had its time."""
-        spoken_s = float("-inf")
+        """Sample and show until the workload is done or its time is over."""
+        printed_s = float("-inf")
         with Live(console=self._console, auto_refresh=False, transient=False) as live:
             while True:
                 await supervisor.check()
@@ -137,12 +142,12 @@ class Demo:
                 headline = self._headline(observer)
                 if self._console.is_terminal:
                     live.update(live_view(observer.record, sample, headline=headline), refresh=True)
-                elif sample.at_s - spoken_s >= _PLAIN_LINE_S:
-                    spoken_s = sample.at_s
+                elif sample.at_s - printed_s >= _PLAIN_LINE_S:
+                    printed_s = sample.at_s
                     self._console.print(plain_line(sample, headline=headline), markup=False, soft_wrap=True)
                 if feeding.done() and not observer.record.unfinished:
                     return
-                if sample.at_s > self._options.duration_s * _PATIENCE:
+                if sample.at_s > self._options.duration_s * _DURATION_FACTOR:
                     self._reporter.note(f"{observer.record.unfinished} pods are not done after {sample.at_s:.0f} s")
                     return
                 await asyncio.sleep(_SAMPLE_S)
@@ -153,7 +158,7 @@ class Demo:
         return f"{self._scenario.title} | {time} | {sent}/{whole} pods sent"
 
     def _finish(self, observer: Observer, directory: Path, *, restarts: int) -> None:
-        """Write and show what was seen; synchronous, so that a cancelled run does it too."""
+        """Write and show the results; synchronous, so that a cancelled run does it too."""
         summary = summarize(
             observer.record,
             duration_s=self._clock(),
@@ -162,23 +167,23 @@ class Demo:
             restarts=restarts,
         )
         self._console.print(summary_view(summary))
-        self._console.print(verdict(summary), style="bold", markup=False, soft_wrap=True)
+        self._console.print(closing_line(summary), style="bold", markup=False, soft_wrap=True)
         for path in write_all(directory, observer.record, summary, title=self._scenario.title):
             self._console.print(f"wrote {path}", markup=False, soft_wrap=True)
 
     async def _keep(self, cluster: DevCluster) -> None:
-        self._console.print("Everything is still running; Ctrl-C ends it. In another terminal:", markup=False)
+        self._console.print("The cluster keeps running until Ctrl-C. In another terminal:", markup=False)
         self._console.print(f"  export KUBECONFIG={cluster.kubeconfig}", markup=False, soft_wrap=True)
         await asyncio.Event().wait()
 
 
 def stack_config(options: Options) -> StackConfig:
-    """Joulie's services for a demo: two agent shards, and intervals at which one can watch."""
+    """Return the configuration of Joulie's services for a demo: two agent shards, and short intervals."""
     operator = {
         "POLICY_TYPE": options.policy,
         "RECONCILE_INTERVAL": "5s",
-        # A quarter of the nodes at rest and one more for every three performance pods: changing demand then moves
-        # nodes within minutes, where the defaults wait for hundreds of pods.
+        # A quarter of the nodes without demand and one more for every three performance pods: changing demand then
+        # causes transitions within minutes, where the defaults require hundreds of pods.
         "QUEUE_HP_BASE_FRAC": "0.25",
         "QUEUE_PERF_PER_HP_NODE": "3",
     }

@@ -1,4 +1,4 @@
-"""Scenario of a demo: the node classes of the cluster and the pods of the workload. Reads the trace's files only."""
+"""Scenario of a run: the cluster's node classes and the workload's pods. Its only I/O is reading the trace's files."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from joulie_sim.workload.item import WorkItem
 from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
 from joulie_sim.workload.openb_csv import NODE_FILE, POD_FILE, read_nodes, read_pods
 
-#: Pods arrive in this part of the duration, so that the last of them can end within it.
+#: Pods arrive in this share of the duration, so that the last of them can complete within it.
 _ARRIVAL_SHARE: Final = 0.65
-#: Share of the trace's cluster that its pods ask for. Two thirds of them are performance pods, and only a part of the
-#: cluster offers that.
+#: Share of the trace's cluster that its pods occupy. Two thirds of them are performance pods, for which only a part of
+#: the cluster is available.
 _TRACE_LOAD: Final = 0.35
 _MILLI: Final = 1000
 
@@ -32,15 +32,15 @@ class Scenario:
 
     @property
     def node_count(self) -> int:
-        """Nodes of all classes."""
+        """Number of nodes of all classes."""
         return sum(node_class.count for node_class in self.classes)
 
 
 def make_scenario(options: Options) -> Scenario:
-    """Return the scenario of the options.
+    """Return the scenario for the given options.
 
     Raises:
-        TraceError: the trace cannot be read.
+        TraceError: a file of the trace is missing or invalid.
     """
     if options.trace is not None:
         return _replayed(options, options.trace)

@@ -16,7 +16,7 @@ _JOULES_PER_KWH: Final = 3_600_000.0
 
 @dataclass(frozen=True, slots=True)
 class ClassSummary:
-    """Pods of one workload class. Means are None where there is nothing to take one of."""
+    """Pods of one workload class. A mean is None if there are no values."""
 
     created: int
     bound: int
@@ -24,17 +24,17 @@ class ClassSummary:
     mean_wait_s: float | None
     p95_wait_s: float | None
     mean_slowdown: float | None
-    #: Pods placed by what their node offered then; a node that was just changing counts for what suits the pod.
+    #: Placed pods by the class of their node then; a node in transition counts as the class that suits the pod.
     placed_on: Mapping[SchedulableClass, int]
 
     def placed_share(self, supply: SchedulableClass) -> float | None:
-        """Share of the placed pods on nodes of one class; None before the first."""
+        """Return the share of the placed pods on nodes of one class; None before the first."""
         return self.placed_on.get(supply, 0) / self.bound if self.bound else None
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A whole run."""
+    """Summary of a run."""
 
     duration_s: float
     nodes: int
@@ -43,9 +43,9 @@ class Summary:
     mean_watts: float | None
     peak_watts: float | None
     transitions: int
-    #: Most pods bound per second over any five seconds.
+    #: Maximum of pods bound per second over any five seconds.
     peak_pods_per_s: float
-    #: Services that ended during the run and were started again.
+    #: Restarts of services that exited during the run.
     restarts: int = 0
 
 
@@ -57,7 +57,7 @@ def summarize(
     slowdowns: Mapping[WorkloadClass, float | None] | None = None,
     restarts: int = 0,
 ) -> Summary:
-    """Return the summary of a run; `slowdowns` are the exact ones of the simulator, used if given."""
+    """Return the summary of a run; `slowdowns` are the exact ones of the simulator, used where given."""
     watts = [sample.watts for sample in record.samples]
     classes = {
         workload: _summarize_class(
@@ -81,7 +81,7 @@ def summarize(
 
 
 def peak_rate(moments_s: Sequence[float], window_s: float = _THROUGHPUT_WINDOW_S) -> float:
-    """Most events per second over any window of this length."""
+    """Return the maximum of events per second over any window of this length."""
     moments = sorted(moments_s)
     most, first = 0, 0
     for last, moment in enumerate(moments):

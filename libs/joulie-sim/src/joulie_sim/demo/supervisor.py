@@ -1,7 +1,7 @@
-"""Restarts services of a demo that exit, as Kubernetes does.
+"""Restarts of the services of a demo, as Kubernetes would do them.
 
-A service may exit on purpose: an operator that could not renew its lease in time stops, so that it does not run beside
-a second leader.
+A service may exit on purpose: an operator that could not renew its lease in time exits, so that never two of them act
+as leader.
 """
 
 from collections import Counter
@@ -12,12 +12,12 @@ from joulie_devcluster.errors import StartError
 from joulie_devcluster.host.progress import Reporter
 from joulie_sim.stack.stack import JoulieStack
 
-#: A service that ends more often than this is broken, and the table would hide it.
+#: More restarts of a service than this are a failure of the demo, which the table would hide.
 _RESTARTS: Final = 3
 
 
 class Supervisor:
-    """Restarts services that ended; `restarts` counts by process name."""
+    """Restarts services that exited; `restarts` counts by process name."""
 
     def __init__(self, cluster: DevCluster, stack: JoulieStack, reporter: Reporter) -> None:
         self.restarts: Counter[str] = Counter()
@@ -26,13 +26,17 @@ class Supervisor:
         self._reporter = reporter
 
     async def check(self) -> None:
-        """Restart what has ended. Raises StartError for the control plane, or for a service that ends too often."""
+        """Restart services that have exited.
+
+        Raises:
+            StartError: the control plane failed, or a service exits too often.
+        """
         self._cluster.check()
         for process in self._stack.services.values():
             if process.running:
                 continue
             self.restarts[process.name] += 1
             if self.restarts[process.name] > _RESTARTS:
-                raise StartError(f"{process.name} ended with {process.returncode}; its log ends:\n{process.log_tail()}")
-            self._reporter.note(f"{process.name} ended with {process.returncode}, starting it again")
+                raise StartError(f"{process.name} exited with {process.returncode}; end of log:\n{process.log_tail()}")
+            self._reporter.note(f"{process.name} exited with {process.returncode}, restarting it")
             await process.start()

@@ -1,4 +1,4 @@
-"""Output of the demo while it runs and at its end: rich tables, or lines without a terminal. No I/O."""
+"""Display of the demo while it runs and at its end: tables, or lines if there is no terminal. No I/O."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -23,12 +23,12 @@ _KILO: Final = 1000.0
 
 
 def live_view(record: RunRecord, sample: Sample, *, headline: str) -> Group:
-    """Return the live table."""
+    """Return the live display."""
     return Group(Text(headline, style="bold"), _nodes(sample), _pods(record, sample), _transitions(record))
 
 
 def plain_line(sample: Sample, *, headline: str) -> str:
-    """Return the live table as one line."""
+    """Return the live display as one line."""
     nodes = ", ".join(
         f"{supply.value} {found.nodes} nodes {found.watts / _KILO:.1f}/{found.cap_watts / _KILO:.1f} kW"
         for supply, found in _present(sample)
@@ -41,7 +41,7 @@ def plain_line(sample: Sample, *, headline: str) -> str:
 
 
 def summary_view(summary: Summary) -> Group:
-    """Return the tables of the summary."""
+    """Return the tables at the end."""
     return Group(_summary_pods(summary), _summary_cluster(summary))
 
 
@@ -106,7 +106,7 @@ def _transitions(record: RunRecord) -> Table:
             Text(change.before.value, style=_STYLES[change.before]),
             Text(change.after.value, style=_STYLES[change.after]),
         )
-    # Rows that are not there yet keep their place, or the picture would jump.
+    # Empty rows keep the height of the display constant.
     for _ in range(_TRANSITIONS_SHOWN - len(last)):
         table.add_row("", "", "", "")
     return table
@@ -121,7 +121,7 @@ def _summary_pods(summary: Summary) -> Table:
             ("scheduled", lambda found: str(found.bound)),
             ("completed", lambda found: str(found.finished)),
             ("mean wait for a node", lambda found: _number(found.mean_wait_s, "s")),
-            ("95 % waited at most", lambda found: _number(found.p95_wait_s, "s")),
+            ("95th percentile of the wait", lambda found: _number(found.p95_wait_s, "s")),
             ("mean slowdown", lambda found: _number(found.mean_slowdown, "x")),
             ("placed on performance nodes", lambda found: _placed(found, SchedulableClass.PERFORMANCE)),
             ("placed on eco nodes", lambda found: _placed(found, SchedulableClass.ECO)),
@@ -168,8 +168,8 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def verdict(summary: Summary) -> str:
-    """Return the run in one sentence."""
+def closing_line(summary: Summary) -> str:
+    """Return the results of the run in one line."""
     performance = summary.classes[WorkloadClass.PERFORMANCE]
     finished = sum(found.finished for found in summary.classes.values())
     created = sum(found.created for found in summary.classes.values())

@@ -1,1 +1,1 @@
-"""The physics of simulated hardware: pure functions and one stateful node, no clock and no I/O."""
+"""Physics of simulated hardware, without clock and I/O."""

@@ -1,11 +1,12 @@
-"""Draw and speed of one part under a cap and a throttle.
+"""Power and speed of one part under a cap and a throttle.
 
-The model: a part draws its power curve's watts over utilization. A cap below that is used to the full and costs speed
-as the curve's measured response says. A throttle holds a share of the cores at their lowest frequency, where speed and
-dynamic power (that above idle) are related by the same response: power ~ speed^(1/exponent). A cap on top of a throttle
-slows what the throttle has left. A part under a cap that does not bind is the part without it; idle is always drawn.
+Model: without limits a part draws the watts of its power curve at its utilization. Under a lower cap it draws the cap,
+and its speed follows the curve's measured response. A throttle holds a share of the cores at their lowest frequency,
+where speed and dynamic power (above idle) are related by the same response: power ~ speed^(1/exponent). A cap in
+addition to a throttle reduces the speed that the throttle leaves. A cap above the demand has no effect; idle power is
+always drawn.
 
-Not modelled: thermal effects, transients, and kinds of work that differ in what a slow clock costs them.
+Limits: no thermal effects, no transients, and the same response to a low frequency for all kinds of work.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ THROTTLED_SPEED: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What one part draws and how fast it works."""
+    """Power and speed of one part."""
 
     watts: float
     #: Work per second over work per second at full clock, in [0, 1].
@@ -34,13 +35,13 @@ def draw_under(
     cap_watts: float | None,
     throttled_share: float = 0.0,
 ) -> Draw:
-    """Draw and speed of one part whose jobs keep it busy `utilization` of the time.
+    """Return power and speed of one part whose jobs keep it busy `utilization` of the time.
 
     Args:
         curve: power over load, and speed over cap.
-        max_watts: the part's draw at full load.
-        utilization: busy share in [0, 1] (clamped); slower jobs stay busy longer, they do not lower it.
-        cap_watts: power cap of the part, None for none. At or below the idle draw it stops all work; idle is drawn.
+        max_watts: the part's power at full load.
+        utilization: busy share in [0, 1] (clamped); slower jobs are busy longer, they do not lower it.
+        cap_watts: power cap of the part, None for none. At or below the idle power all work stops; idle is drawn.
         throttled_share: share in [0, 1] of the cores at their lowest frequency.
     """
     idle_watts = curve.watts(0.0, max_watts)

@@ -1,8 +1,8 @@
-"""A simulated node over time: jobs come and go, controls change, energy adds up.
+"""A simulated node over time: jobs, controls and energy.
 
-Guarantees exact integration: between two changes draw and speeds are constant, and `advance` stops at every completion,
-so energy and progress do not depend on how often it is called. Times are simulated seconds on the caller's scale and
-never go back. Does not know pods, clocks or sockets.
+Guarantees exact integration: between two changes power and speeds are constant, and `advance` stops at every
+completion, so energy and progress do not depend on how often it is called. Times are simulated seconds of the caller
+and never decrease.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from joulie_sim.physics.parts import Controls, Hardware
 
 @dataclass(slots=True)
 class Energy:
-    """Joules drawn since the node appeared."""
+    """Joules drawn since the node was added."""
 
     cpu_joules: float = 0.0
     gpu_joules: float = 0.0
@@ -27,7 +27,7 @@ class Energy:
 
 
 class SimulatedNode:
-    """One node. `now_s` is always at or after the last call's."""
+    """One node. `now_s` must not be before that of the previous call."""
 
     def __init__(self, name: str, hardware: Hardware, *, now_s: float) -> None:
         self.name = name
@@ -36,14 +36,14 @@ class SimulatedNode:
         self.energy = Energy()
         self._jobs: dict[str, Job] = {}
         self._now_s = now_s
-        #: Grows with every change of the operating point, so that a completion planned before it is known to be stale.
+        #: Incremented with every change of the operating point, so that earlier planned completions are known as stale.
         self.version = 0
         self.point = OperatingPoint()
         self._settle()
 
     @property
     def now_s(self) -> float:
-        """The time up to which everything is accounted for."""
+        """The time up to which energy and progress are integrated."""
         return self._now_s
 
     @property
@@ -52,12 +52,12 @@ class SimulatedNode:
         return self._jobs.values()
 
     def next_completion_s(self) -> float | None:
-        """When the next job completes if nothing changes; None when none will."""
+        """Return when the next job completes if nothing changes; None if none will."""
         ends = [end_s for job in self._jobs.values() if (end_s := job.ends_in_s) is not None]
         return self._now_s + min(ends) if ends else None
 
     def start(self, request: JobRequest, now_s: float) -> list[Completion]:
-        """Begin a job; returns what completed until `now_s`. Starting a running key again changes nothing."""
+        """Start a job, unless its key is running; return the completions up to `now_s`."""
         completions = self.advance(now_s)
         if request.key not in self._jobs:
             load = Load(
@@ -71,14 +71,14 @@ class SimulatedNode:
         return completions
 
     def stop(self, key: str, now_s: float) -> list[Completion]:
-        """Drop a job before its end; returns what completed until `now_s`, this job possibly among it."""
+        """Stop a job before its end; return the completions up to `now_s`, possibly that of this job."""
         completions = self.advance(now_s)
         if self._jobs.pop(key, None) is not None:
             self._settle()
         return completions
 
     def control(self, controls: Controls, now_s: float) -> list[Completion]:
-        """Set caps and throttle; returns what completed until `now_s`."""
+        """Set caps and throttle; return the completions up to `now_s`."""
         completions = self.advance(now_s)
         if controls != self.controls:
             self.controls = controls
@@ -86,7 +86,7 @@ class SimulatedNode:
         return completions
 
     def replace_hardware(self, hardware: Hardware, now_s: float) -> list[Completion]:
-        """Exchange the parts, keeping jobs and energy; returns what completed until `now_s`."""
+        """Replace the parts, keeping jobs and energy; return the completions up to `now_s`."""
         completions = self.advance(now_s)
         if hardware != self.hardware:
             self.hardware = hardware
@@ -94,7 +94,7 @@ class SimulatedNode:
         return completions
 
     def advance(self, now_s: float) -> list[Completion]:
-        """Account for the time up to `now_s`; returns the jobs that completed in it, in order."""
+        """Integrate up to `now_s`; return the completions, in order."""
         completions: list[Completion] = []
         while True:
             end_s = self.next_completion_s()
@@ -124,14 +124,14 @@ class SimulatedNode:
         self._now_s = until_s
 
     def _settle(self) -> None:
-        """Find the operating point for the jobs and controls as they are now."""
+        """Compute the operating point of the current jobs and controls."""
         self.version += 1
         self.point = operate(self.hardware, self.controls, [job.load for job in self._jobs.values()])
         for job in self._jobs.values():
             job.speed = job_speed(self.point, job.load)
 
     def _free_gpus(self, wanted: int) -> tuple[int, ...]:
-        """Return the least used GPUs, lowest index first; they are shared if jobs request more than there are."""
+        """Return the least used GPUs, lowest index first; shared if jobs hold more GPUs than there are."""
         count = self.hardware.gpu.count if self.hardware.gpu is not None else 0
         holders = [0] * count
         for job in self._jobs.values():

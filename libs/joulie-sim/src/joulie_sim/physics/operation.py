@@ -1,6 +1,6 @@
-"""Operating point of a node, as a function of hardware, load and controls.
+"""Operating point of a node: power and speeds as a function of hardware, controls and load.
 
-Guarantees that watts and speeds are constant until load or controls change, so that energy over a stretch is a product.
+Watts and speeds are constant until load or controls change, so that energy over a period is a product.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from joulie_sim.physics.parts import Controls, CpuPart, GpuPart, Hardware
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one job asks of a node while it runs."""
+    """Load of one running job."""
 
     #: Cores it holds, and the busy share of them in [0, 1].
     cores: float = 0.0
@@ -24,14 +24,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class OperatingPoint:
-    """Draw and speeds of a node. Speeds are work per second over work per second unhindered, in [0, 1]."""
+    """Power and speeds of a node. Speeds are work per second over work per second without limits, in [0, 1]."""
 
     package_watts: float = 0.0
     packages: int = 0
     cpu_utilization: float = 0.0
-    #: Cap and throttle only; what relative performance means.
+    #: By cap and throttle only; reported as relative performance.
     cpu_speed: float = 1.0
-    #: Share of the cores asked for that exist: below 1 where jobs want more cores than the node has.
+    #: Existing share of the busy cores: below 1 if jobs use more cores than the node has.
     cpu_share: float = 1.0
     gpu_watts: tuple[float, ...] = ()
     gpu_utilizations: tuple[float, ...] = ()
@@ -49,12 +49,12 @@ class OperatingPoint:
 
     @property
     def watts(self) -> float:
-        """Watts of all packages and GPUs; nothing else of a node is simulated."""
+        """Watts of all packages and GPUs; other components are not simulated."""
         return self.cpu_watts + self.total_gpu_watts
 
     @property
     def gpu_speed(self) -> float:
-        """Mean speed of the GPUs at work, 1 where none works."""
+        """Mean speed of the busy GPUs, 1 if none is busy."""
         busy = [speed for speed, used in zip(self.gpu_speeds, self.gpu_utilizations, strict=True) if used > 0.0]
         return sum(busy) / len(busy) if busy else 1.0
 
@@ -96,7 +96,7 @@ def operate(hardware: Hardware, controls: Controls, loads: Sequence[Load]) -> Op
 
 
 def job_speed(point: OperatingPoint, load: Load) -> float:
-    """Work per second of one job, in [0, 1]: that of the slowest part it uses."""
+    """Return the work per second of one job, in [0, 1]: that of the slowest part it uses."""
     speeds = [point.gpu_speeds[index] for index in load.gpus if index < len(point.gpu_speeds)]
     if load.cpu_utilization > 0.0 and load.cores > 0.0:
         speeds.append(point.cpu_speed * point.cpu_share)
@@ -104,12 +104,12 @@ def job_speed(point: OperatingPoint, load: Load) -> float:
 
 
 def effective_cpu_cap(cpu: CpuPart, controls: Controls) -> float:
-    """Cap of one package: what was set, else the highest, which is how packages come."""
+    """Return the cap of one package: as set, else the maximum, which is the default of real packages."""
     return cpu.max_cap_watts if controls.cpu_cap_watts is None else controls.cpu_cap_watts
 
 
 def effective_gpu_cap(gpu: GpuPart, controls: Controls) -> float:
-    """Cap of one GPU: what was set, else the default."""
+    """Return the cap of one GPU: as set, else the default."""
     return gpu.default_cap_watts if controls.gpu_cap_watts is None else controls.gpu_cap_watts
 
 

@@ -1,7 +1,4 @@
-"""Parts of a simulated node, and their controls.
-
-The figures come from `joulie_sim.hardware`.
-"""
+"""Parts and controls of a simulated node. `joulie_sim.hardware` determines their values."""
 
 from dataclasses import dataclass
 
@@ -15,11 +12,11 @@ class CpuPart:
     model: str
     vendor: str
     sockets: int
-    #: Cores as pods count them: hardware threads, where the node offers those.
+    #: CPUs as Kubernetes counts them: hardware threads, if the node has them enabled.
     cores: float
     #: Physical cores of all packages.
     physical_cores: int
-    #: Draw of one package at full load, and how it goes with load and cap.
+    #: Power of one package at full load, and its curve over load and cap.
     max_watts: float
     curve: PowerCurve
     #: Range of the power cap of one package.
@@ -34,7 +31,7 @@ class GpuPart:
     model: str
     vendor: str
     count: int
-    #: Draw of one GPU at full load, and how it goes with load and cap.
+    #: Power of one GPU at full load, and its curve over load and cap.
     max_watts: float
     curve: PowerCurve
     #: Range of the power cap of one GPU.
@@ -45,7 +42,7 @@ class GpuPart:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a node is made of; a part is None where the node has none or it is not known."""
+    """Hardware of a node; a part is None if the node has none or it is unknown."""
 
     cpu: CpuPart | None
     gpu: GpuPart | None
@@ -54,7 +51,7 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What is set on a node; None leaves the part at the value it has from the factory."""
+    """Controls of a node; None is the default of the part."""
 
     #: Power cap of one package.
     cpu_cap_watts: float | None = None

@@ -1,1 +1,1 @@
-"""The simulator as a service: nodes and pods in from Kubernetes, telemetry and controls over HTTP."""
+"""The simulator as a service: watches nodes and pods, and serves telemetry and control over HTTP."""

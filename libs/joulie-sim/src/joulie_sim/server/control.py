@@ -1,7 +1,7 @@
-"""Control requests of a simulated node, and their outcome. No I/O.
+"""Control requests to a simulated node, and their effects. No I/O.
 
-A cap outside the hardware's range is clamped, with a message; a subsystem that the node does not have is `blocked`; a
-malformed request changes nothing. The protocol is in docs/decisions/0013-conventions.md, HTTP backend.
+A cap outside the hardware's range is clamped, with a message; a request for a part that the node does not have is
+`blocked`; a malformed request has no effect. Protocol: docs/decisions/0013-conventions.md, "HTTP backend".
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from joulie_sim.physics.parts import Controls, Hardware
 
 
 class Action(StrEnum):
-    """What a control request asks for."""
+    """Action of a control request."""
 
     CPU_CAP = "rapl.set_power_cap_watts"
     THROTTLE = "dvfs.set_throttle_pct"
@@ -23,7 +23,7 @@ class Action(StrEnum):
 
 
 class Result(StrEnum):
-    """What became of a control request."""
+    """Result of a control request."""
 
     APPLIED = "applied"
     BLOCKED = "blocked"
@@ -31,12 +31,12 @@ class Result(StrEnum):
 
 
 class MalformedControlError(ValueError):
-    """A body that is not a control request; the text says why."""
+    """The body is not a valid control request; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRequest:
-    """One action and its figure: watts per package, percent, or watts per GPU."""
+    """One action and its value: watts per package, percent, or watts per GPU."""
 
     action: Action
     value: float
@@ -44,7 +44,7 @@ class ControlRequest:
 
 @dataclass(frozen=True, slots=True)
 class ControlAnswer:
-    """The answer to a request, and the controls that hold after it."""
+    """The answer to a request, and the controls after it."""
 
     result: Result
     message: str
@@ -60,17 +60,21 @@ class _Body(msgspec.Struct, rename="camel"):
 
 
 def parse_control(node: str, body: bytes) -> ControlRequest:
-    """Read a request for `node`. Raises MalformedControlError."""
+    """Parse a request for `node`.
+
+    Raises:
+        MalformedControlError: the body is not a valid request for this node.
+    """
     try:
         wire = msgspec.json.decode(body, type=_Body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedControlError(f"not a control request: {error}") from error
     if wire.node not in (None, node):
-        raise MalformedControlError(f"the request is for node {wire.node!r} and was sent to {node!r}")
+        raise MalformedControlError(f"request for node {wire.node!r} sent to {node!r}")
     try:
         action = Action(wire.action)
     except ValueError as error:
-        raise MalformedControlError(f"action {wire.action!r} is none of {', '.join(Action)}") from error
+        raise MalformedControlError(f"action {wire.action!r} is not one of {', '.join(Action)}") from error
     field, value = {
         Action.CPU_CAP: ("capWatts", wire.cap_watts),
         Action.THROTTLE: ("throttlePct", wire.throttle_pct),
@@ -83,8 +87,8 @@ def parse_control(node: str, body: bytes) -> ControlRequest:
     return ControlRequest(action, value)
 
 
-def carry_out(request: ControlRequest, hardware: Hardware, controls: Controls) -> ControlAnswer:
-    """Return the outcome of a request for a node with this hardware."""
+def perform(request: ControlRequest, hardware: Hardware, controls: Controls) -> ControlAnswer:
+    """Return the answer of a node with this hardware to a request."""
     match request.action:
         case Action.CPU_CAP:
             if hardware.cpu is None:
@@ -108,7 +112,7 @@ def carry_out(request: ControlRequest, hardware: Hardware, controls: Controls) -
 
 
 def control_state(hardware: Hardware, controls: Controls) -> dict[str, Any]:
-    """Return what is in force, as in the reply's `state`: caps are per package and per GPU."""
+    """Return the controls in force in the form of the reply's `state`: caps are per package and per GPU."""
     state: dict[str, Any] = {}
     if hardware.cpu is not None:
         state["capWatts"] = effective_cpu_cap(hardware.cpu, controls)
@@ -122,4 +126,4 @@ def _clamp(value: float, low: float, high: float, *, unit: str) -> tuple[float, 
     clamped = min(high, max(low, value))
     if clamped == value:
         return value, ""
-    return clamped, f"{value:g} {unit} clamped to {clamped:g}: the range is {low:g} to {high:g}"
+    return clamped, f"{value:g} {unit} clamped to {clamped:g}, range {low:g} to {high:g}"

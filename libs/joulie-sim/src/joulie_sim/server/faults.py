@@ -1,7 +1,7 @@
-"""Faults that tests set: what a node's backend refuses, breaks or delays.
+"""Injected faults: requests that a node's backend refuses, fails or delays, for tests.
 
-A fault of a node is a set of rules by action or `telemetry`; a rule of node `*` holds for all nodes without one of
-their own. There are no faults by default.
+Faults are rules by action or `telemetry`, for one node; a rule of node `*` applies to all nodes without one of their
+own.
 """
 
 from enum import StrEnum
@@ -13,7 +13,7 @@ EVERY_NODE: Final = "*"
 
 
 class FaultTarget(StrEnum):
-    """What a fault may hit."""
+    """Kind of request that a fault applies to."""
 
     CPU_CAP = "rapl.set_power_cap_watts"
     THROTTLE = "dvfs.set_throttle_pct"
@@ -22,27 +22,27 @@ class FaultTarget(StrEnum):
 
 
 class Effect(StrEnum):
-    """What the caller gets."""
+    """Effect of a fault on the caller."""
 
     BLOCKED = "blocked"
     ERROR = "error"
     #: HTTP status 500.
     BROKEN = "broken"
-    #: The answer comes, `delaySeconds` late.
+    #: A normal answer, after `delaySeconds`.
     SLOW = "slow"
 
 
 class InjectedFault(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """One rule. For telemetry, `blocked` and `error` are as good as `broken`."""
+    """One rule. For telemetry, `blocked` and `error` are the same as `broken`."""
 
     target: FaultTarget
     effect: Effect
-    message: str = "fault asked for by a test"
+    message: str = "injected fault"
     delay_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=60.0)] = 0.0
 
 
 class MalformedFaultError(ValueError):
-    """A body that is not a fault; the text says why."""
+    """The body is not a valid fault; the message has the reason."""
 
 
 class InjectedFaults:
@@ -52,7 +52,11 @@ class InjectedFaults:
         self._rules: dict[str, dict[FaultTarget, InjectedFault]] = {}
 
     def put(self, node: str, body: bytes) -> InjectedFault:
-        """Add or replace the rule for one target of a node. Raises MalformedFaultError."""
+        """Add or replace the rule for one target of a node.
+
+        Raises:
+            MalformedFaultError: the body is not a valid fault.
+        """
         try:
             fault = msgspec.json.decode(body, type=InjectedFault)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -61,11 +65,11 @@ class InjectedFaults:
         return fault
 
     def clear(self, node: str) -> None:
-        """Drop all rules of a node."""
+        """Remove all rules of a node."""
         self._rules.pop(node, None)
 
     def find(self, node: str, target: FaultTarget) -> InjectedFault | None:
-        """Return the rule for a target of a node."""
+        """Return the rule that applies to a target of a node; None if there is none."""
         for name in (node, EVERY_NODE):
             fault = self._rules.get(name, {}).get(target)
             if fault is not None:

@@ -1,8 +1,8 @@
-"""Writes the completion of pods to Kubernetes.
+"""Writes the completion of pods to the API server.
 
-Guarantees that every completed pod becomes Succeeded, in order of completion: a write that fails because the API server
-cannot be reached is repeated. Pods that are deleted or replaced meanwhile are skipped. With a time to live, the pod is
-deleted that long after it succeeded.
+Guarantees that every completed pod becomes Succeeded once the API server can be reached, started in order of
+completion: a write that fails for lack of a connection is repeated. A pod that is gone or was replaced is skipped. With
+a time to live, the pod is deleted that long after it succeeded.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class Finisher:
-    """A queue of finished pods and the task that works it off."""
+    """A queue of finished pods and the task that processes it."""
 
     def __init__(self, client: KubeClient, *, ttl_s: float | None) -> None:
         self._client = client
@@ -30,11 +30,11 @@ class Finisher:
         self._queue: asyncio.Queue[Finished] = asyncio.Queue()
 
     def put(self, finished: Finished) -> None:
-        """Note a finished pod; does not block."""
+        """Add a finished pod, without blocking."""
         self._queue.put_nowait(finished)
 
     async def run(self) -> None:
-        """Work the queue off until cancelled."""
+        """Process the queue until cancelled."""
         async with asyncio.TaskGroup() as group:
             slots = asyncio.Semaphore(_IN_FLIGHT)
             while True:
@@ -53,9 +53,9 @@ class Finisher:
             except (NotFound, Conflict):
                 return
             except KubeError as error:
-                if not _worth_repeating(error):
+                if not _is_retryable(error):
                     raise
-                _log.warning("pod status not written, trying again", pod=finished.name, error=str(error))
+                _log.warning("writing pod status failed, retrying", pod=finished.name, error=str(error))
                 await asyncio.sleep(_RETRY_S)
             else:
                 return
@@ -65,12 +65,12 @@ class Finisher:
         try:
             await self._client.delete(PODS, finished.name, finished.namespace)
         except KubeError as error:
-            # Untidy, not wrong: the pod has succeeded and holds nothing.
+            # Not retried: the pod has succeeded and holds no resources.
             if not isinstance(error, NotFound):
-                _log.warning("finished pod not deleted", pod=finished.name, error=str(error))
+                _log.warning("deleting finished pod failed", pod=finished.name, error=str(error))
 
 
-def _worth_repeating(error: KubeError) -> bool:
+def _is_retryable(error: KubeError) -> bool:
     return not isinstance(error, ApiError) or isinstance(error, (ServerError, TooManyRequests))
 
 
@@ -82,5 +82,5 @@ def _succeeded(finished: Finished) -> dict[str, Any]:
         "reason": "SimulatedWorkDone",
         "message": f"{done.work_s:.1f} s of work took {took_s:.1f} s",
     }
-    # The uid makes the patch a conflict if another pod has taken the name.
+    # The uid makes the patch a conflict if another pod has the name now.
     return {"metadata": {"uid": finished.uid}, "status": status}

@@ -3,11 +3,11 @@
     GET    /telemetry/{node}   power, caps, hardware facts         404 unknown node
     POST   /control/{node}     set a cap or a throttle             400 malformed, 404 unknown node
     GET    /state              all nodes, jobs, energy, completed work
-    PUT    /faults/{node}      set a fault of a node (or `*`), for tests; 400 malformed
+    PUT    /faults/{node}      inject a fault into a node (or `*`), for tests; 400 malformed
     DELETE /faults/{node}      remove its faults
 
-Answers are JSON, also for errors: `{"result": "error", "message": ...}`. The protocol is in
-docs/decisions/0013-conventions.md, HTTP backend.
+Answers are JSON, also errors: `{"result": "error", "message": ...}`. Protocol: docs/decisions/0013-conventions.md,
+"HTTP backend".
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class HttpBackend:
         self._speed = speed
 
     def routes(self) -> list[web.RouteDef]:
-        """All routes."""
+        """Return all routes."""
         return [
             web.get("/telemetry/{node}", self.telemetry),
             web.post("/control/{node}", self.control),
@@ -51,7 +51,7 @@ class HttpBackend:
         ]
 
     async def telemetry(self, request: web.Request) -> web.Response:
-        """GET /telemetry/{node}."""
+        """Serve GET /telemetry/{node}."""
         name = request.match_info["node"]
         fault = self.faults.find(name, FaultTarget.TELEMETRY)
         if fault is not None:
@@ -64,7 +64,7 @@ class HttpBackend:
         return _json(render.telemetry(node, written_at=_wall_time()))
 
     async def control(self, request: web.Request) -> web.Response:
-        """POST /control/{node}."""
+        """Serve POST /control/{node}."""
         name = request.match_info["node"]
         try:
             wanted = parse_control(name, await request.read())
@@ -86,11 +86,11 @@ class HttpBackend:
         return _json({"result": outcome.result, "message": outcome.message, "state": state})
 
     async def state(self, _request: web.Request) -> web.Response:
-        """GET /state."""
+        """Serve GET /state."""
         return _json(render.cluster_state(self._simulator, speed=self._speed))
 
     async def put_fault(self, request: web.Request) -> web.Response:
-        """PUT /faults/{node}."""
+        """Serve PUT /faults/{node}."""
         try:
             fault = self.faults.put(request.match_info["node"], await request.read())
         except MalformedFaultError as error:
@@ -99,13 +99,13 @@ class HttpBackend:
         return _json(fault)
 
     async def clear_faults(self, request: web.Request) -> web.Response:
-        """DELETE /faults/{node}."""
+        """Serve DELETE /faults/{node}."""
         self.faults.clear(request.match_info["node"])
         _log.info("faults cleared", node=request.match_info["node"])
         return web.Response(status=204)
 
     async def _faulty(self, name: str, fault: InjectedFault) -> tuple[str, web.Response] | None:
-        """Return the answer of a fault in place of the node; None if the node answers, after a delay."""
+        """Return the result and answer of a fault, after its delay; None if the node answers itself."""
         await asyncio.sleep(fault.delay_seconds)
         if fault.effect is Effect.SLOW:
             return None

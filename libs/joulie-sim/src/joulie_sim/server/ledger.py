@@ -1,4 +1,4 @@
-"""Accounts of energy by class of node and of completed work by class of pod. No I/O."""
+"""Accounts of energy by schedulable class of nodes, and of completed work by workload class of pods. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from joulie_core.labels import DRAINING, POWER_PROFILE
 
 
 def supply_of(labels: Mapping[str, str]) -> SchedulableClass:
-    """Return the class of a node with these labels; a draining node runs at full power, whatever its plan."""
+    """Return the schedulable class of a node with these labels; a draining node still runs at full power."""
     if labels.get(DRAINING) == "true":
         return SchedulableClass.DRAINING
     try:
@@ -19,10 +19,10 @@ def supply_of(labels: Mapping[str, str]) -> SchedulableClass:
 
 @dataclass(slots=True)
 class EnergyLedger:
-    """Joules by the supply class that a node had while it drew them.
+    """Joules by the schedulable class that a node had while it drew them.
 
-    `move` is to be called when a node's class changes, `settle` before reading, both with the joules the node has
-    drawn since it appeared.
+    Call `move` when a node's class changes and `settle` before reading, both with the joules that the node has drawn
+    since it was added.
     """
 
     joules: dict[SchedulableClass, float] = field(default_factory=lambda: dict.fromkeys(SchedulableClass, 0.0))
@@ -30,23 +30,23 @@ class EnergyLedger:
     _supplies: dict[str, SchedulableClass] = field(default_factory=dict)
 
     def move(self, node: str, supply: SchedulableClass, drawn_joules: float) -> None:
-        """From here on book a node's joules to this class."""
+        """Account a node's joules to this class from now on."""
         self.settle(node, drawn_joules)
         self._supplies[node] = supply
 
     def settle(self, node: str, drawn_joules: float) -> None:
-        """Book what a node has drawn since the last call."""
+        """Account what a node has drawn since the last call."""
         self.joules[self.supply(node)] += drawn_joules - self._booked.get(node, 0.0)
         self._booked[node] = drawn_joules
 
     def close(self, node: str, drawn_joules: float) -> None:
-        """Book what a vanished node has drawn and forget it."""
+        """Account what a removed node has drawn, and remove it."""
         self.settle(node, drawn_joules)
         self._booked.pop(node, None)
         self._supplies.pop(node, None)
 
     def supply(self, node: str) -> SchedulableClass:
-        """Return the current class of a node."""
+        """Return the class that a node is accounted to."""
         return self._supplies.get(node, SchedulableClass.UNKNOWN)
 
 
@@ -59,12 +59,12 @@ class WorkLedger:
     slowdown_sum: float = 0.0
 
     def add(self, *, work_s: float, slowdown: float) -> None:
-        """Book one completed job."""
+        """Add one completed job."""
         self.jobs += 1
         self.work_s += work_s
         self.slowdown_sum += slowdown
 
     @property
     def mean_slowdown(self) -> float | None:
-        """Mean of time taken over time needed; None before the first job."""
+        """Mean of time taken over time at full speed; None before the first job."""
         return self.slowdown_sum / self.jobs if self.jobs else None

@@ -15,13 +15,13 @@ _GPU: Final = "gpu"
 
 
 def simulator_families(simulator: Simulator, backend: HttpBackend) -> Iterable[Metric]:
-    """All families, as they are now."""
+    """Return all metric families with current values."""
     nodes = list(simulator.read_all())
-    yield _per_part("joulie_sim_power_watts", "Draw of all packages or GPUs of a node", nodes, _watts)
+    yield _per_part("joulie_sim_power_watts", "Power of all packages or GPUs of a node", nodes, _watts)
     yield _per_part("joulie_sim_cap_watts", "Cap of one package or GPU", nodes, _caps)
-    yield _per_part("joulie_sim_relative_performance", "Work per second over that unhindered", nodes, _speeds)
+    yield _per_part("joulie_sim_relative_performance", "Work per second over that without limits", nodes, _speeds)
     energy = CounterMetricFamily("joulie_sim_energy_joules", "Energy drawn", labels=("node", "part"))
-    jobs = GaugeMetricFamily("joulie_sim_running_jobs", "Pods at work", labels=("node",))
+    jobs = GaugeMetricFamily("joulie_sim_running_jobs", "Running pods with work", labels=("node",))
     throttle = GaugeMetricFamily("joulie_sim_throttle_pct", "Share of cores throttled", labels=("node",))
     for node in nodes:
         energy.add_metric((node.name, _CPU), node.energy.cpu_joules)
@@ -34,13 +34,15 @@ def simulator_families(simulator: Simulator, backend: HttpBackend) -> Iterable[M
 
 def _totals(simulator: Simulator, backend: HttpBackend) -> Iterable[Metric]:
     supplies = CounterMetricFamily(
-        "joulie_sim_class_energy_joules", "Energy by the supply class of the node that drew it", labels=("class",)
+        "joulie_sim_class_energy_joules", "Energy by the schedulable class of the node", labels=("class",)
     )
     for supply, joules in simulator.energy.joules.items():
         supplies.add_metric((supply.value,), joules)
-    completed = CounterMetricFamily("joulie_sim_completed_jobs", "Pods done", labels=("workload_class",))
+    completed = CounterMetricFamily("joulie_sim_completed_jobs", "Completed pods", labels=("workload_class",))
     slowdown = CounterMetricFamily(
-        "joulie_sim_slowdown_sum", "Sum of time taken over time needed, of pods done", labels=("workload_class",)
+        "joulie_sim_slowdown_sum",
+        "Sum of time taken over time at full speed, of completed pods",
+        labels=("workload_class",),
     )
     for workload, ledger in simulator.work.items():
         completed.add_metric((workload.value,), ledger.jobs)

@@ -1,4 +1,4 @@
-"""Jobs of pods, from their requests and annotations."""
+"""Conversion of pods to jobs, by their requests and annotations."""
 
 import math
 from typing import Final
@@ -12,7 +12,7 @@ from joulie_core.quantity import QuantityError
 from joulie_sim.annotations import CPU_UTILIZATION, DURATION, GPU_UTILIZATION
 from joulie_sim.physics.job import JobRequest
 
-#: Busy share of pods that do not say: a service at work rather than a benchmark.
+#: Busy share of pods without the annotation: that of a service rather than of a benchmark.
 DEFAULT_CPU_UTILIZATION: Final = 0.6
 DEFAULT_GPU_UTILIZATION: Final = 0.9
 
@@ -20,9 +20,9 @@ _log = structlog.get_logger()
 
 
 def job_of(pod: Pod) -> JobRequest | None:
-    """Return the job of a pod; None if its quantities cannot be read, which the API server prevents.
+    """Return the job of a pod; None if its quantities are invalid, which the API server does not permit.
 
-    An annotation that cannot be read is logged and counts as absent.
+    An invalid annotation is logged and counts as absent.
     """
     try:
         demand = pod_demand(pod, workload_class(pod))
@@ -41,14 +41,14 @@ def job_of(pod: Pod) -> JobRequest | None:
 
 
 def _number(pod: Pod, annotation: str, *, highest: float, default: float | None) -> float | None:
-    written = pod.annotations.get(annotation)
-    if written is None:
+    text = pod.annotations.get(annotation)
+    if text is None:
         return default
     try:
-        value = float(written)
+        value = float(text)
     except ValueError:
         value = math.nan
     if math.isfinite(value) and 0.0 <= value <= highest:
         return value
-    _log.warning("annotation ignored", pod=pod.key, annotation=annotation, value=written, allowed=f"0 to {highest:g}")
+    _log.warning("annotation ignored", pod=pod.key, annotation=annotation, value=text, allowed=f"0 to {highest:g}")
     return default

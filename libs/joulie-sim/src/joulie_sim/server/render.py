@@ -1,8 +1,8 @@
 """Simulated nodes as JSON: the telemetry answer, and the whole state.
 
-Facts about the hardware have the field names of NodeHardware. Caps are per
-package and per GPU; `packagePowerWatts` is the sum over the node's packages and `gpu.powerWatts` over its GPUs.
-The protocol is in docs/decisions/0013-conventions.md, HTTP backend.
+Hardware facts have the field names of NodeHardware, so that an agent can use them unchanged. Caps are per package and
+per GPU; `packagePowerWatts` is the sum over the node's packages and `gpu.powerWatts` over its GPUs.
+Protocol: docs/decisions/0013-conventions.md, "HTTP backend".
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def telemetry(node: SimulatedNode, *, written_at: str) -> dict[str, Any]:
 
 
 def node_state(node: SimulatedNode, *, supply: str) -> dict[str, Any]:
-    """One node in the answer to GET /state."""
+    """Return one node of the answer to GET /state."""
     return {
         "class": supply,
         "watts": node.point.watts,
@@ -66,7 +66,7 @@ def cluster_state(simulator: Simulator, *, speed: float) -> dict[str, Any]:
 
 
 def cap_watts(node: SimulatedNode) -> float:
-    """Return the power that the caps allow: every package and every GPU at its cap."""
+    """Return the sum of the caps of all packages and GPUs of a node."""
     total = 0.0
     if node.hardware.cpu is not None:
         total += node.hardware.cpu.sockets * effective_cpu_cap(node.hardware.cpu, node.controls)

@@ -1,4 +1,4 @@
-"""The simulator's process: watches, HTTP server, completion of pods."""
+"""The simulator's process: watches nodes and pods, serves HTTP, writes completions."""
 
 import asyncio
 from functools import partial
@@ -24,12 +24,12 @@ from joulie_sim.server.simulator import Simulator
 SERVICE: Final = "joulie-sim"
 VERSION: Final = version("joulie-sim")
 
-#: How late a completed pod may be reported. When it completed is exact all the same.
+#: Maximum delay of the report of a completed pod; its completion time is exact.
 _TICK_S: Final = 0.2
 
 
 async def run(settings: SimSettings) -> None:
-    """Simulate until the process is told to end."""
+    """Simulate until shutdown."""
     client = await KubeClient.connect(kubeconfig=settings.kubeconfig or None, user_agent=f"{SERVICE}/{VERSION}")
     async with client:
         finisher = Finisher(client, ttl_s=settings.sim_pod_ttl)

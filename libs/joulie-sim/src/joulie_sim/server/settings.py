@@ -1,4 +1,4 @@
-"""Settings of the simulator."""
+"""Settings of the simulator, read from environment variables."""
 
 from typing import Annotated
 
@@ -11,16 +11,16 @@ class SimSettings(ServiceSettings):
     """Settings of joulie-sim."""
 
     metrics_addr: Addr = ":18080"
-    """Where everything is served: telemetry, controls, state, faults, metrics and health."""
+    """Where telemetry, controls, state, faults, metrics and health are served."""
 
     sim_addr: Addr | None = None
-    """A second address for telemetry, controls, state and faults, where metrics are not to be on the same port."""
+    """A second address for telemetry, controls, state and faults, if metrics need a port of their own."""
 
     sim_speed: Annotated[float, Field(gt=0, le=10_000)] = 1.0
-    """Simulated seconds in a second: work and energy run that much faster, watts stay what they are."""
+    """Simulated seconds per second: work and energy progress faster by this factor, watts do not change."""
 
     sim_node_selector: str = ""
     """Label selector of the nodes to simulate; the default is all of them."""
 
     sim_pod_ttl: Duration | None = None
-    """How long a pod that has done its work is kept; unset keeps it. It holds no resources either way."""
+    """Time after which a completed pod is deleted; unset keeps it. It holds no resources either way."""

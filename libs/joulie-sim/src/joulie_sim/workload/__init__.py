@@ -1,1 +1,1 @@
-"""Workloads: pods with arrival time and work, generated or read from a trace."""
+"""Workloads: pods with arrival times and work, generated or from a trace."""

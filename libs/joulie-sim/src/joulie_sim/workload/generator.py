@@ -1,8 +1,8 @@
-"""A generated workload; the same seed and numbers give the same pods.
+"""A generated workload: the same seed and parameters give the same pods.
 
-Returns the requested numbers of pods, performance and standard, with and without GPUs, arriving at random over a
-window. The shapes are those of a mixed batch cluster (CPU pods of a part of a node, mostly single GPUs); they imitate
-no published trace.
+The numbers of pods, performance and standard, with and without GPUs, are exact; arrivals are random over a window. The
+sizes are those of a mixed batch cluster (CPU pods of a fraction of a node, mostly single GPUs), not of a published
+trace.
 """
 
 import random
@@ -14,7 +14,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_sim.workload.item import WorkItem
 from joulie_sim.workload.load import Capacity, DurationBounds, fit_durations
 
-#: Size of a CPU pod over that of a node, and how often.
+#: Size of CPU pods over that of a node, and their weights.
 _NODE_SHARES: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 _NODE_SHARE_WEIGHTS: Final = (2, 3, 4, 2)
 _CORES_PER_GPU: Final = 4
@@ -27,13 +27,13 @@ _MEMORY_MIB_PER_CORE: Final = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
-    """What to generate.
+    """Parameters of a generated workload.
 
-    `cpu_milli` is the CPU of the whole cluster and `node_cpu_milli` that of the node that CPU pods are sized after;
-    `gpu_resources` says how many GPUs there are by resource name. `performance_share` of the pods are performance pods,
-    `gpu_share` ask for GPUs, vendors by their share of the cluster. `cpu_load` is the share of the cluster's CPUs that
-    pods without GPUs would occupy over the window if nothing slowed them, `gpu_load` the share of its GPUs that the
-    others would.
+    `cpu_milli` is the CPU of the whole cluster and `node_cpu_milli` that of the node that CPU pods are sized for;
+    `gpu_resources` is the number of GPUs by resource name. `performance_share` of the pods are performance pods,
+    `gpu_share` request GPUs, of each vendor by its share of the cluster. `cpu_load` is the share of the cluster's CPUs
+    that pods without GPUs would occupy over the window at full speed, `gpu_load` the share of its GPUs that the others
+    would.
     """
 
     pods: int
@@ -49,7 +49,7 @@ class Mix:
 
 def generate(mix: Mix, *, seed: int) -> tuple[WorkItem, ...]:
     """Return the workload, in order of arrival."""
-    # A workload must repeat, not withstand an adversary.
+    # Must be reproducible, not cryptographically secure.
     random_source = random.Random(seed)  # noqa: S311
     arrivals = sorted(random_source.uniform(0.0, mix.window_s) for _ in range(mix.pods))
     classes = _shuffled(random_source, mix.pods, mix.performance_share)
@@ -80,7 +80,7 @@ def generate(mix: Mix, *, seed: int) -> tuple[WorkItem, ...]:
 
 
 def _shuffled(random_source: random.Random, count: int, share: float) -> list[bool]:
-    """`share` of `count` True, in random order: exact where a coin per pod would only be so on average."""
+    """Return `count` values in random order of which exactly `share` are True."""
     chosen = [index < round(count * share) for index in range(count)]
     random_source.shuffle(chosen)
     return chosen

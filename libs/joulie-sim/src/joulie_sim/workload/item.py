@@ -1,4 +1,4 @@
-"""One pod of a workload: arrival time, requests and work."""
+"""One pod of a workload: arrival, requests and work."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,14 +15,14 @@ WORKLOAD_LABEL: Final = "sim.joulie.io/workload"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
-    """One pod to be. Times are simulated seconds; `arrives_s` counts from the start of the workload."""
+    """One pod. Times are simulated seconds; `arrives_s` counts from the start of the workload."""
 
     name: str
     arrives_s: float
     workload_class: WorkloadClass
     cpu_milli: int
     memory_mib: int
-    #: Whole GPUs, and the extended resource they are asked for by.
+    #: Whole GPUs, and the extended resource that they are requested by.
     gpus: int = 0
     gpu_resource: str = NVIDIA_GPU
     #: Seconds of work at full speed.
@@ -32,7 +32,7 @@ class WorkItem:
 
 
 def pod_manifest(item: WorkItem, *, workload: str) -> dict[str, Any]:
-    """Return the Pod of an item; `workload` becomes the value of its workload label."""
+    """Return the Pod of an item; `workload` is the value of its workload label."""
     resources: dict[str, str] = {"cpu": f"{item.cpu_milli}m", "memory": f"{item.memory_mib}Mi"}
     if item.gpus:
         resources[item.gpu_resource] = str(item.gpus)

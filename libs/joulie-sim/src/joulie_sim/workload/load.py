@@ -1,4 +1,4 @@
-"""Load that a workload puts on a cluster, and scaling of a workload to a given load."""
+"""Load that a workload offers to a cluster, and scaling of a workload to a given load."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ _BISECTIONS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a cluster can give to pods."""
+    """Allocatable resources of a cluster."""
 
     cpu_milli: int
     gpus: int
@@ -21,13 +21,13 @@ class Capacity:
 class DurationBounds:
     """Shortest and longest work of one pod, in simulated seconds."""
 
-    #: A pod spends a second or two in the API server and the scheduler: shorter work would measure only them.
+    #: API server and scheduler take a second or two per pod: shorter work would measure only them.
     shortest_s: float = 5.0
     longest_s: float
 
 
 def offered_load(items: Sequence[WorkItem], capacity: Capacity, window_s: float) -> float:
-    """Share of the scarcer resource that the items keep occupied over `window_s`, at full speed."""
+    """Return the share of the scarcer resource that the items occupy over `window_s`, at full speed."""
     cpu_milli_s = sum(item.cpu_milli * item.work_s for item in items)
     gpu_s = sum(item.gpus * item.work_s for item in items)
     cpu_share = cpu_milli_s / (capacity.cpu_milli * window_s)
@@ -38,9 +38,9 @@ def offered_load(items: Sequence[WorkItem], capacity: Capacity, window_s: float)
 def fit_durations(
     items: Sequence[WorkItem], *, capacity: Capacity, window_s: float, load: float, bounds: DurationBounds
 ) -> tuple[WorkItem, ...]:
-    """Return the items with all work multiplied by one factor and kept within bounds, so that they offer `load`.
+    """Multiply all work by one factor, within bounds, so that the items offer `load`.
 
-    Where the bounds do not allow that, the nearest: never more than `load` unless every item is at its shortest.
+    If the bounds prevent that, the nearest possible: never more than `load` unless every item is at its shortest.
     """
 
     def scaled(factor: float) -> tuple[WorkItem, ...]:
@@ -48,7 +48,7 @@ def fit_durations(
             replace(item, work_s=min(bounds.longest_s, max(bounds.shortest_s, item.work_s * factor))) for item in items
         )
 
-    # Bisected over the logarithm: work in a trace spans seconds to months.
+    # Bisection of the logarithm: work in a trace ranges from seconds to months.
     low, high = -16.0, 16.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2

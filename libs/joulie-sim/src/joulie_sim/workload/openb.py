@@ -1,17 +1,18 @@
 """The openb-2023 trace, scaled down and compressed in time.
 
-How a trace becomes a workload:
+Conversion of the trace to a workload:
 
-- Nodes that are alike form a class; a class of n nodes becomes `max(1, round(n * scale))`, so that none is lost.
-- Pods: the densest run of consecutive pods of the requested length (the shortest time between first and last arrival),
-  among those that were ever scheduled. Arrivals keep their order and spacing, compressed to the window.
-- Work: the time from scheduling to deletion. It spans seconds to months, so it has a factor of its own: all work is
-  multiplied by the one number with which the pods offer the requested load, within bounds.
+- Equal nodes form a group; a group of n nodes becomes `max(1, round(n * scale))`, so that none is lost.
+- Pods: the densest sequence of consecutive pods of the requested length (the shortest time between first and last
+  arrival), among those that were ever scheduled. Arrivals keep their order and relative distances, compressed to the
+  window.
+- Work: the time from scheduling to deletion. It ranges from seconds to months, so it has a factor of its own: all work
+  is multiplied by the number with which the pods offer the requested load, within bounds.
 - LS and Guaranteed pods are performance pods, BE and Burstable ones standard.
 - A share of a GPU is rounded up to a whole one, since Kubernetes counts whole GPUs; the share becomes its utilization.
-  Whole GPUs and cores are given a constant utilization: the trace has none.
+  Whole GPUs and cores have a constant utilization: the trace has none.
 
-Pure. Reading the files is `joulie_sim.workload.openb_csv`.
+No I/O: `joulie_sim.workload.openb_csv` reads the files.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ _MILLI: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes of a trace that are alike; `cpu_milli` counts hardware threads."""
+    """Equal nodes of a trace; `cpu_milli` counts hardware threads."""
 
     gpu_model: str
     gpus: int
@@ -41,7 +42,7 @@ class NodeGroup:
 
 
 def scaled_groups(nodes: Sequence[TraceNode], scale: float) -> tuple[NodeGroup, ...]:
-    """Return the classes of nodes at `scale` in (0, 1], largest first; every class keeps a node."""
+    """Return the groups of nodes at `scale` in (0, 1], largest first; every group keeps a node."""
     counts = Counter((node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes)
     return tuple(
         NodeGroup(*shape, count=max(1, round(count * scale)))
@@ -50,7 +51,7 @@ def scaled_groups(nodes: Sequence[TraceNode], scale: float) -> tuple[NodeGroup, 
 
 
 def capacity_of(groups: Sequence[NodeGroup]) -> Capacity:
-    """Return the capacity of the groups."""
+    """Return the allocatable resources of the groups."""
     return Capacity(
         cpu_milli=sum(group.cpu_milli * group.count for group in groups),
         gpus=sum(group.gpus * group.count for group in groups),
@@ -58,7 +59,7 @@ def capacity_of(groups: Sequence[NodeGroup]) -> Capacity:
 
 
 def densest(pods: Sequence[TracePod], count: int) -> tuple[TracePod, ...]:
-    """Return the `count` consecutive scheduled pods that arrived in the shortest time; all if there are fewer."""
+    """Return the `count` consecutive scheduled pods that arrived in the shortest time; all pods if there are fewer."""
     arrivals = sorted((pod for pod in pods if pod.scheduled_s is not None), key=lambda pod: (pod.created_s, pod.name))
     if len(arrivals) <= count:
         return tuple(arrivals)

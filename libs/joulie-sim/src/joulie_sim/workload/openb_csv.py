@@ -1,7 +1,7 @@
-"""The openb-2023 lists of nodes and pods, read from their CSV files.
+"""Reading of the openb-2023 lists of nodes and pods from their CSV files.
 
-A file that is not such a list is rejected with the line, the field and the value. The
-trace is one of a GPU cluster of 1,523 nodes, published by Alibaba; the files are not part of this project.
+An error names the line, the field and the value that are wrong. The trace is of a GPU cluster of 1,523 nodes, published
+by Alibaba; the files are not part of this project.
 """
 
 import csv
@@ -18,7 +18,7 @@ POD_FILE: Final = "openb_pod_list_default.csv"
 
 
 class TraceError(Exception):
-    """A file that cannot be read as the list it should be; the text says where and why."""
+    """A file is not a valid list; the message has the position and the reason."""
 
 
 class Qos(StrEnum):
@@ -59,7 +59,7 @@ class TracePod:
 
 
 class _Row:
-    """One line of a CSV file, with errors that say where."""
+    """One line of a CSV file, with errors that name the position."""
 
     def __init__(self, path: Path, line: int, fields: Mapping[str, str | None]) -> None:
         self._path = path
@@ -74,7 +74,7 @@ class _Row:
 
     def whole(self, field: str) -> int:
         value = self.text(field)
-        # ASCII only: isdecimal alone would take other scripts' digits.
+        # ASCII only: isdecimal alone would accept digits of other scripts.
         if not (value.isascii() and value.isdecimal()):
             raise self.error(field, "is not a whole number of at least 0")
         return int(value)
@@ -84,7 +84,7 @@ class _Row:
 
 
 def read_nodes(path: Path) -> tuple[TraceNode, ...]:
-    """Return the node list.
+    """Read the node list.
 
     Raises:
         TraceError: the file is not a node list.
@@ -93,7 +93,7 @@ def read_nodes(path: Path) -> tuple[TraceNode, ...]:
 
 
 def read_pods(path: Path) -> tuple[TracePod, ...]:
-    """Return the pod list.
+    """Read the pod list.
 
     Raises:
         TraceError: the file is not a pod list.
@@ -111,7 +111,7 @@ def _read(path: Path, columns: tuple[str, ...], convert: Callable[[_Row], T]) ->
             reader = csv.DictReader(file)
             missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:
-                raise TraceError(f"{path}, line 1: no column {', '.join(missing)}; there are {reader.fieldnames}")
+                raise TraceError(f"{path}, line 1: no column {', '.join(missing)}; columns: {reader.fieldnames}")
             rows = tuple(convert(_Row(path, reader.line_num, fields)) for fields in reader)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from error
@@ -133,7 +133,7 @@ def _node(row: _Row) -> TraceNode:
     if node.cpu_milli == 0:
         raise row.error("cpu_milli", "must be positive")
     if (node.gpus > 0) != bool(node.gpu_model):
-        raise row.error("model", f"does not go with {node.gpus} GPUs")
+        raise row.error("model", f"is inconsistent with {node.gpus} GPUs")
     return node
 
 
@@ -141,7 +141,7 @@ def _pod(row: _Row) -> TracePod:
     try:
         qos = Qos(row.text("qos"))
     except ValueError as error:
-        raise row.error("qos", f"is none of {', '.join(Qos)}") from error
+        raise row.error("qos", f"is not one of {', '.join(Qos)}") from error
     pod = TracePod(
         name=row.text("name"),
         cpu_milli=row.whole("cpu_milli"),
@@ -154,5 +154,5 @@ def _pod(row: _Row) -> TracePod:
         deleted_s=row.whole("deletion_time"),
     )
     if pod.deleted_s < max(pod.created_s, pod.scheduled_s or 0):
-        raise row.error("deletion_time", "lies before the pod's start")
+        raise row.error("deletion_time", "is before the pod's start")
     return pod
