@@ -84,7 +84,7 @@ async def test_wait_returns_when_every_task_has_ended_the_last_started_first(app
         assert ended == ["reconcile", "watch"]
 
 
-async def test_a_task_that_dies_ends_the_process_and_is_named(app):
+async def test_a_task_that_fails_ends_the_process_and_is_named(app):
     async def die():
         raise RuntimeError("no more")
 
@@ -95,7 +95,7 @@ async def test_a_task_that_dies_ends_the_process_and_is_named(app):
     assert [(log["task"], log["error"]) for log in died] == [("watch nodes", "RuntimeError: no more")]
 
 
-async def test_a_task_that_ends_too_soon_ends_the_process(app):
+async def test_a_task_that_returns_ends_the_process(app):
     async def quit_early():
         return
 
@@ -104,7 +104,7 @@ async def test_a_task_that_ends_too_soon_ends_the_process(app):
     assert caught.group_contains(BackgroundTaskError)
 
 
-async def test_a_task_that_may_end_does_so_quietly(app):
+async def test_a_task_that_may_end_does_not_end_the_process(app):
     async def once():
         return
 
@@ -151,7 +151,7 @@ async def test_a_port_that_is_taken_fails_the_start_and_leaves_nothing_open():
                 pass
 
 
-async def test_a_task_that_ignores_its_end_is_named_and_not_waited_for_beyond_the_cap():
+async def test_a_task_that_ignores_cancellation_is_named_and_not_awaited_beyond_the_timeout():
     release = asyncio.Event()
 
     async def stubborn():

@@ -130,7 +130,7 @@ async def test_a_process_without_the_lease_writes_nothing(fake_api, fake_client,
 
 
 class SlowWriter:
-    """Counts what is under way; a write ends when the test lets it."""
+    """Counts concurrent writes; a write ends when the test permits it."""
 
     def __init__(self):
         self.under_way = 0
@@ -148,7 +148,7 @@ class SlowWriter:
         return b"{}"
 
 
-async def test_only_so_many_writes_are_under_way_and_the_fence_is_asked_after_the_wait():
+async def test_writes_are_limited_and_the_fence_is_checked_after_the_wait():
     slow, leading = SlowWriter(), True
     writer = FencedWriter(slow, "op", guard=lambda: leading, max_in_flight=3)
     tasks = [asyncio.create_task(writer.apply(NODE_POWER_PROFILES, f"n{i}", body())) for i in range(10)]

@@ -1,4 +1,4 @@
-"""What pods' claims ask for, from a server that has the API, one that lacks it, and one that refuses it."""
+"""Demand of pods' claims, with a server that has the API, one that lacks it, and one that refuses it."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def pod(*asked):
 
 @pytest.fixture
 def dra_api(fake_api):
-    """The in-process server, with dynamic resource allocation."""
+    """Return the in-process server with dynamic resource allocation."""
     fake_api.put_all(dra_definitions())
     return fake_api
 
@@ -48,7 +48,7 @@ async def following(client, classes=None):
 
 async def until(condition):
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - the store tells nobody of its changes
+        while not condition():  # noqa: ASYNC110 - the store has no notification
             await asyncio.sleep(0.005)
 
 
@@ -61,14 +61,14 @@ async def test_claims_and_templates_are_counted_by_their_device_classes(dra_api,
         assert claims.gpus(pod()) == 0
 
 
-async def test_a_claim_made_later_is_followed(dra_api, fake_client):
+async def test_a_claim_created_later_is_counted(dra_api, fake_client):
     async with following(fake_client) as claims:
         assert claims.gpus(pod(PodClaim("late"))) == 1
         dra_api.put(claim("late", count=8))
         await until(lambda: claims.gpus(pod(PodClaim("late"))) == 8)
 
 
-async def test_what_is_not_known_counts_as_a_whole_gpu_and_is_warned_of_once(dra_api, fake_client):
+async def test_an_unknown_claim_or_class_counts_as_a_whole_gpu_with_one_warning(dra_api, fake_client):
     dra_api.put(claim("odd", device_class="fpga.example.com", count=3))
     with capture_logs() as logs:
         async with following(fake_client) as claims:
@@ -78,7 +78,7 @@ async def test_what_is_not_known_counts_as_a_whole_gpu_and_is_warned_of_once(dra
     assert warned == [("ml/gone", None), (None, "fpga.example.com")]
 
 
-async def test_a_cluster_without_the_api_is_asked_once_and_holds_up_nobody(fake_api, fake_client):
+async def test_a_cluster_without_the_api_does_not_delay_pods(fake_api, fake_client):
     with capture_logs() as logs:
         async with following(fake_client) as claims:
             assert claims.gpus(pod(PodClaim("any"))) == 1
@@ -87,7 +87,7 @@ async def test_a_cluster_without_the_api_is_asked_once_and_holds_up_nobody(fake_
     assert not fake_api.watches()
 
 
-async def test_claims_that_may_not_be_read_hold_up_nobody(dra_api, fake_client):
+async def test_claims_without_read_permission_do_not_delay_pods(dra_api, fake_client):
     dra_api.put(claim("hidden", count=4))
     dra_api.faults.add(Respond(403), verb="list", path="/resourceclaims", times=None)
     with capture_logs() as logs:
@@ -96,7 +96,7 @@ async def test_claims_that_may_not_be_read_hold_up_nobody(dra_api, fake_client):
     assert [line["log_level"] for line in logs if "access denied" in line["event"]] == ["warning"]
 
 
-async def test_a_server_that_cannot_be_reached_holds_up_nobody_for_ever(fake_api, fake_client, monkeypatch):
+async def test_an_unreachable_server_delays_pods_for_a_limited_time(fake_api, fake_client, monkeypatch):
     monkeypatch.setattr(module, "_SETTLE_S", 0.01)
     await fake_api.stop()
     async with following(fake_client) as claims:
@@ -122,7 +122,7 @@ def test_a_request_is_read_with_its_alternatives(request_, expected):
     assert decode_template(json.dumps({"spec": {"spec": spec}}).encode()) == ClaimDemand((expected,))
 
 
-def test_an_allocation_tells_how_many_devices_there_are():
+def test_an_allocation_has_the_number_of_devices():
     results = [{"request": "r", "device": "gpu-0"}, {"request": "r/b", "device": "gpu-1"}, {"request": "other"}]
     raw = {
         "spec": {
@@ -135,6 +135,6 @@ def test_an_allocation_tells_how_many_devices_there_are():
 
 @pytest.mark.parametrize("decode", [decode_claim, decode_template])
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"spec": {"devices": 1, "spec": 1}}', b"\xff"])
-def test_what_is_no_claim_is_refused(decode, raw):
+def test_an_invalid_claim_is_refused(decode, raw):
     with pytest.raises(DecodeError):
         decode(raw)

@@ -86,7 +86,7 @@ async def test_all_pages_of_a_list_are_fetched(fake_api, fake_client):
     ]
 
 
-async def test_selectors_survive_the_way_through_the_url(fake_api, fake_client):
+async def test_selectors_are_encoded_in_the_url(fake_api, fake_client):
     fake_api.put(make_node("n1", labels={"joulie.io/rack": "r1"}))
     fake_api.put(make_node("n2"))
     found = await fake_client.list(NODES, label_selector="joulie.io/managed=true,joulie.io/rack in (r1, r2)")
@@ -98,7 +98,7 @@ async def test_the_user_agent_is_the_services(fake_api, fake_client):
     assert fake_api.requests[-1].user_agent == "joulie-test/0"
 
 
-async def test_refusals_are_exceptions_with_the_servers_words(fake_api, fake_client):
+async def test_refusals_are_exceptions_with_the_servers_message(fake_api, fake_client):
     fake_api.faults.add(Respond(403, reason="Forbidden", message="cannot get nodes"))
     with pytest.raises(Forbidden, match="403 Forbidden: cannot get nodes"):
         await fake_client.get(NODES, "n1")
@@ -124,7 +124,7 @@ async def test_every_request_has_a_time_limit(fake_api, fake_client):
         await fake_client.get(NODES, "n1", timeout_s=0.1)
 
 
-async def test_a_server_that_is_not_there_is_a_transport_error(fake_api, fake_client):
+async def test_an_unreachable_server_is_a_transport_error(fake_api, fake_client):
     await fake_api.stop()
     with pytest.raises(TransportError, match="ClientConnectorError"):
         await fake_client.get(NODES, "n1")
@@ -161,7 +161,7 @@ async def test_a_401_reads_the_credentials_again_and_tries_once_more(fake_api, f
 
 
 class Secured:
-    """An API server that wants a bearer token."""
+    """Yield an API server that requires a bearer token."""
 
     def __init__(self):
         self.token = "first"
@@ -210,7 +210,7 @@ async def test_a_token_in_the_kubeconfig_is_sent_and_read_again_when_it_changed(
     assert secured.seen == ["Bearer first", "Bearer first", "Bearer second"]
 
 
-async def test_an_exec_plugin_is_asked_for_the_token(secured, tmp_path):
+async def test_the_token_of_an_exec_plugin_is_used(secured, tmp_path):
     plugin = tmp_path / "plugin"
     credential = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
@@ -228,7 +228,7 @@ async def test_an_exec_plugin_is_asked_for_the_token(secured, tmp_path):
 
 @pytest.fixture
 def service_account(tmp_path, monkeypatch, secured):
-    """The files and variables of a pod; the certificates are real ones, whatever they certify."""
+    """Create the files and variables of a pod; the certificates are valid, but of other names."""
     token, authority = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("first")
     authority.write_text(Path(certifi.where()).read_text())
@@ -303,7 +303,7 @@ async def test_certificates_that_do_not_parse_are_a_configuration_error(tmp_path
         await KubeClient.connect(kubeconfig=str(path), user_agent="test")
 
 
-async def test_outside_a_cluster_and_without_kubeconfig_there_is_no_way(monkeypatch):
+async def test_outside_a_cluster_a_kubeconfig_is_required(monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ConfigError, match="in-cluster"):
         await KubeClient.connect(kubeconfig="", user_agent="test")

@@ -1,4 +1,4 @@
-"""The elector in virtual time, over a lease that is kept in memory, and once over HTTP."""
+"""The elector in virtual time, with a lease in memory, and once over HTTP."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ class LeaseServer:
 
 
 class LeaseClient:
-    """What one candidate sees of it; `cut`: no connection, `hanging`: no answer."""
+    """The client of one candidate; `cut`: no connection, `hanging`: no answer."""
 
     def __init__(self, server):
         self.server = server
@@ -81,7 +81,7 @@ class LeaseClient:
 
 
 class Replica:
-    """An elector at work: notes each second at which it leads."""
+    """A running elector; records each second at which it leads."""
 
     def __init__(self, server, name):
         self.client = server.client()
@@ -118,7 +118,7 @@ async def test_the_only_candidate_leads_at_once_and_renews(server):
     assert 28 < len(server.writes) < 45
 
 
-async def test_the_lease_says_who_since_when_and_how_often(server):
+async def test_the_lease_has_holder_times_and_transitions(server):
     replica = Replica(server, "a")
     await asyncio.sleep(10)
     spec = server.lease["spec"]
@@ -173,7 +173,7 @@ async def test_a_holder_that_is_cut_off_stops_leading_before_the_other_starts(se
     assert first.led[-1] < second.led[0] - 4
 
 
-async def test_a_server_that_hangs_is_given_up_like_one_that_refuses(server):
+async def test_a_server_that_hangs_is_handled_like_one_that_refuses(server):
     replica = Replica(server, "a")
     await asyncio.sleep(1)
     replica.client.hanging = True
@@ -196,7 +196,7 @@ async def test_a_short_outage_costs_nothing(server):
     assert [log["event"] for log in logs] == ["lease request failed", "lease request recovered"]
 
 
-async def test_a_renewal_whose_answer_was_lost_is_found_to_be_ours(server):
+async def test_a_renewal_whose_answer_was_lost_is_recognized(server):
     replica = Replica(server, "a")
     await asyncio.sleep(5)
     replica.client.lose_answer = True
@@ -206,7 +206,7 @@ async def test_a_renewal_whose_answer_was_lost_is_found_to_be_ours(server):
     await replica.stop()
 
 
-async def test_an_acquisition_whose_answer_was_lost_is_found_to_be_ours(server):
+async def test_an_acquisition_whose_answer_was_lost_is_recognized(server):
     replica = Replica(server, "a")
     replica.client.lose_answer = True
     await asyncio.sleep(5)
@@ -215,7 +215,7 @@ async def test_an_acquisition_whose_answer_was_lost_is_found_to_be_ours(server):
 
 
 async def test_a_renewal_cut_short_by_the_end_does_not_keep_the_lease(server):
-    """The request has left when the run is cancelled, and lands while the lease is being released."""
+    """The request is sent before the run is cancelled, and arrives while the lease is being released."""
     replica = Replica(server, "a")
     await asyncio.sleep(5)
     land = replica.client.replace
@@ -234,7 +234,7 @@ async def test_a_renewal_cut_short_by_the_end_does_not_keep_the_lease(server):
     assert server.lease["spec"]["holderIdentity"] == ""
 
 
-async def test_a_lease_taken_by_somebody_else_ends_leading(server):
+async def test_a_lease_taken_by_another_process_ends_leading(server):
     replica = Replica(server, "a")
     await asyncio.sleep(5)
     server.store({**server.lease, "spec": {"holderIdentity": "thief", "leaseDurationSeconds": 15}})
@@ -244,7 +244,7 @@ async def test_a_lease_taken_by_somebody_else_ends_leading(server):
     assert server.lease["spec"]["holderIdentity"] == "thief", "what is not ours is not released"
 
 
-async def test_what_the_worker_returns_from_ends_the_run_and_releases(server):
+async def test_the_end_of_the_worker_ends_the_run_and_releases(server):
     async def work():
         await asyncio.sleep(3)
 

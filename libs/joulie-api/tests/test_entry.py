@@ -31,7 +31,7 @@ def call(argv, env, capsys):
     return exit_.value.code, out, err
 
 
-def test_help_teaches_every_variable(capsys):
+def test_help_describes_every_variable(capsys):
     code, out, err = call(["--help"], {}, capsys)
     assert (code, err) == (0, "")
     assert "Does things." in out
@@ -56,7 +56,7 @@ def test_arguments_are_refused(capsys):
     assert "settings come from the environment" in err
 
 
-def test_bad_settings_are_all_told_before_anything_starts(capsys):
+def test_all_invalid_settings_are_reported_before_the_start(capsys):
     code, out, err = call([], {"RECONCILE_INTERVAL": "often"}, capsys)
     assert (code, out) == (2, "")
     assert "  RECONCILE_INTERVAL=often: not a duration; write" in err
@@ -113,7 +113,7 @@ def start():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_process_in_good_order(start, number):
+def test_a_signal_shuts_the_process_down(start, number):
     process = start("app.spawn('watch', asyncio.Event().wait())")
     assert process.until("listening")["port"] > 0
     process.process.send_signal(number)
@@ -122,13 +122,13 @@ def test_a_signal_ends_the_process_in_good_order(start, number):
     assert [(log["event"], log.get("signal")) for log in logs] == [("stopping", number.name), ("stopped", None)]
 
 
-def test_the_start_names_version_and_what_was_set(start):
+def test_the_start_logs_version_and_changed_settings(start):
     started = start().until("starting")
     assert (started["version"], started["service"]) == ("1", "joulie-test")
     assert started["settings"] == {"metrics_addr": "127.0.0.1:0"}
 
 
-def test_a_dead_background_task_is_one_line_and_exit_code_1(start):
+def test_a_failed_background_task_is_one_line_and_exit_code_1(start):
     process = start(
         """
         async def die():
@@ -155,7 +155,7 @@ def test_any_other_failure_is_logged_and_exit_code_1(start):
     assert "LookupError: no such cluster" in failed["exception"]
 
 
-def test_a_blocked_event_loop_cannot_outlast_the_cap(start):
+def test_a_blocked_event_loop_ends_with_the_shutdown_timeout(start):
     process = start(
         """
         async def block():
@@ -174,7 +174,7 @@ def test_a_blocked_event_loop_cannot_outlast_the_cap(start):
     assert logs[-1]["event"] == "shutdown timed out"
 
 
-def test_a_hung_thread_cannot_hold_the_exit(start):
+def test_a_hung_thread_cannot_block_the_exit(start):
     process = start("threading.Thread(target=time.sleep, args=(60,), name='driver').start()")
     process.until("listening")
     process.process.send_signal(signal.SIGTERM)
@@ -183,7 +183,7 @@ def test_a_hung_thread_cannot_hold_the_exit(start):
     assert (logs[-1]["event"], logs[-1]["threads"]) == ("threads still running at exit", ["driver"])
 
 
-async def test_a_second_signal_is_for_the_impatient(start):
+async def test_a_second_signal_terminates_immediately(start):
     process = start(
         """
         async def linger():

@@ -42,7 +42,7 @@ def test_a_taken_name_is_a_conflict_of_its_own():
     assert isinstance(error, Conflict)
 
 
-def test_the_retry_after_header_wins_over_the_body():
+def test_the_retry_after_header_takes_precedence_over_the_body():
     body = b'{"reason":"TooManyRequests","details":{"retryAfterSeconds":3}}'
     assert api_error(429, body, retry_after_header="7").retry_after_s == 7
     assert api_error(429, body).retry_after_s == 3

@@ -1,4 +1,4 @@
-"""Failures are logged once down and once up."""
+"""A failure and its recovery are logged once each."""
 
 import logging
 
@@ -63,7 +63,7 @@ def test_a_text_that_varies_has_a_cause_of_its_own(logs):
     assert [(each["cause"], each["problem"]) for each in logs] == [("silent", "silent for 71 s")]
 
 
-def test_an_exception_without_words_is_named_by_its_type(logs):
+def test_an_exception_without_text_is_named_by_its_type(logs):
     failures().failed(TimeoutError())
     assert [(each["cause"], each["problem"]) for each in logs] == [("TimeoutError", "TimeoutError")]
 

@@ -44,7 +44,7 @@ async def test_every_check_is_listed_with_its_reason(health, fetch):
     assert (await fetch("/healthz"))[0] == 200
 
 
-async def test_one_check_can_be_asked(health, fetch):
+async def test_one_check_can_be_requested(health, fetch):
     health.add_ready("a", lambda: None)
     health.add_ready("b", lambda: "no")
     assert await fetch("/readyz/a") == (200, "[+]a ok\nreadyz/a check passed\n")

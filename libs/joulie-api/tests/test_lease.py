@@ -1,4 +1,4 @@
-"""The lease's rules without I/O, and two candidates who never both lead."""
+"""The lease's rules without I/O, and two candidates that never both lead."""
 
 import hypothesis.strategies as st
 import pytest
@@ -92,7 +92,7 @@ def test_a_lease_deleted_or_taken_ends_leading_at_once(seen):
     assert replica.release("now") is None
 
 
-def test_a_release_names_nobody_and_keeps_the_count():
+def test_a_release_clears_the_holder_and_keeps_the_count():
     replica = candidate()
     replica.on_read(lease("b", version="3", transitions=1), 0.0)
     take(replica, replica.attempt(15.0, "now"), "4", started=15.0, now=15.0)
@@ -102,7 +102,7 @@ def test_a_release_names_nobody_and_keeps_the_count():
     assert not replica.is_leading(15.0)
 
 
-def test_what_is_no_lease_is_refused():
+def test_an_invalid_lease_is_refused():
     with pytest.raises(DecodeError):
         decode_lease(b'{"metadata":{}}')
     assert decode_lease(b'{"metadata":{"resourceVersion":"1"}}').spec == LeaseSpec()
@@ -122,7 +122,7 @@ class Replica:
 
 
 class TwoCandidates(RuleBasedStateMachine):
-    """Requests are delayed, lost or answered late at will; clocks differ at will, and in rate by up to 10 %."""
+    """Requests are delayed, lost or answered late at random; clocks differ at random, and in rate by up to 10 %."""
 
     @initialize(offsets=st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), rates=st.tuples(*[st.floats(0.95, 1.05)] * 2))
     def begin(self, offsets, rates):
@@ -197,7 +197,7 @@ class TwoCandidates(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), times=st.integers(1, 12))
     def take_part_alone(self, which, times):
-        """One works as it should, every 2 s, while the other does nothing: is slow, cut off, or stopped."""
+        """Run one candidate normally, every 2 s, while the other does nothing: it is slow, cut off, or paused."""
         for _ in range(times):
             self.read(which)
             self.send(which)

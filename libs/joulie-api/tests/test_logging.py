@@ -85,7 +85,7 @@ def test_warnings_are_logged(capsys):
     assert "DeprecationWarning: old" in events(capsys)[0]["event"]
 
 
-def test_the_console_form_is_for_eyes(capsys):
+def test_the_console_format_is_readable(capsys):
     configure_logging("s", fmt=LogFormat.CONSOLE)
     structlog.get_logger().info("cap applied", node="n1")
     out = capsys.readouterr().out

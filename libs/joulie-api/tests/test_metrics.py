@@ -30,7 +30,7 @@ def draw(watts):
     return [family]
 
 
-async def test_the_build_and_the_process_are_told(registry):
+async def test_build_and_process_have_metrics(registry):
     found = await samples(registry)
     assert found["joulie_build_info", ("service", "joulie-test"), ("version", "1.2.3")] == 1
     assert found[("process_resident_memory_bytes",)] > 1_000_000
@@ -47,7 +47,7 @@ async def test_a_node_series_vanishes_with_its_node(registry):
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_node_series_are_read_on_the_loops_thread_unless_told_otherwise(registry, in_thread):
+async def test_node_series_are_read_on_the_loops_thread_unless_configured_otherwise(registry, in_thread):
     threads = []
 
     def families():
@@ -66,7 +66,7 @@ async def test_registries_are_separate(registry):
     assert "joulie_things_total" not in (await other.render()).decode()
 
 
-async def test_counters_bring_no_series_for_their_birth(registry):
+async def test_counters_have_no_series_of_their_creation(registry):
     Counter("joulie_things_total", "Things.", registry=registry)
     assert "joulie_things_created" not in (await registry.render()).decode()
 
@@ -81,7 +81,7 @@ async def test_scrapes_at_the_same_time_share_one_rendering(registry):
     assert len(calls) == 2
 
 
-async def test_a_scraper_that_hangs_up_does_not_spoil_the_others_answer(registry):
+async def test_a_scraper_that_disconnects_does_not_cancel_the_answer_of_others(registry):
     impatient = asyncio.create_task(registry.render())
     patient = asyncio.create_task(registry.render())
     await asyncio.sleep(0)

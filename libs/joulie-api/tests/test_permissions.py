@@ -32,7 +32,7 @@ def test_a_grant_is_about_one_group():
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_no_service_may_do_everything_and_none_is_told_a_thing_twice(service):
+def test_no_grant_has_wildcards_or_repeats_another(service):
     told = [(verb, grant.group, name) for grant in grants(service) for name in grant.names for verb in grant.verbs]
     assert len(told) == len(set(told))
     assert not [each for each in told if "*" in each]

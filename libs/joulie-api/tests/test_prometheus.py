@@ -1,4 +1,4 @@
-"""What a Prometheus server answers, and what is made of it."""
+"""Decoding of a Prometheus server's answers."""
 
 import json
 import math
@@ -33,7 +33,7 @@ def test_an_empty_vector_is_no_sample():
     assert decode_samples(answer([])) == []
 
 
-def test_a_series_without_a_figure_is_not_left_out():
+def test_a_series_without_a_value_is_not_omitted():
     samples = decode_samples(answer([series("NaN"), series("+Inf"), series("-Inf"), series("5")]))
     assert math.isnan(samples[0].value)
     assert [sample.value for sample in samples[1:]] == [math.inf, -math.inf, 5]
@@ -54,6 +54,6 @@ def test_a_series_without_a_figure_is_not_left_out():
         (b'"\xff"', "not an answer to an instant query"),
     ],
 )
-def test_what_is_no_vector_is_refused_with_a_reason(raw, reason):
+def test_an_invalid_vector_is_refused_with_a_reason(raw, reason):
     with pytest.raises(QueryError, match=reason):
         decode_samples(raw)

@@ -93,7 +93,7 @@ def test_booleans_are_those_of_go(text, expected):
     assert read_settings(Example, {"SIMULATE_ONLY": text}).simulate_only is expected
 
 
-def test_variables_of_others_are_ignored():
+def test_unknown_variables_are_ignored():
     assert read_settings(Example, {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOULIE_UNHEARD_OF": "1"}) == Example()
 
 
@@ -144,16 +144,16 @@ def test_variables_of_others_are_ignored():
         ),
     ],
 )
-def test_a_bad_value_is_told_with_the_reason_and_the_way_out(name, value, line):
+def test_an_invalid_value_is_reported_with_the_reason_and_a_hint(name, value, line):
     assert lines_of(Example, {name: value}) == [line]
 
 
-def test_broken_json_is_told_as_such():
+def test_invalid_json_is_reported():
     (line,) = lines_of(Example, {"GPU_MODEL_CAPS_JSON": "{"})
     assert line.startswith("GPU_MODEL_CAPS_JSON={: not JSON (")
 
 
-def test_everything_wrong_is_told_at_once():
+def test_all_errors_are_reported_at_once():
     lines = lines_of(Example, {"SHARDS": "x", "MODE": "y", "SIMULATE_ONLY": "z", "GRACE": "w"})
     assert sorted(line.partition("=")[0] for line in lines) == ["GRACE", "MODE", "SHARDS", "SIMULATE_ONLY"]
 
@@ -162,7 +162,7 @@ def test_a_required_variable_that_is_missing_is_named():
     assert lines_of(Needy, {}) == ["NODE_NAME: required but not set; set it to text"]
 
 
-def test_a_rule_over_several_variables_is_told():
+def test_a_violated_rule_over_several_variables_is_reported():
     (line,) = lines_of(Needy, {"NODE_NAME": "n", "LOW": "3"})
     assert line == "settings: LOW must not be above HIGH; change one of these variables"
 
@@ -198,7 +198,7 @@ def test_a_required_setting_is_described_as_such():
     assert describe(Needy)[0].required
 
 
-def test_what_every_process_can_be_told():
+def test_settings_of_every_process():
     read = read_settings(ServiceSettings, {"KUBECONFIG": "/k", "METRICS_ADDR": "127.0.0.1:0", "LOG_LEVEL": "DEBUG"})
     assert (read.kubeconfig, read.metrics_addr, read.log_level) == ("/k", "127.0.0.1:0", LogLevel.DEBUG)
     assert read.log_format is LogFormat.JSON
@@ -219,11 +219,11 @@ def test_addresses(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "8080", "host", ":", ":http", ":65536", "::1:8080", ":-1"])
-def test_what_is_no_address_is_refused(text):
+def test_an_invalid_address_is_refused(text):
     with pytest.raises(ValueError, match=r"address|ambiguous"):
         parse_addr(text)
 
 
-def test_a_bad_address_is_told_at_start():
+def test_an_invalid_address_is_reported_at_the_start():
     (line,) = lines_of(ServiceSettings, {"METRICS_ADDR": "8080"})
     assert line.startswith("METRICS_ADDR=8080: '8080' is not an address")

@@ -1,4 +1,4 @@
-"""What telemetry endpoints may say, and what is made of it."""
+"""Decoding of telemetry endpoints' answers."""
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ def test_the_short_form_is_the_power_of_all_packages():
     assert decode_telemetry(b'{"packagePowerWatts": 240}') == Telemetry(cpu_watts=240)
 
 
-def test_the_long_form_tells_cpus_and_gpus():
+def test_the_long_form_has_cpus_and_gpus():
     telemetry = decode_telemetry(
         b"""{
             "cpu": {"packagePowerWatts": 240.5, "throttlePct": 30, "sockets": 2},
@@ -37,12 +37,12 @@ def test_the_long_form_tells_cpus_and_gpus():
     )
 
 
-def test_the_nested_figure_of_the_packages_wins():
+def test_the_nested_value_of_the_packages_takes_precedence():
     assert decode_telemetry(b'{"packagePowerWatts": 1, "cpu": {"packagePowerWatts": 2}}').cpu_watts == 2
     assert decode_telemetry(b'{"packagePowerWatts": 1, "cpu": {}}').cpu_watts == 1
 
 
-def test_devices_add_up_where_no_sum_is_told():
+def test_devices_are_added_up_without_a_sum():
     assert decode_telemetry(b'{"gpu": {"devices": [{"powerWatts": 10}, {"powerWatts": 20}]}}').gpu_watts == 30
 
 
@@ -52,7 +52,7 @@ def test_devices_of_which_one_is_not_measured_have_no_sum(unmeasured):
     assert decode_telemetry(raw).gpu_watts is None
 
 
-def test_an_answer_without_figures_tells_nothing_and_never_zero():
+def test_an_answer_without_values_is_unknown_and_not_zero():
     assert decode_telemetry(b"{}") == Telemetry()
     assert decode_telemetry(b'{"cpu": null, "gpu": null}') == Telemetry()
     assert decode_telemetry(b'{"gpu": {"devices": null}}') == Telemetry()
@@ -71,7 +71,7 @@ def test_what_is_too_high_is_left_to_the_caller():
 
 
 @pytest.mark.parametrize("throttle", [b"130", b"-1"])
-def test_an_impossible_throttle_is_not_believed(throttle):
+def test_an_impossible_throttle_is_unknown(throttle):
     assert decode_telemetry(b'{"cpu": {"throttlePct": ' + throttle + b"}}").throttle_pct is None
 
 
@@ -89,7 +89,7 @@ def test_an_impossible_throttle_is_not_believed(throttle):
         b'{"gpu": {"devices": [{"powerWatts": -5}]}}',
     ],
 )
-def test_what_is_no_telemetry_is_refused(raw):
+def test_an_invalid_telemetry_answer_is_refused(raw):
     with pytest.raises(TelemetryError):
         decode_telemetry(raw)
 

@@ -73,7 +73,7 @@ def test_quantities_stay_as_written_and_numbers_become_text():
     assert pod.overhead == {"cpu": "10m"}
 
 
-def test_what_a_pod_asks_for_as_a_whole_is_kept_beside_its_containers():
+def test_requests_of_the_whole_pod_are_kept_beside_those_of_its_containers():
     raw = make_pod("p1", cpu="250m")
     raw["spec"]["resources"] = {"requests": {"cpu": 2}, "limits": {"cpu": "4", "memory": "1Gi"}}
     pod = decode_pod(encode(raw))
@@ -112,7 +112,7 @@ def test_what_kubectl_applied_last_is_not_kept():
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b"Unauthorized", b'{"metadata":{"name":1}}', b"\xff"])
-def test_what_is_no_object_is_refused(raw):
+def test_an_invalid_object_is_refused(raw):
     for decode in (decode_node, decode_pod, decode_kind(NodeTwin)):
         with pytest.raises(DecodeError):
             decode(raw)

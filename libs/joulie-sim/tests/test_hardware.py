@@ -22,16 +22,16 @@ def test_labels_name_the_parts_and_allocatable_counts_the_cores():
     assert hardware.memory_bytes == 128 * 1024**3
 
 
-def test_an_idle_and_a_busy_package_draw_what_the_inventory_says():
+def test_an_idle_and_a_busy_package_draw_the_watts_of_the_inventory():
     cpu = parts(cpu=128, cpu_model="AMD-EPYC-7763", cpu_sockets=1).cpu
     assert cpu.curve.watts(1.0, cpu.max_watts) == pytest.approx(280.0)
     assert 0.0 < cpu.curve.watts(0.0, cpu.max_watts) < 100.0
 
 
-def test_a_model_that_nobody_knows_is_a_generic_one():
+def test_an_unknown_model_is_a_generic_one():
     assert parts(cpu=64, cpu_model="AMD-Something").cpu.vendor == "AMD"
 
 
-def test_a_node_that_says_nothing_has_no_parts():
+def test_a_node_without_hardware_labels_has_no_parts():
     hardware = hardware_of(Node(name=NodeName("n1")), Inventory.load())
     assert (hardware.cpu, hardware.gpu) == (None, None)

@@ -1,4 +1,4 @@
-"""The reflector against a real HTTP server that misbehaves."""
+"""The reflector against a real HTTP server with faults."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def reflector(fake_client):
 
 
 async def agree(fake_api, reflector):
-    """Wait until the store is what the server has."""
+    """Wait until the store equals the server's objects."""
 
     def same():
         server = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in fake_api.objects("Node")}
@@ -72,7 +72,7 @@ async def test_it_lists_in_pages_and_then_follows(fake_api, reflector):
     assert reflector.problem is None
 
 
-async def test_subscribers_hear_what_is_there_and_what_changes(fake_api, reflector):
+async def test_subscribers_receive_existing_objects_and_changes(fake_api, reflector):
     fake_api.put(make_node("a"))
     heard = []
     async with running(reflector):
@@ -140,7 +140,7 @@ async def test_it_catches_up_after_refusals(fake_api, reflector, fault, verb):
     assert reflector.problem is None
 
 
-async def test_deletions_during_a_gap_are_told_after_the_history_is_gone(fake_api, reflector):
+async def test_deletions_during_an_interruption_are_delivered_after_the_history_is_gone(fake_api, reflector):
     fake_api.put_all([make_node("a"), make_node("b")])
     async with running(reflector):
         await reflector.wait_synced()
@@ -154,7 +154,7 @@ async def test_deletions_during_a_gap_are_told_after_the_history_is_gone(fake_ap
     assert reflector.counters.relists == 1
 
 
-async def test_a_server_that_hangs_up_at_once_is_not_hammered(fake_api, fake_client):
+async def test_a_server_that_disconnects_at_once_is_not_overloaded(fake_api, fake_client):
     fake_api.faults.add(EndStream(), verb="watch", times=None)
     reflector = Reflector(fake_client, NODES, decode_node, chance=lambda: 0.5)
     async with running(reflector):
@@ -192,7 +192,7 @@ async def test_a_missing_permission_is_named_and_logged_once(fake_api, fake_clie
 
 
 @pytest.mark.parametrize("error", [RuntimeError("bug"), NotLeader("a refused write")])
-async def test_a_handler_that_raises_ends_the_reflector_loudly(fake_api, reflector, error):
+async def test_an_exception_of_a_handler_ends_the_reflector(fake_api, reflector, error):
     def fail(*_):
         raise error
 
@@ -203,7 +203,7 @@ async def test_a_handler_that_raises_ends_the_reflector_loudly(fake_api, reflect
         await task
 
 
-async def test_one_object_that_does_not_decode_does_not_stop_the_others(fake_api, reflector):
+async def test_an_object_that_cannot_be_decoded_does_not_stop_the_others(fake_api, reflector):
     fake_api.put_all([make_node("a"), make_node("b")])
     async with running(reflector):
         await reflector.wait_synced()

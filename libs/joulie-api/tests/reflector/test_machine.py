@@ -41,7 +41,7 @@ def machine():
 
 
 def watching(machine, *items, version=10, now=0.0):
-    """A machine that has listed `items` and whose watch is open."""
+    """Return a machine that has listed `items` and whose watch is open."""
     step = machine.on_list_page(page(*items, version=version), now)
     machine.on_watch_open(now)
     return step
@@ -56,7 +56,7 @@ def test_before_the_first_answer_there_is_neither_progress_nor_a_problem(machine
     assert machine.problem is None
 
 
-def test_nothing_shows_before_the_last_page(machine):
+def test_no_object_is_visible_before_the_last_page(machine):
     step = machine.on_list_page(page(obj("a", 1), version=10, token="more"), 0.0)
     assert (step.changes, step.request) == ((), Listing("more"))
     assert machine.objects == {}
@@ -94,7 +94,7 @@ def test_objects_of_a_namespaced_resource_are_keyed_with_their_namespace(machine
     assert set(machine.objects) == {"x/a", "y/a"}
 
 
-def test_a_replayed_event_is_told_once(machine):
+def test_a_replayed_event_is_delivered_once(machine):
     watching(machine, obj("a", 9, 1))
     assert machine.on_line(event("ADDED", obj("a", 9, 1)), 1.0).changes == ()
 
@@ -106,7 +106,7 @@ def test_a_bookmark_moves_the_version_and_is_progress(machine):
     assert machine.on_end(61.0) == Watching("40", 450)
 
 
-def test_a_relist_tells_what_was_deleted_added_and_changed_meanwhile_and_nothing_else(machine):
+def test_a_relist_delivers_exactly_the_deletions_additions_and_changes_since(machine):
     watching(machine, obj("gone", 1, 1), obj("kept", 2, 2), obj("changed", 3, 3))
     assert machine.on_failure(Gone(410, "Expired", "too old"), 5.0) == Listing("")
     step = machine.on_list_page(page(obj("kept", 2, 99), obj("changed", 15, 4), obj("new", 16, 5), version=20), 6.0)
@@ -134,7 +134,7 @@ def test_a_410_event_relists_at_once_and_a_second_in_a_row_waits(machine):
     assert machine.on_line(gone, 3.0).request == Listing("", 0.0)
 
 
-def test_a_new_list_that_fails_is_asked_for_again(machine):
+def test_a_new_list_that_fails_is_requested_again(machine):
     watching(machine, obj("a", 1))
     machine.on_failure(Gone(410, "Expired", "too old"), 1.0)
     assert machine.on_failure(ServerError(500, "", "boom"), 2.0) == Listing("", 0.4)
@@ -166,7 +166,7 @@ def test_an_expired_continue_token_starts_the_list_over(machine):
     assert step.request == Watching("30", 450)
 
 
-def test_a_failed_page_is_asked_for_again(machine):
+def test_a_failed_page_is_requested_again(machine):
     machine.on_list_page(page(obj("a", 1), token="t"), 0.0)
     assert machine.on_failure(ServerError(500, "", "boom"), 1.0) == Listing("t", 0.4)
     assert isinstance(machine.problem, ServerError)
@@ -181,7 +181,7 @@ def test_retry_after_is_honoured_when_longer_than_the_back_off(machine):
     assert machine.on_failure(TooManyRequests(429, "", "slow down"), 0.0).delay_s == pytest.approx(1.6)
 
 
-def test_a_missing_permission_is_the_problem_until_the_server_speaks_again(machine):
+def test_a_missing_permission_is_the_problem_until_the_server_answers(machine):
     message = 'nodes is forbidden: User "agent" cannot watch resource "nodes" in API group "" at the cluster scope'
     watching(machine)
     machine.on_failure(Forbidden(403, "Forbidden", message), 0.0)
@@ -191,7 +191,7 @@ def test_a_missing_permission_is_the_problem_until_the_server_speaks_again(machi
     assert machine.progress_at == 0.0
 
 
-def test_a_watch_that_ends_at_once_with_nothing_said_backs_off(machine):
+def test_a_watch_that_ends_at_once_without_events_backs_off(machine):
     watching(machine, now=0.0)
     assert machine.on_end(0.5) == Watching("10", 450, 0.4)
     machine.on_watch_open(1.0)
@@ -236,7 +236,7 @@ def test_a_stream_that_worked_resumes_at_once_and_one_that_did_not_backs_off(mac
         event("BOOKMARK", {"metadata": {}}),
     ],
 )
-def test_what_is_no_event_ends_the_stream_with_a_back_off(machine, line):
+def test_an_invalid_event_ends_the_stream_with_a_back_off(machine, line):
     watching(machine)
     step = machine.on_line(line, 5.0)
     assert (step.changes, step.request) == ((), Watching("10", 450, 0.4))
@@ -244,7 +244,7 @@ def test_what_is_no_event_ends_the_stream_with_a_back_off(machine, line):
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b'{"metadata":{}}', page({"metadata": {"name": "a"}})])
-def test_what_is_no_list_is_asked_for_again(machine, raw):
+def test_an_invalid_list_is_requested_again(machine, raw):
     assert machine.on_list_page(raw, 0.0).request == Listing("", 0.4)
     assert not machine.synced
     assert isinstance(machine.problem, DecodeError)
@@ -267,7 +267,7 @@ def test_an_unknown_event_type_is_skipped(machine):
     assert (logs[0]["type"], logs[0]["reflector"]) == ("TELEPORTED", "test")
 
 
-def test_an_object_that_does_not_decode_keeps_its_last_good_value_and_is_logged_once(machine):
+def test_an_object_that_cannot_be_decoded_keeps_its_last_good_value_and_is_logged_once(machine):
     watching(machine, obj("a", 1, 1))
     with capture_logs() as logs:
         for _ in range(3):
@@ -281,7 +281,7 @@ def test_an_object_that_does_not_decode_keeps_its_last_good_value_and_is_logged_
     assert machine.on_line(event("MODIFIED", obj("a", 12, 2)), 5.0).changes == (Change("a", 1, 2),)
 
 
-def test_an_object_that_never_decoded_vanishes_in_silence(machine):
+def test_the_deletion_of_an_object_that_was_never_decoded_is_not_delivered(machine):
     with capture_logs() as logs:
         watching(machine, obj("a", 1, "bad"))
     assert [(log["key"], log["resource_version"]) for log in logs] == [("a", "1")]

@@ -1,4 +1,4 @@
-"""Whatever a server does to a reflector: once it behaves, the reflector's objects are the server's."""
+"""After any faults of a server, the reflector's objects equal the server's once it answers again."""
 
 import json
 from dataclasses import dataclass

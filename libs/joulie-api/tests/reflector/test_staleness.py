@@ -1,4 +1,4 @@
-"""When the copy must not be believed any more, in virtual time."""
+"""Staleness of the local copy, in virtual time."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ PAGE = json.dumps({"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "it
 
 
 class Server:
-    """Lists nothing, and holds watches open in silence; `down`: refuses everything."""
+    """A server with empty lists and silent watches; `down`: refuses everything."""
 
     def __init__(self):
         self.down = asyncio.Event()
@@ -67,7 +67,7 @@ async def test_a_copy_is_stale_until_its_first_list_is_complete(server, reflecto
     assert reflector.stale_reason() is None
 
 
-async def test_the_reason_names_what_the_server_says(server, reflector):
+async def test_the_reason_contains_the_error_of_the_server(server, reflector):
     server.down.set()
     server.listing.set()
     await asyncio.sleep(5)
@@ -75,7 +75,7 @@ async def test_the_reason_names_what_the_server_says(server, reflector):
 
 
 @pytest.mark.parametrize("tolerance_s", [0, 30, STALE_TOLERANCE_S])
-async def test_an_open_watch_may_be_silent_for_the_distance_of_two_bookmarks_longer(server, reflector, tolerance_s):
+async def test_an_open_watch_may_be_silent_for_the_interval_of_two_bookmarks_longer(server, reflector, tolerance_s):
     server.listing.set()
     await reflector.wait_synced()
     await asyncio.sleep(tolerance_s + WATCH_IDLE_TIMEOUT_S - 1)

@@ -54,7 +54,7 @@ async def test_force_takes_the_field_over(fake_api, raw, make_profile):
     assert fake_api.owners("NodePowerProfile", "n") == {"a": [".spec.cpu.pct"], "b": [".spec.cpu.watts"]}
 
 
-async def test_a_patch_by_somebody_else_makes_the_next_unforced_apply_conflict(fake_api, raw, make_profile):
+async def test_a_patch_by_another_manager_makes_the_next_unforced_apply_conflict(fake_api, raw, make_profile):
     await raw.apply(PATH, make_profile("n", cpu={"watts": 1}), manager="a")
     await raw.merge(PATH, {"spec": {"cpu": {"watts": 9}}}, fieldManager="kubectl-edit")
     status, body = await raw.apply(PATH, make_profile("n", cpu={"watts": 1}), manager="a")
@@ -94,7 +94,7 @@ async def test_other_lists_are_replaced_whole(fake_api, raw, make_profile):
     assert fake_api.get("NodePowerProfile", "n")["spec"]["cpu"] == {"ids": [3]}
 
 
-async def test_labels_of_a_node_can_be_applied_and_let_go(fake_api, raw):
+async def test_labels_of_a_node_can_be_applied_and_removed(fake_api, raw):
     fake_api.put(make_node("n", labels={"theirs": "1"}))
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"ours": "1"}}}
     await raw.apply("/api/v1/nodes/n", body, manager="operator")

@@ -30,7 +30,7 @@ def test_a_pod_waits_without_a_node_and_runs_on_one():
     assert make_pod("p", node="n", phase="Succeeded")["status"]["phase"] == "Succeeded"
 
 
-def test_a_pod_requests_what_is_said_and_limits_its_gpus():
+def test_a_pod_has_its_requests_and_limits_its_gpus():
     container = make_pod("p", cpu=2, gpu=1)["spec"]["containers"][0]
     assert container["resources"] == {
         "requests": {"cpu": "2", "nvidia.com/gpu": "1"},

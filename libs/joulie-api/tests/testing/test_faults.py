@@ -61,7 +61,7 @@ async def test_a_disconnect_leaves_no_answer_whether_or_not_the_write_landed(fak
     assert fake_api.requests[-1].status == 0
 
 
-async def test_a_half_open_connection_says_nothing(fake_api, raw):
+async def test_a_half_open_connection_sends_nothing(fake_api, raw):
     fake_api.faults.add(HalfOpen(), verb="list")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
@@ -117,7 +117,7 @@ async def test_lines_can_be_injected_and_the_stream_goes_on(fake_api, raw):
         assert await watch.named(1) == [("ADDED", "a")]
 
 
-async def test_an_open_watch_can_be_told_that_it_has_expired(fake_api, raw):
+async def test_an_open_watch_can_be_expired(fake_api, raw):
     async with raw.watch(NODES, resourceVersion="0") as watch:
         await fake_api.wait_for(lambda: fake_api.watches("Node") == 1)
         assert fake_api.disturb_watches(expired_event(), "Node") == 1

@@ -95,7 +95,7 @@ async def test_a_list_of_a_namespace_holds_only_its_objects(fake_api, raw):
     assert [item["metadata"]["name"] for item in body["items"]] == ["b"]
 
 
-async def test_a_watch_tells_every_later_change_once_and_in_order(fake_api, raw):
+async def test_a_watch_sends_every_later_change_once_and_in_order(fake_api, raw):
     fake_api.put(make_node("old"))
     async with raw.watch("/api/v1/nodes", resourceVersion="1") as watch:
         fake_api.put(make_node("n"))
@@ -210,6 +210,6 @@ async def test_wait_for_returns_when_a_change_makes_the_condition_true(fake_api)
         fake_api.put(make_node("a"))
 
 
-async def test_wait_for_gives_up_in_time(fake_api):
+async def test_wait_for_times_out(fake_api):
     with pytest.raises(TimeoutError):
         await fake_api.wait_for(lambda: False, timeout_s=0.01)

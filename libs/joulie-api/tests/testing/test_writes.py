@@ -159,12 +159,12 @@ async def test_a_written_definition_is_established_and_served(fake_api, raw):
         ("PUT", "/api/v1/nodes/n/proxy", 404),
     ],
 )
-async def test_requests_that_make_no_sense_get_a_status(raw, method, path, status):
+async def test_invalid_requests_get_a_status(raw, method, path, status):
     found, body = await raw(method, path, None if method == "GET" else [])
     assert (found, body["kind"], body["code"]) == (status, "Status", status)
 
 
-async def test_the_journal_tells_who_wrote_what(fake_api, raw, make_profile):
+async def test_the_log_has_the_writer_of_every_request(fake_api, raw, make_profile):
     await raw("GET", "/api/v1/nodes")
     mark = len(fake_api.requests)
     await raw.apply(f"{PROFILES}/n", make_profile("n", cpu={"watts": 7}), manager="joulie-operator")

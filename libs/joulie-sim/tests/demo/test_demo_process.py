@@ -17,7 +17,7 @@ WHOLE_S = 280.0
 
 
 def processes_naming(directory: Path):
-    """Command lines of all processes that mention a directory."""
+    """Return the command lines of all processes that contain a directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -30,7 +30,7 @@ def processes_naming(directory: Path):
 
 @pytest.fixture
 async def start(tmp_path):
-    """Starts a small demo whose temporary files and output lie in `tmp_path`."""
+    """Return a function that starts a small demo with temporary files and output in `tmp_path`."""
     scratch, out = tmp_path / "scratch", tmp_path / "out"
     scratch.mkdir()
     command = [str(Path(sys.executable).with_name("joulie-demo")), "--nodes", "8", "--duration", "20"]
@@ -62,7 +62,7 @@ def assert_nothing_left(start):
     assert [line for line in processes_naming(start.scratch) if "joulie-demo" not in line] == []
 
 
-async def test_a_run_ends_by_itself_with_every_pod_done_and_performance_pods_where_they_belong(start):
+async def test_a_run_ends_with_every_pod_completed_and_performance_pods_on_performance_nodes(start):
     process = await start("--pods", "16")
     async with asyncio.timeout(WHOLE_S):
         output, _ = await process.communicate()
@@ -77,7 +77,7 @@ async def test_a_run_ends_by_itself_with_every_pod_done_and_performance_pods_whe
     assert_nothing_left(start)
 
 
-async def test_ctrl_c_leaves_nothing_but_the_output_folder(start):
+async def test_ctrl_c_leaves_only_the_output_directory(start):
     process = await start("--pods", "200")
     async with asyncio.timeout(START_S):
         while b"pods sent" not in (line := await process.stdout.readline()):

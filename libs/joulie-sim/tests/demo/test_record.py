@@ -19,7 +19,7 @@ def create(record, name="p", workload=WorkloadClass.PERFORMANCE, *, now_s=0.0, w
     record.pod_created(name, workload, work_s=work_s, now_s=now_s)
 
 
-def test_the_first_offer_of_a_node_is_no_transition(record):
+def test_the_first_class_of_a_node_is_not_a_transition(record):
     assert record.transition_count == 0
     record.node_seen("fast", DRAINING, 5.0)
     record.node_seen("fast", DRAINING, 6.0)
@@ -27,7 +27,7 @@ def test_the_first_offer_of_a_node_is_no_transition(record):
     assert record.transition_count == 1
 
 
-def test_the_moments_of_a_pod_are_those_of_their_first_sight(record):
+def test_the_times_of_a_pod_are_those_of_the_first_observation(record):
     create(record, now_s=1.0)
     record.pod_seen("p", node=None, phase="Pending", now_s=1.5)
     record.pod_seen("p", node="fast", phase="Pending", now_s=3.0)
@@ -40,21 +40,21 @@ def test_the_moments_of_a_pod_are_those_of_their_first_sight(record):
     assert record.unfinished == 0
 
 
-def test_a_pod_on_a_node_that_just_changed_counts_for_both(record):
+def test_a_pod_on_a_node_in_transition_counts_for_both_classes(record):
     create(record)
     record.node_seen("fast", DRAINING, 10.0)
     record.pod_seen("p", node="fast", phase="Pending", now_s=11.0)
     assert record.pods["p"].placed_on == {PERFORMANCE, DRAINING}
 
 
-def test_a_pod_on_a_node_that_changed_a_while_ago_counts_for_what_it_is_now(record):
+def test_a_pod_placed_after_the_grace_counts_for_the_current_class_only(record):
     create(record)
     record.node_seen("fast", DRAINING, 10.0)
     record.pod_seen("p", node="fast", phase="Pending", now_s=13.0)
     assert record.pods["p"].placed_on == {DRAINING}
 
 
-def test_pods_of_others_are_ignored(record):
+def test_pods_of_other_workloads_are_ignored(record):
     record.pod_seen("stranger", node="fast", phase="Running", now_s=1.0)
     assert record.pods == {}
 
@@ -82,6 +82,6 @@ def test_a_sample_adds_up_nodes_by_class_and_counts_pods(record):
     assert record.samples == [sample]
 
 
-def test_a_node_that_goes_is_no_longer_counted(record):
+def test_a_deleted_node_is_not_counted(record):
     record.node_gone("fast")
     assert set(record.supplies) == {"slow"}

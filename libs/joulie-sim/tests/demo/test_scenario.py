@@ -84,6 +84,6 @@ def test_a_trace_is_replayed_from_its_two_files(tmp_path: Path):
     assert scenario.items[1].arrives_s == 65.0
 
 
-def test_a_folder_without_the_trace_is_named(tmp_path):
+def test_a_directory_without_the_trace_is_named(tmp_path):
     with pytest.raises(TraceError, match=NODE_FILE):
         make_scenario(parse_options(["--trace", "openb", str(tmp_path)]))

@@ -18,7 +18,7 @@ PERFORMANCE, ECO = SchedulableClass.PERFORMANCE, SchedulableClass.ECO
 
 @pytest.fixture
 def record():
-    """Two nodes; three pods done on them, one performance pod on the wrong node, one still waiting."""
+    """Return a record of two nodes: three completed pods, one performance pod on an eco node, one pending."""
     record = RunRecord()
     record.node_seen("fast", PERFORMANCE, 0.0)
     record.node_seen("slow", ECO, 0.0)
@@ -119,7 +119,7 @@ def test_the_tables_show_classes_watts_and_placements(record, summary):
     assert "standard 1 pending 0 running 1 done" in line
 
 
-def test_the_files_hold_what_was_seen(record, summary, tmp_path):
+def test_the_files_contain_the_recorded_run(record, summary, tmp_path):
     samples, pods, figures, picture = write_all(tmp_path, record, summary, title="a run")
     rows = list(csv.DictReader(samples.read_text().splitlines()))
     assert [row["t_s"] for row in rows] == ["10.0", "20.0"]

@@ -93,7 +93,7 @@ def test_half_the_cores_throttled_cost_a_quarter_of_the_speed():
     assert draw.watts == pytest.approx(50.0 + 200.0 * (0.5 + 0.5 / 4))
 
 
-def test_a_cap_slows_what_the_throttle_has_left():
+def test_a_cap_and_a_throttle_slow_together():
     draw = draw_under(CPU_CURVE, 250.0, 1.0, cap_watts=100.0, throttled_share=1.0)
     assert draw.speed == pytest.approx(0.5)
     tighter = draw_under(CPU_CURVE, 250.0, 1.0, cap_watts=62.5, throttled_share=1.0)

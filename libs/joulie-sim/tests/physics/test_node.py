@@ -17,7 +17,7 @@ def gpu_job(key="g", *, gpus=1, used=1.0, work_s=100.0):
     return JobRequest(key=key, cores=0.0, gpus=gpus, gpu_utilization=used, work_s=work_s)
 
 
-def test_an_unhindered_job_completes_after_its_work_seconds():
+def test_a_job_at_full_speed_completes_after_its_work_seconds():
     node = SimulatedNode("n", CPU_NODE, now_s=10.0)
     node.start(cpu_job(work_s=30.0), 10.0)
     assert node.advance(39.9) == []
@@ -64,7 +64,7 @@ def test_starting_a_running_job_again_keeps_its_progress():
     assert node.next_completion_s() == pytest.approx(30.0)
 
 
-def test_more_cores_wanted_than_there_are_slow_everybody():
+def test_more_requested_cores_than_exist_slow_all_jobs():
     node = SimulatedNode("n", CPU_NODE, now_s=0.0)
     node.start(cpu_job("a", work_s=30.0), 0.0)
     node.start(cpu_job("b", work_s=30.0), 0.0)
@@ -83,7 +83,7 @@ def test_jobs_get_different_gpus_and_a_gpu_cap_slows_only_gpu_jobs():
     assert {job.request.key: pytest.approx(job.speed) for job in node.jobs} == {"g": 0.5, "h": 0.5, "c": 1.0}
 
 
-def test_a_gpu_freed_is_the_next_one_given():
+def test_a_freed_gpu_is_assigned_next():
     node = SimulatedNode("n", GPU_NODE, now_s=0.0)
     for key in "abcd":
         node.start(gpu_job(key), 0.0)
@@ -129,7 +129,7 @@ events = st.lists(
 
 
 def replay(node, script, *, reads):
-    """Run a script of events; with `reads`, look at the node in between as well."""
+    """Run a script of events; with `reads`, also read the node in between."""
     completions, now_s = [], 0.0
     for wait_s, event in script:
         for part in range(1, reads + 1):
@@ -174,7 +174,7 @@ def test_energy_lies_between_idle_and_peak(script):
     assert node.energy.joules <= 2100.0 * node.now_s + 1e-6
 
 
-def test_the_world_completes_jobs_of_all_nodes_in_order_of_time():
+def test_the_cluster_completes_jobs_of_all_nodes_in_order_of_time():
     world = SimulatedCluster()
     for name in ("n1", "n2"):
         world.put_node(name, CPU_NODE, 0.0)

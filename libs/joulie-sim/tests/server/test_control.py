@@ -30,7 +30,7 @@ def body(**fields):
         (b'{"action": "dvfs.set_throttle_pct", "throttlePct": 10}', ControlRequest(Action.THROTTLE, 10.0)),
     ],
 )
-def test_each_action_is_read_with_its_own_figure(sent, request_):
+def test_each_action_is_parsed_with_its_value(sent, request_):
     assert parse_control("n1", sent) == request_
 
 
@@ -69,7 +69,7 @@ def test_a_malformed_request_is_refused_with_the_reason(sent, expected):
         (Action.THROTTLE, 130.0, 100.0),
     ],
 )
-def test_a_figure_outside_the_range_is_clamped_and_the_message_says_so(action, asked, enforced):
+def test_a_value_outside_the_range_is_clamped_with_a_message(action, asked, enforced):
     outcome = perform(ControlRequest(action, asked), GPU_NODE, Controls())
     state = control_state(GPU_NODE, outcome.controls)
     field = {Action.CPU_CAP: "capWatts", Action.GPU_CAP: "capWattsPerGpu", Action.THROTTLE: "throttlePct"}[action]
@@ -80,7 +80,7 @@ def test_a_figure_outside_the_range_is_clamped_and_the_message_says_so(action, a
 
 
 @given(st.sampled_from(Action), st.floats(0.0, 10_000.0))
-def test_one_action_leaves_the_other_controls_alone(action, value):
+def test_an_action_does_not_change_the_other_controls(action, value):
     before = Controls(cpu_cap_watts=150.0, throttle_pct=20.0, gpu_cap_watts=200.0)
     after = perform(ControlRequest(action, value), GPU_NODE, before).controls
     changed = {
@@ -91,7 +91,7 @@ def test_one_action_leaves_the_other_controls_alone(action, value):
     assert len(changed) <= 1
 
 
-def test_a_part_that_is_not_there_is_blocked():
+def test_a_request_for_a_missing_part_is_blocked():
     outcome = perform(ControlRequest(Action.GPU_CAP, 200.0), CPU_NODE, Controls())
     assert (outcome.result, outcome.message) == (Result.BLOCKED, "the node has no GPU")
     bare = Hardware(cpu=None, gpu=None)
@@ -99,5 +99,5 @@ def test_a_part_that_is_not_there_is_blocked():
     assert perform(ControlRequest(Action.THROTTLE, 20.0), bare, Controls()).result is Result.BLOCKED
 
 
-def test_untouched_controls_are_the_factory_values():
+def test_controls_that_were_not_set_have_default_values():
     assert control_state(GPU_NODE, Controls()) == {"capWatts": 250.0, "throttlePct": 0.0, "capWattsPerGpu": 400.0}

@@ -14,7 +14,7 @@ DEADLINE_S = 15.0
 
 
 async def until(check):
-    """Wait until `check()` is true of the world, which takes as long as it takes but no longer than the deadline."""
+    """Wait until `check()` is true, at most until the deadline."""
     async with asyncio.timeout(DEADLINE_S):
         while not await check():  # noqa: ASYNC110 - what is waited for happens behind HTTP
             await asyncio.sleep(0.02)
@@ -22,7 +22,7 @@ async def until(check):
 
 @pytest.fixture
 async def simulator(fake_api, tmp_path):
-    """A running simulator against the in-process API server, twenty simulated seconds to the second; gives its URL."""
+    """Run a simulator against the in-process API server, 20 simulated seconds per second, and yield its URL."""
     fake_api.put(make_node("n1", cpu=64, cpu_model="AMD-EPYC-7742", cpu_sockets=2))
     settings = SimSettings(
         kubeconfig=str(fake_api.kubeconfig(tmp_path)), metrics_addr="127.0.0.1:0", sim_speed=20.0, sim_pod_ttl=0.3

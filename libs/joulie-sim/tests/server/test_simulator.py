@@ -12,7 +12,7 @@ from joulie_sim.testing import CPU_NODE, GPU_NODE
 
 
 class Cluster:
-    """A simulator with a clock to turn and the pods it reported done."""
+    """A simulator with a manual clock and a list of the pods that it reported as done."""
 
     def __init__(self):
         self.now_s = 0.0
@@ -58,7 +58,7 @@ def test_a_running_pod_completes_after_its_work(cluster):
     assert (done.namespace, done.name, done.uid, done.completion.completed_s) == ("default", "p", "1", 10.0)
 
 
-def test_a_pod_seen_before_its_node_starts_when_the_node_comes(cluster):
+def test_a_pod_seen_before_its_node_starts_when_the_node_is_added(cluster):
     cluster.simulator.pod_changed("default/p", None, pod())
     cluster.at(5.0).simulator.node_changed("n1", None, node())
     assert [done.completion.completed_s for done in cluster.at(20.0).finished] == [15.0]
@@ -103,7 +103,7 @@ def test_a_pod_deleted_at_the_moment_it_completes_is_reported_once(cluster):
     assert len(cluster.at(50.0).finished) == 1
 
 
-def test_a_node_that_goes_takes_its_jobs_along_and_leaves_its_energy(cluster):
+def test_a_deleted_node_loses_its_jobs_and_its_energy_is_kept(cluster):
     cluster.simulator.node_changed("n1", None, node())
     cluster.simulator.pod_changed("default/p", None, pod(work_s=100.0))
     cluster.at(10.0).simulator.node_changed("n1", node(), None)
@@ -122,7 +122,7 @@ def test_a_control_slows_the_pod_and_an_unknown_node_has_none(cluster):
     assert cluster.simulator.work[WorkloadClass.STANDARD].mean_slowdown == pytest.approx(2.0)
 
 
-def test_work_is_booked_to_the_class_of_the_pod(cluster):
+def test_work_is_accounted_to_the_class_of_the_pod(cluster):
     cluster.simulator.node_changed("n1", None, node())
     cluster.simulator.pod_changed("default/p", None, pod(**{WORKLOAD_CLASS: "performance"}))
     cluster.at(30.0)
@@ -130,7 +130,7 @@ def test_work_is_booked_to_the_class_of_the_pod(cluster):
     assert cluster.simulator.work[WorkloadClass.STANDARD].jobs == 0
 
 
-def test_energy_is_booked_to_the_profile_the_node_had_when_it_was_drawn(cluster):
+def test_energy_is_accounted_to_the_class_of_the_node_when_it_was_drawn(cluster):
     fast = Node(name=NodeName("n1"), labels={POWER_PROFILE: "performance"})
     slow = Node(name=NodeName("n1"), labels={POWER_PROFILE: "eco"})
     cluster.simulator.node_changed("n1", None, fast)
@@ -154,7 +154,7 @@ def test_a_label_change_does_not_disturb_the_work():
 
 
 @pytest.mark.parametrize("written", ["soon", "-1", "nan", "inf"])
-def test_an_unreadable_duration_counts_as_none_at_all(cluster, written):
+def test_an_invalid_duration_counts_as_absent(cluster, written):
     cluster.simulator.node_changed("n1", None, node())
     cluster.simulator.pod_changed("default/p", None, pod(work_s=written))
     assert cluster.at(1e6).finished == []

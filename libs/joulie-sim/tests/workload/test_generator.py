@@ -24,7 +24,7 @@ def test_the_same_seed_gives_the_same_workload():
     assert generate(MIX, seed=7) != generate(MIX, seed=8)
 
 
-def test_the_numbers_asked_for_are_met_exactly():
+def test_the_requested_numbers_are_exact():
     items = generate(MIX, seed=1)
     assert len(items) == 300
     assert sum(item.workload_class is WorkloadClass.PERFORMANCE for item in items) == 105
@@ -40,7 +40,7 @@ def test_items_arrive_in_order_within_the_window_under_distinct_names():
     assert len({item.name for item in items}) == 300
 
 
-def test_both_gpu_resources_are_asked_for():
+def test_both_gpu_resources_are_requested():
     assert {item.gpu_resource for item in generate(MIX, seed=3) if item.gpus} == {"nvidia.com/gpu", "amd.com/gpu"}
 
 
@@ -48,7 +48,7 @@ def test_a_cluster_without_gpus_gets_no_gpu_pods():
     assert not any(item.gpus for item in generate(SMALL, seed=1))
 
 
-def test_the_load_asked_for_is_offered():
+def test_the_requested_load_is_offered():
     items = generate(MIX, seed=4)
     with_gpus, without = [item for item in items if item.gpus], [item for item in items if not item.gpus]
     assert offered_load(with_gpus, Capacity(2_000_000, 80), 120.0) == pytest.approx(0.5, abs=0.02)
@@ -71,7 +71,7 @@ def test_fitted_work_keeps_its_order_and_its_bounds(seed, load, longest_s):
     assert offered_load(fitted, capacity, 60.0) <= load or all(item.work_s == 5.0 for item in fitted)
 
 
-def test_a_pod_says_its_class_its_work_and_its_requests():
+def test_a_pod_has_its_class_its_work_and_its_requests():
     item = next(
         item for item in generate(MIX, seed=1) if item.gpus and item.workload_class is WorkloadClass.PERFORMANCE
     )

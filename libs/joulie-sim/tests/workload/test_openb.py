@@ -76,7 +76,7 @@ def test_a_bad_pod_list_is_refused_with_line_field_and_value(csv_file, bad, expe
     assert all(part in str(refusal.value) for part in expected)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(TraceError, match=r"nothing\.csv: No such file"):
         read_nodes(tmp_path / "nothing.csv")
 
@@ -86,7 +86,7 @@ def test_every_class_of_nodes_survives_the_scale(csv_file):
     assert groups == (NodeGroup("", 0, 32000, 262144, 1), NodeGroup("G2", 8, 96000, 393216, 1))
 
 
-def test_the_densest_run_leaves_out_what_never_ran(csv_file):
+def test_the_densest_sequence_omits_pods_that_never_ran(csv_file):
     pods = read_pods(csv_file(PODS))
     assert [pod.name for pod in densest(pods, 3)] == ["p1", "p2", "p3"]
     assert len(densest(pods, 100)) == 4
