@@ -1,4 +1,4 @@
-"""A plain HTTP client, so that the server is tested by its bytes and not through the client that it is meant to test."""
+"""A plain HTTP client: the server is tested by its bytes, not through the client that it is meant to test."""
 
 import asyncio
 import json
