@@ -54,6 +54,7 @@ def test_it_begins_with_a_list_of_the_first_page(machine):
 def test_before_the_first_answer_there_is_neither_progress_nor_a_problem(machine):
     assert machine.progress_at is None
     assert machine.problem is None
+    machine.check()
 
 
 def test_no_object_is_visible_before_the_last_page(machine):
@@ -85,6 +86,7 @@ def test_events_change_objects_and_move_the_version(machine):
     assert machine.on_line(event("MODIFIED", obj("a", 12, 3)), 2.0).changes == (Change("a", 1, 3),)
     assert machine.on_line(event("DELETED", obj("a", 13, 3)), 3.0).changes == (Change("a", 3, None),)
     assert machine.objects == {"b": 2}
+    assert machine.versions == {"b": "11"}
     assert machine.on_end(500.0) == Watching("13", 450)
     assert (machine.counters.events, machine.progress_at) == (3, 3.0)
 
@@ -97,6 +99,12 @@ def test_objects_of_a_namespaced_resource_are_keyed_with_their_namespace(machine
 def test_a_replayed_event_is_delivered_once(machine):
     watching(machine, obj("a", 9, 1))
     assert machine.on_line(event("ADDED", obj("a", 9, 1)), 1.0).changes == ()
+
+
+def test_the_deletion_of_an_object_that_was_never_seen_changes_nothing(machine):
+    watching(machine, obj("a", 9, 1))
+    assert machine.on_line(event("DELETED", obj("b", 11, 1)), 1.0).changes == ()
+    assert machine.versions == {"a": "9"}
 
 
 def test_a_bookmark_moves_the_version_and_is_progress(machine):
