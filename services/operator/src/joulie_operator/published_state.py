@@ -2,7 +2,7 @@
 
 This is the only memory of writes. A value is published when it was seen; it is awaited for `ECHO_GRACE_S` after its
 write, as a watch lags behind; otherwise it differs and has to be written. A value whose write is under way or has
-failed differs too: nobody knows what the API server has.
+failed differs too: the value on the API server is unknown.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -3,7 +3,7 @@
 Between a decision and the first measurement that contains the pod, a node looks as empty as before, and a burst of
 equal pods would pile up on it. This ledger remembers those pods by their uid, in two stages:
 
-- *Expected*: the pod was scored just now and will probably go to the best node, but nobody has seen it there. Holds for
+- *Expected*: the pod was scored just now and will probably go to the best node, but was not seen there. Holds for
   a short window; the binding settles it, wherever the pod really went.
 - *Bound*: the pod was seen on the node. A measurement covers it if it arrived at least one telemetry interval after the
   binding: what arrives earlier may have been read before the pod drew any power.

@@ -1,8 +1,8 @@
-"""How much of a GPU a pod's extended resources are, and in how many units a node hands out its GPUs.
+"""How much of a GPU a pod's extended resources are, and in how many units a node offers its GPUs.
 
 A pod's request is read without a node, since one demand is scored against every node. So a resource counts as the most
 of a GPU that it may be: a partition by the compute slices in its name, a share of a GPU as all of it, and a resource
-that is a GPU by its name and has no size there as a whole GPU. A node that hands out its GPUs in shares, or in
+that is a GPU by its name and has no size there as a whole GPU. A node that offers its GPUs in shares, or in
 partitions under the name of whole GPUs, is known by its labels; then each unit there costs its part of the watts, and a
 node of which all is requested costs its maximum, not several times that. Source: joulie_core.hardware.gpu_resources;
 NVIDIA MIG user guide, supported profiles.
@@ -48,7 +48,7 @@ def gpu_share(name: str) -> Decimal:
 def units_per_gpu(node: Node | None, vendor: str) -> float:
     """Return into how many units of `gpu_share` a node divides each GPU beyond the resource's name.
 
-    1 for a node that hands out GPUs whole, that does not say, or that offers partitions by their own names as well: a
+    1 for a node that offers whole GPUs, that does not say, or that offers partitions by their own names as well: a
     unit must not become cheaper than it is.
     """
     if node is None or any(_is_partition(name) for name in node.allocatable):
