@@ -11,6 +11,7 @@ from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_sysfs import build
 from joulie_agent.testing.machine_files import CPU_ROOT
 from joulie_agent.testing.machine_spec import PLATFORMS, MachineSpec, Policies
+from joulie_core.control.throttle_plan import plan_throttle, throttled_khz
 
 
 @pytest.fixture
@@ -79,9 +80,13 @@ def test_drivers_have_families(machine, driver, family):
     assert cpufreq.driver_family(policies_of(machine(MachineSpec(driver=driver)))) == family
 
 
+def plan(policies, throttle_pct):
+    return plan_throttle([policy.to_plan() for policy in policies], throttle_pct)
+
+
 def test_half_a_throttle_takes_half_of_each_package_and_both_threads_of_a_core(machine):
     policies = policies_of(machine("xeon-2s"))
-    chosen = cpufreq.plan_throttle(policies, 50.0)
+    chosen = plan(policies, 50.0)
     throttled = [policy for policy in policies if policy.name in chosen]
     assert len(throttled) == 16
     assert [sum(policy.package == package for policy in throttled) for package in (0, 1)] == [8, 8]
@@ -92,23 +97,23 @@ def test_half_a_throttle_takes_half_of_each_package_and_both_threads_of_a_core(m
 
 def test_a_higher_throttle_keeps_what_is_throttled_already(machine):
     policies = policies_of(machine("client-hybrid"))
-    plans = [cpufreq.plan_throttle(policies, pct) for pct in range(0, 101, 10)]
+    plans = [plan(policies, pct) for pct in range(0, 101, 10)]
     assert plans == sorted(plans, key=len)
     assert all(less <= more for less, more in pairwise(plans))
     assert plans[-1] == {policy.name for policy in policies}
 
 
 def test_a_shared_policy_is_throttled_as_one(machine):
-    assert cpufreq.plan_throttle(policies_of(machine("policy-shared")), 10.0) == {"policy0"}
+    assert plan(policies_of(machine("policy-shared")), 10.0) == {"policy0"}
 
 
 def test_the_plan_is_carried_out_and_taken_back(machine):
     fake = machine("policy-per-package")
     policies = policies_of(fake)
-    chosen = cpufreq.plan_throttle(policies, 50.0)
+    chosen = plan(policies, 50.0)
     for policy in policies:
         if policy.name in chosen:
-            target_khz = policy.throttled_khz(1_500_000)
+            target_khz = throttled_khz(policy.highest_khz, lowest_khz=policy.lowest_khz, min_freq_khz=1_500_000)
             assert policy.max_freq.write(target_khz) == 1_500_000
     assert [fake.read(path) for path in fake.policy_limits()] == [1_500_000, 3_900_000]
 
@@ -224,9 +229,9 @@ def test_requests_of_policies_without_an_online_cpu_are_known_for_restoring(mach
 
 
 def test_cores_of_a_hybrid_processor_are_of_two_kinds(machine):
-    kinds = {place.kind for policy in policies_of(machine("client-hybrid")) for place in policy.places}
+    kinds = {core.kind for policy in policies_of(machine("client-hybrid")) for core in policy.cores}
     assert kinds == {"cpu_core", "cpu_atom"}
 
 
 def test_cores_of_other_processors_are_of_no_kind(machine):
-    assert {place.kind for policy in policies_of(machine("xeon-2s")) for place in policy.places} == {""}
+    assert {core.kind for policy in policies_of(machine("xeon-2s")) for core in policy.cores} == {""}

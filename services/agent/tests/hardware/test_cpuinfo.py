@@ -8,10 +8,11 @@ import pytest
 from joulie_agent.hardware import cpuinfo
 from joulie_agent.hardware.cpuinfo import CpuIdentity, read_identity, read_memory_bytes
 from joulie_agent.hardware.sysfs import SysfsTree
-from joulie_agent.hardware.topology import CpuPlace, read_topology
+from joulie_agent.hardware.topology import read_topology
 from joulie_agent.testing.fake_sysfs import build
 from joulie_agent.testing.machine_files import CPU_ROOT
 from joulie_agent.testing.machine_spec import PLATFORMS, MachineSpec
+from joulie_core.control.throttle_plan import CpuCore
 
 
 @pytest.fixture
@@ -110,14 +111,14 @@ def test_memory_that_is_not_told_is_not_zero(tmp_path):
 
 def test_cores_of_different_dies_are_told_apart_though_their_numbers_repeat(tmp_path):
     fake = build(tmp_path / "machine", MachineSpec(dies=2, cores=2, threads=1))
-    places = read_topology(fake.tree()).places
-    assert len(set(places.values())) == 4
+    core_of = read_topology(fake.tree()).core_of
+    assert len(set(core_of.values())) == 4
 
 
 def test_a_package_of_minus_one_is_the_first(tmp_path):
     fake = build(tmp_path / "machine", MachineSpec(cores=1, threads=1))
     fake.write(f"{CPU_ROOT}/cpu0/topology/physical_package_id", -1)
-    assert read_topology(fake.tree()).places == {0: CpuPlace(0, 0, 0)}
+    assert read_topology(fake.tree()).core_of == {0: CpuCore(0, 0, 0)}
 
 
 def test_the_hands_stay_light():

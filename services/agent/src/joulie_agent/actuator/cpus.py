@@ -34,6 +34,7 @@ from joulie_agent.hardware.rapl import RaplZone
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.outcome import ControlOutcome, failed
 from joulie_agent.reasons import Reason
+from joulie_core.control.throttle_plan import plan_throttle, throttled_khz
 from joulie_core.control_result import ControlResult
 
 DVFS: Final = "dvfs"
@@ -152,7 +153,7 @@ class CpuHandler:
         policies = self._cpus.policies
         if not policies:
             return results.failed(DVFS, [_NO_POLICIES])
-        slowed = cpufreq.plan_throttle(policies, throttle_pct)
+        slowed = plan_throttle([policy.to_plan() for policy in policies], throttle_pct)
         answers = self._slow([policy for policy in policies if policy.name in slowed], self.writer)
         planned = {policy.max_freq.key for policy in policies if policy.name in slowed}
         gone = frozenset(key for key in self.writer.managed if key.startswith(cpufreq.KEYS) and key not in planned)
@@ -176,8 +177,11 @@ class CpuHandler:
     def _slow(
         self, policies: Sequence[CpuPolicy], writer: JournaledWriter
     ) -> list[tuple[str, WrittenKnob | HardwareFailure]]:
-        answers = writer.set_all([(each.max_freq, each.throttled_khz(self.min_freq_khz)) for each in policies])
+        answers = writer.set_all([(policy.max_freq, self._throttled_khz(policy)) for policy in policies])
         return [(policy.name, answer) for policy, answer in zip(policies, answers, strict=True)]
+
+    def _throttled_khz(self, policy: CpuPolicy) -> int:
+        return throttled_khz(policy.highest_khz, lowest_khz=policy.lowest_khz, min_freq_khz=self.min_freq_khz)
 
     def _read_all(self) -> CpuReadings:
         policies = self._cpus.policies

@@ -16,8 +16,8 @@ from typing import Final
 
 from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree, parse_cpu_list
-from joulie_agent.hardware.topology import CPU_ROOT, CpuPlace, Topology
-from joulie_core.control import throttle_plan
+from joulie_agent.hardware.topology import CPU_ROOT, Topology
+from joulie_core.control.throttle_plan import CpuCore, FreqPolicy
 
 #: The keys of all knobs here begin so. They name the lowest CPU of a policy, online or not: the number of its directory
 #: is that of the CPU which came online first.
@@ -43,7 +43,7 @@ class CpuPolicy:
     path: str
     #: Online CPUs.
     cpus: tuple[int, ...]
-    places: frozenset[CpuPlace]
+    cores: frozenset[CpuCore]
     #: What the hardware can run at.
     lowest_khz: int
     highest_khz: int
@@ -61,15 +61,15 @@ class CpuPolicy:
     @property
     def package(self) -> int:
         """The package, or the lowest one of those that the policy spans."""
-        return min(place.package for place in self.places)
+        return min(core.package for core in self.cores)
 
     def current_khz(self) -> int | HardwareFailure:
         """Return the frequency that the CPUs run at."""
         return self.tree.read_int(f"{self.path}/scaling_cur_freq")
 
-    def throttled_khz(self, min_freq_khz: int) -> int:
-        """Return the limit to write where the policy is throttled. A lower one of an external writer is to stand."""
-        return throttle_plan.throttled_khz(self.highest_khz, lowest_khz=self.lowest_khz, min_freq_khz=min_freq_khz)
+    def to_plan(self) -> FreqPolicy:
+        """Return what the choice of policies to throttle needs."""
+        return FreqPolicy(self.name, self.cores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +128,6 @@ def requests(tree: SysfsTree) -> dict[str, FrequencyRequest]:
     return found
 
 
-def plan_throttle(policies: Iterable[CpuPolicy], throttle_pct: float) -> frozenset[str]:
-    """Return the names of the policies to throttle; all others are to have their original limit."""
-    return throttle_plan.plan_throttle(
-        [throttle_plan.FreqPolicy(policy.name, _cores(policy)) for policy in policies], throttle_pct
-    )
-
-
 def driver_family(policies: Iterable[CpuPolicy]) -> str:
     """Return `intel_pstate`, `amd-pstate`, `acpi-cpufreq` and so on; empty where frequencies are out of reach."""
     return next((_FAMILIES.get(policy.driver, policy.driver) for policy in policies if policy.driver), "")
@@ -168,8 +161,8 @@ def _policy(tree: SysfsTree, request: FrequencyRequest, topology: Topology) -> C
         name=path.rpartition("/")[2],
         path=path,
         cpus=cpus,
-        # A CPU without a place in the topology is a core of its own, on the first package.
-        places=frozenset(topology.places.get(cpu, CpuPlace(0, 0, cpu)) for cpu in cpus),
+        # A CPU that the topology does not have is a core of its own, on the first package.
+        cores=frozenset(topology.core_of.get(cpu, CpuCore(0, 0, cpu)) for cpu in cpus),
         lowest_khz=request.limits.low,
         highest_khz=request.limits.high,
         base_khz=_base_khz(tree, path, cpus[0]),
@@ -219,7 +212,3 @@ def _base_khz(tree: SysfsTree, path: str, cpu: int) -> int | None:
 def _word(tree: SysfsTree, path: str) -> str:
     text = tree.read_text(path)
     return "" if isinstance(text, HardwareFailure) else text
-
-
-def _cores(policy: CpuPolicy) -> frozenset[throttle_plan.CpuCore]:
-    return frozenset(throttle_plan.CpuCore(place.package, place.die, place.core, place.kind) for place in policy.places)

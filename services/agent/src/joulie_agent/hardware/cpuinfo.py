@@ -93,7 +93,7 @@ def discover(
         identity=read_identity(proc / "cpuinfo"),
         packages=topology.packages,
         cores=topology.cores,
-        threads=len(topology.places),
+        threads=len(topology.core_of),
         offline_cpus=topology.offline,
         hybrid=topology.hybrid,
         driver_family=cpufreq.driver_family(policies),

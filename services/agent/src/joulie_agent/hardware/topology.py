@@ -7,6 +7,7 @@ from typing import Final
 
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.sysfs import SysfsTree, parse_cpu_list
+from joulie_core.control.throttle_plan import CpuCore
 
 CPU_ROOT: Final = "devices/system/cpu"
 _CPU: Final = re.compile(r"cpu\d+")
@@ -14,23 +15,16 @@ _CPU: Final = re.compile(r"cpu\d+")
 _KINDS: Final = ("cpu_core", "cpu_atom")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class CpuPlace:
-    """Where a logical CPU is."""
-
-    package: int
-    die: int
-    #: The lowest online CPU of the core: core_id repeats over dies and clusters, the list of siblings does not.
-    core: int
-    #: The name of the kernel's device for cores of this kind; empty where there is one kind.
-    kind: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The online CPUs of a machine."""
+    """The online CPUs of a machine.
 
-    places: Mapping[int, CpuPlace]
+    A core is named by its lowest online CPU, since `core_id` repeats over dies and clusters; its kind is the name of the
+    kernel's device for cores of that kind, empty where there is one kind only.
+    """
+
+    #: The physical core of each online CPU.
+    core_of: Mapping[int, CpuCore]
     #: CPUs that are present and offline.
     offline: tuple[int, ...] = ()
     #: Whether there are cores of two kinds.
@@ -39,12 +33,12 @@ class Topology:
     @property
     def packages(self) -> int:
         """Packages with an online CPU."""
-        return len({place.package for place in self.places.values()})
+        return len({core.package for core in self.core_of.values()})
 
     @property
     def cores(self) -> int:
         """Physical cores with an online CPU."""
-        return len(set(self.places.values()))
+        return len(set(self.core_of.values()))
 
 
 def read_topology(tree: SysfsTree) -> Topology:
@@ -54,9 +48,9 @@ def read_topology(tree: SysfsTree) -> Topology:
     kinds = {kind: _cpus(tree, f"devices/{kind}/cpus") for kind in _KINDS}
     hybrid = all(kinds.values())
     kind_of = {cpu: kind for kind, cpus in kinds.items() for cpu in cpus} if hybrid else {}
-    places = {cpu: place for cpu in numbers if (place := _place(tree, cpu, kind_of.get(cpu, "")))}
+    core_of = {cpu: core for cpu in numbers if (core := _core(tree, cpu, kind_of.get(cpu, "")))}
     return Topology(
-        places=places,
+        core_of=core_of,
         offline=tuple(cpu for cpu in present if cpu not in numbers),
         hybrid=hybrid,
     )
@@ -67,7 +61,7 @@ def _cpus(tree: SysfsTree, path: str) -> tuple[int, ...]:
     return () if isinstance(text, HardwareFailure) else parse_cpu_list(text)
 
 
-def _place(tree: SysfsTree, cpu: int, kind: str) -> CpuPlace | None:
+def _core(tree: SysfsTree, cpu: int, kind: str) -> CpuCore | None:
     directory = f"{CPU_ROOT}/cpu{cpu}/topology"
     package = tree.read_int(f"{directory}/physical_package_id")
     if isinstance(package, HardwareFailure):
@@ -76,4 +70,4 @@ def _place(tree: SysfsTree, cpu: int, kind: str) -> CpuPlace | None:
     # core_cpus_list has been named so since Linux 5.3; thread_siblings_list is the older name.
     siblings = _cpus(tree, f"{directory}/core_cpus_list") or _cpus(tree, f"{directory}/thread_siblings_list")
     # Virtual and ARM machines may answer -1 for the package.
-    return CpuPlace(max(package, 0), die, min(siblings, default=cpu), kind)
+    return CpuCore(max(package, 0), die, min(siblings, default=cpu), kind)
