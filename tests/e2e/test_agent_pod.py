@@ -189,10 +189,10 @@ async def test_a_killed_actuator_is_restarted_gives_back_and_caps_again(agent: A
     (await agent.process(ACTUATOR)).signal(SIGKILL)
     await eventually(lambda: restarted(agent, ACTUATOR), within_s=30)
 
-    async def orphans_were_restored() -> None:
-        assert '"given back"' in await agent.logs(ACTUATOR)
+    async def leftovers_were_restored() -> None:
+        assert '"restored"' in await agent.logs(ACTUATOR)
 
-    await eventually(orphans_were_restored, within_s=15)
+    await eventually(leftovers_were_restored, within_s=15)
     await eventually(lambda: capped(agent), within_s=30)
     assert (await agent.status(CONTROLLER))["restartCount"] == 0
     # The originals have outlived both.

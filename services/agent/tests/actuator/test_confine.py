@@ -282,4 +282,4 @@ def test_an_actuator_whose_kernel_cannot_confine_serves_and_warns_once(start_act
     _, lines = start_actuator(before=PRELUDE + "refuse_seccomp()")
     (warned,) = (line for line in lines if line["level"] != "info")
     assert (warned["event"], warned["level"]) == ("network not closed", "warning")
-    assert warned["why"] == f"seccomp: {os.strerror(errno.ENOSYS)}"
+    assert warned["error"] == f"seccomp: {os.strerror(errno.ENOSYS)}"

@@ -135,7 +135,7 @@ def test_a_throttle_under_thermal_pressure_is_held_and_comes_into_its_own_when_t
     bench.machine.external_write(path("policy2"), 1_200_000)
     bench.machine.set_thermal_state(0, 0)
     done = bench.handler.execute(throttle(100))
-    assert "1200000 of an external writer is lower and stays in force" in done.message
+    assert "external value 1200000 is lower and stays in force" in done.message
     bench.handler.execute(throttle(0))
     assert bench.requests == dict.fromkeys(bench.requests, 3_900_000) | {"policy2": 1_200_000}
 
@@ -146,8 +146,8 @@ def test_a_lower_request_of_an_external_writer_is_told_from_a_thermal_limit(make
     bench.machine.set_thermal_state(0, 1)
     bench.machine.external_write(path("policy0"), 1_100_000)
     done = bench.executor.execute(throttle(100))
-    assert "cpufreq/cpu0/scaling_max_freq: 1100000 of an external writer" not in done.message  # policies by their name
-    assert "policy0: 1100000 of an external writer is lower and stays in force" in done.message
+    assert "cpufreq/cpu0/scaling_max_freq: external value 1100000" not in done.message  # policies by their name
+    assert "policy0: external value 1100000 is lower and stays in force" in done.message
     assert done.result is ControlResult.APPLIED
     lease_ends(bench.executor, clock)
     assert bench.requests == dict.fromkeys(bench.requests, 3_900_000) | {"policy0": 1_100_000}
@@ -236,7 +236,7 @@ def test_a_lower_limit_of_an_external_writer_is_not_raised_and_is_reported_as_in
     for _ in range(2):
         done = bench.handler.execute(cap(90))
         assert (done.result, done.reason, done.enforced_watts) == (ControlResult.APPLIED, Reason.CAPPED, 70)
-        assert "rapl/package-0/long_term: 70000000 of an external writer is lower and stays in force" in done.message
+        assert "rapl/package-0/long_term: external value 70000000 is lower and stays in force" in done.message
     assert bench.writer.managed == frozenset()
     bench.machine.external_write(bench.machine.limit_path("package-0"), 130_000_000)
     assert bench.handler.execute(cap(90)).enforced_watts == 90

@@ -42,7 +42,7 @@ def test_what_is_in_force_is_given_back_when_nobody_renews(bench, executor, cloc
     clock.now += 1
     assert executor.check() is None
     assert bench.limits_watts == [150, 150]
-    assert events.named("given back")[0]["why"] == "not renewed"
+    assert events.named("restored")[0]["cause"] == "lease expired"
 
 
 def test_asking_again_renews_and_reading_does_not(bench, executor, clock):
@@ -72,7 +72,7 @@ def test_what_a_predecessor_left_is_given_back_before_anything_is_asked(bench, e
     bench.handler.execute(cap(90))
     executor.check()
     assert bench.limits_watts == [150, 150]
-    assert events.named("given back")[0]["why"] == "left behind"
+    assert events.named("restored")[0]["cause"] == "left by a predecessor"
 
 
 def test_a_request_that_comes_first_finds_what_a_predecessor_left_given_back(bench, executor):
@@ -104,7 +104,7 @@ def test_a_failure_is_told_once_and_not_at_every_attempt(bench, executor, clock,
     for _ in range(5):
         clock.now += 60
         executor.check()
-    assert len(events.named("not everything given back")) == 1
+    assert len(events.named("restore incomplete")) == 1
 
 
 def test_restoring_ends_the_lease(bench, executor):
@@ -142,7 +142,7 @@ def test_the_keeper_gives_back_in_real_time_and_ends_with_the_lane(bench, events
 
     def log(event, /, **details):
         events(event, **details)
-        if event == "given back":
+        if event == "restored":
             restored.set()
 
     executor = SubsystemExecutor(Subsystem.CPU, bench.handler, log)

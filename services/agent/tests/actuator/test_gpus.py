@@ -45,7 +45,7 @@ def test_a_cap_is_held_within_the_devices_own_range(gpu_bench):
     gpu = FakeGpu("a", min_mw=300_000)
     done = gpu_bench(gpu).handler.execute(caps(a=100))
     assert (done.reason, gpu.limit_mw) == (Reason.CLAMPED, 300_000)
-    assert "held at 300 W" in done.message
+    assert "limited to 300 W" in done.message
 
 
 def test_the_limit_that_holds_is_reported_as_enforced(gpu_bench):
@@ -193,7 +193,7 @@ def test_a_cap_at_the_end_of_the_range_leaves_a_lower_limit_of_an_administrator_
     bench = gpu_bench(gpu)
     done = bench.handler.execute(caps(a=700))
     assert (done.result, done.reason, done.enforced_watts) == (ControlResult.APPLIED, Reason.RESTORED, 300)
-    assert done.message == "no limit is set on gpu/a/power_limit_mw: 700 W is not below the end of its range, 700 W"
+    assert done.message == "no limit is set on gpu/a/power_limit_mw: 700 W is not below the maximum of its range, 700 W"
     assert (gpu.limit_mw, bench.library.writes, bench.writer.managed) == (300_000, 0, frozenset())
 
 
@@ -269,7 +269,7 @@ def test_a_clock_that_a_killed_actuator_left_limited_is_restored_by_the_next(clo
         journal.change(bench.writer._journal.entries)
         handler = GpuHandler(drivers=[LibraryDriver(library)], writer=JournaledWriter(journal), clock=clock)
         assert handler.execute(ReadGpu()).gpus[0].clock_limit_mhz == 1200
-        assert handler.execute(DescribeGpu()).devices[0].highest_mhz == 1980, "and not the limit of ours"
+        assert handler.execute(DescribeGpu()).devices[0].highest_mhz == 1980, "and not the managed limit"
         assert handler.restore(handler.writer.managed).left == ()
     assert gpu.clock_mhz == 1980
 

@@ -121,7 +121,7 @@ async def test_somebody_elses_value_is_kept_and_told_when_giving_back(bench):
     await bench.backend.set_cpu_cap(90)
     bench.machine.write(bench.machine.limits()[0], 120_000_000)
     restored = await bench.backend.restore_cpu(NO_LIMITS, CPU_HELD)
-    assert "120000000 of somebody else is kept" in restored.message
+    assert "external value 120000000 left in place" in restored.message
 
 
 async def test_writing_over_somebody_else_is_counted(bench):

@@ -110,7 +110,7 @@ def test_ending_by_order_gives_everything_back(node):
     out, err = actuator.communicate(timeout=30)
     assert (actuator.returncode, err) == (0, "")
     assert (node.limits_watts, node.policies_khz) == ([150, 150], {3_900_000})
-    assert [json.loads(line)["event"] for line in out.splitlines()] == ["stopping", "given back", "stopped"]
+    assert [json.loads(line)["event"] for line in out.splitlines()] == ["stopping", "restored", "stopped"]
 
 
 def test_a_killed_actuator_leaves_its_caps_and_the_next_gives_them_back_before_it_serves(node):
@@ -129,7 +129,7 @@ def test_a_controller_that_falls_silent_loses_its_caps(node):
     actuator = node.start_listening()
     node.ask(cap(90, lease_s=0.1))
     event = json.loads(actuator.stdout.readline())
-    assert (event["event"], event["why"], event["restored"]) == ("given back", "not renewed", 2)
+    assert (event["event"], event["cause"], event["restored"]) == ("restored", "lease expired", 2)
     assert node.limits_watts == [150, 150]
 
 
@@ -172,10 +172,10 @@ def test_restore_gives_back_what_a_killed_actuator_left(node):
     killed.wait()
     restored = node.run("restore")
     assert (restored.returncode, restored.stderr) == (0, "")
-    assert "restored      rapl/package-0/long_term = 150000000" in restored.stdout
-    assert restored.stdout.endswith("2 given back, nothing is left\n")
+    assert "restored       rapl/package-0/long_term = 150000000" in restored.stdout
+    assert restored.stdout.endswith("2 restored, none left\n")
     assert node.limits_watts == [150, 150]
-    assert node.run("restore").stdout == "0 given back, nothing is left\n"
+    assert node.run("restore").stdout == "0 restored, none left\n"
 
 
 def test_restore_keeps_what_somebody_else_has_set_since(node):
@@ -195,7 +195,7 @@ def test_restore_asks_an_actuator_that_runs(node):
     node.ask(cap(90))
     restored = node.run("restore")
     assert restored.returncode == 0
-    assert "asking it to give back" in restored.stdout
+    assert "requesting the restore from it" in restored.stdout
     assert "stop it first" in restored.stdout
     assert node.limits_watts == [150, 150]
 
@@ -208,7 +208,7 @@ def test_restore_fails_where_something_is_left(node):
     (node.machine.sys / node.machine.limits()[0]).chmod(0o444)
     restored = node.run("restore")
     assert restored.returncode == 1
-    assert "1 given back, 1 not" in restored.stdout
+    assert "1 restored, 1 not restored" in restored.stdout
     assert "read-only" in restored.stdout
 
 
@@ -310,7 +310,7 @@ def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_p
     assert capped.limits_watts == ([90, 90] if subsystem == "cpu" else [150, 150])
     assert capped.run("doctor").returncode == 1
     code, said = stop(actuator)
-    assert (code, said["not_given_back"]) == (1, [subsystem])
+    assert (code, said["not_restored"]) == (1, [subsystem])
     restored = capped.run("restore")
     assert restored.returncode == 1
     assert str(journal) in restored.stdout
@@ -319,7 +319,7 @@ def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_p
 def test_the_doctor_lists_limits_below_the_maximum_where_the_journal_cannot_tell_whose_they_are(capped):
     told = capped.run("doctor")
     assert told.returncode == 1
-    assert "are in force and no actuator answers for them" in told.stdout
+    assert "and no actuator runs: run `joulie-agent restore`" in told.stdout
     assert "suspect" not in told.stdout
     (Path(capped.env["STATE_DIR"]) / "cpu" / "journal.json").write_text("{")
     capped.machine.write(capped.machine.policy_limits()[1], 3_900_000)
@@ -347,8 +347,8 @@ def test_the_doctor_asks_an_actuator_that_runs(node):
     node.start_listening()
     node.ask(cap(90))
     told = node.run("doctor").stdout
-    assert "as the actuator sees it" in told
-    assert "2 limits in our charge" in told
+    assert "read by the actuator" in told
+    assert "2 limits managed" in told
 
 
 def test_the_doctor_names_what_a_machine_lacks_and_why(node, tmp_path):
@@ -419,7 +419,7 @@ def test_restore_and_doctor_with_another_state_directory_say_who_manages_the_mac
 def test_an_actuator_that_starts_while_restore_runs_waits_for_it(node):
     holder = HostSubsystems(read_settings(node.env), silent, drivers=[])
     actuator = node.start()
-    next_event(actuator, "waiting for another process to let go of this machine")
+    next_event(actuator, "waiting for another process to release the lock")
     holder.close()
     next_event(actuator, "listening")
 
@@ -427,7 +427,7 @@ def test_an_actuator_that_starts_while_restore_runs_waits_for_it(node):
 def test_an_actuator_that_is_told_to_end_while_it_waits_ends_at_once(node):
     holder = HostSubsystems(read_settings(node.env), silent, drivers=[])
     actuator = node.start()
-    next_event(actuator, "waiting for another process to let go of this machine")
+    next_event(actuator, "waiting for another process to release the lock")
     assert stop(actuator)[0] == 1
     holder.close()
 
@@ -461,12 +461,12 @@ def test_restoring_if_unowned_restores_what_a_killed_actuator_left_and_fails_whe
     stuck.chmod(0o644)
     assert capped.run("restore", "--if-unowned").returncode == 0
     assert capped.limits_watts == [150, 150]
-    assert capped.run("restore", "--if-unowned").stdout == "nothing is in force\n"
+    assert capped.run("restore", "--if-unowned").stdout == "no limit is managed\n"
 
 
 def test_restoring_if_unowned_changes_nothing_where_nothing_was_ever_set(node):
     told = node.run("restore", "--if-unowned")
-    assert (told.returncode, told.stdout) == (0, "nothing is in force\n")
+    assert (told.returncode, told.stdout) == (0, "no limit is managed\n")
     assert not Path(node.env["STATE_DIR"]).exists()
 
 
@@ -498,7 +498,7 @@ def test_a_counter_that_blocks_holds_up_neither_the_lease_nor_the_end(node, bloc
     reading = node.ask(ReadCpu())
     assert [zone.energy_uj is None for zone in reading.zones] == [True, False]
     node.ask(cap(80, lease_s=0.1))
-    assert next_event(actuator, "given back")["why"] == "not renewed"
+    assert next_event(actuator, "restored")["cause"] == "lease expired"
     assert node.limits_watts == [150, 150]
     node.ask(SetThrottle(throttle_pct=100, lease_s=60))
     assert stop(actuator)[0] == 0
@@ -512,7 +512,7 @@ def test_a_limit_that_blocks_is_left_and_everything_else_is_restored_at_the_end(
     first, second = node.machine.limits()
     blocks(first)
     code, said = stop(actuator)
-    assert (code, said["not_given_back"]) == (1, ["cpu"])
+    assert (code, said["not_restored"]) == (1, ["cpu"])
     assert node.machine.read(second) == 150_000_000
     assert node.policies_khz == {3_900_000}
 
@@ -529,7 +529,7 @@ def test_1000_idle_connections_disable_neither_the_lease_nor_the_end(node):
         for request in (cap(90, lease_s=0.1), SetThrottle(throttle_pct=100, lease_s=0.1)):
             ours.sendall(encode(request))
             assert decode_reply(lines.readline()).result is ControlResult.APPLIED
-        assert next_event(actuator, "given back")["why"] == "not renewed"
+        assert next_event(actuator, "restored")["cause"] == "lease expired"
         assert (node.limits_watts, node.policies_khz) == ([150, 150], {3_900_000})
         ours.sendall(encode(cap(90)))
         assert decode_reply(lines.readline()).result is ControlResult.APPLIED
@@ -550,7 +550,7 @@ def test_an_actuator_without_a_descriptor_left_keeps_its_lease(node):
     ask = NodeConnection(node)
     ask(SetThrottle(throttle_pct=100, lease_s=2))
     exhaust_descriptors(actuator)
-    assert next_event(actuator, "given back")["why"] == "not renewed"
+    assert next_event(actuator, "restored")["cause"] == "lease expired"
     assert node.policies_khz == {3_900_000}
     ask.close()
 
@@ -561,7 +561,7 @@ def test_an_actuator_without_a_descriptor_left_restores_at_its_end(node):
     ask(cap(90))
     exhaust_descriptors(actuator)
     code, said = stop(actuator)
-    assert (code, said["not_given_back"]) == (0, [])
+    assert (code, said["not_restored"]) == (0, [])
     assert node.limits_watts == [150, 150]
     ask.close()
 

@@ -21,7 +21,15 @@ from joulie_agent.actuator.protocol import (
     decode_reply,
     encode,
 )
-from joulie_agent.actuator.server import MOST_CONNECTIONS, MOST_PER_USER, SELDOM_S, Admission, Peer, RateLimited, Server
+from joulie_agent.actuator.server import (
+    LOG_INTERVAL_S,
+    MOST_CONNECTIONS,
+    MOST_PER_USER,
+    Admission,
+    Peer,
+    RateLimited,
+    Server,
+)
 from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.outcome import ControlOutcome
@@ -69,7 +77,7 @@ def test_what_is_no_request_is_answered_and_costs_nothing(server, events):
         assert isinstance(decode_reply(lines.readline()), ErrorReply)
         connection.sendall(encode(ReadCpu()))
         assert not isinstance(decode_reply(lines.readline()), ErrorReply)
-    assert events.named("not a request")
+    assert events.named("invalid request")
 
 
 def test_an_endless_line_ends_in_a_fault(server):
@@ -97,7 +105,7 @@ def test_a_peer_that_is_not_admitted_gets_no_answer(server, monkeypatch, events)
     answer = blocking_client.request(server, DescribeCpu(), 10)
     assert isinstance(answer, HardwareFailure)
     assert answer.reason in {Reason.NOT_PERMITTED, Reason.UNREACHABLE}
-    assert events.named("peer turned away")[0]["uid"] == os.geteuid()
+    assert events.named("connection rejected")[0]["uid"] == os.geteuid()
 
 
 def test_a_fault_in_carrying_out_is_answered_and_told_with_its_trace(server, monkeypatch, events):
@@ -161,8 +169,8 @@ def test_a_user_has_few_connections_and_the_excess_is_closed_and_told_once(serve
     served = [connected(server) for _ in range(3 * MOST_PER_USER)]
     kept = [each for each in served if each is not None]
     assert served[:MOST_PER_USER] == kept
-    assert len(events.named("too many connections, this one closed")) == 1
-    assert events.named("too many connections, this one closed")[0]["uid"] == os.geteuid()
+    assert len(events.named("connection limit reached")) == 1
+    assert events.named("connection limit reached")[0]["uid"] == os.geteuid()
     for each in kept:
         each.close()
     deadline = threading.Event()
@@ -177,7 +185,7 @@ def test_the_connections_of_all_users_together_are_few(server, monkeypatch, even
     monkeypatch.setattr(Admission, "admits", lambda *_: True)
     served = [connected(server) for _ in range(2 * MOST_CONNECTIONS)]
     assert sum(each is not None for each in served) <= MOST_CONNECTIONS
-    assert events.named("too many connections, this one closed")
+    assert events.named("connection limit reached")
     for each in served:
         if each is not None:
             each.close()
@@ -192,7 +200,7 @@ def test_a_thread_that_cannot_be_started_costs_its_connection_only(server, monke
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert connected(server) is None
     monkeypatch.setattr(threading.Thread, "start", start)
-    assert events.named("connection not served")[0]["why"] == "can't start new thread"
+    assert events.named("connection not served")[0]["cause"] == "can't start new thread"
     again = connected(server)
     assert again is not None
     again.close()
@@ -224,7 +232,7 @@ def test_the_same_trouble_is_told_once_a_minute_with_how_often_it_was_not(events
     for _ in range(5):
         seldom("trouble")
     seldom("other trouble")
-    clock.now += SELDOM_S
+    clock.now += LOG_INTERVAL_S
     seldom("trouble")
-    assert [details["untold"] for details in events.named("trouble")] == [0, 4]
+    assert [details["suppressed"] for details in events.named("trouble")] == [0, 4]
     assert len(events.named("other trouble")) == 1

@@ -38,7 +38,7 @@ class Blocking:
         """Be a worker that makes this call in a thread of its own; returns the thread once it is in the call."""
 
         def work():
-            watch.hire()
+            watch.attach()
             try:
                 self.ended_as = watch.call(path, self)
             except AbandonedCall as end:
@@ -66,7 +66,7 @@ def test_a_call_within_its_deadline_is_not_given_up(clock):
     thread = call.run(watch, "/sys/a")
     clock.now += 4
     assert watch.left_s() == 1
-    assert watch.give_up() is None
+    assert watch.abandon_overdue() is None
     call.returns.set()
     thread.join(10)
     assert call.ended_as == "late"
@@ -77,10 +77,10 @@ def test_a_thread_that_was_given_up_unwinds_and_frees_its_file(clock):
     watch, call = Watch(call_s=5, clock=clock), Blocking()
     thread = call.run(watch, "/sys/a")
     clock.now += 5
-    assert watch.give_up() == "/sys/a"
+    assert watch.abandon_overdue() == "/sys/a"
     clock.now += 2
     assert watch.blocked == {"/sys/a": 7}
-    watch.hire()
+    watch.attach()
     with pytest.raises(TimeoutError, match="has not returned for 7 s"):
         watch.call("/sys/a", lambda: 1)
     assert watch.call("/sys/b", lambda: 2) == 2
@@ -94,7 +94,7 @@ def test_a_thread_that_returns_before_another_is_hired_unwinds_too(clock):
     watch, call = Watch(call_s=5, clock=clock), Blocking()
     thread = call.run(watch, "/sys/a")
     clock.now += 5
-    watch.give_up()
+    watch.abandon_overdue()
     call.returns.set()
     thread.join(10)
     assert isinstance(call.ended_as, AbandonedCall)
@@ -109,7 +109,7 @@ def test_the_deadline_shrinks_while_other_files_block(clock):
         allowed_s = 5 if number == 0 else CROWDED_CALL_S if number < MANY else MANY_CALL_S
         assert watch.left_s() == pytest.approx(allowed_s)
         clock.now += 5
-        assert watch.give_up() == f"/sys/{number}"
+        assert watch.abandon_overdue() == f"/sys/{number}"
     for call in calls:
         call.returns.set()
 
@@ -123,7 +123,7 @@ def test_no_more_threads_are_risked_than_a_limit(clock, monkeypatch):
 
 def test_what_a_call_raises_is_raised(clock):
     watch = Watch(call_s=5, clock=clock)
-    watch.hire()
+    watch.attach()
     with pytest.raises(ZeroDivisionError):
         watch.call("/sys/a", lambda: 1 / 0)
     assert watch.left_s() == 5
@@ -137,7 +137,7 @@ def test_a_file_that_blocks_is_a_timeout_for_its_tree_and_leaves_no_handle_open(
     entered = threading.Event()
 
     def work():
-        watch.hire()
+        watch.attach()
         entered.set()
         with pytest.raises(AbandonedCall):
             tree.read_int("pipe")
@@ -148,8 +148,8 @@ def test_a_file_that_blocks_is_a_timeout_for_its_tree_and_leaves_no_handle_open(
     while watch.left_s() == 5 and watch._call is None:
         pass  # until it has made its call
     clock.now += 5
-    assert watch.give_up() == str(tmp_path / "pipe")
-    watch.hire()
+    assert watch.abandon_overdue() == str(tmp_path / "pipe")
+    watch.attach()
     for answer in (tree.read_int("pipe"), tree.write_int("pipe", 1), tree.probe_write("pipe")):
         assert isinstance(answer, HardwareFailure)
         assert answer.reason is Reason.TIMEOUT

@@ -1,4 +1,4 @@
-"""One question to a running actuator, for commands that are not asynchronous."""
+"""One request to a running actuator, for commands that are not asynchronous."""
 
 import socket
 
@@ -8,7 +8,7 @@ from joulie_agent.reasons import Reason
 
 
 def request(path: str, message: Request, timeout_s: float) -> Reply | HardwareFailure:
-    """Connect, ask and leave; a failure where nobody answers."""
+    """Connect, send a request and return the reply; a failure where there is none."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
@@ -24,7 +24,8 @@ def request(path: str, message: Request, timeout_s: float) -> Reply | HardwareFa
         return HardwareFailure(Reason.UNREACHABLE, f"the actuator at {path} cannot be reached: {error}")
     if not line:
         return HardwareFailure(
-            Reason.NOT_PERMITTED, f"the actuator at {path} hung up: it hears root and its controller only"
+            Reason.NOT_PERMITTED,
+            f"the actuator at {path} closed the connection: it serves root and its controller only",
         )
     try:
         return decode_reply(line)

@@ -1,13 +1,13 @@
-"""The actuator's promise not to use a network, kept by the kernel.
+"""A seccomp filter that takes network access from the actuator.
 
-Promises that this process, every thread that it has or starts and every child make sockets of two families only: UNIX,
-for the controller, and netlink, by which the libraries of GPU drivers may ask the kernel. It cannot be undone and needs
-no capability. io_uring, which makes sockets past a filter of system calls, and system calls of another architecture,
-whose numbers mean something else, are refused too. What is refused fails with EPERM.
+Guarantees that this process, its present and future threads and its children create sockets of two families only: UNIX,
+for the controller, and netlink, which libraries of GPU drivers may use to query the kernel. The filter cannot be
+removed and needs no capability. io_uring, which creates sockets without the filtered system calls, and system calls of
+another architecture, whose numbers differ, are denied too. A denied call fails with EPERM.
 
-Not promised: anything about sockets that are open already or that a peer passes over a UNIX socket; about who listens
-on a UNIX socket, those without a path included, which belong to the network of the pod; about rights that lead
-around any filter, such as those of a privileged container. Nothing but sockets and io_uring is looked at.
+Not guaranteed: anything about sockets that are open already or that a peer passes over a UNIX socket; about who listens
+on a UNIX socket, those without a path included, which belong to the network of the pod; about privileges that bypass
+any filter, such as those of a privileged container. Only sockets and io_uring are filtered.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-#: What is left of `socket(2)`. Netlink changes nothing in a network without CAP_NET_ADMIN.
+#: The families that `socket(2)` still allows. Netlink changes nothing in a network without CAP_NET_ADMIN.
 FAMILIES: Final = (socket.AF_UNIX, socket.AF_NETLINK)
 
 
@@ -48,8 +48,8 @@ _PR_SET_NO_NEW_PRIVS: Final = 38
 _SECCOMP_SET_MODE_FILTER: Final = 1
 _SECCOMP_FILTER_FLAG_TSYNC: Final = 1
 _ALLOW: Final = 0x7FFF0000  # SECCOMP_RET_ALLOW
-_REFUSE: Final = 0x00050000 | errno.EPERM  # SECCOMP_RET_ERRNO
-# struct seccomp_data. The kernel too takes the lower half of the argument only for the family, an int; both machines
+_DENY: Final = 0x00050000 | errno.EPERM  # SECCOMP_RET_ERRNO
+# struct seccomp_data. The kernel too uses only the lower half of the argument for the family, an int; both machines
 # have it first.
 _NUMBER_AT, _ARCH_AT, _FAMILY_AT = 0, 4, 16
 # linux/bpf_common.h
@@ -66,7 +66,7 @@ class Program(ctypes.Structure):
 
 
 def confine() -> str | None:
-    """Take the network from this process for good; None where that is done, otherwise why it is not."""
+    """Drop network access for good; return None where that is done, otherwise why it is not."""
     machine = os.uname().machine
     abi = ABIS.get(machine)
     if abi is None or struct.calcsize("P") != struct.calcsize("Q"):
@@ -97,14 +97,14 @@ def network_filter(abi: Abi) -> bytes:
         (
             _instruction(_LOAD_WORD, _ARCH_AT),
             _instruction(_JUMP_IF_EQUAL, abi.audit_arch, skip_if=1),
-            _instruction(_RETURN, _REFUSE),
+            _instruction(_RETURN, _DENY),
             _instruction(_LOAD_WORD, _NUMBER_AT),
             _instruction(_JUMP_IF_ANY_BIT, _X32_SYSCALL_BIT, skip_if_not=1),
-            _instruction(_RETURN, _REFUSE),
+            _instruction(_RETURN, _DENY),
             _instruction(_JUMP_IF_EQUAL, abi.io_uring_setup, skip_if_not=1),
-            _instruction(_RETURN, _REFUSE),
+            _instruction(_RETURN, _DENY),
             _instruction(_JUMP_IF_EQUAL, abi.socket, skip_if=2),
-            # TIPC, which reaches other machines, makes pairs of its own.
+            # TIPC, which reaches other machines, has pairs too.
             _instruction(_JUMP_IF_EQUAL, abi.socketpair, skip_if=1),
             _instruction(_RETURN, _ALLOW),
             _instruction(_LOAD_WORD, _FAMILY_AT),
@@ -112,7 +112,7 @@ def network_filter(abi: Abi) -> bytes:
                 _instruction(_JUMP_IF_EQUAL, family, skip_if_not=1) + _instruction(_RETURN, _ALLOW)
                 for family in FAMILIES
             ),
-            _instruction(_RETURN, _REFUSE),
+            _instruction(_RETURN, _DENY),
         )
     )
 

@@ -1,7 +1,8 @@
-"""Power caps of packages: put in force zone by zone, and told as they are in force.
+"""Power caps of packages: set zone by zone, and reported as they are in force.
 
-Promises that a cap which one package refuses stays in force on the others, and says so: a partial cap is lifted by
-whoever restores, not by surprise. A lower limit of an external writer stays, and a cap that is none is lifted.
+Guarantees that a cap that fails on one package stays in force on the others, and that the outcome shows it: a partial
+cap ends by a restore only. A lower external limit stays in force, and a cap at or above the upper end of a zone's range
+is lifted.
 """
 
 from collections import Counter
@@ -27,7 +28,7 @@ Answers: TypeAlias = Sequence[tuple[ZoneCap, WrittenKnob | HardwareFailure]]
 def set_caps(
     writer: JournaledWriter, zones: Sequence[RaplZone], cap_watts: float, missing: Sequence[HardwareFailure]
 ) -> ControlOutcome:
-    """Cap every package; `missing`: a failure for each package that no zone is known of."""
+    """Cap every package; `missing`: a failure for each package without a known zone."""
     caps = rapl.split_cap(zones, cap_watts)
     backend = next((cap.zone.backend for cap in caps), RAPL)
     without = [zone.power_limit for zone in zones if isinstance(zone.power_limit, HardwareFailure)]
@@ -35,31 +36,31 @@ def set_caps(
         return results.failed(RAPL, without or [NO_ZONES])
     bounded = [cap for cap in caps if not cap.unlimited]
     answers = list(zip(bounded, writer.set_all([(cap.knob, cap.limit_uw) for cap in bounded]), strict=True))
-    _switch_on(writer, answers)
+    _enable_limits(writer, answers)
     answers += _unlimit(writer, [cap for cap in caps if cap.unlimited])
-    short = [(cap, failure) for cap, answer in answers if (failure := _judge(writer, cap, answer))]
+    short = [(cap, failure) for cap, answer in answers if (failure := _check(writer, cap, answer))]
     if short or missing:
-        return _fell_short(answers, short, missing)
-    said = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
+        return _partial_outcome(answers, short, missing)
+    messages = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
     clamped = [cap for cap in bounded if cap.clamped]
-    said += [f"{cap.zone.name} is held at {_watts(cap.limit_uw)} by its range" for cap in clamped]
-    said += [_no_limit(cap, cap_watts) for cap in caps if cap.unlimited]
+    messages += [f"{cap.zone.name} is limited to {_watts(cap.limit_uw)} by its range" for cap in clamped]
+    messages += [_no_limit(cap, cap_watts) for cap in caps if cap.unlimited]
     reason = Reason.CLAMPED if clamped else Reason.CAPPED
     return ControlOutcome(
         result=ControlResult.APPLIED,
         reason=reason if bounded else Reason.RESTORED,
         backend=backend,
-        message=results.join_messages(said),
+        message=results.join_messages(messages),
         enforced_watts=_highest_package_watts(answers),
     )
 
 
 def _unlimit(writer: JournaledWriter, caps: Sequence[ZoneCap]) -> list[tuple[ZoneCap, WrittenKnob | HardwareFailure]]:
-    """Restore the zones that no limit is wanted of."""
-    freed = {knob.key: knob for knob in writer.restore(knob for cap in caps for knob in zone_knobs(cap.zone))}
+    """Restore the zones that the cap does not limit."""
+    restored = {knob.key: knob for knob in writer.restore(knob for cap in caps for knob in zone_knobs(cap.zone))}
     answers: list[tuple[ZoneCap, WrittenKnob | HardwareFailure]] = []
     for cap in caps:
-        of_zone = [freed[knob.key] for knob in zone_knobs(cap.zone) if knob.key in freed]
+        of_zone = [restored[knob.key] for knob in zone_knobs(cap.zone) if knob.key in restored]
         stuck = results.failures(of_zone)
         value = stuck[0] if stuck else cap.knob.read()
         changed = bool(of_zone)
@@ -69,7 +70,7 @@ def _unlimit(writer: JournaledWriter, caps: Sequence[ZoneCap]) -> list[tuple[Zon
     return answers
 
 
-def _judge(writer: JournaledWriter, cap: ZoneCap, answer: WrittenKnob | HardwareFailure) -> HardwareFailure | None:
+def _check(writer: JournaledWriter, cap: ZoneCap, answer: WrittenKnob | HardwareFailure) -> HardwareFailure | None:
     if isinstance(answer, HardwareFailure):
         return answer
     if answer.external:
@@ -78,10 +79,10 @@ def _judge(writer: JournaledWriter, cap: ZoneCap, answer: WrittenKnob | Hardware
     return rapl.check_cap(cap, answer.value, None if isinstance(original, HardwareFailure) else original)
 
 
-def _fell_short(
+def _partial_outcome(
     answers: Answers, short: Sequence[tuple[ZoneCap, HardwareFailure]], missing: Sequence[HardwareFailure]
 ) -> ControlOutcome:
-    """Say what is in force where not every package is held at the cap."""
+    """Return the outcome where not every package is held at the cap."""
     failures = [failure for _, failure in short]
     backend = answers[0][0].zone.backend
     if len(short) == len(answers) and not any(each.reason is Reason.HELD_BY_FIRMWARE for each in failures):
@@ -91,26 +92,28 @@ def _fell_short(
         return results.partly_applied(backend, Reason.HELD_BY_FIRMWARE, failures, enforced_watts=held_watts)
     packages = {cap.zone.package for cap, _ in answers}
     capped = len(packages - {cap.zone.package for cap, _ in short})
-    said = f"{capped} of {len(packages) + len(missing)} packages capped"
-    return results.partly_applied(backend, Reason.PARTLY_APPLIED, [*failures, *missing], said)
+    messages = f"{capped} of {len(packages) + len(missing)} packages capped"
+    return results.partly_applied(backend, Reason.PARTLY_APPLIED, [*failures, *missing], messages)
 
 
-def _switch_on(writer: JournaledWriter, answers: Answers) -> None:
-    """Enforce limits that are set and switched off; whether that worked is seen where the cap is judged."""
+def _enable_limits(writer: JournaledWriter, answers: Answers) -> None:
+    """Enable limits that are set and disabled; `_check` shows whether that worked."""
     switches = [cap.zone.enable for cap, answer in answers if isinstance(answer, WrittenKnob)]
     off = [switch for switch in switches if switch is not None and switch.read() == 0]
     writer.set_all([(switch, 1) for switch in off])
 
 
 def zone_knobs(zone: RaplZone) -> list[Knob]:
-    """Return what a cap may write of a zone."""
+    """Return the knobs of a zone that a cap may write."""
     knobs = (zone.power_limit, zone.enable)
     return [knob for knob in knobs if isinstance(knob, SysfsKnob)]
 
 
 def _no_limit(cap: ZoneCap, cap_watts: float) -> str:
     end = _watts(cap.knob.limits.high)
-    return f"no limit is set on {cap.zone.name}: {cap_watts:g} W per package is not below the end of its range, {end}"
+    return (
+        f"no limit is set on {cap.zone.name}: {cap_watts:g} W per package is not below the maximum of its range, {end}"
+    )
 
 
 def _highest_package_watts(answers: Answers) -> float:

@@ -1,6 +1,6 @@
-"""The CPUs of this machine: cap packages, throttle policies, read, describe, give back.
+"""The CPUs of this machine: cap packages, throttle policies, read, describe, restore.
 
-Hardware is looked for again once a minute, so that a driver that is loaded late or a CPU that is plugged in is found.
+Discovery runs once a minute, so that a driver that is loaded late or a CPU that is plugged in is found.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,8 +39,8 @@ from joulie_core.control_result import ControlResult
 
 DVFS: Final = "dvfs"
 DISCOVERY_INTERVAL_S: Final = 60.0
-#: Why a policy is not restored that has no online CPU.
-_AWAY: Final = frozenset({Reason.NO_DEVICE, Reason.NO_INTERFACE, Reason.DEVICE_LOST})
+#: Why a policy without an online CPU is not restored.
+_ABSENT: Final = frozenset({Reason.NO_DEVICE, Reason.NO_INTERFACE, Reason.DEVICE_LOST})
 
 CpuRequest: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | ReadCpu | DescribeCpu
 _NO_ZONE: Final = "a package without a power zone"
@@ -49,13 +49,13 @@ _NO_POLICIES: Final = HardwareFailure(Reason.NO_INTERFACE, "no cpufreq policy")
 
 @dataclass(slots=True)
 class CpuHandler:
-    """Carries out what is asked of the CPUs. One caller at a time."""
+    """Executes the requests for the CPUs. One caller at a time."""
 
     tree: SysfsTree
     proc_root: str
     #: Or why nothing may be written.
     writer: JournaledWriter | HardwareFailure
-    #: What a throttled policy is held to, in kHz, raised to what it can run at.
+    #: Maximum frequency of a throttled policy, raised to the lowest that it supports.
     min_freq_khz: int
     #: Monotonic seconds.
     clock: Callable[[], float]
@@ -71,7 +71,7 @@ class CpuHandler:
         self._discover()
 
     def execute(self, request: CpuRequest) -> Reply:
-        """Do what is asked."""
+        """Execute a request."""
         if self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S:
             self._discover()
         match request:
@@ -89,7 +89,7 @@ class CpuHandler:
                 return self._describe()
 
     def restore(self, keys: frozenset[str]) -> RestoreReport:
-        """Give knobs back, by key."""
+        """Restore knobs, by key."""
         if isinstance(self.writer, HardwareFailure):
             return RestoreReport(knobs=())
         self._discover()
@@ -98,7 +98,7 @@ class CpuHandler:
         return RestoreReport(knobs=results.restore(self.writer, keys, self._knobs()))
 
     def _knobs(self) -> dict[str, Knob | HardwareFailure]:
-        """Return all that is known, by key: also of policies without an online CPU, which keep our limit."""
+        """Return all known knobs, by key: also of policies without an online CPU, which keep a limit of Joulie."""
         knobs: dict[str, Knob | HardwareFailure] = {
             knob.key: knob for zone in self._cpus.zones for knob in cpu_caps.zone_knobs(zone)
         }
@@ -110,23 +110,23 @@ class CpuHandler:
         return knobs
 
     def _release(self, done: ControlOutcome, *, throttles: bool) -> ControlOutcome:
-        """Lift all throttles, or all caps, now that something else is in force; one path at a time holds the CPUs.
+        """Lift all throttles, or all caps, now that the other is in force: one control at a time limits the CPUs.
 
-        What cannot be lifted now is wanted by nobody from here on, so that whoever keeps the lease tries it again.
+        What cannot be lifted now is unclaimed from here on, so that the executor retries it.
         """
         if done.result is not ControlResult.APPLIED or isinstance(self.writer, HardwareFailure):
             return done
         prefixes = (cpufreq.KEYS,) if throttles else (rapl.KEYS, hsmp.KEYS)
         keys = frozenset(key for key in self.writer.managed if key.startswith(prefixes))
-        freed = results.restore(self.writer, keys, self._knobs())
+        restored = results.restore(self.writer, keys, self._knobs())
         if throttles:
             self._throttle_pct = 0.0
-        stuck = [knob for knob in freed if not knob.done]
-        said = [f"not released yet: {knob.key}: {knob.message}" for knob in stuck]
-        said += results.restore_messages(knob for knob in freed if knob.done)
+        stuck = [knob for knob in restored if not knob.done]
+        messages = [f"not released yet: {knob.key}: {knob.message}" for knob in stuck]
+        messages += results.restore_messages(knob for knob in restored if knob.done)
         released = DVFS if throttles else cpu_caps.RAPL
-        left = failed(released, stuck[0].reason or Reason.IO_ERROR, results.join_messages(said)) if stuck else None
-        return msgspec.structs.replace(done, message=results.join_messages([done.message, *said]), unreleased=left)
+        left = failed(released, stuck[0].reason or Reason.IO_ERROR, results.join_messages(messages)) if stuck else None
+        return msgspec.structs.replace(done, message=results.join_messages([done.message, *messages]), unreleased=left)
 
     def _discover(self) -> None:
         self._discovered_at = self.clock()
@@ -142,7 +142,7 @@ class CpuHandler:
         return cpu_caps.set_caps(self.writer, self._cpus.zones, cap_watts, self._packages_without_zone())
 
     def _packages_without_zone(self) -> list[HardwareFailure]:
-        """Packages that RAPL neither caps nor measures, where it does so for others; they have no name to go by."""
+        """Return a failure for each package that RAPL neither caps nor measures while it does so for others."""
         covered = len({zone.package for zone in self._cpus.zones})
         lacking = self._cpus.facts.packages - covered
         return [HardwareFailure(Reason.NO_INTERFACE, _NO_ZONE)] * lacking if covered else []
@@ -157,21 +157,21 @@ class CpuHandler:
         answers = self._slow([policy for policy in policies if policy.name in slowed], self.writer)
         planned = {policy.max_freq.key for policy in policies if policy.name in slowed}
         gone = frozenset(key for key in self.writer.managed if key.startswith(cpufreq.KEYS) and key not in planned)
-        freed = results.restore(self.writer, gone, self._knobs())
+        restored = results.restore(self.writer, gone, self._knobs())
         failures = [answer for _, answer in answers if isinstance(answer, HardwareFailure)]
-        # A policy without an online CPU slows nothing down; it is restored when it returns.
-        stuck = [failure for failure in results.failures(freed) if failure.reason not in _AWAY]
+        # A policy without an online CPU limits nothing; it is restored when it returns.
+        stuck = [failure for failure in results.failures(restored) if failure.reason not in _ABSENT]
         if len(failures) == len(slowed) and (failures or stuck):
-            return results.failed(DVFS, failures + stuck, some_landed=bool(stuck))
+            return results.failed(DVFS, failures + stuck, some_applied=bool(stuck))
         self._throttle_pct = throttle_pct
-        said = results.overwrite_messages(answers) + results.restore_messages(freed)
+        messages = results.overwrite_messages(answers) + results.restore_messages(restored)
         if failures:
-            said.append(f"{len(failures)} of {len(slowed)} policies refuse: {failures[0].message}")
+            messages.append(f"{len(failures)} of {len(slowed)} policies failed: {failures[0].message}")
         return ControlOutcome(
             result=ControlResult.APPLIED,
             reason=Reason.THROTTLED if slowed else Reason.RESTORED,
             backend=DVFS,
-            message=results.join_messages(said),
+            message=results.join_messages(messages),
         )
 
     def _slow(
@@ -224,7 +224,7 @@ class CpuHandler:
 
 
 def _readable(zone: RaplZone) -> HardwareFailure | None:
-    """Say why the power of a zone cannot be read."""
+    """Return why the power of a zone cannot be read; None where it can."""
     failures = [
         reading for reading in (zone.read_energy_uj(), zone.read_power_uw()) if isinstance(reading, HardwareFailure)
     ]
@@ -232,7 +232,7 @@ def _readable(zone: RaplZone) -> HardwareFailure | None:
 
 
 def _first_failure(answers: Sequence[object], absent: HardwareFailure) -> HardwareFailure | None:
-    """Return why it does not work everywhere; None where it does."""
+    """Return the first failure; None where all succeeded."""
     if not answers:
         return absent
     return next((answer for answer in answers if isinstance(answer, HardwareFailure)), None)

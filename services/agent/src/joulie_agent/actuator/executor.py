@@ -1,9 +1,9 @@
 """One subsystem of the machine: its journal, its lease, and one request at a time.
 
-Promises that what is in force without a lease is restored: at the start (what a killed predecessor left), when the
-lease runs out, at the end, and when a request has restored some of it only. What refuses is tried again at once and
-then every 15 s until nothing is left. A request that puts something in force renews the lease, also where it fails
-half-way. A subsystem whose journal cannot be used can be read and not written.
+Guarantees that what is managed without a lease is restored: at the start (what a killed predecessor left), when the
+lease expires, at the end, and when a request has released a part of it only. A failed restore is retried at once and
+then every 15 s until nothing is left. A request that sets something renews the lease, also where it fails half-way. A
+subsystem whose journal cannot be used can be read and not written.
 
 Each subsystem has its own executor, so that a driver which hangs in one holds up nothing in the other. A file that
 blocks holds up its own subsystem for a few seconds, and fails from then on until the call returns: see
@@ -33,30 +33,30 @@ from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutco
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.watch import CALL_S, Watch
 
-#: Between two attempts to give back.
+#: Between two attempts to restore.
 RETRY_S: Final = 15.0
 RETRY_AT_END_S: Final = 1.0
 #: How late a lease thread may be: longer than it ever waits for a request, or for all files of a subsystem that blocks.
 OVERDUE_S: Final = 60.0
-#: For how long a request finds out which files block; then it is refused as a whole, before its client gives up.
+#: How long a request may find out which files block; then it fails as a whole, before its client stops waiting.
 REQUEST_S: Final = CALL_S + 3.0
 _NEVER: Final = float("-inf")
 
 
 class SubsystemHandler(Protocol):
-    """What a subsystem of the machine can do. One caller at a time."""
+    """Executes the requests of one subsystem. One caller at a time."""
 
     writer: JournaledWriter | HardwareFailure
 
     def execute(self, request: Any, /) -> Reply:
-        """Do what is asked of this subsystem."""
+        """Execute a request."""
 
     def restore(self, keys: frozenset[str], /) -> RestoreReport:
-        """Give knobs back, by key."""
+        """Restore knobs, by key."""
 
 
 class SubsystemExecutor:
-    """Serves one subsystem. `start` it, `ask` from any thread, `end` it."""
+    """Runs the requests of one subsystem. `start` it, `execute` from any thread, `stop` it."""
 
     def __init__(
         self,
@@ -68,32 +68,32 @@ class SubsystemExecutor:
         watch: Watch | None = None,
     ) -> None:
         self.subsystem = subsystem
-        #: Makes every call of the handler that may touch hardware.
+        #: Runs every call of the handler that may reach hardware.
         self._thread = SubsystemThread(f"{subsystem}-work", watch)
         self._handler = handler
         self._log = log
         self.clock = clock
-        #: Guards everything below, and whatever the handler does.
+        #: Guards everything below, and all that the handler does.
         self._lock = threading.Condition()
         self._started = False
         self._lease_until = _NEVER
         self._retry_at = _NEVER
-        #: What the last attempt could not restore, and waits for the next one.
+        #: What the last attempt could not restore, until the next one.
         self._failed: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._reported: dict[str, str] = {}
         self._lease_thread: threading.Thread | None = None
-        #: When the lease thread is to be seen again: when it wakes, or when it began what it is doing.
+        #: When the lease thread is expected to run: when it wakes, or when it began its current work.
         self._expected_at = _NEVER
 
     def start(self) -> None:
-        """Give back what is left from before, and keep the lease from now on; does not wait for either."""
+        """Start the lease thread, which first restores what is left from before; return at once."""
         self._expected_at = self.clock()
         self._lease_thread = threading.Thread(target=self._run_lease, name=f"{self.subsystem}-lease", daemon=True)
         self._lease_thread.start()
 
     def health(self) -> SubsystemHealth:
-        """Say whether the lease is kept. Waits for nothing, so that a subsystem that hangs is told as well."""
+        """Return whether the lease is enforced. Does not wait, so that a subsystem that hangs is reported too."""
         late_s = self.clock() - self._expected_at
         problem = None
         if self._lease_thread is None or not self._lease_thread.is_alive():
@@ -106,31 +106,31 @@ class SubsystemExecutor:
         return SubsystemHealth(problem=problem, degraded=(*degraded, *([journal.message] if journal else ())))
 
     def execute(self, request: Request) -> Reply:
-        """Carry out a request; waits while another one is carried out."""
+        """Execute a request; waits while another one is executed."""
         with self._lock:
             if self._stopping.is_set():
-                return ErrorReply(message="the actuator is ending and gives everything back")
+                return ErrorReply(message="the actuator is stopping and restores everything")
             if isinstance(request, Restore):
                 return self._restore_now()
             if not self._started:
-                self.check()  # nothing new comes into force on top of what a predecessor left
+                self.check()  # restore what a predecessor left before anything new is set
             try:
-                reply = self._thread.do(lambda: self._handler.execute(request), REQUEST_S)
+                reply = self._thread.run(lambda: self._handler.execute(request), REQUEST_S)
                 return ErrorReply(message=reply.message) if isinstance(reply, HardwareFailure) else reply
             finally:
-                # Also where it failed: what it has written before that must not stay without a lease.
+                # Also where it failed: what it has written until then must not stay without a lease.
                 if isinstance(request, Setting):
                     self._lease_until = self.clock() + request.lease_s
                 self._lock.notify_all()
 
     def check(self) -> float | None:
-        """Give back what is due; return the seconds until something may be due again, None where nothing is held."""
+        """Restore what is due; return the seconds until something may be due again, None where nothing is managed."""
         with self._lock:
             self._started = True
             now = self.clock()
             due = self._due(now)
             if due and (now >= self._retry_at or due - self._failed):
-                self._restore("left behind" if self._lease_until == _NEVER else "not renewed", due)
+                self._restore("left by a predecessor" if self._lease_until == _NEVER else "lease expired", due)
                 now = self.clock()
                 self._failed = self._due(now)
                 self._retry_at = now + RETRY_S
@@ -139,16 +139,16 @@ class SubsystemExecutor:
             return max(0.0, (self._retry_at if self._due(now) else self._lease_until) - now)
 
     def stop(self, deadline: float) -> bool:
-        """Take no more requests and restore everything.
+        """Reject further requests and restore everything.
 
         Returns:
-            Whether nothing is left; False as well where that cannot be known, since there is no usable journal.
+            Whether nothing is managed any more; also False where that is unknown for lack of a usable journal.
         """
         with self._lock:
             self._stopping.set()
             self._lock.notify_all()
-            while held := self._managed():
-                self._restore("ending", held)
+            while managed := self._managed():
+                self._restore("stopping", managed)
                 left_s = deadline - self.clock()
                 if not self._managed() or left_s <= 0:
                     break
@@ -156,7 +156,7 @@ class SubsystemExecutor:
             return not self._managed() and not isinstance(self._handler.writer, HardwareFailure)
 
     def close(self) -> None:
-        """Let the subsystem's thread end."""
+        """End the thread of the subsystem."""
         self._thread.stop()
 
     def _restore_now(self) -> Reply:
@@ -165,15 +165,15 @@ class SubsystemExecutor:
         self._lease_until = _NEVER
         self._failed = frozenset()
         try:
-            return self._restore("asked to", self._managed())
+            return self._restore("requested", self._managed())
         finally:
-            self._lock.notify_all()  # what refused is tried again at once
+            self._lock.notify_all()  # what failed is retried at once
 
     def _managed(self) -> frozenset[str]:
         return self._handler.writer.managed if isinstance(self._handler.writer, JournaledWriter) else frozenset()
 
     def _due(self, now: float) -> frozenset[str]:
-        """What is in force without a lease: all of it, or what a predecessor left and nobody has asked for since."""
+        """Return what is managed without a lease: all of it, or what no request has claimed."""
         if isinstance(self._handler.writer, JournaledWriter) and now < self._lease_until:
             return self._handler.writer.unclaimed
         return self._managed()
@@ -186,14 +186,14 @@ class SubsystemExecutor:
                 self._expected_at = math.inf if wait_s is None else self.clock() + wait_s
                 self._lock.wait(wait_s)
 
-    def _restore(self, why: str, keys: frozenset[str]) -> RestoreReport:
-        report = self._thread.do(lambda: self._handler.restore(keys))
-        assert not isinstance(report, HardwareFailure), "restoring is given all the time that it takes"
-        self._report(why, report)
+    def _restore(self, cause: str, keys: frozenset[str]) -> RestoreReport:
+        report = self._thread.run(lambda: self._handler.restore(keys))
+        assert not isinstance(report, HardwareFailure), "restoring has no time limit"
+        self._report(cause, report)
         return report
 
-    def _report(self, why: str, report: RestoreReport) -> None:
-        """Tell an attempt, unless it ended as the one before."""
+    def _report(self, cause: str, report: RestoreReport) -> None:
+        """Log an attempt, unless it ended as the one before."""
         left = {knob.key: f"{knob.reason}: {knob.message}" for knob in report.left}
         if left and left == self._reported:
             return
@@ -201,10 +201,10 @@ class SubsystemExecutor:
         outcomes = Counter(knob.outcome for knob in report.knobs)
         if report.knobs:
             self._log(
-                "not everything given back" if left else "given back",
+                "restore incomplete" if left else "restored",
                 level=Level.WARNING if left else Level.INFO,
                 subsystem=self.subsystem,
-                why=why,
+                cause=cause,
                 restored=outcomes[RestoreOutcome.RESTORED],
                 kept=[knob.key for knob in report.knobs if knob.outcome is RestoreOutcome.KEPT_EXTERNAL],
                 left=left,

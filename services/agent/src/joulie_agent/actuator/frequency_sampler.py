@@ -12,13 +12,13 @@ from typing import Final
 from joulie_agent.hardware.cpufreq import CpuPolicy
 from joulie_agent.hardware.knob import HardwareFailure
 
-#: Seconds that one look may spend; a kernel that answers at once tells 1,000 policies in it.
+#: Seconds that one sample may take; enough for 1,000 policies of a kernel that answers at once.
 BUDGET_S: Final = 0.02
 
 
 @dataclass(slots=True)
 class FrequencySampler:
-    """The policies' current frequencies, as last seen."""
+    """The current frequencies of the policies, as last read."""
 
     #: Monotonic seconds.
     clock: Callable[[], float]
@@ -26,7 +26,7 @@ class FrequencySampler:
     _next: int = 0
 
     def sample(self, policies: Sequence[CpuPolicy]) -> Mapping[str, int | None]:
-        """Read on for as long as the budget lasts; kHz by policy name, None where there is no figure."""
+        """Read as many policies as the budget allows; return kHz by policy name, None where unknown."""
         self._frequencies = {policy.name: self._frequencies.get(policy.name) for policy in policies}
         deadline = self.clock() + BUDGET_S
         for _ in policies:

@@ -1,8 +1,8 @@
-"""Limits on the graphics clocks of GPUs: put in force, kept in force, and restored.
+"""Limits on the graphics clocks of GPUs: set, kept in force, and restored.
 
-Promises what power limits have: the original is in the journal before the first write, and what is not wanted any
-longer is restored. A GPU whose clocks an external writer is seen to control is left alone. Why clocks are limited at
-all: docs/decisions/0008-gpu-clocks.md.
+Clock limits have the guarantees of power limits: the original is in the journal before the first write, and a limit
+that is no longer requested is restored. A GPU whose clocks are visibly controlled by an external writer is left
+unmanaged. Why clocks are limited at all: docs/decisions/0008-gpu-clocks.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def clock_knob(writer: JournaledWriter, driver: GpuDriver, uuid: str) -> ClockKn
 
 
 def journaled_clock(writer: JournaledWriter | HardwareFailure, uuid: str) -> JournaledClock | None:
-    """Return what the journal says of a limit of ours on a GPU's clock; None where there is none."""
+    """Return the journal's record of a managed clock limit; None where there is none."""
     key = clock_key(uuid)
     original = None if isinstance(writer, HardwareFailure) else writer.originals.get(key)
     if original is None or isinstance(writer, HardwareFailure):
@@ -43,7 +43,7 @@ def journaled_clock(writer: JournaledWriter | HardwareFailure, uuid: str) -> Jou
 
 
 def managed_knobs(writer: JournaledWriter, drivers: DriversByUuid) -> dict[str, Knob | HardwareFailure]:
-    """Return the knobs of the clocks that hold, or may hold, a limit of ours."""
+    """Return the knobs of managed clock limits."""
     return {
         clock_key(uuid): clock_knob(writer, driver, uuid)
         for uuid, driver in drivers.items()
@@ -52,10 +52,10 @@ def managed_knobs(writer: JournaledWriter, drivers: DriversByUuid) -> dict[str, 
 
 
 def release(
-    writer: JournaledWriter, drivers: DriversByUuid, wanted: frozenset[str] = frozenset()
+    writer: JournaledWriter, drivers: DriversByUuid, requested: frozenset[str] = frozenset()
 ) -> tuple[RestoredKnob, ...]:
-    """Restore every clock but those of the keys that are wanted."""
-    keys = frozenset(key for key in writer.managed if key.endswith(CLOCK_KEY_END)) - wanted
+    """Restore every clock but those of the requested keys."""
+    keys = frozenset(key for key in writer.managed if key.endswith(CLOCK_KEY_END)) - requested
     return results.restore(writer, keys, managed_knobs(writer, drivers)) if keys else ()
 
 
@@ -67,9 +67,9 @@ def limit(
     absent: HardwareFailure,
 ) -> ControlOutcome:
     """Limit the clocks of the GPUs that are named, and restore those of all others."""
-    freed = release(writer, drivers, frozenset(map(clock_key, clocks_mhz)))
+    restored = release(writer, drivers, frozenset(map(clock_key, clocks_mhz)))
     caps: list[_ClockCap] = []
-    failures = [HardwareFailure(each.reason, each.message) for each in freed if each.reason is not None]
+    failures = [HardwareFailure(each.reason, each.message) for each in restored if each.reason is not None]
     for uuid, clock_mhz in clocks_mhz.items():
         cap = _clock_cap(writer, drivers.get(uuid), uuid, clock_mhz) or absent
         if isinstance(cap, HardwareFailure):
@@ -77,15 +77,15 @@ def limit(
         else:
             caps.append(cap)
     answers = writer.set_all([(cap.knob, cap.clock_mhz) for cap in caps])
-    answers = [_kept(cap, answer) for cap, answer in zip(caps, answers, strict=True)]
+    answers = [_reasserted(cap, answer) for cap, answer in zip(caps, answers, strict=True)]
     failures += [answer for answer in answers if isinstance(answer, HardwareFailure)]
     if failures:
-        return results.failed(backend, failures, some_landed=any(isinstance(each, WrittenKnob) for each in answers))
+        return results.failed(backend, failures, some_applied=any(isinstance(each, WrittenKnob) for each in answers))
     return ControlOutcome(
         result=ControlResult.APPLIED,
         reason=Reason.CLOCKS_LIMITED if caps else Reason.RESTORED,
         backend=backend,
-        message=results.join_messages([*_said(caps, answers), *results.restore_messages(freed)]),
+        message=results.join_messages([*_messages(caps, answers), *results.restore_messages(restored)]),
     )
 
 
@@ -104,15 +104,15 @@ def _clock_cap(
     return _ClockCap(uuid, driver, knob, knob.limits.clamp(clock_mhz))
 
 
-def _kept(cap: _ClockCap, answer: WrittenKnob | HardwareFailure) -> WrittenKnob | HardwareFailure:
-    """Write again where nobody can see whether the limit is still there; the journal knows this value."""
+def _reasserted(cap: _ClockCap, answer: WrittenKnob | HardwareFailure) -> WrittenKnob | HardwareFailure:
+    """Write again where the driver does not show whether the limit is still set; the journal has this value."""
     if isinstance(answer, HardwareFailure) or answer.changed or answer.external or not cap.knob.is_remembered:
         return answer
     again = cap.knob.write(cap.clock_mhz)
     return again if isinstance(again, HardwareFailure) else answer
 
 
-def _said(caps: Sequence[_ClockCap], answers: Sequence[WrittenKnob | HardwareFailure]) -> list[str]:
+def _messages(caps: Sequence[_ClockCap], answers: Sequence[WrittenKnob | HardwareFailure]) -> list[str]:
     pairs = list(zip(caps, answers, strict=True))
-    said = [f"{cap.knob.key} is {each.value} MHz" for cap, each in pairs if isinstance(each, WrittenKnob)]
-    return said + results.overwrite_messages((cap.knob.key, answer) for cap, answer in pairs)
+    messages = [f"{cap.knob.key} is {each.value} MHz" for cap, each in pairs if isinstance(each, WrittenKnob)]
+    return messages + results.overwrite_messages((cap.knob.key, answer) for cap, answer in pairs)

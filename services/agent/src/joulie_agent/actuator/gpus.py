@@ -1,7 +1,7 @@
-"""The GPUs of this machine, of whatever vendor: cap, read, describe, give back.
+"""The GPUs of this machine, of any vendor: cap, read, describe, restore.
 
-Promises identity by UUID, each device's own range, and that one vendor's driver that is absent, lost or hung keeps
-neither the other's GPUs nor anything else from being served. Drivers are opened when they are first asked.
+GPUs are identified by UUID, and each has its own range. A driver of one vendor that is absent, lost or hung affects no
+GPU of another vendor. Drivers are opened at the first request.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,20 +47,20 @@ class _GpuCap:
 
     @property
     def unlimited(self) -> bool:
-        """Not below the upper end of the range: no cap."""
+        """Whether the cap is at or above the maximum of the range, and so limits nothing."""
         return self.requested_mw >= self.knob.limits.high
 
 
 @dataclass(slots=True)
 class GpuHandler:
-    """Carries out what is asked of the GPUs. One caller at a time."""
+    """Executes the requests for the GPUs. One caller at a time."""
 
     drivers: Sequence[GpuDriver]
     #: Or why nothing may be written.
     writer: JournaledWriter | HardwareFailure
     #: Monotonic seconds.
     clock: Callable[[], float]
-    #: What each driver has told, and why it does not tell now.
+    #: What each driver has described, and why it does not answer now.
     _devices: dict[str, tuple[GpuDeviceInfo, ...]] = field(init=False, default_factory=dict)
     _failures: dict[str, HardwareFailure] = field(init=False, default_factory=dict)
     _drivers_by_uuid: dict[str, GpuDriver] = field(init=False, default_factory=dict)
@@ -69,7 +69,7 @@ class GpuHandler:
     _revision: int = field(init=False, default=0)
 
     def execute(self, request: GpuRequest) -> Reply:
-        """Do what is asked."""
+        """Execute a request."""
         if self._is_stale():
             self._discover()
         match request:
@@ -84,7 +84,7 @@ class GpuHandler:
                 return self._describe()
 
     def restore(self, keys: frozenset[str]) -> RestoreReport:
-        """Give knobs back, by key. No driver is opened where there is nothing to give back."""
+        """Restore knobs, by key. Opens no driver where there is nothing to restore."""
         if isinstance(self.writer, HardwareFailure) or not keys:
             return RestoreReport(knobs=())
         self._discover()
@@ -97,14 +97,14 @@ class GpuHandler:
     def _is_stale(self) -> bool:
         if self._discovered_at is None or self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S:
             return True
-        # What is being opened, or hangs, may answer at any moment.
+        # A driver that is being opened, or hangs, may answer at any moment.
         waiting = (*self._failures.values(), *(info.failure for info in self._all()))
         if any(failure is not None and failure.reason is Reason.TIMEOUT for failure in waiting):
             return True
         return self._generations != [driver.generation for driver in self.drivers]
 
     def _discover(self) -> None:
-        """Ask every driver what it has; one that does not answer has what it had."""
+        """Describe the GPUs of every driver; those of a driver that does not answer stay as last described."""
         before = [_constant(info) for info in self._all()]
         for driver in self.drivers:
             found = driver.devices()
@@ -137,22 +137,22 @@ class GpuHandler:
         bounded = [cap for cap in caps if not cap.unlimited]
         answers = list(zip(bounded, self.writer.set_all([(cap.knob, cap.limit_mw) for cap in bounded]), strict=True))
         answers += self._unlimit(self.writer, [cap for cap in caps if cap.unlimited])
-        return _judged(caps, answers, failures)
+        return _outcome(caps, answers, failures)
 
     @staticmethod
     def _unlimit(
         writer: JournaledWriter, caps: Sequence[_GpuCap]
     ) -> list[tuple[_GpuCap, WrittenKnob | HardwareFailure]]:
-        """Restore the GPUs that no limit is wanted of: what was found may be lower than the end of the range."""
-        freed = {knob.key: knob for knob in writer.restore(cap.knob for cap in caps)}
+        """Restore the GPUs that the cap does not limit: their originals may be lower than the maximum of the range."""
+        restored = {knob.key: knob for knob in writer.restore(cap.knob for cap in caps)}
         answers: list[tuple[_GpuCap, WrittenKnob | HardwareFailure]] = []
         for cap in caps:
-            restored = freed.get(cap.knob.key)
-            if restored is not None and restored.reason is not None:
-                answers.append((cap, HardwareFailure(restored.reason, restored.message)))
+            knob = restored.get(cap.knob.key)
+            if knob is not None and knob.failure is not None:
+                answers.append((cap, knob.failure))
                 continue
             value = cap.knob.read()
-            changed = restored is not None
+            changed = knob is not None
             answers.append(
                 (cap, value if isinstance(value, HardwareFailure) else WrittenKnob(value, changed, external=True))
             )
@@ -169,17 +169,15 @@ class GpuHandler:
             ),
             NONE,
         )
-        absent = self._unanswered() or HardwareFailure(
-            Reason.NO_DEVICE, "a GPU whose clock is to be limited is not there"
-        )
+        absent = self._unanswered() or HardwareFailure(Reason.NO_DEVICE, "a GPU whose clock is to be limited is absent")
         return gpu_clocks.limit(self.writer, self._drivers_by_uuid, clocks_mhz, backend, absent)
 
     def _release_clocks(self, done: ControlOutcome) -> ControlOutcome:
         """Restore clocks that an earlier controller limited; the executor tries again what cannot be restored now."""
         if isinstance(self.writer, HardwareFailure):
             return done
-        said = results.restore_messages(gpu_clocks.release(self.writer, self._drivers_by_uuid))
-        return msgspec.structs.replace(done, message=results.join_messages([done.message, *said]))
+        messages = results.restore_messages(gpu_clocks.release(self.writer, self._drivers_by_uuid))
+        return msgspec.structs.replace(done, message=results.join_messages([done.message, *messages]))
 
     def _knob(self, uuid: str) -> Knob | HardwareFailure:
         driver = self._drivers_by_uuid.get(uuid)
@@ -188,7 +186,7 @@ class GpuHandler:
         return self._unanswered() or HardwareFailure(Reason.NO_DEVICE, f"no GPU {uuid}")
 
     def _unanswered(self) -> HardwareFailure | None:
-        """Why a GPU that is not known may be there all the same: a driver, or a device without a name, is silent."""
+        """Return why an unknown GPU may be present: a driver, or a device without a UUID, does not answer."""
         broken = [failure for failure in self._failures.values() if failure.reason is not Reason.NO_INTERFACE]
         broken += [info.failure for info in self._all() if not info.uuid and info.failure is not None]
         return broken[0] if broken else None
@@ -216,7 +214,7 @@ class GpuHandler:
         )
 
     def _with_own_clock(self, info: GpuDeviceInfo) -> GpuDeviceInfo:
-        """Tell a GPU's own highest clock where the driver tells a limit of ours."""
+        """Return the description with the GPU's own highest clock, where the driver reports a managed limit as such."""
         original = {} if isinstance(self.writer, HardwareFailure) else self.writer.originals
         own_mhz = original.get(clock_key(info.uuid))
         if own_mhz is None or info.highest_mhz is None:
@@ -232,54 +230,54 @@ class GpuHandler:
         )
 
 
-def _judged(
+def _outcome(
     caps: Sequence[_GpuCap],
     answers: Sequence[tuple[_GpuCap, WrittenKnob | HardwareFailure]],
     failures: Sequence[HardwareFailure],
 ) -> ControlOutcome:
-    """Return the verdict on caps that were set one by one."""
+    """Return the outcome of caps that were set one by one."""
     backend = next((cap.driver.name for cap in caps), NONE)
     written = [(cap, answer) for cap, answer in answers if isinstance(answer, WrittenKnob)]
     failures = [*failures, *(answer for _, answer in answers if isinstance(answer, HardwareFailure))]
     if failures:
-        return results.failed(backend, failures, some_landed=bool(written))
+        return results.failed(backend, failures, some_applied=bool(written))
     enforced_watts = max(_in_force_mw(cap, answer) for cap, answer in written) / MW_PER_WATT
-    held = [(cap, answer) for cap, answer in written if _is_held_higher(cap, answer)]
+    held = [(cap, answer) for cap, answer in written if _is_kept_higher(cap, answer)]
     if held:
-        kept = [HardwareFailure(Reason.HELD_BY_FIRMWARE, _held_at(cap, answer)) for cap, answer in held]
+        kept = [HardwareFailure(Reason.HELD_BY_FIRMWARE, _kept_higher_message(cap, answer)) for cap, answer in held]
         return results.partly_applied(backend, Reason.HELD_BY_FIRMWARE, kept, enforced_watts=enforced_watts)
-    said = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
+    messages = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
     bounded = [cap for cap in caps if not cap.unlimited]
     clamped = [cap for cap in bounded if cap.limit_mw != cap.requested_mw]
-    said += [f"{cap.knob.key} is held at {cap.limit_mw / MW_PER_WATT:g} W by its range" for cap in clamped]
-    said += [f"no limit is set on {cap.knob.key}: {_cap_of(cap)}" for cap in caps if cap.unlimited]
+    messages += [f"{cap.knob.key} is limited to {cap.limit_mw / MW_PER_WATT:g} W by its range" for cap in clamped]
+    messages += [f"no limit is set on {cap.knob.key}: {_cap_of(cap)}" for cap in caps if cap.unlimited]
     reason = Reason.CLAMPED if clamped else Reason.CAPPED
     return ControlOutcome(
         result=ControlResult.APPLIED,
         reason=reason if bounded else Reason.RESTORED,
         backend=backend,
-        message=results.join_messages(said),
+        message=results.join_messages(messages),
         enforced_watts=enforced_watts,
     )
 
 
-def _is_held_higher(cap: _GpuCap, answer: WrittenKnob) -> bool:
-    """Whether the driver took the limit and keeps a higher one; AMD's keeps whole watts."""
+def _is_kept_higher(cap: _GpuCap, answer: WrittenKnob) -> bool:
+    """Return whether the driver accepted the limit and keeps a higher one; AMD's keeps whole watts."""
     return not answer.external and _in_force_mw(cap, answer) >= cap.limit_mw + MW_PER_WATT
 
 
-def _held_at(cap: _GpuCap, answer: WrittenKnob) -> str:
-    held, asked = answer.value / MW_PER_WATT, cap.limit_mw / MW_PER_WATT
-    return f"{cap.knob.key} reads {held:g} W where {asked:g} W was written"
+def _kept_higher_message(cap: _GpuCap, answer: WrittenKnob) -> str:
+    kept, written = answer.value / MW_PER_WATT, cap.limit_mw / MW_PER_WATT
+    return f"{cap.knob.key} reads {kept:g} W where {written:g} W was written"
 
 
 def _cap_of(cap: _GpuCap) -> str:
-    asked, end = cap.requested_mw / MW_PER_WATT, cap.knob.limits.high / MW_PER_WATT
-    return f"{asked:g} W is not below the end of its range, {end:g} W"
+    requested, maximum = cap.requested_mw / MW_PER_WATT, cap.knob.limits.high / MW_PER_WATT
+    return f"{requested:g} W is not below the maximum of its range, {maximum:g} W"
 
 
 def _in_force_mw(cap: _GpuCap, written: WrittenKnob) -> int:
-    """The limit that holds, which the hardware itself may have lowered below the one that was set."""
+    """Return the limit in force, which the hardware itself may have lowered below the one that was set."""
     enforced_mw = cap.driver.enforced_mw(cap.uuid)
     return written.value if isinstance(enforced_mw, HardwareFailure) else enforced_mw
 
@@ -289,5 +287,5 @@ def _known(value: int | HardwareFailure | None) -> int | None:
 
 
 def _constant(info: GpuDeviceInfo) -> object:
-    """What of a GPU changes only when the hardware does."""
+    """Return the part of a description that changes only when the hardware does."""
     return replace(info, current_mw=None, enforced_mw=None, failure=None), info.failure and info.failure.reason

@@ -1,6 +1,6 @@
 """Log lines without a logging library: the actuator's memory is counted in single megabytes.
 
-Promises the shape of the other processes' lines: one JSON object with `timestamp`, `level`, `event` and `service`.
+Lines have the format of the other processes: one JSON object with `timestamp`, `level`, `event` and `service`.
 """
 
 import sys
@@ -25,14 +25,14 @@ class Level(StrEnum):
 
 
 class Log(Protocol):
-    """Where events go."""
+    """A destination of events."""
 
     def __call__(self, event: str, /, *, level: Level = Level.INFO, **details: Any) -> None:
-        """Tell an event."""
+        """Log an event with its fields."""
 
 
 def write_line(event: str, /, *, level: Level = Level.INFO, **details: Any) -> None:
-    """Tell an event on standard output."""
+    """Log an event on standard output."""
     line = {"timestamp": rfc3339(time.time()), "level": level, "event": event, "service": SERVICE, **details}
     sys.stdout.write(msgspec.json.encode(line, enc_hook=str).decode() + "\n")
     sys.stdout.flush()

@@ -1,9 +1,9 @@
-"""`joulie-agent actuator`: the process with the writer.
+"""`joulie-agent actuator`: the privileged process.
 
-Promises to give back what a killed predecessor left before it serves anybody, and everything when it is told to end:
-exit code 0 where nothing of ours is left in the hardware, 1 otherwise, 2 where it was started wrongly. A thread that
-dies takes the process with it, which is how its supervisor learns of it; the next start gives back. Has no network, see
-`confine`; where a machine cannot take it away, a warning says so.
+Restores what a killed predecessor left before it executes the first request, and everything on SIGTERM: exit code 0
+where no limit is managed any more, 1 otherwise, 2 on wrong usage. A thread that fails ends the process, so that its
+supervisor restarts it; the next start restores. Has no network access, see `confine`; a warning is logged where the
+machine does not allow to drop it.
 """
 
 import os
@@ -23,24 +23,24 @@ from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.hardware import descriptors
 from joulie_agent.hardware.journal import JournalHeldError
 
-SUMMARY: Final = "Holds the writer on this machine's hardware: caps and throttles for the controller, and gives back."
+SUMMARY: Final = "Applies power caps and throttles on this node for the controller, and restores the originals."
 _DONE, _FAILED, _USAGE = 0, 1, 2
-#: For how long a start waits while another process holds the machine: `restore`, run by hand or by the host's timer,
-#: takes seconds, and an actuator that is being replaced takes ACTUATOR_STOP_GRACE at most.
+#: How long a start waits while another process holds the locks: `restore`, run by hand or by the host's timer, takes
+#: seconds, and an actuator that is being replaced takes ACTUATOR_STOP_GRACE at most.
 CLAIM_S: Final = 30.0
 _CLAIM_POLL_S: Final = 0.2
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-    """Be the process; returns its exit code."""
+    """Run until SIGTERM or SIGINT; return the exit code."""
     settings = start_settings("actuator", SUMMARY, arguments, os.environ if env is None else env)
     if isinstance(settings, int):
         return settings
     _close_network()
     descriptors.reserve()
-    threading.excepthook = _die_of_thread
-    # Taken out by `sigwait` below; threads inherit the mask.
+    threading.excepthook = _exit_on_thread_failure
+    # Received by `sigwait` below; threads inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     machine = claim(settings)
     if machine is None:
@@ -54,9 +54,9 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
 def start_settings(
     command: str, summary: str, arguments: Sequence[str], env: Mapping[str, str], flags: Sequence[str] = ()
 ) -> ActuatorSettings | int:
-    """Read the settings of a subcommand; an exit code where that is all there is to do.
+    """Read the settings of a subcommand; return an exit code where it ends here, as for `--help`.
 
-    The subcommand has taken its own `flags` out of `arguments`, so none ought to be left; they are for the message.
+    The subcommand has removed its own `flags` from `arguments`; they are for the message.
     """
     usage = f"joulie-agent {command}"
     known = ["--help", *flags]
@@ -64,7 +64,7 @@ def start_settings(
         sys.stdout.write(f"usage: {usage} [{'] ['.join(known)}]\n\n{summary}\n\n{help_text()}")
         return _DONE
     if arguments:
-        sys.stderr.write(f"{usage} takes no arguments but {', '.join(known)}; settings come from the environment\n")
+        sys.stderr.write(f"{usage} takes no arguments except {', '.join(known)}; settings come from the environment\n")
         return _USAGE
     try:
         return read_settings(env)
@@ -74,31 +74,31 @@ def start_settings(
 
 
 def claim(settings: ActuatorSettings) -> HostSubsystems | None:
-    """Claim the machine, from `restore` or an actuator that is ending if need be; None where it stays another's."""
+    """Lock the machine, waiting for a `restore` or a stopping actuator; None where another process keeps the lock."""
     until = time.monotonic() + CLAIM_S
-    told = False
+    reported = False
     while True:
         try:
             return HostSubsystems(settings, write_line)
         except JournalHeldError as error:
             if time.monotonic() >= until:
-                write_line("another process has its writer on this machine", level=Level.ERROR, error=str(error))
+                write_line("state directory is locked by another process", level=Level.ERROR, error=str(error))
                 return None
-            if not told:
-                write_line("waiting for another process to let go of this machine", for_s=CLAIM_S, error=str(error))
-                told = True
+            if not reported:
+                write_line("waiting for another process to release the lock", for_s=CLAIM_S, error=str(error))
+                reported = True
         if (received := signal.sigtimedwait(_SIGNALS, _CLAIM_POLL_S)) is not None:
             write_line("stopped while waiting", signal=signal.Signals(received.si_signo).name)
             return None
 
 
 def _close_network() -> None:
-    """Before anything is opened or started. Where it cannot be closed, giving back is still worth more than ending."""
+    """Drop network access before anything is started; where that fails, restoring is worth more than exiting."""
     why_not = confine()
     if why_not is None:
         write_line("network closed", sockets=[family.name for family in FAMILIES])
     else:
-        write_line("network not closed", level=Level.WARNING, why=why_not)
+        write_line("network not closed", level=Level.WARNING, error=why_not)
 
 
 def _serve(machine: HostSubsystems, settings: ActuatorSettings) -> int:
@@ -114,34 +114,34 @@ def _serve(machine: HostSubsystems, settings: ActuatorSettings) -> int:
     write_line("listening", socket=settings.actuator_socket, pid=os.getpid(), sys_root=settings.host_sys_root)
     number = signal.sigwait(_SIGNALS)
     write_line("stopping", signal=signal.Signals(number).name)
-    Path(settings.actuator_socket).unlink(missing_ok=True)  # whoever is connected is told that it is over
+    Path(settings.actuator_socket).unlink(missing_ok=True)  # connected clients get an error from now on
     return _end(machine, settings.actuator_stop_grace)
 
 
 def _end(machine: HostSubsystems, grace_s: float) -> int:
-    """Give back every subsystem at once: one that hangs must not cost another its time."""
+    """Restore all subsystems at the same time: one that hangs must not use up the time of another."""
     deadline = time.monotonic() + grace_s
     done: dict[str, bool] = {}
 
-    def end(name: str) -> None:
+    def stop(name: str) -> None:
         done[name] = executors[name].stop(deadline)
 
     executors = {str(subsystem): executor for subsystem, executor in machine.executors.items()}
-    threads = [threading.Thread(target=end, args=(name,), name=f"{name}-end", daemon=True) for name in executors]
+    threads = [threading.Thread(target=stop, args=(name,), name=f"{name}-end", daemon=True) for name in executors]
     for thread, name in zip(threads, executors, strict=True):
         try:
             thread.start()
         except RuntimeError:  # the limit of processes is reached
-            end(name)
+            stop(name)
     for thread in threads:
         if thread.ident is not None:
             thread.join(max(0.0, deadline - time.monotonic()) + 1.0)
     left = [name for name in executors if not done.get(name)]
-    write_line("stopped", level=Level.ERROR if left else Level.INFO, not_given_back=left)
+    write_line("stopped", level=Level.ERROR if left else Level.INFO, not_restored=left)
     return _FAILED if left else _DONE
 
 
-def _die_of_thread(error: threading.ExceptHookArgs) -> None:
+def _exit_on_thread_failure(error: threading.ExceptHookArgs) -> None:
     name = error.thread.name if error.thread else "?"
-    write_line("thread died", level=Level.ERROR, thread=name, error=f"{error.exc_type.__name__}: {error.exc_value}")
+    write_line("thread failed", level=Level.ERROR, thread=name, error=f"{error.exc_type.__name__}: {error.exc_value}")
     os._exit(_FAILED)

@@ -1,11 +1,11 @@
-"""What may be asked of the actuator, and what it answers: the whole list, with the range of every value.
+"""Requests to the actuator and its replies: the whole list, with the range of every value.
 
-Promises that whatever does not fit a type or a range is refused while it is decoded, before anything is done. One
-request or reply is one line of JSON; a connection carries one request at a time. Ranges here are those of any machine;
-what this machine can do is narrower, and its knobs know it.
+A line that does not fit a type or a range is rejected while it is decoded, before anything is done. One request or
+reply is one line of JSON; a connection carries one request at a time. Ranges here are those of any machine; the ranges
+of the knobs of this machine are narrower.
 
-Every operation that puts something in force says for how long. When that time is over and nobody has asked again, the
-actuator gives it back: a controller that has died, hangs or lost its way cannot leave a cap behind.
+Every request that sets something carries a lease. When it expires without being renewed, the actuator restores: a
+controller that has died or hangs cannot leave a cap behind.
 """
 
 from enum import StrEnum
@@ -32,7 +32,7 @@ MilliWatts = Annotated[int, msgspec.Meta(gt=0, le=10_000_000)]
 MegaHertz = Annotated[int, msgspec.Meta(gt=0, le=10_000)]
 Pct = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Uuid = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-#: Seconds; long enough for two slow ticks, and never so long that a node stays capped for a day by mistake.
+#: Seconds; the longest lease bounds how long a node stays capped after its controller has failed.
 LeaseS = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
@@ -45,7 +45,7 @@ class Epp(StrEnum):
 
 
 class Subsystem(StrEnum):
-    """What has a journal, a lease and a thread of its own: a GPU driver that hangs must not hold up the CPUs."""
+    """A part of the machine with its own journal, lease and thread: a GPU driver that hangs must not delay the CPUs."""
 
     CPU = "cpu"
     GPU = "gpu"
@@ -60,16 +60,16 @@ class SetCpuCap(_Request, frozen=True, tag="set_cpu_cap"):
 
     cap_watts_per_package: Watts
     lease_s: LeaseS
-    #: Lift a throttle of ours once the cap is in force, so that one path at a time holds the CPUs.
+    #: Lift a managed throttle once the cap is in force, so that one control at a time limits the CPUs.
     release_throttle: bool = False
 
 
 class SetThrottle(_Request, frozen=True, tag="set_throttle"):
-    """Throttle a share of the frequency policies; 0 gives all of them back."""
+    """Throttle a share of the frequency policies; 0 restores all of them."""
 
     throttle_pct: Pct
     lease_s: LeaseS
-    #: Lift power caps of ours once the throttle is in force, so that one path at a time holds the CPUs.
+    #: Lift managed power caps once the throttle is in force, so that one control at a time limits the CPUs.
     release_caps: bool = False
 
 
@@ -88,7 +88,7 @@ class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):
 
     caps_mw: Annotated[dict[Uuid, MilliWatts], msgspec.Meta(min_length=1, max_length=MOST_GPUS)]
     lease_s: LeaseS
-    #: Restore the clocks of all GPUs: nothing but power limits is wanted.
+    #: Restore the clocks of all GPUs: only power limits are requested.
     release_clocks: bool = False
 
 
@@ -100,7 +100,7 @@ class SetGpuClocks(_Request, frozen=True, tag="set_gpu_clocks"):
 
 
 class Restore(_Request, frozen=True, tag="restore"):
-    """Give a subsystem back."""
+    """Restore everything that is managed in a subsystem."""
 
     subsystem: Subsystem
 
@@ -117,15 +117,15 @@ class ReadGpu(_Request, frozen=True, tag="read_gpu"):
 
 
 class DescribeCpu(_Request, frozen=True, tag="describe_cpu"):
-    """Say what the CPUs are and what can be done with them."""
+    """Describe the CPUs and what can be controlled."""
 
 
 class DescribeGpu(_Request, frozen=True, tag="describe_gpu"):
-    """Say what the GPUs are and what can be done with them."""
+    """Describe the GPUs and what can be controlled."""
 
 
 class CheckHealth(_Request, frozen=True, tag="health"):
-    """Say whether leases are kept. Answered without waiting for any subsystem."""
+    """Check whether leases are enforced. Answered without waiting for any subsystem."""
 
 
 Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetGpuCaps | SetGpuClocks
@@ -148,13 +148,13 @@ class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
 
 
 class RestoreReport(_Reply, frozen=True, tag="restore_report"):
-    """What became of everything that was in force in a subsystem."""
+    """The result of a restore, for every knob that was managed."""
 
     knobs: tuple[RestoredKnob, ...]
 
     @property
     def left(self) -> tuple[RestoredKnob, ...]:
-        """What could not be given back."""
+        """What could not be restored."""
         return tuple(knob for knob in self.knobs if not knob.done)
 
 
@@ -167,14 +167,14 @@ class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
-    """One look at the CPUs."""
+    """One reading of the CPUs."""
 
-    #: Counts the looks for hardware that found something else than the one before: ask again what there is.
+    #: Grows when discovery finds something else than before: request the description again.
     revision: int
     zones: tuple[ZoneReading, ...]
-    #: What was asked for last and is in force.
+    #: The last requested throttle that is in force.
     throttle_pct: float
-    #: How often somebody else's value was written over, by knob.
+    #: How often an external value was overwritten, by knob.
     overwritten: dict[str, int]
     policies: tuple[PolicyReading, ...] = ()
     #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; no subsystem of the total.
@@ -184,7 +184,7 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
 
 
 class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
-    """Power and limit of one GPU, in milliwatts, and the limit of ours on its graphics clock."""
+    """Power and limit of one GPU, in milliwatts, and the managed limit on its graphics clock."""
 
     uuid: str
     power_mw: int | None = None
@@ -194,7 +194,7 @@ class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
-    """One look at the GPUs."""
+    """One reading of the GPUs."""
 
     revision: int
     gpus: tuple[GpuPowerReading, ...]
@@ -204,7 +204,7 @@ class GpuReadings(_Reply, frozen=True, tag="gpu_readings"):
 
 
 class CpuDescription(_Reply, frozen=True, tag="cpu"):
-    """The CPUs; None is "works"."""
+    """The CPUs, and why something does not work; None where it does."""
 
     revision: int
     facts: HostFacts
@@ -219,28 +219,28 @@ class GpuDescription(_Reply, frozen=True, tag="gpu"):
 
     revision: int
     devices: tuple[GpuDeviceInfo, ...]
-    #: By driver: why it has no GPUs for us.
+    #: Why a driver has no usable GPUs, by driver.
     failures: dict[str, HardwareFailure]
     journal: HardwareFailure | None
 
 
 class SubsystemHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the lease of one subsystem is kept."""
+    """Whether the lease of one subsystem is enforced."""
 
     #: Why it is not, which a restart may cure; None where it is.
     problem: str | None
-    #: What hangs or is refused for good, which a restart does not cure.
+    #: What hangs or fails permanently, which a restart does not cure.
     degraded: tuple[str, ...] = ()
 
 
 class HealthReport(_Reply, frozen=True, tag="health"):
-    """Whether leases are kept, by subsystem."""
+    """Whether leases are enforced, by subsystem."""
 
     subsystems: dict[str, SubsystemHealth]
 
 
 class ErrorReply(_Reply, frozen=True, tag="fault"):
-    """The request was not understood, or carrying it out failed in a way that nobody foresaw."""
+    """The request is invalid, or its execution failed unexpectedly."""
 
     message: str
 
@@ -262,7 +262,7 @@ _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 class ProtocolError(Exception):
-    """A line is no request, or no reply."""
+    """A line is not a valid request or reply."""
 
 
 def encode(message: Request | Reply) -> bytes:
@@ -274,7 +274,7 @@ def decode_request(line: bytes) -> Request:
     """Read a request.
 
     Raises:
-        ProtocolError: it is not on the list, or a value is out of range.
+        ProtocolError: it is unknown, or a value is out of range.
     """
     try:
         return _requests.decode(line)
@@ -286,7 +286,7 @@ def decode_reply(line: bytes) -> Reply:
     """Read a reply.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: it is not a valid reply.
     """
     try:
         return _replies.decode(line)

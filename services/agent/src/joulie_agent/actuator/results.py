@@ -1,4 +1,4 @@
-"""From failures of knobs to the verdict on an operation, and the words for it."""
+"""Control outcomes from what knobs answered, and the messages in them, which reach `status.control.*.message`."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,8 +10,8 @@ from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_core.control_result import ControlResult
 
-#: What cannot be done on this machine, as opposed to what should have worked.
-_CANNOT_BE_DONE: Final = frozenset(
+#: What is not possible on this machine, as opposed to what should have worked.
+_NOT_POSSIBLE: Final = frozenset(
     {
         Reason.NO_INTERFACE,
         Reason.NO_DEVICE,
@@ -23,15 +23,15 @@ _CANNOT_BE_DONE: Final = frozenset(
         Reason.NO_JOURNAL,
     }
 )
-#: Some machines have hundreds of knobs of a kind, and what ails one mostly ails all.
-_MOST_SAID: Final = 4
-_AWAY: Final = HardwareFailure(Reason.NO_DEVICE, "not on this machine now")
+#: Some machines have hundreds of knobs of a kind, which mostly fail alike.
+_MAX_MESSAGES: Final = 4
+_ABSENT: Final = HardwareFailure(Reason.NO_DEVICE, "not present on this machine now")
 
 
-def failed(backend: str, failures: Sequence[HardwareFailure], *, some_landed: bool = False) -> ControlOutcome:
-    """Return the verdict where something refused; `some_landed`: a part of it is in force all the same."""
+def failed(backend: str, failures: Sequence[HardwareFailure], *, some_applied: bool = False) -> ControlOutcome:
+    """Return the outcome where something failed; `some_applied`: a part of it is in force all the same."""
     return ControlOutcome(
-        result=ControlResult.BLOCKED if _cannot(failures) and not some_landed else ControlResult.ERROR,
+        result=ControlResult.BLOCKED if _not_possible(failures) and not some_applied else ControlResult.ERROR,
         reason=failures[0].reason,
         backend=backend,
         message=join_messages(failure.message for failure in failures),
@@ -42,43 +42,43 @@ def partly_applied(
     backend: str,
     reason: Reason,
     failures: Sequence[HardwareFailure],
-    said: str = "",
+    message: str = "",
     *,
     enforced_watts: float | None = None,
 ) -> ControlOutcome:
-    """Return the verdict where less than what was asked for is in force; the reason says that something is."""
+    """Return the outcome where less than was requested is in force; the reason shows that something is."""
     return ControlOutcome(
-        result=ControlResult.BLOCKED if _cannot(failures) else ControlResult.ERROR,
+        result=ControlResult.BLOCKED if _not_possible(failures) else ControlResult.ERROR,
         reason=reason,
         backend=backend,
-        message=join_messages([said, *(failure.message for failure in failures)]),
+        message=join_messages([message, *(failure.message for failure in failures)]),
         enforced_watts=enforced_watts,
     )
 
 
-def _cannot(failures: Sequence[HardwareFailure]) -> bool:
-    """Whether trying again is of no use."""
-    return all(failure.reason in _CANNOT_BE_DONE for failure in failures)
+def _not_possible(failures: Sequence[HardwareFailure]) -> bool:
+    """Return whether a retry is of no use."""
+    return all(failure.reason in _NOT_POSSIBLE for failure in failures)
 
 
 def restore(
     writer: JournaledWriter, keys: frozenset[str], knobs: Mapping[str, Knob | HardwareFailure]
 ) -> tuple[RestoredKnob, ...]:
-    """Give back what is held of `keys`, with the knobs that this machine has now.
+    """Restore the managed knobs of `keys`, with the knobs that this machine has now.
 
-    What is held and not on the machine is refused and stays in the journal: an unplugged CPU or a lost GPU may come
-    back with our value still in it.
+    A managed knob that is not on the machine fails and stays in the journal: an unplugged CPU or a lost GPU may return
+    with Joulie's value still in it.
     """
     writer.unclaim(keys)
-    here: list[Knob] = []
-    away: list[RestoredKnob] = []
+    present: list[Knob] = []
+    absent: list[RestoredKnob] = []
     for key in sorted(writer.managed & keys):
-        knob = knobs.get(key, _AWAY)
+        knob = knobs.get(key, _ABSENT)
         if isinstance(knob, HardwareFailure):
-            away.append(RestoredKnob(key, RestoreOutcome.FAILED, None, knob.reason, knob.message))
+            absent.append(RestoredKnob(key, RestoreOutcome.FAILED, None, knob.reason, knob.message))
         else:
-            here.append(knob)
-    return (*writer.restore(here), *away)
+            present.append(knob)
+    return (*writer.restore(present), *absent)
 
 
 def failures(knobs: Iterable[RestoredKnob]) -> list[HardwareFailure]:
@@ -87,28 +87,27 @@ def failures(knobs: Iterable[RestoredKnob]) -> list[HardwareFailure]:
 
 
 def overwrite_messages(answers: Iterable[tuple[str, WrittenKnob | HardwareFailure]]) -> list[str]:
-    """Return a remark for each value of an external writer that was written over, or that is lower and stays."""
+    """Return a message for each external value that was overwritten, or that is lower and stays in force."""
     written = [(key, answer) for key, answer in answers if isinstance(answer, WrittenKnob)]
-    said = [f"{key}: {each.overwrote} of somebody else was written over" for key, each in written if each.overwrote]
-    return said + [
-        f"{key}: {each.value} of an external writer is lower and stays in force"
-        for key, each in written
-        if each.external
+    messages = [f"{key}: overwrote external value {each.overwrote}" for key, each in written if each.overwrote]
+    return messages + [
+        f"{key}: external value {each.value} is lower and stays in force" for key, each in written if each.external
     ]
 
 
 def restore_messages(knobs: Iterable[RestoredKnob]) -> list[str]:
-    """Return a remark for each knob whose way back was not the plain one."""
-    said = [f"{knob.key}: {knob.message}" for knob in knobs if knob.message]
-    return said + [
-        f"{knob.key}: {knob.value} of somebody else is kept"
+    """Return a message for each knob that does not simply hold its original again."""
+    knobs = list(knobs)
+    messages = [f"{knob.key}: {knob.message}" for knob in knobs if knob.message]
+    return messages + [
+        f"{knob.key}: external value {knob.value} left in place"
         for knob in knobs
         if knob.outcome is RestoreOutcome.KEPT_EXTERNAL
     ]
 
 
 def join_messages(messages: Iterable[str]) -> str:
-    """Return messages as one, each once and the first few only."""
+    """Return the messages as one: each once, and the first few only."""
     distinct = list(Counter(message for message in messages if message))
-    more = len(distinct) - _MOST_SAID
-    return "; ".join(distinct[:_MOST_SAID]) + (f"; and {more} more" if more > 0 else "")
+    more = len(distinct) - _MAX_MESSAGES
+    return "; ".join(distinct[:_MAX_MESSAGES]) + (f"; and {more} more" if more > 0 else "")

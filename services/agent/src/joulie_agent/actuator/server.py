@@ -1,9 +1,9 @@
-"""The actuator's socket: who may speak, one line in, one line out.
+"""The actuator's socket: one line of JSON per request, one per reply.
 
-Promises that nobody is heard but root, this process's own user and the controller, whom the kernel names
-(SO_PEERCRED); and that a line which is no request, or one whose execution fails in a way that nobody foresaw, costs an
-answer that says so and not the server. Each connection has a thread, since a request may wait for hardware; there are
-few of them, whatever a peer does, and none takes a descriptor that restoring needs.
+Guarantees that only root, the user of this process and the controller are served, by the identity that the kernel
+reports (SO_PEERCRED); and that an invalid line, or a request that raises, gets an error reply and does not end the
+server. Each connection has a thread, since a request may wait for hardware. The number of threads is limited, and none
+takes a file descriptor that restoring needs.
 """
 
 import math
@@ -36,24 +36,24 @@ from joulie_agent.actuator.protocol import (
 )
 from joulie_agent.hardware import descriptors
 
-#: A connection that is silent for so long is closed; a controller that ticks slower connects again.
+#: A connection without a request for so long is closed; a controller with longer ticks connects again.
 IDLE_S: Final = 600.0
-#: Connections of one user: a controller has one for each subsystem, a probe or a command one. And of all: root and the
-#: controller. Each has a thread.
+#: Connections of one user (a controller has one per subsystem, a probe or a command one), and of all users. Each has a
+#: thread.
 MOST_PER_USER: Final = 16
 MOST_CONNECTIONS: Final = 32
-#: Between two lines about the same trouble with connections.
-SELDOM_S: Final = 60.0
+#: Between two log lines about the same problem with connections.
+LOG_INTERVAL_S: Final = 60.0
 _NOT_ACCEPTED_PAUSE_S: Final = 0.2
 _CREDENTIALS: Final = struct.Struct("3i")
 _ROOT: Final = 0
-#: Owner and group may speak.
+#: Owner and group may connect.
 _SOCKET_UMASK: Final = 0o117
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Whom the kernel says is at the other end."""
+    """The process at the other end, as the kernel reports it."""
 
     pid: int
     uid: int
@@ -62,44 +62,44 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who is heard, besides root and the user that this process runs as."""
+    """Who is served, besides root and the user that this process runs as."""
 
     uid: int
     gid: int
 
     def admits(self, peer: Peer) -> bool:
-        """Whether a peer is heard."""
+        """Return whether a peer is served."""
         return peer.uid in {_ROOT, os.geteuid()} or (peer.uid == self.uid and peer.gid == self.gid)
 
 
 class RateLimited:
-    """A log that tells an event once a minute, with how often it was not told before."""
+    """A log that writes an event at most once a minute, with the number of suppressed lines."""
 
     def __init__(self, log: Log, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
-        self._told_at: dict[str, float] = {}
-        self._untold: Counter[str] = Counter()
+        self._logged_at: dict[str, float] = {}
+        self._suppressed: Counter[str] = Counter()
 
     def __call__(self, event: str, /, *, level: Level = Level.WARNING, **details: object) -> None:
-        """Tell an event, or count it. For one thread."""
+        """Log an event, or count it. For one thread."""
         now = self._clock()
-        if now - self._told_at.get(event, -math.inf) < SELDOM_S:
-            self._untold[event] += 1
+        if now - self._logged_at.get(event, -math.inf) < LOG_INTERVAL_S:
+            self._suppressed[event] += 1
             return
-        self._told_at[event] = now
-        self._log(event, level=level, untold=self._untold.pop(event, 0), **details)
+        self._logged_at[event] = now
+        self._log(event, level=level, suppressed=self._suppressed.pop(event, 0), **details)
 
 
 class Server(socketserver.UnixStreamServer):
-    """Serves executors on a socket until `shutdown`."""
+    """Serves the executors on a socket until `shutdown`."""
 
     request_queue_size = 64
 
     def __init__(
         self, path: Path, executors: Mapping[Subsystem, SubsystemExecutor], admission: Admission, log: Log
     ) -> None:
-        """Bind the socket; a file that is in its place is left from before, since the journals are ours.
+        """Bind the socket, in place of a file that an earlier actuator left: this process holds the locks.
 
         Raises:
             OSError: it cannot be bound.
@@ -107,7 +107,7 @@ class Server(socketserver.UnixStreamServer):
         self.executors = executors
         self.admission = admission
         self.log = log
-        self._seldom = RateLimited(log)
+        self._rate_limited = RateLimited(log)
         #: Open connections by user; and what guards them.
         self._open: Counter[int] = Counter()
         self._counting = threading.Lock()
@@ -122,30 +122,30 @@ class Server(socketserver.UnixStreamServer):
             os.chown(path, -1, admission.gid)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection, unless descriptors are short: what is left of them is for restoring."""
+        """Accept a connection, unless file descriptors are short: the last ones are for restoring."""
         try:
             if descriptors.refill():
                 return super().get_request()
-            why = "the reserve is in use"
+            error_text = "the reserve is in use"
         except OSError as error:
-            why = str(error)
-        self._seldom("connection not accepted", why=why)
+            error_text = str(error)
+        self._rate_limited("connection not accepted", error=error_text)
         time.sleep(_NOT_ACCEPTED_PAUSE_S)  # it stays in the queue, and the socket ready
-        raise BlockingIOError(why)  # passed over by `socketserver`
+        raise BlockingIOError(error_text)  # passed over by `socketserver`
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own, if its peer is heard and has not too many."""
+        """Serve a connection in its own thread, if its peer is admitted and has not too many."""
         peer = _peer(request)
         if not self.admission.admits(peer):
-            self._seldom("peer turned away", pid=peer.pid, uid=peer.uid, gid=peer.gid)
+            self._rate_limited("connection rejected", pid=peer.pid, uid=peer.uid, gid=peer.gid)
         elif not self._enter(peer.uid):
-            self._seldom("too many connections, this one closed", pid=peer.pid, uid=peer.uid)
+            self._rate_limited("connection limit reached", pid=peer.pid, uid=peer.uid)
         else:
             try:
                 threading.Thread(target=self._serve, args=(request, client_address, peer), daemon=True).start()
             except RuntimeError as error:  # the limit of processes is reached
                 self._leave(peer.uid)
-                self._seldom("connection not served", why=str(error), pid=peer.pid, uid=peer.uid)
+                self._rate_limited("connection not served", error=str(error), pid=peer.pid, uid=peer.uid)
             else:
                 return
         self.shutdown_request(request)
@@ -153,7 +153,7 @@ class Server(socketserver.UnixStreamServer):
     def _serve(self, request: Any, client_address: Any, peer: Peer) -> None:
         try:
             self.finish_request(request, client_address)
-        except Exception as error:  # noqa: BLE001 - one connection, and told
+        except Exception as error:  # noqa: BLE001 - one connection, and logged
             self.log("connection failed", level=Level.WARNING, pid=peer.pid, uid=peer.uid, error=str(error))
         finally:
             self.shutdown_request(request)
@@ -172,13 +172,13 @@ class Server(socketserver.UnixStreamServer):
 
 
 class _Connection(socketserver.StreamRequestHandler):
-    """One peer."""
+    """The connection of one peer."""
 
     server: Server
     timeout = IDLE_S
 
     def handle(self) -> None:
-        """Answer requests until the peer leaves."""
+        """Answer requests until the peer disconnects."""
         peer = _peer(self.connection)
         try:
             while line := self.rfile.readline(LINE_LIMIT):
@@ -186,13 +186,13 @@ class _Connection(socketserver.StreamRequestHandler):
                 if not line.endswith(b"\n"):
                     return  # cut off, or longer than any request: what follows would be read as another
         except (TimeoutError, ConnectionError):
-            return  # silent, or gone before its answer: the lease says what becomes of what it wanted
+            return  # idle, or disconnected before the reply: the lease ends what it has set
 
     def _answer(self, line: bytes, peer: Peer) -> Reply:
         try:
             request = decode_request(line)
         except ProtocolError as error:
-            self.server.log("not a request", level=Level.WARNING, pid=peer.pid, uid=peer.uid, error=str(error))
+            self.server.log("invalid request", level=Level.WARNING, pid=peer.pid, uid=peer.uid, error=str(error))
             return ErrorReply(message=str(error))
         if isinstance(request, CheckHealth):
             return HealthReport(
@@ -200,7 +200,7 @@ class _Connection(socketserver.StreamRequestHandler):
             )
         try:
             return self.server.executors[subsystem_of(request)].execute(request)
-        except Exception as error:  # noqa: BLE001 - told with its trace, and answered
+        except Exception as error:  # noqa: BLE001 - logged with its trace, and answered
             trace = traceback.format_exc()
             self.server.log("request failed", level=Level.ERROR, request=type(request).__name__, trace=trace)
             return ErrorReply(message=f"{type(error).__name__}: {error}")

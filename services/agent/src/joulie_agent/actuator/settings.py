@@ -1,6 +1,6 @@
 """The actuator's settings, read from environment variables without a validation library.
 
-Promises that every invalid value is named at once. Shared by the subcommands that run without the controller:
+Every invalid value is reported at once. Shared by the subcommands that run without the controller:
 `actuator`, `restore` and `doctor`.
 """
 
@@ -17,7 +17,7 @@ _LARGEST_ID: Final = 2**32 - 2
 
 
 class ActuatorSettingsError(Exception):
-    """Values that cannot be used; the message has a line for each."""
+    """Some values are invalid; the message has a line for each."""
 
 
 def _sys_root() -> str:
@@ -25,27 +25,36 @@ def _sys_root() -> str:
 
 
 class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the actuator can be told; the variables are the names in capitals."""
+    """All settings; the environment variables are the names in capitals."""
 
     host_sys_root: Annotated[
-        str, Meta(title="path", description="Where the node's /sys is; where there is no /host-sys, /sys is taken.")
+        str, Meta(title="path", description="Where the node's /sys is mounted; /sys where there is no /host-sys.")
     ] = msgspec.field(default_factory=_sys_root)
     host_proc_root: Annotated[
-        str, Meta(title="path", description="Where the node's /proc is; read for the model and the memory only.")
+        str,
+        Meta(
+            title="path",
+            description="Where the node's /proc is mounted; read for the CPU model and the memory size only.",
+        ),
     ] = "/proc"
     state_dir: Annotated[
         str,
         Meta(
             title="path",
-            description="Where the journals of originals are. It must outlive the container and may be in memory, "
-            "since a boot ends every claim.",
+            description="Directory of the journals of originals. It must outlive the container and may be in memory, "
+            "since a boot resets every limit.",
         ),
     ] = "/var/lib/joulie"
     actuator_socket: Annotated[
-        str, Meta(title="path", description="The socket; the controller sees its directory too.")
+        str,
+        Meta(
+            title="path",
+            description="Path of the socket; its directory is mounted into the controller's container too.",
+        ),
     ] = "/run/joulie/actuator.sock"
     actuator_controller_uid: Annotated[
-        int, Meta(ge=0, le=_LARGEST_ID, title="uid", description="User of the controller, who is heard besides root.")
+        int,
+        Meta(ge=0, le=_LARGEST_ID, title="uid", description="User of the controller, which is served besides root."),
     ] = 65532
     actuator_controller_gid: Annotated[
         int, Meta(ge=0, le=_LARGEST_ID, title="gid", description="Group of the controller, and of the socket.")
@@ -56,7 +65,7 @@ class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=0,
             le=600,
             title="s",
-            description="For how long an ending actuator goes on trying to give back what refuses; keep it below the "
+            description="How long a stopping actuator retries limits that cannot be restored; keep it below the "
             "pod's termination grace period.",
         ),
     ] = 20.0
@@ -65,7 +74,7 @@ class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             gt=0,
             title="kHz",
-            description="Frequency that a throttled policy is held to, raised to what its hardware can run at.",
+            description="Maximum frequency of a throttled policy, raised to the lowest that its hardware supports.",
         ),
     ] = 1_500_000
 
@@ -74,7 +83,7 @@ def read_settings(env: Mapping[str, str]) -> ActuatorSettings:
     """Read the environment; an empty variable counts as unset.
 
     Raises:
-        ActuatorSettingsError: some values cannot be used.
+        ActuatorSettingsError: some values are invalid.
     """
     values: dict[str, Any] = {}
     faults: list[str] = []
@@ -91,7 +100,7 @@ def read_settings(env: Mapping[str, str]) -> ActuatorSettings:
 
 
 class Row(NamedTuple):
-    """One variable, for people."""
+    """One variable, as it is documented."""
 
     name: str
     unit: str

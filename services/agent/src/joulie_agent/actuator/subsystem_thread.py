@@ -1,8 +1,7 @@
-"""The thread that does the work of one subsystem, replaced when a file blocks it.
+"""The thread that executes the work of one subsystem, replaced when a file blocks it.
 
-Promises that a piece of work ends, whatever file blocks: the thread in it is given up, and the work is done again from
-its beginning by another thread, to which the file is refused. So all work has to be such that doing it twice does no
-harm, which holds for every request.
+Guarantees that a piece of work ends, whatever file blocks: the blocked thread is abandoned, and another thread repeats
+the work from its beginning, for which the file fails at once. So all work must be idempotent, as every request is.
 """
 
 import math
@@ -45,33 +44,32 @@ class SubsystemThread:
         self._thread: threading.Thread | None = None
         self._jobs: SimpleQueue[_Job[Any] | None] | None = None
 
-    def do(self, work: Callable[[], T], patience_s: float = math.inf) -> T | HardwareFailure:
-        """Do a piece of work; whatever it raises is raised here.
+    def run(self, work: Callable[[], T], timeout_s: float = math.inf) -> T | HardwareFailure:
+        """Execute a piece of work; what it raises is raised here.
 
         Args:
-            work: may be begun several times.
-            patience_s: once that is over, a file that blocks is refused for the whole work, and no further one is
-                looked for.
+            work: may be started several times.
+            timeout_s: after that, the next file that blocks fails the whole work.
         """
-        until = time.monotonic() + patience_s
+        until = time.monotonic() + timeout_s
         while True:
             job = _Job(work)
-            if not self._hand_over(job):
-                return self._do_here(work)
+            if not self._submit(job):
+                return self._run_here(work)
             path = self._await(job)
             if path is None:
                 return job.result()
             if time.monotonic() >= until:
-                return HardwareFailure(Reason.TIMEOUT, f"{path} has blocked, as others before")
+                return HardwareFailure(Reason.TIMEOUT, f"{path} has blocked, as other files before")
 
     def stop(self) -> None:
-        """End the thread once it is idle; later work begins another."""
+        """End the thread once it is idle; later work starts another."""
         if self._jobs is not None and self._thread is not None:
             self._jobs.put(None)
             self._jobs = None
             self._thread.join(_STOP_S)
 
-    def _hand_over(self, job: _Job[T]) -> bool:
+    def _submit(self, job: _Job[T]) -> bool:
         if self._jobs is None:
             jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
             self._thread = threading.Thread(target=self._serve, args=(jobs,), name=self._name, daemon=True)
@@ -83,15 +81,15 @@ class SubsystemThread:
         self._jobs.put(job)
         return True
 
-    def _do_here(self, work: Callable[[], T]) -> T:
-        """Without a thread there is no deadline, but what is in force can still be restored."""
-        self.watch.hire()
+    def _run_here(self, work: Callable[[], T]) -> T:
+        """Execute in the calling thread: without a deadline, but limits can still be restored."""
+        self.watch.attach()
         return work()
 
     def _await(self, job: _Job[T]) -> str | None:
-        """Wait for the job's end; where a file blocks it, give its thread up and return the file."""
+        """Wait for the end of a job; where a file blocks it, abandon the thread and return the file."""
         while not job.done.wait(self.watch.left_s()):
-            path = self.watch.give_up()
+            path = self.watch.abandon_overdue()
             if path is not None:
                 self._jobs = None
                 return path
@@ -99,11 +97,11 @@ class SubsystemThread:
 
     def _serve(self, jobs: SimpleQueue[_Job[Any] | None]) -> None:
         while (job := jobs.get()) is not None:
-            self.watch.hire()
+            self.watch.attach()
             try:
                 job.results.append(job.work())
             except AbandonedCall:
                 return
-            except BaseException as error:  # noqa: BLE001 - raised where the work was asked for
+            except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
                 job.error = error
             job.done.set()

@@ -1,4 +1,4 @@
-"""The executors of this machine: its hardware found, its journals claimed."""
+"""The subsystems of this machine: journals and machine locked, one executor for each."""
 
 import os
 import time
@@ -25,11 +25,11 @@ from joulie_agent.reasons import Reason
 
 
 class HostSubsystems:
-    """This machine as executors, one per subsystem; `close` gives up the journals, not what is in force.
+    """The executors of this machine, one per subsystem. `close` releases the locks and leaves managed limits in force.
 
     Raises:
-        JournalHeldError: another process has the journals, and so the writer on this machine.
-        MachineHeldError: another process has the machine, with other journals.
+        JournalHeldError: another process holds the journals.
+        MachineHeldError: another process holds the machine, with other journals.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class HostSubsystems:
         }
 
     def close(self) -> None:
-        """Give up the journals and the machine."""
+        """Release the journals and the machine."""
         for executor in self.executors.values():
             executor.close()
         self._claims.close()
@@ -81,7 +81,7 @@ class HostSubsystems:
     def _claim_machine(self, sys_root: Path, state_dir: Path, log: Log) -> None:
         lock = machine_lock.claim(sys_root, state_dir)
         if lock is None:
-            log("machine not locked, only the state directory is", level=Level.DEBUG, sys_root=str(sys_root))
+            log("machine cannot be locked, only the state directory is", level=Level.DEBUG, sys_root=str(sys_root))
         else:
             self._claims.callback(os.close, lock)
 
@@ -91,17 +91,27 @@ class HostSubsystems:
         except JournalHeldError:
             raise
         except JournalError as error:
-            log("no usable journal, nothing will be written", level=Level.ERROR, subsystem=subsystem, error=str(error))
+            log(
+                "journal cannot be used, nothing will be written",
+                level=Level.ERROR,
+                subsystem=subsystem,
+                error=str(error),
+            )
             return HardwareFailure(Reason.NO_JOURNAL, str(error))
         if journal.dropped:
             log("entries of an earlier boot dropped", subsystem=subsystem, knobs=journal.dropped)
         if journal.problem is not None:
-            log("limits will be restored and none set", level=Level.ERROR, subsystem=subsystem, error=journal.problem)
+            log(
+                "journal cannot be written, limits will be restored and none set",
+                level=Level.ERROR,
+                subsystem=subsystem,
+                error=journal.problem,
+            )
         return JournaledWriter(journal)
 
 
 class DeferredHandler:
-    """A subsystem that is looked at when it is first needed, in the thread that does its work: the look may block."""
+    """A handler that is made at the first request, in the thread that executes it: discovery may block."""
 
     def __init__(self, writer: JournaledWriter | HardwareFailure, make: Callable[[], SubsystemHandler]) -> None:
         self.writer = writer
@@ -109,14 +119,14 @@ class DeferredHandler:
         self._made: SubsystemHandler | None = None
 
     def execute(self, request: Any) -> Reply:
-        """Do what is asked of the subsystem."""
-        return self._part().execute(request)
+        """Execute a request."""
+        return self._handler().execute(request)
 
     def restore(self, keys: frozenset[str]) -> RestoreReport:
-        """Give knobs back, by key."""
-        return self._part().restore(keys)
+        """Restore knobs, by key."""
+        return self._handler().restore(keys)
 
-    def _part(self) -> SubsystemHandler:
+    def _handler(self) -> SubsystemHandler:
         if self._made is None:
             self._made = self._make()
         return self._made

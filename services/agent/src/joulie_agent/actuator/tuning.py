@@ -1,7 +1,7 @@
-"""Carries out the optional controls beside the power cap: energy performance preference and uncore frequency.
+"""The optional controls beside the power cap: energy performance preference and uncore frequency.
 
-Guarantees that what a request leaves out is restored, and that a control which the machine does not have is reported as
-blocked and keeps nothing else from being set.
+A control that a request leaves out is restored. A control that the machine does not have is reported as blocked, and
+the others are set all the same.
 """
 
 from collections.abc import Sequence
@@ -39,16 +39,16 @@ def tune(writer: JournaledWriter | HardwareFailure, request: SetCpuTuning, knobs
         failures += [] if found else [_NO_UNCORE]
     answers = writer.set_all(values)
     failures += [answer for answer in answers if isinstance(answer, HardwareFailure)]
-    wanted = {knob.key for knob, _ in values}
-    released = frozenset(key for key in writer.managed if key.startswith(KEYS) and key not in wanted)
-    freed = results.restore(writer, released, {knob.key: knob for knob in knobs})
-    failures += [HardwareFailure(knob.reason, knob.message) for knob in freed if knob.reason is not None]
+    requested = {knob.key for knob, _ in values}
+    left_out = frozenset(key for key in writer.managed if key.startswith(KEYS) and key not in requested)
+    restored = results.restore(writer, left_out, {knob.key: knob for knob in knobs})
+    failures += [HardwareFailure(knob.reason, knob.message) for knob in restored if knob.reason is not None]
     if failures:
-        return results.failed(TUNING, failures, some_landed=any(isinstance(answer, WrittenKnob) for answer in answers))
-    said = results.overwrite_messages((knob.key, answer) for (knob, _), answer in zip(values, answers, strict=True))
+        return results.failed(TUNING, failures, some_applied=any(isinstance(answer, WrittenKnob) for answer in answers))
+    messages = results.overwrite_messages((knob.key, answer) for (knob, _), answer in zip(values, answers, strict=True))
     return ControlOutcome(
         result=ControlResult.APPLIED,
         reason=Reason.TUNED if values else Reason.RESTORED,
         backend=TUNING,
-        message=results.join_messages([*said, *results.restore_messages(freed)]),
+        message=results.join_messages([*messages, *results.restore_messages(restored)]),
     )

@@ -1,8 +1,7 @@
-"""`joulie-agent doctor`: what of this machine can be measured and controlled, what cannot, and why.
+"""`joulie-agent doctor`: what on this machine can be measured and controlled, what cannot, and why.
 
-Promises to change nothing: it looks, and asks an actuator where one runs. Exit code 1 where a limit of ours is or may
-be in force that no actuator answers for, or where that cannot be known; 0 otherwise, since what a machine lacks is no
-failure.
+Changes nothing: it reads, through an actuator where one runs. Exit code 1 where a limit is or may be managed that no
+actuator manages, or where that is unknown; 0 otherwise, since what a machine lacks is no failure.
 """
 
 import os
@@ -20,7 +19,7 @@ from joulie_agent.actuator.process import start_settings
 from joulie_agent.actuator.protocol import CpuDescription, DescribeCpu, DescribeGpu, GpuDescription, Subsystem
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.commands import journal_report
-from joulie_agent.commands.journal_report import InForce
+from joulie_agent.commands.journal_report import Finding
 from joulie_agent.hardware.cpuinfo import HostFacts
 from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
 from joulie_agent.hardware.gpu.driver import MW_PER_WATT, GpuDeviceInfo
@@ -29,57 +28,61 @@ from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.reasons import Reason
 
-SUMMARY: Final = "Says what of this machine can be measured and controlled, what cannot, and why. Changes nothing."
+SUMMARY: Final = "Shows what on this machine can be measured and controlled, what cannot, and why. Changes nothing."
 _GIB: Final = 1024**3
 _KHZ_PER_GHZ: Final = 1_000_000
 _WORKS, _BLOCKED, _ABSENT, _UNKNOWN = "works", "blocked", "absent", "unknown"
-_LOOKING: Final = HardwareFailure(Reason.NO_JOURNAL, "only looking")
+_READ_ONLY: Final = HardwareFailure(Reason.NO_JOURNAL, "read only")
 
-#: Subject, state, and what there is to say about it.
+#: Subject, state and details.
 _Row = tuple[str, str, str]
 
 
 def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-    """Look and tell; returns the exit code."""
+    """Print the report; return the exit code."""
     settings = start_settings("doctor", SUMMARY, arguments, os.environ if env is None else env)
     if isinstance(settings, int):
         return settings
     actuator = blocking_client.request(settings.actuator_socket, DescribeCpu(), COMMAND_S)
     cpu, gpu = (actuator, blocking_client.request(settings.actuator_socket, DescribeGpu(), COMMAND_S))
-    by_itself = not (isinstance(cpu, CpuDescription) and isinstance(gpu, GpuDescription))
+    directly = not (isinstance(cpu, CpuDescription) and isinstance(gpu, GpuDescription))
     if not isinstance(cpu, CpuDescription) or not isinstance(gpu, GpuDescription):
-        cpu, gpu = _look(settings)
-    who = f"uid {os.geteuid()}" if by_itself else "the actuator"
-    found = {
-        subsystem: journal_report.look(Path(settings.state_dir), subsystem, answered_for=not by_itself)
+        cpu, gpu = _read_directly(settings)
+    who = f"uid {os.geteuid()}" if directly else "the actuator"
+    journals = {
+        subsystem: journal_report.check_journal(Path(settings.state_dir), subsystem, actuator_runs=not directly)
         for subsystem in Subsystem
     }
-    owner = journal_report.owner(Path(settings.state_dir), Path(settings.host_sys_root))
+    holder = journal_report.check_holder(Path(settings.state_dir), Path(settings.host_sys_root))
     rows = [
         ("actuator", *_actuator(actuator)),
-        ("machine held by", _WORKS if owner.fine else _BLOCKED, owner.said),
+        ("machine held by", _WORKS if holder.ok else _BLOCKED, holder.message),
         *_cpu_rows(cpu),
         *_gpu_rows(gpu),
-        *(("journal", _WORKS if journal.fine else _BLOCKED, journal.said) for journal in found.values()),
-        *(("suspect", _UNKNOWN, line) for line in _suspects(settings, found, gpu)),
+        *(("journal", _WORKS if journal.ok else _BLOCKED, journal.message) for journal in journals.values()),
+        *(("suspect", _UNKNOWN, line) for line in _suspects(settings, journals, gpu)),
     ]
-    sys.stdout.write(f"hardware below {settings.host_sys_root}, as {who} sees it\n\n")
+    sys.stdout.write(f"hardware below {settings.host_sys_root}, read by {who}\n\n")
     width = max(len(subject) for subject, _, _ in rows)
-    sys.stdout.writelines(f"{subject:<{width}}  {state:<7}  {said}".rstrip() + "\n" for subject, state, said in rows)
+    sys.stdout.writelines(
+        f"{subject:<{width}}  {state:<7}  {details}".rstrip() + "\n" for subject, state, details in rows
+    )
     sys.stdout.writelines(f"\nnote: {warning}\n" for warning in cpu.facts.warnings)
-    return 0 if owner.fine and all(journal.fine for journal in found.values()) else 1
+    return 0 if holder.ok and all(journal.ok for journal in journals.values()) else 1
 
 
-def _look(settings: ActuatorSettings) -> tuple[CpuDescription, GpuDescription]:
-    """Look with this process's own permissions."""
+def _read_directly(settings: ActuatorSettings) -> tuple[CpuDescription, GpuDescription]:
+    """Read with the permissions of this process."""
     cpus = CpuHandler(
         tree=SysfsTree(settings.host_sys_root),
         proc_root=settings.host_proc_root,
-        writer=_LOOKING,
+        writer=_READ_ONLY,
         min_freq_khz=settings.dvfs_min_freq_khz,
         clock=time.monotonic,
     )
-    gpus = GpuHandler(drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S), writer=_LOOKING, clock=time.monotonic)
+    gpus = GpuHandler(
+        drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S), writer=_READ_ONLY, clock=time.monotonic
+    )
     cpu, gpu = cpus.execute(DescribeCpu()), gpus.execute(DescribeGpu())
     assert isinstance(cpu, CpuDescription)
     assert isinstance(gpu, GpuDescription)
@@ -109,15 +112,15 @@ def _gpu_rows(gpu: GpuDescription) -> Iterator[_Row]:
         yield f"gpu {info.index}", *_state(info.failure, _device(info))
 
 
-def _state(failure: HardwareFailure | None, said: str) -> tuple[str, str]:
+def _state(failure: HardwareFailure | None, details: str) -> tuple[str, str]:
     if failure is None:
-        return _WORKS, said
+        return _WORKS, details
     return _BLOCKED, f"{failure.reason}: {failure.message}"
 
 
 def _cap_range(facts: HostFacts) -> str:
     if facts.min_package_watts is None or facts.max_package_watts is None:
-        return "the range is not known"
+        return "unknown range"
     return f"{facts.min_package_watts:g} to {facts.max_package_watts:g} W per package"
 
 
@@ -135,8 +138,8 @@ def _device(info: GpuDeviceInfo) -> str:
     return f"{info.model} {info.uuid}: {power}{now}"
 
 
-def _suspects(settings: ActuatorSettings, found: Mapping[Subsystem, InForce], gpu: GpuDescription) -> Iterator[str]:
-    if not found[Subsystem.CPU].known:
+def _suspects(settings: ActuatorSettings, journals: Mapping[Subsystem, Finding], gpu: GpuDescription) -> Iterator[str]:
+    if not journals[Subsystem.CPU].known:
         yield from journal_report.cpu_suspects(SysfsTree(settings.host_sys_root), settings.host_proc_root)
-    if not found[Subsystem.GPU].known:
+    if not journals[Subsystem.GPU].known:
         yield from journal_report.gpu_suspects(gpu.devices)

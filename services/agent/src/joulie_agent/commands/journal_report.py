@@ -1,7 +1,7 @@
-"""What the doctor says of limits in force: whose they are, who answers for them, and which may be ours.
+"""The part of the doctor's report that is about managed limits: how many, who manages them, and which may be managed.
 
-Promises to change nothing. Where a journal cannot tell which limits are ours, every limit below its maximum is named as
-a suspect, with its path: whoever reads that knows what to look at, and to write where.
+Changes nothing. Where a journal cannot be read, every limit below its maximum is listed as a suspect, with its path and
+both values, so that it can be checked and corrected by hand.
 """
 
 import os
@@ -23,43 +23,42 @@ _KHZ_PER_GHZ: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
-    """The journal of one subsystem, as the doctor reports it."""
+class Finding:
+    """One line of the report."""
 
-    said: str
-    #: Whether nothing of ours is in force, or somebody answers for what is.
-    fine: bool
-    #: False where it cannot be known which limits are ours.
+    message: str
+    #: Whether nothing has to be done.
+    ok: bool
+    #: False where it is unknown which limits are managed.
     known: bool = True
 
 
-def look(state_dir: Path, subsystem: Subsystem, *, answered_for: bool) -> InForce:
-    """Look into a journal. `answered_for`: an actuator is there that keeps the leases of what is in force."""
+def check_journal(state_dir: Path, subsystem: Subsystem, *, actuator_runs: bool) -> Finding:
+    """Read a journal. `actuator_runs`: an actuator answers, and so enforces the leases of managed limits."""
     directory = state_dir / subsystem
     try:
         entries = journal.peek(directory)
     except JournalError as error:
-        return InForce(str(error), fine=False, known=False)
+        return Finding(str(error), ok=False, known=False)
     if not entries:
-        return InForce(f"{directory}: nothing in charge", fine=True)
-    said = f"{directory}: {len(entries)} limits in our charge"
-    if answered_for:
-        return InForce(said, fine=True)
-    return InForce(f"{said} are in force and no actuator answers for them: run `joulie-agent restore`", fine=False)
+        return Finding(f"{directory}: 0 limits managed", ok=True)
+    message = f"{directory}: {len(entries)} limits managed"
+    if actuator_runs:
+        return Finding(message, ok=True)
+    return Finding(f"{message} and no actuator runs: run `joulie-agent restore`", ok=False)
 
 
-def owner(state_dir: Path, sys_root: Path) -> InForce:
-    """Say which process may set limits on this machine."""
-    ours = any(journal.is_held(state_dir / subsystem) for subsystem in Subsystem)
-    if ours:
-        return InForce(f"a process holds {state_dir}", fine=True)
+def check_holder(state_dir: Path, sys_root: Path) -> Finding:
+    """Return which process may set limits on this machine."""
+    if any(journal.is_held(state_dir / subsystem) for subsystem in Subsystem):
+        return Finding(f"a process holds {state_dir}", ok=True)
     try:
         lock = machine_lock.claim(sys_root, state_dir)
     except MachineHeldError as error:
-        return InForce(str(error), fine=False)
+        return Finding(str(error), ok=False)
     if lock is not None:
         os.close(lock)
-    return InForce("no process", fine=True)
+    return Finding("no process", ok=True)
 
 
 def cpu_suspects(tree: SysfsTree, proc_root: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""`joulie-agent probe`: whether the actuator answers and keeps its leases, for a liveness probe of its container.
+"""`joulie-agent probe`: the liveness probe of the actuator's container.
 
-Promises an answer within `TIMEOUT_S`, exit code 0 or 1, and a line that says why. A file or a device that hangs makes
-the actuator degraded, which no restart cures, and not dead. Runs every few seconds: imports nothing but a socket.
+Ends within `TIMEOUT_S`, with exit code 0 where the actuator answers and enforces its leases and 1 otherwise, and prints
+the reason. A file or a device that hangs makes the actuator degraded, which no restart cures, and not dead. Runs every
+few seconds and so imports little.
 """
 
 import json
@@ -18,21 +19,21 @@ _ALIVE, _DEAD, _USAGE = 0, 1, 2
 
 
 def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-    """Ask; returns the exit code."""
+    """Probe; return the exit code."""
     if arguments:
         out, code = (sys.stdout, _ALIVE) if arguments[0] in {"-h", "--help"} else (sys.stderr, _USAGE)
-        out.write("usage: joulie-agent probe\n\nSays whether the actuator at ACTUATOR_SOCKET keeps its leases.\n")
+        out.write("usage: joulie-agent probe\n\nChecks that the actuator at ACTUATOR_SOCKET enforces its leases.\n")
         return code
     path = (os.environ if env is None else env).get("ACTUATOR_SOCKET") or DEFAULT_SOCKET
     try:
-        why_dead, said = _judge(_ask(path))
+        dead, message = _judge(_request(path))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why_dead, said = True, f"the actuator at {path} does not answer: {type(error).__name__}: {error}"
-    sys.stdout.write(said + "\n")
-    return _DEAD if why_dead else _ALIVE
+        dead, message = True, f"the actuator at {path} does not answer: {type(error).__name__}: {error}"
+    sys.stdout.write(message + "\n")
+    return _DEAD if dead else _ALIVE
 
 
-def _ask(path: str) -> dict[str, dict[str, object]]:
+def _request(path: str) -> dict[str, dict[str, object]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(TIMEOUT_S)
         connection.connect(path)
@@ -41,7 +42,7 @@ def _ask(path: str) -> dict[str, dict[str, object]]:
         while not line.endswith(b"\n"):
             received = connection.recv(65536)
             if not received:
-                raise ConnectionResetError("it hung up")
+                raise ConnectionResetError("connection closed")
             line += received
     subsystems: dict[str, dict[str, object]] = json.loads(line)["subsystems"]
     return subsystems

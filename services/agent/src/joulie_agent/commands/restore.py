@@ -1,8 +1,8 @@
-"""`joulie-agent restore`: give everything back, by hand or from a hook that uninstalls.
+"""`joulie-agent restore`: restore all managed limits, by hand or from an uninstall hook.
 
-Promises exit code 0 where nothing of ours is left in the hardware, 1 where something is or where that cannot be known,
-2 where it was started wrongly. Works without an actuator, and through one where one runs; a controller that is still
-there will then put its caps back in force, and the command says so.
+Exit code 0 where no limit is managed any more, 1 where one is or where that is unknown, 2 on wrong usage. Works without
+an actuator, and through one that runs; a controller that is still running then sets its caps again, and the command
+says so.
 """
 
 import os
@@ -28,35 +28,36 @@ from joulie_agent.hardware.machine_lock import MachineHeldError
 
 IF_UNOWNED: Final = "--if-unowned"
 SUMMARY: Final = (
-    "Gives back every limit that the agent has set on this machine and that nobody else has changed since.\n\n"
-    f"{IF_UNOWNED}: only where nobody answers for them. Exits with 0 at once, and changes nothing, while an actuator\n"
-    "runs or nothing is in force; for a timer of the host, whatever has become of the actuator. Takes the actuator's\n"
-    "environment, and the node's /sys, /proc and state directory.\n"
+    "Restores the original of every limit that the agent has set on this machine; values that something else has\n"
+    "written since are kept.\n\n"
+    f"{IF_UNOWNED}: only limits that no actuator manages. Exits with 0 at once, and changes nothing, while an\n"
+    "actuator runs or no limit is managed; for a timer of the host. Takes the environment of the actuator, and needs\n"
+    "the node's /sys, /proc and state directory.\n"
 )
 _DONE, _FAILED = 0, 1
 
-_Ask: TypeAlias = Callable[[Subsystem], Reply | HardwareFailure]
+_Request: TypeAlias = Callable[[Subsystem], Reply | HardwareFailure]
 
 
 def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-    """Give back; returns the exit code."""
+    """Restore; return the exit code."""
     if_unowned = IF_UNOWNED in arguments
-    others = [argument for argument in arguments if argument != IF_UNOWNED]
-    settings = start_settings("restore", SUMMARY, others, os.environ if env is None else env, flags=(IF_UNOWNED,))
+    remaining = [argument for argument in arguments if argument != IF_UNOWNED]
+    settings = start_settings("restore", SUMMARY, remaining, os.environ if env is None else env, flags=(IF_UNOWNED,))
     if isinstance(settings, int):
         return settings
     if if_unowned and not _may_be_in_force(Path(settings.state_dir)):
-        _say("nothing is in force")
+        _print("no limit is managed")
         return _DONE
     try:
-        machine = HostSubsystems(settings, _mute, drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S))
+        machine = HostSubsystems(settings, _no_log, drivers=host_gpu_drivers(open_wait_s=PATIENT_OPEN_WAIT_S))
     except JournalHeldError as error:
-        return _DONE if if_unowned else _ask_holder(settings, error)
+        return _DONE if if_unowned else _request_from_actuator(settings, error)
     try:
-        code = _give_back(lambda subsystem: machine.executors[subsystem].execute(Restore(subsystem=subsystem)))
+        code = _restore(lambda subsystem: machine.executors[subsystem].execute(Restore(subsystem=subsystem)))
         for writer in machine.writer.values():
             if isinstance(writer, JournaledWriter) and writer.journal_problem is not None:
-                _say(f"note: {writer.journal_problem}")
+                _print(f"note: {writer.journal_problem}")
         return code
     finally:
         machine.close()
@@ -69,40 +70,40 @@ def _may_be_in_force(state_dir: Path) -> bool:
         return True
 
 
-def _ask_holder(settings: ActuatorSettings, error: JournalHeldError) -> int:
+def _request_from_actuator(settings: ActuatorSettings, error: JournalHeldError) -> int:
     if isinstance(error, MachineHeldError):
-        _say(str(error))
+        _print(str(error))
         return _FAILED
-    _say(f"{error}: asking it to give back")
-    _say("a controller that is still there will set its caps again; stop it first to be rid of them")
-    return _give_back(
+    _print(f"{error}: requesting the restore from it")
+    _print("a controller that is still running will set its caps again; stop it first to prevent that")
+    return _restore(
         lambda subsystem: blocking_client.request(settings.actuator_socket, Restore(subsystem=subsystem), COMMAND_S)
     )
 
 
-def _give_back(ask: _Ask) -> int:
+def _restore(request: _Request) -> int:
     restored = left = 0
     for subsystem in Subsystem:
-        match ask(subsystem):
+        match request(subsystem):
             case RestoreReport(knobs=knobs) as report:
                 for knob in knobs:
                     value = "" if knob.value is None else f" = {knob.value}"
-                    _say(f"{knob.outcome:<14} {knob.key}{value}{f'  ({knob.message})' if knob.message else ''}")
+                    _print(f"{knob.outcome:<14} {knob.key}{value}{f'  ({knob.message})' if knob.message else ''}")
                 left += len(report.left)
                 restored += len(knobs) - len(report.left)
             case ErrorReply(message=message) | HardwareFailure(message=message):
-                _say(f"{subsystem}: {message}")
+                _print(f"{subsystem}: {message}")
                 left += 1
             case reply:
-                _say(f"{subsystem}: an unexpected reply, {type(reply).__name__}")
+                _print(f"{subsystem}: an unexpected reply, {type(reply).__name__}")
                 left += 1
-    _say(f"{restored} given back, {left} not" if left else f"{restored} given back, nothing is left")
+    _print(f"{restored} restored, {left} not restored" if left else f"{restored} restored, none left")
     return _FAILED if left else _DONE
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
-def _mute(_event: str, /, *, level: Level = Level.INFO, **_details: Any) -> None:
-    """What the executors tell is in the list that this command prints."""
+def _no_log(_event: str, /, *, level: Level = Level.INFO, **_details: Any) -> None:
+    """Drop log lines: this command prints the same as a list."""

@@ -1,1 +1,1 @@
-"""The machine underneath: what can be read and set, and how all of it is given back. Synchronous code only."""
+"""The host interfaces of a machine: what can be read and set, and how it is restored. Synchronous code only."""

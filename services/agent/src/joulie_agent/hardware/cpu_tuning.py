@@ -1,7 +1,7 @@
 """Optional controls beside the power cap: the energy performance preference of the CPUs, and the uncore frequency.
 
-Guarantees controls of the same shape as a power limit, so that they are journalled and restored by the same code. Which
-value is wanted, and whether anything is wanted at all, is not decided here; both are off by default.
+The controls are knobs like a power limit, and are journalled and restored by the same code. Which value is set, and
+whether one is set at all, is not decided here; both are off by default.
 
 An energy performance preference is a word or, on some drivers, a number from 0 (performance) to 255 (power). Both
 become one integer that grows with performance, so that a lower value always saves more. Source: Linux,
@@ -19,7 +19,7 @@ from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 from joulie_agent.hardware.topology import CPU_ROOT
 from joulie_agent.reasons import Reason
 
-#: The keys of the knobs here begin so.
+#: Prefixes of the keys of the knobs here.
 EPP_KEYS: Final = "epp/"
 UNCORE_KEYS: Final = "uncore/"
 KEYS: Final = (EPP_KEYS, UNCORE_KEYS)
@@ -62,7 +62,7 @@ class EppKnob:
         return self.tree.write_text(self.path, epp_text(value)) or self.read()
 
     def probe_write(self) -> HardwareFailure | None:
-        """Say whether this process may write, without writing."""
+        """Check whether this process may write, without writing."""
         return self.tree.probe_write(self.path)
 
 
@@ -72,7 +72,7 @@ def epp_code(text: str) -> int | HardwareFailure:
         return _EPP_CODES[text]
     if text.isdecimal() and int(text) <= _EPP_RAW_MAX:
         return (_EPP_RAW_MAX - int(text)) * _EPP_STEP
-    return HardwareFailure(Reason.MALFORMED_REPLY, f"{text[:40]!r} is no energy performance preference")
+    return HardwareFailure(Reason.MALFORMED_REPLY, f"{text[:40]!r} is not an energy performance preference")
 
 
 def epp_text(code: int) -> str:

@@ -1,11 +1,11 @@
-"""CPU frequency policies: which CPUs share a limit, where they are, and how far each can be slowed down.
+"""CPU frequency policies: which CPUs share a limit, their cores, and how far each can be throttled.
 
-Promises every policy with an online CPU once, deduplicated by real path and by its CPUs. Which of them to throttle is
-decided in `joulie_core.control.throttle_plan`; an original limit is known to whoever keeps the journal, not here.
+Every policy with an online CPU is found once, deduplicated by real path and by its CPUs. Which of them to throttle is
+decided in `joulie_core.control.throttle_plan`; originals are in the journal.
 
-What limits a frequency beside users is told by `bios_limit` (acpi-cpufreq) and by cooling devices; a limit of firmware
-that goes through intel_pstate shows in neither.
-Source: contracts, decision 5; Linux, Documentation/admin-guide/pm/cpufreq.rst and driver-api/thermal/sysfs-api.rst,
+Limits of a frequency that are not a user's show in `bios_limit` (acpi-cpufreq) and in cooling devices; a limit of
+firmware through intel_pstate shows in neither.
+Source: Linux, Documentation/admin-guide/pm/cpufreq.rst and driver-api/thermal/sysfs-api.rst,
 drivers/acpi/processor_perflib.c.
 """
 
@@ -19,8 +19,8 @@ from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree, parse_cpu_list
 from joulie_agent.hardware.topology import CPU_ROOT, Topology
 from joulie_core.control.throttle_plan import CpuCore, FreqPolicy
 
-#: The keys of all knobs here begin so. They name the lowest CPU of a policy, online or not: the number of its directory
-#: is that of the CPU which came online first.
+#: Prefix of the keys of all knobs here. They name the lowest CPU of a policy, online or not: the number of its
+#: directory is that of the CPU which came online first.
 KEYS: Final = "cpufreq/"
 POLICY_ROOT: Final = f"{CPU_ROOT}/cpufreq"
 _POLICY: Final = re.compile(r"policy\d+")
@@ -44,10 +44,10 @@ class CpuPolicy:
     #: Online CPUs.
     cpus: tuple[int, ...]
     cores: frozenset[CpuCore]
-    #: What the hardware can run at.
+    #: The range of the hardware.
     lowest_khz: int
     highest_khz: int
-    #: The frequency that all cores can hold; None where no driver tells.
+    #: The frequency that all cores can sustain; None where no driver reports it.
     base_khz: int | None
     driver: str
     governor: str
@@ -74,14 +74,14 @@ class CpuPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FrequencyRequest(SysfsKnob):
-    """`scaling_max_freq`: a write sets the user's request, a read tells the lowest of all; a `RequestKnob`."""
+    """`scaling_max_freq`: a write sets the user's request, a read shows the lowest of all; a `RequestKnob`."""
 
     policy: str = ""
     #: Devices that cool these CPUs, or may do so, by slowing them down.
     coolers: tuple[str, ...] = ()
 
     def platform_limit(self, value: int) -> str:
-        """Say what of the machine explains that this frequency is read; empty where nothing is seen that does."""
+        """Return what on the machine explains that this frequency is read; empty where nothing visible does."""
         if value >= self.limits.high:
             return ""
         bios_khz = self.tree.read_known(f"{self.policy}/bios_limit")
@@ -93,7 +93,7 @@ class FrequencyRequest(SysfsKnob):
         return ""
 
     def _is_limit(self, bios_khz: int) -> bool:
-        """Firmware that limits nothing answers with the nominal frequency, which boost exceeds."""
+        """Return whether firmware limits; otherwise it answers with the nominal frequency, which boost exceeds."""
         return bios_khz < max(self._available(), default=self.limits.high)
 
     def _reached(self, khz: int) -> int:
@@ -129,7 +129,7 @@ def requests(tree: SysfsTree) -> dict[str, FrequencyRequest]:
 
 
 def driver_family(policies: Iterable[CpuPolicy]) -> str:
-    """Return `intel_pstate`, `amd-pstate`, `acpi-cpufreq` and so on; empty where frequencies are out of reach."""
+    """Return `intel_pstate`, `amd-pstate`, `acpi-cpufreq` and so on; empty where there is no policy."""
     return next((_FAMILIES.get(policy.driver, policy.driver) for policy in policies if policy.driver), "")
 
 
@@ -173,10 +173,10 @@ def _policy(tree: SysfsTree, request: FrequencyRequest, topology: Topology) -> C
 
 
 def _coolers(tree: SysfsTree) -> list[tuple[str, int | None]]:
-    """Return the devices that cool CPUs by slowing them down, each with its CPU; None where the kernel tells none.
+    """Return the devices that cool CPUs by slowing them down, each with its CPU; None where that is unknown.
 
     ACPI's devices are of type `Processor` and link to the processor's node in firmware, as the CPU itself does; those
-    of cpufreq are named for the policy's CPU, on kernels before 5.9 with a number that says nothing.
+    of cpufreq are named for the policy's CPU, on kernels before 5.9 with a number without meaning.
     """
     nodes: dict[str, int] = {}
     found: list[tuple[str, int | None]] = []
@@ -203,10 +203,10 @@ def _numbers(tree: SysfsTree, path: str) -> tuple[int, ...]:
 
 
 def _base_khz(tree: SysfsTree, path: str, cpu: int) -> int | None:
-    """intel_pstate tells it in its own file; elsewhere ACPI may know the nominal frequency, in MHz."""
-    told_khz = tree.read_known(f"{path}/base_frequency")
+    """Return the base frequency, from intel_pstate's own file or from ACPI's nominal frequency in MHz."""
+    base_khz = tree.read_known(f"{path}/base_frequency")
     nominal_mhz = tree.read_known(f"{CPU_ROOT}/cpu{cpu}/acpi_cppc/nominal_freq")
-    return told_khz or (nominal_mhz * _KHZ_PER_MHZ if nominal_mhz else None)
+    return base_khz or (nominal_mhz * _KHZ_PER_MHZ if nominal_mhz else None)
 
 
 def _word(tree: SysfsTree, path: str) -> str:

@@ -1,7 +1,7 @@
-"""Plain facts about a machine, from /proc and /sys: its CPUs, its memory, the GPUs on its bus. Anybody may read them.
+"""Facts about a machine, from /proc and /sys: its CPUs, its memory, the GPUs on its bus. Needs no privileges.
 
-Promises to claim nothing that the machine does not say: an absent or unreadable fact is None or empty, and what looks
-wrong is a warning. What it all means, and what the inventory adds, is in `joulie_agent.discovery.discoverer.host`.
+Nothing is inferred: an absent or unreadable fact is None or empty, and an inconsistency is a warning. What the facts
+mean, and what the inventory adds, is in `joulie_agent.discovery.discoverer.host`.
 """
 
 import re
@@ -27,7 +27,7 @@ _LONGEST_BLOCK: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CpuIdentity:
-    """What the first processor of /proc/cpuinfo says."""
+    """The first processor of /proc/cpuinfo."""
 
     vendor: str = ""
     model_name: str = ""
@@ -37,7 +37,7 @@ class CpuIdentity:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """A machine in plain values, fit to be sent from one process to another."""
+    """The facts as plain values, which can be sent from one process to another."""
 
     identity: CpuIdentity
     packages: int
@@ -53,12 +53,12 @@ class HostFacts:
     highest_khz: int | None
     #: RAPL package zones, with or without a limit.
     zones: tuple[str, ...]
-    #: What a package can be capped to by RAPL, where the hardware tells. A limit in force is no such figure.
+    #: What a package can be capped to, where the hardware reports it; never derived from a limit in force.
     min_package_watts: float | None
     max_package_watts: float | None
     memory_bytes: int | None
     warnings: tuple[str, ...]
-    #: None where there is no PCI bus to look at.
+    #: None where there is no PCI bus to read.
     gpus_on_bus: PciGpus | None = None
 
 
@@ -81,7 +81,7 @@ class HostCpus:
 def discover(
     tree: SysfsTree, proc_root: Path | str = PROC_ROOT, originals: Mapping[str, int] = rapl.NO_ORIGINALS
 ) -> HostCpus:
-    """Look at the machine once; `originals`: of the limits that hold a value of ours, by key."""
+    """Read the machine once; `originals`: of the managed limits, by key."""
     proc = Path(proc_root)
     topology = read_topology(tree)
     zones = hsmp.attach(tree, rapl.discover(tree, originals), originals)
@@ -150,7 +150,7 @@ def read_memory_bytes(path: Path) -> int | None:
 
 
 def _arm_name(fields: dict[str, str]) -> str:
-    """ARM machines tell numbers instead of a name."""
+    """Return a name from the numbers that ARM machines have instead of one."""
     implementer, part = fields.get("CPU implementer"), fields.get("CPU part")
     return f"ARM implementer {implementer} part {part}" if implementer and part else ""
 
@@ -162,13 +162,13 @@ def _whole(text: str) -> int | None:
 def _warnings(
     tree: SysfsTree, topology: Topology, zones: Sequence[RaplZone], policies: Sequence[CpuPolicy]
 ) -> tuple[str, ...]:
-    said = list(rapl.warnings(tree, zones))
+    messages = list(rapl.warnings(tree, zones))
     if not zones:
-        said.append("no RAPL package zone: the power of the CPUs is neither measured nor capped")
+        messages.append("no RAPL package zone: the power of the CPUs is neither measured nor capped")
     if not policies:
-        said.append("no cpufreq policy: the CPUs cannot be throttled")
+        messages.append("no cpufreq policy: the CPUs cannot be throttled")
     if topology.offline:
-        said.append(f"{len(topology.offline)} CPUs are offline and not counted")
+        messages.append(f"{len(topology.offline)} CPUs are offline and not counted")
     if topology.hybrid:
-        said.append("cores of two kinds: frequencies are those of the widest range")
-    return tuple(said)
+        messages.append("cores of two kinds: frequencies are those of the widest range")
+    return tuple(messages)

@@ -1,8 +1,7 @@
-"""Descriptors kept back for restoring, for when this process or the machine has none left.
+"""A reserve of file descriptors for restoring, for when this process or the machine has none left.
 
-Promises that a file can be opened once more where `open` fails with EMFILE or ENFILE: the reserve is given up, and the
-call made again. Whoever takes descriptors without need, such as a server, asks `refill` first and waits while that
-fails.
+Where `open` fails with EMFILE or ENFILE, the reserve is released and the call repeated. Code that can wait for
+descriptors, such as a server, calls `refill` first and waits while that fails.
 """
 
 import errno
@@ -25,7 +24,7 @@ _wanted = 0
 
 
 def reserve(count: int = COUNT) -> None:
-    """Begin to keep descriptors back, and allow this process as many as it may have."""
+    """Start the reserve, and raise the limit of this process to the highest allowed."""
     global _wanted  # noqa: PLW0603 - a process has one table of descriptors
     with suppress(ValueError, OSError):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -35,7 +34,7 @@ def reserve(count: int = COUNT) -> None:
 
 
 def refill() -> bool:
-    """Make the reserve whole; False where there are too few descriptors."""
+    """Fill the reserve; return False where there are too few descriptors."""
     with _lock:
         try:
             while len(_held) < _wanted:
@@ -46,7 +45,7 @@ def refill() -> bool:
 
 
 def opened(call: Callable[[], T]) -> T:
-    """Make a call that opens something, from the reserve if need be; whatever it raises is raised here."""
+    """Make a call that opens something, with the reserve if necessary; what it raises is raised here."""
     try:
         return call()
     except OSError as error:

@@ -2,11 +2,11 @@
 
 AMD processors count energy in RAPL and have no limit there. Where the kernel's `amd_hsmp` driver registers its hwmon
 sensors (Linux 6.16, or AMD's out-of-tree driver 2.0 on 5.10 and later), each socket has a directory with `power1_cap`
-(read and write), `power1_cap_max` and `power1_input`, all in microwatts. Guarantees to offer the sockets of that driver
-only, each once. A limit found here takes the place of the one that a RAPL package zone lacks; where the socket has no
+(read and write), `power1_cap_max` and `power1_input`, all in microwatts. Offers the sockets of that driver only, each
+once. A limit found here takes the place of the one that a RAPL package zone lacks; where the socket has no
 zone, the sensor stands alone and its `power1_input` is the power reading.
 
-Does not guarantee a range: the System Management Unit tells a maximum and no minimum.
+There is no minimum: the System Management Unit reports a maximum only.
 Source: Linux, Documentation/arch/x86/amd_hsmp.rst and Documentation/hwmon/sysfs-interface.rst.
 """
 
@@ -38,7 +38,7 @@ class HsmpSocket:
     package: int
     #: Real path of the sensor's directory.
     path: str
-    #: Highest limit; None where the firmware does not tell.
+    #: Highest limit; None where the firmware does not report it.
     max_power_uw: int | None
 
 

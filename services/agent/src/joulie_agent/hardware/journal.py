@@ -1,19 +1,19 @@
-"""What was there before us: the original of every knob we touch, on disk before the first write to it.
+"""The journal of originals: what every managed knob held before, on disk before the first write to it.
 
-Promises that a change is on disk, whole, when `change` returns, and that whoever dies at any instant leaves the journal
-as it was either before or after the change: new contents go to a second file which is synced and then renamed over the
-first. A journal that cannot be understood (torn, damaged, written by a newer release) is an error and stays untouched,
-since the originals in it exist nowhere else. One process at a time holds a state directory; the kernel ends its claim
-with it, however it dies.
+Guarantees that a change is on disk as a whole when `change` returns, and that a process killed at any instant leaves
+the journal as it was either before or after the change: new contents go to a second file which is synced and then
+renamed over the first. A journal that cannot be read (torn, damaged, written by a newer release) is an error and is not
+modified, since the originals in it exist nowhere else. One process at a time holds a state directory; the kernel
+releases the lock when the process ends, however it ends.
 
-A journal that can be read and not written (read-only or full file system, missing rights) is opened all the same: what
-it names can be restored, and `change` refuses everything new until the file can be written again. So is one where the
+A journal that can be read and not written (read-only or full file system, missing rights) is opened all the same: its
+knobs can be restored, and `change` fails for everything new until the file can be written again. So is one where the
 identity of the running boot cannot be read: its entries may be of this boot.
 
 Entries of an earlier boot are dropped on opening: limits of packages, policies and GPUs are volatile, so what is found
-after a boot was put there by firmware, drivers or somebody since, and is nobody's to overwrite with older values.
+after a boot was written by firmware, drivers or others since, and must not be overwritten with older values.
 
-Does not decide what an original is or whose value a knob holds: see `joulie_agent.hardware.journaled_writer`.
+What an original is and who wrote a value is decided in `joulie_agent.hardware.journaled_writer`.
 """
 
 import errno
@@ -39,7 +39,7 @@ JOURNAL_FILE: Final = "journal.json"
 LOCK_FILE: Final = "lock"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _BY_HAND: Final = (
-    "nothing is changed while the originals are unknown. Put the limits right by hand, which `joulie-agent doctor` "
+    "nothing is changed while the originals are unknown. Correct the limits by hand, which `joulie-agent doctor` "
     "lists, or reboot, then remove the file"
 )
 _NEW_SUFFIX: Final = ".new"
@@ -48,7 +48,7 @@ _NOT_WRITABLE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno
 
 
 class JournalError(Exception):
-    """Originals cannot be read or recorded; the message says what is wrong and what to do about it."""
+    """Originals cannot be read or recorded; the message has the cause and the remedy."""
 
 
 class JournalHeldError(JournalError):
@@ -56,22 +56,22 @@ class JournalHeldError(JournalError):
 
 
 class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What is known of one knob we have touched; values in the knob's unit."""
+    """What is known of one managed knob; values in the knob's unit."""
 
     unit: str
-    #: What to give back: the newest value that somebody else has put there.
+    #: What to restore: the newest external value.
     original: int
-    #: The last value of ours that the knob took, and what it read afterwards: firmware may clamp or round.
+    #: The last value that Joulie wrote, and what was read afterwards: firmware may clamp or round.
     written: int | None = msgspec.field(default=None, name="asked")
     read_back: int | None = msgspec.field(default=None, name="got")
-    #: A value of ours that was about to be written; whether it was, the knob must tell.
+    #: A value that was about to be written; whether it was, only the knob can show.
     pending: int | None = None
-    #: A value that may be the knob's answer to `pending` or somebody else's; noted before that is tried out.
+    #: A value that may be the knob's answer to `pending` or external; recorded before a probe finds out.
     suspect: int | None = None
 
     @property
     def written_values(self) -> frozenset[int]:
-        """The values that, if read, were put there by us."""
+        """The values that, if read, were written by Joulie."""
         return frozenset({self.written, self.read_back, self.pending} - {None})  # type: ignore[arg-type]  # None is taken out
 
 
@@ -88,11 +88,11 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class _Content(NamedTuple):
-    """What a file of entries says."""
+    """The content of a file of entries."""
 
     version: int = VERSION
     boot_id: str = ""
-    entries: dict[str, JournalEntry] = {}  # noqa: RUF012 - nobody changes it
+    entries: dict[str, JournalEntry] = {}  # noqa: RUF012 - never changed
 
 
 class Journal:
@@ -123,11 +123,11 @@ class Journal:
 
         Args:
             directory: created if it is missing.
-            boot_id: identity of the running kernel; None asks it.
+            boot_id: identity of the running kernel; None reads it.
 
         Raises:
             JournalHeldError: another process holds the directory.
-            JournalError: the directory cannot be used, or its journal not understood.
+            JournalError: the directory cannot be used, or its journal cannot be read.
         """
         try:
             _make(directory)
@@ -150,7 +150,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Give up the directory. What is in the journal stays there."""
+        """Unlock the directory. The journal keeps its entries."""
         self._closed = True
         if self._lock is not None:
             os.close(self._lock)
@@ -158,15 +158,15 @@ class Journal:
 
     @property
     def entries(self) -> Mapping[str, JournalEntry]:
-        """The knobs we have touched and not given back, by key."""
+        """The managed knobs, by key."""
         return MappingProxyType(self._entries)
 
     def change(self, changes: Mapping[str, JournalEntry | None]) -> None:
-        """Record all changes at once; None removes an entry. A change to nothing costs nothing.
+        """Record all changes at once; None removes an entry. Writes nothing where nothing changes.
 
         Raises:
-            JournalError: it is not on disk. Entries here are as they were, but for removed ones: what has been restored
-                is no longer held, and a file that still names it costs the next process one look.
+            JournalError: it is not on disk. Entries here are as they were, except for removed ones: what has been
+                restored is not managed any more, and a file that still lists it costs the next process one read.
         """
         entries = {key: entry for key, entry in {**self._entries, **changes}.items() if entry is not None}
         if entries == self._entries and not self._behind:
@@ -187,11 +187,11 @@ class Journal:
         self._behind = False
 
     def _write(self, entries: Mapping[str, JournalEntry], write: Callable[[bytes], None]) -> str | None:
-        """Write the entries; return why that is not done."""
+        """Write the entries; return why that failed."""
         if self._closed:
             return f"{self._path} is closed"
         if self._boot_id is None:
-            return f"{BOOT_ID} cannot be read, so no limit could be known as one of this boot"
+            return f"{BOOT_ID} cannot be read, so no entry could be recorded as one of this boot"
         try:
             write(self._encode(entries, self._boot_id))
         except OSError as error:
@@ -199,13 +199,13 @@ class Journal:
         return None
 
     def _try_out(self, content: bytes) -> None:
-        """Find out whether the file could be written. Waits for no disk and leaves the file as it is."""
-        _write_all(self._path.with_name(self._path.name + _NEW_SUFFIX), content, sync=False)
+        """Find out whether the file could be written. Does not wait for the disk and leaves the file as it is."""
+        _write_file(self._path.with_name(self._path.name + _NEW_SUFFIX), content, sync=False)
 
     def _replace(self, content: bytes) -> None:
-        """Put new content in the file's place so that any moment shows the old or the new, also after a power cut."""
+        """Replace the file so that at any moment it has the old or the new content, also after a power failure."""
         new = self._path.with_name(self._path.name + _NEW_SUFFIX)
-        self._call(_write_all, new, content)
+        self._call(_write_file, new, content)
         self._call(os.replace, new, self._path)
         self._call(_sync, self._path.parent)
 
@@ -229,19 +229,19 @@ class Journal:
 
 
 def peek(directory: Path) -> Mapping[str, JournalEntry]:
-    """Return what a state directory holds of this boot, without a claim on it: good for showing, not for acting.
+    """Return the entries of this boot without locking the directory: for display only.
 
     Raises:
-        JournalError: it cannot be read or understood.
+        JournalError: it cannot be read.
     """
     path = directory / JOURNAL_FILE
     return _of_boot(path, _read(path), _boot_id())
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process holds a state directory; False where that cannot be found out.
+    """Return whether a process holds a state directory; False where that is unknown.
 
-    Claims it for an instant, as whoever opens the journal then has to allow for. Changes nothing.
+    Locks it for an instant, which a process that opens the journal then has to tolerate. Changes nothing.
     """
     try:
         lock = _lock(directory, 0)
@@ -272,7 +272,7 @@ def _make(directory: Path) -> None:
 def _of_boot(path: Path, content: _Content, boot_id: str | None) -> dict[str, JournalEntry]:
     """Return the entries of this boot, or those that may be of it.
 
-    The keys of an older format cannot be told from those of other knobs.
+    The keys of an older format cannot be distinguished from those of other knobs.
     """
     if boot_id is not None and content.boot_id != boot_id:
         return {}
@@ -300,7 +300,7 @@ def _decode(path: Path, content: bytes) -> _Content:
         if version > VERSION:
             raise JournalError(
                 f"{path} was written by a newer release (version {version}, this one reads {VERSION}); "
-                "give back with that release before going back to this one"
+                "run `joulie-agent restore` of that release before downgrading"
             )
         file = msgspec.json.decode(content, type=_File)
         if zlib.crc32(file.entries) != file.crc32:
@@ -340,7 +340,7 @@ def _lock(directory: Path, create: int) -> int | None:
 def _lock_file(path: Path, create: int) -> int | None:
     """Open what is locked: the file, also where it cannot be written; the directory where there is no file.
 
-    Whoever could write has made the file, and locks it; so two processes always lock the same of the two.
+    A process that can write has made the file, and locks it; so two processes always lock the same of the two.
     """
     try:
         return os.open(path, os.O_RDWR | create, 0o600)
@@ -360,7 +360,7 @@ def _pid_in(lock: int) -> str:
         return "unknown"
 
 
-def _write_all(path: Path, content: bytes, *, sync: bool = True) -> None:
+def _write_file(path: Path, content: bytes, *, sync: bool = True) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     file = descriptors.opened(lambda: os.open(path, flags, 0o600))
     try:

@@ -1,16 +1,15 @@
-"""The only way to write hardware: note the original, write, read back, and give back what was found.
+"""The only way to write hardware: record the original, write, read back, and restore.
 
-Promises, whatever instant the process dies at:
+Guarantees, at whatever instant the process is killed:
 
 - before the first write to a knob its original is on disk, and before every write the value about to be written;
-- a value we put there, or what firmware made of it, is recognised as ours later, by this process or the next;
-- what is given back is the newest value that somebody else has put there: the one found first, or the one found since
-  where somebody wrote in between;
-- a value that somebody else has put there is never replaced by an older one. While a knob is in our charge it is
-  written over (`WrittenKnob.overwrote` says so) and becomes the new original; while we give back it stays.
+- a value that Joulie wrote, or what firmware made of it, is recognised as such later, by this process or the next;
+- what is restored is the newest external value: the one found first, or the one found since;
+- an external value is never replaced by an older one. While a knob is managed it is overwritten (see
+  `WrittenKnob.overwrote`) and becomes the new original; during a restore it stays.
 
-Cannot see a value that somebody writes between our read and our write, nor tell somebody else's value that equals ours
-from ours. Why it is done this way: docs/decisions/0003-restore.md.
+Cannot see an external value that is written between a read and the write that follows, nor tell an external value that
+equals Joulie's from Joulie's. Why it is done this way: docs/decisions/0003-restore.md.
 
 Not for several threads at once.
 """
@@ -33,26 +32,26 @@ from joulie_agent.reasons import Reason
 
 __all__ = ["JournaledWriter", "RestoreOutcome", "RestoredKnob", "WrittenKnob"]
 
-#: A value that another writer, or the platform, changes between two reads is looked at again so often.
+#: How often a knob is read whose value an external writer, or the platform, changes between two reads.
 _MAX_READS: Final = 3
 
 
 class JournaledWriter:
-    """Writes knobs and gives them back, with the journal as its memory."""
+    """Writes knobs and restores them, with the journal as its memory."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._overwritten: Counter[str] = Counter()
         self._claimed: set[str] = set()
-        #: Readings below ours that a test has shown to be the platform's, and what the journal said at the time.
+        #: Readings below Joulie's value that a probe has shown to be the platform's, with the entry at the time.
         self._explained: dict[str, tuple[JournalEntry, int]] = {}
 
     @property
     def journal_problem(self) -> str | None:
         """Why the last record could not be made; None where it could.
 
-        Nothing is lost where it was of something done: the intent was recorded before, and what came of it is found out
-        at the next look.
+        Nothing is lost where it was of a finished write: the intent was recorded before, and the next read shows the
+        result.
         """
         return self._journal.problem
 
@@ -63,22 +62,22 @@ class JournaledWriter:
 
     @property
     def managed(self) -> frozenset[str]:
-        """Keys of the knobs that hold, or may hold, a value of ours."""
+        """Keys of the knobs that hold, or may hold, a value written by Joulie."""
         return frozenset(self._journal.entries)
 
     @property
     def unclaimed(self) -> frozenset[str]:
-        """Keys of held knobs that nobody has asked for since they were last to be given back, or since we began."""
+        """Keys of managed knobs that no request has set since the process began, or since `unclaim`."""
         return self.managed - self._claimed
 
     @property
     def originals(self) -> Mapping[str, int]:
-        """What the knobs are to be given back, by key."""
+        """What the knobs are to be restored to, by key."""
         return {key: entry.original for key, entry in self._journal.entries.items()}
 
     @property
     def written(self) -> Mapping[str, int]:
-        """What was written last, or was about to be, by key: all there is to know of a knob that tells no value."""
+        """What was written last, or was about to be, by key: all that is known of a knob that cannot be read."""
         newest = {
             key: entry.written if entry.pending is None else entry.pending
             for key, entry in self._journal.entries.items()
@@ -87,27 +86,27 @@ class JournaledWriter:
 
     @property
     def overwritten(self) -> Mapping[str, int]:
-        """How often somebody else's value was written over, by key, since this process began."""
+        """How often an external value was overwritten, by key, since this process began."""
         return MappingProxyType(self._overwritten)
 
     def original(self, knob: Knob) -> int | HardwareFailure:
-        """Return what would be given back; for a knob that holds nothing of ours, what it holds."""
+        """Return what would be restored; for a knob that is not managed, its value."""
         found = self._read(knob)
         return found if isinstance(found, HardwareFailure) else found.external_value
 
     def unclaim(self, keys: Iterable[str]) -> None:
-        """Note that nobody asks for these knobs any more, also where they cannot be restored now: see `unclaimed`."""
+        """Record that these knobs are not requested any more, also where they cannot be restored now."""
         self._claimed.difference_update(keys)
 
     def set(self, knob: Knob, value: int) -> WrittenKnob | HardwareFailure:
-        """Put a value in force; the same value again costs one read and re-asserts it if somebody has changed it."""
+        """Put a value in force; the same value again costs one read and writes it again where it was changed."""
         return self.set_all([(knob, value)])[0]
 
     def set_all(self, values: Sequence[tuple[Knob, int]]) -> list[WrittenKnob | HardwareFailure]:
-        """Put values in force, each knob at most once; what one refuses does not keep the others from being set.
+        """Put values in force, each knob at most once; a failure of one does not keep the others from being set.
 
-        A limit of an external writer that is not above the wanted one is left in force, or put back in force, and
-        nothing of ours stays in that knob.
+        An external limit that is not above the wanted one stays in force, or is written back, and the knob is not
+        managed.
 
         All of it goes to the journal in one change before and one after, so that many cost little more than one.
         """
@@ -131,10 +130,10 @@ class JournaledWriter:
         ]
 
     def restore(self, knobs: Iterable[Knob]) -> list[RestoredKnob]:
-        """Give knobs back; those not in our charge are passed over. Call again for those that were refused.
+        """Restore knobs; those that are not managed are skipped. Call again for those that failed.
 
-        A journal that cannot be written does not stand in the way: the originals are on disk already. Nor does this
-        write need an intent: dying after it leaves a knob that holds its original, which is what was promised.
+        A journal that cannot be written does not prevent this: the originals are on disk already. Nor does this write
+        need an intent: a kill after it leaves a knob that holds its original, as guaranteed.
         """
         due = {knob.key: knob for knob in knobs if knob.key in self._journal.entries}
         self.unclaim(due)
@@ -146,7 +145,7 @@ class JournaledWriter:
         before = self._journal.entries[knob.key].original
         found = self._read(knob, restoring=True)
         if isinstance(found, HardwareFailure):
-            return _refused(knob, found)
+            return _failed(knob, found)
         assert found.entry is not None
         original = found.entry.original
         if found.value == original and not (found.managed and knob.kind is KnobKind.REQUEST):
@@ -154,7 +153,7 @@ class JournaledWriter:
         if not found.managed:
             return RestoredKnob(knob.key, RestoreOutcome.KEPT_EXTERNAL, found.value)
         answer = self._write_original(found, original)
-        if answer.done and original != before:  # looking has shown an external request below ours
+        if answer.done and original != before:  # reading has shown an external request below Joulie's
             return replace(answer, outcome=RestoreOutcome.KEPT_EXTERNAL)
         return answer
 
@@ -162,19 +161,19 @@ class JournaledWriter:
         knob = found.knob
         answer = knob.write(original)
         if isinstance(answer, HardwareFailure):
-            return _refused(knob, answer)
+            return _failed(knob, answer)
         if answer == original:
             return RestoredKnob(knob.key, RestoreOutcome.RESTORED, answer)
-        message = f"asked for {original} {knob.unit}, reads {answer}"
+        message = f"wrote {original} {knob.unit}, reads {answer}"
         assert found.entry is not None
         held = ownership.held_lower(knob, found.entry, answer)
         if answer == found.value and not held:
             return RestoredKnob(knob.key, RestoreOutcome.FAILED, answer, Reason.FIRMWARE_LOCKED, message)
-        # It took the value and holds it elsewhere, as a policy does that is also limited by temperature.
+        # It accepted the value and reads another one, as a policy does that is also limited by temperature.
         return RestoredKnob(knob.key, RestoreOutcome.RESTORED, answer, message=": ".join(filter(None, [message, held])))
 
     def _keep_external(self, values: Sequence[tuple[KnobReading, int]]) -> dict[str, WrittenKnob | HardwareFailure]:
-        """Leave knobs to the external writer whose limit is not above ours; put it back where ours is in force."""
+        """Keep external limits that are not above Joulie's; write them back where Joulie's is in force."""
         answers: dict[str, WrittenKnob | HardwareFailure] = {}
         done: dict[str, None] = {}
         for found, value in values:
@@ -205,7 +204,7 @@ class JournaledWriter:
             answer = found.knob.write(value)
             if isinstance(answer, HardwareFailure):
                 answers.append(answer)
-                if _nothing_landed(found, value):  # otherwise the next look finds out
+                if _nothing_landed(found, value):  # otherwise the next read shows it
                     outcomes[found.knob.key] = found.entry
             else:
                 answers.append(self._written(found, answer))
@@ -226,7 +225,7 @@ class JournaledWriter:
         return self._read(knob)
 
     def _read(self, knob: Knob, *, restoring: bool = False) -> KnobReading | HardwareFailure:
-        """Read a knob and settle whose value it holds."""
+        """Read a knob and find out who wrote its value."""
         for _ in range(_MAX_READS):
             value = knob.read()
             if isinstance(value, HardwareFailure):
@@ -253,18 +252,18 @@ class JournaledWriter:
     def _probe(
         self, knob: Knob, value: int, entry: JournalEntry, *, restoring: bool
     ) -> KnobReading | HardwareFailure | None:
-        """Write our value again to tell whose it is that is read; None where another one is read by now.
+        """Write Joulie's value again to find out who wrote the one that is read; None where another one is read by now.
 
         A register that answers with the value found has answered so before. A request that reads the value found, or
-        less, is limited by the platform as well, and ours stands.
+        less, is limited by the platform as well, and Joulie's request is in force.
         """
         request = knob.kind is KnobKind.REQUEST
         if value not in entry.written_values and not ownership.platform_limit(knob, value):
-            # Where the platform explains it, a note would take the platform's limit for external if it ended meanwhile.
+            # Not where the platform explains it: this record would make its limit external if it ended meanwhile.
             try:
                 self._journal.change({knob.key: msgspec.structs.replace(entry, suspect=value)})
             except JournalError as error:
-                if not (request and restoring):  # without the note only a kill between two writes can lose a value
+                if not (request and restoring):  # without the record only a kill between two writes can lose a value
                     return HardwareFailure(Reason.NO_JOURNAL, str(error))
         if request and knob.read() != value:
             self._record({knob.key: entry})
@@ -280,16 +279,16 @@ class JournaledWriter:
         return KnobReading(knob, answer, entry, managed=True)
 
     def _record(self, outcomes: Mapping[str, JournalEntry | None]) -> None:
-        """Record what has been done already; where that fails, `journal_problem` says so."""
+        """Record what has been done already; where that fails, `journal_problem` has the cause."""
         with suppress(JournalError):
             self._journal.change(outcomes)
 
 
 def _nothing_landed(found: KnobReading, wanted: int) -> bool:
-    """Whether a refused write has left the knob as it was. A request that reads no more than ours may hide it."""
+    """Return whether a failed write has left the knob as it was; False where a request hides it."""
     value = found.knob.read()
     return value == found.value and (found.knob.kind is not KnobKind.REQUEST or value > wanted)
 
 
-def _refused(knob: Knob, failure: HardwareFailure) -> RestoredKnob:
+def _failed(knob: Knob, failure: HardwareFailure) -> RestoredKnob:
     return RestoredKnob(knob.key, RestoreOutcome.FAILED, None, failure.reason, failure.message)

@@ -1,8 +1,8 @@
-"""One writable integer of the hardware, and what stands in its way.
+"""One writable integer of the hardware, and why it cannot be used.
 
-Promises the shape that every host interface has in common: a frequency limit, a power limit of a package or of a GPU.
-A knob reads and writes and nothing else: it keeps no memory, judges no value and never raises for hardware that is
-absent, forbidden, locked, lost or broken. Writes go through `joulie_agent.hardware.journaled_writer`,
+A knob is what all host interfaces have in common: a frequency limit, a power limit of a package or of a GPU. It only
+reads and writes: it has no memory, judges no value and never raises for hardware that is absent, forbidden, locked,
+lost or broken. Writes go through `joulie_agent.hardware.journaled_writer`,
 which keeps the journal that originals are restored from.
 """
 
@@ -46,7 +46,7 @@ class KnobKind(StrEnum):
 
     #: A register: it reads what was written last, rounded or clamped. A lower value limits more.
     LIMIT = "limit"
-    #: One of several requests: a write sets ours, and a read tells the lowest of all (user, thermal, platform).
+    #: One of several requests: a write sets Joulie's, and a read shows the lowest of all (user, thermal, platform).
     REQUEST = "request"
     #: A register whose values have no order.
     SWITCH = "switch"
@@ -73,7 +73,7 @@ class Knob(Protocol):
 
     @property
     def limits(self) -> KnobLimits:
-        """What may be written. Originals are written back even where they lie outside: they were the machine's."""
+        """What may be written. Originals are restored even where they lie outside: they were the machine's."""
 
     def read(self) -> int | HardwareFailure:
         """Return the value in force."""
@@ -81,8 +81,8 @@ class Knob(Protocol):
     def write(self, value: int) -> int | HardwareFailure:
         """Write, read back, and return what was read.
 
-        The two may differ where firmware clamps or rounds; that is for the caller to judge. A failure does not prove
-        that nothing was written: the read after the write may be what failed.
+        The two may differ where firmware clamps or rounds, which the caller has to judge. A failure does not prove that
+        nothing was written: the read after the write may have failed.
         """
 
 
@@ -91,4 +91,4 @@ class RequestKnob(Knob, Protocol):
     """A knob of the kind `REQUEST`."""
 
     def platform_limit(self, value: int) -> str:
-        """Say what of the machine itself explains that this value is read; empty where nothing is seen that does."""
+        """Return what on the machine itself explains that this value is read; empty where nothing visible does."""

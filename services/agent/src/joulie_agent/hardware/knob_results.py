@@ -9,21 +9,20 @@ from joulie_agent.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class WrittenKnob:
-    """A value of ours is in force."""
+    """The value in force after a write."""
 
-    #: What was read back; differs from what was asked for where firmware clamps or rounds.
+    #: What was read back; differs from what was written where firmware clamps or rounds.
     value: int
     #: False where it was in force already and nothing was written.
     changed: bool
-    #: The value of somebody else that was written over while the knob was in our charge.
+    #: The external value that was overwritten while the knob was managed.
     overwrote: int | None = None
-    #: The value in force is not ours: an external writer's is lower, or no limit is wanted. Nothing of ours is left in
-    #: the knob.
+    #: The value in force is external: it is lower, or no limit is wanted. The knob is not managed.
     external: bool = False
 
 
 class RestoreOutcome(StrEnum):
-    """What became of one knob."""
+    """How the restore of one knob ended."""
 
     RESTORED = "restored"
     KEPT_EXTERNAL = "kept_external"
@@ -32,22 +31,22 @@ class RestoreOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestoredKnob:
-    """One knob that was in our charge."""
+    """One knob that was managed, after a restore."""
 
     key: str
     outcome: RestoreOutcome
-    #: What the knob holds now; None where it could not be read.
+    #: The value now; None where it could not be read.
     value: int | None = None
-    #: Why it was refused.
+    #: Why it failed.
     reason: Reason | None = None
     message: str = ""
 
     @property
     def done(self) -> bool:
-        """Whether nothing of ours is left in it."""
+        """Whether the knob is not managed any more."""
         return self.outcome is not RestoreOutcome.FAILED
 
     @property
     def failure(self) -> HardwareFailure | None:
-        """Why it was refused; None where nothing of ours is left."""
+        """Why it failed; None where it did not."""
         return None if self.reason is None else HardwareFailure(self.reason, self.message)

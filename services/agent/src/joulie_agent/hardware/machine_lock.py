@@ -1,10 +1,10 @@
-"""A claim on the whole machine, whatever state directory its holder has: a lock on the directory of its CPUs.
+"""A lock on the whole machine, whatever the state directory of its holder: on the directory of its CPUs.
 
-Promises that one process at a time holds a machine, among all containers that mount the same sysfs: the kernel keeps a
+One process at a time holds a machine, among all containers that mount the same sysfs: the kernel keeps a
 lock of `flock` with the inode, and a bind mount of sysfs has the inodes of what is mounted. The directory is opened for
-reading and nothing in it is touched. The claim ends with its holder, however that ends.
+reading and nothing in it is touched. The lock ends with its holder, however that ends.
 
-A machine without the directory has no such claim; only the state directory keeps two processes apart there.
+A machine without the directory has no such lock; there only the state directory separates two processes.
 """
 
 import fcntl
@@ -22,10 +22,10 @@ class MachineHeldError(JournalHeldError):
 
 
 def claim(sys_root: Path, state_dir: Path) -> int | None:
-    """Claim the machine; returns what to close in the end, None where there is nothing to lock.
+    """Lock the machine; return the descriptor to close in the end, None where there is nothing to lock.
 
     Raises:
-        MachineHeldError: another process has it. Claim the state directory first: then it is one with another.
+        MachineHeldError: another process has it. Lock the state directory first: then it has another one.
     """
     path = sys_root / DIRECTORY
     try:

@@ -1,8 +1,8 @@
-"""Whose value a knob holds, from the journal's entry and what is read. Pure; who reads and writes is `writer`.
+"""Who wrote the value of a knob, from the journal's entry and what is read. Pure; reads and writes are elsewhere.
 
-A register (`LIMIT`, `SWITCH`) holds what was written last, or firmware's answer to it, so a value is ours where the
-journal knows it. A request is one of several, and the lowest of them is read: a value below ours says that something
-else limits as well, and only a value above ours says that ours has been replaced.
+A register (`LIMIT`, `SWITCH`) holds what was written last, or firmware's answer to it, so a value is Joulie's where the
+journal has it. A request is one of several, and the lowest of them is read: a value below Joulie's shows that something
+else limits as well, and only a value above it shows that Joulie's has been replaced.
 
 The table of cases is in docs/decisions/0006-kernel-semantics.md, the reasons in 0003-restore.md.
 """
@@ -17,33 +17,33 @@ from joulie_agent.hardware.knob import Knob, KnobKind, RequestKnob
 
 
 class ValueOwner(StrEnum):
-    """Whose a value is."""
+    """Who wrote a value."""
 
     JOULIE = "joulie"
     EXTERNAL = "external"
-    #: Our own value has to be written again to tell.
+    #: Joulie's value has to be written again to find out.
     UNCLEAR = "unclear"
 
 
 @dataclass(frozen=True, slots=True)
 class KnobReading:
-    """A knob's value, and what is known of whose it is."""
+    """A knob's value, and what is known of its writer."""
 
     knob: Knob
     value: int
     entry: JournalEntry | None
-    #: Whether what was written last to the knob is ours.
+    #: Whether Joulie wrote last to the knob.
     managed: bool = False
 
     @property
     def external_value(self) -> int:
-        """The newest value that is not ours: what the knob is to be given back."""
+        """The newest external value: what the knob is to be restored to."""
         if self.entry is not None and self.managed:
             return self.entry.original
         return external_value(self.knob, self.entry, self.value)
 
     def holds(self, wanted: int) -> bool:
-        """Whether writing would change nothing; firmware may hold a value of ours at another one."""
+        """Return whether writing would change nothing; firmware may keep another value than the written one."""
         if self.entry is None or not self.managed:
             return self.value == wanted
         if self.knob.kind is KnobKind.REQUEST:
@@ -51,20 +51,20 @@ class KnobReading:
         return self.value == wanted or (wanted == self.entry.written and self.value == self.entry.read_back)
 
     def external_suffices(self, wanted: int) -> bool:
-        """Whether the newest external value limits no less than the wanted one, so that it is left in force."""
+        """Return whether the newest external value limits no less than the wanted one, so that it stays in force."""
         return self.knob.kind is not KnobKind.SWITCH and self.external_value <= wanted
 
 
 def platform_limit(knob: Knob, value: int) -> str:
-    """Return what of the machine itself explains a value; empty where nothing does, and for every register."""
+    """Return what on the machine itself explains a value; empty where nothing does, and for every register."""
     return knob.platform_limit(value) if isinstance(knob, RequestKnob) else ""
 
 
 def external_value(knob: Knob, entry: JournalEntry | None, value: int) -> int:
-    """Return what an external writer has asked for, where a value that is not ours is read.
+    """Return what an external writer has requested, where the value that is read is not Joulie's.
 
     A request that a platform limit hides cannot be read, only that it is not lower: then it is the one known before
-    where that can be, and otherwise the highest there is, which is what the kernel starts with.
+    where that is possible, and otherwise the highest, which the kernel starts with.
     """
     if not platform_limit(knob, value):
         return value
@@ -74,19 +74,19 @@ def external_value(knob: Knob, entry: JournalEntry | None, value: int) -> int:
 
 
 def suspected(entry: JournalEntry, value: int) -> JournalEntry:
-    """Settle a test that was cut off: where the suspect has gone, the test has replaced it, so it was external."""
+    """Finish a probe that was interrupted: where the suspect is gone, the probe has replaced it, so it was external."""
     if entry.suspect is None or value == entry.suspect:
         return entry
     return replace(entry, original=entry.suspect, suspect=None)
 
 
 def owner(kind: KnobKind, entry: JournalEntry, value: int) -> ValueOwner:
-    """Say whose a value is."""
+    """Return who wrote a value."""
     last = entry.written if entry.pending is None else entry.pending
     if last is None:
         return ValueOwner.EXTERNAL
     if kind is KnobKind.REQUEST and entry.pending is not None and value <= last:
-        return ValueOwner.UNCLEAR  # it may have been so low before, and says nothing of whether ours was written
+        return ValueOwner.UNCLEAR  # it may have been so low before, and does not show whether Joulie's was written
     if value in entry.written_values:
         return ValueOwner.JOULIE
     if kind is KnobKind.REQUEST and value < last:
@@ -95,31 +95,34 @@ def owner(kind: KnobKind, entry: JournalEntry, value: int) -> ValueOwner:
 
 
 def settled(entry: JournalEntry, value: int) -> JournalEntry:
-    """Return what is known once a value has told whether `pending` was written."""
+    """Return what is known once a value has shown whether `pending` was written."""
     if entry.pending is not None and value == entry.pending:
         return landed(entry, value)
     return replace(entry, pending=None, suspect=None)
 
 
 def probe_value(entry: JournalEntry) -> int:
-    """Return the value of ours that a test writes."""
+    """Return the value of Joulie that a probe writes."""
     value = entry.written if entry.pending is None else entry.pending
-    assert value is not None, "nothing of ours to test with"
+    assert value is not None, "no value of Joulie to probe with"
     return value
 
 
 def probed(knob: Knob, entry: JournalEntry, before: int, after: int) -> JournalEntry:
-    """Return what is known once our value was written over `before`, and `after` was read."""
+    """Return what is known once Joulie's value was written over `before`, and `after` was read."""
     value = probe_value(entry)
     entry = replace(entry, pending=value)
     if knob.kind is not KnobKind.REQUEST:
         return landed(entry if after == before else replace(entry, original=before), after)
-    # Where our request was the lowest, writing it again cannot raise what is read; where it was replaced, it lowers it.
-    ours = before in {value, entry.written, entry.read_back} or after == before or (before < value and after < before)
+    # Where Joulie's request was the lowest, writing it again cannot raise what is read; where it was replaced, it
+    # lowers it.
+    managed = (
+        before in {value, entry.written, entry.read_back} or after == before or (before < value and after < before)
+    )
     original = external_value(knob, entry, before) if before > value else before
-    # What ours reads where nothing else limits: the highest answer to it.
-    got = max(after, entry.read_back) if entry.read_back is not None and entry.written == value else after
-    return landed(entry if ours else replace(entry, original=original), got)
+    # What is read where nothing else limits: the highest answer to Joulie's value.
+    read_back = max(after, entry.read_back) if entry.read_back is not None and entry.written == value else after
+    return landed(entry if managed else replace(entry, original=original), read_back)
 
 
 def held_lower(knob: Knob, entry: JournalEntry, value: int) -> str:
@@ -127,7 +130,7 @@ def held_lower(knob: Knob, entry: JournalEntry, value: int) -> str:
     if knob.kind is not KnobKind.REQUEST:
         return ""
     if entry.read_back is not None and value < entry.read_back:
-        return "a limit of the platform was below ours"
+        return "a platform limit was below Joulie's"
     return platform_limit(knob, value)
 
 

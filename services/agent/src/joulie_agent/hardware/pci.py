@@ -1,8 +1,8 @@
-"""GPUs on the PCI bus: how many of which vendor, without any vendor's library. Readable by anybody.
+"""GPUs on the PCI bus: how many of which vendor, without any vendor's library. Needs no privileges.
 
-Promises evidence and no guess: graphics that may be part of the processor or of the board are neither counted nor taken
-for absence, and a bus that cannot be read says nothing. A GPU that its driver does not know, or that has no driver, is
-seen here. What a GPU is called is not: the bus tells numbers.
+Counts only what is a GPU for certain: graphics that may be part of the processor or of the board leave it undecided
+whether there is one, and a bus that cannot be read gives no result. A GPU that its driver does not know, or that has no
+driver, is counted. Names of models are not on the bus.
 Source: PCI Code and ID Assignment, class codes 03 (display) and 12 (processing accelerator); Linux,
 Documentation/ABI/testing/sysfs-bus-pci.
 """
@@ -26,16 +26,16 @@ _VGA: Final = 0x0300
 
 @dataclass(frozen=True, slots=True)
 class PciGpus:
-    """What the bus shows."""
+    """The GPUs on the bus."""
 
     #: Physical GPUs by vendor, as the inventory spells it.
     counts: Mapping[str, int] = field(default_factory=dict)
-    #: Whether something on the bus may be a GPU, so that an empty count does not say that there is none.
+    #: Whether something on the bus may be a GPU, so that an empty count does not mean that there is none.
     undecided: bool = False
 
 
 def read_pci_gpus(tree: SysfsTree) -> PciGpus | None:
-    """Look at the bus; None where there is none to look at."""
+    """Read the bus; None where there is none to read."""
     functions = tree.names(PCI_DEVICES, _FUNCTION)
     if not functions:
         # Every bus has a bridge: an empty one is a directory that is hidden, or not mounted.
@@ -63,5 +63,5 @@ def _read(tree: SysfsTree, function: str, name: str) -> int | None:
 
 
 def _is_virtual(tree: SysfsTree, function: str) -> bool:
-    """Say whether a function is a virtual one of a GPU that is on the bus itself."""
+    """Return whether a function is a virtual one of a GPU that is on the bus itself."""
     return not isinstance(tree.read_text(f"{PCI_DEVICES}/{function}/physfn/vendor"), HardwareFailure)

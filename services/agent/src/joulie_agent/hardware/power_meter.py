@@ -1,7 +1,7 @@
-"""Power of the packages from their energy counters. Keeps what was read last; one meter per process.
+"""Power of the packages from their energy counters. Stores the last sample; one meter per process.
 
-Promises a figure only where two plausible samples of a zone stand behind it, and a total only where every zone has one:
-a part of the power is never passed off as the whole.
+A power value needs two plausible samples of a zone, and a total a value for every zone: a part of the power is never
+reported as the whole.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,12 +15,12 @@ from joulie_core.control.energy_meter import EnergyCounter, MeterState, SampleRe
 
 @dataclass(frozen=True, slots=True)
 class ZoneReading:
-    """One look at one zone."""
+    """One reading of one zone."""
 
     zone: str
     energy_uj: int | None = None
     power_watts: float | None = None
-    #: What became of the sample; None where the counter could not be read.
+    #: How the sample was judged; None where the counter could not be read.
     sampled: SampleResult | None = None
     failure: HardwareFailure | None = None
 
@@ -67,6 +67,6 @@ def _sensed(zone: RaplZone, no_counter: HardwareFailure) -> ZoneReading:
 
 
 def total_watts(readings: Sequence[ZoneReading]) -> float | None:
-    """Return the power of all packages together; None unless every zone has a figure."""
+    """Return the power of all packages together; None unless every zone has a value."""
     watts = [reading.power_watts for reading in readings]
     return sum(each for each in watts if each is not None) if watts and None not in watts else None

@@ -1,17 +1,17 @@
-"""Package power by RAPL: the zones that may be capped, their energy counters, and a cap's way onto them.
+"""Package power by RAPL: the zones that may be capped, their energy counters, and how a cap is set on them.
 
-Promises to offer package zones only, each once: `intel-rapl:N` named `package-N` or `package-N-die-M`, deduplicated by
+Offers package zones only, each once: `intel-rapl:N` named `package-N` or `package-N-die-M`, deduplicated by
 real path. Never psys, dram, core or uncore zones, and never `intel-rapl-mmio`, which is a second register for the same
-package: the lower of the two limits holds, so an mmio limit is left alone and warned of.
+package: the lower of the two limits holds, so an mmio limit is left unmanaged and reported as a warning.
 
-Only the long-term limit is written. It bounds the average over its time window, which is what a power budget is about;
+Only the long-term limit is written. It bounds the average over its time window, which is what a power budget bounds;
 the short-term limit lets a package exceed it for fractions of a window and stays as the vendor set it. Where the
 short-term limit is below the cap, it binds, and the package draws less than the cap allows.
 
 A package of several dies has one zone per die: a cap per package is split evenly over them.
 
 AMD counts energy and has no limit: the kernel shows the files of one all the same, and answers ENODATA.
-Source: contracts, decision 4; Linux, Documentation/power/powercap/powercap.rst and drivers/powercap.
+Source: Linux, Documentation/power/powercap/powercap.rst and drivers/powercap.
 """
 
 import re
@@ -26,7 +26,7 @@ from joulie_agent.hardware.sysfs import SysfsKnob, SysfsTree
 from joulie_agent.reasons import Reason
 
 UW_PER_WATT: Final = 1_000_000
-#: The keys of all knobs here begin so. They name what is limited: directory numbers change when the driver is reloaded.
+#: Prefix of the keys of all knobs here. They name what is limited: directory numbers change on a driver reload.
 KEYS: Final = "rapl/"
 #: The kernel rounds a limit down to the hardware's power unit, which is a watt where it is coarsest (Intel SDM, volume
 #: 3B, MSR_RAPL_POWER_UNIT).
@@ -56,9 +56,9 @@ class RaplZone:
     die: int | None
     #: How many zones the package has.
     dies: int
-    #: Thermal design power; None where the hardware does not tell.
+    #: Thermal design power; None where the hardware does not report it.
     max_power_uw: int | None
-    #: Where the energy counter wraps around; None where the hardware does not tell.
+    #: Where the energy counter wraps around; None where the hardware does not report it.
     energy_range_uj: int | None
     #: The long-term limit, or why there is none.
     power_limit: SysfsKnob | HardwareFailure
@@ -74,7 +74,7 @@ class RaplZone:
         return self.tree.read_int(f"{self.path}/energy_uj")
 
     def read_power_uw(self) -> int | HardwareFailure:
-        """Return the power in microwatts as the hardware averages it; a zero is how firmware says "not measured"."""
+        """Return the power in microwatts as the hardware averages it; firmware shows zero for "not measured"."""
         if self.power_sensor is None:
             return HardwareFailure(Reason.NO_INTERFACE, f"{self.name} has no power sensor")
         power_uw = self.tree.read_int(self.power_sensor)
@@ -83,21 +83,21 @@ class RaplZone:
         return HardwareFailure(Reason.NO_READING, f"{self.power_sensor} reads {power_uw}")
 
     def failure(self) -> HardwareFailure | None:
-        """Say why the zone cannot be capped, as far as that is known without writing."""
+        """Return why the zone cannot be capped, as far as that is known without writing."""
         return self.power_limit if isinstance(self.power_limit, HardwareFailure) else self.power_limit.probe_write()
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneCap:
-    """What one zone is asked for."""
+    """The share of a cap that is set on one zone."""
 
     zone: RaplZone
     knob: SysfsKnob
     limit_uw: int
-    #: Whether the zone's range changed what its share of the cap was.
+    #: Whether the zone's range has changed its share of the cap.
     clamped: bool
-    #: The share is not below the upper end of the range, so it is no cap: a factory limit may lie above that end, and
-    #: writing the end of the range would cut it.
+    #: The share is not below the maximum of the range, so it limits nothing: a factory limit may lie above the maximum,
+    #: and writing the maximum would cut it.
     unlimited: bool
 
 
@@ -106,8 +106,8 @@ def discover(tree: SysfsTree, originals: Mapping[str, int] = NO_ORIGINALS) -> tu
 
     Args:
         tree: where they are.
-        originals: of the limits that hold a value of ours, by key. Where the hardware tells no maximum, the range ends
-            there, and for all other limits at the value in force; never at a value that we have written.
+        originals: of the managed limits, by key. Where the hardware reports no maximum, the range ends there, and for
+            all other limits at the value in force; never at a value that Joulie has written.
     """
     named: dict[str, str] = {}
     for path in zone_paths(tree):
@@ -127,20 +127,24 @@ def zone_paths(tree: SysfsTree) -> tuple[str, ...]:
 
 
 def warnings(tree: SysfsTree, zones: Sequence[RaplZone]) -> tuple[str, ...]:
-    """Return what somebody who wonders about the power of this machine should know."""
-    said = [
+    """Return what affects the power of this machine and may not be expected."""
+    messages = [
         f"{zone.name}: {zone.power_limit.message}" for zone in zones if isinstance(zone.power_limit, HardwareFailure)
     ]
     mmio = tree.names(PLACES[0], _MMIO)
     if mmio and zones:
-        said.append(f"{', '.join(mmio)} may hold the power below the cap: it is a second limit and is left alone")
+        messages.append(
+            f"{', '.join(mmio)} may hold the power below the cap: it is a second limit, which is left unmanaged"
+        )
     elif mmio:
-        said.append(f"{', '.join(mmio)} is there and the package zones of intel-rapl are not: power cannot be capped")
-    return tuple(said)
+        messages.append(
+            f"{', '.join(mmio)} is present and the package zones of intel-rapl are not: power cannot be capped"
+        )
+    return tuple(messages)
 
 
 def package_range_uw(zones: Iterable[RaplZone]) -> KnobLimits | None:
-    """Return what every package can be capped to, all its dies together; None where some zone does not tell."""
+    """Return what every package can be capped to, all its dies together; None where the range of a zone is unknown."""
     lows: Counter[int] = Counter()
     highs: Counter[int] = Counter()
     for zone in zones:
@@ -153,7 +157,7 @@ def package_range_uw(zones: Iterable[RaplZone]) -> KnobLimits | None:
 
 
 def split_cap(zones: Iterable[RaplZone], cap_watts_per_package: float) -> tuple[ZoneCap, ...]:
-    """Return what each zone that has a limit is asked for: its die's share, clamped to the zone's range."""
+    """Return what to set on each zone that has a limit: its die's share, clamped to the zone's range."""
     caps = []
     for zone in zones:
         if not isinstance(zone.power_limit, HardwareFailure):
@@ -166,26 +170,26 @@ def split_cap(zones: Iterable[RaplZone], cap_watts_per_package: float) -> tuple[
 
 
 def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> HardwareFailure | None:
-    """Say whether a cap is in force, from what was read back and whether the zone enforces its limit at all.
+    """Return why a cap is not in force, from what was read back and `enabled`; None where it is.
 
-    Firmware that has locked a limit may take a write without a word and keep its own value; firmware that bounds it
-    moves to another value than the one asked for. A lower one keeps the cap, and `original_uw`, the limit before the
-    first write, tells whether a higher one is the effect of ours.
+    Firmware that has locked a limit may accept a write without an error and keep its own value; firmware that bounds it
+    sets another value than the written one. A lower one keeps the cap, and `original_uw`, the limit before the
+    first write, shows whether a higher one is the effect of Joulie's.
     """
     if found_uw >= cap.limit_uw + _COARSEST_UNIT_UW or (
         found_uw == original_uw and found_uw <= cap.limit_uw - _COARSEST_UNIT_UW
     ):
-        held, asked = found_uw / UW_PER_WATT, cap.limit_uw / UW_PER_WATT
+        held, written = found_uw / UW_PER_WATT, cap.limit_uw / UW_PER_WATT
         if original_uw is None or found_uw == original_uw:
             return HardwareFailure(
-                Reason.FIRMWARE_LOCKED, f"{cap.zone.name} keeps {held:g} W where {asked:g} W was written"
+                Reason.FIRMWARE_LOCKED, f"{cap.zone.name} keeps {held:g} W where {written:g} W was written"
             )
         return HardwareFailure(
-            Reason.HELD_BY_FIRMWARE, f"{cap.zone.name} holds {held:g} W where {asked:g} W was written"
+            Reason.HELD_BY_FIRMWARE, f"{cap.zone.name} holds {held:g} W where {written:g} W was written"
         )
     if cap.zone.enable is not None and cap.zone.enable.read() == 0:
         return HardwareFailure(
-            Reason.FIRMWARE_LOCKED, f"{cap.zone.name} takes the limit and does not enforce it (enabled=0)"
+            Reason.FIRMWARE_LOCKED, f"{cap.zone.name} accepts the limit and does not enforce it (enabled=0)"
         )
     return None
 
@@ -231,7 +235,7 @@ def power_limit(
         return HardwareFailure(current_uw.reason, f"energy is counted and cannot be capped: {current_uw.message}")
     high_uw = max_uw or originals.get(key, current_uw)
     if high_uw <= 0:
-        return HardwareFailure(Reason.NO_CAP_RANGE, f"{key}: neither a maximum nor the limit itself tells a range")
+        return HardwareFailure(Reason.NO_CAP_RANGE, f"{key}: neither a maximum nor the limit itself gives a range")
     return SysfsKnob(tree, path, key, "uW", _limits(high_uw))
 
 

@@ -1,8 +1,8 @@
 """RAPL domains that are read and never written: psys, dram, core and uncore, and the constraints of the packages.
 
-Guarantees each domain once, named by the package it belongs to, such as `psys` or `package-0/dram`. A domain is no part
-of the packages' total: dram and psys lie outside of it, core and uncore inside. What the hardware does not have is left
-out. Source: Linux, Documentation/power/powercap/powercap.rst.
+Guarantees each domain once, named by the package it belongs to, such as `psys` or `package-0/dram`. A domain is not
+part of the packages' total: dram and psys lie outside of it, core and uncore inside. What the hardware does not have is
+left out. Source: Linux, Documentation/power/powercap/powercap.rst.
 """
 
 import re
@@ -27,7 +27,7 @@ class RaplDomain:
     path: str
     #: Such as `psys` or `package-1/dram`.
     name: str
-    #: Where the counter wraps around; None where the hardware does not tell.
+    #: Where the counter wraps around; None where the hardware does not report it.
     energy_range_uj: int | None
 
     def read_energy_uj(self) -> int | HardwareFailure:
@@ -64,7 +64,7 @@ class ConstraintReading:
     #: `long_term`, `short_term` or `peak_power`.
     constraint: str
     limit_uw: int | None
-    #: Interval over which the limit bounds the average; None where the hardware does not tell.
+    #: Interval over which the limit bounds the average; None where the hardware does not report it.
     time_window_us: int | None
 
 

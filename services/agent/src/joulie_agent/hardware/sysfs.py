@@ -1,11 +1,11 @@
 """Reading and writing one file of sysfs at a time, below a root that may be mounted anywhere.
 
-Promises values: whatever the kernel answers becomes text, an integer or a failure with its reason. Writes stay below
-the root, symbolic links included. Knows nothing of what the files mean; that is for the modules beside this one.
+Every answer of the kernel becomes text, an integer or a failure with its reason. Writes stay below the root, symbolic
+links included. What the files mean is in the modules beside this one.
 
-What an error means depends on when it comes. Opening fails where this process may not use the file. A write that fails
-on an open file was declined by the driver: powercap answers ENODATA when firmware has locked a limit, since it hides
-the driver's own EACCES, and ENODATA again when a limit that is not there is read.
+The meaning of an error depends on the operation. Opening fails where this process may not use the file. A write that
+fails on an open file was rejected by the driver: powercap answers ENODATA when firmware has locked a limit, since it
+hides the driver's own EACCES, and ENODATA again when an absent limit is read.
 Source: Linux, drivers/powercap/powercap_sys.c and intel_rapl_common.c; fs/kernfs/file.c for the rule on modes.
 """
 
@@ -34,7 +34,7 @@ _ON_OPEN: Final = {
     errno.EROFS: Reason.NOT_PERMITTED,
     errno.ENODEV: Reason.DEVICE_LOST,
     errno.ENXIO: Reason.DEVICE_LOST,
-    #: Of a driver that has given up on its device, and of a file that blocks: see `joulie_agent.hardware.watch`.
+    #: From a driver whose device does not answer, and for a file that blocks: see `joulie_agent.hardware.watch`.
     errno.ETIMEDOUT: Reason.TIMEOUT,
 }
 _ON_READ: Final = _ON_OPEN | {
@@ -162,26 +162,26 @@ class SysfsTree:
             return HardwareFailure(Reason.MALFORMED_REPLY, f"{path} holds {text[:40]!r}, not an integer")
 
     def read_known(self, path: str) -> int | None:
-        """Return a positive integer, or None for everything else: zero is how drivers say "not known"."""
+        """Return a positive integer, or None for everything else: drivers show zero for "not known"."""
         value = self.read_int(path)
         return None if isinstance(value, HardwareFailure) or value <= 0 else value
 
     def write_int(self, path: str, value: int) -> HardwareFailure | None:
-        """Write one integer in one call, which the kernel takes as a whole; None where it did."""
+        """Write one integer in one system call; return None where the kernel accepted it."""
         return self.write_text(path, str(value))
 
     def write_text(self, path: str, text: str) -> HardwareFailure | None:
-        """Write one line in one call, which the kernel takes as a whole; None where it did."""
+        """Write one line in one system call; return None where the kernel accepted it."""
         # No truncation: sysfs has none, and on an ordinary file a reader takes the first line only. So a file holds the
         # old or the new value, and never nothing, whenever this process is killed.
         return self._try_write(path, lambda absolute: self._calls.write(absolute, f"{text}\n".encode()))
 
     def probe_write(self, path: str) -> HardwareFailure | None:
-        """Say whether this process may write a file, by opening it only; the driver's own answer is not known by it."""
+        """Check whether this process may write a file, by opening it only; the driver may still reject a write."""
         return self._try_write(path, self._calls.check_writable)
 
     def names(self, path: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        """Return the entries of a directory that match as a whole, in natural order; none where it cannot be read."""
+        """Return the entries of a directory that match as a whole, in natural order; empty where it cannot be read."""
         try:
             found = self._calls.entries(self._prefix + path)
         except OSError:
@@ -224,12 +224,12 @@ class SysfsKnob:
         return self.tree.write_int(self.path, value) or self.tree.read_int(self.path)
 
     def probe_write(self) -> HardwareFailure | None:
-        """Say whether this process may write, without writing."""
+        """Check whether this process may write, without writing."""
         return self.tree.probe_write(self.path)
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Return the CPUs of a kernel list, `0-3,8` as in topology or `0 1 2` as in cpufreq; what is no CPU is left out."""
+    """Return the CPUs of a kernel list, `0-3,8` as in topology or `0 1 2` as in cpufreq; anything else is left out."""
     cpus: set[int] = set()
     for part in re.split(r"[,\s]+", text):
         first, dash, last = part.partition("-")
@@ -239,7 +239,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Order `policy2` before `policy10`."""
+    """Return a sort key that orders `policy2` before `policy10`."""
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name))
 
 

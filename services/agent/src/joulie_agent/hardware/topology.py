@@ -1,4 +1,4 @@
-"""Which CPU belongs to which package, die and core. Offline CPUs have no place: the kernel does not tell it."""
+"""Which CPU belongs to which package, die and core. Offline CPUs have no core: the kernel does not show it."""
 
 import re
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ _KINDS: Final = ("cpu_core", "cpu_atom")
 class Topology:
     """The online CPUs of a machine.
 
-    A core is named by its lowest online CPU, since `core_id` repeats over dies and clusters; its kind is the name of the
-    kernel's device for cores of that kind, empty where there is one kind only.
+    A core is named by its lowest online CPU, since `core_id` repeats over dies and clusters. Its kind is the name of
+    the kernel's device for cores of that kind, empty where there is one kind only.
     """
 
     #: The physical core of each online CPU.
@@ -32,17 +32,17 @@ class Topology:
 
     @property
     def packages(self) -> int:
-        """Packages with an online CPU."""
+        """The number of packages with an online CPU."""
         return len({core.package for core in self.core_of.values()})
 
     @property
     def cores(self) -> int:
-        """Physical cores with an online CPU."""
+        """The number of physical cores with an online CPU."""
         return len(set(self.core_of.values()))
 
 
 def read_topology(tree: SysfsTree) -> Topology:
-    """Read the topology; no places where the tree has none."""
+    """Read the topology; empty where the tree has none."""
     online, present = _cpus(tree, f"{CPU_ROOT}/online"), _cpus(tree, f"{CPU_ROOT}/present")
     numbers = online or tuple(int(name.removeprefix("cpu")) for name in tree.names(CPU_ROOT, _CPU))
     kinds = {kind: _cpus(tree, f"devices/{kind}/cpus") for kind in _KINDS}

@@ -1,13 +1,13 @@
-"""Which file a thread is waiting for, so that a file which blocks costs that file and nothing else.
+"""Which file a thread is waiting for, so that a file that blocks affects that file only.
 
-A read or write of sysfs may block for as long as a driver or its firmware likes, and nobody can stop the thread that is
-in it. `Watch` notes each call before and after it. Whoever supervises the thread gives it up once a call is overdue; a
-thread that was given up ends with `AbandonedCall` as soon as its call returns, so that it neither writes nor records
-anything any more. Until then every further call for that file is refused at once with ETIMEDOUT.
+A read or write of sysfs may block as long as a driver or its firmware does, and the thread in it cannot be stopped.
+`Watch` records the begin and the end of each call. The supervisor of the thread abandons it once a call is overdue; an
+abandoned thread ends with `AbandonedCall` as soon as its call returns, so that it neither writes nor records anything
+any more. Until then every further call for that file fails at once with ETIMEDOUT.
 
-Promises that a thread is given up inside a call only: whatever a thread does between two calls is done by it alone.
-Does not promise that an abandoned write has done nothing: it may land when the driver goes on. It was recorded as
-`pending` before, see `joulie_agent.hardware.journal`, and the next look finds it.
+Guarantees that a thread is abandoned inside a call only: what a thread does between two calls is done by it alone. Does
+not guarantee that an abandoned write has done nothing: it may land when the driver returns. It was recorded as
+`pending` before, see `joulie_agent.hardware.journal`, and the next read shows it.
 """
 
 import errno
@@ -21,23 +21,23 @@ from joulie_agent.hardware.sysfs import FileCalls
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: A call to sysfs takes microseconds, and milliseconds where it asks another CPU or firmware.
+#: A call to sysfs takes microseconds, and milliseconds where it reaches another CPU or firmware.
 CALL_S: Final = 5.0
 #: The same while another file blocks, and while many do: often a whole driver blocks on one lock, and a full deadline
 #: for each of a hundred files would use up the time that a stopping process has.
 CROWDED_CALL_S: Final = 0.5
 MANY: Final = 8
 MANY_CALL_S: Final = 0.05
-#: More files than this are not tried any more, since each holds a thread.
+#: With so many blocked files no other is tried any more, since each holds a thread.
 MOST_BLOCKED: Final = 256
 
 
 class AbandonedCall(BaseException):
-    """The thread was given up while it was in a call: it has to end and touch nothing."""
+    """The thread was abandoned during a call: it has to end and touch nothing."""
 
 
 class Watch:
-    """The calls of one worker at a time. Without a worker nothing is supervised and nothing refused."""
+    """The calls of one worker thread at a time. Without a worker nothing is supervised."""
 
     def __init__(self, *, call_s: float = CALL_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._call_s = call_s
@@ -48,7 +48,7 @@ class Watch:
         #: Since when, by file.
         self._blocked: dict[str, float] = {}
 
-    def hire(self) -> None:
+    def attach(self) -> None:
         """Make the calling thread the worker."""
         with self._lock:
             self._worker = threading.get_ident()
@@ -66,7 +66,7 @@ class Watch:
 
         Raises:
             OSError: ETIMEDOUT while an earlier call for this file has not returned; whatever the call raises.
-            Abandoned: the worker was given up meanwhile.
+            AbandonedCall: the worker was abandoned meanwhile.
         """
         self._begin(path)
         try:
@@ -75,13 +75,13 @@ class Watch:
             self._end(path)
 
     def left_s(self) -> float:
-        """Return for how long the worker's call may still take; a whole deadline where it is in none."""
+        """Return how long the worker's call may still take; a whole deadline where it is in no call."""
         with self._lock:
             allowed_s = self._allowed_s()
             return allowed_s if self._call is None else max(0.0, self._call[1] + allowed_s - self._clock())
 
-    def give_up(self) -> str | None:
-        """Give the worker up if its call is overdue; return the file that blocks it."""
+    def abandon_overdue(self) -> str | None:
+        """Abandon the worker if its call is overdue; return the file that blocks it."""
         with self._lock:
             if self._call is None or self._clock() < self._call[1] + self._allowed_s():
                 return None
@@ -114,7 +114,7 @@ class Watch:
 
 
 class WatchedCalls:
-    """The calls below a tree, watched; a `FileCalls`."""
+    """The file operations of a tree, each as one watched call; a `FileCalls`."""
 
     def __init__(self, calls: FileCalls, watch: Watch) -> None:
         self._calls = calls

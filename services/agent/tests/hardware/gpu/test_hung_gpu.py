@@ -42,7 +42,7 @@ def test_at_sigterm_seven_gpus_are_restored_while_the_eighth_hangs_and_the_exit_
     out, _ = actuator.communicate(timeout=GRACE_S + 5)
     assert (actuator.returncode, limits_mw(node)) == (1, SEVEN_RESTORED)
     (stopped,) = [event for event in map(json.loads, out.splitlines()) if event["event"] == "stopped"]
-    assert stopped["not_given_back"] == ["gpu"]
+    assert stopped["not_restored"] == ["gpu"]
 
 
 def test_at_the_end_of_the_lease_seven_gpus_are_restored_and_the_eighth_as_soon_as_it_answers(node):

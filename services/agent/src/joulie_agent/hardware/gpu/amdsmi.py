@@ -4,8 +4,8 @@ The package binds 184 functions of libamd_smi.so while it is imported, and print
 library or one of them. So it is imported once the library is known to be there, with its output caught. A library
 that lacks a function, or whose major version is not the package's, is a failure that stays: a process cannot load it
 twice. The second would be the worse one, since structures of another shape make wrong figures. The import costs 10 MiB
-of resident memory and 0.2 s, of which 4 MiB stay once the C library has given back what it does not use (amdsmi 7.0.2,
-CPython 3.11, x86-64). A machine without AMD SMI pays nothing.
+of resident memory and 0.2 s, of which 4 MiB stay once the C library has returned what it does not use (amdsmi 7.0.2,
+CPython 3.11, x86-64). A machine without AMD SMI has no such cost.
 
 A power cap is what `amd-smi set --power-cap` sets. Devices that have two take it on PPT0, the lower limit on filtered
 power; PPT1, the higher one on raw power, stays as found. Packages before AMD SMI 26.2 offer sensor 0 only, which is
@@ -40,7 +40,7 @@ _PPT0: Final = 0
 _LIBRARY_MAJOR: Final = 26
 #: More than any device draws or takes: the library fills a figure it does not have with ones.
 _NO_FIGURE_MW: Final = 100_000_000
-#: Who chooses the clocks where nobody has said otherwise.
+#: The level in which the driver itself chooses the clocks.
 _LEVEL_AUTO: Final = "AMDSMI_DEV_PERF_LEVEL_AUTO"
 #: The whole device, not partitioned.
 _UNPARTITIONED: Final = "SPX"
@@ -112,7 +112,7 @@ class AmdSmiLibrary:
             return str(smi.amdsmi_get_gpu_device_uuid(handle))
 
     def describe(self, handle: Handle, uuid: str, index: int) -> GpuDeviceInfo:
-        """Return what the library knows of a GPU."""
+        """Return what the library reports about a GPU."""
         with self._calls() as smi:
             asic: dict[str, Any] = smi.amdsmi_get_gpu_asic_info(handle)
         caps = self._optional(self._caps, handle) or {}
@@ -142,17 +142,17 @@ class AmdSmiLibrary:
             watts = info[name]
             if isinstance(watts, int) and 0 < watts * _MW_PER_WATT < _NO_FIGURE_MW:
                 return watts * _MW_PER_WATT
-        raise LibraryError(Reason.NO_READING, "AMD SMI: the device tells no power, as the secondary die of a package")
+        raise LibraryError(Reason.NO_READING, "AMD SMI: the device reports no power, as the secondary die of a package")
 
     def limit_mw(self, handle: Handle) -> int:
         """Return the power cap."""
         limit_mw = _from_uw(self._caps(handle)["power_cap"])
         if limit_mw is None:
-            raise LibraryError(Reason.NO_READING, "AMD SMI: the device tells no power cap")
+            raise LibraryError(Reason.NO_READING, "AMD SMI: the device reports no power cap")
         return limit_mw
 
     def enforced_mw(self, handle: Handle) -> int:
-        """Return the power cap; AMD SMI does not tell the limits that the hardware imposes itself."""
+        """Return the power cap; AMD SMI does not report the limits that the hardware imposes itself."""
         return self.limit_mw(handle)
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
@@ -161,7 +161,7 @@ class AmdSmiLibrary:
             smi.amdsmi_set_power_cap(handle, _power_sensor(smi, handle), limit_mw * _UW_PER_MW)
 
     def check_clock_is_free(self, handle: Handle) -> None:
-        """Raise where the performance level is not the driver's own choice: somebody else controls the clocks."""
+        """Raise where the performance level is not the driver's own choice: an external writer controls the clocks."""
         with self._calls() as smi:
             level = str(smi.amdsmi_get_gpu_perf_level(handle))
         if level != _LEVEL_AUTO:
@@ -171,7 +171,7 @@ class AmdSmiLibrary:
         """Return the upper end of the range that the graphics clock may use."""
         limit_mhz = _figure_of(self._graphics_clock(handle)["max_clk"])
         if limit_mhz is None:
-            raise LibraryError(Reason.NO_READING, "AMD SMI: the device tells no graphics clock")
+            raise LibraryError(Reason.NO_READING, "AMD SMI: the device reports no graphics clock")
         return limit_mhz
 
     def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:  # noqa: ARG002 - the lower end stays
@@ -222,7 +222,7 @@ class AmdSmiLibrary:
             release_unused_memory()
 
     def _optional(self, call: Callable[[Handle], T], handle: Handle) -> T | None:
-        """Call what a device, or a guest, need not have."""
+        """Call what a device, or a guest, may not have."""
         try:
             return call(handle)
         except LibraryError as error:
@@ -258,7 +258,7 @@ def _power_sensor(smi: ModuleType, handle: Handle) -> int:
 
 
 def _library_is_there() -> bool:
-    """Look where the package will."""
+    """Return whether the library is where the package looks for it."""
     rocm = os.getenv("ROCM_PATH", "/opt/rocm")
     package = importlib.util.find_spec("amdsmi")
     folders = [os.getenv("ROCM_HOME", rocm) + "/lib", rocm + "/lib"]
@@ -292,7 +292,7 @@ def _translated(code: int, text: str) -> LibraryError:
 
 
 def _figure_of(value: object) -> int | None:
-    """Return a figure; the package spells one that is absent out."""
+    """Return a value; the package has a word for an absent one."""
     return value if isinstance(value, int) and value > 0 else None
 
 

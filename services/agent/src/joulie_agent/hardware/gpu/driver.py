@@ -1,9 +1,9 @@
-"""What every GPU driver offers: who the GPUs are, what they draw, and one knob per GPU for its power limit.
+"""What every GPU driver offers: the GPUs, their power, and one knob per GPU for its power limit and its clock.
 
-Promises values: whatever a driver answers becomes a figure or a failure with its reason, never an exception. A GPU is
-its UUID; an index may belong to another GPU after the next boot. Power is in milliwatts, as integers.
+Every answer of a driver becomes a value or a failure with its reason, never an exception. A GPU is identified by its
+UUID; an index may belong to another GPU after the next boot. Power is in milliwatts, as integers.
 
-Values are not judged here: that is for whoever writes, see `joulie_agent.hardware.journaled_writer`.
+Values are not judged here: see `joulie_agent.hardware.journaled_writer`.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MW_PER_WATT: Final = 1000
 
 
 class Vendor(StrEnum):
-    """Who made a GPU, as the inventory spells it."""
+    """The vendor of a GPU, as the inventory spells it."""
 
     NVIDIA = "NVIDIA"
     AMD = "AMD"
@@ -24,7 +24,7 @@ class Vendor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuDeviceInfo:
-    """One GPU at one instant; None is "the driver does not tell"."""
+    """One GPU at one instant; None where the driver does not report a value."""
 
     #: Empty for a GPU that has not answered since the driver was opened.
     uuid: str
@@ -40,7 +40,7 @@ class GpuDeviceInfo:
     default_mw: int | None = None
     #: The limit that was set last, by anyone.
     current_mw: int | None = None
-    #: The limit that holds: the lowest of the one set and those the hardware imposes itself.
+    #: The limit in force: the lowest of the one set and those the hardware imposes itself.
     enforced_mw: int | None = None
     #: The graphics clocks it may run at, a limit that is in force included; absent where clocks cannot be limited.
     lowest_mhz: int | None = None
@@ -49,7 +49,7 @@ class GpuDeviceInfo:
     partitioned: bool | None = None
     #: Names of the partitions it offers, such as `1g.10gb`, or of the mode it is in.
     partition_modes: tuple[str, ...] = ()
-    #: Why it does not answer; the other figures are then those of an earlier look.
+    #: Why it does not answer; the other values are then those of an earlier description.
     failure: HardwareFailure | None = None
 
     @property
@@ -62,7 +62,7 @@ class GpuDeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class JournaledClock:
-    """A clock limit of ours, as the journal has it."""
+    """A managed clock limit, as the journal has it."""
 
     original_mhz: int
     #: The last limit that was, or was about to be, written.
@@ -76,20 +76,20 @@ class DeviceReading:
     power_mw: int | HardwareFailure
     #: The limit that was set last.
     limit_mw: int | HardwareFailure
-    #: The limit of ours on the graphics clock; None where there is none.
+    #: The managed limit on the graphics clock; None where there is none.
     clock_limit_mhz: int | HardwareFailure | None = None
 
 
 class ClockKnob(Knob, Protocol):
-    """A knob whose value may be one that is remembered, where the vendor tells none."""
+    """A knob whose value may be the one written last, where the vendor's library cannot read it."""
 
     @property
     def is_remembered(self) -> bool:
-        """Whether reading returns what was written last: write again to be sure of it."""
+        """Whether reading returns what was written last: write again to be certain."""
 
 
 class GpuDriver(Protocol):
-    """The GPUs of one vendor. Opens itself when it is first asked, and again when the driver has been reloaded."""
+    """The GPUs of one vendor. Opens itself at the first call, and again when the driver has been reloaded."""
 
     @property
     def name(self) -> str:
@@ -103,35 +103,35 @@ class GpuDriver(Protocol):
         """Load the vendor's library and find the GPUs; None where that went well or was done before."""
 
     def close(self) -> None:
-        """Let go of the driver. Whatever is asked next opens it again."""
+        """Close the driver. The next call opens it again."""
 
     def devices(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         """Return every GPU, those that do not answer included."""
 
-    def read(self, uuid: str, held: JournaledClock | None = None) -> DeviceReading | HardwareFailure:
-        """Read a GPU's power and limits in one call; the clock limit where `held`, the journal's record of one."""
+    def read(self, uuid: str, journaled: JournaledClock | None = None) -> DeviceReading | HardwareFailure:
+        """Read a GPU's power and limits in one call; the clock limit where `journaled`, its record, is given."""
 
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
-        """Return the limit that holds, which may be below the one that was set."""
+        """Return the limit in force, which may be below the one that was set."""
 
     def power_limit(self, uuid: str) -> Knob | HardwareFailure:
         """Return the knob for a GPU's power limit; it stays good over reloads of the driver."""
 
-    def clock_limit(self, uuid: str, held: JournaledClock | None) -> ClockKnob | HardwareFailure:
-        """Return the knob for a GPU's highest graphics clock; `held`: what the journal says that we have set."""
+    def clock_limit(self, uuid: str, journaled: JournaledClock | None) -> ClockKnob | HardwareFailure:
+        """Return the knob for a GPU's highest graphics clock; `journaled`: the journal's record of a managed limit."""
 
     def check_clock_is_free(self, uuid: str) -> HardwareFailure | None:
-        """Say whether an external writer is seen to control the graphics clock."""
+        """Return why the graphics clock is not free, as far as visible; None where it is."""
 
 
 CLOCK_KEY_END: Final = "/graphics_clock_mhz"
 
 
 def clock_key(uuid: str) -> str:
-    """Key of the knob for the highest graphics clock of a GPU."""
+    """Return the key of the knob for the highest graphics clock of a GPU."""
     return f"gpu/{uuid}{CLOCK_KEY_END}"
 
 
 def limit_key(uuid: str) -> str:
-    """Key of the knob for a GPU's power limit."""
+    """Return the key of the knob for a GPU's power limit."""
     return f"gpu/{uuid}/power_limit_mw"

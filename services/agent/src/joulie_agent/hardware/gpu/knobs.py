@@ -1,4 +1,4 @@
-"""What of a GPU can be written: its power limit, and its highest graphics clock."""
+"""The knobs of a GPU: its power limit, and its highest graphics clock."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -12,7 +12,7 @@ CLOCK_TOLERANCE_MHZ: Final = 25
 
 
 class PowerDriver(Protocol):
-    """What a power limit takes of a driver."""
+    """What a power limit needs of a driver."""
 
     def limit_mw(self, uuid: str) -> int | HardwareFailure:
         """Return the limit that was set last."""
@@ -22,10 +22,10 @@ class PowerDriver(Protocol):
 
 
 class ClockDriver(Protocol):
-    """What a clock limit takes of a driver."""
+    """What a clock limit needs of a driver."""
 
     def clock_limit_mhz(self, uuid: str) -> int | HardwareFailure | None:
-        """Return the limit, None where the driver tells none."""
+        """Return the limit, None where the driver does not report one."""
 
     def written_clock_mhz(self, uuid: str, before: int) -> int:
         """Return the limit that this process has written last, or the one before it."""
@@ -38,8 +38,8 @@ class ClockDriver(Protocol):
 class GpuPowerLimit:
     """The power limit of one GPU; a `Knob`.
 
-    Its value is the limit that was set, not the one that holds: the hardware lowers that one by itself, and what the
-    hardware does is nobody's writing.
+    Its value is the limit that was set, not the one in force: the hardware lowers that one by itself, which is not a
+    write.
     """
 
     driver: PowerDriver
@@ -66,8 +66,8 @@ class GpuPowerLimit:
 class GpuClockLimit:
     """The highest graphics clock of one GPU; a `Knob`. Its upper end means that there is no limit.
 
-    NVIDIA tells no limit: what is read then is what was written last, by this process or, as the journal has it, by the
-    one before. Source: NVIDIA, NVML API Reference Guide, nvmlDeviceSetGpuLockedClocks.
+    NVIDIA's library cannot read a limit: the value is then what was written last, by this process or, as the journal
+    has it, by the one before. Source: NVIDIA, NVML API Reference Guide, nvmlDeviceSetGpuLockedClocks.
     """
 
     driver: ClockDriver
@@ -90,21 +90,21 @@ class GpuClockLimit:
 
     def read(self) -> int | HardwareFailure:
         """Return the limit, or the upper end where there is none."""
-        told = self.driver.clock_limit_mhz(self.uuid)
-        return self.driver.written_clock_mhz(self.uuid, self.remembered_mhz) if told is None else told
+        reported = self.driver.clock_limit_mhz(self.uuid)
+        return self.driver.written_clock_mhz(self.uuid, self.remembered_mhz) if reported is None else reported
 
     def write(self, value: int) -> int | HardwareFailure:
         """Set the limit and return what is read, which may be a little less.
 
-        A driver that takes it and goes on telling a higher one is put back at once: nobody could see that limit again,
-        nor restore it.
+        Where a driver accepts it and still reports a higher one, it is reset at once: that limit could neither be read
+        nor restored later.
         """
         failure = self.driver.set_clock_mhz(self.uuid, self.limits, value)
-        told = failure or self.driver.clock_limit_mhz(self.uuid)
-        if told is None:
+        reported = failure or self.driver.clock_limit_mhz(self.uuid)
+        if reported is None:
             return value
-        if isinstance(told, int) and told > value + CLOCK_TOLERANCE_MHZ:
+        if isinstance(reported, int) and reported > value + CLOCK_TOLERANCE_MHZ:
             self.driver.set_clock_mhz(self.uuid, self.limits, self.limits.high)
-            message = f"{self.key}: reads {told} MHz where {value} MHz was written, and cannot be recognised"
+            message = f"{self.key}: reads {reported} MHz where {value} MHz was written, and cannot be recognised"
             return HardwareFailure(Reason.NO_INTERFACE, message)
-        return told
+        return reported

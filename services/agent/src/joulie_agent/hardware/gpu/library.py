@@ -1,6 +1,6 @@
-"""What a vendor's library is reduced to: the few calls that power needs, and one error for all that can go wrong.
+"""The calls of a vendor's library that power needs, and one exception for all its errors.
 
-`LibraryDriver` makes a `GpuDriver` of it. Exceptions end there; they are how the vendors' packages speak.
+`LibraryDriver` makes a `GpuDriver` of it, and turns the exceptions into values.
 """
 
 import ctypes
@@ -16,9 +16,9 @@ Handle: TypeAlias = Any
 
 
 class Extent(StrEnum):
-    """How much of a driver an error speaks of."""
+    """What an error affects."""
 
-    #: This call and no more.
+    #: This call only.
     CALL = "call"
     #: The device is gone, and its handle with it.
     DEVICE = "device"
@@ -44,7 +44,7 @@ class GpuLibrary(Protocol):
 
     @property
     def vendor(self) -> Vendor:
-        """Whose GPUs these are."""
+        """The vendor of the GPUs."""
 
     def open(self) -> None:
         """Load the library and connect to the driver."""
@@ -53,7 +53,7 @@ class GpuLibrary(Protocol):
         """Disconnect; an error means that there is nothing to disconnect from."""
 
     def count(self) -> int:
-        """Return how many devices there are, those that do not answer included."""
+        """Return how many devices there are, including those that do not answer."""
 
     def handle(self, index: int) -> Handle:
         """Return the handle of a device, by the driver's number; takes seconds where that initialises the device."""
@@ -71,16 +71,16 @@ class GpuLibrary(Protocol):
         """Return the limit that was set last."""
 
     def enforced_mw(self, handle: Handle) -> int:
-        """Return the limit that holds."""
+        """Return the limit in force."""
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
         """Set the power limit."""
 
     def check_clock_is_free(self, handle: Handle) -> None:
-        """Raise where an external writer is seen to control the graphics clock."""
+        """Raise where an external writer visibly controls the graphics clock."""
 
     def clock_limit_mhz(self, handle: Handle) -> int | None:
-        """Return the highest graphics clock that is allowed; None where the vendor does not tell."""
+        """Return the highest graphics clock that is allowed; None where the vendor does not report it."""
 
     def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:
         """Keep the graphics clock between two ends, of which the lower is the device's own."""
@@ -90,7 +90,7 @@ class GpuLibrary(Protocol):
 
 
 def release_unused_memory() -> None:
-    """Give the C library's free memory back to the system.
+    """Return the C library's free memory to the system.
 
     Importing a vendor's package allocates and frees more than ten megabytes, which glibc would keep.
     """

@@ -1,11 +1,11 @@
 """A vendor's library as a `GpuDriver`: opened when needed, opened again when the driver was reloaded.
 
-Promises that a call which finds the driver gone opens it once more and asks again before it refuses, so that a driver
-reload between two calls goes unnoticed but for `generation`. Setting a limit twice does no harm.
+A call that finds the driver gone opens it once more and is repeated before it fails, so that a driver reload between
+two calls shows in `generation` only. Setting a limit twice is idempotent.
 
 A GPU that is lost stays lost until the library is opened again, and that disconnects the other GPUs for a moment, whose
-limits the driver may then forget (persistence mode off). So it is tried, but not often, and not while a call hangs. A
-GPU that did not answer in time while the library was opened is asked again by every call.
+limits the driver may then forget (persistence mode off). So it is reopened, but not often, and not while a call hangs.
+A GPU that did not answer in time while the library was opened is tried again by every call.
 
 One caller at a time.
 """
@@ -61,7 +61,7 @@ class LibraryDriver:
         self._clock = clock
         self._session: _Session | None = None
         self._generation = 0
-        #: The clock limits that were written last, of devices that do not tell theirs.
+        #: The clock limits that were written last, of devices that do not report theirs.
         self._clocks_mhz: dict[str, int] = {}
         #: The highest clock of each device that has ever been seen.
         self._highest_mhz: dict[str, int] = {}
@@ -96,23 +96,23 @@ class LibraryDriver:
         """Return every GPU, in the driver's order."""
         return self._retried(self._describe_all)
 
-    def read(self, uuid: str, held: JournaledClock | None = None) -> DeviceReading | HardwareFailure:
+    def read(self, uuid: str, journaled: JournaledClock | None = None) -> DeviceReading | HardwareFailure:
         """Read a GPU's power and limits, in one hand-over to its thread."""
 
         def read(handle: Handle) -> DeviceReading:
             return DeviceReading(
                 power_mw=_or_failure(self._library.power_mw, handle),
                 limit_mw=_or_failure(self._library.limit_mw, handle),
-                clock_limit_mhz=_or_failure(self._library.clock_limit_mhz, handle) if held else None,
+                clock_limit_mhz=_or_failure(self._library.clock_limit_mhz, handle) if journaled else None,
             )
 
         found = self._run(uuid, read)
-        if held is None or isinstance(found, HardwareFailure) or found.clock_limit_mhz is not None:
+        if journaled is None or isinstance(found, HardwareFailure) or found.clock_limit_mhz is not None:
             return found
-        return replace(found, clock_limit_mhz=self.written_clock_mhz(uuid, held.written_mhz))
+        return replace(found, clock_limit_mhz=self.written_clock_mhz(uuid, journaled.written_mhz))
 
     def enforced_mw(self, uuid: str) -> int | HardwareFailure:
-        """Return the limit that holds."""
+        """Return the limit in force."""
         return self._run(uuid, self._library.enforced_mw)
 
     def power_limit(self, uuid: str) -> GpuPowerLimit | HardwareFailure:
@@ -129,25 +129,27 @@ class LibraryDriver:
             return HardwareFailure(Reason.NO_INTERFACE, f"{self.name} offers no power limit for {info.model} {uuid}")
         return GpuPowerLimit(self, uuid, info.limits)
 
-    def clock_limit(self, uuid: str, held: JournaledClock | None = None) -> GpuClockLimit | HardwareFailure:
+    def clock_limit(self, uuid: str, journaled: JournaledClock | None = None) -> GpuClockLimit | HardwareFailure:
         """Return the knob for a GPU's highest graphics clock."""
         info = self._known.get(uuid)
         if info is None:
             return _no_such_gpu(uuid, self.name)
-        # What the driver tells as the highest may be a limit of ours.
-        highest_mhz = max(self._highest_mhz.get(uuid, 0), info.highest_mhz or 0, held.original_mhz if held else 0)
+        # What the driver reports as the highest may be a managed limit.
+        highest_mhz = max(
+            self._highest_mhz.get(uuid, 0), info.highest_mhz or 0, journaled.original_mhz if journaled else 0
+        )
         self._highest_mhz[uuid] = highest_mhz
         if not info.lowest_mhz or not highest_mhz:
             return HardwareFailure(Reason.NO_INTERFACE, f"{self.name} offers no clock limit for {info.model} {uuid}")
-        written_mhz = held.written_mhz if held else highest_mhz
+        written_mhz = journaled.written_mhz if journaled else highest_mhz
         return GpuClockLimit(self, uuid, KnobLimits(info.lowest_mhz, highest_mhz), written_mhz)
 
     def check_clock_is_free(self, uuid: str) -> HardwareFailure | None:
-        """Say whether an external writer is seen to control the graphics clock."""
+        """Return why the graphics clock is not free, as far as visible; None where it is."""
         return self._run(uuid, self._library.check_clock_is_free)
 
     def clock_limit_mhz(self, uuid: str) -> int | HardwareFailure | None:
-        """Return the highest graphics clock that is allowed, where the driver tells it."""
+        """Return the highest graphics clock that is allowed, where the driver reports it."""
         return self._run(uuid, self._library.clock_limit_mhz)
 
     def written_clock_mhz(self, uuid: str, before: int) -> int:
@@ -165,7 +167,7 @@ class LibraryDriver:
 
         failure = self._run(uuid, set_clock)
         if failure is None or (failure.reason is Reason.TIMEOUT and limit_mhz < limits.high):
-            self._clocks_mhz[uuid] = limit_mhz  # what was refused with a time-out may land
+            self._clocks_mhz[uuid] = limit_mhz  # what timed out may land
         return failure
 
     def limit_mw(self, uuid: str) -> int | HardwareFailure:
@@ -192,7 +194,7 @@ class LibraryDriver:
         except LibraryError as error:
             if error.extent is Extent.DRIVER:
                 raise
-            failure = _named(error.failure, device.index)
+            failure = _with_index(error.failure, device.index)
             if error.extent is Extent.DEVICE:
                 session.lost[uuid] = failure
             return failure
@@ -250,7 +252,7 @@ class LibraryDriver:
         except LibraryError as error:
             if error.extent is Extent.DRIVER:
                 raise
-            session.unknown[index] = _named(error.failure, index)
+            session.unknown[index] = _with_index(error.failure, index)
 
     def _describe_all(self) -> tuple[GpuDeviceInfo, ...] | HardwareFailure:
         session = self._current()
@@ -281,5 +283,5 @@ def _no_such_gpu(uuid: str, name: str) -> HardwareFailure:
     return HardwareFailure(Reason.NO_DEVICE, f"{name} lists no GPU {uuid}")
 
 
-def _named(failure: HardwareFailure, index: int) -> HardwareFailure:
+def _with_index(failure: HardwareFailure, index: int) -> HardwareFailure:
     return replace(failure, message=f"GPU {index}: {failure.message}")

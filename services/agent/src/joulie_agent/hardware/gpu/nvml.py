@@ -1,12 +1,12 @@
 """NVIDIA's GPUs through NVML; the only module that imports pynvml.
 
 pynvml is imported when the driver's own library is there, since it costs 17 MiB of resident memory and 0.1 s, of which
-6 MiB stay once the C library has given back what it does not use (nvidia-ml-py 13.615, CPython 3.11, x86-64). A machine
-without the NVIDIA driver pays nothing.
+6 MiB stay once the C library has returned what it does not use (nvidia-ml-py 13.615, CPython 3.11, x86-64). A machine
+without the NVIDIA driver has no such cost.
 
 A power limit is what `nvidia-smi -pl` sets. It needs root and is forgotten when the driver deinitialises the GPU, which
-without persistence mode happens whenever the last client leaves; this process is a client for as long as it has the
-library open, and as such also stands in the way of unloading the driver.
+without persistence mode happens whenever the last client leaves; this process is a client as long as it has the
+library open, and so also prevents unloading the driver.
 
 A clock limit is what `nvidia-smi -lgc` sets, from Volta on; NVML has no call that reads it.
 Source: NVIDIA, NVML API Reference Guide; NVIDIA, Driver Persistence.
@@ -97,7 +97,7 @@ class NvmlLibrary:
             return str(nvml.nvmlDeviceGetUUID(handle))
 
     def describe(self, handle: Handle, uuid: str, index: int) -> GpuDeviceInfo:
-        """Return what NVML knows of a GPU."""
+        """Return what NVML reports about a GPU."""
         with self._calls() as nvml:
             model = str(nvml.nvmlDeviceGetName(handle))
         low_mw: int | None = None
@@ -143,10 +143,10 @@ class NvmlLibrary:
             nvml.nvmlDeviceSetPowerManagementLimit(handle, limit_mw)
 
     def check_clock_is_free(self, handle: Handle) -> None:
-        """Nothing tells."""
+        """Do nothing: NVML does not report it."""
 
     def clock_limit_mhz(self, handle: Handle) -> int | None:  # noqa: ARG002 - the protocol's signature
-        """Nothing tells."""
+        """Return None: NVML cannot read it."""
         return None
 
     def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:
@@ -218,7 +218,7 @@ def _translated(code: int, text: str) -> LibraryError:
 
 @contextmanager
 def _optional(*also: Reason) -> Iterator[None]:
-    """Let a figure be absent that a GPU, or an older driver, does not offer."""
+    """Suppress the error for a value that a GPU, or an older driver, does not offer."""
     try:
         yield
     except LibraryError as error:
