@@ -1,7 +1,7 @@
-"""Any interleaving of writes, kills, external writes, faults and restarts gives back what somebody else wanted last.
+"""Any interleaving of writes, kills, external writes, faults and restarts ends with the newest external value restored.
 
-One sentence covers both halves of the promise: after a restore every knob holds the last value that was not ours. That
-is the original where nobody interfered, and the external value where somebody did. The model knows nothing more.
+One property covers both halves of the guarantee: after a restore every knob holds the last value that Joulie did not
+write. That is the original where nothing interfered, and otherwise the external value. The model has nothing else.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.reasons import Reason
 
 KEYS = ("a", "b", "c")
-#: Ours are even and everybody else's odd, so that the model can tell them apart as the code under test cannot.
+#: Joulie's are even and external ones odd, so that the model can distinguish them as the code under test cannot.
 OWN = st.integers(min_value=1, max_value=20).map(lambda n: 2 * n)
 EXTERNAL = st.integers(min_value=0, max_value=20).map(lambda n: 2 * n + 1)
 #: Limits of the platform differ from requests, which are rounded down to a multiple of four and one.
@@ -147,7 +147,7 @@ class MortalRequest(MortalKnob):
         return "too hot" if self._machine.platform.get(self.key) == value else ""
 
 
-class GiveBack(RuleBasedStateMachine):
+class RestoreStories(RuleBasedStateMachine):
     make_machine: type[Machine] = Machine
     make_knob: type[MortalKnob] = MortalKnob
 
@@ -184,12 +184,12 @@ class GiveBack(RuleBasedStateMachine):
 
     @precondition(lambda self: self.journal is not None)
     @rule(keys=SUBSETS, kill=KILLS)
-    def give_back(self, keys, kill):
+    def restore_killed(self, keys, kill):
         with self.mortal(kill):
             self.restore(keys)
 
     @rule(key=st.sampled_from(KEYS), value=EXTERNAL)
-    def somebody_else_writes(self, key, value):
+    def an_external_writer_writes(self, key, value):
         self.external_write(key, value)
 
     @rule(key=st.sampled_from(KEYS))
@@ -274,7 +274,7 @@ def in_memory():
         yield Path(directory)
 
 
-class GiveBackRequests(GiveBack):
+class RestoreRequests(RestoreStories):
     """The same for requests, with a platform that limits and lets go at any time.
 
     What cannot be known is left out: an external request that a platform limit hides. So the platform moves only where
@@ -289,7 +289,7 @@ class GiveBackRequests(GiveBack):
         self.unseen: set[str] = set()
 
     @rule(key=st.sampled_from(KEYS), limit=st.none() | PLATFORM)
-    def the_platform_limits_or_lets_go(self, key, limit):
+    def the_platform_limits_or_does_not(self, key, limit):
         if key not in self.unseen:
             self.machine.platform.pop(key, None)
             self.machine.platform |= {} if limit is None else {key: limit}
@@ -315,120 +315,120 @@ class GiveBackRequests(GiveBack):
             self.unseen.discard(key)
 
 
-@pytest.mark.parametrize("external", [None, 7, 39])
-@pytest.mark.parametrize("ours", [8, 40], ids=["taken as asked", "clamped by firmware"])
-def test_two_kills_in_a_row_lose_nothing_at_any_pair_of_points(ours, external, in_memory, monkeypatch):
-    """Exhaustive where the machine below samples: dying in a write, then in the attempt to give back."""
-    fate = Fate()
-    monkeypatch.setattr(journal_module, "os", MortalOs(fate))
+class KillPoints:
+    """Runs a story once for each pair of points at which the process can be killed: in a write, then in the restore."""
 
-    def survives(kill, act):
-        with Journal.open(in_memory, boot_id="1") as journal:
-            fate.steps_left = kill
+    def __init__(self, directory, monkeypatch):
+        self._directory = directory
+        self._fate = Fate()
+        monkeypatch.setattr(journal_module, "os", MortalOs(self._fate))
+
+    def knob(self, kind, machine):
+        return kind("a", machine, self._fate)
+
+    def open(self):
+        return Journal.open(self._directory, boot_id="1")
+
+    def survives(self, kill, act):
+        """Let one process act until it is killed at a step; returns whether it came to its end."""
+        with self.open() as journal:
+            self._fate.steps_left = kill
             try:
                 act(JournaledWriter(journal))
             except Killed:
                 return False
             finally:
-                fate.steps_left = None
+                self._fate.steps_left = None
             return True
+
+    def every_pair(self, run):
+        """Run `run(first, second)`, which returns whether both survived; returns for how many pairs neither did."""
+        pairs, wrote = 0, False
+        for first in itertools.count(1):
+            if wrote:
+                break
+            for second in itertools.count(1):
+                wrote, restored = run(first, second)
+                pairs += not wrote and not restored
+                if restored:
+                    break
+        return pairs
+
+
+@pytest.fixture
+def kills(in_memory, monkeypatch):
+    return KillPoints(in_memory, monkeypatch)
+
+
+@pytest.mark.parametrize("external", [None, 7, 39])
+@pytest.mark.parametrize("written", [8, 40], ids=["taken as written", "clamped by firmware"])
+def test_two_kills_in_a_row_lose_nothing_at_any_pair_of_points(written, external, kills):
+    """Exhaustive where the machine below samples: killed in a write, then in the attempt to restore."""
 
     def run(first, second):
         machine = Machine({"a": 41})
-        knob = MortalKnob("a", machine, fate)
-        survives(None, lambda writer: writer.set(knob, 12))
-        wrote = survives(first, lambda writer: writer.set(knob, ours))
+        knob = kills.knob(MortalKnob, machine)
+        kills.survives(None, lambda writer: writer.set(knob, 12))
+        wrote = kills.survives(first, lambda writer: writer.set(knob, written))
         if external is not None:
             machine.values["a"] = external
-        restored = survives(second, lambda writer: writer.restore([knob]))
-        survives(None, lambda writer: writer.restore([knob]))
+        restored = kills.survives(second, lambda writer: writer.restore([knob]))
+        kills.survives(None, lambda writer: writer.restore([knob]))
         assert machine.values["a"] == (external or 41), f"killed at steps {first} and {second}"
         return wrote, restored
 
-    pairs = 0
-    for first in itertools.count(1):
-        for second in itertools.count(1):
-            wrote, restored = run(first, second)
-            pairs += not wrote and not restored
-            if restored:
-                break
-        if wrote:
-            break
-    assert pairs > 300
+    assert kills.every_pair(run) > 300
 
 
 #: What happens to the machine before a write that is killed, between it and a restore that is killed, and after that.
 EVENTS = {
     "nothing": {},
-    "a lower request of somebody else": {"request": 5},
-    "a higher request of somebody else": {"request": 33},
-    "a platform limit below ours": {"platform": 7},
-    "a platform limit above ours": {"platform": 23},
-    "the platform lets go": {"platform": None},
+    "a lower request of an external writer": {"request": 5},
+    "a higher request of an external writer": {"request": 33},
+    "a platform limit below Joulie's": {"platform": 7},
+    "a platform limit above Joulie's": {"platform": 23},
+    "the platform limit ends": {"platform": None},
 }
 
 
 @pytest.mark.parametrize(
-    ("ours", "story"),
+    ("written", "story"),
     [
         (8, ("nothing", "nothing", "nothing")),
-        (8, ("nothing", "a lower request of somebody else", "nothing")),
-        (8, ("nothing", "a lower request of somebody else", "a platform limit below ours")),
-        (8, ("nothing", "a higher request of somebody else", "nothing")),
-        (8, ("nothing", "a platform limit below ours", "nothing")),
-        (8, ("nothing", "a platform limit below ours", "the platform lets go")),
-        (8, ("nothing", "nothing", "a platform limit below ours")),
-        (8, ("a platform limit below ours", "nothing", "the platform lets go")),
-        (8, ("a platform limit below ours", "the platform lets go", "a platform limit above ours")),
-        (8, ("a platform limit above ours", "a platform limit below ours", "a platform limit above ours")),
+        (8, ("nothing", "a lower request of an external writer", "nothing")),
+        (8, ("nothing", "a lower request of an external writer", "a platform limit below Joulie's")),
+        (8, ("nothing", "a higher request of an external writer", "nothing")),
+        (8, ("nothing", "a platform limit below Joulie's", "nothing")),
+        (8, ("nothing", "a platform limit below Joulie's", "the platform limit ends")),
+        (8, ("nothing", "nothing", "a platform limit below Joulie's")),
+        (8, ("a platform limit below Joulie's", "nothing", "the platform limit ends")),
+        (8, ("a platform limit below Joulie's", "the platform limit ends", "a platform limit above Joulie's")),
+        (8, ("a platform limit above Joulie's", "a platform limit below Joulie's", "a platform limit above Joulie's")),
         (16, ("nothing", "nothing", "nothing")),
-        (16, ("nothing", "a lower request of somebody else", "nothing")),
-        (16, ("a platform limit below ours", "nothing", "the platform lets go")),
+        (16, ("nothing", "a lower request of an external writer", "nothing")),
+        (16, ("a platform limit below Joulie's", "nothing", "the platform limit ends")),
     ],
     ids=str,
 )
-def test_two_kills_in_a_row_lose_no_request_at_any_pair_of_points(ours, story, in_memory, monkeypatch):
-    fate = Fate()
-    monkeypatch.setattr(journal_module, "os", MortalOs(fate))
-
-    def survives(kill, act):
-        with Journal.open(in_memory, boot_id="1") as journal:
-            fate.steps_left = kill
-            try:
-                act(JournaledWriter(journal))
-            except Killed:
-                return False
-            finally:
-                fate.steps_left = None
-            return True
-
+def test_two_kills_in_a_row_lose_no_request_at_any_pair_of_points(written, story, kills):
     def run(first, second):
         machine = Policies({"a": 37})
-        knob = MortalRequest("a", machine, fate)
-        survives(None, lambda writer: writer.set(knob, 12))
+        knob = kills.knob(MortalRequest, machine)
+        kills.survives(None, lambda writer: writer.set(knob, 12))
         happened = [EVENTS[each] for each in story]
         apply(machine, happened[0])
-        wrote = survives(first, lambda writer: writer.set(knob, ours))
+        wrote = kills.survives(first, lambda writer: writer.set(knob, written))
         apply(machine, happened[1])
-        restored = survives(second, lambda writer: writer.restore([knob]))
+        restored = kills.survives(second, lambda writer: writer.restore([knob]))
         apply(machine, happened[2])
-        survives(None, lambda writer: writer.restore([knob]))
+        kills.survives(None, lambda writer: writer.restore([knob]))
         requests = [each["request"] for each in happened if "request" in each]
         assert machine.values["a"] == (requests or [37])[-1], f"killed at steps {first} and {second}"
-        with Journal.open(in_memory, boot_id="1") as journal:
+        with kills.open() as journal:
             assert not journal.entries
         return wrote, restored
 
-    pairs = 0
-    for first in itertools.count(1):
-        for second in itertools.count(1):
-            wrote, restored = run(first, second)
-            pairs += not wrote and not restored
-            if restored:
-                break
-        if wrote:
-            break
-    assert pairs > 100
+    assert kills.every_pair(run) > 100
 
 
 def apply(machine, event):
@@ -438,7 +438,7 @@ def apply(machine, event):
         machine.platform = {"a": event["platform"]} if event["platform"] else {}
 
 
-@pytest.mark.parametrize("stories", [GiveBack, GiveBackRequests], ids=["registers", "requests"])
+@pytest.mark.parametrize("stories", [RestoreStories, RestoreRequests], ids=["registers", "requests"])
 def test_any_interleaving_ends_with_the_originals_restored_or_the_external_value_kept(stories):
     run_state_machine_as_test(
         stories,

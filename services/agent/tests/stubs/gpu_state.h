@@ -35,7 +35,7 @@ struct stub_state {
     volatile uint32_t may_set;          /* root */
     volatile uint32_t hang;
     volatile uint32_t version_mismatch;
-    volatile uint32_t lib_major, lib_minor; /* what AMD SMI says of itself */
+    volatile uint32_t lib_major, lib_minor; /* the version that AMD SMI reports */
     volatile uint32_t inits, shutdowns, sets;
     struct stub_gpu gpus[MAX_GPUS];
 };
@@ -59,13 +59,13 @@ static void attach(void)
     close(fd);
 }
 
-static void hang_if_told(int setting)
+static void hang_if_set(int setting)
 {
     while (state->hang == HANG_ALWAYS || (setting && state->hang == HANG_ON_SET))
         usleep(1000);
 }
 
-static inline void hang_gpu_if_told(const struct stub_gpu *gpu, int setting)
+static inline void hang_gpu_if_set(const struct stub_gpu *gpu, int setting)
 {
     while (gpu->hang == HANG_ALWAYS || (setting && gpu->hang == HANG_ON_SET))
         usleep(1000);

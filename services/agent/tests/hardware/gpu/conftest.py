@@ -116,7 +116,7 @@ class DriverProcess:
     process: subprocess.Popen[str]
 
     def __call__(self, operation: str, uuid: str = "", *, value: int = 0) -> Any:
-        """Have something done and return the answer, failures as `{"reason", "message"}`."""
+        """Have something done and return the answer, a failure as `{"reason", "message"}`."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"operation": operation, "uuid": uuid, "value": value}) + "\n")
@@ -124,6 +124,12 @@ class DriverProcess:
         line = self.process.stdout.readline()
         assert line, "the process has ended; its errors are in the test's output"
         return json.loads(line)
+
+    def reason(self, operation: str, uuid: str = "", *, value: int = 0) -> Any:
+        """Have something done that fails, and return the reason."""
+        answer = self(operation, uuid, value=value)
+        assert isinstance(answer, dict), f"expected a failure, not {answer}"
+        return answer["reason"]
 
 
 StartDriver = Callable[..., DriverProcess]

@@ -1,61 +1,31 @@
 /* The part of libamd_smi.so that joulie_agent.hardware.gpu.amdsmi calls, over GPUs that live in a file. The package binds
  * every function of the library while it is imported; the test adds one that answers NOT_SUPPORTED for each of the rest.
  * Structures are those of amdsmi 7.0.2's wrapper. */
-#include <string.h>
-
-#include "../gpu_state.h"
-
 enum {
     SUCCESS = 0, INVAL = 1, NOT_SUPPORTED = 2, NO_PERM = 10, NOT_FOUND = 31, NOT_INIT = 32, DRIVER_NOT_LOADED = 34,
     INSUFFICIENT_SIZE = 41
 };
+enum {
+    NOT_OPEN = NOT_INIT, NOT_LOADED = DRIVER_NOT_LOADED, BAD_HANDLE = INVAL, LOST = NOT_FOUND, TOO_SHORT = INSUFFICIENT_SIZE
+};
+
+#include "../gpu_calls.h"
+
 #define UW_PER_MW 1000ull
 
 typedef uint32_t amdsmi_status_t;
 typedef void *handle_t;
 
-static amdsmi_status_t driver_state(void)
-{
-    if (state == NULL || clients == 0)
-        return NOT_INIT;
-    hang_if_told(0);
-    if (!state->loaded)
-        return DRIVER_NOT_LOADED;
-    return client_epoch == state->epoch ? SUCCESS : NOT_INIT;
-}
-
-static amdsmi_status_t find(handle_t device, struct stub_gpu **gpu)
-{
-    amdsmi_status_t ret = driver_state();
-    if (ret != SUCCESS)
-        return ret;
-    *gpu = gpu_of(device);
-    if (*gpu == NULL)
-        return INVAL;
-    hang_gpu_if_told(*gpu, 0);
-    return (*gpu)->lost ? NOT_FOUND : SUCCESS;
-}
-
 amdsmi_status_t amdsmi_init(uint64_t flags)
 {
     (void)flags;
     attach();
-    hang_if_told(0);
-    state->inits++;
-    if (!state->loaded)
-        return DRIVER_NOT_LOADED;
-    if (clients++ == 0)
-        client_epoch = state->epoch;
-    return SUCCESS;
+    return open_library(SUCCESS);
 }
 
 amdsmi_status_t amdsmi_shut_down(void)
 {
-    if (clients == 0)
-        return NOT_INIT;
-    clients--;
-    state->shutdowns++;
-    return SUCCESS;
+    return close_library();
 }
 
 /* amdsmi_version_t */
@@ -100,10 +70,7 @@ amdsmi_status_t amdsmi_get_gpu_device_uuid(handle_t device, uint32_t *length, ch
     amdsmi_status_t ret = find(device, &gpu);
     if (ret != SUCCESS)
         return ret;
-    if (strlen(gpu->uuid) >= *length)
-        return INSUFFICIENT_SIZE;
-    strcpy(uuid, gpu->uuid);
-    return SUCCESS;
+    return copy(uuid, *length, gpu->uuid);
 }
 
 /* amdsmi_asic_info_t */
@@ -169,8 +136,8 @@ amdsmi_status_t amdsmi_set_power_cap(handle_t device, uint32_t sensor, uint64_t 
         return NO_PERM;
     if (cap_uw < gpu->min_mw * UW_PER_MW || cap_uw > gpu->max_mw * UW_PER_MW)
         return INVAL;
-    hang_if_told(1);
-    hang_gpu_if_told(gpu, 1);
+    hang_if_set(1);
+    hang_gpu_if_set(gpu, 1);
     gpu->limit_mw = (uint32_t)(cap_uw / 1000000) * 1000; /* amdgpu keeps whole watts */
     state->sets++;
     return SUCCESS;
@@ -241,7 +208,7 @@ amdsmi_status_t amdsmi_set_gpu_clk_limit(handle_t device, uint32_t type, uint32_
         return NO_PERM;
     if (mhz < gpu->lowest_mhz || mhz > gpu->highest_mhz)
         return INVAL;
-    hang_gpu_if_told(gpu, 1);
+    hang_gpu_if_set(gpu, 1);
     gpu->lock_mhz = (uint32_t)mhz;
     state->sets++;
     return SUCCESS;

@@ -1,60 +1,24 @@
 /* A libnvidia-ml.so.1 whose GPUs live in a file. Only what joulie_agent.hardware.gpu.nvml calls, with NVML's own
  * signatures, codes and order of checks. Source: NVIDIA, NVML API Reference Guide. */
-#include <string.h>
-
-#include "../gpu_state.h"
-
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, LIB_RM_VERSION_MISMATCH = 18
 };
+enum {
+    NOT_OPEN = UNINITIALIZED, NOT_LOADED = DRIVER_NOT_LOADED, BAD_HANDLE = INVALID_ARGUMENT, LOST = GPU_IS_LOST,
+    TOO_SHORT = INSUFFICIENT_SIZE
+};
+
+#include "../gpu_calls.h"
 
 typedef int nvmlReturn_t;
 typedef void *nvmlDevice_t;
-
-static nvmlReturn_t driver_state(void)
-{
-    if (state == NULL || clients == 0)
-        return UNINITIALIZED;
-    hang_if_told(0);
-    if (!state->loaded)
-        return DRIVER_NOT_LOADED;
-    return client_epoch == state->epoch ? SUCCESS : UNINITIALIZED;
-}
-
-static nvmlReturn_t find(nvmlDevice_t device, struct stub_gpu **gpu)
-{
-    nvmlReturn_t ret = driver_state();
-    if (ret != SUCCESS)
-        return ret;
-    *gpu = gpu_of(device);
-    if (*gpu == NULL)
-        return INVALID_ARGUMENT;
-    hang_gpu_if_told(*gpu, 0);
-    return (*gpu)->lost ? GPU_IS_LOST : SUCCESS;
-}
-
-static nvmlReturn_t copy(char *buffer, unsigned int length, const char *text)
-{
-    if (strlen(text) >= length)
-        return INSUFFICIENT_SIZE;
-    strcpy(buffer, text);
-    return SUCCESS;
-}
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
     (void)flags;
     attach();
-    hang_if_told(0);
-    state->inits++;
-    if (!state->loaded)
-        return DRIVER_NOT_LOADED;
-    if (state->version_mismatch)
-        return LIB_RM_VERSION_MISMATCH;
-    if (clients++ == 0)             /* a further init connects to nothing: it only counts */
-        client_epoch = state->epoch;
-    return SUCCESS;
+    return open_library(state->version_mismatch ? LIB_RM_VERSION_MISMATCH : SUCCESS);
 }
 
 nvmlReturn_t nvmlInit_v2(void)
@@ -64,11 +28,7 @@ nvmlReturn_t nvmlInit_v2(void)
 
 nvmlReturn_t nvmlShutdown(void)
 {
-    if (clients == 0)
-        return UNINITIALIZED;
-    clients--;
-    state->shutdowns++;
-    return SUCCESS;
+    return close_library();
 }
 
 const char *nvmlErrorString(nvmlReturn_t code)
@@ -92,7 +52,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
         return ret;
     if (index >= state->count)
         return INVALID_ARGUMENT;
-    hang_gpu_if_told(&state->gpus[index], 0);
+    hang_gpu_if_set(&state->gpus[index], 0);
     if (state->gpus[index].lost)
         return GPU_IS_LOST;
     *device = handle_of(index);
@@ -178,8 +138,8 @@ nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int
         return NO_PERMISSION;
     if (limit_mw < gpu->min_mw || limit_mw > gpu->max_mw)
         return INVALID_ARGUMENT;
-    hang_if_told(1);
-    hang_gpu_if_told(gpu, 1);
+    hang_if_set(1);
+    hang_gpu_if_set(gpu, 1);
     gpu->limit_mw = limit_mw;
     state->sets++;
     return SUCCESS;
@@ -239,7 +199,7 @@ nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned int low,
         return ret;
     if (low > high || high > gpu->highest_mhz)
         return INVALID_ARGUMENT;
-    hang_gpu_if_told(gpu, 1);
+    hang_gpu_if_set(gpu, 1);
     gpu->lock_mhz = high;
     state->sets++;
     return SUCCESS;
@@ -251,7 +211,7 @@ nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device)
     nvmlReturn_t ret = lockable(device, &gpu);
     if (ret != SUCCESS)
         return ret;
-    hang_gpu_if_told(gpu, 1);
+    hang_gpu_if_set(gpu, 1);
     gpu->lock_mhz = 0;
     return SUCCESS;
 }
