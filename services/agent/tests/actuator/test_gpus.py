@@ -231,7 +231,7 @@ def clock_bench(gpu_bench, request):
 
     def make(*gpus):
         bench = gpu_bench(*gpus)
-        bench.library.tells_clock = request.param
+        bench.library.reports_clock = request.param
         bench.handler.execute(DescribeGpu())
         return bench
 
@@ -318,7 +318,7 @@ def test_a_gpu_without_a_range_of_clocks_is_blocked(clock_bench):
 def test_a_driver_that_takes_a_limit_and_tells_another_is_put_back_and_refused(gpu_bench):
     gpu = FakeGpu("a", clock_hidden=True)
     bench = gpu_bench(gpu)
-    bench.library.tells_clock = True
+    bench.library.reports_clock = True
     bench.handler.execute(DescribeGpu())
     done = bench.handler.execute(clocks(a=1200))
     assert (done.result, done.reason, gpu.clock_mhz) == (ControlResult.BLOCKED, Reason.NO_INTERFACE, 1980)

@@ -1,1 +1,1 @@
-"""Hardware that does not exist, for the tests of the agent and of whoever uses it."""
+"""Simulated hardware, for tests of the agent and of its users."""

@@ -1,4 +1,4 @@
-"""GPUs in memory, behind the agent's own driver: lost, forbidden, reloaded, hung and written by others on demand.
+"""GPUs in memory, behind the agent's own driver: lost, forbidden, reloaded, hung or written by others on demand.
 
 Only the vendor's library is imitated; sessions, retries and knobs are those of production.
 """
@@ -30,7 +30,7 @@ class FakeGpu:
     default_mw: int = 700_000
     limit_mw: int = 700_000
     power_mw: int = 90_000
-    #: A limit that is never set below this, whatever is asked for and acknowledged.
+    #: The limit is never set below this, whatever is written and acknowledged.
     sticks_at_mw: int = 0
     #: A limit that the hardware imposes itself.
     imposed_mw: int | None = None
@@ -39,9 +39,9 @@ class FakeGpu:
     highest_mhz: int = 1980
     #: The highest clock it is held to.
     clock_mhz: int = 1980
-    #: Another writer has taken the clocks in hand, and the driver tells.
+    #: An external writer controls the clocks, and the driver reports it.
     clock_taken: bool = False
-    #: The driver takes a clock limit and goes on telling the highest.
+    #: The driver accepts a clock limit and still reports the highest.
     clock_hidden: bool = False
     lost: bool = False
     #: Clear it to make every call to this GPU hang until it is set again.
@@ -64,7 +64,7 @@ class FakeGpuLibrary:
     permitted: bool = True
     clock_permitted: bool = True
     #: As AMD's, and not as NVIDIA's.
-    tells_clock: bool = False
+    reports_clock: bool = False
     clock_writes: int = 0
     #: Clear it to make every call hang until it is set again.
     answering: threading.Event = field(default_factory=_set_event)
@@ -119,7 +119,7 @@ class FakeGpuLibrary:
             current_mw=gpu.limit_mw,
             enforced_mw=gpu.enforced_mw,
             lowest_mhz=gpu.lowest_mhz,
-            highest_mhz=None if gpu.lowest_mhz is None else self._told_mhz(gpu) or gpu.highest_mhz,
+            highest_mhz=None if gpu.lowest_mhz is None else self._reported_mhz(gpu) or gpu.highest_mhz,
             partitioned=gpu.partitioned,
         )
 
@@ -132,7 +132,7 @@ class FakeGpuLibrary:
         return self._gpu(handle).limit_mw
 
     def enforced_mw(self, handle: Handle) -> int:
-        """Return the limit that holds."""
+        """Return the limit in force."""
         return self._gpu(handle).enforced_mw
 
     def set_limit_mw(self, handle: Handle, limit_mw: int) -> None:
@@ -152,7 +152,7 @@ class FakeGpuLibrary:
 
     def clock_limit_mhz(self, handle: Handle) -> int | None:
         """Return the highest clock."""
-        return self._told_mhz(self._gpu(handle))
+        return self._reported_mhz(self._gpu(handle))
 
     def limit_clock(self, handle: Handle, lowest_mhz: int, limit_mhz: int) -> None:
         """Limit the clock."""
@@ -170,8 +170,8 @@ class FakeGpuLibrary:
         assert highest_mhz == gpu.highest_mhz
         gpu.clock_mhz = gpu.highest_mhz
 
-    def _told_mhz(self, gpu: FakeGpu) -> int | None:
-        if not self.tells_clock:
+    def _reported_mhz(self, gpu: FakeGpu) -> int | None:
+        if not self.reports_clock:
             return None
         return gpu.highest_mhz if gpu.clock_hidden else gpu.clock_mhz
 

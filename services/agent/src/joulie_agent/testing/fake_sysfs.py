@@ -1,9 +1,9 @@
 """A machine's /sys and /proc in a directory, built from a small specification.
 
-Promises the layout, the names, the modes and the symbolic links of the real thing for everything that the agent reads
-or writes: powercap, cpufreq, the CPU topology, /proc/cpuinfo and /proc/meminfo. Files are ordinary, so another process
-may use the tree as well. What ordinary files cannot do - fail a read or a write, or take a value and keep their own -
-is done by the tree that `FakeMachine.tree()` gives, and only there.
+Layout, names, modes and symbolic links are those of a real machine, for everything that the agent reads or writes:
+powercap, cpufreq, the CPU topology, /proc/cpuinfo and /proc/meminfo. Files are ordinary, so another process may use the
+tree as well. What ordinary files cannot do - fail a read or a write, or take a value and keep their own - is done by
+the tree that `FakeMachine.tree()` gives, and only there.
 """
 
 import errno
@@ -86,7 +86,7 @@ class FakeMachine:
         return int((self.sys / path).read_text(encoding="ascii").partition("\n")[0])
 
     def write(self, path: str, value: int | str) -> None:
-        """Put a value in a file, past all faults: what an external writer or the hardware itself does."""
+        """Put a value in a file, past all faults, as an external writer or the hardware itself does."""
         fd = os.open(self.sys / path, os.O_WRONLY)
         try:
             os.write(fd, f"{value}\n".encode())

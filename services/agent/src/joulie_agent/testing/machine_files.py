@@ -1,14 +1,14 @@
 """The files of /sys and /proc that the agent reads or writes, as a kernel lays them out for a machine.
 
-Promises names, modes, values and symbolic links; `joulie_agent.testing.fake_sysfs` adds behaviour.
+Names, modes, values and symbolic links are those of the kernel; `joulie_agent.testing.fake_sysfs` adds behaviour.
 """
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from joulie_agent.testing.machine_spec import Cpu, Limit, MachineSpec, Policies, Zone
+from joulie_agent.testing.machine_spec import Cpu, Limit, MachineSpec, Zone
 
 UW_PER_WATT: Final = 1_000_000
 CPU_ROOT: Final = "devices/system/cpu"
@@ -55,7 +55,7 @@ class MachineFiles:
 
     def _put_place(self, cpu: Cpu, online: list[Cpu]) -> None:
         directory = f"{CPU_ROOT}/cpu{cpu.number}/topology"
-        siblings = _list(each.number for each in online if _core_of(each) == _core_of(cpu))
+        siblings = _list(each.number for each in online if each.core_id == cpu.core_id)
         self._put(f"{directory}/physical_package_id", cpu.package)
         self._put(f"{directory}/die_id", cpu.die)
         self._put(f"{directory}/core_id", cpu.core)
@@ -65,31 +65,15 @@ class MachineFiles:
             self._put(f"{CPU_ROOT}/cpu{cpu.number}/acpi_cppc/nominal_freq", self._spec.nominal_mhz)
 
     def _put_policies(self, online: list[Cpu]) -> None:
-        if self._spec.policies is Policies.NONE:
-            return
-        groups: dict[object, list[Cpu]] = {}
-        for cpu in self._spec.cpus():
-            groups.setdefault(self._policy_of(cpu), []).append(cpu)
-        for related in groups.values():
+        for related in self._spec.policy_groups():
             affected = [cpu for cpu in related if cpu in online]
             if affected:
                 self._put_policy(related, affected)
 
-    def _policy_of(self, cpu: Cpu) -> object:
-        match self._spec.policies:
-            case Policies.PER_CORE:
-                return _core_of(cpu)
-            case Policies.PER_PACKAGE:
-                return cpu.package
-            case Policies.SHARED:
-                return None
-            case _:
-                return cpu.number
-
-    def _put_policy(self, related: list[Cpu], affected: list[Cpu]) -> None:
+    def _put_policy(self, related: Sequence[Cpu], affected: list[Cpu]) -> None:
         spec = self._spec
         directory = f"{CPU_ROOT}/cpufreq/policy{related[0].number}"
-        highest_khz = spec.efficient_highest_khz if related[0].efficient else spec.highest_khz
+        highest_khz = spec.highest_khz_of(related[0])
         values: dict[str, int | str] = {
             "related_cpus": " ".join(str(cpu.number) for cpu in related),
             "affected_cpus": " ".join(str(cpu.number) for cpu in affected),
@@ -182,10 +166,6 @@ class MachineFiles:
         directory = self._sys / "class/powercap"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / Path(path).name).symlink_to(Path("../..") / path)
-
-
-def _core_of(cpu: Cpu) -> tuple[int, int, int]:
-    return cpu.package, cpu.die, cpu.core
 
 
 def _list(numbers: Iterable[int]) -> str:

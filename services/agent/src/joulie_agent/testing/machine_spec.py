@@ -57,6 +57,11 @@ class Cpu:
     #: An efficiency core of a hybrid package.
     efficient: bool = False
 
+    @property
+    def core_id(self) -> tuple[int, int, int]:
+        """Identity of the physical core."""
+        return self.package, self.die, self.core
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSpec:
@@ -118,6 +123,28 @@ class MachineSpec:
             for core in range(self.cores + self.efficiency_cores)
         ]
         return tuple(Cpu(number, *place) for number, place in enumerate(self._threads(places)))
+
+    def policy_groups(self) -> list[tuple[Cpu, ...]]:
+        """Return the CPUs of each frequency policy, in order of their lowest CPU."""
+        groups: dict[object, list[Cpu]] = {}
+        for cpu in self.cpus() if self.policies is not Policies.NONE else ():
+            groups.setdefault(self._policy_of(cpu), []).append(cpu)
+        return [tuple(group) for group in groups.values()]
+
+    def highest_khz_of(self, cpu: Cpu) -> int:
+        """Return the highest frequency of a CPU."""
+        return self.efficient_highest_khz if cpu.efficient else self.highest_khz
+
+    def _policy_of(self, cpu: Cpu) -> object:
+        match self.policies:
+            case Policies.PER_CORE:
+                return cpu.core_id
+            case Policies.PER_PACKAGE:
+                return cpu.package
+            case Policies.SHARED:
+                return None
+            case _:
+                return cpu.number
 
     def _threads(self, places: list[tuple[int, int, int, bool]]) -> Iterator[tuple[int, int, int, bool]]:
         yield from places

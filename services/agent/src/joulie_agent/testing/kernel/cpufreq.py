@@ -14,10 +14,10 @@ from typing import Final, TypeAlias
 
 from joulie_agent.testing.kernel import parse
 from joulie_agent.testing.kernel.behaviour import Behaviour, OfflinePolicy, PolicyReturn
-from joulie_agent.testing.kernel.cpus import CPU_ROOT, Cpus, core_of
+from joulie_agent.testing.kernel.cpus import CPU_ROOT, Cpus
 from joulie_agent.testing.kernel.drivers import Driver, driver_of, table_khz
 from joulie_agent.testing.kernel.filesystem import Filesystem
-from joulie_agent.testing.machine_spec import Cpu, MachineSpec, Policies
+from joulie_agent.testing.machine_spec import MachineSpec
 
 #: FREQ_QOS_MAX_DEFAULT_VALUE: a request that asks for nothing.
 NO_MAX: Final = 2**31 - 1
@@ -119,13 +119,8 @@ class Cpufreq:
             policy.thermal_max = policy.platform_max = NO_MAX
 
     def _make(self) -> Iterator[CpufreqPolicy]:
-        if self._spec.policies is Policies.NONE:
-            return
-        groups: dict[object, list[Cpu]] = {}
-        for cpu in self._cpus.present.values():
-            groups.setdefault(self._group(cpu), []).append(cpu)
-        for cpus in groups.values():
-            highest = self._spec.efficient_highest_khz if cpus[0].efficient else self._spec.highest_khz
+        for cpus in self._spec.policy_groups():
+            highest = self._spec.highest_khz_of(cpus[0])
             yield CpufreqPolicy(
                 related=tuple(cpu.number for cpu in cpus),
                 packages=frozenset(cpu.package for cpu in cpus),
@@ -135,17 +130,6 @@ class Cpufreq:
                 default_governor=self._spec.governor,
                 shown_step=self._behaviour.frequency_step_khz or 1,
             )
-
-    def _group(self, cpu: Cpu) -> object:
-        match self._spec.policies:
-            case Policies.PER_CORE:
-                return core_of(cpu)
-            case Policies.PER_PACKAGE:
-                return cpu.package
-            case Policies.SHARED:
-                return None
-            case _:
-                return cpu.number
 
     def _put(self, policy: CpufreqPolicy) -> None:
         directory = f"{CPU_ROOT}/cpufreq/{policy.name}"

@@ -81,7 +81,7 @@ class Cpus:
                 self._fs.put(f"{directory}/{name}", lambda cpu=cpu: parse.cpu_list(self._siblings(cpu)))
 
     def _siblings(self, cpu: Cpu) -> set[int]:
-        return {n for n in self.online if core_of(self.present[n]) == core_of(cpu)}
+        return {n for n in self.online if self.present[n].core_id == cpu.core_id}
 
     def _of_kind(self, *, efficient: bool) -> str:
         return parse.cpu_list({n for n in self.online if self.present[n].efficient == efficient})
@@ -103,8 +103,3 @@ class Cpus:
             }
             blocks.append("".join(f"{name}\t: {value}\n" for name, value in fields.items()))
         return "\n".join(blocks)
-
-
-def core_of(cpu: Cpu) -> tuple[int, int, int]:
-    """Return what identifies a physical core."""
-    return cpu.package, cpu.die, cpu.core
