@@ -195,7 +195,7 @@ async def test_a_target_deleted_while_no_agent_ran_gives_the_hardware_back(clust
     assert node.cap_watts == 250
 
 
-async def test_a_node_that_leaves_management_is_given_back_and_forgotten(cluster):
+async def test_a_node_that_leaves_management_is_restored_and_forgotten(cluster):
     cluster.api.put(make_node("n1"))
     node = cluster.backend.add("n1", facts=RANGE)
     cluster.set_target("n1", **ECO)
@@ -213,7 +213,7 @@ async def test_a_node_that_leaves_management_is_given_back_and_forgotten(cluster
     assert cluster.backend.count("n1") == 0
 
 
-async def test_a_node_that_left_while_no_agent_ran_is_given_back_at_the_next_start(cluster):
+async def test_a_node_that_left_while_no_agent_ran_is_restored_at_the_next_start(cluster):
     cluster.api.put(make_node("n1"))
     node = cluster.backend.add("n1", facts=RANGE)
     cluster.set_target("n1", **ECO)

@@ -127,7 +127,7 @@ def test_a_write_that_lands_late_is_found_and_restored_and_its_thread_does_nothi
     assert bench.journal == set()
 
 
-def test_ending_restores_what_does_not_block_and_says_that_something_is_left(bench, calls, clock):
+def test_stopping_restores_what_does_not_block_and_reports_the_rest(bench, calls, clock):
     bench.executor.execute(CAP)
     bench.executor.execute(SetThrottle(throttle_pct=100, lease_s=60))
     calls.reads.add(bench.machine.limits()[0])
@@ -173,7 +173,7 @@ def test_a_journal_that_blocks_stops_caps_and_not_restores(bench, calls, clock, 
     blocked.set()
 
 
-def test_a_machine_whose_first_look_blocks_is_served_all_the_same(actuator_settings, events, clock, calls):
+def test_a_machine_whose_discovery_blocks_is_served_all_the_same(actuator_settings, events, clock, calls):
     settings, machine = actuator_settings()
     calls.reads.add(f"{machine.zones()[0]}/name")
     made = HostSubsystems(settings, events, drivers=[], clock=clock)

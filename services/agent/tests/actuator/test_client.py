@@ -112,7 +112,7 @@ async def test_an_actuator_that_was_restarted_is_found_again_without_a_failure(t
         await client.close()
 
 
-async def test_a_silent_actuator_is_a_timeout_and_its_late_answer_is_nobody_elses(tmp_path):
+async def test_a_late_answer_is_not_taken_for_the_answer_to_another_request(tmp_path):
     silent = True
 
     async def answer(reader, actuator):
@@ -131,7 +131,7 @@ async def test_a_silent_actuator_is_a_timeout_and_its_late_answer_is_nobody_else
         await client.close()
 
 
-async def test_an_answer_that_is_none_is_a_failure(tmp_path):
+async def test_an_invalid_answer_is_a_failure(tmp_path):
     async def answer(reader, actuator):
         await reader.readline()
         actuator.write(b"hello\n")
@@ -145,7 +145,7 @@ async def test_an_answer_that_is_none_is_a_failure(tmp_path):
         await client.close()
 
 
-async def test_an_actuator_that_hangs_up_is_a_failure(tmp_path):
+async def test_a_closed_connection_is_a_failure(tmp_path):
     async def hang_up(_reader, actuator):
         actuator.close()
 
@@ -155,7 +155,7 @@ async def test_an_actuator_that_hangs_up_is_a_failure(tmp_path):
         assert failure.reason is Reason.UNREACHABLE
 
 
-async def test_hands_in_this_process_give_everything_back_when_they_are_closed(actuator_settings, events, gpus):
+async def test_an_actuator_in_this_process_restores_everything_when_it_is_closed(actuator_settings, events, gpus):
     settings, machine = actuator_settings()
     actuator = InProcessActuator(HostSubsystems(settings, events, drivers=[gpus[0]]), stop_grace_s=5)
     assert isinstance(await actuator.execute(CAP), ControlOutcome)

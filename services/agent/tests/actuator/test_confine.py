@@ -75,7 +75,7 @@ print(*map(make, families))
 
 
 @native
-def test_it_needs_no_capability_and_the_kernel_says_that_it_is_done():
+def test_it_needs_no_capability_and_the_kernel_confirms_it():
     assert told("""
 if os.getuid() == 0:
     os.setresuid(65534, 65534, 65534)
@@ -86,7 +86,7 @@ print(int(fields["CapEff"], 16), fields["NoNewPrivs"], fields["Seccomp"], make(s
 
 
 @native
-def test_the_upper_half_of_the_family_deceives_nobody():
+def test_the_upper_half_of_the_family_is_ignored():
     assert told("""
 assert confine() is None
 print(number(abi.socket, socket.AF_INET | 1 << 32, socket.SOCK_DGRAM, 0))

@@ -121,13 +121,13 @@ def test_a_request_that_a_platform_limit_hides_is_restored_with_a_message(make):
     bench.machine.set_platform_limit("policy0", 1_725_000)
     report = bench.handler.restore(bench.writer.managed)
     assert [knob.outcome for knob in report.knobs] == [RestoreOutcome.RESTORED] * 2
-    assert report.knobs[0].message.startswith("asked for 3900000 kHz, reads 1725000")
+    assert report.knobs[0].message.startswith("wrote 3900000 kHz, reads 1725000")
     assert "bios_limit is 1725000 kHz" in report.knobs[0].message
     bench.machine.set_platform_limit("policy0", None)
     assert bench.read("policy0") == 3_900_000
 
 
-def test_a_throttle_under_thermal_pressure_is_held_and_comes_into_its_own_when_that_ends(make):
+def test_a_throttle_under_thermal_pressure_takes_effect_when_that_ends(make):
     bench = make()
     bench.machine.set_thermal_state(0, 3)
     bench.handler.execute(throttle(100))
@@ -140,7 +140,7 @@ def test_a_throttle_under_thermal_pressure_is_held_and_comes_into_its_own_when_t
     assert bench.requests == dict.fromkeys(bench.requests, 3_900_000) | {"policy2": 1_200_000}
 
 
-def test_a_lower_request_of_an_external_writer_is_told_from_a_thermal_limit(make, clock):
+def test_a_lower_external_request_is_distinguished_from_a_thermal_limit(make, clock):
     bench = make()
     bench.executor.execute(throttle(100))
     bench.machine.set_thermal_state(0, 1)

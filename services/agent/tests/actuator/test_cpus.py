@@ -21,7 +21,7 @@ def throttle(pct, **options):
     return SetThrottle(throttle_pct=pct, lease_s=60, **options)
 
 
-def test_a_cap_is_per_package_and_is_given_back_as_found(cpu_bench):
+def test_a_cap_is_per_package_and_is_restored_as_found(cpu_bench):
     bench = cpu_bench()
     done = bench.handler.execute(cap(90))
     assert (done.result, done.reason, done.backend, done.enforced_watts) == (
@@ -42,7 +42,7 @@ def test_a_package_of_several_dies_holds_the_cap_with_all_of_them(cpu_bench):
     assert bench.limits_watts == [150] * 4
 
 
-def test_a_cap_below_the_range_is_held_at_its_lower_end_and_the_message_says_so(cpu_bench):
+def test_a_cap_below_the_range_is_raised_to_its_minimum_with_a_message(cpu_bench):
     bench = cpu_bench()
     done = bench.handler.execute(cap(10))
     assert (done.result, done.reason, done.enforced_watts) == (ControlResult.APPLIED, Reason.CLAMPED, 37.5)
@@ -120,7 +120,7 @@ def test_what_is_not_in_force_lifts_nothing(cpu_bench):
     assert set(bench.policies_khz) == {1_500_000}
 
 
-def test_a_throttle_that_cannot_be_lifted_is_told_beside_the_cap_and_not_wanted_any_more(cpu_bench):
+def test_a_throttle_that_cannot_be_lifted_is_reported_with_the_cap_and_unclaimed(cpu_bench):
     bench = cpu_bench()
     bench.handler.execute(throttle(100))
     bench.machine.faults[bench.machine.policy_limits()[0]] = FileFault(write_errno=errno.EIO)
@@ -166,7 +166,7 @@ def test_a_limit_that_is_switched_off_is_switched_on_and_off_again(cpu_bench):
     assert bench.limits_watts == [150]
 
 
-def test_a_package_that_refuses_is_an_error_told_as_partly_applied_and_keeps_the_other_capped(cpu_bench):
+def test_a_package_that_fails_is_reported_as_partly_applied_and_the_other_stays_capped(cpu_bench):
     bench = cpu_bench()
     bench.machine.faults[bench.machine.limits()[0]] = FileFault(write_errno=errno.EIO)
     done = bench.handler.execute(cap(90))
@@ -199,7 +199,7 @@ def test_the_power_of_one_of_two_packages_is_not_the_power_of_the_node(cpu_bench
     assert total_watts(readings) is None
 
 
-def test_a_limit_that_firmware_holds_above_the_cap_is_in_force_and_told_with_its_watts(cpu_bench, monkeypatch):
+def test_a_limit_that_firmware_holds_above_the_cap_is_reported_with_its_watts(cpu_bench, monkeypatch):
     bench = cpu_bench()
     for path in bench.machine.limits():
         bench.machine.write(path, 200_000_000)
@@ -217,7 +217,7 @@ def _at_least(lowest):
     return lambda tree, path, value: write_int(tree, path, max(lowest, value) if "power_limit" in path else value)
 
 
-def test_somebody_elses_limit_is_written_over_told_and_counted(cpu_bench):
+def test_an_external_limit_is_overwritten_reported_and_counted(cpu_bench):
     bench = cpu_bench()
     bench.handler.execute(cap(90))
     bench.machine.write(bench.machine.limits()[1], 120_000_000)
@@ -270,7 +270,7 @@ def test_a_throttle_slows_its_share_of_the_policies_and_zero_frees_them(cpu_benc
     assert bench.writer.managed == frozenset()
 
 
-def test_a_throttle_never_raises_what_somebody_else_holds_lower(cpu_bench):
+def test_a_throttle_never_raises_a_lower_external_limit(cpu_bench):
     bench = cpu_bench()
     bench.handler.execute(throttle(100))
     path = bench.machine.policy_limits()[0]
@@ -281,7 +281,7 @@ def test_a_throttle_never_raises_what_somebody_else_holds_lower(cpu_bench):
     assert bench.machine.read(path) == 1_200_000
 
 
-def test_a_policy_that_refuses_is_named_and_the_others_are_throttled(cpu_bench):
+def test_a_policy_that_fails_is_named_and_the_others_are_throttled(cpu_bench):
     bench = cpu_bench()
     bench.machine.faults[bench.machine.policy_limits()[0]] = FileFault(write_errno=errno.EIO)
     done = bench.handler.execute(throttle(100))
@@ -303,7 +303,7 @@ def test_a_throttle_that_cannot_be_lifted_is_an_error(cpu_bench):
     assert len(bench.writer.managed) == 32
 
 
-def test_a_cpu_that_went_offline_is_given_back_when_it_returns(cpu_bench):
+def test_a_cpu_that_went_offline_is_restored_when_it_returns(cpu_bench):
     bench = cpu_bench()
     bench.handler.execute(throttle(100))
     bench.machine.set_offline(3)
@@ -326,7 +326,7 @@ def test_without_a_journal_nothing_is_written(cpu_bench):
     assert bench.handler.execute(DescribeCpu()).journal == HardwareFailure(Reason.NO_JOURNAL, "damaged")
 
 
-def test_power_is_read_from_two_looks_at_the_counters(cpu_bench):
+def test_power_is_computed_from_two_readings_of_the_counters(cpu_bench):
     bench = cpu_bench()
     assert [zone.power_watts for zone in bench.handler.execute(ReadCpu()).zones] == [None, None]
     bench.clock.now += 2
@@ -335,7 +335,7 @@ def test_power_is_read_from_two_looks_at_the_counters(cpu_bench):
     assert [zone.power_watts for zone in bench.handler.execute(ReadCpu()).zones] == [80, 80]
 
 
-def test_hardware_that_comes_late_is_found_within_a_minute_and_told_by_a_new_revision(cpu_bench):
+def test_hardware_that_appears_late_is_found_within_a_minute_with_a_new_revision(cpu_bench):
     bench = cpu_bench()
     bench.machine.unload_rapl()
     bench.clock.now += 61
@@ -347,7 +347,7 @@ def test_hardware_that_comes_late_is_found_within_a_minute_and_told_by_a_new_rev
     assert bench.handler.execute(DescribeCpu()).revision == gone.revision + 1
 
 
-def test_a_description_says_what_works_and_why_not(cpu_bench):
+def test_a_description_has_what_works_and_why_not(cpu_bench):
     works = cpu_bench().handler.execute(DescribeCpu())
     assert (works.reading, works.capping, works.throttling, works.journal) == (None, None, None, None)
 

@@ -34,7 +34,7 @@ def executor(bench, events, clock):
     return SubsystemExecutor(Subsystem.CPU, bench.handler, events, clock=clock)
 
 
-def test_what_is_in_force_is_given_back_when_nobody_renews(bench, executor, clock, events):
+def test_what_is_in_force_is_restored_when_the_lease_expires(bench, executor, clock, events):
     executor.execute(cap(90))
     clock.now += 59
     assert executor.check() == 1
@@ -68,21 +68,21 @@ def test_a_cap_that_was_refused_renews_too_so_that_the_rest_stays(bench, executo
     assert set(bench.policies_khz) == {1_500_000}
 
 
-def test_what_a_predecessor_left_is_given_back_before_anything_is_asked(bench, executor, events):
+def test_what_a_predecessor_left_is_restored_before_the_first_request(bench, executor, events):
     bench.handler.execute(cap(90))
     executor.check()
     assert bench.limits_watts == [150, 150]
     assert events.named("restored")[0]["cause"] == "left by a predecessor"
 
 
-def test_a_request_that_comes_first_finds_what_a_predecessor_left_given_back(bench, executor):
+def test_the_first_request_comes_after_the_restore_of_what_a_predecessor_left(bench, executor):
     bench.handler.execute(SetThrottle(throttle_pct=100, lease_s=60))
     executor.execute(cap(90))
     assert set(bench.policies_khz) == {3_900_000}
     assert bench.limits_watts == [90, 90]
 
 
-def test_what_could_not_be_given_back_is_tried_again_while_other_things_are_leased(bench, executor, clock):
+def test_a_failed_restore_is_retried_while_other_knobs_are_leased(bench, executor, clock):
     bench.handler.execute(SetThrottle(throttle_pct=100, lease_s=60))
     stuck = bench.machine.policy_limits()[0]
     bench.machine.faults[stuck] = FileFault(write_errno=5)
@@ -97,7 +97,7 @@ def test_what_could_not_be_given_back_is_tried_again_while_other_things_are_leas
     assert bench.limits_watts == [90, 90]
 
 
-def test_a_failure_is_told_once_and_not_at_every_attempt(bench, executor, clock, events):
+def test_a_failed_restore_is_logged_once_and_not_at_every_attempt(bench, executor, clock, events):
     executor.execute(cap(90))
     for path in bench.machine.limits():
         bench.machine.faults[path] = FileFault(write_errno=5)
@@ -122,7 +122,7 @@ def test_a_part_without_a_journal_cannot_say_that_nothing_is_left(bench, executo
     assert not executor.stop(0)
 
 
-def test_ending_gives_back_and_takes_no_more_requests(bench, executor, clock):
+def test_ending_restores_and_takes_no_more_requests(bench, executor, clock):
     executor.execute(cap(90))
     assert executor.stop(clock.now + 10)
     assert bench.limits_watts == [150, 150]
@@ -130,14 +130,14 @@ def test_ending_gives_back_and_takes_no_more_requests(bench, executor, clock):
     assert bench.limits_watts == [150, 150]
 
 
-def test_ending_says_what_could_not_be_given_back_in_time(bench, executor, clock):
+def test_stopping_reports_what_could_not_be_restored_in_time(bench, executor, clock):
     executor.execute(cap(90))
     bench.machine.faults[bench.machine.limits()[0]] = FileFault(write_errno=5)
     assert not executor.stop(clock.now)
     assert bench.limits_watts == [90, 150]
 
 
-def test_the_keeper_gives_back_in_real_time_and_ends_with_the_lane(bench, events):
+def test_the_lease_thread_restores_in_real_time_and_ends_with_the_executor(bench, events):
     restored = threading.Event()
 
     def log(event, /, **details):
@@ -209,7 +209,7 @@ def start_and_sleep(executor, monkeypatch):
     assert looked.wait(10)
 
 
-def test_what_a_refused_request_to_restore_left_is_tried_again_at_once(bench, watched, watched_executor, monkeypatch):
+def test_what_a_failed_restore_left_is_retried_at_once(bench, watched, watched_executor, monkeypatch):
     stuck = bench.machine.policy_limits()[0]
     watched.before = lambda attempts: bench.machine.faults.pop(stuck) if attempts == 1 else None
     watched_executor.execute(SetThrottle(throttle_pct=100, lease_s=3600))
@@ -231,7 +231,7 @@ def test_what_a_lifted_throttle_could_not_restore_is_tried_again_at_once(bench, 
     assert set(bench.policies_khz) == {3_900_000}
 
 
-def test_what_goes_on_refusing_is_tried_every_15_s_and_not_at_every_request(bench, watched, watched_executor, clock):
+def test_a_failing_restore_is_retried_every_15_s_and_not_at_every_request(bench, watched, watched_executor, clock):
     watched_executor.execute(SetThrottle(throttle_pct=100, lease_s=3600))
     bench.machine.faults[bench.machine.policy_limits()[0]] = FileFault(write_errno=5)
     watched_executor.execute(Restore(subsystem=Subsystem.CPU))

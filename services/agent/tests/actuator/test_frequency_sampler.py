@@ -23,12 +23,12 @@ class Machine:
         return 1_000_000 + number
 
 
-def test_where_reading_is_quick_every_look_tells_every_policy():
+def test_where_reading_is_fast_every_sample_has_every_policy():
     machine = Machine(128, read_s=0.00001)
     assert list(machine.rota.sample(machine.policies).values()) == [1_000_000 + number for number in range(128)]
 
 
-def test_where_reading_is_slow_a_look_keeps_to_its_budget_and_the_next_goes_on():
+def test_where_reading_is_slow_a_sample_keeps_to_its_budget_and_the_next_goes_on():
     machine = Machine(5, read_s=0.01)
     assert list(machine.rota.sample(machine.policies).values()) == [1_000_000, 1_000_001, None, None, None]
     machine.rota.sample(machine.policies)
@@ -37,7 +37,7 @@ def test_where_reading_is_slow_a_look_keeps_to_its_budget_and_the_next_goes_on()
     assert machine.now < 0.07
 
 
-def test_a_policy_that_is_gone_is_forgotten_and_one_that_refuses_has_no_figure():
+def test_a_removed_policy_is_dropped_and_one_that_fails_is_unknown():
     machine = Machine(3, read_s=0.0)
     machine.rota.sample(machine.policies)
     mute = SimpleNamespace(name="policy1", current_khz=lambda: HardwareFailure(Reason.NO_INTERFACE))

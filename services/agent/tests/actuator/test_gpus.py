@@ -67,7 +67,7 @@ def test_a_gpu_that_was_never_here_is_blocked(gpu_bench):
     assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_DEVICE)
 
 
-def test_without_permission_a_cap_is_blocked_and_nothing_stays_in_charge(gpu_bench):
+def test_without_permission_a_cap_is_blocked_and_nothing_is_managed(gpu_bench):
     bench = gpu_bench(FakeGpu("a"))
     bench.library.permitted = False
     done = bench.handler.execute(caps(a=400))
@@ -75,7 +75,7 @@ def test_without_permission_a_cap_is_blocked_and_nothing_stays_in_charge(gpu_ben
     assert bench.writer.managed == frozenset()
 
 
-def test_a_cap_survives_a_reload_of_the_driver_and_its_default_is_what_is_given_back(gpu_bench):
+def test_a_cap_survives_a_reload_of_the_driver_and_its_default_is_what_is_restored(gpu_bench):
     gpu = FakeGpu("a", limit_mw=600_000)
     bench = gpu_bench(gpu)
     bench.handler.execute(caps(a=400))
@@ -88,7 +88,7 @@ def test_a_cap_survives_a_reload_of_the_driver_and_its_default_is_what_is_given_
     assert gpu.limit_mw == 700_000
 
 
-def test_a_lost_gpu_stays_in_charge_until_it_can_be_given_back(gpu_bench):
+def test_a_lost_gpu_stays_managed_until_it_can_be_restored(gpu_bench):
     gpu = FakeGpu("a")
     bench = gpu_bench(gpu)
     bench.handler.execute(caps(a=400))
@@ -98,7 +98,7 @@ def test_a_lost_gpu_stays_in_charge_until_it_can_be_given_back(gpu_bench):
     assert bench.writer.managed == {"gpu/a/power_limit_mw"}
 
 
-def test_where_nothing_is_in_charge_giving_back_opens_no_driver(gpu_bench):
+def test_where_nothing_is_managed_a_restore_opens_no_driver(gpu_bench):
     bench = gpu_bench(FakeGpu("a"))
     assert bench.handler.restore(bench.writer.managed).knobs == ()
     assert bench.library.opened == 0
@@ -123,7 +123,7 @@ def test_moving_figures_make_no_new_revision_and_another_gpu_does(gpu_bench):
     assert [info.uuid for info in bench.handler.execute(DescribeGpu()).devices] == ["a", "b"]
 
 
-def test_a_machine_without_a_driver_says_why(gpu_bench):
+def test_a_machine_without_a_driver_reports_the_reason(gpu_bench):
     bench = gpu_bench()
     bench.library.loaded = False
     described = bench.handler.execute(DescribeGpu())
@@ -132,7 +132,7 @@ def test_a_machine_without_a_driver_says_why(gpu_bench):
     assert bench.handler.execute(caps(a=400)).reason is Reason.NO_DEVICE
 
 
-def test_a_gpu_that_hangs_is_told_and_remembered_and_the_other_is_capped_and_restored(writer, clock):
+def test_a_gpu_that_hangs_is_reported_and_the_other_is_capped_and_restored(writer, clock):
     a, b = FakeGpu("a"), FakeGpu("b")
     driver = LibraryDriver(FakeGpuLibrary([a, b]), deadlines=GpuDeadlines(open_wait_s=5, call_s=0.2))
     handler = GpuHandler(drivers=[driver], writer=writer, clock=clock)
@@ -151,7 +151,7 @@ def test_a_gpu_that_hangs_is_told_and_remembered_and_the_other_is_capped_and_res
     driver.close()
 
 
-def test_while_its_driver_is_being_opened_a_gpu_is_not_said_to_be_absent(writer, clock):
+def test_while_its_driver_is_being_opened_a_gpu_is_not_absent(writer, clock):
     library = FakeGpuLibrary([FakeGpu("a")])
     driver = LibraryDriver(library, deadlines=GpuDeadlines(open_wait_s=0.05))
     handler = GpuHandler(drivers=[driver], writer=writer, clock=clock)
@@ -206,13 +206,13 @@ def test_a_cap_that_is_raised_to_the_end_of_the_range_restores_what_was_found(gp
     assert bench.writer.managed <= {"gpu/b/power_limit_mw"}
 
 
-def test_a_limit_that_the_driver_keeps_higher_than_asked_is_not_reported_as_applied(gpu_bench):
+def test_a_limit_that_the_driver_keeps_higher_than_requested_is_not_applied(gpu_bench):
     done = gpu_bench(FakeGpu("a", sticks_at_mw=600_000)).handler.execute(caps(a=400))
     assert (done.result, done.reason, done.enforced_watts) == (ControlResult.BLOCKED, Reason.HELD_BY_FIRMWARE, 600)
     assert "600 W where 400 W" in done.message
 
 
-def test_a_lower_limit_of_an_administrator_is_not_raised_by_a_cap_and_is_told(gpu_bench):
+def test_a_lower_external_limit_is_not_raised_by_a_cap_and_is_reported(gpu_bench):
     gpu = FakeGpu("a", limit_mw=300_000)
     bench = gpu_bench(gpu)
     done = bench.handler.execute(caps(a=400))
@@ -238,7 +238,7 @@ def clock_bench(gpu_bench, request):
     return make
 
 
-def test_a_clock_is_limited_told_and_restored_where_it_is_not_named_any_longer(clock_bench):
+def test_a_clock_is_limited_reported_and_restored_when_it_is_left_out(clock_bench):
     a, b = FakeGpu("a"), FakeGpu("b")
     bench = clock_bench(a, b)
     done = bench.handler.execute(clocks(a=1200, b=900))
@@ -251,7 +251,7 @@ def test_a_clock_is_limited_told_and_restored_where_it_is_not_named_any_longer(c
     assert (b.clock_mhz, bench.writer.managed) == (1980, frozenset())
 
 
-def test_a_restore_gives_back_clocks_and_power_limits(clock_bench):
+def test_a_restore_restores_clocks_and_power_limits(clock_bench):
     gpu = FakeGpu("a")
     bench = clock_bench(gpu)
     bench.handler.execute(caps(a=400))
@@ -302,7 +302,7 @@ def test_clocks_that_an_external_writer_controls_are_left_alone(clock_bench):
     assert (done.reason, gpu.clock_mhz) == (Reason.REFUSED, 1980)
 
 
-def test_without_permission_a_clock_limit_is_blocked_and_nothing_stays_in_charge(clock_bench):
+def test_without_permission_a_clock_limit_is_blocked_and_nothing_is_managed(clock_bench):
     bench = clock_bench(FakeGpu("a"))
     bench.library.clock_permitted = False
     done = bench.handler.execute(clocks(a=1200))
@@ -315,7 +315,7 @@ def test_a_gpu_without_a_range_of_clocks_is_blocked(clock_bench):
     assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_INTERFACE)
 
 
-def test_a_driver_that_takes_a_limit_and_tells_another_is_put_back_and_refused(gpu_bench):
+def test_a_clock_limit_that_reads_differently_is_reset_and_fails(gpu_bench):
     gpu = FakeGpu("a", clock_hidden=True)
     bench = gpu_bench(gpu)
     bench.library.reports_clock = True

@@ -68,13 +68,13 @@ async def test_a_reading_has_power_limits_and_facts(bench):
     }
 
 
-async def test_facts_are_asked_for_once_while_the_hardware_stays(bench):
+async def test_facts_are_requested_once_while_the_hardware_stays(bench):
     for _ in range(3):
         await bench.backend.read()
     assert sum(isinstance(request, DescribeCpu) for request in bench.asked) == 1
 
 
-async def test_a_cap_is_set_read_back_and_given_back(bench):
+async def test_a_cap_is_set_read_back_and_restored(bench):
     done = await bench.backend.set_cpu_cap(90)
     assert (done.result, done.reason, done.backend, done.enforced_watts) == (
         ControlResult.APPLIED,
@@ -100,7 +100,7 @@ async def test_a_reading_of_power_only_leaves_the_frequencies_alone(bench):
     assert (len(reading.zones), reading.frequencies) == (2, ())
 
 
-async def test_a_throttle_is_read_back_as_it_was_asked(bench):
+async def test_a_throttle_is_read_back_as_requested(bench):
     assert (await bench.backend.set_dvfs_throttle(50)).applied
     assert (await bench.backend.read()).cpu.throttle_pct == 50
 
@@ -117,14 +117,14 @@ async def test_gpus_are_capped_by_uuid_within_their_range(bench):
     assert [gpu.limit_mw for gpu in bench.library.gpus] == [700_000] * 2
 
 
-async def test_somebody_elses_value_is_kept_and_told_when_giving_back(bench):
+async def test_an_external_value_is_kept_and_reported_by_a_restore(bench):
     await bench.backend.set_cpu_cap(90)
     bench.machine.write(bench.machine.limits()[0], 120_000_000)
     restored = await bench.backend.restore_cpu(NO_LIMITS, CPU_HELD)
     assert "external value 120000000 left in place" in restored.message
 
 
-async def test_writing_over_somebody_else_is_counted(bench):
+async def test_overwriting_an_external_value_is_counted(bench):
     await bench.backend.set_cpu_cap(90)
     bench.machine.write(bench.machine.limits()[0], 120_000_000)
     await bench.backend.set_cpu_cap(90)
@@ -160,7 +160,7 @@ class _Answering:
         (ErrorReply(message="ending"), ControlResult.ERROR, Reason.BACKEND_FAILED),
     ],
 )
-async def test_hands_that_do_not_answer_are_an_outcome_with_the_reason(answer, result, reason):
+async def test_a_failed_request_is_an_outcome_with_the_reason(answer, result, reason):
     backend = HostBackend(_Answering(rest=answer), Inventory.load(), lease_s=60)
     for outcome in (
         await backend.set_cpu_cap(90),
@@ -215,7 +215,7 @@ async def test_gpus_whose_driver_is_being_opened_are_unknown_and_not_absent(actu
     await client.close()
 
 
-async def test_clocks_are_limited_by_uuid_told_and_restored_with_everything_else(bench):
+async def test_clocks_are_limited_by_uuid_reported_and_restored_with_everything_else(bench):
     await bench.backend.read()
     assert bench.backend.gpu_clocks() == {"a": ClockRange(210, 1980), "b": ClockRange(210, 1980)}
     outcome = await bench.backend.set_gpu_clocks({"a": 1200})
@@ -229,7 +229,7 @@ async def test_clocks_are_limited_by_uuid_told_and_restored_with_everything_else
     assert [gpu.clock_mhz for gpu in bench.library.gpus] == [1980, 1980]
 
 
-async def test_with_the_fallback_turned_off_no_clock_is_offered_and_those_of_an_agent_before_are_restored(bench):
+async def test_without_the_fallback_no_clock_is_offered_and_managed_clocks_are_restored(bench):
     await bench.backend.read()
     await bench.backend.set_gpu_clocks({"a": 1200})
     without = HostBackend(bench.backend._client, Inventory.load(), lease_s=60, clock_fallback=False)
@@ -254,7 +254,7 @@ async def test_a_memory_bound_gpu_is_brought_below_its_cap_by_its_clock(bench):
     assert (a.limit_mw, b.limit_mw, b.clock_mhz) == (400_000, 400_000, 1980)
 
 
-async def test_optional_controls_are_asked_for_only_where_they_are_configured():
+async def test_optional_controls_are_requested_only_where_they_are_configured():
     asked = []
 
     class Spy:

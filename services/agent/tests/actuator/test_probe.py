@@ -50,7 +50,7 @@ def test_an_actuator_that_keeps_its_leases_is_alive(executor, run_probe, clock):
     assert run_probe() == (0, "alive\n"), "a lease thread with nothing to keep is never late"
 
 
-def test_a_lease_thread_that_has_ended_is_no_life(executor, run_probe):
+def test_an_ended_lease_thread_is_dead(executor, run_probe):
     executor.start()
     executor.stop(0)
     assert executor._lease_thread is not None
@@ -58,7 +58,7 @@ def test_a_lease_thread_that_has_ended_is_no_life(executor, run_probe):
     assert run_probe() == (1, "cpu: the lease thread has ended\n")
 
 
-def test_a_lease_thread_that_is_late_is_no_life(executor, run_probe, clock):
+def test_a_late_lease_thread_is_dead(executor, run_probe, clock):
     executor.execute(SetCpuCap(cap_watts_per_package=90, lease_s=60))
     executor.start()
     holds, ends = threading.Event(), threading.Event()
@@ -93,7 +93,7 @@ def test_a_file_that_blocks_is_degraded_and_alive(executor, run_probe, monkeypat
     assert run_probe() == (0, "alive; cpu: /sys/a has blocked for 7 s\n")
 
 
-def test_where_nobody_listens_nobody_is_alive(tmp_path, capsys):
+def test_a_socket_without_a_listener_is_dead(tmp_path, capsys):
     assert probe.main([], {"ACTUATOR_SOCKET": str(tmp_path / "none")}) == 1
     assert "does not answer: FileNotFoundError" in capsys.readouterr().out
 
@@ -121,7 +121,7 @@ def scripted(path, answer):
 @pytest.mark.parametrize(
     "answer", [b"", b"\n", b"{}\n", b"[]\n", b'{"subsystems":3}\n', b'{"subsystems":{"cpu":{}}}\n', None]
 )
-def test_an_answer_that_is_none_is_no_life(tmp_path, capsys, monkeypatch, answer):
+def test_an_invalid_answer_is_dead(tmp_path, capsys, monkeypatch, answer):
     monkeypatch.setattr(probe, "TIMEOUT_S", 0.1)
     with scripted(tmp_path / "s", answer):
         assert probe.main([], {"ACTUATOR_SOCKET": str(tmp_path / "s")}) == 1

@@ -125,7 +125,7 @@ def test_a_killed_actuator_leaves_its_caps_and_the_next_gives_them_back_before_i
     assert node.limits_watts == [150, 150]
 
 
-def test_a_controller_that_falls_silent_loses_its_caps(node):
+def test_a_controller_that_stops_renewing_loses_its_caps(node):
     actuator = node.start_listening()
     node.ask(cap(90, lease_s=0.1))
     event = json.loads(actuator.stdout.readline())
@@ -165,7 +165,7 @@ def test_the_actuator_stays_within_its_memory(node):
     assert rss_kib < ACTUATOR_LIMIT_KIB
 
 
-def test_restore_gives_back_what_a_killed_actuator_left(node):
+def test_restore_restores_what_a_killed_actuator_left(node):
     killed = node.start_listening()
     node.ask(cap(90))
     killed.kill()
@@ -178,7 +178,7 @@ def test_restore_gives_back_what_a_killed_actuator_left(node):
     assert node.run("restore").stdout == "0 restored, none left\n"
 
 
-def test_restore_keeps_what_somebody_else_has_set_since(node):
+def test_restore_keeps_a_newer_external_value(node):
     killed = node.start_listening()
     node.ask(cap(90))
     killed.kill()
@@ -190,7 +190,7 @@ def test_restore_keeps_what_somebody_else_has_set_since(node):
     assert node.limits_watts == [120, 150]
 
 
-def test_restore_asks_an_actuator_that_runs(node):
+def test_restore_goes_through_an_actuator_that_runs(node):
     node.start_listening()
     node.ask(cap(90))
     restored = node.run("restore")
@@ -278,7 +278,7 @@ def test_restore_restores_from_a_state_directory_that_takes_no_file(capped, scri
 
 
 @needs_mounts
-def test_restore_fails_where_a_state_directory_takes_no_file_and_a_limit_refuses(capped):
+def test_restore_fails_where_a_state_directory_is_read_only_and_a_limit_is_locked(capped):
     (capped.machine.sys / capped.machine.limits()[0]).chmod(0o444)
     assert capped.run("restore", before=mounted(capped, READ_ONLY)).returncode == 1
     assert capped.limits_watts == [90, 150]
@@ -316,7 +316,7 @@ def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_p
     assert str(journal) in restored.stdout
 
 
-def test_the_doctor_lists_limits_below_the_maximum_where_the_journal_cannot_tell_whose_they_are(capped):
+def test_the_doctor_lists_limits_below_the_maximum_where_the_journal_is_unreadable(capped):
     told = capped.run("doctor")
     assert told.returncode == 1
     assert "and no actuator runs: run `joulie-agent restore`" in told.stdout
@@ -332,7 +332,7 @@ def test_the_doctor_lists_limits_below_the_maximum_where_the_journal_cannot_tell
     assert not any(capped.machine.policy_limits()[1] in line for line in suspects)
 
 
-def test_the_doctor_says_what_works_on_a_two_socket_node(node):
+def test_the_doctor_shows_what_works_on_a_two_socket_node(node):
     told = node.run("doctor")
     assert told.returncode == 0
     lines = {line.split("  ")[0]: line for line in told.stdout.splitlines()}
@@ -343,7 +343,7 @@ def test_the_doctor_says_what_works_on_a_two_socket_node(node):
     assert "works    32 policies, 1.0 to 3.9 GHz, driver intel_pstate" in lines["cpu throttle"]
 
 
-def test_the_doctor_asks_an_actuator_that_runs(node):
+def test_the_doctor_reads_through_an_actuator_that_runs(node):
     node.start_listening()
     node.ask(cap(90))
     told = node.run("doctor").stdout
@@ -369,7 +369,7 @@ def test_the_doctor_changes_nothing(node, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["actuator", "restore", "doctor"])
-def test_a_command_started_wrongly_says_everything_that_is_wrong(command, node):
+def test_a_wrong_command_line_names_every_error(command, node):
     wrong = node.run(command, DVFS_MIN_FREQ_KHZ="x", ACTUATOR_CONTROLLER_UID="-1")
     assert wrong.returncode == 2
     assert "DVFS_MIN_FREQ_KHZ" in wrong.stderr
@@ -424,7 +424,7 @@ def test_an_actuator_that_starts_while_restore_runs_waits_for_it(node):
     next_event(actuator, "listening")
 
 
-def test_an_actuator_that_is_told_to_end_while_it_waits_ends_at_once(node):
+def test_an_actuator_that_waits_for_the_lock_ends_at_once_on_sigterm(node):
     holder = HostSubsystems(read_settings(node.env), silent, drivers=[])
     actuator = node.start()
     next_event(actuator, "waiting for another process to release the lock")
@@ -584,7 +584,7 @@ class NodeConnection:
         self._socket.close()
 
 
-def test_the_probe_tells_life_from_death_and_a_file_that_blocks_from_both(node, blocks):
+def test_the_probe_distinguishes_alive_dead_and_degraded(node, blocks):
     assert node.run("probe").returncode == 1
     actuator = node.start_listening()
     assert (node.run("probe").stdout, node.run("probe").returncode) == ("alive\n", 0)

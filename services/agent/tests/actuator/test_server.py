@@ -108,7 +108,7 @@ def test_a_peer_that_is_not_admitted_gets_no_answer(server, monkeypatch, events)
     assert events.named("connection rejected")[0]["uid"] == os.geteuid()
 
 
-def test_a_fault_in_carrying_out_is_answered_and_told_with_its_trace(server, monkeypatch, events):
+def test_an_exception_in_a_request_is_answered_and_logged_with_its_trace(server, monkeypatch, events):
     monkeypatch.setattr("joulie_agent.actuator.cpus.CpuHandler.execute", lambda *_: 1 / 0)
     assert blocking_client.request(server, DescribeCpu(), 10) == ErrorReply(
         message="ZeroDivisionError: division by zero"
@@ -143,7 +143,7 @@ def test_a_socket_left_by_a_killed_actuator_is_taken_over(actuator_settings, eve
     machine.close()
 
 
-def test_where_nobody_listens_the_failure_says_so(tmp_path):
+def test_a_socket_without_a_listener_is_a_failure(tmp_path):
     assert blocking_client.request(str(tmp_path / "none"), DescribeCpu(), 1).reason is Reason.NO_HOST_INTERFACE
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead"))
@@ -165,7 +165,7 @@ def connected(path):
     return None
 
 
-def test_a_user_has_few_connections_and_the_excess_is_closed_and_told_once(server, events):
+def test_connections_of_a_user_are_limited_and_the_excess_is_logged_once(server, events):
     served = [connected(server) for _ in range(3 * MOST_PER_USER)]
     kept = [each for each in served if each is not None]
     assert served[:MOST_PER_USER] == kept
@@ -200,7 +200,7 @@ def test_a_thread_that_cannot_be_started_costs_its_connection_only(server, monke
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert connected(server) is None
     monkeypatch.setattr(threading.Thread, "start", start)
-    assert events.named("connection not served")[0]["cause"] == "can't start new thread"
+    assert events.named("connection not served")[0]["error"] == "can't start new thread"
     again = connected(server)
     assert again is not None
     again.close()
@@ -227,7 +227,7 @@ def test_no_connection_takes_a_descriptor_while_the_reserve_is_in_use(server, mo
         assert connection.recv(LINE_LIMIT)
 
 
-def test_the_same_trouble_is_told_once_a_minute_with_how_often_it_was_not(events, clock):
+def test_the_same_event_is_logged_once_a_minute_with_the_suppressed_count(events, clock):
     seldom = RateLimited(events, clock=clock)
     for _ in range(5):
         seldom("trouble")

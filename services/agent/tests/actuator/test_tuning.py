@@ -101,7 +101,7 @@ def test_a_restore_of_everything_restores_them_too(machine, handler):
     assert (preferences(machine), uncore(machine)) == ({"balance_performance"}, [2_400_000, 2_300_000])
 
 
-def test_a_machine_without_them_says_so(tmp_path):
+def test_a_machine_without_the_controls_is_blocked(tmp_path):
     fake = build(tmp_path / "other", PLATFORMS["epyc-2s"])
     with Journal.open(tmp_path / "state", boot_id="1") as journal:
         handler = CpuHandler(fake.tree(), str(fake.proc), JournaledWriter(journal), 1_500_000, clock=lambda: 0.0)

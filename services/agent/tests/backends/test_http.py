@@ -96,7 +96,7 @@ async def test_a_release_that_is_declined_counts_only_where_nothing_was_known_to
     assert (outcome.unreleased is not None) == left
 
 
-async def test_giving_back_lifts_throttle_and_cap(transport, backend):
+async def test_restoring_lifts_throttle_and_cap(transport, backend):
     node = backend.add("n1", cap_watts=100, throttle_pct=50, gpu_cap_watts=200)
     acting = actuator(transport, backend.url)
     assert (await acting.restore_cpu(WattRange(250, 100), BOTH)).reason is Reason.RESTORED
@@ -104,18 +104,18 @@ async def test_giving_back_lifts_throttle_and_cap(transport, backend):
     assert (node.cap_watts, node.throttle_pct, node.gpu_cap_watts) == (250, 0, 400)
 
 
-async def test_giving_back_without_a_range_lifts_the_throttle_and_says_what_it_could_not(transport, backend):
+async def test_restoring_without_a_range_lifts_the_throttle_and_says_what_it_could_not(transport, backend):
     node = backend.add("n1", cap_watts=100, throttle_pct=50)
     outcome = await actuator(transport, backend.url).restore_cpu(WattRange(), BOTH)
     assert (outcome.result, outcome.reason) == ("blocked", Reason.NO_CAP_RANGE)
     assert (node.cap_watts, node.throttle_pct) == (100, 0)
 
 
-async def test_a_node_that_the_backend_has_forgotten_counts_as_given_back(transport, backend):
+async def test_a_node_that_the_backend_has_forgotten_counts_as_restored(transport, backend):
     assert (await actuator(transport, backend.url).restore_cpu(WattRange(250), BOTH)).applied
 
 
-async def test_giving_back_fails_when_either_half_fails(transport, backend):
+async def test_restoring_fails_when_either_half_fails(transport, backend):
     backend.add("n1", script={"dvfs.set_throttle_pct": 500})
     assert (await actuator(transport, backend.url).restore_cpu(WattRange(250), BOTH)).reason is Reason.HTTP_STATUS
 

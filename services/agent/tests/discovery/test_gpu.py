@@ -79,7 +79,7 @@ def test_without_a_library_and_a_bus_to_look_at_nobody_knows_whether_there_are_g
     assert describe().present is None
 
 
-def test_a_bus_without_gpus_says_that_there_is_none():
+def test_a_bus_without_gpus_counts_none():
     gpus = describe(on_bus=PciGpus({}))
     assert (gpus.present, gpus.warnings) == (False, ())
 

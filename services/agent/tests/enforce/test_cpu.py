@@ -289,7 +289,7 @@ async def test_mode_rapl_never_throttles():
 
 
 @pytest.mark.parametrize("reason", [Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPLIED])
-async def test_a_cap_that_is_in_force_in_part_is_remembered_and_given_back(reason):
+async def test_a_cap_that_is_in_force_in_part_is_remembered_and_restored(reason):
     actuator = Actuator(rapl=structs.replace(blocked("rapl", reason, "package-0 holds 150 W"), enforced_watts=150))
     result = await enforce(actuator, replace(WATTS, mode=CpuControlMode.RAPL))
     assert (result.report.result, result.report.reason, result.report.enforced_watts) == ("blocked", reason, 150)
@@ -329,7 +329,7 @@ async def test_an_absent_intent_leaves_a_free_node_alone():
     assert result.report == ControlReport(result="none", reason="NoIntent")
 
 
-async def test_an_intent_that_vanishes_gives_back_once():
+async def test_an_intent_that_vanishes_restores_once():
     actuator = Actuator()
     result = await enforce(actuator)
     actuator.calls = []
@@ -340,7 +340,7 @@ async def test_an_intent_that_vanishes_gives_back_once():
     assert (result.report.result, result.state.in_force) == ("none", False)
 
 
-async def test_what_could_not_be_given_back_is_tried_again():
+async def test_what_could_not_be_restored_is_tried_again():
     actuator = Actuator()
     result = await enforce(actuator)
     actuator.rapl = failed("http-rapl", Reason.TIMEOUT)

@@ -90,7 +90,7 @@ async def test_a_request_without_an_answer_may_be_in_force():
     assert result.state.in_force
 
 
-async def test_an_absent_intent_leaves_alone_and_gives_back_what_was_in_force():
+async def test_an_absent_intent_leaves_alone_and_restores_what_was_in_force():
     intent, actuator = replace(INTENT, target=None), Actuator()
     result = await gpu.enforce(intent, GpuControlState(), actuator)
     assert (actuator.calls, result.report) == ([], ControlReport(result="none", reason="NoIntent"))

@@ -39,7 +39,7 @@ def test_each_policy_with_an_online_cpu_is_found_once(machine, platform, count):
     assert len(policies_of(machine(platform))) == count
 
 
-def test_a_policy_knows_its_place_and_its_range(machine):
+def test_a_policy_has_its_cores_and_its_range(machine):
     policy = policies_of(machine("xeon-2s"))[8]
     assert (policy.name, policy.cpus, policy.package) == ("policy8", (8,), 1)
     assert policy.max_freq.key == "cpufreq/cpu8/scaling_max_freq"
@@ -107,7 +107,7 @@ def test_a_shared_policy_is_throttled_as_one(machine):
     assert plan(policies_of(machine("policy-shared")), 10.0) == {"policy0"}
 
 
-def test_the_plan_is_carried_out_and_taken_back(machine):
+def test_the_plan_is_applied_and_reverted(machine):
     fake = machine("policy-per-package")
     policies = policies_of(fake)
     chosen = plan(policies, 50.0)
@@ -118,7 +118,7 @@ def test_the_plan_is_carried_out_and_taken_back(machine):
     assert [fake.read(path) for path in fake.policy_limits()] == [1_500_000, 3_900_000]
 
 
-def test_without_permission_the_reason_is_told(machine):
+def test_without_permission_the_reason_is_reported(machine):
     fake = machine("policy-per-core")
     (fake.sys / fake.policy_limits()[0]).chmod(0o444)
     failure = policies_of(fake)[0].max_freq.write(1_500_000)
@@ -142,7 +142,7 @@ def test_a_policy_that_lost_only_some_of_its_cpus_stays(machine):
 
 
 @pytest.mark.parametrize("broken", ["cpuinfo_min_freq", "cpuinfo_max_freq", "affected_cpus", "related_cpus"])
-def test_a_policy_that_does_not_tell_its_range_is_left_alone(machine, broken):
+def test_a_policy_without_a_range_is_left_unmanaged(machine, broken):
     fake = machine("policy-per-package")
     (fake.sys / CPU_ROOT / "cpufreq/policy0" / broken).unlink()
     assert [policy.name for policy in policies_of(fake)] == ["policy4"]

@@ -39,7 +39,7 @@ def test_packages_cores_and_threads_are_counted(facts_of, platform, packages, co
     assert (facts.packages, facts.cores, facts.threads) == (packages, cores, threads)
 
 
-def test_a_two_socket_server_tells_all_there_is_to_know(facts_of):
+def test_a_two_socket_server_has_all_facts(facts_of):
     facts = facts_of("xeon-2s")
     assert facts.identity == CpuIdentity("GenuineIntel", "Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz", 6, 85)
     assert (facts.lowest_khz, facts.base_khz, facts.highest_khz) == (1_000_000, 2_500_000, 3_900_000)
@@ -55,26 +55,26 @@ def test_the_power_range_of_a_package_is_that_of_all_its_dies(facts_of):
     assert (facts.min_package_watts, facts.max_package_watts) == (100.0, 400.0)
 
 
-def test_a_hybrid_package_is_told_and_spans_both_kinds_of_cores(facts_of):
+def test_a_hybrid_package_is_reported_and_spans_both_kinds_of_cores(facts_of):
     facts = facts_of("client-hybrid")
     assert facts.hybrid
     assert (facts.lowest_khz, facts.highest_khz) == (800_000, 5_200_000)
     assert any("two kinds" in said for said in facts.warnings)
 
 
-def test_offline_cpus_are_told(facts_of):
+def test_offline_cpus_are_reported(facts_of):
     facts = facts_of("cpus-offline")
     assert facts.offline_cpus == (3, 11)
     assert "2 CPUs are offline and not counted" in facts.warnings
 
 
-def test_a_virtual_machine_says_what_it_lacks(facts_of):
+def test_a_virtual_machine_has_warnings_for_what_it_lacks(facts_of):
     facts = facts_of("virtual-machine")
     assert (facts.zones, facts.policies, facts.driver_family, facts.max_package_watts) == ((), 0, "", None)
     assert [said.partition(":")[0] for said in facts.warnings] == ["no RAPL package zone", "no cpufreq policy"]
 
 
-def test_two_looks_at_the_same_machine_are_equal(tmp_path):
+def test_two_discoveries_of_the_same_machine_are_equal(tmp_path):
     fake = build(tmp_path / "machine", PLATFORMS["client-hybrid"])
     first = cpuinfo.discover(fake.tree(), fake.proc).facts
     fake.write(fake.limits()[0], 60_000_000)
@@ -103,13 +103,13 @@ def test_only_the_first_processor_is_read(tmp_path):
     assert read_identity(tmp_path / "cpuinfo") == CpuIdentity("A", "one")
 
 
-def test_memory_that_is_not_told_is_not_zero(tmp_path):
+def test_unknown_memory_is_not_zero(tmp_path):
     (tmp_path / "meminfo").write_text("MemFree: 12 kB\n")
     assert read_memory_bytes(tmp_path / "meminfo") is None
     assert read_memory_bytes(tmp_path / "absent") is None
 
 
-def test_cores_of_different_dies_are_told_apart_though_their_numbers_repeat(tmp_path):
+def test_cores_of_different_dies_are_distinct_though_their_numbers_repeat(tmp_path):
     fake = build(tmp_path / "machine", MachineSpec(dies=2, cores=2, threads=1))
     core_of = read_topology(fake.tree()).core_of
     assert len(set(core_of.values())) == 4
@@ -121,7 +121,7 @@ def test_a_package_of_minus_one_is_the_first(tmp_path):
     assert read_topology(fake.tree()).core_of == {0: CpuCore(0, 0, 0)}
 
 
-def test_the_hands_stay_light():
+def test_the_actuator_stays_small():
     """The actuator imports these modules and must stay below 40 MiB."""
     heavy = "pydantic|aiohttp|asyncio|structlog|kubernetes_asyncio|prometheus_client"
     code = (

@@ -58,7 +58,7 @@ def test_an_answer_is_returned(worker):
     assert worker.hanging() is None
 
 
-def test_what_a_call_raises_is_raised_where_it_was_asked_for_even_a_timeout_of_its_own(worker):
+def test_what_a_call_raises_is_raised_in_the_caller_even_a_timeout_of_its_own(worker):
     for error in (ValueError("broken"), TimeoutError("its own")):
 
         def fail(error=error):
@@ -86,7 +86,7 @@ def test_a_hung_call_is_refused_at_its_deadline_and_later_ones_at_once(worker, h
     assert "has not returned for" in later.message
 
 
-def test_the_age_of_a_hang_is_told():
+def test_the_age_of_a_hang_is_in_the_message():
     now = [100.0]
     worker, hang = DeadlineWorker("nvml", clock=lambda: now[0]), Hang()
     worker.call(hang, SHORT_S)

@@ -340,7 +340,7 @@ def unwritable(monkeypatch):
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.EDQUOT])
-def test_a_journal_that_can_be_read_and_not_written_is_opened_and_says_why(tmp_path, unwritable, code):
+def test_a_journal_that_cannot_be_written_is_opened_with_the_cause(tmp_path, unwritable, code):
     _recorded(tmp_path)
     writable = unwritable(code)
     with Journal.open(tmp_path) as journal:

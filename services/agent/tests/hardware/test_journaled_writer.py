@@ -60,7 +60,7 @@ def test_the_original_is_on_disk_before_the_first_write(writer, journal):
     assert (seen[0].original, seen[0].pending) == (205, 120)
 
 
-def test_giving_back_restores_the_value_found_and_forgets_the_knob(writer):
+def test_restoring_restores_the_value_found_and_forgets_the_knob(writer):
     knob = FakeKnob()
     writer.set(knob, 120)
     writer.set(knob, 90)
@@ -77,13 +77,13 @@ def test_a_value_in_force_is_not_written_again(writer):
     assert knob.writes == [120]
 
 
-def test_a_value_found_in_force_is_nobody_to_give_back(writer):
+def test_a_value_found_in_force_is_not_managed(writer):
     knob = FakeKnob(value=120)
     assert writer.set(knob, 120) == WrittenKnob(120, changed=False)
     assert writer.managed == frozenset()
 
 
-def test_what_firmware_made_of_our_value_is_ours(writer):
+def test_what_firmware_made_of_a_written_value_is_recognised(writer):
     knob = FakeKnob()
     knob.ceiling = 110
     assert writer.set(knob, 120) == WrittenKnob(110, changed=True)
@@ -99,7 +99,7 @@ def test_a_lower_value_of_an_external_writer_is_not_raised_by_the_first_write(wr
     assert writer.managed == frozenset()
 
 
-def test_a_lower_value_written_later_is_not_raised_and_nothing_of_ours_is_left(writer):
+def test_a_lower_external_value_written_later_stays_and_ends_management(writer):
     knob = FakeKnob()
     writer.set(knob, 120)
     knob.value = 80
@@ -128,7 +128,7 @@ def test_an_original_that_cannot_be_put_in_force_stays_in_the_journal(writer):
     writer.set(knob, 100)
     knob.locked = True
     failure = writer.set(knob, 200)
-    assert failure == HardwareFailure(Reason.FIRMWARE_LOCKED, "asked for 150 W, reads 100")
+    assert failure == HardwareFailure(Reason.FIRMWARE_LOCKED, "wrote 150 W, reads 100")
     assert writer.managed == {"rapl/0"}
 
 
@@ -144,7 +144,7 @@ def test_a_switch_has_no_lower_value(writer):
     assert writer.restore([switch]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 0)]
 
 
-def test_somebody_elses_value_is_written_over_while_in_charge_and_counted_and_given_back(writer):
+def test_an_external_value_is_overwritten_while_managed_and_counted_and_restored(writer):
     knob = FakeKnob()
     writer.set(knob, 120)
     knob.value = 150
@@ -154,7 +154,7 @@ def test_somebody_elses_value_is_written_over_while_in_charge_and_counted_and_gi
     assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 150)]
 
 
-def test_the_original_is_what_somebody_else_wants_at_the_moment(writer):
+def test_the_original_is_the_newest_external_value(writer):
     knob = FakeKnob()
     assert writer.original(knob) == 205
     writer.set(knob, 120)
@@ -165,7 +165,7 @@ def test_the_original_is_what_somebody_else_wants_at_the_moment(writer):
     assert writer.original(knob) == HardwareFailure(Reason.DEVICE_LOST, "gone")
 
 
-def test_somebody_elses_value_is_kept_when_giving_back(writer):
+def test_an_external_value_is_kept_by_a_restore(writer):
     knob = FakeKnob()
     writer.set(knob, 120)
     knob.value = 150
@@ -174,7 +174,7 @@ def test_somebody_elses_value_is_kept_when_giving_back(writer):
     assert writer.managed == frozenset()
 
 
-def test_somebody_who_put_the_original_back_is_neither_an_error_nor_written_over(writer):
+def test_an_original_that_was_restored_externally_is_neither_an_error_nor_overwritten(writer):
     knob = FakeKnob()
     writer.set(knob, 120)
     knob.value = 205
@@ -192,7 +192,7 @@ def test_a_value_outside_the_allowed_range_never_reaches_the_knob(writer):
     assert writer.managed == frozenset()
 
 
-def test_an_original_outside_the_allowed_range_is_given_back_all_the_same(writer):
+def test_an_original_outside_the_allowed_range_is_restored_all_the_same(writer):
     knob = FakeKnob(value=4095)
     writer.set(knob, 120)
     assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 4095)]
@@ -209,13 +209,13 @@ def test_one_failure_keeps_no_other_knob_from_being_set(writer):
     assert writer.managed == {"rapl/0"}
 
 
-def test_a_write_that_was_refused_and_did_nothing_leaves_no_claim(writer):
+def test_a_failed_write_without_effect_is_not_managed(writer):
     knob = FakeKnob(locked=True, lies=True)
     assert writer.set(knob, 120) == HardwareFailure(Reason.IO_ERROR, "read-back failed")
     assert writer.managed == frozenset()
 
 
-def test_a_write_that_was_refused_but_landed_is_given_back(writer):
+def test_a_failed_write_that_landed_is_restored(writer):
     class Rounding(FakeKnob):
         def write(self, value):
             return super().write(value // 41 * 41)
@@ -233,7 +233,7 @@ def test_a_locked_knob_answers_with_what_it_holds(writer):
     assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
 
 
-def test_a_knob_that_locks_while_in_charge_is_refused_and_stays_in_the_journal(writer):
+def test_a_managed_knob_that_locks_fails_and_stays_in_the_journal(writer):
     knob = FakeKnob()
     writer.set(knob, 120)
     knob.locked = True
@@ -244,17 +244,17 @@ def test_a_knob_that_locks_while_in_charge_is_refused_and_stays_in_the_journal(w
     assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
 
 
-def test_an_original_that_the_machine_no_longer_reaches_is_given_back_as_near_as_it_goes(writer):
+def test_an_original_that_the_machine_no_longer_reaches_is_restored_as_near_as_it_goes(writer):
     knob = FakeKnob()
     writer.set(knob, 120)
     knob.ceiling = 180
     (answer,) = writer.restore([knob])
     assert (answer.outcome, answer.value) == (RestoreOutcome.RESTORED, 180)
-    assert answer.message == "asked for 205 W, reads 180"
+    assert answer.message == "wrote 205 W, reads 180"
     assert writer.managed == frozenset()
 
 
-def test_a_lost_device_is_refused_and_given_back_when_it_is_found(writer):
+def test_a_lost_device_fails_and_is_restored_when_it_returns(writer):
     knob = FakeKnob()
     writer.set(knob, 120)
     knob.lost = True
@@ -272,7 +272,7 @@ def test_without_a_journal_nothing_is_written(writer, journal, monkeypatch):
     assert knob.writes == []
 
 
-def test_a_full_disk_does_not_keep_anything_from_being_given_back(writer, journal, monkeypatch):
+def test_a_full_disk_does_not_prevent_a_restore(writer, journal, monkeypatch):
     knob = FakeKnob()
     writer.set(knob, 120)
     with monkeypatch.context() as patch:

@@ -71,7 +71,7 @@ def _start_run(tree, state):
     return child
 
 
-def test_200_kills_at_random_points_give_200_times_back_what_somebody_wanted_last(tmp_path):
+def test_200_kills_at_random_points_restore_the_newest_external_value_200_times(tmp_path):
     """In every other round somebody else writes after the kill."""
     tree, state = tmp_path / "tree", tmp_path / "state"
     tree.mkdir()

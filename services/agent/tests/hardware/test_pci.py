@@ -28,7 +28,7 @@ def test_gpus_are_counted_by_vendor(bus):
     assert bus(BRIDGE, H100, H100, MI300X, FLEX) == PciGpus({"NVIDIA": 2, "AMD": 1, "Intel": 1})
 
 
-def test_a_bus_without_gpus_says_that_there_is_none(bus):
+def test_a_bus_without_gpus_counts_none(bus):
     assert bus(BRIDGE, ("0x1a03", "0x030000"), ("0x10de", "0x068000"), ("0x10de", "0x040300")) == PciGpus({})
 
 
@@ -53,7 +53,7 @@ def test_virtual_functions_are_not_counted_beside_the_gpu_they_are_of(bus, tmp_p
     assert read_pci_gpus(SysfsTree(tmp_path)) == PciGpus({"NVIDIA": 1})
 
 
-def test_a_machine_without_a_bus_to_look_at_says_nothing(tmp_path):
+def test_a_machine_without_a_bus_has_no_count(tmp_path):
     assert read_pci_gpus(SysfsTree(tmp_path)) is None
     (tmp_path / "bus/pci/devices").mkdir(parents=True)
     assert read_pci_gpus(SysfsTree(tmp_path)) is None

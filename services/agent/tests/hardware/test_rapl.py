@@ -127,7 +127,7 @@ def test_the_short_term_limit_stays_as_it_was(machine):
     assert fake.read(f"{fake.zones()[0]}/constraint_1_power_limit_uw") == 180_000_000
 
 
-def test_a_limit_that_the_kernel_knows_as_locked_says_so(machine):
+def test_a_limit_that_the_kernel_shows_as_locked_is_blocked(machine):
     (cap, _) = rapl.split_cap(rapl.discover(machine("xeon-locked").tree()), 100.0)
     assert cap.zone.failure() is None  # nothing but a write tells
     assert put(cap).reason is Reason.FIRMWARE_LOCKED

@@ -78,7 +78,7 @@ def test_the_users_request_is_restored_whatever_limit_the_platform_has_by_then(p
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_a_platform_limit_below_ours_is_nobodys_request_while_we_throttle(shown, writer):
+def test_a_platform_limit_during_a_throttle_is_not_taken_for_a_request(shown, writer):
     policy = throttled(writer, user=3500)
     policy.platform, policy.shown = 1200, shown
     assert writer.set(policy, 1500) == WrittenKnob(1200, changed=False)
@@ -97,7 +97,7 @@ def test_an_explained_reading_is_not_tested_at_each_look(writer):
     assert policy.writes == [1500, 1500]
 
 
-def test_a_lower_external_request_stands_while_we_throttle(writer):
+def test_a_lower_external_request_stays_in_force_during_a_throttle(writer):
     policy = throttled(writer)
     policy.user = 1200
     assert writer.set(policy, 1500) == WrittenKnob(1200, changed=True, external=True)
@@ -105,7 +105,7 @@ def test_a_lower_external_request_stands_while_we_throttle(writer):
     assert writer.managed == frozenset()
 
 
-def test_a_lower_external_request_below_a_platform_limit_is_told_from_it(writer):
+def test_an_external_request_below_a_platform_limit_is_distinguished_from_it(writer):
     policy = throttled(writer)
     policy.user, policy.platform = 1000, 1200
     assert writer.set(policy, 1500).external
@@ -134,7 +134,7 @@ def test_a_higher_external_request_is_kept_at_restore(writer):
     assert policy.writes == [1500]
 
 
-def test_a_policy_that_returned_with_defaults_gets_our_limit_again(writer):
+def test_a_policy_that_returned_with_defaults_is_throttled_again(writer):
     policy = throttled(writer)
     policy.user = MAX
     assert writer.set(policy, 1500).value == 1500
@@ -149,7 +149,7 @@ def test_a_request_that_the_platform_hides_at_the_first_write_is_taken_for_the_d
     assert writer.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, MAX)]
 
 
-def test_a_platform_limit_below_ours_at_the_first_write_does_not_stand_for_a_users_request(writer):
+def test_a_platform_limit_at_the_first_write_is_not_taken_for_a_request(writer):
     policy = Policy(platform=1200)
     assert writer.set(policy, 1500) == WrittenKnob(1200, changed=True)
     policy.platform = MAX
@@ -158,7 +158,7 @@ def test_a_platform_limit_below_ours_at_the_first_write_does_not_stand_for_a_use
     assert policy.user == MAX
 
 
-def test_a_users_request_below_ours_stands_at_the_first_write(writer):
+def test_a_lower_external_request_stays_at_the_first_write(writer):
     policy = Policy(user=1200)
     assert writer.set(policy, 1500) == WrittenKnob(1200, changed=False, external=True)
     assert policy.writes == []
@@ -194,7 +194,7 @@ def test_a_reading_that_does_not_move_because_of_a_platform_limit_at_ours_is_res
     policy = throttled(writer)
     policy.platform = 1500
     (answer,) = writer.restore([policy])
-    assert (answer.outcome, answer.message) == (RestoreOutcome.RESTORED, "asked for 3900 MHz, reads 1500: too hot")
+    assert (answer.outcome, answer.message) == (RestoreOutcome.RESTORED, "wrote 3900 MHz, reads 1500: too hot")
     assert policy.user == MAX
 
 
@@ -215,7 +215,7 @@ def test_a_full_disk_does_not_keep_a_request_from_being_restored(shown, writer, 
     assert policy.user == 3500
 
 
-def test_a_platform_limit_that_moves_while_it_is_tested_is_looked_at_again(writer):
+def test_a_platform_limit_that_changes_during_a_probe_is_read_again(writer):
     throttled(writer, user=3500)
     readings = iter([1200, 1300, 1300])
 
@@ -230,7 +230,7 @@ def test_a_platform_limit_that_moves_while_it_is_tested_is_looked_at_again(write
     assert moving.user == 3500
 
 
-def test_a_request_whose_reading_never_stands_still_is_refused(writer):
+def test_a_request_whose_reading_changes_all_the_time_fails(writer):
     throttled(writer)
     falling = iter(range(1400, 800, -10))
 

@@ -439,7 +439,7 @@ def apply(machine, event):
 
 
 @pytest.mark.parametrize("stories", [RestoreStories, RestoreRequests], ids=["registers", "requests"])
-def test_any_interleaving_ends_with_the_originals_restored_or_the_external_value_kept(stories):
+def test_any_interleaving_ends_with_the_newest_external_value(stories):
     run_state_machine_as_test(
         stories,
         settings=settings(

@@ -288,7 +288,7 @@ def campaign(name, tmp_path, *, seed, runs, kills):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("scene", sorted(SCENES))
-def test_30_random_kills_and_as_many_interventions_leave_nothing_of_ours_behind(scene, tmp_path):
+def test_30_random_kills_and_as_many_interventions_leave_nothing_managed(scene, tmp_path):
     counts = campaign(scene, tmp_path, seed=1, runs=40, kills=30)
     assert counts["kills"] == 30
     assert counts["interventions"] >= 30
@@ -297,7 +297,7 @@ def test_30_random_kills_and_as_many_interventions_leave_nothing_of_ours_behind(
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("scene", sorted(SCENES))
-def test_250_random_kills_and_as_many_interventions_leave_nothing_of_ours_behind(scene, tmp_path):
+def test_250_random_kills_and_as_many_interventions_leave_nothing_managed(scene, tmp_path):
     """Twice this, for both machines: 500 of each."""
     counts = campaign(scene, tmp_path, seed=int(os.environ.get("JOULIE_SEED", "2")), runs=340, kills=250)
     assert counts["kills"] == 250

@@ -84,7 +84,7 @@ def test_errors_of_a_mounted_machine_are_those_of_the_model(tmp_path):
 
 
 @needs_fuse
-def test_a_hung_file_holds_up_only_whoever_reads_it_and_is_released(tmp_path):
+def test_a_hung_file_delays_only_its_readers_and_is_released(tmp_path):
     with mount(tmp_path) as there:
         there.machine.set_fault(MAX, KernelFault(hangs=True))
         told = []
@@ -99,7 +99,7 @@ def test_a_hung_file_holds_up_only_whoever_reads_it_and_is_released(tmp_path):
 
 
 @needs_fuse
-def test_a_mount_ends_while_somebody_hangs_in_it(tmp_path):
+def test_a_mount_ends_while_a_reader_hangs_in_it(tmp_path):
     ended = []
 
     def read(path):

@@ -41,7 +41,7 @@ def test_a_time_window_is_what_the_register_can_express(machine, refused, writte
         ("xeon-read-only", ("", "EACCES", "")),
     ],
 )
-def test_a_limit_that_cannot_be_set_says_so_as_powercap_does(machine, refused, platform, answers):
+def test_a_limit_that_cannot_be_set_fails_as_in_powercap(machine, refused, platform, answers):
     read, write, enable = answers
     kernel = machine(platform)
     path = kernel.limit_path("package-0")
@@ -190,7 +190,7 @@ def test_a_boot_brings_back_what_firmware_sets(machine):
         (KernelFault(write_errno=errno.EINVAL), True, False),
     ],
 )
-def test_a_file_fails_as_it_is_told_for_us_and_not_for_others(machine, fault, reads, writes):
+def test_a_fault_of_a_file_affects_the_agent_and_no_other_process(machine, fault, reads, writes):
     kernel = machine()
     tree, path = KernelTree(kernel), kernel.limit_path("package-0")
     kernel.set_fault("class/powercap/intel-rapl:0/constraint_0_power_limit_uw", fault)

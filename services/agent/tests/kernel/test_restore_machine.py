@@ -228,7 +228,7 @@ class RestoreMachineWithTable(RestoreMachine):
 
 
 @pytest.mark.parametrize("machine", [RestoreMachine, RestoreMachineWithTable], ids=sorted(SPECS, reverse=True))
-def test_any_interleaving_on_a_kernels_sys_ends_with_what_others_have_put_last(machine):
+def test_any_interleaving_on_a_kernels_sys_ends_with_the_newest_external_values(machine):
     run_state_machine_as_test(
         machine,
         settings=settings(

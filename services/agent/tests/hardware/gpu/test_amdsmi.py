@@ -45,7 +45,7 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
     assert (second["partitioned"], second["partition_modes"]) == (None, [])
 
 
-def test_a_partitioned_gpu_says_how(drive, state):
+def test_a_partitioned_gpu_has_the_mode(drive, state):
     state.gpus[0].partitioned = 1
     first = drive("devices")[0]
     assert (first["partitioned"], first["partition_modes"]) == (True, ["CPX"])
@@ -78,7 +78,7 @@ def test_power_is_in_whole_watts_and_absent_on_the_secondary_die_of_a_package(dr
     assert drive.reason("power", SECOND) == Reason.NO_READING
 
 
-def test_a_device_that_tells_no_range_has_no_knob(drive, state):
+def test_a_device_without_a_range_has_no_knob(drive, state):
     """As behind SR-IOV, where the library fills both ends with ones."""
     state.gpus[1].max_mw = 0
     second = drive("devices")[1]
@@ -110,7 +110,7 @@ def test_a_clock_limit_is_read_back_and_its_end_leaves_the_clocks_to_the_driver(
     assert state.gpus[0].lock_mhz == 0
 
 
-def test_clocks_in_a_performance_level_that_somebody_has_set_are_known_to_be_taken(drive, state):
+def test_clocks_in_a_performance_level_of_an_external_writer_are_not_free(drive, state):
     drive("devices")
     assert drive("clock_is_free", FIRST) is None
     state.gpus[0].lock_mhz = 1500
@@ -144,7 +144,7 @@ def test_while_the_driver_is_unloaded_calls_are_refused_and_afterwards_the_same_
     assert drive("write", FIRST, value=500_000) == 500_000
 
 
-def test_what_somebody_else_sets_is_seen_at_the_next_read(drive, start_driver, amdsmi_folder):
+def test_an_external_change_shows_in_the_next_read(drive, start_driver, amdsmi_folder):
     assert drive("write", FIRST, value=500_000) == 500_000
     assert start_driver("amdsmi", amdsmi_folder)("write", FIRST, value=600_000) == 600_000
     assert drive("read", FIRST) == 600_000
@@ -163,7 +163,7 @@ def test_a_hung_library_is_refused_in_time_and_answers_again_when_it_returns(sta
         time.sleep(0.02)
 
 
-def test_a_machine_without_the_library_is_refused_and_does_not_pay_for_the_package(start_driver):
+def test_a_machine_without_the_library_fails_without_importing_the_package(start_driver):
     drive = start_driver("amdsmi")
     answer = drive("devices")
     assert answer["reason"] == Reason.NO_INTERFACE

@@ -36,7 +36,7 @@ def test_clocks_are_limited_and_released_at_sigterm(node):
     assert (actuator.returncode, locks(node)) == (0, [FREE, FREE])
 
 
-def test_a_controller_that_falls_silent_loses_its_clock_limits(node):
+def test_a_controller_that_stops_renewing_loses_its_clock_limits(node):
     node.start()
     assert limit(node, lease_s=0.5).reason is Reason.CLOCKS_LIMITED
     node.wait_until(lambda: locks(node) == [FREE, FREE])

@@ -96,7 +96,7 @@ def test_where_all_gpus_hang_only_the_first_is_waited_for_in_full(library):
     assert [message.rpartition("within ")[2] for message in messages] == ["1 s", "0.05 s", "0.05 s"]
 
 
-def test_while_a_driver_is_being_opened_questions_are_refused_at_once_and_it_is_there_when_it_is_done(library):
+def test_while_a_driver_is_being_opened_calls_fail_at_once(library):
     driver = LibraryDriver(library, deadlines=GpuDeadlines(open_wait_s=SHORT_S))
     library.answering.clear()
     for _ in range(3):
@@ -120,7 +120,7 @@ def test_a_driver_that_fails_to_open_late_is_tried_again(library):
     assert power_mw(driver, "GPU-a") == 90_000
 
 
-def test_a_library_is_not_closed_under_a_call_that_hangs_and_is_opened_again_afterwards(driver, library):
+def test_a_library_is_not_closed_during_a_call_that_hangs_and_is_opened_again_afterwards(driver, library):
     driver.devices()
     library.gpus[0].answering.clear()
     assert timed_out(power_mw(driver, "GPU-a"))

@@ -33,7 +33,7 @@ def limits_mw(node):
 SEVEN_RESTORED = [CAP_MW if index == HUNG else FOUND_MW for index in range(COUNT)]
 
 
-def test_at_sigterm_seven_gpus_are_restored_while_the_eighth_hangs_and_the_exit_code_says_that_one_is_left(node):
+def test_at_sigterm_seven_gpus_are_restored_while_the_eighth_hangs_and_the_exit_code_is_1(node):
     actuator = node.start(grace_s=GRACE_S / 2)
     assert cap(node, lease_s=60).reason is Reason.CAPPED
     node.state.gpus[HUNG].hang = HANG_ALWAYS

@@ -34,7 +34,7 @@ def driver(library, clock):
     return LibraryDriver(library, clock=clock)
 
 
-def test_nothing_is_opened_before_something_is_asked(driver, library):
+def test_nothing_is_opened_before_the_first_call(driver, library):
     assert library.opened == driver.generation == 0
     assert power_mw(driver, "GPU-a") == 90_000
     assert library.opened == driver.generation == 1
@@ -47,7 +47,7 @@ def test_an_unknown_gpu_is_refused_by_name(driver):
         assert "GPU-x" in answer.message
 
 
-def test_a_lost_gpu_is_looked_for_again_but_not_often(driver, library, clock):
+def test_the_library_is_reopened_for_a_lost_gpu_but_not_often(driver, library, clock):
     driver.devices()
     library.gpus[0].lost = True
     assert isinstance(power_mw(driver, "GPU-a"), HardwareFailure)
@@ -75,7 +75,7 @@ def test_a_gpu_that_came_back_under_another_index_is_the_same_gpu(driver, librar
     assert {gpu.uuid: gpu.limit_mw for gpu in library.gpus} == {"GPU-a": 300_000, "GPU-b": 700_000}
 
 
-def test_a_gpu_that_is_gone_after_a_reload_is_lost_and_no_stranger(driver, library):
+def test_a_gpu_that_is_gone_after_a_reload_is_lost_and_not_unknown(driver, library):
     driver.devices()
     del library.gpus[0]
     library.reload()
@@ -103,7 +103,7 @@ def test_no_maximum_means_no_limits():
     assert GpuDeviceInfo("GPU-a", 0, Vendor.AMD, min_mw=100).limits is None
 
 
-def test_hands_cap_a_gpu_and_give_back_what_they_found(tmp_path):
+def test_a_gpu_is_capped_and_restored(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a", limit_mw=650_000))
     writer = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
@@ -112,7 +112,7 @@ def test_hands_cap_a_gpu_and_give_back_what_they_found(tmp_path):
     assert library.gpus[0].limit_mw == 650_000
 
 
-def test_hands_set_a_cap_again_that_somebody_else_has_changed_and_count_it(tmp_path):
+def test_a_cap_that_was_overwritten_is_set_again_and_counted(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
     writer = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
@@ -122,7 +122,7 @@ def test_hands_set_a_cap_again_that_somebody_else_has_changed_and_count_it(tmp_p
     assert writer.overwritten[knob.key] == 1
 
 
-def test_hands_set_a_cap_again_after_a_driver_reload(tmp_path):
+def test_a_cap_is_set_again_after_a_driver_reload(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
     writer = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")
@@ -133,7 +133,7 @@ def test_hands_set_a_cap_again_after_a_driver_reload(tmp_path):
     assert driver.generation == 2
 
 
-def test_a_limit_that_the_hardware_lowers_itself_is_nobodys_writing(tmp_path):
+def test_a_limit_that_the_hardware_lowers_itself_is_not_an_external_value(tmp_path):
     driver, library = fake_gpu_driver(FakeGpu("GPU-a"))
     writer = JournaledWriter(Journal.open(tmp_path / "state", boot_id="boot"))
     knob = driver.power_limit("GPU-a")

@@ -46,7 +46,7 @@ def test_every_gpu_is_described_with_the_limits_of_its_own(drive):
     assert (second["current_mw"], second["partitioned"], second["partition_modes"]) == (300_000, None, [])
 
 
-def test_a_gpu_in_mig_mode_is_said_to_be_partitioned_and_is_still_capped_as_a_whole(drive, state):
+def test_a_gpu_in_mig_mode_is_partitioned_and_still_capped_as_a_whole(drive, state):
     state.gpus[0].partitioned = 1
     assert drive("devices")[0]["partitioned"] is True
     assert drive("write", FIRST, value=400_000) == 400_000
@@ -65,7 +65,7 @@ def test_a_limit_is_written_and_read_back_in_milliwatts(drive, state):
     assert (state.gpus[0].limit_mw, state.gpus[1].limit_mw) == (450_000, 300_000)
 
 
-def test_the_limit_that_holds_is_told_apart_from_the_one_that_was_set(drive, state):
+def test_the_limit_in_force_is_distinguished_from_the_one_that_was_set(drive, state):
     state.gpus[0].imposed_mw = 500_000
     assert drive("write", FIRST, value=650_000) == 650_000
     assert drive("enforced", FIRST) == 500_000
@@ -148,7 +148,7 @@ def test_a_driver_of_another_version_than_the_library_asks_for_a_restart(drive, 
     assert "restart" in answer["message"]
 
 
-def test_what_somebody_else_sets_is_seen_at_the_next_read(drive, start_driver, nvml_folder):
+def test_an_external_change_shows_in_the_next_read(drive, start_driver, nvml_folder):
     assert drive("write", FIRST, value=400_000) == 400_000
     other = start_driver("nvml", nvml_folder)
     assert other("write", FIRST, value=550_000) == 550_000
@@ -188,7 +188,7 @@ def test_a_process_ends_while_its_driver_hangs(start_driver, nvml_folder, state)
     assert drive.process.wait(timeout=20) == 0
 
 
-def test_a_gpu_without_a_power_limit_has_no_knob_and_still_tells_its_power(drive, state):
+def test_a_gpu_without_a_power_limit_has_no_knob_and_its_power_is_read(drive, state):
     state.gpus[1].no_power_limit = 1
     second = drive("devices")[1]
     assert (second["min_mw"], second["max_mw"], second["current_mw"], second["failure"]) == (None, None, None, None)
@@ -213,7 +213,7 @@ def test_a_clock_is_locked_up_to_a_limit_and_unlocked_at_its_highest(drive, stat
     assert state.gpus[0].lock_mhz == 0
 
 
-def test_a_gpu_that_tells_no_clocks_has_no_knob_for_them_and_is_still_capped(drive, state):
+def test_a_gpu_without_clocks_has_no_clock_knob_and_is_still_capped(drive, state):
     state.gpus[0].highest_mhz = 0
     assert drive("devices")[0]["highest_mhz"] is None
     assert drive.reason("limit_clock", FIRST, value=1200) == Reason.NO_INTERFACE
@@ -228,7 +228,7 @@ def test_locking_a_clock_needs_permission_and_a_gpu_that_can(drive, state):
     assert drive.reason("limit_clock", FIRST, value=1200) == Reason.NOT_PERMITTED
 
 
-def test_a_machine_without_the_driver_is_refused_and_does_not_pay_for_the_package(start_driver):
+def test_a_machine_without_the_driver_fails_without_importing_the_package(start_driver):
     drive = start_driver("nvml")
     answer = drive("devices")
     assert answer["reason"] == Reason.NO_INTERFACE
@@ -243,7 +243,7 @@ def test_driving_gpus_takes_the_standard_library_and_the_vendors_package_only(dr
     assert not modules & {"pydantic", "aiohttp", "structlog", "amdsmi", "joulie_core", "joulie_api"}
 
 
-def test_closing_lets_go_of_the_driver_and_asking_takes_it_again(drive, state):
+def test_a_closed_driver_is_opened_again_by_the_next_call(drive, state):
     drive("devices")
     drive("close")
     assert (state.inits, state.shutdowns) == (1, 1)
