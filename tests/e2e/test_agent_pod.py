@@ -129,7 +129,9 @@ async def test_the_machine_is_discovered_capped_and_reported(agent: AgentRelease
     await eventually(reported, within_s=10)
 
 
-async def test_the_controller_has_no_hardware_access_and_the_actuator_no_token_and_no_network(agent: AgentRelease) -> None:
+async def test_the_controller_has_no_hardware_access_and_the_actuator_no_token_and_no_network(
+    agent: AgentRelease,
+) -> None:
     controller, actuator = await agent.process(CONTROLLER), await agent.process(ACTUATOR)
     token = "/run/secrets/kubernetes.io/serviceaccount/token"
 

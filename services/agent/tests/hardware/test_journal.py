@@ -205,7 +205,7 @@ def test_what_is_no_journal_is_an_error_that_names_the_way_out(content, tmp_path
         Journal.open(tmp_path)
     assert str(raised.value).startswith(f"{tmp_path / JOURNAL_FILE} is damaged (")
     assert str(raised.value).endswith(
-        "; nothing is changed while the originals are unknown. Put the limits right by hand, which "
+        "; nothing is changed while the originals are unknown. Correct the limits by hand, which "
         "`joulie-agent doctor` lists, or reboot, then remove the file"
     )
 
