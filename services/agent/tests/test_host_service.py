@@ -125,7 +125,7 @@ async def test_somebody_elses_cap_is_written_over_at_the_next_tick_and_counted(c
         agent = await cluster.start_agent(**ON_HOST, **env)
         await cluster.until_reported("n1", result="applied", enforcedWatts=90)
         machine.write(machine.limits()[0], 120_000_000)
-        while (await agent.series("n1")).get('joulie_foreign_writes_total{part="cpu"}') != 1:
+        while (await agent.series("n1")).get('joulie_external_writes_overwritten_total{subsystem="cpu"}') != 1:
             pass
         assert limits_watts(machine) == [90, 90]
         await agent.kill()

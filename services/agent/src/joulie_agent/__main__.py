@@ -1,14 +1,14 @@
-"""`joulie-agent`: the controller, and beside it the commands that need neither a cluster nor its libraries.
+"""`joulie-agent`: the controller, and the commands that need neither a cluster nor its libraries.
 
-What a command does not use is not imported: the actuator's memory is counted in megabytes.
+Modules are imported by the command that uses them, which keeps the actuator's memory small.
 """
 
 import sys
 from typing import Final, NoReturn
 
 COMMANDS: Final = {
-    "actuator": "hold the hands on this machine's hardware, for a controller without root",
-    "restore": "give back every limit that was set on this machine; with --if-unowned, for a timer of the host, only "
+    "actuator": "apply power limits on this machine on behalf of the unprivileged controller",
+    "restore": "restore every limit that was set on this machine; with --if-unowned, for a timer of the host, only "
     "while no actuator runs",
     "probe": "say whether the actuator is alive, for a liveness probe",
     "doctor": "say what of this machine can be measured and controlled, and what cannot",

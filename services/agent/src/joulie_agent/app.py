@@ -1,4 +1,4 @@
-"""The agent process: its watches, its workers, its endpoints."""
+"""The agent process: its informers, node workers and endpoints."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -38,7 +38,7 @@ _USER_AGENT: Final = f"{SERVICE}/{VERSION}"
 
 
 async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lambda _app: None) -> None:
-    """Be the agent until the process is told to end; `on_start` gets the frame once it listens."""
+    """Run the agent until it is terminated; `on_start` gets the application once it listens."""
     scope = scope_of(settings)
     inventory = Inventory.load()
     async with (
@@ -72,10 +72,10 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
 
 @asynccontextmanager
 async def host_backend(settings: AgentSettings, inventory: Inventory) -> AsyncIterator[PowerBackend]:
-    """The backend for this machine's own hardware, or one that says why there is none.
+    """Provide the backend of this machine's hardware, or one that refuses every request with the reason.
 
     Raises:
-        JournalHeldError: the hardware is to be reached in this process, and another one has its hands on it.
+        JournalHeldError: `HARDWARE_ACCESS` is `in-process` and another process holds the state directory.
     """
     if settings.agent_mode is AgentMode.POOL:
         yield RefusingBackend(Reason.HOST_IN_POOL, "a pool agent does not act on the machine it runs on")
@@ -102,7 +102,7 @@ def _tuning(settings: AgentSettings) -> CpuTuning:
 
 
 def hardware_client(settings: AgentSettings) -> HardwareClient:
-    """What carries out requests on this machine."""
+    """Return the client that carries out requests on this machine."""
     if settings.hardware_access is HardwareAccess.ACTUATOR:
         return ActuatorClient(settings.actuator_socket)
     local = ActuatorSettings(

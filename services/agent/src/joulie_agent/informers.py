@@ -1,8 +1,8 @@
-"""What the agent knows of the cluster: its watches, and who is to be woken by what.
+"""The watched objects of one process, and which change triggers which node worker.
 
-Promises that only a change somebody could act on wakes a node: the agent's own status writes and kubelets' heartbeats
-do not. Generated profiles take no part in routing; in a cluster with an agent on every node each one watches the users'
-profiles and its own profile, not the homes of all others.
+Only changes that a worker can act on trigger it; the agent's own status writes and kubelet heartbeats do not. Generated
+profiles take no part in routing. An agent of one node watches the profiles of users and the one of its node, not those
+that other agents generate.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,14 +28,14 @@ _AUTHORED: Final = f"{MANAGED_BY}!={MANAGED_BY_AGENT}"
 
 
 class Informers:
-    """The watched objects of one process.
+    """The watches of one process.
 
     Args:
-        client: the way to the API server.
+        client: client of the API server.
         scope: which nodes are watched.
-        default_route: what applies where no profile speaks.
-        wake: called with a node's name when something about it changed, with None when it may concern all nodes.
-        moved: called when a node came, went or changed its labels.
+        default_route: applies where no profile does.
+        wake: called with the name of a node that changed, or with None for a change that may concern all nodes.
+        moved: called when a node was added, removed or relabelled.
     """
 
     def __init__(
@@ -86,33 +86,33 @@ class Informers:
         return self._nodes.store
 
     def target(self, name: str) -> NodePowerProfileSpec | None:
-        """The published target of a node."""
+        """Return the published target of a node."""
         found = self._targets.store.get(name)
         return found.model.spec if found else None
 
     def targets_age_s(self) -> float:
-        """Seconds since the API server was last heard of in matters of targets."""
+        """Return the seconds since the last contact with the API server on the watch of targets."""
         return self._targets.age_s()
 
     def hardware(self, name: str) -> Versioned[NodeHardware] | None:
-        """The published hardware of a node."""
+        """Return the published hardware of a node."""
         return self._hardware.store.get(name)
 
     def status_profile(self, name: str) -> StatusProfile | None:
-        """The profile that carries a node's report: the one of its name, whoever wrote it."""
+        """Return the profile that holds a node's report: the one of its name, whoever manages it."""
         return self._authored.store.get(name) or self._status_profiles.store.get(name)
 
     def status_profiles(self) -> Iterator[StatusProfile]:
-        """Every profile that may carry a node's report."""
+        """Return every profile that may hold a node's report."""
         yield from {**self._status_profiles.store, **self._authored.store}.values()
 
     def route(self, node: Node) -> Route:
-        """What serves a node now."""
+        """Return the current route of a node."""
         profiles = [*self._routing.get(node.name, {}).values(), *self._routing.get("", {}).values()]
         return route(node, profiles, self._default_route)
 
     def last_route(self, node: Node) -> Route:
-        """What served a node when its agent last wrote its home: its labels may no longer select a profile."""
+        """Return the route that the generated profile mirrors; labels may no longer select the same profiles."""
         profile = self.status_profile(node.name)
         if profile is None or not profile.generated:
             return self.route(node)
@@ -156,7 +156,7 @@ class Informers:
 
 
 def _routed_node(profile: StatusProfile) -> str:
-    """The node that a profile speaks of; empty for those of the cluster."""
+    """Return the node that a profile applies to; empty for profiles of scope cluster."""
     target = profile.model.spec.target
     return NodeName(target.node_name or "") if target.scope is TargetScope.NODE else ""
 

@@ -1,7 +1,6 @@
-"""The agent's per-node series, made at scrape time from what the workers hold.
+"""The agent's per-node series, made at scrape time from the views of the node workers.
 
-Promises that a series vanishes with its node and that a figure which was not measured has no sample. Names and labels
-are the contract's. Source: contracts, section 4, metrics.
+A series ends with its node, and a value that was not measured has no sample.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +42,7 @@ _NODE: Final = ("node",)
 
 
 def families(workers: Mapping[str, NodeWorker]) -> list[Metric]:
-    """Every per-node series of one process."""
+    """Return every per-node series of one process."""
     out = _Families()
     for name, worker in workers.items():
         _enforcement(out, name, worker.view)
@@ -119,9 +118,9 @@ def _readings(out: _Families, node: str, view: NodeView) -> None:
         [((node, sample.gpu), sample.cap_watts) for sample in view.gpu.gpus],
     )
     out.counter(
-        "joulie_foreign_writes_total",
-        "Limits on the host that somebody else had changed and that were put back in force.",
-        ("node", "part"),
+        "joulie_external_writes_overwritten_total",
+        "External changes of host limits that were overwritten.",
+        ("node", "subsystem"),
         [((node, "cpu"), _count(view.cpu.overwritten)), ((node, "gpu"), _count(view.gpu.overwritten))],
     )
 

@@ -1,8 +1,7 @@
-"""The workers of all nodes this process serves.
+"""The workers of all nodes that this process serves.
 
-Promises that no worker starts before every watch has been read once, since a target that is merely not read yet must
-not look like one that was deleted; that each served node has exactly one worker; and that what an agent before this one
-left in force on a node that has meanwhile left management is given back.
+No worker starts before every watch has been listed once: a target that is not read yet must not look like a deleted
+one. Each served node has exactly one worker. Nodes that left management while no agent ran are restored.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ _log = structlog.get_logger()
 class NodeWorkers:
     """Starts and ends workers as nodes come and go.
 
-    `wake` and `move` are made for the watches' handlers: they only set flags.
+    `wake` and `move` only set flags, so that handlers of watches may call them.
     """
 
     def __init__(self, client: KubeClient, scope: Scope) -> None:
@@ -37,11 +36,11 @@ class NodeWorkers:
 
     @property
     def workers(self) -> Mapping[str, NodeWorker]:
-        """The workers by node, those of leaving nodes among them."""
+        """The workers by node, including those of leaving nodes."""
         return MappingProxyType(self._workers)
 
     def wake(self, name: str | None) -> None:
-        """Something about a node changed; None: perhaps about each of them."""
+        """Trigger the worker of a node; None triggers all."""
         if name is None:
             for worker in self._workers.values():
                 worker.wake()
@@ -49,7 +48,7 @@ class NodeWorkers:
             self._workers[name].wake()
 
     def move(self) -> None:
-        """Some node came, went or changed its labels."""
+        """Trigger a comparison of workers and nodes: a node was added, removed or relabelled."""
         self._moved.set()
 
     async def run(self, deps: WorkerDeps) -> None:
@@ -72,7 +71,7 @@ class NodeWorkers:
                 await self._moved.wait()
 
     def _settle(self, deps: WorkerDeps, start: Callable[[Node], None]) -> None:
-        """Bring the workers in line with the nodes."""
+        """Start and end workers so that they match the nodes."""
         owned = {name: node for name, node in deps.informers.nodes.items() if self._scope.owns(node)}
         for name, node in owned.items():
             if name in self._workers:
@@ -90,7 +89,7 @@ class NodeWorkers:
         self.move()
 
     async def _orphans(self, deps: WorkerDeps) -> list[Node]:
-        """Nodes that carry a report of ours but have left management while no agent ran."""
+        """Return the nodes that have a report of this agent and left management while no agent ran."""
         found = []
         for profile in deps.informers.status_profiles():
             name = profile.name
@@ -103,9 +102,9 @@ class NodeWorkers:
             except NotFound:
                 continue  # its objects go with it
             except KubeError as error:
-                _log.warning("cannot tell whether a node was left behind", node=NodeName(name), error=str(error))
+                _log.warning("node lookup failed", node=NodeName(name), error=str(error))
                 continue
-            # A managed node outside our selector is another agent's.
+            # A managed node outside the selector belongs to another agent.
             if not is_managed(node):
                 found.append(node)
         return found

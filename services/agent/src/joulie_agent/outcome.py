@@ -7,7 +7,7 @@ from joulie_core.control_result import ControlResult
 
 
 class ControlOutcome(msgspec.Struct, frozen=True, tag_field="is", tag="outcome"):
-    """What became of one control action."""
+    """Result of one control action."""
 
     #: applied, blocked (not possible on this node), error (should have worked) or none (turned off).
     result: ControlResult

@@ -1,8 +1,8 @@
-"""What the agent writes for a node: its NodeHardware, the home of its report, and the report.
+"""Writes the agent's objects of a node: NodeHardware, the status profile and the report in it.
 
-Promises that a profile which a user wrote keeps its spec, and that a generated one which somebody edited becomes the
-user's: the agent takes its marks off and never writes its spec again. Creation does not force, so that a profile that
-appears at the same moment wins. Raises KubeError; the caller counts it and comes back at the next tick.
+The spec of a profile that a user wrote is never changed. A generated profile that was edited becomes the user's: the
+agent removes its label and annotation and never writes the spec again. Creation does not force ownership, so a profile
+that is created at the same moment stays. Methods raise KubeError; the caller retries at the next tick.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class StatusProfile:
-    """A TelemetryProfile as read; every one is a home to the report of the node of its name, if there is one."""
+    """A TelemetryProfile as read. Each one holds the report of the node of its name, if there is such a node."""
 
     metadata: Metadata
     model: TelemetryProfile
@@ -48,14 +48,18 @@ class StatusProfile:
 
 
 def decode_status_profile(raw: bytes) -> StatusProfile:
-    """Read a TelemetryProfile. Raises DecodeError."""
+    """Decode a TelemetryProfile.
+
+    Raises:
+        DecodeError: the object does not fit its schema.
+    """
     found = _decode_profile(raw)
     ours = is_generated(found.metadata.labels, found.metadata.annotations, found.model.spec)
     return StatusProfile(found.metadata, found.model, ours)
 
 
 class Publisher:
-    """Writes for all nodes of one process."""
+    """Writer for all nodes of one process."""
 
     def __init__(self, client: KubeClient, applier: Applier) -> None:
         self._client = client
@@ -65,7 +69,7 @@ class Publisher:
     async def hardware(
         self, node: Node, status: NodeHardwareStatus, live: Versioned[NodeHardware] | None, now: str
     ) -> None:
-        """Publish what was discovered, if it is not what the object says already."""
+        """Publish discovered hardware unless the object holds the same already."""
         known = live.model.status if live else None
         if known is not None and known.model_copy(update={"updated_at": None}) == status:
             return
@@ -77,7 +81,7 @@ class Publisher:
         await self._applier.apply(NODE_HARDWARES, node.name, {"status": dated}, status=True)
 
     async def status_profile(self, node: Node, route: Route, live: StatusProfile | None) -> None:
-        """Make sure that the node's report has a profile, and that a generated one mirrors the route."""
+        """Create the status profile if there is none; bring the spec of a generated one in line with the route."""
         spec = generated_spec(node.name, route)
         if live is None or (live.generated and live.model.spec != spec):
             await self._write_status_profile(node, spec)
@@ -85,7 +89,7 @@ class Publisher:
             await self._remove_marks(node.name)
 
     async def report(self, node: NodeName, status: TelemetryProfileStatus, live: StatusProfile | None) -> None:
-        """Publish the report, if it is not what the profile says already."""
+        """Publish the report unless the profile holds the same already."""
         body = {"status": status.dump()}
         shown = {"status": live.model.status.dump()} if live else {}
         if covers(shown, body) and covers(body, shown):
@@ -93,7 +97,7 @@ class Publisher:
         await self._applier.apply(TELEMETRY_PROFILES, node, body, status=True, live=shown)
 
     async def withdraw(self, node: NodeName, live: StatusProfile | None, final_status: TelemetryProfileStatus) -> None:
-        """Remove what the agent made for a node; in a user's profile only the report changes."""
+        """Delete the agent's objects of a node; a user's profile keeps everything but the report."""
         await self._applier.delete(NODE_HARDWARES, node)
         if live is not None and live.generated:
             await self._applier.delete(TELEMETRY_PROFILES, node)
@@ -112,8 +116,8 @@ class Publisher:
             try:
                 await self._client.apply(TELEMETRY_PROFILES, node.name, body, field_manager=FIELD_MANAGER, force=False)
             except Conflict as error:
-                # Somebody owns a field that we would change: the profile is theirs, and the watch will show it.
-                _log.info("profile left to its author", node=node.name, error=str(error))
+                # Another manager owns a field of the spec: the profile is a user's, and the watch will deliver it.
+                _log.info("profile is managed by another owner, skipping", node=node.name, error=str(error))
 
     async def _remove_marks(self, node: NodeName) -> None:
         marks = {"labels": {MANAGED_BY: None}, "annotations": {GENERATED_SPEC: None}}

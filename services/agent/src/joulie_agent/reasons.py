@@ -1,4 +1,4 @@
-"""Why an enforcement ended as it did: one word per cause, the same in status, log and test."""
+"""Why an enforcement ended as it did: one word per cause, the same in status, logs and tests."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ class Reason(StrEnum):
 
     #: The cap is in force as published.
     CAPPED = "Capped"
-    #: The cap is in force, clamped to the hardware's range; the message says how.
+    #: The cap is in force, clamped to the range of the hardware; the message names it.
     CLAMPED = "Clamped"
     #: The power loop holds a throttle because the power cannot be capped directly.
     THROTTLED = "Throttled"
@@ -18,7 +18,7 @@ class Reason(StrEnum):
     SATURATED = "Saturated"
     #: Readings have been missing for so long that the power loop raises the throttle without them.
     THROTTLED_WITHOUT_READING = "ThrottledWithoutReading"
-    #: What held the power before may still be in force beside what is reported.
+    #: A control that was replaced may still be in force beside what is reported.
     NOT_RELEASED = "NotReleased"
     #: A percentage that no range translates to watts holds a fixed throttle.
     THROTTLED_BY_PERCENT = "ThrottledByPercent"
@@ -28,24 +28,24 @@ class Reason(StrEnum):
     TUNED = "Tuned"
     #: There is no NodePowerProfile for the node.
     NO_PROFILE = "NoProfile"
-    #: The NodePowerProfile leaves this subsystem alone.
+    #: The NodePowerProfile leaves this subsystem unmanaged.
     NO_INTENT = "NoIntent"
     #: The published target has not been refreshed for so long that it no longer counts.
     LOST_CONTROL = "LostControl"
-    #: The hardware was given back: no cap and no throttle of Joulie's is in force.
+    #: Originals were restored: no cap and no throttle of Joulie's is in force.
     RESTORED = "Restored"
 
-    #: The routing says `none` for this part.
+    #: The routing turns this subsystem off.
     TURNED_OFF = "TurnedOff"
-    #: A percentage, and neither a range nor a throttle to carry it out with.
+    #: A percentage, without a range that translates it and without a throttle.
     NO_CAP_RANGE = "NoCapRange"
     #: The node is not known to have this hardware.
     NO_DEVICE = "NoDevice"
     #: This build has no host interface for the subsystem.
     NO_HOST_INTERFACE = "NoHostInterface"
-    #: One pool agent serves many nodes and must not act on the machine it runs on in their name.
+    #: A pool agent serves other nodes and must not act on the machine it runs on.
     HOST_IN_POOL = "HostInPool"
-    #: SIMULATE_ONLY keeps the agent's hands off the machine.
+    #: SIMULATE_ONLY is set: the agent does not act on its machine.
     SIMULATE_ONLY = "SimulateOnly"
     #: The kernel or driver does not offer this interface here.
     NO_INTERFACE = "NoInterface"
@@ -57,11 +57,11 @@ class Reason(StrEnum):
     HELD_BY_FIRMWARE = "HeldByFirmware"
     #: The cap is in force on some of the packages only.
     PARTLY_APPLIED = "PartlyApplied"
-    #: The value lies outside what may be asked for.
+    #: The value is out of range.
     OUT_OF_RANGE = "OutOfRange"
     #: Originals cannot be recorded, so nothing may be changed.
     NO_JOURNAL = "NoJournal"
-    #: The backend understood and declined.
+    #: The backend declined the request.
     REFUSED = "Refused"
 
     #: The backend tried and failed.

@@ -1,9 +1,9 @@
-"""The agent's report about a node, written only where a reader would notice.
+"""The agent's report of a node, written only where a reader would notice a difference.
 
-Promises that a quiet node costs one write per `HEARTBEAT_S`, which keeps the power reading's time fresh; that a result,
-a cause or a cap that changes is written at once, power that moved by more than `POWER_STEP` at the next tick, and new
-words for the same cause once in a heartbeat. A reading that fails leaves the last one standing with its time until it
-is older than `POWER_HOLD_S`; then it is withdrawn. It is never zero by default.
+A steady node costs one write per `HEARTBEAT_S`, which keeps the time of the power reading fresh. A changed result,
+reason, place or cap is written at once, power that moved by more than `POWER_STEP` at the next tick, and a new message
+for the same reason once per heartbeat. Without a reading the last one stays, with its time, until it is older than
+`POWER_HOLD_S`; then it is removed. It is never zero by default.
 """
 
 from typing import Final
@@ -33,10 +33,10 @@ def compose(
     """Return the status to publish; equal to `last` where nothing is worth a write.
 
     Args:
-        last: what the node's profile says now.
+        last: current status of the node's profile.
         cpu: this tick's CPU report, without a time.
         gpu: this tick's GPU report, without a time.
-        cpu_watts: power of all CPU packages; None where there is no good reading.
+        cpu_watts: power of all CPU packages; None without a usable reading.
         gpu_watts: power of all GPUs.
         now_s: wall time, seconds since the epoch.
     """

@@ -1,7 +1,6 @@
 """Which nodes this process serves.
 
-Promises that with the same number of shards everywhere each node of a pool has exactly one agent. Source: contracts,
-section 4, shard of a node.
+With the same number of shards in all agents, each node of a pool has exactly one.
 """
 
 from dataclasses import dataclass
@@ -25,16 +24,16 @@ class Scope:
     shard_id: int = 0
 
     def responsible(self, name: str) -> bool:
-        """Whether a node of that name is this process's, managed or not."""
+        """Return whether this process is responsible for a node of that name, managed or not."""
         return name == self.node_name if self.node_name else shard_of(name, self.shards) == self.shard_id
 
     def owns(self, node: Node) -> bool:
-        """Whether a watched node is to be served now; the pool's selector has been applied by the watch."""
+        """Return whether a watched node is served now; the watch has applied the pool's selector already."""
         return self.responsible(node.name) and (not self.node_name or is_managed(node))
 
 
 def is_managed(node: Node) -> bool:
-    """Whether the node has opted in."""
+    """Return whether the node has opted in."""
     return node.labels.get(MANAGED) == "true"
 
 

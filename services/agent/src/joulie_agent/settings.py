@@ -1,6 +1,6 @@
-"""The agent's settings, read from environment variables at start.
+"""Agent settings, read from environment variables at start.
 
-Promises that a setting that cannot work stops the process with every fault named. Source: contracts, section 4.
+Invalid settings stop the process with all faults listed.
 """
 
 import re
@@ -39,14 +39,14 @@ class AgentMode(StrEnum):
 
 
 class HardwareAccess(StrEnum):
-    """Who has the hands on the machine's own hardware."""
+    """How the hardware of this machine is reached."""
 
     ACTUATOR = "actuator"
     IN_PROCESS = "in-process"
 
 
 class EnvSource(StrEnum):
-    """Sources that the environment can name."""
+    """Sources that can be set by environment variables."""
 
     NONE = "none"
     HOST = "host"
@@ -54,10 +54,10 @@ class EnvSource(StrEnum):
 
 
 class AgentSettings(ServiceSettings):
-    """Everything the agent can be told."""
+    """Settings of the agent."""
 
     metrics_addr: Addr = ":8080"
-    """Where /metrics, /healthz and /readyz are served; port 0 takes a free one, which the log names."""
+    """Address of /metrics, /healthz and /readyz; port 0 takes a free port, which the log names."""
 
     agent_mode: AgentMode = AgentMode.DAEMONSET
     """`daemonset`: the node of NODE_NAME, by its own hardware or by HTTP; `pool`: a shard of the nodes that
@@ -70,49 +70,50 @@ class AgentSettings(ServiceSettings):
     """Label selector of the nodes that a pool serves, in Kubernetes' own grammar."""
 
     pool_shards: Annotated[int, Field(ge=1)] = 1
-    """How many pool agents share the nodes; all must be told the same, or nodes are served twice or not at all."""
+    """Number of pool agents that share the nodes. It must be the same in all of them, or nodes are served twice or not
+    at all."""
 
     pool_shard_id: Annotated[int, Field(ge=0)] | None = None
-    """This agent's shard, from 0; unset takes the ordinal at the end of POD_NAME, and 0 if there is but one shard."""
+    """This agent's shard, from 0; unset takes the ordinal at the end of POD_NAME, and 0 with a single shard."""
 
     pod_name: str = ""
     """Name of this pod; read only for its ordinal."""
 
     pod_namespace: str = "joulie-system"
-    """Where the Secrets named by `headersSecretRef` are read."""
+    """Namespace of the Secrets named by `headersSecretRef`."""
 
     reconcile_interval: Annotated[Duration, Field(gt=0)] = 20.0
-    """How often each node is looked at without a cause. Changes are acted on at once, so this is the period of
-    the power readings and reports, and how soon a backend that forgot its cap gets it again."""
+    """How often each node is enforced and reported without a change. Changes are acted on at once, so this is the
+    period of the power readings and reports, and how soon a backend that lost its cap gets it again."""
 
     spec_read_timeout: Annotated[Duration, Field(gt=0)] = 300.0
-    """How long a published target counts while the API server cannot be asked whether it still holds. Then the target's
-    own `spec.policy.onLostControl` says what happens. An API server that is restarted should not be enough."""
+    """How long a published target is kept without contact with the API server; then `spec.policy.onLostControl` of the
+    target applies. Longer than a restart of the API server."""
 
     hardware_access: HardwareAccess = HardwareAccess.ACTUATOR
-    """How this machine's own hardware is reached: by the `actuator` process beside this one, or `in-process`, for
-    development, which takes root."""
+    """How the hardware of this machine is reached: through the `actuator` process, or `in-process`, for development,
+    which needs root."""
 
     actuator_socket: str = "/run/joulie/actuator.sock"
-    """Where the actuator listens."""
+    """Socket of the actuator."""
 
     state_dir: str = "/var/lib/joulie"
-    """Where the journals of originals are while the hardware is reached in this process."""
+    """Directory of the journals of originals, if HARDWARE_ACCESS is `in-process`."""
 
     host_sys_root: str = "/host-sys"
-    """Where the node's /sys is mounted while the hardware is reached in this process."""
+    """Mount point of the node's /sys, if HARDWARE_ACCESS is `in-process`."""
 
     host_proc_root: str = "/proc"
-    """Where the node's /proc is while the hardware is reached in this process."""
+    """Path of the node's /proc, if HARDWARE_ACCESS is `in-process`."""
 
     simulate_only: bool = False
-    """Keep hands off this machine: host controls are reported as blocked. HTTP backends are not concerned."""
+    """Do not touch this machine: host controls are reported as blocked. HTTP backends are used as usual."""
 
     dvfs_ema_alpha: Annotated[float, Field(gt=0, le=1)] = 0.3
     """Weight of the newest power sample in the moving average."""
 
     dvfs_high_margin_w: _Watts = 10.0
-    """Watts above the cap before a node counts as too hot: wide enough that noise does not throttle."""
+    """Watts above the cap before the loop throttles: wide enough that noise does not."""
 
     dvfs_low_margin_w: _Watts = 15.0
     """Watts below the cap before a throttle is eased; wider than the other margin, so easing does not overshoot."""
@@ -121,53 +122,53 @@ class AgentSettings(ServiceSettings):
     """Consecutive samples beyond a margin that trigger one step."""
 
     dvfs_cooldown: Annotated[Duration, Field(ge=0)] = 20.0
-    """The least time between two steps: a step must show in the power before the next is judged."""
+    """Minimum time between two steps: a step must show in the power before the next one."""
 
     dvfs_step_pct: Annotated[float, Field(gt=0, le=100), Unit("%")] = 10.0
-    """Share of the frequency policies that one step throttles or frees in mode `stepped`, where the range of the power
-    is not known, and while there is no reading."""
+    """Share of the frequency policies that one step throttles or frees in mode `stepped`, or if the power range is not
+    known, or without a reading."""
 
     dvfs_mode: DvfsMode = DvfsMode.PROPORTIONAL
     """Size of a step: `stepped` takes DVFS_STEP_PCT each time, `proportional` the distance from the cap as a share of
     the maximum power, which reaches the cap in one or two steps. Margins, trip count and cooldown hold for both."""
 
     dvfs_max_step_pct: Annotated[float, Field(gt=0, le=100), Unit("%")] = 50.0
-    """Largest step in mode `proportional`: a single wrong figure should not stop a node."""
+    """Largest step in mode `proportional`: a single wrong reading should not stop a node."""
 
     dvfs_interval: Annotated[Duration, Field(ge=0.2)] = 2.0
-    """How often the DVFS loop takes a sample while it holds the power, whatever RECONCILE_INTERVAL is: with the trip
-    count, how soon a load that rises is answered. Only a throttle that changes is sent. Power from Prometheus is
-    sampled at the reconcile interval, since it answers what it scraped last."""
+    """Sampling interval of the DVFS loop while it holds the power, independent of RECONCILE_INTERVAL; with the trip
+    count, it sets the reaction time to a rising load. Only changes of the throttle are sent. Power from Prometheus is
+    sampled at the reconcile interval, since Prometheus returns its last scrape."""
 
     dvfs_blind_after: Annotated[Duration, Field(ge=0)] = 180.0
-    """How long the DVFS loop holds its throttle without a power reading. Then it raises it by DVFS_STEP_PCT per
-    cooldown to the throttle of the cap's share of the maximum power, or to all where no maximum is known: nobody knows
-    what a node draws that is not measured. Long enough for a backend or an actuator to be restarted."""
+    """How long the DVFS loop keeps its throttle without a power reading. Then it raises the throttle by DVFS_STEP_PCT
+    per cooldown, up to the cap's share of the maximum power, or to 100 % if no maximum is known: the power of a node
+    without readings is unknown. Long enough for a restart of a backend or an actuator."""
 
     dvfs_min_freq_khz: Annotated[int, Field(gt=0), Unit("kHz")] = 1_500_000
-    """Frequency that a throttled policy is held to on the host, raised to what its hardware allows."""
+    """Maximum frequency of a throttled policy on the host, raised to the minimum of its hardware."""
 
     gpu_clock_fallback: bool = True
-    """Limit the graphics clock of a GPU of this machine whose draw stays above its cap, because its power limit is
-    missing, refused or not kept. On, since the cap would otherwise be reported and not held. Turn it off where
-    administrators lock clocks themselves: NVIDIA's driver does not tell a lock, so theirs would be undone."""
+    """Limit the graphics clock of a GPU of this machine whose power stays above its cap because its power limit is
+    missing, refused or not kept. On by default, since the cap would otherwise not hold. Turn it off where
+    administrators lock clocks: NVIDIA's driver does not report a lock, so it would be undone."""
 
     eco_energy_performance_preference: Epp | None = None
-    """Energy performance preference of the host's CPUs while the node's profile is eco; unset leaves it alone. Off by
-    default: it slows down how fast clocks rise, which a power cap does not, and its effect is in no power model."""
+    """Energy performance preference of the host's CPUs while the node's profile is eco; unset leaves it unmanaged. Off
+    by default: it slows down how fast clocks rise, which a power cap does not, and its effect is in no power model."""
 
     eco_uncore_max_freq_mhz: Annotated[int, Field(ge=0, le=10_000), Unit("MHz")] = 0
-    """Upper limit of the uncore frequency of the host's Intel CPUs while the node's profile is eco; 0 leaves it alone.
-    Off by default: it costs memory bandwidth, which no cap in watts shows."""
+    """Upper limit of the uncore frequency of the host's Intel CPUs while the node's profile is eco; 0 leaves it
+    unmanaged. Off by default: it costs memory bandwidth, which a cap in watts does not show."""
 
     telemetry_cpu_source: EnvSource = EnvSource.HOST
-    """Where CPU power is read where no TelemetryProfile says so; with `http` the same answer is read for GPU power."""
+    """Source of CPU power of nodes without a TelemetryProfile; with `http`, the same answer is read for GPU power."""
 
     telemetry_cpu_http_endpoint: str = ""
     """For source `http`: an address, or a URL with `{node}`, such as http://backend:18080/telemetry/{node}."""
 
     telemetry_cpu_control: ControlType = ControlType.HOST
-    """Where CPU controls go where no TelemetryProfile says so."""
+    """Backend of CPU controls of nodes without a TelemetryProfile."""
 
     telemetry_cpu_control_http_endpoint: str = ""
     """For control `http`: an address, or a URL with `{node}`, such as http://backend:18080/control/{node}."""
@@ -176,13 +177,13 @@ class AgentSettings(ServiceSettings):
     """`rapl` never throttles, `dvfs` never caps, `auto` prefers the cap."""
 
     telemetry_gpu_control: ControlType = ControlType.HOST
-    """Where GPU controls go where no TelemetryProfile says so."""
+    """Backend of GPU controls of nodes without a TelemetryProfile."""
 
     telemetry_gpu_control_http_endpoint: str = ""
-    """As for the CPU controls."""
+    """For control `http`, as for the CPU controls."""
 
     telemetry_http_timeout_seconds: Annotated[int, Field(ge=1, le=300), Unit("s")] = 5
-    """Time limit of one HTTP call to a backend named here; a TelemetryProfile carries its own."""
+    """Time limit of one HTTP request to the endpoints above; a TelemetryProfile has its own."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -211,7 +212,7 @@ class AgentSettings(ServiceSettings):
 
     @property
     def shard_id(self) -> int | None:
-        """This agent's shard; None where it cannot be told."""
+        """This agent's shard; None if unknown."""
         if self.pool_shard_id is not None:
             return self.pool_shard_id
         if self.pool_shards == 1:
@@ -236,7 +237,7 @@ class AgentSettings(ServiceSettings):
 
     @property
     def default_route(self) -> Route:
-        """What applies to a node that no TelemetryProfile speaks of."""
+        """Route of nodes that no TelemetryProfile applies to."""
         source = TelemetrySource(
             type=SourceType(self.telemetry_cpu_source), http=self._endpoint(self.telemetry_cpu_http_endpoint)
         )

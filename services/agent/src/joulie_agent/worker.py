@@ -1,12 +1,11 @@
-"""One node's control loop: tick, publish, wait; at every change and at least once in an interval.
+"""Control loop of one node: enforce, publish, wait. It runs at every change and at least once per interval.
 
-While the DVFS loop holds the power, it samples on an interval of its own beside that, also while the API server keeps a
-pass waiting. It tells the backend what changes and nothing else, and writes nothing: the next pass reports.
+While the DVFS loop holds the power, it samples on its own interval, also while a pass waits for the API server. It
+sends only changes to the backend and publishes nothing; the next pass does.
 
-Promises that nodes do not wait for each other, that a pass which fails is counted, logged once for each new cause and
-followed by the next, and that a node which leaves is given back what may be in force before its objects are removed.
-Nothing is given back on a mere shutdown: the next agent goes on from the report, and where there is none the lease of
-what is in force on the host runs out.
+Nodes do not wait for each other. A pass that fails is counted, logged once per cause and followed by the next. A node
+that leaves is restored before its objects are deleted. A shutdown restores nothing: the next agent continues from the
+report, and without one the lease of the host's limits expires.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ from joulie_core.timestamps import rfc3339
 
 #: Changes that come together, such as a profile and its node's labels, are acted on together.
 DEBOUNCE_S: Final = 0.1
-#: Passes that try to give a leaving node's hardware back before that is left to the next agent.
+#: Passes that try to restore a leaving node before that is left to the next agent.
 RESTORE_ATTEMPTS: Final = 15
 
 _log = structlog.get_logger()
@@ -46,7 +45,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class WorkerDeps:
-    """What all workers of a process share."""
+    """Objects that all node workers of a process share."""
 
     informers: Informers
     factory: BackendFactory
@@ -56,7 +55,7 @@ class WorkerDeps:
     #: Between two samples of the DVFS loop.
     dvfs_interval_s: float
     interval_s: float
-    #: How long a target counts that cannot be refreshed.
+    #: How long a target is kept without contact with the API server.
     spec_timeout_s: float
     #: Now, in seconds since the epoch.
     wall_time: Callable[[], float]
@@ -64,10 +63,10 @@ class WorkerDeps:
 
 @dataclass(slots=True)
 class NodeView:
-    """What a scrape shows of one node; written by its worker only."""
+    """Values of one node for a scrape; written by its worker only."""
 
     policy: str = ""
-    #: Watts per package that the published target asks for.
+    #: Watts per package in the published target.
     cap_watts: float | None = None
     cpu: CpuReading = field(default_factory=CpuReading)
     gpu: GpuReading = field(default_factory=GpuReading)
@@ -77,10 +76,10 @@ class NodeView:
 
 
 class NodeWorker:
-    """The loop of one node; `run` ends when the node has left and was given back."""
+    """The loop of one node; `run` ends when the node has left and was restored."""
 
     def __init__(self, node: Node, deps: WorkerDeps, *, orphan: bool = False) -> None:
-        """`orphan`: the node left management while no agent ran, and is only to be given back."""
+        """Make a worker. `orphan`: the node left management while no agent ran and is only to be restored."""
         self.view = NodeView()
         self._node = node
         self._deps = deps
@@ -101,7 +100,7 @@ class NodeWorker:
         self._logged: dict[str, dict[str, Any]] = {}
         profile = deps.informers.status_profile(node.name)
         last = profile.model.status.control if profile else None
-        #: As last published; what it says of places is what the next agent goes by.
+        #: As last published; the next agent restores the places in it.
         self._published = last
         self._announced: tuple[Route, bool] | None = None
         self._control = NodeControl(
@@ -113,18 +112,18 @@ class NodeWorker:
         )
 
     def wake(self) -> None:
-        """Something about the node changed."""
+        """Trigger a pass: something about the node changed."""
         self._woken.set()
 
     def leave(self) -> None:
-        """The node is no longer ours: give back, clean up, end."""
+        """Restore the node, delete its objects and end: it is no longer served here."""
         if not self._departing:
             self._departing = True
             self._attempts = 0
             self.wake()
 
     def stay(self) -> None:
-        """The node came back before it was gone."""
+        """Continue: the node came back before it was gone."""
         if self._departing:
             self._orphan = self._departing = False
             self.wake()
@@ -140,7 +139,7 @@ class NodeWorker:
 
     async def _passes(self) -> None:
         loop = asyncio.get_running_loop()
-        # Nodes that start together must not tick together for ever.
+        # Nodes that start together must not tick together from then on.
         spread = 0.25 + 0.75 * (fnv1a_32(self._node.name) % 1000) / 1000
         while True:
             started = loop.time()
@@ -185,7 +184,7 @@ class NodeWorker:
         await asyncio.sleep(DEBOUNCE_S)
 
     async def _guarded_pass(self, now: float) -> bool:
-        """One pass; True when the node has left. A fault in one node's pass must not end the others'."""
+        """Run one pass; return True when the node has left. A failing pass must not end those of other nodes."""
         try:
             gone = await (self._depart(now) if self._departing else self._serve(now))
         except KubeError as error:
@@ -225,7 +224,7 @@ class NodeWorker:
         """Publish what is about to be put in force at an endpoint, for the next agent if this one ends meanwhile."""
         wanted = (inputs.route, inputs.target is not None)
         reports = announced(self._published, self._node.name, inputs.route, inputs.target)
-        # Where an endpoint refuses everything, its report never names anything: once is enough.
+        # An endpoint that refuses everything is never recorded with anything in force: once is enough.
         if reports is None or wanted == self._announced:
             self._announced = wanted
             return
@@ -247,7 +246,7 @@ class NodeWorker:
             await self._report(reports, cpu_watts=None, gpu_watts=None)
             if self._attempts < RESTORE_ATTEMPTS:
                 return False
-            self._log.error("hardware not given back", attempts=self._attempts, **_said(reports))
+            self._log.error("restore failed, giving up", attempts=self._attempts, **_summary(reports))
             return True
         wall_time = rfc3339(self._deps.wall_time())
         final_status = TelemetryProfileStatus(
@@ -257,7 +256,7 @@ class NodeWorker:
             )
         )
         await self._deps.publisher.withdraw(name, informers.status_profile(name), final_status)
-        self._log.info("node left", **_said(reports))
+        self._log.info("node left", **_summary(reports))
         return True
 
     def _inputs(self, now: float) -> Inputs:
@@ -308,16 +307,18 @@ class NodeWorker:
             self._log_enforcement(subsystem, report)
 
     def _log_enforcement(self, subsystem: str, report: ControlReport) -> None:
-        """Log what became of an intent when that changes, not at each tick."""
+        """Log a result when it changes, not at each tick."""
         outcome = {"result": report.result, "reason": report.reason, "requested_watts": report.requested_watts}
         if self._logged.get(subsystem) != outcome:
             self._logged[subsystem] = outcome
-            self._log.info(f"{subsystem} enforcement", **outcome, backend=report.backend, message=report.message)
+            self._log.info(
+                "enforcement changed", subsystem=subsystem, **outcome, backend=report.backend, message=report.message
+            )
 
 
-def _said(reports: ControlReports) -> dict[str, str]:
+def _summary(reports: ControlReports) -> dict[str, str]:
     return {
-        part: f"{report.result}: {report.reason} {report.message}".strip()
-        for part, report in (("cpu", reports.cpu), ("gpu", reports.gpu))
+        subsystem: f"{report.result}: {report.reason} {report.message}".strip()
+        for subsystem, report in (("cpu", reports.cpu), ("gpu", reports.gpu))
         if report is not None
     }

@@ -184,7 +184,7 @@ async def test_a_place_that_does_not_answer_stays_in_the_report_until_it_is_rele
     transport.silent = {"a"}
     tick = await control.tick(inputs("b", mode="dvfs"))
     assert (tick.cpu.result, tick.cpu.reason) == ("error", "NotReleased")
-    assert "not released yet at http://a/control/n1" in tick.cpu.message
+    assert "not restored yet at http://a/control/n1" in tick.cpu.message
     assert tick.gpu.reason == "NotReleased"
     assert tick.cpu.places == (place("b", throttle=Held.PERHAPS), place("a", Held.YES))
     assert tick.gpu.places == (place("b", Held.YES), place("a", Held.YES))

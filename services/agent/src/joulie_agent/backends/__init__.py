@@ -1,1 +1,1 @@
-"""What the agent drives: one protocol, one module per way to reach the hardware."""
+"""Backends of readings and controls: one protocol, and one module per way to reach the hardware."""

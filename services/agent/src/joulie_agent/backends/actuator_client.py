@@ -1,7 +1,7 @@
-"""The controller's way to the client: a socket to the actuator, or the same lanes in this process.
+"""Clients of the actuator: through its socket, or with the same executors in this process.
 
-Promises an answer within a deadline, a refusal where there is none: an actuator that is absent, restarting, hung or
-hostile costs one refusal per question and is asked again next time. Parts do not wait for each other.
+Every request is answered within a deadline, by a failure if need be: an actuator that is absent, restarting, hung or
+hostile costs one failed request, and the next request tries again. Subsystems do not wait for each other.
 """
 
 import asyncio
@@ -32,32 +32,34 @@ _log = structlog.get_logger()
 
 
 class HardwareClient(Protocol):
-    """Whatever carries out requests on this machine."""
+    """Carries out requests on this machine."""
 
     async def execute(self, request: Request) -> Reply | HardwareFailure:
         """Carry out a request."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Release what the client holds."""
 
 
 class ActuatorClient:
-    """The actuator behind a socket. For one event loop."""
+    """Client of the actuator's socket. For one event loop."""
 
     def __init__(self, path: str, *, answer_s: Mapping[Subsystem, float] = ANSWER_S) -> None:
         self._path = path
         self._answer_s = answer_s
-        self._connections = {part: _Connection(path) for part in Subsystem}
+        self._connections = {subsystem: _Connection(path) for subsystem in Subsystem}
 
     async def execute(self, request: Request) -> Reply | HardwareFailure:
-        """Ask on the part's own connection, which is opened when needed."""
-        part = subsystem_of(request)
-        connection = self._connections[part]
+        """Send a request on the connection of its subsystem, which is opened when needed."""
+        subsystem = subsystem_of(request)
+        connection = self._connections[subsystem]
         try:
-            async with asyncio.timeout(self._answer_s[part]):
+            async with asyncio.timeout(self._answer_s[subsystem]):
                 return await connection.exchange(request)
         except TimeoutError:
-            return HardwareFailure(Reason.TIMEOUT, f"the actuator did not answer within {self._answer_s[part]:g} s")
+            return HardwareFailure(
+                Reason.TIMEOUT, f"the actuator did not answer within {self._answer_s[subsystem]:g} s"
+            )
         except FileNotFoundError:
             return HardwareFailure(Reason.NO_HOST_INTERFACE, f"no actuator at {self._path}")
         except PermissionError as error:
@@ -68,14 +70,14 @@ class ActuatorClient:
             return HardwareFailure(Reason.MALFORMED_REPLY, str(error))
 
     async def close(self) -> None:
-        """Close the connections. What is in force stays so until its lease ends."""
+        """Close the connections. Limits stay in force until their lease ends."""
         for connection in self._connections.values():
             connection.close()
         await asyncio.sleep(0)  # transports close at the loop's next turn
 
 
 class _Connection:
-    """One question at a time; closed by whatever goes wrong, since an answer may still be on its way."""
+    """Carries one request at a time; closed after any failure, since an answer may still arrive."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -113,7 +115,7 @@ class _Connection:
 
 
 class InProcessActuator:
-    """The lanes in this process, for development: what the actuator does, with the controller's own permissions."""
+    """The executors in this process, for development, with the permissions of the controller."""
 
     def __init__(
         self, machine: HostSubsystems, *, stop_grace_s: float, answer_s: Mapping[Subsystem, float] = ANSWER_S
@@ -121,28 +123,30 @@ class InProcessActuator:
         self._machine = machine
         self._stop_grace_s = stop_grace_s
         self._answer_s = answer_s
-        self._threads = {part: ThreadPoolExecutor(1, thread_name_prefix=f"{part}-requests") for part in Subsystem}
+        self._threads = {
+            subsystem: ThreadPoolExecutor(1, thread_name_prefix=f"{subsystem}-requests") for subsystem in Subsystem
+        }
         for executor in machine.executors.values():
             executor.start()
 
     async def execute(self, request: Request) -> Reply | HardwareFailure:
-        """Carry out a request in the part's own thread."""
-        part = subsystem_of(request)
+        """Carry out a request in the thread of its subsystem."""
+        subsystem = subsystem_of(request)
         loop = asyncio.get_running_loop()
-        answer = loop.run_in_executor(self._threads[part], self._machine.executors[part].execute, request)
+        answer = loop.run_in_executor(self._threads[subsystem], self._machine.executors[subsystem].execute, request)
         try:
-            async with asyncio.timeout(self._answer_s[part]):
+            async with asyncio.timeout(self._answer_s[subsystem]):
                 return await answer
         except TimeoutError:
             return HardwareFailure(
-                Reason.TIMEOUT, f"the {part} actuator did not answer within {self._answer_s[part]:g} s"
+                Reason.TIMEOUT, f"the {subsystem} actuator did not answer within {self._answer_s[subsystem]:g} s"
             )
 
     async def close(self) -> None:
-        """Give everything back."""
+        """Restore everything."""
         ended = await asyncio.gather(*(self._end(executor) for executor in self._machine.executors.values()))
         if not all(ended):
-            _log.error("hardware not given back; run `joulie-agent restore`")
+            _log.error("restore failed; run `joulie-agent restore`")
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
         self._machine.close()
@@ -152,5 +156,5 @@ class InProcessActuator:
 
 
 def structured_log(event: str, /, *, level: Level = Level.INFO, **details: object) -> None:
-    """Tell what the lanes tell in the controller's own log."""
+    """Write an event of an executor to the controller's log."""
     _log.log({Level.DEBUG: 10, Level.INFO: 20, Level.WARNING: 30, Level.ERROR: 40}[level], event, **details)

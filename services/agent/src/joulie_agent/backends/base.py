@@ -1,8 +1,8 @@
-"""The one surface between the agent and hardware, or what stands in for it.
+"""The interface between the agent and hardware, or what stands in for it.
 
-Promises values: no method raises for a device that is absent, a permission that is missing or a peer that does not
-answer; it says so in its result. Every method returns within a deadline of its own, so that the caller needs none.
-Every method may be called again with the same argument: the agent re-asserts what it wants at each tick.
+No method raises for an absent device, a missing permission or a peer that does not answer: the result has the reason.
+Every method returns within a deadline of its own, and may be called again with the same argument, since the agent
+repeats its requests at each tick.
 
 Watts are per CPU package and per GPU where something is set, and sums over the node where something is read.
 """
@@ -39,7 +39,7 @@ class CpuHeld:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A reading that could not be had."""
+    """Why there is no reading."""
 
     reason: Reason
     message: str = ""
@@ -77,7 +77,7 @@ class CoreFrequency:
 
 @dataclass(frozen=True, slots=True)
 class CpuReading:
-    """The CPUs of one node; None is "not measured" and never zero."""
+    """Reading of one node's CPUs; None is not measured, never zero."""
 
     #: All packages together.
     power_watts: float | None = None
@@ -85,7 +85,7 @@ class CpuReading:
     throttle_pct: float | None = None
     zones: tuple[ZoneSample, ...] = ()
     frequencies: tuple[CoreFrequency, ...] = ()
-    #: How often a value of somebody else was written over since the backend began.
+    #: Number of external values that were overwritten since the backend started.
     overwritten: int | None = None
     #: RAPL domains beside the packages, such as `psys` and `package-0/dram`; no part of `power_watts`.
     domains: tuple[ZoneSample, ...] = ()
@@ -94,18 +94,18 @@ class CpuReading:
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One GPU, or all of them where the source does not tell them apart."""
+    """Reading of one GPU, or of all where the source has one value for all."""
 
     gpu: str
     power_watts: float | None = None
     cap_watts: float | None = None
-    #: A limit of ours on its graphics clock.
+    #: Joulie's limit of its graphics clock.
     clock_limit_mhz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """The GPUs of one node."""
+    """Reading of one node's GPUs."""
 
     #: All GPUs together.
     power_watts: float | None = None
@@ -116,7 +116,7 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """One look at a node."""
+    """Reading of one node."""
 
     cpu: CpuReading = field(default_factory=CpuReading)
     gpu: GpuReading = field(default_factory=GpuReading)
@@ -124,65 +124,61 @@ class NodeReading:
 
 
 class ReadingSource(Protocol):
-    """Where readings come from."""
+    """Source of readings."""
 
     async def read_cpu(self) -> CpuReading | Unavailable:
-        """Look at the power of the CPUs only, for a loop that asks often; frequencies may be left out."""
+        """Read the power of the CPUs only, for a loop with a short interval; frequencies may be left out."""
 
     async def read(self) -> NodeReading | Unavailable:
-        """Look once. A source of CPU figures only leaves the GPU part empty, and the other way round."""
+        """Read once. A source of CPU values only leaves those of the GPUs empty, and the other way round."""
 
 
 class CpuActuator(Protocol):
-    """What acts on the CPUs of one node.
+    """Controls of one node's CPUs.
 
-    A cap and a throttle never hold the same CPUs unless the caller wants it: whoever sets one may have the other
-    released, which happens once the new one is in force and not before.
-    `ControlOutcome.unreleased` is set where that failed.
+    A cap and a throttle hold the same CPUs only if the caller wants it: each may release the other, after it is in
+    force itself. `ControlOutcome.unreleased` is set where that failed.
     """
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
-        """Cap the power of every package, read it back and say what is in force."""
+        """Cap the power of every package and read the limit back."""
 
     async def set_dvfs_throttle(
         self, throttle_pct: float, *, release_cap: Held = Held.NO, limits: WattRange = NO_RANGE
     ) -> ControlOutcome:
         """Throttle that share of the frequency policies, 0 to 100; 0 restores their original maximum.
 
-        A cap is released to its original, or to the top of `limits` where that is not known.
+        A cap is released to its original, or to the maximum of `limits` where the original is not known.
         """
 
     async def tune_cpu(self, *, saving: bool) -> ControlOutcome | None:
-        """Set the optional controls beside the cap while the node saves power, restore them otherwise.
-
-        None where none is configured.
-        """
+        """Set the optional controls while the node is in eco, restore them otherwise; None where none is configured."""
 
     async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> ControlOutcome:
-        """Restore what `held` says, to the originals or to the top of `limits`; applied where nothing is left."""
+        """Restore what `held` names, to originals or to the maximum of `limits`; applied where nothing is left."""
 
 
 class GpuActuator(Protocol):
-    """What acts on the GPUs of one node."""
+    """Controls of one node's GPUs."""
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
-        """The devices and their limits; empty where the backend does not tell them apart."""
+        """Return the devices and their limits; empty where the backend has one limit for all."""
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
         """Cap each GPU, by UUID; the empty UUID stands for all. `enforced_watts` is the highest one read back."""
 
     def gpu_clocks(self) -> Mapping[str, ClockRange]:
-        """The GPUs whose graphics clocks may be limited where a power limit does not hold, by UUID."""
+        """Return the clock ranges, by UUID, of the GPUs that may be limited by clock."""
 
     async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> ControlOutcome:
-        """Limit the graphics clock of each GPU that is named, and restore those of all others."""
+        """Limit the graphics clock of the named GPUs, and restore those of all others."""
 
     async def restore_gpu(self, limits: WattRange) -> ControlOutcome:
-        """Give caps and clocks back to what they were, or caps to the top of `limits` where that is not known."""
+        """Restore caps and clocks to their originals, or caps to the maximum of `limits`."""
 
 
 class PowerBackend(ReadingSource, CpuActuator, GpuActuator, Protocol):
-    """A backend that can do all of it, as one for the host does."""
+    """A backend with readings and all controls, such as that of the host."""
 
 
 def with_release(outcome: ControlOutcome, release: ControlOutcome, held: Held) -> ControlOutcome:
@@ -191,10 +187,10 @@ def with_release(outcome: ControlOutcome, release: ControlOutcome, held: Held) -
 
 
 def is_released(release: ControlOutcome, held: Held) -> bool:
-    """Whether nothing of ours is left after a release with this outcome.
+    """Return whether nothing is left in force after a release with this outcome.
 
     A backend that has forgotten the node has no controls there either. One that blocks the release never had the
-    control in force, unless it said so before.
+    control in force, unless it confirmed it before.
     """
     if release.applied or release.reason is Reason.NOT_FOUND:
         return True

@@ -1,7 +1,7 @@
-"""From a routing decision to the backends that carry it out.
+"""Makes the backends of a route.
 
-Promises that what cannot work here is a backend that refuses with the reason, so that enforcement never needs to ask
-why, and that parts of a route that name the same endpoint share one reading.
+A control or source that cannot work here is a backend that refuses with the reason, so that enforcement needs no checks
+of its own. Subsystems that are routed to the same endpoint share one reading.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _QUERY_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class NodeBackends:
-    """The backends that serve one node. The two sources are the same object where one answer tells both."""
+    """The backends of one node. Both sources are the same object where one answer serves both."""
 
     route: Route
     cpu_source: ReadingSource
@@ -51,13 +51,13 @@ class NodeBackends:
     #: Changes when the controls go elsewhere; then what is in force at the old place is released.
     cpu_address: str
     gpu_address: str
-    #: Whether CPU power is measured when it is asked for. Prometheus answers what it scraped last, the same figure
-    #: until the next scrape: asking more often than at each tick tells nothing new.
+    #: Whether CPU power is measured at the request. Prometheus returns the last scrape: more requests than one per
+    #: tick bring nothing new.
     cpu_source_is_live: bool
 
 
 class BackendFactory:
-    """Wires routes. `host` makes the host backend of a node, or one that says why there is none."""
+    """Makes backends. `host` returns the host backend of a node, or one that refuses with the reason."""
 
     def __init__(self, transport: HttpTransport, host: Callable[[NodeName], PowerBackend]) -> None:
         self._transport = transport
@@ -132,17 +132,17 @@ def _target(node: NodeName, http: HttpEndpoint, path: str) -> HttpTarget:
 
 
 def _query_url(endpoint: str, node: NodeName) -> str:
-    """A Prometheus address may carry a prefix; its query path always comes last."""
+    """Return the URL of instant queries; the address of a Prometheus may have a path prefix."""
     base = endpoint.rstrip("/")
     return endpoint_url(base if base.endswith(QUERY_PATH) else base + QUERY_PATH, node, QUERY_PATH)
 
 
 def control_address(node: NodeName, control: CpuControl | GpuControl | ControlPlace) -> str:
-    """Return what tells one place of a node's controls from another: the URL, or the type."""
+    """Return the URL, or the type, that identifies a place of a node's controls."""
     if control.type is ControlType.HTTP and control.http is not None:
         return endpoint_url(control.http.endpoint, node, CONTROL_PATH)
     return control.type.value
 
 
-def _missing(part: str, stanza: str) -> RefusingBackend:
-    return RefusingBackend(Reason.BAD_ENDPOINT, f"{part} of type {stanza} without the stanza {stanza}")
+def _missing(stanza_of: str, stanza: str) -> RefusingBackend:
+    return RefusingBackend(Reason.BAD_ENDPOINT, f"{stanza_of} of type {stanza} without the stanza {stanza}")

@@ -1,7 +1,7 @@
 """Request headers for HTTP backends, read from Secrets in the agent's own namespace.
 
-Promises that a Secret is read at most once in `TTL_S` however many nodes share it, that a changed Secret is noticed
-after that time, and that its values appear in no log line and no message.
+A Secret is read at most once in `TTL_S` however many nodes share it, a change takes effect after that time, and no
+value appears in a log line or a message.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ TTL_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class BadSecret:
-    """Headers that could not be had."""
+    """Why there are no headers."""
 
     message: str
 
@@ -39,7 +39,7 @@ class _Entry:
 
 
 class SecretHeaders:
-    """The headers held by Secrets of one namespace."""
+    """Reader of the headers in one namespace."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client = client
@@ -48,7 +48,7 @@ class SecretHeaders:
         self._reading: dict[str, asyncio.Lock] = {}
 
     async def headers(self, secret: str) -> Mapping[str, str] | BadSecret:
-        """Each key of the Secret is a header's name, its value the header's value."""
+        """Return the headers of a Secret: each key is a name, its value the header's value."""
         async with self._reading.setdefault(secret, asyncio.Lock()):
             now = asyncio.get_running_loop().time()
             entry = self._entries.get(secret)

@@ -1,8 +1,7 @@
-"""This machine's own hardware as a backend, through whatever has the hands on it.
+"""The hardware of this machine as a backend, through a client of the actuator.
 
-Promises that the published facts are asked for when the machine says that they changed, and not at every reading; and
-that an answer which does not come leaves them as they were. Every request that puts something in force says for how
-long it holds without being repeated, which is a few ticks.
+Descriptions are requested only when a reading shows that the hardware changed; without an answer they stay as they are.
+Every request that puts something in force carries its lease, a few ticks.
 """
 
 import asyncio
@@ -67,7 +66,7 @@ HOST: Final = "host"
 RAPL: Final = "rapl"
 DVFS: Final = "dvfs"
 TUNING: Final = "tuning"
-#: How many ticks may fail to renew before the hardware is given back, and the least that this is in seconds: a node
+#: How many ticks may fail to renew before limits are restored, and the least that this is in seconds: a node
 #: that is slow for a moment is not a node without a controller.
 LEASE_TICKS: Final = 4
 SHORTEST_LEASE_S: Final = 60.0
@@ -75,13 +74,13 @@ LONGEST_LEASE_S: Final = 3600.0
 
 
 def lease_s(interval_s: float) -> float:
-    """Return for how long a cap holds without being repeated, for a controller that ticks once in an interval."""
+    """Return the lease of a cap for a controller that ticks once per interval."""
     return min(LONGEST_LEASE_S, max(SHORTEST_LEASE_S, LEASE_TICKS * interval_s))
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTuning:
-    """The optional controls that a node gets while it saves power; None leaves one alone."""
+    """Optional controls of a node in eco; None leaves one unmanaged."""
 
     epp: Epp | None = None
     uncore_max_khz: int | None = None
@@ -96,13 +95,13 @@ NO_TUNING: Final = CpuTuning()
 
 
 class HostBackend:
-    """One machine.
+    """Backend of one machine.
 
     Args:
-        client: what carries out requests on it.
-        inventory: what is known of models.
-        lease_s: for how long what is put in force holds without being repeated.
-        tuning: optional controls of the CPUs while the node saves power.
+        client: carries out requests on it.
+        inventory: known hardware models.
+        lease_s: lease of what is put in force.
+        tuning: optional controls of the CPUs in eco.
         clock_fallback: whether GPU clocks may be limited.
     """
 
@@ -127,7 +126,7 @@ class HostBackend:
         self._facts = HardwareFacts()
 
     async def read(self) -> NodeReading | Unavailable:
-        """Look at all of the machine."""
+        """Read CPUs and GPUs."""
         cpu, gpu = await asyncio.gather(self._client.execute(ReadCpu()), self._client.execute(ReadGpu()))
         if not isinstance(cpu, CpuReadings) and not isinstance(gpu, GpuReadings):
             return _unavailable(cpu)
@@ -139,12 +138,12 @@ class HostBackend:
         )
 
     async def read_cpu(self) -> CpuReading | Unavailable:
-        """Power only."""
+        """Read the power of the CPUs."""
         cpu = await self._client.execute(ReadCpu(power_only=True))
         return _cpu_reading(cpu) if isinstance(cpu, CpuReadings) else _unavailable(cpu)
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
-        """By RAPL, each package within its own range."""
+        """Set RAPL limits, each package within its own range."""
         release = release_throttle is not Held.NO
         return await self._set(
             RAPL,
@@ -158,14 +157,14 @@ class HostBackend:
         release_cap: Held = Held.NO,
         limits: WattRange = NO_RANGE,  # noqa: ARG002 - originals are known here
     ) -> ControlOutcome:
-        """By cpufreq."""
+        """Set cpufreq limits."""
         release = release_cap is not Held.NO
         return await self._set(
             DVFS, SetThrottle(throttle_pct=throttle_pct, release_caps=release, lease_s=self._lease_s)
         )
 
     async def tune_cpu(self, *, saving: bool) -> ControlOutcome | None:
-        """By energy performance preference and uncore frequency, as configured."""
+        """Set the energy performance preference and the uncore frequency as configured."""
         if not self._tuning.wanted:
             return None
         wanted = self._tuning if saving else NO_TUNING
@@ -173,15 +172,15 @@ class HostBackend:
         return await self._set(TUNING, request)
 
     async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> ControlOutcome:  # noqa: ARG002 - originals are known here
-        """Everything as it was found."""
+        """Restore all CPU controls to their originals."""
         return await self._restore(Subsystem.CPU)
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
-        """The GPUs that answer and can be capped."""
+        """Return the GPUs that answer and can be capped."""
         return device_ranges(self._gpu.devices) if self._gpu else ()
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
-        """By NVML or AMD SMI, each GPU within its own range."""
+        """Set limits through NVML or AMD SMI, each GPU within its own range."""
         caps_mw = {uuid: max(1, round(watts * MW_PER_WATT)) for uuid, watts in cap_watts.items() if uuid}
         if not caps_mw:
             if self._gpu_opening is not None:
@@ -191,7 +190,7 @@ class HostBackend:
         return await self._set(HOST, SetGpuCaps(caps_mw=caps_mw, lease_s=self._lease_s, release_clocks=release))
 
     def gpu_clocks(self) -> Mapping[str, ClockRange]:
-        """The GPUs whose driver tells a range of clocks, unless the fallback is turned off."""
+        """Return the clock ranges that drivers report; empty if the fallback is turned off."""
         if self._gpu is None or not self._clock_fallback:
             return {}
         return {
@@ -201,19 +200,19 @@ class HostBackend:
         }
 
     async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> ControlOutcome:
-        """By NVML or AMD SMI."""
+        """Set clock limits through NVML or AMD SMI."""
         return await self._set(HOST, SetGpuClocks(clocks_mhz=dict(clocks_mhz), lease_s=self._lease_s))
 
     async def restore_gpu(self, limits: WattRange) -> ControlOutcome:  # noqa: ARG002 - originals are known here
-        """Everything as it was found."""
+        """Restore all GPU controls to their originals."""
         return await self._restore(Subsystem.GPU)
 
     async def _set(self, backend: str, request: Request) -> ControlOutcome:
         reply = await self._client.execute(request)
         return reply if isinstance(reply, ControlOutcome) else _failed(backend, reply)
 
-    async def _restore(self, part: Subsystem) -> ControlOutcome:
-        reply = await self._client.execute(Restore(subsystem=part))
+    async def _restore(self, subsystem: Subsystem) -> ControlOutcome:
+        reply = await self._client.execute(Restore(subsystem=subsystem))
         if not isinstance(reply, RestoreReport):
             return _failed(HOST, reply)
         if reply.left:
@@ -224,7 +223,7 @@ class HostBackend:
         )
 
     async def _describe(self, cpu: Reply | HardwareFailure, gpu: Reply | HardwareFailure) -> None:
-        """Ask what the machine is where a reading says that it is not what it was."""
+        """Request descriptions where a reading shows that the hardware changed."""
         known = (self._cpu, self._gpu)
         if isinstance(cpu, CpuReadings) and (self._cpu is None or self._cpu.revision != cpu.revision):
             described = await self._client.execute(DescribeCpu())
@@ -235,7 +234,7 @@ class HostBackend:
             self._facts = self._compose()
 
     def _take(self, described: Reply | HardwareFailure) -> None:
-        """Take over a description of the GPUs that is complete."""
+        """Take over a complete description of the GPUs."""
         if not isinstance(described, GpuDescription):
             return
         self._gpu_opening = next((why for why in described.failures.values() if why.reason is Reason.TIMEOUT), None)
@@ -303,7 +302,7 @@ def _gpu_reading(readings: GpuReadings) -> GpuReading:
     draws = [gpu.power_mw for gpu in readings.gpus]
     total_mw = sum(draw for draw in draws if draw is not None)
     return GpuReading(
-        # A part of the power is never passed off as the whole.
+        # The power of some GPUs is never reported as that of all.
         power_watts=total_mw / MW_PER_WATT if draws and None not in draws else None,
         gpus=tuple(
             GpuSample(gpu.uuid, _watts(gpu.power_mw), _watts(gpu.limit_mw), gpu.clock_limit_mhz)

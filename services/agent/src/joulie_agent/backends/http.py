@@ -1,7 +1,6 @@
-"""The HTTP backend: telemetry by GET, controls by POST, as the simulator and others speak it.
+"""The HTTP backend: telemetry by GET, controls by POST, as the simulator speaks it.
 
-Promises that the reply is believed only where it was read: a 2xx without `result` applied is not "applied", and watts
-are enforced watts only if the reply's state carries them. Source: contracts, section 4, HTTP backend.
+A 2xx status without result `applied` is not applied, and watts count as enforced only if the reply's state has them.
 """
 
 import time
@@ -46,12 +45,12 @@ class HttpSource:
         self._target = target
 
     async def read(self) -> NodeReading | Unavailable:
-        """GET the telemetry once."""
+        """Request the telemetry once."""
         raw = await self._transport.get(self._target)
         return raw if isinstance(raw, Unavailable) else parse_telemetry(raw)
 
     async def read_cpu(self) -> CpuReading | Unavailable:
-        """The same answer, of which the CPUs' part counts."""
+        """Request the telemetry once and return its CPU values."""
         reading = await self.read()
         return reading if isinstance(reading, Unavailable) else reading.cpu
 
@@ -68,7 +67,7 @@ class HttpActuator:
         self._clock = clock
 
     async def set_cpu_cap(self, cap_watts_per_package: float, *, release_throttle: Held = Held.NO) -> ControlOutcome:
-        """`rapl.set_power_cap_watts`."""
+        """Send `rapl.set_power_cap_watts`."""
         outcome = await self._cap(cap_watts_per_package)
         if not outcome.applied or release_throttle is Held.NO:
             return outcome
@@ -77,17 +76,17 @@ class HttpActuator:
     async def set_dvfs_throttle(
         self, throttle_pct: float, *, release_cap: Held = Held.NO, limits: WattRange = NO_RANGE
     ) -> ControlOutcome:
-        """`dvfs.set_throttle_pct`."""
+        """Send `dvfs.set_throttle_pct`."""
         outcome = await self._throttle(throttle_pct)
         if not outcome.applied or release_cap is Held.NO:
             return outcome
         return with_release(outcome, await self._release_cap(limits), release_cap)
 
     async def tune_cpu(self, *, saving: bool) -> None:
-        """Nothing: the optional controls are the host's."""
+        """Do nothing: the optional controls are the host's."""
 
     async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> ControlOutcome:
-        """Throttle 0 and the cap at the range's maximum: the protocol has no word for "no cap"."""
+        """Send throttle 0 and a cap at the range's maximum: the protocol has no request that removes a cap."""
         releases = []
         if held.throttle is not Held.NO:
             releases.append((await self._throttle(0.0), held.throttle))
@@ -99,23 +98,23 @@ class HttpActuator:
         return ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, RAPL)
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
-        """The protocol caps all GPUs of a node alike."""
+        """Return nothing: the protocol has one cap for all GPUs of a node."""
         return ()
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:
-        """`gpu.set_power_cap_watts`; where the caps differ, the lowest, so that no device gets more than its own."""
+        """Send `gpu.set_power_cap_watts`; of different caps the lowest, so that no device gets more than its own."""
         return await self._control(GPU, "gpu.set_power_cap_watts", capWattsPerGpu=min(cap_watts.values()))
 
     def gpu_clocks(self) -> Mapping[str, ClockRange]:
-        """The protocol has no clocks."""
+        """Return nothing: the protocol has no clocks."""
         return {}
 
     async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
-        """The protocol has no clocks."""
+        """Return blocked: the protocol has no clocks."""
         return blocked(GPU, Reason.NO_INTERFACE, "the HTTP protocol has no request that limits clocks")
 
     async def restore_gpu(self, limits: WattRange) -> ControlOutcome:
-        """The cap at the range's maximum."""
+        """Send a cap at the range's maximum."""
         if limits.max_watts is None:
             return blocked(GPU, Reason.NO_CAP_RANGE, "no maximum is known to go back to")
         return _restored(GPU, [await self.set_gpu_caps({"": limits.max_watts})])

@@ -1,8 +1,8 @@
 """Power readings from a Prometheus query.
 
-Promises the sum of the samples that the query answers, in watts, as CPU or as GPU power. An empty answer is no reading,
-and neither is a sum with a sample that cannot be true, 0 W included: it is the rate of a counter that stands still, and
-a sum without it would pass for a cooler node. Source: Prometheus HTTP API, instant queries.
+The reading is the sum of the samples, in watts, as CPU or as GPU power. An empty answer is no reading, and neither is a
+sum with an implausible sample, 0 W included: it is the rate of a counter that stands still, and a sum without it would
+make the node look cooler.
 """
 
 from joulie_agent.backends.base import CpuReading, GpuReading, NodeReading, Unavailable
@@ -13,7 +13,7 @@ from joulie_core.plausible import is_measured
 
 
 class PrometheusSource:
-    """One query for one node; `gpu` tells which part of the reading it fills."""
+    """One query of one node; `gpu` selects the subsystem that the reading is of."""
 
     def __init__(self, transport: HttpTransport, target: HttpTarget, query: str, *, gpu: bool) -> None:
         self._transport = transport
@@ -22,7 +22,7 @@ class PrometheusSource:
         self._gpu = gpu
 
     async def read(self) -> NodeReading | Unavailable:
-        """Ask once."""
+        """Query once."""
         raw = await self._transport.get(self._target, {"query": self._query})
         if isinstance(raw, Unavailable):
             return raw
@@ -36,7 +36,7 @@ class PrometheusSource:
         )
 
     async def read_cpu(self) -> CpuReading | Unavailable:
-        """The same answer, of which the CPUs' part counts."""
+        """Query once and return the CPU values."""
         reading = await self.read()
         return reading if isinstance(reading, Unavailable) else reading.cpu
 

@@ -1,4 +1,4 @@
-"""A backend that does nothing and says why: controls turned off, or hardware this process must not or cannot touch."""
+"""A backend that refuses everything: controls turned off, or hardware that this process must not or cannot reach."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from joulie_core.kinds.telemetry_profile import Held
 
 
 class RefusingBackend:
-    """Answers every request with the same reason. It never had anything in force, so there is nothing to restore."""
+    """Answers every request with the same reason. Nothing was ever in force, so there is nothing to restore."""
 
     def __init__(self, reason: Reason, message: str, *, result: ControlResult = ControlResult.BLOCKED) -> None:
         self._result = result
@@ -20,11 +20,11 @@ class RefusingBackend:
         self._message = message
 
     async def read(self) -> NodeReading | Unavailable:
-        """No reading."""
+        """Return the reason."""
         return Unavailable(self._reason, self._message)
 
     async def read_cpu(self) -> CpuReading | Unavailable:
-        """No reading."""
+        """Return the reason."""
         return Unavailable(self._reason, self._message)
 
     async def set_cpu_cap(
@@ -33,7 +33,7 @@ class RefusingBackend:
         *,
         release_throttle: Held = Held.NO,  # noqa: ARG002
     ) -> ControlOutcome:
-        """Refused."""
+        """Refuse."""
         return self._refuse()
 
     async def set_dvfs_throttle(
@@ -43,34 +43,34 @@ class RefusingBackend:
         release_cap: Held = Held.NO,  # noqa: ARG002
         limits: WattRange = NO_RANGE,  # noqa: ARG002
     ) -> ControlOutcome:
-        """Refused."""
+        """Refuse."""
         return self._refuse()
 
     async def tune_cpu(self, *, saving: bool) -> None:
-        """Nothing: the optional controls are the host's."""
+        """Do nothing: the optional controls are the host's."""
 
     async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
-        """Refused."""
+        """Refuse."""
         return self._refuse()
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
-        """No devices."""
+        """Return no devices."""
         return ()
 
     async def set_gpu_caps(self, cap_watts: Mapping[str, float]) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
-        """Refused."""
+        """Refuse."""
         return self._refuse()
 
     def gpu_clocks(self) -> Mapping[str, ClockRange]:
-        """No devices."""
+        """Return no devices."""
         return {}
 
     async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
-        """Refused."""
+        """Refuse."""
         return self._refuse()
 
     async def restore_gpu(self, limits: WattRange) -> ControlOutcome:  # noqa: ARG002 - the protocol's signature
-        """Refused."""
+        """Refuse."""
         return self._refuse()
 
     def _refuse(self) -> ControlOutcome:

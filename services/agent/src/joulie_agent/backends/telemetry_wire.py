@@ -1,9 +1,8 @@
-"""What HTTP backends say: the telemetry answer and the control reply.
+"""Decodes telemetry answers and control replies of HTTP backends.
 
-The telemetry answer is that of `joulie_api.telemetry`; more watts than any node draws are refused as well, with a
-reason. Facts about the hardware that come along are taken where they fit the model of NodeHardware, field names
-included, and left out where they do not: extra fields are welcome and cannot do harm. The control reply is `{"result",
-"message", "state"}`.
+The telemetry answer is that of `joulie_api.telemetry`; implausibly high power is refused as well, with a reason.
+Hardware facts in it are taken where they fit the schema of NodeHardware, field names included, and ignored otherwise,
+as are unknown fields. The control reply is `{"result", "message", "state"}`.
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHard
 from joulie_core.plausible import Plausibility, judge
 
 _M = TypeVar("_M", bound=Model)
-#: What a part that is not there holds; one that is there but null holds the four letters.
+#: Value of an absent object; a null has the four letters.
 _ABSENT: Final = msgspec.Raw()
 
 
@@ -46,7 +45,7 @@ class _Reply(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ControlReply:
-    """A control reply that was understood."""
+    """A decoded control reply."""
 
     result: ControlResult
     message: str
@@ -56,7 +55,7 @@ class ControlReply:
 
 
 def parse_telemetry(raw: bytes) -> NodeReading | Unavailable:
-    """Read a telemetry answer."""
+    """Decode a telemetry answer."""
     try:
         telemetry = decode_telemetry(raw)
     except TelemetryError as error:
@@ -72,7 +71,7 @@ def parse_telemetry(raw: bytes) -> NodeReading | Unavailable:
 
 
 def parse_reply(raw: bytes) -> ControlReply | Unavailable:
-    """Read a control reply. The result `none` is not an answer to a request."""
+    """Decode a control reply. Result `none` is not a valid answer."""
     try:
         wire = msgspec.json.decode(raw, type=_Reply)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,8 +1,8 @@
-"""HTTP calls to backends, bounded in time, size and number.
+"""HTTP requests to backends, bounded in time, size and number.
 
-Promises: at most `MAX_IN_FLIGHT` calls to one address at a time, so that a start with thousands of nodes does not
-drown a backend, and a call's time limit starts when it is sent and not when it queues. Addresses do not share slots: a
-backend that hangs delays only the nodes it serves. No call is repeated here; the next tick re-asserts.
+At most `MAX_IN_FLIGHT` requests to one address are in flight, so that a start with thousands of nodes does not overload
+a backend. The time limit of a request starts when it is sent, not when it is queued. Addresses do not share slots: a
+backend that hangs delays only its own nodes. Nothing is retried here; the next tick repeats its requests.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _EXCERPT_CHARACTERS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """Where one call goes."""
+    """Destination of a request."""
 
     url: str
     timeout_s: float
@@ -38,14 +38,14 @@ class HttpTarget:
 
 
 class HeaderProvider(Protocol):
-    """What resolves `headersSecretRef`."""
+    """Resolves `headersSecretRef`."""
 
     async def headers(self, secret: str) -> Mapping[str, str] | BadSecret:
-        """The headers, or why there are none."""
+        """Return the headers, or why there are none."""
 
 
 class HttpTransport:
-    """One per process; an async context manager that closes its connections."""
+    """HTTP client of the process; an async context manager that closes its connections."""
 
     def __init__(self, secrets: HeaderProvider, *, user_agent: str) -> None:
         # The slots below bound the connections; a pool limit on top would count waiting as part of a call's time.
@@ -64,11 +64,11 @@ class HttpTransport:
         await self._session.close()
 
     async def get(self, target: HttpTarget, query: Mapping[str, str] | None = None) -> bytes | Unavailable:
-        """The body of a 2xx answer to a GET."""
+        """Return the body of a 2xx answer to a GET."""
         return await self._call("GET", target, query=query)
 
     async def post(self, target: HttpTarget, body: Mapping[str, Any]) -> bytes | Unavailable:
-        """The body of a 2xx answer to a POST of JSON."""
+        """Return the body of a 2xx answer to a POST of JSON."""
         return await self._call("POST", target, body=body)
 
     async def _call(
@@ -124,7 +124,7 @@ class HttpTransport:
 
 
 def _origin(url: str) -> str | None:
-    """Scheme, host and port of a URL; None where it is not one that can be called."""
+    """Return scheme, host and port of a URL; None if it is not an http or https URL."""
     try:
         parts = urlsplit(url)
         port = parts.port

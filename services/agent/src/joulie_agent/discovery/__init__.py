@@ -1,1 +1,1 @@
-"""Discovery: what NodeHardware says of a node."""
+"""Discovery: makes the NodeHardware of a node."""

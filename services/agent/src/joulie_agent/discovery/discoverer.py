@@ -1,9 +1,9 @@
-"""What a node is made of: what its backend says, completed from labels and the inventory, as NodeHardware.
+"""Makes NodeHardware from the facts of the backend, completed from labels and the inventory.
 
-Promises the same status for the same inputs, so that NodeHardware changes only when the hardware does. What moves by
-itself stays out of it: the cap in force (`gpu.currentCapWatts`) is in the TelemetryProfile's report instead. A cap
-range is the backend's or the model's own, never that of a generic model: nothing is capped by a guess. That a node has
-no GPU is published only where its backend has seen so, and `quality.facts` says where each part comes from.
+The same inputs give the same status, so that NodeHardware changes only when the hardware does. Values that move by
+themselves are left out: the cap in force (`gpu.currentCapWatts`) is in the TelemetryProfile's report. A cap range is
+the backend's or the model's own, never that of a generic model: no cap rests on a guess. A node is published as without
+GPUs only if its backend has searched for them, and `quality.facts` names the origin of each fact.
 """
 
 from dataclasses import dataclass
@@ -64,8 +64,8 @@ class DiscoveredHardware:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """All that an answer depends on."""
+class _CacheKey:
+    """Everything that a result depends on."""
 
     labels: tuple[tuple[str, str], ...]
     allocatable: tuple[tuple[str, str], ...]
@@ -75,15 +75,15 @@ class _Question:
 
 
 class Discoverer:
-    """Puts what is known together; keeps each node's last answer, since it is asked at every tick."""
+    """Combines the facts of a node; keeps the last result of each node, since it is called at every tick."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
-        self._answers: dict[str, tuple[_Question, DiscoveredHardware]] = {}
+        self._answers: dict[str, tuple[_CacheKey, DiscoveredHardware]] = {}
 
     def discover(self, node: Node, facts: HardwareFacts, capabilities: Capabilities) -> DiscoveredHardware:
-        """Return the hardware of a node; `updated_at` is left to whoever publishes it."""
-        question = _Question(
+        """Return the hardware of a node; the publisher sets `updated_at`."""
+        question = _CacheKey(
             labels=tuple(node.labels.items()),
             allocatable=tuple(node.allocatable.items()),
             capacity=tuple(node.capacity.items()),
@@ -93,19 +93,19 @@ class Discoverer:
         known = self._answers.get(node.name)
         if known is not None and known[0] == question:
             return known[1]
-        # Parts that were copied with changes have not been validated, and with that not been cut to what is allowed.
+        # Models that were copied with changes have not been validated, and with that not been cut to their bounds.
         answer = DiscoveredHardware(NodeHardwareStatus.model_validate(self._status(node, question).model_dump()))
         self._answers[node.name] = (question, answer)
         return answer
 
     def forget(self, node: str) -> None:
-        """Drop what is kept for a node that has left."""
+        """Drop the result of a node that has left."""
         self._answers.pop(node, None)
 
-    def _status(self, node: Node, question: _Question) -> NodeHardwareStatus:
+    def _status(self, node: Node, question: _CacheKey) -> NodeHardwareStatus:
         facts, can = question.facts, question.capabilities
-        told = NodeHardwareStatus(cpu=facts.cpu, gpu=facts.gpu, memory=facts.memory)
-        view = resolve_view(node, told, self._inventory)
+        reported = NodeHardwareStatus(cpu=facts.cpu, gpu=facts.gpu, memory=facts.memory)
+        view = resolve_view(node, reported, self._inventory)
         return NodeHardwareStatus(
             cpu=self._cpu(facts.cpu, view.cpu, can) if view.cpu else facts.cpu,
             gpu=self._gpu(facts.gpu, view.gpu, can) if view.gpu else facts.gpu,
@@ -119,38 +119,38 @@ class Discoverer:
             quality=self._quality(view),
         )
 
-    def _cpu(self, told: CpuHardware | None, view: CpuView, can: Capabilities) -> CpuHardware:
-        told = told or CpuHardware()
+    def _cpu(self, reported: CpuHardware | None, view: CpuView, can: Capabilities) -> CpuHardware:
+        reported = reported or CpuHardware()
         limits = CpuCapRange(
             min_watts_per_socket=view.min_watts_per_socket, max_watts_per_socket=view.max_watts_per_socket
         )
         known = view.spec.key in self._inventory.cpus
-        return told.model_copy(
+        return reported.model_copy(
             update={
                 "model": view.model,
                 "vendor": view.vendor,
                 "sockets": view.sockets,
                 "total_cores": view.total_cores,
-                "cores_per_socket": told.cores_per_socket or view.total_cores // view.sockets,
-                "cap_range": limits if known or told.cap_range else None,
-                "landmarks": told.landmarks
+                "cores_per_socket": reported.cores_per_socket or view.total_cores // view.sockets,
+                "cap_range": limits if known or reported.cap_range else None,
+                "landmarks": reported.landmarks
                 or (FrequencyLandmarks(base_freq_mhz=round(view.base_ghz * 1000)) if known else None),
                 "control_available": can.cpu_control,
                 "telemetry_available": can.cpu_telemetry,
             }
         )
 
-    def _gpu(self, told: GpuHardware | None, view: GpuView, can: Capabilities) -> GpuHardware:
-        told = told or GpuHardware()
+    def _gpu(self, reported: GpuHardware | None, view: GpuView, can: Capabilities) -> GpuHardware:
+        reported = reported or GpuHardware()
         limits = GpuCapRange(min_watts=view.min_watts, max_watts=view.max_watts, default_watts=view.default_watts)
         known = view.spec.key in self._inventory.gpus
-        return told.model_copy(
+        return reported.model_copy(
             update={
                 "present": True,
                 "model": view.model,
                 "vendor": view.vendor,
                 "count": view.count,
-                "cap_range_per_gpu": limits if known or told.cap_range_per_gpu else None,
+                "cap_range_per_gpu": limits if known or reported.cap_range_per_gpu else None,
                 "control_available": can.gpu_control,
                 "telemetry_available": can.gpu_telemetry,
             }

@@ -1,10 +1,9 @@
-"""This machine's GPUs as NodeHardware has them: what the drivers say, with what the inventory knows of the model.
+"""The GPUs of this machine as NodeHardware describes them: facts of the drivers, completed from the inventory.
 
-Promises that what the hardware says wins over the inventory, that no figure is a generic model's, and that a GPU which
-does not answer is warned of and not counted beside those that do. That there is no GPU is said only where the PCI bus
-was searched and shows none; a library that is not there says nothing. Where GPUs of several models share a node, the
-node's figures are those of the model with the most GPUs; each GPU's own are under `devices`, and those are what caps
-are resolved against.
+The hardware's own values win over the inventory, and no value is that of a generic model. A GPU that does not answer
+causes a warning and is not counted. Absence of GPUs is reported only if the PCI bus was searched and has none; a
+missing library proves nothing. Where a node has GPUs of several models, its values are those of the most frequent one;
+each GPU's own are under `devices`, which caps are resolved against.
 """
 
 from collections import Counter
@@ -25,12 +24,12 @@ def describe_gpus(
     control_available: bool,
     telemetry_available: bool,
 ) -> GpuHardware:
-    """Return the GPUs. Whether they can be controlled and measured is for whoever has the permissions to say.
+    """Return the GPUs. The caller knows whether they can be controlled and measured.
 
     Args:
-        devices: what the drivers list.
-        inventory: the known models.
-        on_bus: what the PCI bus shows; None where it cannot be read.
+        devices: devices that the drivers list.
+        inventory: known models.
+        on_bus: GPUs on the PCI bus; None if it cannot be read.
         control_available: whether limits can be set.
         telemetry_available: whether power can be read.
     """
@@ -62,7 +61,7 @@ def describe_gpus(
 
 
 def _without_answer(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> GpuHardware:
-    """Return what is known of GPUs that no driver speaks for."""
+    """Return what is known of GPUs that no driver answers for."""
     counts = on_bus.counts if on_bus else {}
     vendor = max(counts, key=lambda each: counts[each], default=str(devices[0].vendor) if devices else "")
     searched = on_bus is not None and not on_bus.undecided
@@ -75,7 +74,7 @@ def _without_answer(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) ->
 
 
 def device_ranges(devices: Sequence[GpuDeviceInfo]) -> tuple[GpuDeviceRange, ...]:
-    """Return what each GPU that answers and has a power limit can be capped to."""
+    """Return the cap range of each GPU that answers and has a power limit."""
     return tuple(
         GpuDeviceRange(each.uuid, WattRange(limits.high / MW_PER_WATT, limits.low / MW_PER_WATT))
         for each in devices
@@ -97,7 +96,7 @@ def _device(info: GpuDeviceInfo, inventory: Inventory) -> GpuDevice:
 
 
 def _cap_range(devices: Sequence[GpuDeviceInfo], match: Match[GpuSpec] | None) -> GpuCapRange | None:
-    """Return what all GPUs of a model can be capped to."""
+    """Return the range that all GPUs of a model can be capped to."""
     limits = [each.limits for each in devices if each.limits is not None]
     low, high = max((each.low for each in limits), default=0), min((each.high for each in limits), default=0)
     if limits and low <= high:
@@ -124,7 +123,7 @@ def _warnings(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> tuple
 
 
 def _missing(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> Iterator[str]:
-    """Tell of GPUs that the bus shows and no driver lists."""
+    """Return a warning for each vendor with GPUs on the bus that no driver lists."""
     listed = Counter(str(each.vendor) for each in devices)
     for vendor, count in sorted(on_bus.counts.items()) if on_bus else ():
         shown = f"{count} {vendor} GPU{'s' if count > 1 else ''} on the PCI bus"

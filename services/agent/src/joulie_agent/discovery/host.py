@@ -1,6 +1,6 @@
-"""This machine's CPUs and memory as NodeHardware has them: plain facts, with what the inventory knows of the model.
+"""CPUs and memory of this machine as NodeHardware describes them, completed from the inventory.
 
-Promises that what the hardware says wins over the inventory, and that no figure is a generic model's.
+The hardware's own values win over the inventory, and no value is that of a generic model.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ _MHZ_PER_GHZ: Final = 1000
 def describe_cpu(
     facts: HostFacts, inventory: Inventory, *, control_available: bool, telemetry_available: bool
 ) -> CpuHardware:
-    """Return the CPUs. Whether they can be controlled and measured is for whoever has the permissions to say."""
+    """Return the CPUs. The caller knows whether they can be controlled and measured."""
     match = find_cpu(facts, inventory)
     spec = match.spec if match and match.exactness is not Exactness.GENERIC else None
     return CpuHardware(
@@ -38,12 +38,12 @@ def describe_cpu(
 
 
 def describe_memory(facts: HostFacts) -> MemoryHardware | None:
-    """Return the main memory; None where the machine does not tell."""
+    """Return the main memory; None if unknown."""
     return None if facts.memory_bytes is None else MemoryHardware(total_bytes=facts.memory_bytes)
 
 
 def find_cpu(facts: HostFacts, inventory: Inventory) -> Match[CpuSpec] | None:
-    """Return the inventory's entry: by name, or where a hypervisor has hidden the name by family and model."""
+    """Return the inventory's entry by name, or by family and model where a hypervisor hides the name."""
     identity = facts.identity
     by_name = inventory.find_cpu(identity.model_name)
     if by_name and (by_name.exactness is not Exactness.GENERIC or by_name.other_segment):

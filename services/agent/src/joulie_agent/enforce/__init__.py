@@ -1,1 +1,1 @@
-"""Enforcement: a node's target turned into caps and throttles, and into a report of what is in force."""
+"""Enforcement: turns a node's target into caps and throttles, and into a report of what is in force."""

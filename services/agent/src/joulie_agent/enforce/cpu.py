@@ -1,14 +1,13 @@
-"""Carrying out the CPU intent of one node: cap the power, else throttle, and restore.
+"""Carries out the CPU intent of one node: cap the power, else throttle, else restore.
 
-Watts go to RAPL; where that fails the DVFS loop holds the power at the cap; a
-percentage that no range translates becomes a fixed throttle. At any time one path holds the CPUs. Every change of path,
-whether by control mode, target or loss of RAPL, puts the new one in force and releases the other one after it, so that
-the node is never free in between; a throttle that takes over from a cap starts where the cap's share of the maximum
-says. The exception are caps that are in force in part: they stay while the loop does the rest. What may still be in
-force is remembered until it has been released, also when a request got no answer, and the report says so. The state
-is a value: nothing here survives the caller's forgetting it.
+Watts are set through RAPL. Where that fails, the DVFS loop holds the power at the cap. A percentage that no range
+translates becomes a fixed throttle. One path at a time holds the CPUs: every change of path, by control mode, target or
+loss of RAPL, puts the new one in force and then releases the other, so that the node is never unlimited in between; a
+throttle that replaces a cap starts at the cap's share of the maximum. Caps that are in force in part are the exception:
+they stay while the loop does the rest. What may be in force stays in the state until it has been released, also if a
+request got no answer, and the report names it.
 
-Source: agent document, CPU enforcement algorithm; contracts, section 3, decisions 3 to 5; docs/decisions/0006.
+Why: docs/decisions/0006-kernel-semantics.md and 0007-dvfs.md.
 """
 
 from dataclasses import dataclass, replace
@@ -67,9 +66,9 @@ _NO_FALLBACK: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CpuIntent:
-    """What is wanted of one node's CPUs at one tick."""
+    """What is asked of one node's CPUs at one tick."""
 
-    #: None: leave alone, and `absent` says why.
+    #: None: unmanaged, for the reason in `absent`.
     cap: WattCap | PctCap | None
     absent: Reason
     limits: WattRange
@@ -78,7 +77,7 @@ class CpuIntent:
     mode: CpuControlMode
 
     def plant(self, cap: WattCap) -> Plant:
-        """What the loop is told of the node."""
+        """Return what the DVFS loop knows of the node."""
         top = self.limits.max_watts
         careful = careful_throttle_pct(cap.cap_watts, top)
         return Plant(range_watts=top * self.packages if top else None, careful_pct=careful)
@@ -86,7 +85,7 @@ class CpuIntent:
 
 @dataclass(frozen=True, slots=True)
 class CpuResult:
-    """What became of it."""
+    """State and report after one tick."""
 
     state: CpuControlState
     report: ControlReport
@@ -95,7 +94,7 @@ class CpuResult:
 
 
 class CpuEnforcer:
-    """Carries out orders on one actuator."""
+    """Carries out intents on one backend."""
 
     def __init__(self, actuator: CpuActuator, settings: DvfsSettings) -> None:
         self._actuator = actuator
@@ -104,7 +103,7 @@ class CpuEnforcer:
     async def enforce(
         self, intent: CpuIntent, state: CpuControlState, reading: CpuReading | None, now: float
     ) -> CpuResult:
-        """Carry out an intent once; `now` is the tick's time on the loop's clock."""
+        """Carry out an intent once; `now` is the tick's time on the event loop's clock."""
         state = seeded(state, reading)
         match intent.cap:
             case None:
@@ -117,7 +116,7 @@ class CpuEnforcer:
     async def follow(
         self, intent: CpuIntent, state: CpuControlState, reading: CpuReading | None, now: float
     ) -> tuple[CpuControlState, DvfsDirection | None]:
-        """Take one sample of the DVFS loop between two ticks; the backend is told only what changes."""
+        """Take one sample of the DVFS loop between two ticks; only changes are sent to the backend."""
         if state.mode is not CpuMode.DVFS or not isinstance(intent.cap, WattCap):
             return state, None
         dvfs, action = self._step(intent, intent.cap, state.dvfs, reading, now)
@@ -130,7 +129,7 @@ class CpuEnforcer:
         return replace(state, dvfs=dvfs), action.direction
 
     async def restore(self, reason: Reason, limits: WattRange, state: CpuControlState) -> CpuResult:
-        """Restore what may be in force; where nothing is, report none with the reason why nothing is wanted."""
+        """Restore what may be in force; where nothing is, report `none` with the reason for the absent intent."""
         if not state.in_force:
             return CpuResult(FREE, ControlReport(reason=reason))
         outcome = await self._actuator.restore_cpu(limits, state.held)
@@ -166,7 +165,7 @@ class CpuEnforcer:
         if outcome.applied:
             return self._capped(cap, state, outcome)
         if outcome.reason in _NO_FALLBACK:
-            # Nothing got through: what was in force still is, and the mode says so.
+            # No request got through: what was in force still is, and the mode stays.
             return CpuResult(state, _refused(outcome, cap, state))
         if intent.mode is CpuControlMode.RAPL:
             return await self._not_capped(cap, state, outcome)
@@ -175,7 +174,7 @@ class CpuEnforcer:
         return await self._hold_by_dvfs(intent, cap, state, reading, now, why=why, keep_cap=in_part)
 
     def _capped(self, cap: WattCap, state: CpuControlState, outcome: ControlOutcome) -> CpuResult:
-        """The cap is in force; a throttle that held the power before is lifted, or the report says why not."""
+        """Return the result of a cap in force: a throttle before it is released, or the report names it."""
         state = replace(state, mode=CpuMode.RAPL)
         if cap.message and outcome.reason is Reason.CAPPED:
             outcome = structs.replace(outcome, reason=Reason.CLAMPED)
@@ -185,7 +184,7 @@ class CpuEnforcer:
         return CpuResult(state, report)
 
     async def _not_capped(self, cap: WattCap, state: CpuControlState, outcome: ControlOutcome) -> CpuResult:
-        """The only path that the mode allows has refused; a throttle is released unless the refusal may pass."""
+        """Return the result where the only path of the mode failed; a throttle stays if the failure may pass."""
         in_part = outcome.reason in IN_FORCE_IN_PART
         state = replace(state, mode=CpuMode.RAPL if in_part else CpuMode.NONE)
         held = state.held.throttle
@@ -211,7 +210,7 @@ class CpuEnforcer:
         release = Held.NO if keep_cap else state.held.cap
         start = self._taking_over(intent, cap, state) if release is Held.YES else state.dvfs
         dvfs, action = self._step(intent, cap, start, reading, now)
-        # Sent without an action too: the answer tells whether throttling works, and a backend that lost it regains it.
+        # Sent without an action too: the answer shows whether throttling works, and a backend that lost it regains it.
         outcome = await self._set_throttle(intent, dvfs.throttle_pct, release)
         before_pct = state.dvfs.throttle_pct
         state = replace(throttle_noted(state, outcome, dvfs.throttle_pct), dvfs=dvfs)
@@ -247,7 +246,7 @@ class CpuEnforcer:
         )
 
     def _taking_over(self, intent: CpuIntent, cap: WattCap, state: CpuControlState) -> DvfsState:
-        """The loop's state where it takes over from a cap: until it has samples of its own, the cap's share counts."""
+        """Return the loop's state where it replaces a cap: the cap's share counts until the loop has samples."""
         careful_pct = intent.plant(cap).careful_pct if intent.limits.max_watts else 0.0
         return with_throttle(state.dvfs, max(state.dvfs.throttle_pct, careful_pct))
 
@@ -260,7 +259,7 @@ class CpuEnforcer:
     async def _not_throttled(
         self, intent: CpuIntent, state: CpuControlState, outcome: ControlOutcome, report: ControlReport
     ) -> CpuResult:
-        """Throttling was refused. A cap stays where the refusal may pass, or where the mode allows caps."""
+        """Return the result of a failed throttle. A cap stays if the failure may pass or the mode allows caps."""
         result = CpuResult(state if outcome.reason in _NO_FALLBACK else replace(state, mode=CpuMode.NONE), report)
         allowed = intent.mode is CpuControlMode.AUTO and isinstance(intent.cap, WattCap)
         if outcome.result is not ControlResult.BLOCKED or outcome.reason in _NO_FALLBACK or allowed:
@@ -268,7 +267,7 @@ class CpuEnforcer:
         return await self._displaced(intent, result)
 
     async def _displaced(self, intent: CpuIntent, result: CpuResult) -> CpuResult:
-        """Nothing can be put in force; what the path before it holds is restored all the same."""
+        """Restore the path before, where nothing can be put in force."""
         if not result.state.in_force:
             return result
         outcome = await self._actuator.restore_cpu(intent.limits, result.state.held)
@@ -281,15 +280,15 @@ class CpuEnforcer:
 
 
 def _left_watts(state: CpuControlState, outcome: ControlOutcome) -> float | None:
-    """Watts of a cap that could not be released."""
+    """Return the watts of a cap that could not be released."""
     return state.cap_watts if outcome.unreleased else None
 
 
 def _left(outcome: ControlOutcome) -> bool:
-    """Whether something of ours is still in force after a restore; a backend that does nothing has nothing in force."""
+    """Return whether something may still be in force after a restore."""
     return outcome.result is ControlResult.ERROR or outcome.reason in {Reason.NO_CAP_RANGE, Reason.REFUSED}
 
 
 def _refused(outcome: ControlOutcome, cap: WattCap, state: CpuControlState, why: str = "") -> ControlReport:
-    """The report of a refusal, with what is in force all the same."""
+    """Return the report of a failed action, with what is in force all the same."""
     return report_of(outcome, cap=cap, throttle_pct=state.throttle_pct, note=why, in_force_watts=state.cap_watts)

@@ -1,7 +1,7 @@
-"""What the report says about the CPUs: the words for an outcome, and the verdict on the DVFS loop.
+"""CPU reports: the words for an outcome, and the judgement of the DVFS loop.
 
-Promises that `applied` means in force: a loop without a reading, without a throttle above the cap, or at the end of its
-throttle does not hold the cap and says so; and a control that could not be released is an error of its own.
+`applied` means in force: a loop without a reading, without a throttle above the cap, or at full throttle above the cap
+does not hold the cap and is reported so. A control that could not be released is an error of its own.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _MOST: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class DvfsVerdict:
-    """How the DVFS loop fares."""
+    """How well the DVFS loop holds the cap."""
 
     result: ControlResult
     reason: Reason
@@ -59,10 +59,10 @@ def report_of(
     """Return the report of an outcome.
 
     Args:
-        outcome: how it ended.
-        cap: what was asked for.
+        outcome: result of the action.
+        cap: the requested cap.
         throttle_pct: the throttle in force.
-        note: what else is to be said, before the outcome's own message.
+        note: text before the outcome's own message.
         in_force_watts: a cap that is in force beside it.
     """
     result, reason = outcome.result, outcome.reason

@@ -1,7 +1,7 @@
-"""What an agent remembers of one node's CPU enforcement, and what it must assume after a restart.
+"""State of one node's CPU enforcement between ticks, and after a restart.
 
-Promises that a control which may be in force is remembered until its release was answered: a request without an answer
-may have landed, and what a report does not say is not taken for "nothing".
+A control that may be in force stays in the state until its release was answered: a request without an answer may have
+been carried out.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from joulie_core.control.dvfs import DvfsState, with_throttle
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.telemetry_profile import ControlReport, Held
 
-#: Of what was not done as asked, a part is in force.
+#: Reasons of an action that is in force in part.
 IN_FORCE_IN_PART: Final = frozenset({Reason.HELD_BY_FIRMWARE, Reason.PARTLY_APPLIED})
 
 
@@ -29,25 +29,25 @@ class CpuMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CpuControlState:
-    """What is remembered of one node's CPU enforcement between two ticks."""
+    """State of one node's CPU enforcement between two ticks."""
 
     mode: CpuMode = CpuMode.NONE
     dvfs: DvfsState = field(default_factory=DvfsState)
-    #: What of ours may be in force.
+    #: What may be in force.
     held: CpuHeld = field(default_factory=CpuHeld)
-    #: Watts of the cap in force, as read back; None where there is none or it was not told.
+    #: Watts of the cap in force, as read back; None without one, or if it could not be read back.
     cap_watts: float | None = None
     #: False until the throttle in force has been read or taken over from the last report.
     throttle_known: bool = False
 
     @property
     def in_force(self) -> bool:
-        """Whether a cap or throttle of ours may be in force."""
+        """Whether a cap or throttle of Joulie's may be in force."""
         return self.held.any
 
     @property
     def throttle_pct(self) -> float | None:
-        """The throttle for a report about something else; None where there is none."""
+        """The throttle for a report about another control; None without one."""
         return self.dvfs.throttle_pct if self.dvfs.throttle_pct > 0 else None
 
 
@@ -55,7 +55,7 @@ FREE: Final = CpuControlState(throttle_known=True)
 
 
 def recalled(report: ControlReport, index: int) -> CpuControlState:
-    """Return what a report says is in force at one of its places; figures are of the first, where the controls go."""
+    """Return what a report records of one of its places; figures are of the first, the current one."""
     place = report.places[index]
     held = CpuHeld(place.cap, place.throttle)
     if index:
@@ -71,7 +71,7 @@ def recalled(report: ControlReport, index: int) -> CpuControlState:
 
 
 def seeded(state: CpuControlState, reading: CpuReading | None) -> CpuControlState:
-    """Take over the throttle that the backend had before this agent came."""
+    """Take over the throttle that the backend had before this agent started."""
     if state.throttle_known or reading is None or reading.throttle_pct is None:
         return state
     throttle = Held.YES if reading.throttle_pct > 0 else Held.NO
@@ -84,7 +84,7 @@ def seeded(state: CpuControlState, reading: CpuReading | None) -> CpuControlStat
 
 
 def cap_noted(state: CpuControlState, outcome: ControlOutcome) -> CpuControlState:
-    """Remember what a cap's outcome says is in force, and what became of the throttle that it was to replace."""
+    """Return the state after the outcome of a cap."""
     if outcome.applied and outcome.reason is Reason.RESTORED:
         state = cap_released(state)  # a cap that is no lower than what the hardware does anyway
     elif outcome.applied or outcome.reason in IN_FORCE_IN_PART:
@@ -95,7 +95,7 @@ def cap_noted(state: CpuControlState, outcome: ControlOutcome) -> CpuControlStat
 
 
 def throttle_noted(state: CpuControlState, outcome: ControlOutcome, throttle_pct: float) -> CpuControlState:
-    """Remember what a throttle's outcome says is in force."""
+    """Return the state after the outcome of a throttle."""
     throttle = state.held.throttle
     if outcome.applied:
         throttle = Held.YES if throttle_pct > 0 else Held.NO
@@ -105,15 +105,15 @@ def throttle_noted(state: CpuControlState, outcome: ControlOutcome, throttle_pct
 
 
 def _may_have_landed(outcome: ControlOutcome) -> bool:
-    """A backend that answers an error says that it did nothing; one that does not answer says nothing."""
+    """Return whether a failed request may have been carried out; a backend that answers an error did nothing."""
     return outcome.result is ControlResult.ERROR and outcome.reason is not Reason.BACKEND_FAILED
 
 
 def cap_released(state: CpuControlState) -> CpuControlState:
-    """Remember that no cap is in force."""
+    """Return the state without a cap in force."""
     return replace(state, held=replace(state.held, cap=Held.NO), cap_watts=None)
 
 
 def throttle_released(state: CpuControlState) -> CpuControlState:
-    """Remember that no throttle is in force."""
+    """Return the state without a throttle in force."""
     return replace(state, held=replace(state.held, throttle=Held.NO), dvfs=DvfsState(), throttle_known=True)

@@ -1,7 +1,7 @@
-"""Carrying out the GPU intent of one node: cap each device within its range, and give back.
+"""Carries out the GPU intent of one node: cap each device within its range, and restore.
 
-Promises that what may be in force is remembered until it has been given back, and that a percentage is never sent
-where no range translates it. Source: agent document, GPU power cap; contracts, section 3, decision 6.
+What may be in force stays in the state until it has been restored. A percentage is never sent where no range translates
+it.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ from joulie_core.kinds.telemetry_profile import ControlReport
 
 @dataclass(frozen=True, slots=True)
 class GpuControlState:
-    """What is remembered of one node's GPU enforcement between two ticks."""
+    """State of one node's GPU enforcement between two ticks."""
 
-    #: A cap of ours may be in force.
+    #: Whether a cap may be in force.
     in_force: bool = False
     #: The loops that limit clocks, by UUID.
     clocks: Mapping[str, GpuClockState] = field(default_factory=dict)
@@ -32,12 +32,12 @@ class GpuControlState:
 
 @dataclass(frozen=True, slots=True)
 class GpuIntent:
-    """What is wanted of one node's GPUs at one tick."""
+    """What is asked of one node's GPUs at one tick."""
 
-    #: None: leave alone, and `absent` says why.
+    #: None: unmanaged, for the reason in `absent`.
     target: GpuPowerCap | None
     absent: Reason
-    #: Range of one GPU, for backends that do not tell the devices apart.
+    #: Range of one GPU, for backends with one cap for all devices.
     limits: WattRange
     #: Whether the node is known to have GPUs.
     present: bool
@@ -45,7 +45,7 @@ class GpuIntent:
 
 @dataclass(frozen=True, slots=True)
 class GpuResult:
-    """What became of it."""
+    """State and report after one tick."""
 
     state: GpuControlState
     report: ControlReport
@@ -54,7 +54,7 @@ class GpuResult:
 async def enforce(
     intent: GpuIntent, state: GpuControlState, actuator: GpuActuator, look: ClockInputs = NO_CLOCK_INPUTS
 ) -> GpuResult:
-    """Carry out an intent once; `look` is what the clock loops go by."""
+    """Carry out an intent once; `look` is the input of the clock loops."""
     devices = actuator.gpu_devices() or (GpuDeviceRange("", intent.limits),)
     caps = resolve_gpu_caps(intent.target, devices)
     if not caps:
@@ -75,9 +75,9 @@ def _landed(outcome: ControlOutcome) -> bool:
 
 
 def _targets(intent: GpuIntent, caps: tuple[GpuDeviceCap, ...], actuator: GpuActuator) -> dict[str, float]:
-    """What each GPU may draw: its cap, before a clamp to a range that its power limit does not go below.
+    """Return the power that each GPU may draw: its cap, before it is clamped to the range of its power limit.
 
-    GPUs without a power limit are not among `caps`; what is known of the node's GPUs gives theirs.
+    GPUs without a power limit are not among `caps`; theirs follow from the node's range.
     """
     without = set(actuator.gpu_clocks()) - {device.uuid for device in caps}
     caps += resolve_gpu_caps(intent.target, [GpuDeviceRange(uuid, intent.limits) for uuid in sorted(without)])
@@ -89,7 +89,7 @@ def _targets(intent: GpuIntent, caps: tuple[GpuDeviceCap, ...], actuator: GpuAct
 
 
 async def restore(reason: Reason, limits: WattRange, state: GpuControlState, actuator: GpuActuator) -> GpuResult:
-    """Lift what may be in force; where nothing is, report none with the reason why nothing is wanted."""
+    """Restore what may be in force; where nothing is, report `none` with the reason for the absent intent."""
     if not state.in_force:
         return GpuResult(state, ControlReport(reason=reason))
     outcome = await actuator.restore_gpu(limits)

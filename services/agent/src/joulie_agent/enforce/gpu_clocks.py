@@ -1,7 +1,7 @@
-"""Holding GPUs at their caps by their clocks, where their power limits do not: one loop per GPU.
+"""Holds GPUs at their caps by clock limits where power limits do not: one loop per GPU.
 
-Promises to act on nothing but a measured excess, to take over what is in force from the agent before, and to believe
-that a limit is in force only where the backend has said so. Reasons: docs/decisions/0008-gpu-clocks.md.
+The loops act on nothing but a measured excess, continue from the limits of the agent before, and count a limit as in
+force only if the backend confirmed it. Why: docs/decisions/0008-gpu-clocks.md.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ SETTINGS: Final = GpuClockSettings()
 
 @dataclass(frozen=True, slots=True)
 class ClockInputs:
-    """What the loop goes by at one tick."""
+    """Inputs of the clock loops at one tick."""
 
     reading: GpuReading | None = None
     #: Seconds on the loop's clock.
@@ -38,7 +38,7 @@ NO_CLOCK_INPUTS: Final = ClockInputs()
 
 @dataclass(frozen=True, slots=True)
 class ClockResult:
-    """What became of it."""
+    """States and outcome after one tick."""
 
     states: Mapping[str, GpuClockState] = field(default_factory=dict)
     #: None where there is nothing to limit and nothing to release.
@@ -48,7 +48,7 @@ class ClockResult:
 async def hold(
     cap_watts: Mapping[str, float], states: Mapping[str, GpuClockState], actuator: GpuActuator, look: ClockInputs
 ) -> ClockResult:
-    """Let each GPU's loop take in its reading, and carry out what they ask for."""
+    """Feed each GPU's loop its reading and carry out the limits that result."""
     ranges, samples = actuator.gpu_clocks(), look.samples
     before = {uuid: _seeded(states.get(uuid), samples.get(uuid)) for uuid in ranges}
     after: dict[str, GpuClockState] = {}
@@ -75,7 +75,7 @@ async def hold(
 
 
 def combined(power: ControlOutcome, clocks: ControlOutcome | None) -> ControlOutcome:
-    """Return what is in force by both: the clocks' outcome is the one that matters where there is one."""
+    """Return the outcome of both controls: that of the clocks where there is one, with the power limit's watts."""
     if clocks is None:
         return power
     said = [] if power.applied else [f"power limit: {power.message or power.reason}"]
@@ -86,7 +86,7 @@ def combined(power: ControlOutcome, clocks: ControlOutcome | None) -> ControlOut
 def _judged(
     outcome: ControlOutcome, cap_watts: Mapping[str, float], states: Mapping[str, GpuClockState], actuator: GpuActuator
 ) -> ControlOutcome:
-    """Say of a GPU that draws more than its cap that it does, and whether more can be done."""
+    """Report GPUs that draw more than their cap, and whether more can be done."""
     ranges = actuator.gpu_clocks()
     hot = {uuid: state for uuid, state in states.items() if exceeds(state, cap_watts[uuid], SETTINGS)}
     if not hot:
@@ -99,5 +99,5 @@ def _judged(
 
 
 def _seeded(state: GpuClockState | None, sample: GpuSample | None) -> GpuClockState:
-    """Take over the limit that is in force from an agent that was here before."""
+    """Continue from the limit that an earlier agent left in force."""
     return state or GpuClockState(limit_mhz=sample.clock_limit_mhz if sample else None)

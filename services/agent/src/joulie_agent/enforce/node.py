@@ -1,8 +1,8 @@
-"""Everything the agent does to one node's hardware, and what it remembers of that. Knows no Kubernetes.
+"""Controls one node's hardware and keeps the state of that. Knows no Kubernetes.
 
-Promises one reading and one attempt per tick, CPUs and GPUs side by side; that controls which move elsewhere act at the
-new place first and are then released at the old one, which is tried again until it is done; and that hardware which
-cannot be asked just now is still the hardware it was at the last answer. `follow` is the DVFS loop between two ticks.
+One reading and one attempt per tick, CPUs and GPUs side by side. Controls that move to another backend act there first
+and are then released at the earlier one, which is retried until it is done. Hardware that does not answer just now is
+still the hardware of the last answer. `follow` is the DVFS loop between two ticks.
 """
 
 import asyncio
@@ -47,15 +47,15 @@ _NO_FACTS: Final = HardwareFacts()
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What one tick starts from."""
+    """Inputs of one tick."""
 
     node: Node
     route: Route
     #: None: no NodePowerProfile.
     target: NodePowerProfileSpec | None
-    #: The target could not be refreshed for too long; `target` is then what is done about that, None to give back.
+    #: The target could not be refreshed for too long; `target` is then the fallback, None to restore.
     lost: bool
-    #: What the node's NodeHardware says; None where there is none.
+    #: Status of the node's NodeHardware; None without one.
     published: NodeHardwareStatus | None
     #: Seconds on the loop's clock.
     now: float
@@ -63,7 +63,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one tick found and did."""
+    """Results of one tick."""
 
     cpu: ControlReport
     gpu: ControlReport
@@ -73,7 +73,7 @@ class Tick:
     hardware: DiscoveredHardware
     #: The DVFS action that was carried out.
     action: DvfsDirection | None = None
-    #: Something was released at an old place, which may be the new one by another name: tick again.
+    #: An earlier backend was restored, which may be the current one by another name: tick again.
     released: bool = False
 
     @property
@@ -262,7 +262,11 @@ class NodeControl:
 
     def _log_move(self, subsystem: str, address: str, report: ControlReport) -> None:
         self._log.info(
-            "controls moved", subsystem=subsystem, released_at=address, result=report.result, message=report.message
+            "earlier backend restored",
+            subsystem=subsystem,
+            address=address,
+            result=report.result,
+            message=report.message,
         )
 
     async def _read(self, backends: NodeBackends) -> tuple[CpuReading | None, GpuReading | None]:
@@ -294,7 +298,7 @@ class NodeControl:
 
     def _discover(self, inputs: Inputs, backends: NodeBackends) -> DiscoveredHardware:
         if self._facts is None and inputs.published is not None and backends.capabilities.cpu_telemetry:
-            # The backend has not answered this agent yet. Labels alone could say less than it told the agent before.
+            # The backend has not answered this agent yet. Labels alone could have less than it reported before.
             return DiscoveredHardware(inputs.published.model_copy(update={"updated_at": None}))
         facts = self._facts or _NO_FACTS
         return self._discoverer.discover(inputs.node, facts, _capabilities(backends, facts.can))
@@ -325,7 +329,7 @@ def _saves_power(inputs: Inputs) -> bool:
 
 
 def _with_tuning(report: ControlReport, tuned: ControlOutcome | None) -> ControlReport:
-    """Say in a report where the optional controls are not as configured."""
+    """Return the report with a note where the optional controls are not as configured."""
     if tuned is None or tuned.applied:
         return report
     note = f"optional controls {tuned.result}: {tuned.message or tuned.reason}"
@@ -333,10 +337,10 @@ def _with_tuning(report: ControlReport, tuned: ControlOutcome | None) -> Control
 
 
 def _with_left(report: ControlReport, addresses: Sequence[str]) -> ControlReport:
-    """Say in a report where something is still in force that the controls have left."""
+    """Return the report with the addresses of earlier backends where something is still in force."""
     if not addresses:
         return report
-    message = "; ".join(part for part in (report.message, f"not released yet at {', '.join(addresses)}") if part)
+    message = "; ".join(part for part in (report.message, f"not restored yet at {', '.join(addresses)}") if part)
     update = {"result": ControlResult.ERROR, "reason": Reason.NOT_RELEASED, "message": message[:1024]}
     return report.model_copy(update=update)
 
@@ -353,7 +357,7 @@ def _absent(inputs: Inputs) -> Reason:
 
 
 def _capabilities(backends: NodeBackends, host: Capabilities | None) -> Capabilities:
-    """What works on the node: where a part is routed to the host, only what the host can do."""
+    """Return what works on the node: where a subsystem is routed to the host, only what the host can do."""
     route, can = backends.route, backends.capabilities
     if host is None:
         return can

@@ -1,8 +1,8 @@
-"""Where the controls of a node go and where they went before, in the report and from the report.
+"""Records of where a node's controls go and went, in the report and from the report.
 
-Guarantees that an agent which ends at any moment leaves a record of every HTTP endpoint where a cap or a throttle may
-be in force: `announced` is published before the first request to an endpoint, and an endpoint stays in the report until
-everything there has been released. On the host, the journal and the lease serve that purpose.
+An agent that ends at any moment leaves a record of every HTTP endpoint where a cap or a throttle may be in force:
+`announced` is published before the first request that puts something in force, and an endpoint stays in the report
+until everything there has been released. On the host, the journal and the lease serve that purpose.
 """
 
 from collections.abc import Iterable
