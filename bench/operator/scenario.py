@@ -1,4 +1,4 @@
-"""The API server's process: it holds the cluster, plays agents and users, and notes what the operator writes, when.
+"""The API server's process: it holds the cluster, simulates agents and users, and records the operator's writes.
 
 A scenario is a series of phases; each is announced to the parent process with what was seen in it.
 """
@@ -15,7 +15,7 @@ from cluster import drainers, hardware, node_name, nodes, pods, telemetry
 
 from joulie_api.testing import FakeApiServer, make_pod
 
-#: How often the journal is looked at: the resolution of every time here.
+#: How often the log of requests is read: the resolution of every time here.
 TICK_S = 0.02
 #: Seconds between two reports of one agent.
 REPORT_S = 60.0
@@ -64,7 +64,7 @@ class Seen:
 
 
 def serve(plan: Plan, directory: Path, parent: Connection) -> None:
-    """Be the process."""
+    """Run the process."""
     asyncio.run(_serve(plan, directory, parent))
 
 
@@ -88,17 +88,17 @@ async def _play(server: FakeApiServer, plan: Plan, seen: Seen, parent: Connectio
     converged_s = await _until_quiet(seen, plan.nodes, besides={"Lease", "NodeTwin/status", "Event"})
     parent.send((converged_s, seen.totals(0), len(drainers(plan.nodes))))
     await _until_quiet(seen, plan.nodes, besides={"Lease", "NodeTwin/status"})
-    await _told(parent)
+    await _next_message(parent)
     since = seen.second + 1
     await asyncio.sleep(plan.rest_s)
     parent.send(seen.totals(since))
-    await _told(parent)
+    await _next_message(parent)
     parent.send(await _churn(server, plan, seen))
-    await _told(parent)
+    await _next_message(parent)
     since = seen.second + 1
-    await _told(parent)
+    await _next_message(parent)
     parent.send((seen.totals(since), dict(seen.writes)))
-    await _told(parent)
+    await _next_message(parent)
 
 
 async def _until_quiet(seen: Seen, count: int, *, besides: set[str]) -> float:
@@ -174,6 +174,6 @@ async def _report(server: FakeApiServer, count: int) -> None:
             server.put(telemetry(node_name(number), 100 + dice.uniform(-1, 1)))
 
 
-async def _told(parent: Connection) -> None:
-    """Wait for the parent's word."""
+async def _next_message(parent: Connection) -> None:
+    """Wait for the parent's next message."""
     await asyncio.to_thread(parent.recv)

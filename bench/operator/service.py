@@ -1,4 +1,4 @@
-"""The operator as a process, and what /proc and /metrics say of it."""
+"""The operator as a process, and its values in /proc and /metrics."""
 
 import json
 import os
@@ -45,7 +45,7 @@ class Operator:
 
 @contextmanager
 def run_operator(kubeconfig: str, env: Mapping[str, str]) -> Iterator[Operator]:
-    """Start an operator as it is shipped, and end it in good order."""
+    """Start an operator as it is shipped, and end it by SIGTERM."""
     environment = os.environ | {"KUBECONFIG": kubeconfig, "METRICS_ADDR": "127.0.0.1:0"} | env
     command = [sys.executable, "-m", "joulie_operator"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""The workers: order of writes, repetition, ownership, cleaning, and announcements after the write."""
+"""The workers: order of writes, repetition, ownership, cleaning, and notifications after the write."""
 
 import asyncio
 from contextlib import suppress
@@ -21,11 +21,11 @@ from joulie_core.kinds.node_power_profile import OnLostControl
 from joulie_core.names import NodeName
 from joulie_core.policy import build_policy
 from joulie_core.transition import NodeState
-from joulie_operator.announcements import CapsRefused, TransitionMade
 from joulie_operator.cluster import Cluster
 from joulie_operator.conditions import ReportCache
 from joulie_operator.node_reconciler import FIRST_RETRY_S, LAST_RETRY_S, NodeReconciler
 from joulie_operator.node_writer import NodeWriter
+from joulie_operator.notifications import CapsRefused, TransitionMade
 from joulie_operator.planner import NodePlanner
 from joulie_operator.power import PowerTracker
 from joulie_operator.published import decode_pod_summary, decode_target, decode_twin
@@ -124,7 +124,7 @@ class World:
         self.now = 100.0
         self.pods = 0
         self.stale = False
-        self.announced = []
+        self.notified = []
         self.settings = CapSettings()
         self.name = "share"
         self.restart()
@@ -167,7 +167,7 @@ class World:
             queue=self.queue,
             writer=NodeWriter(self.server, self.published, wall=self.wall),
             published=self.published,
-            announce=self.announced.append,
+            notify=self.notified.append,
             clock=self.clock,
             wall=self.wall,
         )
@@ -248,7 +248,7 @@ class World:
 
     @property
     def transitions(self):
-        return [str(each.transition.result) for each in self.announced if isinstance(each, TransitionMade)]
+        return [str(each.transition.result) for each in self.notified if isinstance(each, TransitionMade)]
 
 
 def run(coroutine):
@@ -273,7 +273,7 @@ def queued(world):
 def settled(frac, **fields):
     world = World(frac=frac, **fields)
     world.settle()
-    world.announced.clear()
+    world.notified.clear()
     return world
 
 
@@ -331,9 +331,9 @@ FAULTS = ["before", "after"]
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("failing", range(4))
 @pytest.mark.parametrize(("result", "makes_it"), [("planned_performance", 0), ("deferred", 2)])
-def test_a_transition_is_announced_once_after_the_write_that_makes_it(result, makes_it, failing, fault):
+def test_a_transition_is_notified_once_after_the_write_that_makes_it(result, makes_it, failing, fault):
     """The target is the first of four writes on the way to performance, and the third on the way to draining."""
-    announced = failing > makes_it
+    notified = failing > makes_it
     world = settled(0 if result == "planned_performance" else 1)
     if result == "planned_performance":
         world.frac = 1
@@ -342,8 +342,8 @@ def test_a_transition_is_announced_once_after_the_write_that_makes_it(result, ma
         world.add_pod()
     before = world.planner.state(N1)
     world.fail(*[None] * failing, fault)
-    assert world.transitions == [result] * announced
-    assert (world.planner.state(N1) is before) is not announced
+    assert world.transitions == [result] * notified
+    assert (world.planner.state(N1) is before) is not notified
     world.deliver()
     world.reconcile()
     world.deliver()
@@ -353,15 +353,15 @@ def test_a_transition_is_announced_once_after_the_write_that_makes_it(result, ma
     assert world.transitions == [result]
 
 
-def test_nothing_is_announced_before_the_write_that_it_reports():
+def test_nothing_is_notified_before_the_write_that_it_reports():
     world = settled(1)
     world.frac = 0
     world.add_pod()
-    announced = []
-    world.server.after_write = lambda: announced.append((world.server.writes[-1], list(world.transitions)))
+    notified = []
+    world.server.after_write = lambda: notified.append((world.server.writes[-1], list(world.transitions)))
     world.reconcile()
-    assert announced == [(TWIN_STATUS, []), (LABELS, []), (TARGET, []), (CONDITIONS, ["deferred"])]
-    assert world.announced[0].transition.at == world.wall()
+    assert notified == [(TWIN_STATUS, []), (LABELS, []), (TARGET, []), (CONDITIONS, ["deferred"])]
+    assert world.notified[0].transition.at == world.wall()
 
 
 def test_a_pod_that_arrives_while_the_eco_target_cannot_be_written_makes_the_node_drain():
@@ -376,41 +376,41 @@ def test_a_pod_that_arrives_while_the_eco_target_cannot_be_written_makes_the_nod
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_refusal_is_announced_once_after_the_condition_that_shows_it(fault):
+def test_a_refusal_is_notified_once_after_the_condition_that_shows_it(fault):
     world = settled(1)
     world.report(result="blocked", backend="rapl", reason="FirmwareLocked")
     world.fail(fault)
-    assert world.announced == []
+    assert world.notified == []
     world.deliver()
     assert world.reconcile() == [CONDITIONS]
-    [refused] = world.announced
+    [refused] = world.notified
     assert isinstance(refused, CapsRefused)
     assert (refused.node.name, refused.enforced.reason) == ("n1", "FirmwareLocked")
     world.deliver()
     assert world.reconcile() == []
-    assert len(world.announced) == 1
+    assert len(world.notified) == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_refusal_is_announced_by_a_process_whose_first_write_failed(fault):
+def test_a_refusal_is_notified_by_a_process_whose_first_write_failed(fault):
     world = settled(1)
     world.restart()
     world.report(result="blocked", backend="rapl", reason="FirmwareLocked")
     world.fail(fault)
     world.deliver()
     world.reconcile()
-    assert [type(each) for each in world.announced] == [CapsRefused]
+    assert [type(each) for each in world.notified] == [CapsRefused]
 
 
-def test_a_restart_announces_a_refusal_that_was_shown_before_no_more():
+def test_a_restart_does_not_repeat_a_refusal():
     world = settled(1)
     world.report(result="blocked", backend="rapl", reason="FirmwareLocked")
     world.settle()
-    world.announced.clear()
+    world.notified.clear()
     world.restart()
     world.report(result="blocked", backend="rapl", reason="FirmwareLocked")
     assert world.reconcile() == []
-    assert world.announced == []
+    assert world.notified == []
 
 
 def test_a_write_without_an_answer_is_repeated_even_if_it_is_seen():
@@ -714,7 +714,7 @@ class AnyHistory(RuleBasedStateMachine):
     @rule()
     def restart(self):
         self.world.restart()
-        self.world.announced.clear()
+        self.world.notified.clear()
 
     @rule(stale=st.booleans())
     def read_pods(self, stale):
@@ -726,8 +726,8 @@ class AnyHistory(RuleBasedStateMachine):
             assert self.world.pods == self.pods_on_eco
 
     @invariant()
-    def each_transition_is_announced_once(self):
-        made = [each.transition for each in self.world.announced if isinstance(each, TransitionMade)]
+    def each_transition_is_notified_once(self):
+        made = [each.transition for each in self.world.notified if isinstance(each, TransitionMade)]
         for before, after in pairwise(made):
             assert before.to_state is after.from_state
         if made:

@@ -1,4 +1,4 @@
-"""The planner: plans, decisions and when they take effect, announcements of eco, recovery."""
+"""The planner: plans, decisions and when they take effect, notifications of eco, recovery."""
 
 import msgspec
 import pytest
@@ -14,8 +14,8 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.policy import Plan, build_policy
 from joulie_core.transition import GuardResult, NodeState
-from joulie_operator.announcements import GpuCapNotListed, PodsUnreadable, TransitionMade
 from joulie_operator.cluster import Cluster
+from joulie_operator.notifications import GpuCapNotListed, PodsUnreadable, TransitionMade
 from joulie_operator.planner import NodePlanner
 from joulie_operator.published import PublishedTarget, decode_pod_summary
 from joulie_operator.published_state import PublishedState
@@ -63,7 +63,7 @@ class World:
         self.cluster.on_node("n1", None, node(**fields))
         self.share = Share(frac)
         self.targets = {} if target is None else {"n1": target}
-        self.announced = []
+        self.notified = []
         self.now = 100.0
         self.pods = 0
         for _ in range(pods):
@@ -100,7 +100,7 @@ class World:
         decision = self.desired()
         if decision is not None:
             self.planner.commit(decision, self.now)
-            self.announced += decision.announcements
+            self.notified += decision.notifications
         return decision
 
     def plan_and_publish(self):
@@ -109,7 +109,7 @@ class World:
 
     @property
     def transitions(self):
-        return [each.transition.result for each in self.announced if isinstance(each, TransitionMade)]
+        return [each.transition.result for each in self.notified if isinstance(each, TransitionMade)]
 
 
 def target(profile, *, draining=False, uid="uid-1"):
@@ -135,7 +135,7 @@ def test_a_node_planned_performance_is_published_as_such():
     decision = world.plan_and_publish()
     desired = decision.desired
     assert decision.node is world.cluster.nodes[N1]
-    assert (decision.state, decision.requeue_after_s, decision.announcements) == (PERF, None, ())
+    assert (decision.state, decision.requeue_after_s, decision.notifications) == (PERF, None, ())
     assert (desired.profile_label, desired.draining) == (Profile.PERFORMANCE, False)
     assert (desired.schedulable_class, desired.caps.cpu_pct) == (SchedulableClass.PERFORMANCE, 100)
     assert desired.target.dump() == {
@@ -154,7 +154,7 @@ def test_a_node_without_performance_pods_is_announced_and_capped_after_the_settl
     assert (first.desired.profile_label, first.desired.draining) == (Profile.ECO, False)
     assert (first.desired.schedulable_class, first.desired.target) == (SchedulableClass.ECO, None)
     assert (first.state, first.desired.caps.cpu_pct, first.requeue_after_s) == (PERF, 100, SETTLE_S)
-    assert first.announcements == ()
+    assert first.notifications == ()
     world.now += SETTLE_S / 4
     second = world.publish()
     assert (second.desired.target, second.requeue_after_s) == (None, SETTLE_S * 3 / 4)
@@ -162,7 +162,7 @@ def test_a_node_without_performance_pods_is_announced_and_capped_after_the_settl
     third = world.publish()
     assert (third.state, cpu_pct(third), third.requeue_after_s) == (ECO, 60, None)
     assert (third.desired.profile_label, third.desired.schedulable_class) == (Profile.ECO, SchedulableClass.ECO)
-    [made] = world.announced
+    [made] = world.notified
     assert (made.node, made.performance_pods) == (world.cluster.nodes[N1], 0)
     assert (made.transition.from_state, made.transition.to_state) == (PERF, ECO)
     assert (made.transition.result, made.transition.at) == (GuardResult.ALLOWED, world.now + 1000)
@@ -181,11 +181,11 @@ def test_a_decision_changes_nothing_until_it_is_committed():
     world.plan()
     decisions = [world.desired() for _ in range(3)]
     assert {decision.state for decision in decisions} == {DRAIN}
-    assert [len(decision.announcements) for decision in decisions] == [1, 1, 1]
+    assert [len(decision.notifications) for decision in decisions] == [1, 1, 1]
     assert world.planner.state(N1) is PERF
     world.planner.commit(decisions[-1], world.now)
     assert world.planner.state(N1) is DRAIN
-    assert world.desired().announcements == ()
+    assert world.desired().notifications == ()
 
 
 def test_a_decision_that_was_not_written_in_time_is_replaced_by_the_next():
@@ -194,7 +194,7 @@ def test_a_decision_that_was_not_written_in_time_is_replaced_by_the_next():
     assert world.desired().state is DRAIN
     world.remove_pod()
     decision = world.desired()
-    assert (decision.desired.target, decision.announcements) == (None, ()), "eco is announced, nothing was deferred"
+    assert (decision.desired.target, decision.notifications) == (None, ()), "eco is announced, nothing was deferred"
 
 
 def test_a_pod_that_arrives_after_the_announcement_keeps_the_caps_at_performance():
@@ -207,7 +207,7 @@ def test_a_pod_that_arrives_after_the_announcement_keeps_the_caps_at_performance
     assert decision.desired.target.draining
     assert decision.desired.schedulable_class is SchedulableClass.DRAINING
     assert world.transitions == [GuardResult.DEFERRED]
-    assert world.announced[0].performance_pods == 1
+    assert world.notified[0].performance_pods == 1
 
 
 def test_a_draining_node_goes_eco_without_another_announcement():
@@ -253,21 +253,21 @@ def test_a_draining_node_is_published_as_draining_under_performance_caps():
     assert world.planner.published_caps(N1).cpu_pct == 100
 
 
-def test_unreadable_pods_change_nothing_and_are_announced_once():
+def test_unreadable_pods_change_nothing_and_are_notified_once():
     world = World(pods=1)
     world.plan_and_publish()
-    world.announced.clear()
+    world.notified.clear()
     world.pod_watch.stale = True
     world.remove_pod()
     assert world.publish().state is DRAIN
     world.publish()
-    assert world.announced == [PodsUnreadable(world.cluster.nodes[N1], DRAIN)]
+    assert world.notified == [PodsUnreadable(world.cluster.nodes[N1], DRAIN)]
     world.pod_watch.stale = False
     assert world.publish().state is ECO
     assert world.transitions == [GuardResult.UNBLOCKED]
 
 
-def test_pods_that_become_unreadable_again_are_announced_again():
+def test_pods_that_become_unreadable_again_are_notified_again():
     world = World()
     world.plan()
     for _ in range(2):
@@ -275,7 +275,7 @@ def test_pods_that_become_unreadable_again_are_announced_again():
         world.publish()
         world.pod_watch.stale = False
         world.publish()
-    assert world.announced == [PodsUnreadable(world.cluster.nodes[N1], PERF)] * 2
+    assert world.notified == [PodsUnreadable(world.cluster.nodes[N1], PERF)] * 2
 
 
 def test_unreadable_pods_of_a_node_that_is_to_stay_as_it_is_delay_nothing():
@@ -283,7 +283,7 @@ def test_unreadable_pods_of_a_node_that_is_to_stay_as_it_is_delay_nothing():
     world.plan_and_publish()
     world.pod_watch.stale = True
     world.publish()
-    assert world.announced == []
+    assert world.notified == []
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_new_node_of_the_same_name_does_not_inherit_the_state():
     world.set_node(uid="uid-2")
     world.add_pod()
     assert world.desired() is None, "it is not planned yet"
-    world.announced.clear()
+    world.notified.clear()
     assert world.plan() == [N1]
     assert world.publish().state is DRAIN
     assert world.transitions == [GuardResult.DEFERRED]
@@ -373,7 +373,7 @@ def test_a_node_that_is_uncordoned_waits_for_its_plan():
     world.set_node()
     world.pod_watch.stale = True
     assert world.publish().state is ECO
-    assert world.announced == []
+    assert world.notified == []
 
 
 def test_a_cordoned_node_with_a_target_of_an_earlier_node_gets_nothing():
@@ -431,13 +431,13 @@ def test_an_announced_node_of_gpus_keeps_their_performance_caps():
     assert (desired.target, desired.caps.gpu_pct) == (None, 100)
 
 
-def test_a_gpu_model_without_an_absolute_cap_is_announced():
+def test_a_gpu_model_without_an_absolute_cap_is_notified():
     settings = CapSettings(
         gpu_write_absolute_caps=True, gpu_model_caps_json={"L40S": {"performanceWatts": 300, "ecoWatts": 200}}
     )
     world = World(frac=1, settings=settings, gpus=8, gpu_model="NVIDIA H100 80GB HBM3")
     world.plan_and_publish()
-    assert world.announced == [GpuCapNotListed(world.cluster.hardware(N1).view.gpu)]
+    assert world.notified == [GpuCapNotListed(world.cluster.hardware(N1).view.gpu)]
     without_gpus = World(frac=1, settings=settings)
     without_gpus.plan_and_publish()
-    assert without_gpus.announced == []
+    assert without_gpus.notified == []

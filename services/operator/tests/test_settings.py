@@ -1,4 +1,4 @@
-"""The operator's environment: contracts, section 4."""
+"""The settings of the operator."""
 
 import pytest
 

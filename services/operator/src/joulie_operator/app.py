@@ -20,7 +20,6 @@ from joulie_api.election import Elector
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.names import NodeName
 from joulie_core.policy import build_policy
-from joulie_operator.announcer import Announcer
 from joulie_operator.changes import PlanTrigger
 from joulie_operator.cluster import Cluster
 from joulie_operator.conditions import ReportCache
@@ -30,6 +29,7 @@ from joulie_operator.loops import OperatorLoops
 from joulie_operator.metrics import OperatorMetrics, register_node_series
 from joulie_operator.node_reconciler import NodeReconciler
 from joulie_operator.node_writer import NodeWriter
+from joulie_operator.notifier import Notifier
 from joulie_operator.planner import NodePlanner
 from joulie_operator.power import AgentReadings, PowerTracker
 from joulie_operator.published_state import PublishedState
@@ -184,7 +184,7 @@ class Operator:
             queue=self._queue,
             writer=NodeWriter(writes, self._published, wall=time.time),
             published=self._published,
-            announce=Announcer(self._metrics, self._recorder.record, self._gpu_caps_check).announce,
+            notify=Notifier(self._metrics, self._recorder.record, self._gpu_caps_check).notify,
             clock=self._clock,
             wall=time.time,
         )

@@ -2,7 +2,7 @@
 
 On the way to performance the caps are lifted before the node is offered (target, labels, twin); on the way to eco the
 offer is withdrawn before the caps come (twin, labels, target). A decision is committed when its target is on the API
-server, an announcement of eco when its labels are; what follows from it is announced then, and not before.
+server, an announcement of eco when its labels are; notifications follow then, and not before.
 
 A failed write is repeated for that node after a growing pause; a write refused by the fence ends the process.
 """
@@ -21,10 +21,10 @@ from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.timestamps import rfc3339
-from joulie_operator.announcements import Announcement, CapsRefused
 from joulie_operator.cluster import Cluster, Eligibility
 from joulie_operator.conditions import ReportCache, conditions_of, refusal
 from joulie_operator.node_writer import NodeWriter
+from joulie_operator.notifications import CapsRefused, Notification
 from joulie_operator.planner import Decision, NodePlanner
 from joulie_operator.published import PublishedTarget, PublishedTwin
 from joulie_operator.published_state import ECHO_GRACE_S, Comparison, PublishedPart, PublishedState
@@ -40,7 +40,7 @@ _log = structlog.get_logger()
 class NodeReconciler:
     """Processes the queue.
 
-    `announce` is called after the write that it reports, and must not wait. `clock` is monotonic, `wall` the time.
+    `notify` is called after the write that it reports, and must not wait. `clock` is monotonic, `wall` the time.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class NodeReconciler:
         queue: WorkQueue,
         writer: NodeWriter,
         published: PublishedState,
-        announce: Callable[[Announcement], None],
+        notify: Callable[[Notification], None],
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
@@ -64,7 +64,7 @@ class NodeReconciler:
         self._queue = queue
         self._writer = writer
         self._published = published
-        self._announce = announce
+        self._notify = notify
         self._clock = clock
         self._wall = wall
         self._retries_s: dict[NodeName, float] = {}
@@ -151,8 +151,8 @@ class NodeReconciler:
 
     def _commit(self, decision: Decision) -> None:
         self._planner.commit(decision, self._clock())
-        for announcement in decision.announcements:
-            self._announce(announcement)
+        for notification in decision.notifications:
+            self._notify(notification)
 
     async def _write_twin(self, decision: Decision) -> Comparison:
         node, desired = decision.node, decision.desired
@@ -174,7 +174,7 @@ class NodeReconciler:
         found = await self._writer.write_conditions(node, conditions)
         refused = refusal(before, conditions)
         if refused is not None:
-            self._announce(CapsRefused(node, refused))
+            self._notify(CapsRefused(node, refused))
         return found
 
     async def _clean(self, name: NodeName) -> None:

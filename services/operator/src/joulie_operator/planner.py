@@ -27,9 +27,9 @@ from joulie_core.node import Node
 from joulie_core.policy import Plan, Policy, PolicyContext
 from joulie_core.transition import GuardResult, NodeState, StepResult, recover, step
 from joulie_core.twin import schedulable_class
-from joulie_operator.announcements import Announcement, GpuCapNotListed, PodsUnreadable, TransitionMade
 from joulie_operator.cluster import Cluster, Eligibility
 from joulie_operator.gpu_caps_check import is_unlisted
+from joulie_operator.notifications import GpuCapNotListed, Notification, PodsUnreadable, TransitionMade
 from joulie_operator.published_state import PublishedState
 
 
@@ -46,7 +46,7 @@ class NodeRecord:
     reason: str
     #: Monotonic time since which the eco announcement is on the API server; None while there is none.
     announced_at: float | None = None
-    #: Whether a change has to wait because the pods cannot be read, and that was announced.
+    #: Whether a change has to wait because the pods cannot be read, and that was notified.
     pods_unreadable: bool = False
     #: The target as last computed, and what it was computed from: a cache.
     target: NodePowerProfileSpec | None = None
@@ -74,7 +74,7 @@ class Decision:
     #: That the node is in once this is published.
     state: NodeState
     desired: DesiredState
-    announcements: tuple[Announcement, ...] = ()
+    notifications: tuple[Notification, ...] = ()
     pods_unreadable: bool = False
     #: Seconds after which the node has to be decided about again; None if only a change can make that necessary.
     requeue_after_s: float | None = None
@@ -161,9 +161,9 @@ class NodePlanner:
         caps = self._caps_of(name, result.state)
         changing = planned is not record.state.profile or record.state.draining
         pods_unreadable = changing and result.verdict is GuardResult.PODS_UNKNOWN
-        announcements: list[Announcement] = self._cap_announcements(name, caps)
+        notifications: list[Notification] = self._cap_notifications(name, caps)
         if pods_unreadable and not record.pods_unreadable:
-            announcements.append(PodsUnreadable(node, result.state))
+            notifications.append(PodsUnreadable(node, result.state))
         return Decision(
             node=node,
             record=record,
@@ -175,7 +175,7 @@ class NodePlanner:
                 caps=caps,
                 target=self._target(name, record, result.state, caps),
             ),
-            announcements=(*announcements, *_transition_announcements(node, result, blocking_pods)),
+            notifications=(*notifications, *_transition_notifications(node, result, blocking_pods)),
             pods_unreadable=pods_unreadable,
         )
 
@@ -256,7 +256,7 @@ class NodePlanner:
         view = hardware.view if hardware is not None else None
         return intent_for(state.profile, draining=state.draining, hardware=view, settings=self._caps)
 
-    def _cap_announcements(self, name: NodeName, caps: CapIntent) -> list[Announcement]:
+    def _cap_notifications(self, name: NodeName, caps: CapIntent) -> list[Notification]:
         hardware = self._cluster.hardware(name)
         gpu = hardware.view.gpu if hardware is not None else None
         return [GpuCapNotListed(gpu)] if gpu is not None and is_unlisted(caps, self._caps) else []
@@ -276,7 +276,7 @@ class NodePlanner:
         return record.target
 
 
-def _transition_announcements(node: Node, result: StepResult, blocking_pods: int | None) -> list[Announcement]:
+def _transition_notifications(node: Node, result: StepResult, blocking_pods: int | None) -> list[Notification]:
     if result.transition is None:
         return []
     assert blocking_pods is not None, "no transition is made while the pods are unknown"

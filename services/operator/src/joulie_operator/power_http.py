@@ -1,7 +1,7 @@
 """Power readings from an HTTP endpoint per node, polled in the background.
 
 Speaks the telemetry half of the HTTP backend, see `joulie_api.telemetry`. A node that does not answer keeps
-its last reading, which ages, and so does one that answers 0 W or less. Source: contracts, section 4.
+its last reading, which ages, and so does one that answers 0 W or less.
 """
 
 import asyncio

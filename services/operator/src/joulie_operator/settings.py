@@ -38,7 +38,7 @@ PositiveDuration = Annotated[Duration, Field(gt=0)]
 
 
 class PowerSettings(ServiceSettings):
-    """Where power readings and facility figures come from."""
+    """Where power readings and facility metrics come from."""
 
     operator_node_power_source: NodePowerSource = NodePowerSource.AUTO
     """The first source of power readings. `auto`: the agents. Where the source has no reading, the agents' readings are

@@ -1,34 +1,34 @@
-"""Announcements in metrics, in the log and as Events."""
+"""Sends notifications: to metrics, the log and Events."""
 
 from collections.abc import Callable
 
 import structlog
 
-from joulie_operator.announcements import (
-    Announcement,
-    CapsRefused,
-    GpuCapNotListed,
-    PodsUnreadable,
-    TransitionMade,
-)
 from joulie_operator.events import Event, refusal_event, transition_event, unknown_pods_event
 from joulie_operator.gpu_caps_check import GpuCapsCheck
 from joulie_operator.metrics import OperatorMetrics
+from joulie_operator.notifications import (
+    CapsRefused,
+    GpuCapNotListed,
+    Notification,
+    PodsUnreadable,
+    TransitionMade,
+)
 
 _log = structlog.get_logger()
 
 
-class Announcer:
-    """Makes announcements; never waits."""
+class Notifier:
+    """Makes notifications; never waits."""
 
     def __init__(self, metrics: OperatorMetrics, record: Callable[[Event], None], gpu_caps_check: GpuCapsCheck) -> None:
         self._metrics = metrics
         self._record = record
         self._gpu_caps_check = gpu_caps_check
 
-    def announce(self, announcement: Announcement) -> None:
-        """Make an announcement; of a GPU model without a cap, the first one only."""
-        match announcement:
+    def notify(self, notification: Notification) -> None:
+        """Send a notification; of a GPU model without a cap, the first one only."""
+        match notification:
             case TransitionMade(node, transition, performance_pods):
                 self._metrics.on_transition(node.name, transition)
                 _log.info(

@@ -1,4 +1,4 @@
-"""What the operator announces once the write that it reports has succeeded; see `joulie_operator.announcer`."""
+"""What the operator reports once the write behind it has succeeded; sent by `joulie_operator.notifier`."""
 
 from dataclasses import dataclass
 
@@ -40,4 +40,4 @@ class CapsRefused:
     enforced: PublishedCondition
 
 
-Announcement = TransitionMade | PodsUnreadable | GpuCapNotListed | CapsRefused
+Notification = TransitionMade | PodsUnreadable | GpuCapNotListed | CapsRefused
