@@ -65,6 +65,7 @@ def test_a_report_tells_what_is_in_force_at_its_places_and_figures_of_the_first(
         throttle_known=throttle_pct is not None,
     )
     assert recalled(report, 1) == CpuControlState(held=CpuHeld(NO, YES))
+    assert recalled(report, 1).mode is CpuMode.NONE
 
 
 @pytest.mark.parametrize(("found_pct", "throttle"), [(50.0, YES), (0.5, YES), (0.0, NO)])

@@ -142,6 +142,20 @@ async def test_a_tick_tells_what_it_read_and_found(control):
     assert control.floor == Floor(60, 150)
 
 
+def test_before_the_first_tick_nothing_is_known_or_in_force(control):
+    assert control.floor == Floor(None, None)
+    assert not control.in_force
+    assert not control.looping
+
+
+async def test_the_loop_counts_the_time_without_readings(control, host):
+    await control.tick(DVFS)
+    host.reading = SILENT
+    for tick in range(1, 15):
+        told = await control.tick(replace(DVFS, now=tick * 20.0))
+    assert told.cpu.reason == "ThrottledWithoutReading"
+
+
 async def test_the_loop_acts_in_a_tick_and_says_how(control):
     await control.tick(DVFS)
     tick = await control.tick(replace(DVFS, now=20.0))

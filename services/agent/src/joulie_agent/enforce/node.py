@@ -72,9 +72,9 @@ class Tick:
     gpu_reading: GpuReading | None
     hardware: DiscoveredHardware
     #: The DVFS action that was carried out.
-    action: DvfsDirection | None = None
+    action: DvfsDirection | None
     #: An earlier backend was restored, which may be the current one by another name: tick again.
-    released: bool = False
+    released: bool
 
     @property
     def failed(self) -> bool:
