@@ -48,8 +48,8 @@ class Meter:
 
 
 def measure(sources, *, view=CPU_VIEW, now=0.0, load=PodLoad(), tdp=560.0, max_watts=None):  # noqa: B008 - never changed
-    book = PowerTracker(sources, max_age_s=180)
-    return book.measure(N1, PowerInputs(view, PowerBudget(cpu_tdp_w=tdp), load, max_watts), now)[0]
+    tracker = PowerTracker(sources, max_age_s=180)
+    return tracker.measure(N1, PowerInputs(view, PowerBudget(cpu_tdp_w=tdp), load, max_watts), now)[0]
 
 
 def test_the_first_source_that_answers_is_believed():
@@ -84,13 +84,13 @@ READINGS = st.lists(
 def counted(readings, load=PodLoad()):  # noqa: B008 - never changed
     """The watts that a node counts with after each reading, ten minutes apart."""
     meter = Meter()
-    book = PowerTracker([meter], max_age_s=180)
+    tracker = PowerTracker([meter], max_age_s=180)
     node = PowerInputs(CPU_VIEW, PowerBudget(cpu_tdp_w=560), load, max_watts=560)
     watts = []
     for at, reading in enumerate(readings):
         now = at * 600.0
         meter.readings = {} if reading is None else {"n1": PowerSample(reading, now, MeasurementSource.HTTP)}
-        watts.append(book.measure(N1, node, now)[0].watts)
+        watts.append(tracker.measure(N1, node, now)[0].watts)
     return watts
 
 
@@ -122,11 +122,11 @@ def test_an_implausible_reading_in_place_of_a_good_one_never_raises_head_room(re
 
 def test_pods_that_came_after_the_last_reading_are_added_to_it():
     meter = Meter(n1=PowerSample(500, 0, MeasurementSource.AGENT))
-    book = PowerTracker([meter], max_age_s=180)
+    tracker = PowerTracker([meter], max_age_s=180)
     budget = PowerBudget(cpu_tdp_w=560)
     empty, busy = (PowerInputs(CPU_VIEW, budget, PodLoad(pods=1, cpu_cores=cores)) for cores in (0, 256))
-    assert book.measure(N1, empty, 0)[0].watts == 500
-    held, added, ended = (book.measure(N1, node, 200)[0].watts for node in (empty, busy, empty))
+    assert tracker.measure(N1, empty, 0)[0].watts == 500
+    held, added, ended = (tracker.measure(N1, node, 200)[0].watts for node in (empty, busy, empty))
     assert held == ended == 500
     assert added == pytest.approx(500 + measure([], load=busy.load).watts - measure([]).watts)
 

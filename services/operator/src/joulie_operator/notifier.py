@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 
 class Notifier:
-    """Makes notifications; never waits."""
+    """Sends notifications; never waits."""
 
     def __init__(self, metrics: OperatorMetrics, record: Callable[[Event], None], gpu_caps_check: GpuCapsCheck) -> None:
         self._metrics = metrics
