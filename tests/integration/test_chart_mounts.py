@@ -12,7 +12,7 @@ import pytest
 from tests.chart import Helm, Manifest, find
 from tests.mounts import below, environment
 
-from joulie_agent.actuator import call
+from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.protocol import ErrorReply, Reply, Request, SetCpuCap, SetThrottle
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.testing.fake_sysfs import FakeMachine, build
@@ -107,7 +107,7 @@ def actuator(helm: Helm, machine: FakeMachine, tmp_path: Path) -> Iterator[subpr
 
 
 def asked(tmp_path: Path, request: Request) -> Reply | HardwareFailure:
-    reply = call.ask(f"{tmp_path}/root/run/joulie/actuator.sock", request, 30)
+    reply = blocking_client.request(f"{tmp_path}/root/run/joulie/actuator.sock", request, 30)
     assert not isinstance(reply, ErrorReply | HardwareFailure), reply
     return reply
 

@@ -11,7 +11,7 @@ import pytest
 from tests.chart import Helm, Manifest, containers, find
 from tests.mounts import below, environment
 
-from joulie_agent.actuator import call
+from joulie_agent.actuator import blocking_client
 from joulie_agent.actuator.protocol import SetCpuCap
 from joulie_agent.testing.fake_sysfs import FakeMachine, build
 from joulie_agent.testing.machine_spec import PLATFORMS
@@ -80,7 +80,7 @@ def node(helm: Helm, tmp_path: Path) -> Iterator[Node]:
     assert killed.stdout is not None
     assert any('"listening"' in line for line in iter(killed.stdout.readline, ""))
     order = SetCpuCap(cap_watts_per_package=CAP_WATTS, lease_s=600.0)
-    call.ask(f"{root}/run/joulie/actuator.sock", order, 30)
+    blocking_client.request(f"{root}/run/joulie/actuator.sock", order, 30)
     killed.kill()
     killed.communicate()
     assert made.limits_watts == [CAP_WATTS] * 2
