@@ -1,4 +1,4 @@
-"""The chart as tests handle it: the real Helm, what it renders, and what it says."""
+"""The chart in tests: the real Helm, its rendered manifests and its messages."""
 
 import json
 import os

@@ -1,9 +1,9 @@
-"""A node's systemd in namespaces of its own: the real service manager, on a root file system that is the test's alone.
+"""A real systemd in namespaces of its own, with a root file system for the test only.
 
-Promises that it changes nothing of the machine: its root is a new tmpfs, `/usr` and `/proc/sys` are read-only, `/tmp`,
-`/etc`, `/var`, `/run` and `/dev` are its own, it reads no unit but those of the test (the distribution's would clean up
-and configure a whole machine), it lives in control groups and a network of its own, and all its processes end with this
-one. Takes root with CAP_SYS_ADMIN and Debian's `systemd`.
+Guarantees that it changes nothing on the machine: its root is a new tmpfs, `/usr` and `/proc/sys` are read-only,
+`/tmp`, `/etc`, `/var`, `/run` and `/dev` are its own, it reads only the units of the test (the distribution's would
+clean up and configure a whole machine), it has control groups and a network of its own, and all its processes end with
+this one. Requires root with CAP_SYS_ADMIN and Debian's `systemd`.
 """
 
 import contextlib
@@ -103,9 +103,9 @@ class HostSystemd:
         )
 
     def show(self, unit: str, *names: str) -> dict[str, str]:
-        """Properties of a unit, as systemctl tells them."""
-        said = self.run("systemctl", "show", unit, f"--property={','.join(names)}").stdout
-        return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+        """Return properties of a unit, as systemctl shows them."""
+        output = self.run("systemctl", "show", unit, f"--property={','.join(names)}").stdout
+        return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
 
 
 @contextlib.contextmanager

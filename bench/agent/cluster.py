@@ -1,4 +1,4 @@
-"""The API server's process: one node, and a published target that changes now and then."""
+"""The API server's process: one node, and a target that changes periodically."""
 
 import asyncio
 import signal
@@ -17,8 +17,8 @@ TARGETS = (("eco", 60, 50), ("performance", 100, 100))
 
 
 def serve(toggle_s: float, directory: Path, parent: Connection) -> None:
-    """Be the process; the parent's word asks for the writes since its last one, "stop" ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to end
+    """Run the process: answer each message of the parent with the writes since the last one, until "stop"."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     asyncio.run(_serve(toggle_s, directory, parent))
 
 

@@ -1,4 +1,4 @@
-"""The two processes as they are shipped, and what /proc says of them."""
+"""The agent's two processes, and their resource usage from /proc."""
 
 import json
 import os
@@ -19,9 +19,9 @@ _STOP_S = 30.0
 
 @dataclass(frozen=True)
 class Usage:
-    """What one process uses."""
+    """Resource usage of one process."""
 
-    #: User and system time since it began.
+    #: User and system time since its start.
     cpu_s: float
     rss_mib: float
     #: Resident memory, of shared pages only this process's share.
@@ -30,7 +30,7 @@ class Usage:
 
 @dataclass
 class Process:
-    """A running process; `events` are its log."""
+    """A running process; `events` is its log."""
 
     name: str
     popen: "subprocess.Popen[str]"
@@ -38,7 +38,7 @@ class Process:
     _heard: threading.Condition = field(default_factory=threading.Condition)
 
     def follow(self) -> None:
-        """Take in the log; told what is no ordinary line."""
+        """Collect the log; print warnings and errors."""
         assert self.popen.stdout is not None
         for line in self.popen.stdout:
             event = json.loads(line)
@@ -51,10 +51,10 @@ class Process:
             self._heard.notify_all()
 
     def wait_for(self, event: str) -> dict[str, object]:
-        """Return the first line of that event.
+        """Return the first log line of an event.
 
         Raises:
-            RuntimeError: the process has ended, or does not say so.
+            RuntimeError: the process has exited, or does not log it in time.
         """
         with self._heard:
             self._heard.wait_for(lambda: self.popen.poll() is not None or self._find(event), timeout=_START_S)
@@ -64,13 +64,13 @@ class Process:
         return found
 
     def usage(self) -> Usage:
-        """Look at the process.
+        """Return the current usage.
 
         Raises:
-            RuntimeError: it has ended.
+            RuntimeError: the process has exited.
         """
         if self.popen.poll() is not None:
-            raise RuntimeError(f"{self.name} has ended with {self.popen.returncode}")
+            raise RuntimeError(f"{self.name} exited with {self.popen.returncode}")
         proc = Path(f"/proc/{self.popen.pid}")
         fields = (proc / "stat").read_text().rpartition(")")[2].split()
         sizes = dict(line.split(":", 1) for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
@@ -86,9 +86,9 @@ class Process:
 
 @contextmanager
 def start(name: str, arguments: list[str], env: Mapping[str, str]) -> Iterator[Process]:
-    """Run `joulie-agent` with these arguments, and end it in good order."""
+    """Run `joulie-agent` with these arguments, and stop it at the end."""
     command = [sys.executable, "-m", "joulie_agent", *arguments]
-    # In a session of its own, so that Ctrl-C ends it by our hand, after what depends on it.
+    # In a session of its own, so that Ctrl-C does not reach it: it is stopped here, after what depends on it.
     with subprocess.Popen(
         command, env=os.environ | env, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as popen:
@@ -105,6 +105,6 @@ def start(name: str, arguments: list[str], env: Mapping[str, str]) -> Iterator[P
 
 
 def scrape(port: int) -> str:
-    """One scrape, as Prometheus makes it."""
+    """Return the text of /metrics."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         return str(answer.read().decode())

@@ -1,15 +1,15 @@
-"""What the agent costs on its node: memory and CPU time of its two processes.
+"""Memory and CPU time of the agent's two processes on a node.
 
-    just bench agent                  ten minutes at one look per second; the table, and CSV and PNG to out/
-    just bench agent --minutes 2      a shorter look
+    just bench agent                  ten minutes at one reconcile per second; the table, and CSV and PNG to out/
+    just bench agent --minutes 2      a shorter run
     just bench agent --cores 64       a larger node; every logical CPU has a frequency policy, and is read
-    just bench agent --dvfs           the DVFS loop at its own interval, a look at all else every 20 s
+    just bench agent --dvfs           the DVFS loop at its own interval, all else every 20 s
 
-`joulie-agent` and `joulie-agent actuator` run as they are shipped, against an API server in another process and a node
-of files: two sockets, eight GPUs behind NVIDIA's own Python package and a compiled stand-in for its library. The load
-moves, the caps change each minute, and /metrics is read four times a minute, as Prometheus does. CPU time is what the
-kernel charged the processes, so another load on the machine hardly shows; their start is told apart. Exit code 1 where
-a limit is missed.
+`joulie-agent` and `joulie-agent actuator` run unmodified, with an API server in another process and a node made of
+files: two sockets, eight GPUs behind NVIDIA's own Python package and a compiled stub of its library. The load varies,
+the caps change each minute, and /metrics is scraped four times a minute. CPU time is what the kernel accounts to the
+processes, so other load on the machine has little effect; their start is listed separately. Exit code 1 if a limit is
+missed.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from matplotlib.figure import Figure
 from processes import Process, Usage, scrape, start
 
 OUT = Path("out")
-#: What the project holds itself to.
+#: Limits of the project.
 CONTROLLER_MIB, ACTUATOR_MIB, TOGETHER_CPU_PCT = 110.0, 40.0, 1.0
 SETTLE_S = 10.0
 SAMPLE_S = 5.0
@@ -42,7 +42,7 @@ NAMES = ("controller", "actuator")
 
 @dataclass(frozen=True)
 class Sample:
-    """Both processes at one moment, in the order of `NAMES`."""
+    """Both processes at one time, in the order of `NAMES`."""
 
     #: Seconds since the first sample.
     at_s: float
@@ -56,12 +56,12 @@ class Table:
     met: bool = True
 
     def row(self, what: str, value: float, unit: str, limit: float | None = None) -> None:
-        """Print a figure; with a limit also its share of it."""
-        verdict = ""
+        """Print a value, and with a limit its share of it."""
+        result = ""
         if limit is not None:
-            verdict = f"{value / limit:5.2f} of {limit:g} {unit}  {'ok' if value < limit else 'MISSED'}"
+            result = f"{value / limit:5.2f} of {limit:g} {unit}  {'ok' if value < limit else 'MISSED'}"
             self.met &= value < limit
-        print(f"{what:44} {value:9.3f} {unit:4} {verdict}", flush=True)
+        print(f"{what:44} {value:9.3f} {unit:4} {result}", flush=True)
 
 
 def watch(processes: Sequence[Process], seconds: float, progress: Callable[[Sample], None], port: int) -> list[Sample]:
@@ -86,7 +86,7 @@ def cpu_pct(first: Sample, last: Sample, index: int) -> float:
     return 100 * spent_s / (last.at_s - first.at_s)
 
 
-def tell(samples: list[Sample], table: Table) -> None:
+def print_results(samples: list[Sample], table: Table) -> None:
     """Print the table."""
     for index, (name, limit) in enumerate(zip(NAMES, (CONTROLLER_MIB, ACTUATOR_MIB), strict=True)):
         memory = [sample.usages[index].rss_mib for sample in samples]
@@ -122,7 +122,7 @@ def write(samples: list[Sample], directory: Path) -> tuple[Path, Path]:
     together = [cpu_pct(samples[0], each, 0) + cpu_pct(samples[0], each, 1) for each in samples[1:]]
     cpu.plot(times[1:], together, color="black", label="together")
     cpu.axhline(TOGETHER_CPU_PCT, color="black", linestyle=":", label="together, limit")
-    memory.set(ylabel="resident memory, MiB", ylim=(0, 1.5 * CONTROLLER_MIB), title="joulie-agent, one look per second")
+    memory.set(ylabel="resident memory, MiB", ylim=(0, 1.5 * CONTROLLER_MIB), title="joulie-agent")
     highest_pct = max(TOGETHER_CPU_PCT, *together)
     cpu.set(xlabel="seconds", ylabel="CPU since the start, % of a core", ylim=(0, 1.5 * highest_pct))
     for axes in (memory, cpu):
@@ -137,8 +137,8 @@ def run(options: argparse.Namespace) -> bool:
     context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="joulie-bench-")))
-        channel, theirs = context.Pipe()
-        api = context.Process(target=serve, args=(options.toggle_s, directory, theirs), daemon=True)
+        channel, child_channel = context.Pipe()
+        api = context.Process(target=serve, args=(options.toggle_s, directory, child_channel), daemon=True)
         api.start()
         stack.callback(_stop, api, channel)
         kubeconfig = channel.recv()
@@ -177,7 +177,7 @@ def _measure(
     samples = watch(processes, seconds, progress, port)
     channel.send("writes")
     writes = channel.recv()
-    tell(samples, table)
+    print_results(samples, table)
     table.row("writes to the API server", 60 * writes.total() / samples[-1].at_s, "/min")
     print(*write(samples, OUT))
     return table.met

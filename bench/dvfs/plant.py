@@ -1,7 +1,7 @@
-"""A node whose power the DVFS loop holds: the simulator's physics, a load that steps, and a reading with noise.
+"""The plant of the DVFS loop: the simulator's physics, a load with steps, and readings with noise.
 
-The power follows the throttle at once, as a frequency limit does within milliseconds; what is slow is the loop. The
-reading is the mean since the last one, as from an energy counter, with noise of the load on top.
+Power follows the throttle without delay, as a frequency limit does within milliseconds; only the loop is slow. A
+reading is the mean since the last one, as from an energy counter, with noise of the load.
 """
 
 import random
@@ -13,7 +13,7 @@ from joulie_core.hardware.power_curve import PowerCurve
 from joulie_sim.physics.draw import draw_under
 
 PACKAGES = 2
-#: Power is constant over so many seconds; energy is the sum.
+#: Power is constant over this time; energy is the sum.
 TICK_S = 0.1
 #: Standard deviation of the load, in shares of full load, drawn anew each second.
 LOAD_NOISE = 0.02
@@ -30,7 +30,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Case:
-    """A run: stages, and when it ends."""
+    """A run: its stages and end."""
 
     name: str
     stages: tuple[Stage, ...]
@@ -39,7 +39,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Controller:
-    """How the loop is run."""
+    """Configuration of the loop."""
 
     name: str
     period_s: float
@@ -48,7 +48,7 @@ class Controller:
 
 @dataclass
 class Trace:
-    """What happened, one entry per `TICK_S`."""
+    """Course of a run, one entry per `TICK_S`."""
 
     seconds: list[float]
     watts: list[float]

@@ -1,4 +1,4 @@
-"""How fast and how exactly the DVFS loop holds a cap: steps of load and of cap, in three ways of running it.
+"""Settling time and accuracy of the DVFS loop: steps of load and of cap, with three configurations.
 
     just bench dvfs                   20 seeds; the table, and CSV, PNG and SVG to out/
     just bench dvfs --seeds 5         fewer
@@ -6,8 +6,8 @@
 The node is the simulator's: two packages of an AMD EPYC 7763, which RAPL cannot cap, with a load that varies by 2 % of
 full load each second. All tunables are the defaults. Settling is the time from the step until the throttle stays within
 5 points of where it ends. Overshoot is the highest power above the cap in the mean of 10 s, and all energy above the
-cap. The figures are means over seeds with the 95 % confidence interval of the mean. Exit code 1 where the mode that is
-the default settles later or draws more energy above the cap than the fixed steps did.
+cap. Values are means over seeds with the 95 % confidence interval of the mean. Exit code 1 if the default mode settles
+later or draws more energy above the cap than the stepped mode.
 """
 
 import argparse
@@ -57,7 +57,7 @@ _Z95 = 1.96
 
 @dataclass(frozen=True)
 class Figures:
-    """What one run showed after its step."""
+    """Results of one run after its step."""
 
     settle_s: float
     over_watts: float
@@ -66,7 +66,7 @@ class Figures:
 
 
 def measure(case: Case, trace: Trace) -> Figures:
-    """Take the figures from the last stage's begin on; of bursts, from the first one's."""
+    """Return the results from the start of the last stage; of bursts, from the first step."""
     step_s = case.stages[-1].at_s if len(case.stages) == 2 else case.stages[1].at_s
     start = round(step_s / TICK_S)
     throttles = trace.throttles[start:]
@@ -91,7 +91,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def draw(directory: Path) -> list[Path]:
-    """Draw one run of each case and way."""
+    """Draw one run of each case and configuration."""
     figure = Figure(figsize=(12, 11))
     every = slice(None, None, 20)
     for row, case in zip(figure.subplots(len(CASES), 2), CASES, strict=True):
@@ -116,7 +116,7 @@ def draw(directory: Path) -> list[Path]:
 
 
 def run(seeds: int) -> bool:
-    """Run everything; True where the default mode is not worse than fixed steps."""
+    """Run all cases; return whether the default mode is not worse than the stepped one."""
     OUT.mkdir(exist_ok=True)
     means: dict[tuple[str, str], list[float]] = {}
     with (OUT / "dvfs.csv").open("w", newline="", encoding="ascii") as file:
@@ -147,9 +147,9 @@ def run(seeds: int) -> bool:
 
 
 def main() -> int:
-    """Run the bench; returns the exit code."""
+    """Run the bench and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=20, help="runs of each case and way")
+    parser.add_argument("--seeds", type=int, default=20, help="runs of each case and configuration")
     return 0 if run(parser.parse_args().seeds) else 1
 
 

@@ -24,7 +24,11 @@ class Client:
         self._connection.connect()
 
     def post(self, path: str, body: bytes) -> tuple[float, bytes]:
-        """Seconds from the first byte sent to the last one received, and the answer. Raises if it is no 200."""
+        """Return the seconds from the first byte sent to the last one received, and the answer.
+
+        Raises:
+            RuntimeError: the status is not 200.
+        """
         started = time.perf_counter()
         self._connection.request("POST", path, body, _HEADERS)
         answer = self._connection.getresponse()
@@ -42,36 +46,36 @@ class Client:
 
 
 class Probe:
-    """Asks /healthz again and again from a process of its own: its worst round trip is the event loop's worst stall."""
+    """Requests /healthz repeatedly from its own process: the longest round trip is the event loop's worst stall."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._ours, self._theirs = _SPAWN.Pipe()
+        self._channel, self._child_channel = _SPAWN.Pipe()
 
     def __enter__(self) -> Self:
-        self._process = _SPAWN.Process(target=_probe, args=(self._url, self._theirs), daemon=True)
+        self._process = _SPAWN.Process(target=_probe, args=(self._url, self._child_channel), daemon=True)
         self._process.start()
-        self._ours.recv()
+        self._channel.recv()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._ours.send("stop")
-        self.worst_s = float(self._ours.recv())
+        self._channel.send("stop")
+        self.worst_s = float(self._channel.recv())
         self._process.join()
 
 
 def _probe(url: str, parent: Connection) -> None:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-    worst_s, asked = 0.0, 0
+    worst_s, requests = 0.0, 0
     while not parent.poll(0.001):
         started = time.perf_counter()
         connection.request("GET", "/healthz")
         connection.getresponse().read()
-        asked += 1
-        if asked > _WARM_UP:
+        requests += 1
+        if requests > _WARM_UP:
             worst_s = max(worst_s, time.perf_counter() - started)
-        elif asked == _WARM_UP:
+        elif requests == _WARM_UP:
             parent.send("ready")
     parent.send(worst_s)
     connection.close()

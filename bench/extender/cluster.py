@@ -126,8 +126,8 @@ def pod(workload_class: str, number: int = 0, *, cpu: str = "4") -> dict[str, An
 def names_bodies(names: list[str], workload_class: str, *, unlike: bool = False) -> list[bytes]:
     """Bodies of a scheduler whose extender is cache capable, each of another pod.
 
-    kube-scheduler looks at nodes in parallel, so their order differs every time. The pods ask for the same, as those of
-    a burst do, or with `unlike` each for another number of cores.
+    kube-scheduler checks nodes in parallel, so their order differs every time. The pods have equal requests, as those
+    of a burst do, or with `unlike` each requests another number of cores.
     """
     dice = random.Random(len(names))
     return [

@@ -1,13 +1,13 @@
-"""What the extender costs kube-scheduler: round trips of /filter and /prioritize, measured from another process.
+"""Latency of the extender for kube-scheduler: round trips of /filter and /prioritize, measured from another process.
 
     just bench extender                     the table against its limits
     just bench extender --plot              also latency over the number of nodes, in both modes, to out/
-    just bench extender --peer http://host:port   the same bytes in turn to another server, and the ratio
+    just bench extender --peer http://host:port   the same bytes alternately to another server, and the ratio
 
-The extender runs as it is shipped, watching an API server with as many nodes, twins and hardware objects as are asked
-about, while twins are rewritten as an operator would. Every request is about another pod and has its nodes in another
-order. The column "cpu" is our server's CPU time per request, which the rest of the machine's work moves far less than
-the round trips. Exit code 1 where a limit is missed.
+The extender runs unmodified and watches an API server with as many nodes, twins and hardware objects as the requests
+name, while twins are rewritten as by an operator. Every request is for another pod and has its nodes in another order.
+The column "cpu" is the extender's CPU time per request, on which other load on the machine has far less effect than on
+the round trips. Exit code 1 if a limit is missed.
 """
 
 import argparse
@@ -34,7 +34,7 @@ TWINS_PER_S = 83.0
 
 @dataclass(frozen=True)
 class Case:
-    """One question, asked again and again."""
+    """One kind of request, repeated."""
 
     title: str
     path: str
@@ -59,7 +59,7 @@ class Result:
     case: Case
     times_ms: list[float] = field(default_factory=list)
     stall_ms: float | None = None
-    #: CPU time of our server per request; unlike the round trip it does not see what else the machine does.
+    #: CPU time of the extender per request; unlike the round trip hardly affected by other load on the machine.
     cpu_ms: float | None = None
     #: Share of the requests that took no longer than `service_ms`.
     within_service: float | None = None
@@ -158,7 +158,7 @@ class _Histogram:
 
 
 def measure(case: Case, extender: Extender, clients: Sequence[Client]) -> list[Result]:
-    """Ask each server in turn, the same bytes; the first one is ours, whose CPU and stalls are looked at too."""
+    """Send the same bytes to each server in turn; of the first, the extender, measure also CPU time and stalls."""
     results = [Result(case) for _ in clients]
     bodies = cycle(case.bodies)
     for body in islice(bodies, max(3, case.rounds // 10)):
@@ -170,7 +170,7 @@ def measure(case: Case, extender: Extender, clients: Sequence[Client]) -> list[R
             took, answer = client.post(case.path, body)
             result.times_ms.append(took * 1e3)
             if case.echo and case.echo not in answer:
-                raise RuntimeError(f"{case.title}: nodes did not come back as they were sent")
+                raise RuntimeError(f"{case.title}: nodes in the answer differ from those sent")
     results[0].cpu_ms = (extender.cpu_s - cpu_s) / case.rounds * 1e3
     if histogram:
         results[0].within_service = histogram.share_since(extender, case)
@@ -182,11 +182,11 @@ def measure(case: Case, extender: Extender, clients: Sequence[Client]) -> list[R
     return results
 
 
-def compare(ours: Result, peer: Result) -> str:
+def compare(extender: Result, peer: Result) -> str:
     """Return the ratio of the peer's time to this one's, pair by pair: median and quartiles."""
-    ratios = sorted(theirs / mine for mine, theirs in zip(ours.times_ms, peer.times_ms, strict=True))
+    ratios = sorted(other / own for own, other in zip(extender.times_ms, peer.times_ms, strict=True))
     low, median, high = statistics.quantiles(ratios, n=4)
-    return f"{'':44} peer/ours {median:.2f} (middle half {low:.2f}..{high:.2f})"
+    return f"{'':44} peer/extender {median:.2f} (middle half {low:.2f}..{high:.2f})"
 
 
 def print_table(extender: Extender, rounds: int, peer: str | None) -> bool:

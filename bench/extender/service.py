@@ -51,10 +51,10 @@ def run_extender(nodes: int, twins_per_s: float) -> Iterator[Extender]:
     """Start both processes for a cluster of `nodes`; twins are rewritten at the given rate all the while."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as directory:
-        ours, theirs = context.Pipe()
-        api = context.Process(target=_serve_api, args=(nodes, twins_per_s, Path(directory), theirs), daemon=True)
+        channel, child_channel = context.Pipe()
+        api = context.Process(target=_serve_api, args=(nodes, twins_per_s, Path(directory), child_channel), daemon=True)
         api.start()
-        kubeconfig = ours.recv()
+        kubeconfig = channel.recv()
         env = os.environ | {
             "KUBECONFIG": kubeconfig,
             "EXTENDER_ADDR": "127.0.0.1:0",
@@ -66,7 +66,7 @@ def run_extender(nodes: int, twins_per_s: float) -> Iterator[Extender]:
                 yield _wait(process)
             finally:
                 process.terminate()
-        ours.send("stop")
+        channel.send("stop")
         api.join(10)
 
 

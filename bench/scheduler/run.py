@@ -1,4 +1,4 @@
-"""What Joulie costs kube-scheduler in pods a second, and what it gains in watts, on a real control plane.
+"""Effect of Joulie on kube-scheduler's pods per second and on watts, on a real control plane.
 
     just bench scheduler                    1,000 KWOK nodes, 1,000 pods a wave, 3 waves of each kind
     just bench scheduler --nodes 5000       takes a machine with some cores
@@ -25,21 +25,21 @@ from system import System, cpu_s, make_wave, run_system
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings
 
 OUT = Path("out")
-#: kube-scheduler's own rule: it stops looking once it has found this share, which it chooses by the cluster's size.
+#: kube-scheduler's default: it stops once it has found a share of the nodes, which it chooses by the cluster's size.
 SAMPLE = 0
 ALL = 100
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How the scheduler is configured."""
+    """Configuration of the scheduler."""
 
     extender: bool
     percentage: int
 
     @property
     def title(self) -> str:
-        """For tables."""
+        """Name in tables."""
         return f"{'with' if self.extender else 'without'}, {'all nodes' if self.percentage else 'sample'}"
 
 
@@ -48,7 +48,7 @@ KINDS = tuple(Kind(extender, percentage) for extender, percentage in product((Fa
 
 @dataclass
 class Results:
-    """What the waves of one kind gave."""
+    """Results of the waves of one kind."""
 
     pods_per_s: list[float] = field(default_factory=list)
     #: What the wave's pods add: by the choice of a CPU, and by that of a GPU, whose models differ by a factor of two.
@@ -63,7 +63,7 @@ class Results:
 
 
 async def run_wave(system: System, kind: Kind, wave: list[dict[str, Any]], nodes: int) -> dict[str, float]:
-    """Schedule one wave and look at where it went."""
+    """Schedule one wave and return its results."""
     pods = len(wave)
     await system.wait_settled(nodes)
     classes = {node["nodeName"]: node["schedulableClass"] for node in await system.scoring()}

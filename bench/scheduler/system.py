@@ -1,7 +1,7 @@
-"""The system under test: a real control plane with KWOK nodes, Joulie on it, and a scheduler that is configured anew.
+"""The system under test: a real control plane with KWOK nodes, Joulie, and a scheduler that is reconfigured per wave.
 
-Pods are created while no scheduler runs, so that what is measured is scheduling and not the creation of pods. Bindings
-are counted by a watch in this process.
+Pods are created while no scheduler runs, so that only scheduling is measured. Bindings are counted by a watch in this
+process.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ _PLACED_S = 180.0
 
 
 class System:
-    """A cluster with Joulie, of which pods are scheduled wave by wave."""
+    """A cluster with Joulie, on which pods are scheduled in waves."""
 
     def __init__(self, cluster: DevCluster, stack: JoulieStack, client: KubeClient, namespace: str) -> None:
         self.cluster = cluster
         self.stack = stack
         self._client = client
         self._namespace = namespace
-        #: When each pod was seen to be bound, by key.
+        #: When the binding of each pod was observed, by key.
         self._bound_at: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._bindings = Reflector(client, PODS, _node_of, namespace=namespace, field_selector="spec.nodeName!=")
@@ -69,7 +69,7 @@ class System:
         return self.cluster.processes[Binary.SCHEDULER]
 
     async def wait_settled(self, nodes: int) -> None:
-        """Wait until the extender knows a measurement of every node that has none of our pods in it."""
+        """Wait until the extender has a measurement of every node that was taken without pods of the bench."""
         deadline = asyncio.get_running_loop().time() + _SETTLED_S
         while problems := await self._unsettled(nodes):
             if asyncio.get_running_loop().time() > deadline:

@@ -48,7 +48,7 @@ class AgentRelease:
         await asyncio.to_thread(self.helm.run, *command, stdin=json.dumps(self._values()))
 
     async def uninstall(self, *options: str) -> str:
-        """Uninstall it; what Helm says."""
+        """Uninstall the release and return Helm's output."""
         command = ("uninstall", _RELEASE, "--namespace", NAMESPACE, "--timeout", f"{_HELM_TIMEOUT_S - 20}s", *options)
         return await asyncio.to_thread(self.helm.run, *command, timeout_s=_HELM_TIMEOUT_S)
 

@@ -36,9 +36,9 @@ async def system(request: pytest.FixtureRequest, start_cluster: Starter) -> Asyn
     argument `nodes` other classes of nodes.
     """
     marker = request.node.get_closest_marker("system")
-    asked = dict(marker.kwargs) if marker else {}
-    nodes = asked.pop("nodes", None) or read_node_classes(_NODES)
-    env = {Service(f"joulie-{name}"): values for name, values in asked.items()}
+    options = dict(marker.kwargs) if marker else {}
+    nodes = options.pop("nodes", None) or read_node_classes(_NODES)
+    env = {Service(f"joulie-{name}"): values for name, values in options.items()}
     cluster = await start_cluster(ClusterConfig(nodes=nodes))
     stack = JoulieStack(cluster, StackConfig(env=env))
     try:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
-from tests.e2e.asking import scoring
+from tests.e2e.extender_client import scoring
 from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 

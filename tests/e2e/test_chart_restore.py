@@ -32,7 +32,7 @@ class Hook:
                 await self.system.view.client.create(resource, manifest, NAMESPACE if resource.namespaced else None)
 
     async def run(self, command: str) -> str:
-        """What the program says; AssertionError where it fails."""
+        """Return the output of the program; raise AssertionError if it fails."""
         cluster = self.system.stack.cluster
         (self.tmp_path / "token").write_text(await account_token(self.system.view.client, "joulie-restore"))
         shutil.copy(cluster.ca_path, self.tmp_path / "ca.crt")

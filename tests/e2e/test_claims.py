@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.e2e.asking import explain, scoring
+from tests.e2e.extender_client import explain, scoring
 from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 
@@ -51,14 +51,14 @@ async def test_gpus_that_pods_claim_are_counted_before_and_after_the_scheduler_a
     await client.create(RESOURCE_CLAIM_TEMPLATES, four, namespace)
     await client.create(RESOURCE_CLAIMS, make_claim("two-gpus", namespace, count=2), namespace)
 
-    async def asked(pod: dict[str, Any], gpus: float) -> None:
+    async def counted(pod: dict[str, Any], gpus: float) -> None:
         node = (await explain(url, pod, [_NODE]))[_NODE]
         assert node["marginalGpuW"] == pytest.approx(gpus * 0.6 * _WATTS), node
 
     by_template = claiming(make_pod("by-template", namespace, cpu=1), template="four-gpus")
     by_name = claiming(make_pod("by-name", namespace, cpu=1), claim="two-gpus")
-    await eventually(lambda: asked(by_template, 4), within_s=30)
-    await eventually(lambda: asked(by_name, 2), within_s=30)
+    await eventually(lambda: counted(by_template, 4), within_s=30)
+    await eventually(lambda: counted(by_name, 2), within_s=30)
     assert (await scoring(url))[_NODE]["assumedPowerW"] == 0
 
     for pod in (by_template, by_name):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.e2e.asking import ask, explain, question, scoring
+from tests.e2e.extender_client import explain, extender_args, request, scoring
 from tests.e2e.system import System
 from tests.e2e.view import count
 from tests.e2e.waiting import eventually
@@ -67,7 +67,7 @@ async def _check_a_low_scored_node(system: System) -> None:
         assert node["terms"]["headroom"] == pytest.approx(0.7 * node["projectedHeadroom"])
         total = sum(node["terms"][term] for term in _TERMS)
         assert node["score"] == pytest.approx(min(100, max(0, total)))
-    pod["metadata"].pop("uid", None)  # a question, no pod: nothing is expected anywhere
-    (answer,) = json.loads(await ask(url, "/prioritize", question(pod, [busy])))
+    pod["metadata"].pop("uid", None)  # only a request, no real pod: no binding is expected
+    (answer,) = json.loads(await request(url, "/prioritize", extender_args(pod, [busy])))
     explained = (await explain(url, pod, [busy]))[busy]["score"]
     assert abs(answer["Score"] - explained) <= 1

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.e2e.asking import ask, question, scoring
+from tests.e2e.extender_client import extender_args, request, scoring
 from tests.e2e.service_address import ServiceAddress
 from tests.e2e.system import System
 from tests.e2e.view import count
@@ -62,7 +62,7 @@ async def test_two_replicas_answer_alike_byte_for_byte(system: System) -> None:
                 for cpu in ("100m", "4", "64"):
                     pod = make_pod("probe", cpu=cpu, workload_class=workload_class)
                     for path in ("/filter", "/prioritize"):
-                        answers = {await ask(url, path, question(pod, names)) for url in urls}
+                        answers = {await request(url, path, extender_args(pod, names)) for url in urls}
                         assert len(answers) == 1, (path, workload_class, cpu, answers)
 
         await eventually(alike, within_s=30)
@@ -85,10 +85,10 @@ async def test_a_replica_killed_under_load_loses_no_pod(system: System) -> None:
                 replicas[killed].kill()
         await eventually(lambda: system.view.placed(standard + performance), within_s=90)
         placements = await system.view.placed(performance)
-        # kube-scheduler asks one question at a time. The one that died with the replica it answers without us, as
-        # `ignorable` says; a service does not ask again.
+        # kube-scheduler has one request in flight. The one that failed with the replica is decided without the
+        # extender, as configured by `ignorable`; a Service does not retry.
         strayed = [pod for pod, node in placements.items() if profiles[node] != "performance"]
-        print(f"questions that died with the replica: {len(strayed)} of {len(placements)}; by port {address.served}")
+        print(f"requests that failed with the replica: {len(strayed)} of {len(placements)}; by port {address.served}")
         assert len(strayed) <= 1
         (survivor,) = replicas.keys() - {killed}
         assert replicas[survivor].running

@@ -1,4 +1,4 @@
-"""What the operator says about a node, on a real API server: conditions of its target and events."""
+"""The operator's reports of a node on a real API server: conditions of its target, and events."""
 
 import json
 from typing import Any
@@ -32,30 +32,30 @@ async def _events(system: System, name: str, namespace: str = "default") -> list
 
 @pytest.mark.system(operator={"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "1.0"})
 async def test_a_node_tells_of_its_plan_its_draining_and_its_enforcement(system: System) -> None:
-    async def says(**expected: str) -> None:
+    async def conditions_are(**expected: str) -> None:
         conditions = await _conditions(system)
         assert {type_: each["status"] for type_, each in conditions.items()} == expected
 
-    await eventually(lambda: says(Planned="True", Draining="False", Enforced="True"), within_s=40)
+    await eventually(lambda: conditions_are(Planned="True", Draining="False", Enforced="True"), within_s=40)
     pods = await system.view.create_pods(
         1, "holder", cpu="4", workload_class="performance", node_selector={"kubernetes.io/hostname": _NODE}
     )
     await system.view.create_pods(1, "odd", cpu="1", workload_class="turbo")
     await eventually(lambda: system.view.placed(pods), within_s=15)
     await system.operator.restart({"STATIC_HP_FRAC": "0.5"})
-    await eventually(lambda: says(Planned="True", Draining="True", Enforced="True"), within_s=20)
+    await eventually(lambda: conditions_are(Planned="True", Draining="True", Enforced="True"), within_s=20)
     since = (await _conditions(system))["Draining"]["lastTransitionTime"]
 
     await system.operator.restart()
-    await eventually(lambda: says(Planned="True", Draining="True", Enforced="True"), within_s=20)
+    await eventually(lambda: conditions_are(Planned="True", Draining="True", Enforced="True"), within_s=20)
     assert (await _conditions(system))["Draining"]["lastTransitionTime"] == since
     await system.view.delete_pods(pods)
-    await eventually(lambda: says(Planned="True", Draining="False", Enforced="True"), within_s=20)
+    await eventually(lambda: conditions_are(Planned="True", Draining="False", Enforced="True"), within_s=20)
 
-    async def told() -> None:
+    async def events_name_it() -> None:
         reasons = [event["reason"] for event in await _events(system, _NODE)]
         assert sorted(reasons) == ["EcoDeferred", "EcoUnblocked"]
         warned = await _events(system, "odd-0", system.view.namespace)
         assert [(event["type"], event["reason"]) for event in warned] == [("Warning", "UnknownWorkloadClass")]
 
-    await eventually(told, within_s=15)
+    await eventually(events_name_it, within_s=15)

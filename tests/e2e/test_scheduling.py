@@ -1,9 +1,9 @@
-"""A real kube-scheduler asks our extender."""
+"""Placement of pods by a real kube-scheduler with the extender."""
 
 from collections import Counter
 
 import pytest
-from tests.e2e.asking import scoring
+from tests.e2e.extender_client import scoring
 from tests.e2e.system import System
 from tests.e2e.view import count
 from tests.e2e.waiting import eventually, holds

@@ -1,4 +1,4 @@
-"""What a test sees of the cluster: the objects as the API server holds them, and the simulator's own books."""
+"""A test's view of the cluster: objects of the API server, and the state of the simulator."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from joulie_core import labels
 
 
 class ClusterView:
-    """Reads and small writes with the administrator's rights."""
+    """Reads and small writes with administrator permissions."""
 
     def __init__(self, client: KubeClient, *, sim_url: str, namespace: str) -> None:
         self.client = client
@@ -24,17 +24,17 @@ class ClusterView:
         self.namespace = namespace
 
     async def objects(self, resource: Resource) -> dict[str, dict[str, Any]]:
-        """All objects of a cluster-scoped resource by name."""
+        """Return all objects of a cluster-scoped resource by name."""
         return {item["metadata"]["name"]: item for item in await self.client.list(resource)}
 
     async def profiles(self) -> dict[str, str]:
-        """Value of the power-profile label by node, nodes without the label left out."""
+        """Return the value of the power-profile label by node, without nodes that have no such label."""
         nodes = await self.objects(NODES)
         marks = {name: node["metadata"].get("labels", {}) for name, node in nodes.items()}
         return {name: mark[labels.POWER_PROFILE] for name, mark in marks.items() if labels.POWER_PROFILE in mark}
 
     async def labels_of(self, node: str) -> dict[str, str]:
-        """Labels of one node."""
+        """Return the labels of one node."""
         return json.loads(await self.client.get(NODES, node))["metadata"].get("labels", {})
 
     async def label(self, node: str, labels: Mapping[str, str | None]) -> None:
@@ -42,14 +42,14 @@ class ClusterView:
         await self.client.merge_patch(NODES, node, {"metadata": {"labels": dict(labels)}})
 
     async def target(self, node: str) -> dict[str, Any]:
-        """`spec` of the node's NodePowerProfile; AssertionError where it has none."""
+        """Return `spec` of the node's NodePowerProfile; raise AssertionError if it does not exist."""
         try:
             return json.loads(await self.client.get(NODE_POWER_PROFILES, node))["spec"]
         except NotFound as error:
             raise AssertionError(f"{node} has no NodePowerProfile") from error
 
     async def twin(self, node: str) -> dict[str, Any]:
-        """`status` of the node's NodeTwin; AssertionError where it has none."""
+        """Return `status` of the node's NodeTwin; raise AssertionError if it has none."""
         try:
             twin = json.loads(await self.client.get(NODE_TWINS, node))
         except NotFound as error:
@@ -58,13 +58,13 @@ class ClusterView:
         return twin["status"]
 
     async def simulated(self, node: str) -> dict[str, Any]:
-        """The simulator's state of one node."""
+        """Return the simulator's state of one node."""
         async with aiohttp.ClientSession() as session, session.get(f"{self.sim_url}/state") as answer:
             assert answer.status == 200, await answer.text()
             return (await answer.json())["nodes"][node]
 
     async def create_pods(self, count: int, prefix: str, **spec: Any) -> list[str]:
-        """Create equal pods `prefix-0` ...; see `joulie_api.testing.builders.make_pod` for what can be asked."""
+        """Create equal pods `prefix-0` ...; `spec` are arguments of `joulie_api.testing.builders.make_pod`."""
         names = [f"{prefix}-{number}" for number in range(count)]
         await asyncio.gather(
             *(self.client.create(PODS, make_pod(name, self.namespace, **spec), self.namespace) for name in names)
@@ -72,7 +72,7 @@ class ClusterView:
         return names
 
     async def delete_pods(self, names: Iterable[str]) -> None:
-        """Delete pods at once; one that is gone already is fine."""
+        """Delete pods without grace; ignore those that are gone."""
         for name in names:
             try:
                 await self.client.delete(PODS, name, self.namespace)
@@ -80,23 +80,23 @@ class ClusterView:
                 continue
 
     async def pods(self) -> dict[str, dict[str, Any]]:
-        """Pods of the test's namespace by name."""
+        """Return the pods of the test's namespace by name."""
         return {item["metadata"]["name"]: item for item in await self.client.list(PODS, self.namespace)}
 
     async def placements(self, names: Iterable[str]) -> Mapping[str, str | None]:
-        """Node of each pod, None while it is pending."""
+        """Return the node of each pod, None while it is pending."""
         found = await self.pods()
         return {name: found[name]["spec"].get("nodeName") for name in names}
 
     async def placed(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Node of each pod; AssertionError while one is pending."""
+        """Return the node of each pod; raise AssertionError while one is pending."""
         where = await self.placements(names)
         pending = [name for name, node in where.items() if node is None]
         assert not pending, f"{len(pending)} pods are pending, among them {pending[0]}"
         return {name: str(node) for name, node in where.items()}
 
     async def event_messages(self, pod: str) -> list[str]:
-        """Messages of the events about a pod."""
+        """Return the messages of the events of a pod."""
         selector = f"involvedObject.name={pod}"
         return [
             event.get("message", "")
@@ -104,7 +104,7 @@ class ClusterView:
         ]
 
     async def resource_versions(self, resources: Iterable[Resource]) -> dict[tuple[str, str], str]:
-        """Resource version of every object of some cluster-scoped resources."""
+        """Return the resource version of every object of cluster-scoped resources."""
         return {
             (resource.kind, name): item["metadata"]["resourceVersion"]
             for resource in resources
@@ -113,11 +113,11 @@ class ClusterView:
 
 
 def families(nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:
-    """Hardware family by node name: the GPU model of a GPU node, else the CPU model."""
+    """Return the hardware family by node name: the GPU model of a GPU node, else the CPU model."""
     marks = {name: node["metadata"]["labels"] for name, node in nodes.items()}
     return {name: mark.get(labels.HW_GPU_MODEL) or mark[labels.HW_CPU_MODEL] for name, mark in marks.items()}
 
 
 def count(profiles: Mapping[str, str]) -> Counter[str]:
-    """Nodes by profile."""
+    """Return the number of nodes by profile."""
     return Counter(profiles.values())

@@ -8,13 +8,13 @@ _POLL_S = 0.1
 
 
 async def eventually(probe: Callable[[], Awaitable[Any]], *, within_s: float, what: str = "") -> float:
-    """Poll until the probe neither raises AssertionError nor answers False.
+    """Poll until the probe neither raises AssertionError nor returns False.
 
     Returns:
         Seconds it took.
 
     Raises:
-        AssertionError: the probe's last objection, after `within_s` seconds.
+        AssertionError: the last one of the probe, after `within_s` seconds.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -22,16 +22,16 @@ async def eventually(probe: Callable[[], Awaitable[Any]], *, within_s: float, wh
         try:
             answer = await probe()
             assert answer is not False, what or "the condition does not hold"
-        except AssertionError as objection:
+        except AssertionError as error:
             if loop.time() - start > within_s:
-                raise AssertionError(f"not within {within_s:g} s: {objection}") from objection
+                raise AssertionError(f"not within {within_s:g} s: {error}") from error
         else:
             return loop.time() - start
         await asyncio.sleep(_POLL_S)
 
 
 async def holds(probe: Callable[[], Awaitable[Any]], *, for_s: float) -> None:
-    """Check again and again for `for_s` seconds that the probe does not raise AssertionError."""
+    """Check repeatedly for `for_s` seconds that the probe does not raise AssertionError."""
     loop = asyncio.get_running_loop()
     end = loop.time() + for_s
     while loop.time() < end:

@@ -1,4 +1,4 @@
-"""Power readings and facility figures from a real Prometheus, which scrapes our own simulator and a small exporter.
+"""Power readings and facility metrics from a real Prometheus, which scrapes the simulator and a small exporter.
 
 Processes: prometheus, joulie-sim and joulie-operator, on an API server in the test's own process.
 """
@@ -21,7 +21,7 @@ pytestmark = [
 DEADLINE_S = 60.0
 EPYC, H100 = "AMD EPYC 7763", "NVIDIA H100 80GB HBM3"
 PLACE = {"joulie.io/rack": "r1", "joulie.io/cooling-zone": "cold"}
-#: What the exporter says. Watts of the counters, by series.
+#: Values of the exporter. Watts of the counters, by series.
 JOULES = {
     'kepler_node_cpu_joules_total{node_name="cpu-0",zone="package-0"}': 150.0,
     'kepler_node_cpu_joules_total{node_name="cpu-0",zone="package-1"}': 130.0,
@@ -100,7 +100,7 @@ async def start(processes, name, argv, directory, *, env=None, ready):
 
 
 async def start_service(processes, name, directory, api, **env):
-    """Start one of our services; return the port of its metrics."""
+    """Start a service of Joulie and return the port of its metrics."""
     kubeconfig = {"KUBECONFIG": str(api.kubeconfig(directory)), "METRICS_ADDR": "127.0.0.1:0"}
     argv = [sys.executable, "-m", name.replace("-", "_")]
     match = await start(processes, name, argv, directory, env=kubeconfig | env, ready=r'"port": ?(\d+)')
