@@ -62,14 +62,27 @@ class Baseline:
     imported: Mapping[str, str]
 
     def covering(self, mutant: Mutant) -> list[str]:
-        """Return the tests to run for a mutant, the fastest first; none where no test reaches it."""
-        everywhere = range(1, max(self.tests, default=0) + 1)
-        import_time = [] if mutant.function_lines else [everywhere]
-        for lines in (mutant.statement_lines, mutant.function_lines, *import_time):
-            found = frozenset[str]().union(*(self.tests.get(line, ()) for line in lines))
-            if found:
-                return sorted(found, key=lambda test: (self.seconds[test], test))
-        return [] if mutant.function_lines else sorted(self.seconds, key=lambda test: (self.seconds[test], test))
+        """Return the tests to run for a mutant, the fastest first; none where no test reaches it.
+
+        What runs at import may matter to any test: those of the files that reach the module are taken, and all where
+        there is none.
+        """
+        if mutant.function_lines:
+            return self._by_time(self._reaching(mutant.statement_lines) or self._reaching(mutant.function_lines))
+        reaching = self._reaching(self.tests)
+        files = {_file_of(test) for test in reaching}
+        others = {test for test in self.seconds if not files or _file_of(test) in files} - reaching
+        return self._by_time(reaching) + self._by_time(others)
+
+    def _reaching(self, lines: Iterable[int]) -> frozenset[str]:
+        return frozenset[str]().union(*(self.tests.get(line, ()) for line in lines))
+
+    def _by_time(self, tests: Iterable[str]) -> list[str]:
+        return sorted(tests, key=lambda test: (self.seconds[test], test))
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 class BaselineError(Exception):
@@ -259,7 +272,7 @@ def _mutant_process(replacing: _Replacing, tests: Sequence[str], base: Path) -> 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         _print_to(Path(os.devnull))
         sys.meta_path.insert(0, replacing)
-        files = sorted({test.partition("::")[0] for test in tests})
+        files = sorted({_file_of(test) for test in tests})
         status = int(pytest.main([*_PYTEST, "--basetemp", str(base), *files], plugins=[_Selection(tests)]))
     finally:
         os._exit(status)
