@@ -272,3 +272,30 @@ async def test_what_the_host_cannot_do_is_no_capability_of_a_node_that_is_routed
     host.reading = replace(READING, facts=replace(READING.facts, can=ALL.model_copy(update={"cpu_control": False})))
     found = (await control.tick(INPUTS)).hardware.status.capabilities
     assert (found.cpu_control, found.gpu_control, found.cpu_telemetry, found.gpu_telemetry) == (False, True, True, True)
+
+
+NONE = TelemetrySource(type="none")
+CPU_ONLY = replace(INPUTS, route=route(gpu_source=NONE))
+GPU_ONLY = replace(INPUTS, route=route(cpu_source=NONE), now=20.0)
+
+
+async def test_sources_of_their_own_tell_each_part_of_the_hardware_and_what_it_can(control, host):
+    host.reading = replace(READING, facts=replace(READING.facts, can=ALL.model_copy(update={"cpu_control": False})))
+    tick = await control.tick(CPU_ONLY)
+    assert (tick.cpu_reading, tick.gpu_reading) == (READING.cpu, None)
+    assert (tick.hardware.packages, tick.hardware.gpu_present) == (2, False)
+    assert not tick.hardware.status.capabilities.cpu_control
+    host.reading = replace(READING, facts=HardwareFacts(cpu=None, gpu=GPU, can=None))
+    tick = await control.tick(GPU_ONLY)
+    assert (tick.cpu_reading, tick.gpu_reading) == (None, READING.gpu)
+    assert (tick.hardware.packages, tick.hardware.gpu_present) == (2, True)
+    assert not tick.hardware.status.capabilities.cpu_control
+
+
+async def test_a_source_for_gpus_alone_tells_them_and_what_can_be_done(control, host):
+    host.reading = replace(READING, facts=replace(READING.facts, can=ALL.model_copy(update={"gpu_control": False})))
+    tick = await control.tick(GPU_ONLY)
+    assert (tick.hardware.packages, tick.hardware.gpu_present) == (1, True)
+    assert not tick.hardware.status.capabilities.gpu_control
+    host.reading = SILENT
+    assert (await control.tick(replace(GPU_ONLY, now=40.0))).hardware == tick.hardware
