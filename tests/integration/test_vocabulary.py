@@ -1,11 +1,21 @@
-"""One word for one thing: public class names are unique across all members, see docs/glossary.md."""
+"""One word for one thing, see docs/glossary.md: unique names of classes, and words that are not used."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
 _MODULES = sorted([*_ROOT.glob("libs/*/src/**/*.py"), *_ROOT.glob("services/*/src/**/*.py")])
+_GLOSSARY = _ROOT / "docs/glossary.md"
+_PAGES = sorted({*_ROOT.glob("*.md"), *_ROOT.glob("docs/**/*.md"), *_ROOT.glob("*/*/*.md")} - {_GLOSSARY})
+_CHART = [path for path in sorted(_ROOT.glob("helm/**/*")) if path.is_file()]
+#: Words that the glossary replaces, as far as they have no other meaning here, and words that name no one.
+_REPLACED = re.compile(
+    r"\bg(?:ives?|ave|iven|iving)[ _-]back\b|GivenBack|\bhands\b|\blet(?:s|ting)?[ _]go\b|\bhead room\b|\bof ours\b"
+    r"|\bin our charge\b|foreign (?:value|write|request|writer|limit)|\bsomebody\b|\bnobody\b|\bwhoever\b|\bfor ever\b",
+    re.IGNORECASE,
+)
 
 
 def test_no_two_public_classes_share_a_name() -> None:
@@ -16,3 +26,31 @@ def test_no_two_public_classes_share_a_name() -> None:
                 places[node.name].append(f"{module.relative_to(_ROOT)}:{node.lineno}")
     assert "NodePowerProfile" in places, "the search does not find the classes of the members"
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_words_that_the_glossary_replaces_are_not_used() -> None:
+    found = [
+        f"{path.relative_to(_ROOT)}:{number}: {match[0]}"
+        for path in (*_MODULES, *_PAGES, *_CHART)
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        for match in _REPLACED.finditer(line)
+    ]
+    assert found == []
+
+
+def test_links_between_pages_lead_to_files_and_headings() -> None:
+    broken = []
+    for page in (*_PAGES, _GLOSSARY):
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            if re.match(r"\w+:", target):
+                continue
+            name, _, heading = target.partition("#")
+            path = (page.parent / name).resolve() if name else page
+            if not path.exists() or (heading and heading not in _headings(path)):
+                broken.append(f"{page.relative_to(_ROOT)}: {target}")
+    assert broken == []
+
+
+def _headings(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -1,4 +1,4 @@
-"""The agent's environment and the nodes it makes its own: contracts, section 4."""
+"""The agent's environment and the nodes it makes its own: docs/settings.md."""
 
 import pytest
 

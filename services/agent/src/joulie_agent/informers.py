@@ -99,7 +99,7 @@ class Informers:
         return self._hardware.store.get(name)
 
     def status_profile(self, name: str) -> StatusProfile | None:
-        """Return the profile that holds a node's report: the one of its name, whoever manages it."""
+        """Return the profile that holds a node's report: the one with its name, whatever its manager."""
         return self._authored.store.get(name) or self._status_profiles.store.get(name)
 
     def status_profiles(self) -> Iterator[StatusProfile]:

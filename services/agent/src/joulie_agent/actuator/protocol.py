@@ -179,7 +179,7 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
     policies: tuple[PolicyReading, ...] = ()
     #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; no subsystem of the total.
     domains: tuple[ZoneReading, ...] = ()
-    #: Every power limit of the package zones, whoever set it.
+    #: Every power limit of the package zones, whatever set it.
     constraints: tuple[ConstraintReading, ...] = ()
 
 

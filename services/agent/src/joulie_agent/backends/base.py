@@ -56,7 +56,7 @@ class ZoneSample:
 
 @dataclass(frozen=True, slots=True)
 class PowerConstraint:
-    """One power limit of a RAPL package zone, whoever set it."""
+    """One power limit of a RAPL package zone, whatever set it."""
 
     zone: str
     #: `long_term`, `short_term` or `peak_power`.

@@ -118,7 +118,7 @@ class NodeControl:
 
     @property
     def in_force(self) -> bool:
-        """Whether a cap or throttle of ours may be in force."""
+        """Whether a cap or throttle of Joulie's may be in force."""
         return self.cpu_state.in_force or self.gpu_state.in_force or bool(self._cpu_left or self._gpu_left)
 
     @property

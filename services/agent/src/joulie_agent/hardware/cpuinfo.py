@@ -71,7 +71,7 @@ class HostCpus:
     policies: tuple[CpuPolicy, ...]
     #: Energy counters beside those of the packages.
     domains: tuple[RaplDomain, ...]
-    #: Power limits of the package zones, whoever set them.
+    #: Power limits of the package zones, whatever set them.
     constraints: tuple[RaplConstraint, ...]
     #: By key, also of policies without an online CPU.
     requests: Mapping[str, FrequencyRequest]

@@ -57,7 +57,7 @@ class RaplConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintReading:
-    """One power limit of a zone as it is set, whoever set it."""
+    """One power limit of a zone in force, whatever set it."""
 
     #: Such as `package-0`.
     zone: str

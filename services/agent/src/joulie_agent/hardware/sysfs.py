@@ -119,7 +119,7 @@ class OsCalls:
 
 def _open_writable(path: str) -> int:
     file = descriptors.opened(lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
-    # kernfs lets nobody write where the mode has no write bit, root included.
+    # kernfs refuses writes where the mode has no write bit, even from root.
     if not os.fstat(file).st_mode & _WRITABLE:
         os.close(file)
         raise read_only()

@@ -36,7 +36,7 @@ class Limit(StrEnum):
     READ_ONLY = "read-only"
     #: Firmware has locked it and the kernel knows: writes fail with ENODATA, `enabled` reads 0.
     LOCKED = "locked"
-    #: Firmware has locked it and nobody says so: writes succeed and change nothing.
+    #: Locked by firmware without an error: writes succeed and change nothing.
     HELD = "held"
     #: `enabled` reads 0 and may be set to 1.
     SWITCHED_OFF = "switched-off"

@@ -1,9 +1,9 @@
-"""External writers and the platform of a machine, and what its controls must hold once everything of ours is restored.
+"""External writers and the platform of a machine, and the values that its controls must have after a restore.
 
-Does what others do, through the machine, and keeps account of it: after a restore a control holds what somebody other
-than the agent has put there last. What nobody could know is not asked for: of an external request that a platform limit
-hid from the first look at it on, the value before is accepted as well, and of one that was hidden before the first
-throttle the highest frequency, as docs/decisions/0006-kernel-semantics.md says.
+Acts as external writers do, through the machine, and records it: after a restore a control has the newest external
+value. Where that cannot be known, other values are accepted too: for an external request that a platform limit hid from
+the first reading on, the value before; for one that was hidden before the first throttle, the highest frequency (see
+docs/decisions/0006-kernel-semantics.md).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,10 +17,10 @@ _UW_PER_WATT: Final = 1_000_000
 
 
 class ExternalWriters:
-    """Everybody but the agent. Controls go by the names of `KernelMachine.registers`."""
+    """All writers except the agent. Controls have the names of `KernelMachine.registers`."""
 
     def __init__(self, machine: KernelMachine, cpus: Mapping[int, int], policy_return: PolicyReturn) -> None:
-        """Begin with a machine that nobody has touched.
+        """Start with a machine without external values.
 
         Args:
             machine: in this process, or a mounted one.
@@ -32,14 +32,14 @@ class ExternalWriters:
         self._policy_return = policy_return
         self.fresh = machine.registers()
         self.policies = tuple(name for name in self.fresh if name.startswith("policy"))
-        #: What each control may hold after a restore; more than one value where nobody could know.
+        #: What each control may hold after a restore; more than one value where it cannot be known.
         self._wanted = {key: {value} for key, value in self.fresh.items()}
         #: What was wanted before an external request that the agent has not had a look at yet.
         self._unseen: dict[str, set[int]] = {}
         #: Who limits a policy besides its users.
         self._limited: dict[str, set[str]] = {}
         self.offline: frozenset[int] = frozenset()
-        #: What has happened since `settle`, for whoever looks for the cause of a failure.
+        #: What has happened since `settle`, to find the cause of a failure.
         self.story: list[str] = []
 
     # --- what others do ---

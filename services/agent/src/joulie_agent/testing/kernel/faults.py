@@ -40,7 +40,7 @@ class KernelFaults:
         return self._hung
 
     def put(self, path: str, fault: KernelFault | None) -> None:
-        """Let a file have a fault; None takes it away and releases whoever hangs on it."""
+        """Set a fault of a file; None removes it and releases the callers that hang on it."""
         with self._changed:
             if fault is None:
                 self._faults.pop(path, None)

@@ -119,7 +119,7 @@ class Filesystem:
         return list(node.entries)
 
     def open(self, path: str, flags: int) -> tuple[str, Attribute]:
-        """Check an open as kernfs does: also root needs the bits, and nobody writes a directory."""
+        """Check an open as kernfs does: root needs the bits too, and directories cannot be written."""
         real, node = self.find(path)
         wants = flags & os.O_ACCMODE
         if not isinstance(node, Attribute):

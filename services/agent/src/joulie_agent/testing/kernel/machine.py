@@ -175,11 +175,11 @@ class KernelMachine:
         self.faults.put(real, fault)
 
     def clear_faults(self) -> None:
-        """End all faults, and release whoever hangs."""
+        """End all faults, and release the callers that hang."""
         self.faults.clear()
 
     def reboot(self, order: Sequence[str] = ()) -> None:
-        """Start anew: nobody's requests, firmware's limits, the CPUs of the specification, zones in an order."""
+        """Boot: no requests, firmware's limits, the CPUs of the specification, zones in an order."""
         with self._lock:
             for cpu in self.cpus.present:
                 self.cpus.set_online(cpu, online=cpu not in self.spec.offline)

@@ -114,12 +114,12 @@ def _begin(connection: "Connection[Any, Any]", process: "subprocess.Popen[bytes]
 
 
 def _unmount(directory: Path) -> None:
-    """Take the mount away at once, also while somebody uses it."""
+    """Unmount at once, even while it is in use."""
     ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(directory), _MNT_DETACH)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the process; with it goes the connection to the kernel, and whoever waits on a file gets an error."""
+    """End the process and its connection to the kernel; callers that wait on a file get an error."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(_STOP_S)
     process.kill()

@@ -48,7 +48,7 @@ class Hsmp:
             self.register_all(first=1)
 
     def register_all(self, first: int) -> None:
-        """Number the devices anew, after `first` sensors of others."""
+        """Renumber the devices, after `first` sensors of others."""
         if not self.sockets:
             return
         self._fs.remove(_CLASS)

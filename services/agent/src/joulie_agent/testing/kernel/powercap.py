@@ -51,7 +51,7 @@ class Powercap:
         return next(zone for zone in self.hardware if zone.name == name and zone.kind is not Zone.MMIO)
 
     def register_all(self, order: Sequence[str] = ()) -> None:
-        """Number all zones anew, those named first, as another boot may."""
+        """Renumber all zones, those named first, as another boot may."""
         for numbers in self._numbers.values():
             numbers.clear()
         places = {name: place for place, name in enumerate(order)}
