@@ -32,6 +32,8 @@ def test_words_that_the_glossary_replaces_are_not_used() -> None:
     found = [
         f"{path.relative_to(_ROOT)}:{number}: {match[0]}"
         for path in (*_MODULES, *_PAGES, *_CHART)
+        # Changelogs name what something was called before.
+        if path.name != "CHANGELOG.md"
         for number, line in enumerate(path.read_text().splitlines(), start=1)
         for match in _REPLACED.finditer(line)
     ]
