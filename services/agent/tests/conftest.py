@@ -28,14 +28,14 @@ class BackendNode:
     cap_watts: float | None = None
     throttle_pct: float = 0.0
     gpu_cap_watts: float | None = None
-    #: Whether the throttle is told in the telemetry.
-    tells_throttle: bool = False
+    #: Whether the throttle is in the telemetry.
+    reports_throttle: bool = False
     #: What actions answer instead of doing it: a JSON body, a status code, raw bytes, or an event to wait for.
     script: dict[str, Any] = field(default_factory=dict)
     #: The same for telemetry.
     telemetry: Any = None
 
-    def carry_out(self, body: dict[str, Any]) -> dict[str, Any]:
+    def execute(self, body: dict[str, Any]) -> dict[str, Any]:
         match body["action"]:
             case "rapl.set_power_cap_watts":
                 self.cap_watts = body["capWatts"]
@@ -50,9 +50,9 @@ class BackendNode:
                 return {"result": "error", "message": f"unknown action {action}"}
         return {"result": "applied", "message": "", "state": state}
 
-    def tell(self) -> dict[str, Any]:
+    def telemetry_body(self) -> dict[str, Any]:
         cpu = {"packagePowerWatts": self.cpu_watts, **self.facts.get("cpu", {})}
-        if self.tells_throttle:
+        if self.reports_throttle:
             cpu["throttlePct"] = self.throttle_pct
         answer: dict[str, Any] = {"packagePowerWatts": self.cpu_watts, "cpu": cpu}
         if self.gpu_watts is not None:
@@ -61,7 +61,7 @@ class BackendNode:
 
 
 class ScriptedBackend:
-    """The HTTP backend of the contracts on loopback, with a memory of what it was asked."""
+    """An HTTP backend on loopback, which records its requests."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, BackendNode] = {}
@@ -80,7 +80,7 @@ class ScriptedBackend:
         return sum(1 for call in self.calls if call[0] == node and action in {None, call[1]})
 
     async def until(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-        """Return when the condition holds; it is asked again after each request."""
+        """Return when the condition holds; it is checked again after each request."""
         async with asyncio.timeout(timeout_s):
             while not condition():
                 await self._moved.wait()
@@ -101,7 +101,7 @@ class ScriptedBackend:
         node = self.nodes.get(name)
         if node is None:
             return web.json_response({"error": "no such node"}, status=404)
-        return await self._answer(node.telemetry, node.tell)
+        return await self._answer(node.telemetry, node.telemetry_body)
 
     async def _control(self, request: web.Request) -> web.StreamResponse:
         name, body = request.match_info["node"], await request.json()
@@ -111,7 +111,7 @@ class ScriptedBackend:
             self._note(request, name, body["action"])
             return web.json_response({"error": "no such node"}, status=404)
         try:
-            return await self._answer(node.script.get(body["action"]), lambda: node.carry_out(body))
+            return await self._answer(node.script.get(body["action"]), lambda: node.execute(body))
         finally:
             self._note(request, name, body["action"])
 
@@ -183,7 +183,7 @@ class Cluster:
     agents: list[Agent] = field(default_factory=list)
 
     async def start_agent(self, **env: str) -> Agent:
-        """Start an agent whose every control goes to the backend, unless the environment says otherwise."""
+        """Start an agent whose every control goes to the backend, unless the environment overrides it."""
         settings = read_settings(
             AgentSettings,
             {

@@ -143,8 +143,8 @@ def test_a_restore_that_blocks_is_reported_and_done_when_the_file_returns(bench,
     assert isinstance(report, RestoreReport)
     assert len(report.left) == 1
     assert bench.limits_watts == [90, 150]
-    (told,) = events.named("restore incomplete")
-    assert [path for path in told["blocked"] if path.endswith(bench.machine.limits()[0])]
+    (event,) = events.named("restore incomplete")
+    assert [path for path in event["blocked"] if path.endswith(bench.machine.limits()[0])]
     calls.release()
     clock.now += 15
     assert bench.executor.check() is None

@@ -41,7 +41,7 @@ def number(number, *arguments):
     return "works"
 
 def refuse_seccomp():
-    "As a kernel without it: ENOSYS for whoever calls seccomp(2)."
+    "As a kernel without it: ENOSYS for every call of seccomp(2)."
     one = module._instruction
     filter = b"".join((
         one(module._LOAD_WORD, 0), one(module._JUMP_IF_EQUAL, abi.seccomp, skip_if_not=1),
@@ -54,7 +54,7 @@ def refuse_seccomp():
 native = pytest.mark.skipif(platform.machine() not in ABIS, reason="no filter for this machine")
 
 
-def told(program):
+def output_of(program):
     """What a program prints, as words."""
     ran = subprocess.run(
         [sys.executable, "-c", PRELUDE + program], capture_output=True, text=True, timeout=60, check=False
@@ -71,12 +71,12 @@ print(make(socket.AF_INET))
 assert confine() is None
 print(*map(make, families))
 """
-    assert told(before_and_after) == ["works", *["EPERM"] * 4, "works", "works"]
+    assert output_of(before_and_after) == ["works", *["EPERM"] * 4, "works", "works"]
 
 
 @native
 def test_it_needs_no_capability_and_the_kernel_confirms_it():
-    assert told("""
+    assert output_of("""
 if os.getuid() == 0:
     os.setresuid(65534, 65534, 65534)
 assert confine() is None
@@ -87,7 +87,7 @@ print(int(fields["CapEff"], 16), fields["NoNewPrivs"], fields["Seccomp"], make(s
 
 @native
 def test_the_upper_half_of_the_family_is_ignored():
-    assert told("""
+    assert output_of("""
 assert confine() is None
 print(number(abi.socket, socket.AF_INET | 1 << 32, socket.SOCK_DGRAM, 0))
 print(number(abi.socket, socket.AF_UNIX | 1 << 32, socket.SOCK_DGRAM, 0))
@@ -96,7 +96,7 @@ print(number(abi.socket, socket.AF_UNIX | 1 << 32, socket.SOCK_DGRAM, 0))
 
 @native
 def test_unix_sockets_carry_bytes_and_netlink_answers():
-    assert told("""
+    assert output_of("""
 assert confine() is None
 left, right = socket.socketpair()
 left.send(b"bytes")
@@ -108,13 +108,13 @@ print("lo" in {name for _, name in socket.if_nameindex()})
 
 @native
 def test_io_uring_is_refused():
-    assert told("assert confine() is None; print(number(abi.io_uring_setup, 1, 0))") == ["EPERM"]
+    assert output_of("assert confine() is None; print(number(abi.io_uring_setup, 1, 0))") == ["EPERM"]
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines have no such second numbers")
 def test_system_calls_by_the_numbers_of_32_bit_and_x32_are_refused():
     assert (
-        told("""
+        output_of("""
 import mmap
 code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
 code.write(bytes.fromhex("b814000000 cd80 c3"))  # mov eax, 20 (getpid of i386); int 0x80; ret
@@ -128,7 +128,7 @@ print(errno.errorcode[-getpid_32()], number(0x40000000 | 39), number(0x40000000 
 
 @native
 def test_threads_that_run_already_are_confined_and_so_are_later_ones():
-    assert told("""
+    assert output_of("""
 running, confined = threading.Event(), threading.Event()
 seen = []
 def earlier():
@@ -152,7 +152,7 @@ print(*seen)
 @native
 def test_a_child_is_confined_whatever_it_executes():
     child = "import socket; socket.socket()"
-    assert told(f"""
+    assert output_of(f"""
 assert confine() is None
 print("PermissionError" in subprocess.run([sys.executable, "-c", {child!r}], stderr=subprocess.PIPE, text=True).stderr)
 """) == ["True"]
@@ -160,12 +160,12 @@ print("PermissionError" in subprocess.run([sys.executable, "-c", {child!r}], std
 
 @native
 def test_confining_twice_is_confining():
-    assert told("print(confine(), confine(), make(socket.AF_INET))") == ["None", "None", "EPERM"]
+    assert output_of("print(confine(), confine(), make(socket.AF_INET))") == ["None", "None", "EPERM"]
 
 
 @pytest.mark.parametrize("machine", ["riscv64", "aarch64_be", "i686"])
 def test_an_unknown_machine_is_a_reason_and_leaves_the_process_as_it_is(machine):
-    assert told(f"""
+    assert output_of(f"""
 from types import SimpleNamespace
 module.os = SimpleNamespace(uname=lambda: SimpleNamespace(machine={machine!r}))
 print(confine())
@@ -175,7 +175,7 @@ print(make(socket.AF_INET))
 
 @native
 def test_a_kernel_without_seccomp_is_a_reason():
-    assert told("refuse_seccomp(); print(confine()); print(make(socket.AF_INET))") == [
+    assert output_of("refuse_seccomp(); print(confine()); print(make(socket.AF_INET))") == [
         *f"seccomp: {os.strerror(errno.ENOSYS)}".split(),
         "works",
     ]
@@ -183,7 +183,7 @@ def test_a_kernel_without_seccomp_is_a_reason():
 
 @native
 def test_a_thread_that_cannot_be_confined_is_a_reason():
-    words = told("""
+    words = output_of("""
 ready, over = threading.Event(), threading.Event()
 def other():
     refuse_seccomp()

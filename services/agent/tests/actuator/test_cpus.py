@@ -67,7 +67,7 @@ def test_a_cap_that_is_no_cap_and_cannot_be_lifted_is_an_error(cpu_bench):
     bench.machine.faults[bench.machine.limits()[0]] = FileFault(write_errno=errno.EIO)
     assert bench.handler.execute(cap(150)).result is ControlResult.ERROR
     assert bench.limits_watts == [90, 150]
-    assert bench.writer.unclaimed == {"rapl/package-0/long_term"}  # tried again by whoever keeps the lease
+    assert bench.writer.unclaimed == {"rapl/package-0/long_term"}  # retried by the executor
 
 
 def test_without_a_maximum_the_range_ends_at_the_original_and_not_at_our_own_cap(cpu_bench):

@@ -225,7 +225,7 @@ def clocks(**mhz):
     return SetGpuClocks(clocks_mhz=mhz, lease_s=60)
 
 
-@pytest.fixture(params=[False, True], ids=["remembered", "told"])
+@pytest.fixture(params=[False, True], ids=["remembered", "reported"])
 def clock_bench(gpu_bench, request):
     """GPUs of a vendor that tells no clock limit, and of one that does."""
 

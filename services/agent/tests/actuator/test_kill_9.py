@@ -42,14 +42,14 @@ def _control_until_killed(settings, ready):
 
 
 def _kill_at_a_random_point(settings, dice):
-    ready, told = os.pipe()
+    ready, signalled = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            _control_until_killed(settings, told)
+            _control_until_killed(settings, signalled)
         finally:
             os._exit(1)
-    os.close(told)
+    os.close(signalled)
     assert os.read(ready, 1) == b"!"
     os.close(ready)
     time.sleep(dice.uniform(0, 0.03))  # a random point is what is wanted here
@@ -107,6 +107,6 @@ def test_every_kill_at_a_random_point_is_followed_by_a_full_restore(opened, actu
         assert not journal.peek(Path(settings.state_dir) / "cpu")
         restored += registers() == originals
     capfd.readouterr()
-    print(f"killed {kills} times, limits of ours in force {changed} times, restored {restored} times")
+    print(f"killed {kills} times, managed limits in force {changed} times, restored {restored} times")
     assert restored == kills
     assert changed > kills / 10

@@ -27,7 +27,7 @@ def executor(cpu_bench, events, clock):
 
 @pytest.fixture
 def run_probe(executor, tmp_path, events, capsys):
-    """Serve the executor and probe it; returns the exit code and what was said."""
+    """Serve the executor and probe it; returns the exit code and the output."""
     path = tmp_path / "socket"
     server = Server(path, {Subsystem.CPU: executor}, Admission(0, 0), events)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

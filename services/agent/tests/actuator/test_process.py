@@ -74,7 +74,7 @@ class Node:
             check=False,
         )
 
-    def ask(self, request):
+    def request(self, request):
         return blocking_client.request(self.env["ACTUATOR_SOCKET"], request, 30)
 
     @property
@@ -103,8 +103,8 @@ def cap(watts, lease_s=60.0):
 
 def test_ending_by_order_gives_everything_back(node):
     actuator = node.start_listening()
-    assert node.ask(cap(90)).result is ControlResult.APPLIED
-    assert node.ask(SetThrottle(throttle_pct=50, lease_s=60)).result is ControlResult.APPLIED
+    assert node.request(cap(90)).result is ControlResult.APPLIED
+    assert node.request(SetThrottle(throttle_pct=50, lease_s=60)).result is ControlResult.APPLIED
     assert node.limits_watts == [90, 90]
     actuator.send_signal(signal.SIGTERM)
     out, err = actuator.communicate(timeout=30)
@@ -116,18 +116,18 @@ def test_ending_by_order_gives_everything_back(node):
 def test_a_killed_actuator_leaves_its_caps_and_the_next_gives_them_back_before_it_serves(node):
     node.start_listening().kill()
     killed = node.start_listening()
-    node.ask(cap(90))
+    node.request(cap(90))
     killed.kill()
     killed.wait()
     assert node.limits_watts == [90, 90]
     node.start_listening()
-    assert node.ask(ReadCpu()).throttle_pct == 0
+    assert node.request(ReadCpu()).throttle_pct == 0
     assert node.limits_watts == [150, 150]
 
 
 def test_a_controller_that_stops_renewing_loses_its_caps(node):
     actuator = node.start_listening()
-    node.ask(cap(90, lease_s=0.1))
+    node.request(cap(90, lease_s=0.1))
     event = json.loads(actuator.stdout.readline())
     assert (event["event"], event["cause"], event["restored"]) == ("restored", "lease expired", 2)
     assert node.limits_watts == [150, 150]
@@ -138,13 +138,13 @@ def test_two_actuators_never_share_a_machine(node, monkeypatch, capsys):
     monkeypatch.setattr(process, "CLAIM_S", 0.0)
     assert process.claim(read_settings(node.env)) is None
     assert "is held by another process" in capsys.readouterr().out
-    assert isinstance(node.ask(DescribeCpu()), CpuDescription)
+    assert isinstance(node.request(DescribeCpu()), CpuDescription)
 
 
 def test_what_runs_as_root_imports_no_more_than_it_needs(node):
     actuator = node.start_listening("-X", "importtime")
     for request in (DescribeCpu(), cap(90), ReadCpu(), ReadGpu()):
-        node.ask(request)
+        node.request(request)
     actuator.send_signal(signal.SIGTERM)
     _, imports = actuator.communicate(timeout=30)
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in imports.splitlines()}
@@ -155,10 +155,10 @@ def test_what_runs_as_root_imports_no_more_than_it_needs(node):
 def test_the_actuator_stays_within_its_memory(node):
     actuator = node.start_listening()
     for watts in range(60, 150):
-        node.ask(cap(watts))
-        node.ask(SetThrottle(throttle_pct=watts % 100, lease_s=60))
-        assert isinstance(node.ask(ReadGpu()), GpuReadings)
-        node.ask(ReadCpu())
+        node.request(cap(watts))
+        node.request(SetThrottle(throttle_pct=watts % 100, lease_s=60))
+        assert isinstance(node.request(ReadGpu()), GpuReadings)
+        node.request(ReadCpu())
     status = Path(f"/proc/{actuator.pid}/status").read_text()
     (rss_kib,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     print(f"VmRSS of the actuator: {rss_kib / MIB:.1f} MiB")
@@ -167,7 +167,7 @@ def test_the_actuator_stays_within_its_memory(node):
 
 def test_restore_restores_what_a_killed_actuator_left(node):
     killed = node.start_listening()
-    node.ask(cap(90))
+    node.request(cap(90))
     killed.kill()
     killed.wait()
     restored = node.run("restore")
@@ -180,7 +180,7 @@ def test_restore_restores_what_a_killed_actuator_left(node):
 
 def test_restore_keeps_a_newer_external_value(node):
     killed = node.start_listening()
-    node.ask(cap(90))
+    node.request(cap(90))
     killed.kill()
     killed.wait()
     node.machine.write(node.machine.limits()[0], 120_000_000)
@@ -192,7 +192,7 @@ def test_restore_keeps_a_newer_external_value(node):
 
 def test_restore_goes_through_an_actuator_that_runs(node):
     node.start_listening()
-    node.ask(cap(90))
+    node.request(cap(90))
     restored = node.run("restore")
     assert restored.returncode == 0
     assert "requesting the restore from it" in restored.stdout
@@ -202,7 +202,7 @@ def test_restore_goes_through_an_actuator_that_runs(node):
 
 def test_restore_fails_where_something_is_left(node):
     killed = node.start_listening()
-    node.ask(cap(90))
+    node.request(cap(90))
     killed.kill()
     killed.wait()
     (node.machine.sys / node.machine.limits()[0]).chmod(0o444)
@@ -216,8 +216,8 @@ def test_restore_fails_where_something_is_left(node):
 def capped(node):
     """A machine with caps of an actuator that was killed."""
     killed = node.start_listening()
-    assert node.ask(cap(90)).result is ControlResult.APPLIED
-    assert node.ask(SetThrottle(throttle_pct=100, lease_s=60)).result is ControlResult.APPLIED
+    assert node.request(cap(90)).result is ControlResult.APPLIED
+    assert node.request(SetThrottle(throttle_pct=100, lease_s=60)).result is ControlResult.APPLIED
     killed.kill()
     killed.wait()
     assert node.limits_watts == [90, 90]
@@ -256,12 +256,12 @@ def mounted(node, script):
 @pytest.mark.parametrize(("script", "error"), [(READ_ONLY, "Read-only file system"), (FULL, "No space left")])
 def test_an_actuator_whose_state_directory_takes_no_file_restores_and_sets_nothing(capped, script, error):
     actuator = capped.start_listening(before=mounted(capped, script))
-    described = capped.ask(DescribeCpu())
+    described = capped.request(DescribeCpu())
     assert (capped.limits_watts, capped.policies_khz) == ([150, 150], {3_900_000})
     assert described.journal.reason is Reason.NO_JOURNAL
     assert error in described.journal.message
     for request in (cap(90), SetThrottle(throttle_pct=100, lease_s=60)):
-        done = capped.ask(request)
+        done = capped.request(request)
         assert (done.result, done.reason) == (ControlResult.BLOCKED, Reason.NO_JOURNAL)
         assert error in done.message
     assert capped.limits_watts == [150, 150]
@@ -296,7 +296,7 @@ def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_p
     else:
         journal.write_text(content)
     actuator = capped.start_listening()
-    done = capped.ask(cap(100))
+    done = capped.request(cap(100))
     if subsystem == "cpu":
         assert done.result is ControlResult.BLOCKED
         assert str(journal) in done.message
@@ -309,23 +309,23 @@ def test_a_journal_that_cannot_be_understood_fails_every_command_and_the_other_p
     assert str(journal) in restored.stdout
     assert capped.limits_watts == ([90, 90] if subsystem == "cpu" else [150, 150])
     assert capped.run("doctor").returncode == 1
-    code, said = stop(actuator)
-    assert (code, said["not_restored"]) == (1, [subsystem])
+    code, stopped = stop(actuator)
+    assert (code, stopped["not_restored"]) == (1, [subsystem])
     restored = capped.run("restore")
     assert restored.returncode == 1
     assert str(journal) in restored.stdout
 
 
 def test_the_doctor_lists_limits_below_the_maximum_where_the_journal_is_unreadable(capped):
-    told = capped.run("doctor")
-    assert told.returncode == 1
-    assert "and no actuator runs: run `joulie-agent restore`" in told.stdout
-    assert "suspect" not in told.stdout
+    output = capped.run("doctor")
+    assert output.returncode == 1
+    assert "and no actuator runs: run `joulie-agent restore`" in output.stdout
+    assert "suspect" not in output.stdout
     (Path(capped.env["STATE_DIR"]) / "cpu" / "journal.json").write_text("{")
     capped.machine.write(capped.machine.policy_limits()[1], 3_900_000)
-    told = capped.run("doctor")
-    assert told.returncode == 1
-    suspects = [line for line in told.stdout.splitlines() if line.startswith("suspect")]
+    output = capped.run("doctor")
+    assert output.returncode == 1
+    suspects = [line for line in output.stdout.splitlines() if line.startswith("suspect")]
     assert len(suspects) == 2 + 31
     assert f"{capped.machine.limits()[0]}: 90 W, the maximum is 150 W" in suspects[0]
     assert f"{capped.machine.policy_limits()[0]}: 1.5 GHz, the maximum is 3.9 GHz" in suspects[2]
@@ -333,9 +333,9 @@ def test_the_doctor_lists_limits_below_the_maximum_where_the_journal_is_unreadab
 
 
 def test_the_doctor_shows_what_works_on_a_two_socket_node(node):
-    told = node.run("doctor")
-    assert told.returncode == 0
-    lines = {line.split("  ")[0]: line for line in told.stdout.splitlines()}
+    output = node.run("doctor")
+    assert output.returncode == 0
+    lines = {line.split("  ")[0]: line for line in output.stdout.splitlines()}
     assert "absent" in lines["actuator"]
     assert "2 packages, 16 cores, 32 threads, 192 GiB" in lines["cpu"]
     assert "works    package-0, package-1" in lines["cpu power reading"]
@@ -345,18 +345,18 @@ def test_the_doctor_shows_what_works_on_a_two_socket_node(node):
 
 def test_the_doctor_reads_through_an_actuator_that_runs(node):
     node.start_listening()
-    node.ask(cap(90))
-    told = node.run("doctor").stdout
-    assert "read by the actuator" in told
-    assert "2 limits managed" in told
+    node.request(cap(90))
+    output = node.run("doctor").stdout
+    assert "read by the actuator" in output
+    assert "2 limits managed" in output
 
 
 def test_the_doctor_names_what_a_machine_lacks_and_why(node, tmp_path):
     bare = tmp_path / "bare"
     bare.mkdir()
-    told = node.run("doctor", HOST_SYS_ROOT=str(bare), HOST_PROC_ROOT=str(bare), LD_LIBRARY_PATH="", ROCM_HOME="")
-    assert told.returncode == 0
-    lines = {line.split("  ")[0]: line for line in told.stdout.splitlines()}
+    output = node.run("doctor", HOST_SYS_ROOT=str(bare), HOST_PROC_ROOT=str(bare), LD_LIBRARY_PATH="", ROCM_HOME="")
+    assert output.returncode == 0
+    lines = {line.split("  ")[0]: line for line in output.stdout.splitlines()}
     assert "blocked  NoInterface: no RAPL package zone" in lines["cpu power cap"]
     assert "blocked  NoInterface: no RAPL package zone" in lines["cpu power reading"]
     assert "blocked  NoInterface: no cpufreq policy" in lines["cpu throttle"]
@@ -387,7 +387,7 @@ def elsewhere(tmp_path):
 
 
 def silent(_event, /, **_details):
-    """A log that nobody reads."""
+    """A log that is not read."""
 
 
 def next_event(actuator, name):
@@ -398,7 +398,7 @@ def next_event(actuator, name):
 
 def test_an_actuator_with_another_state_directory_finds_that_the_machine_is_held(node, elsewhere, monkeypatch, capsys):
     node.start_listening()
-    node.ask(cap(90))
+    node.request(cap(90))
     monkeypatch.setattr(process, "CLAIM_S", 0.0)
     assert process.claim(read_settings(node.env | elsewhere)) is None
     assert "with a state directory other than" in capsys.readouterr().out
@@ -407,11 +407,11 @@ def test_an_actuator_with_another_state_directory_finds_that_the_machine_is_held
 
 def test_restore_and_doctor_with_another_state_directory_say_who_manages_the_machine(node, elsewhere):
     node.start_listening()
-    node.ask(cap(90))
+    node.request(cap(90))
     for command in ("restore", "doctor"):
-        told = node.run(command, **elsewhere)
-        assert told.returncode == 1
-        assert "another process, with a state directory other than" in told.stdout
+        output = node.run(command, **elsewhere)
+        assert output.returncode == 1
+        assert "another process, with a state directory other than" in output.stdout
     assert node.limits_watts == [90, 90]
     assert "machine held by    works" in node.run("doctor").stdout
 
@@ -447,9 +447,9 @@ def test_two_actuators_on_a_machine_without_a_directory_of_cpus_are_kept_apart_b
 
 def test_restoring_if_unowned_changes_nothing_while_an_actuator_runs(node):
     node.start_listening()
-    node.ask(cap(90))
-    told = node.run("restore", "--if-unowned")
-    assert (told.returncode, told.stderr) == (0, "")
+    node.request(cap(90))
+    output = node.run("restore", "--if-unowned")
+    assert (output.returncode, output.stderr) == (0, "")
     assert node.limits_watts == [90, 90]
 
 
@@ -465,8 +465,8 @@ def test_restoring_if_unowned_restores_what_a_killed_actuator_left_and_fails_whe
 
 
 def test_restoring_if_unowned_changes_nothing_where_nothing_was_ever_set(node):
-    told = node.run("restore", "--if-unowned")
-    assert (told.returncode, told.stdout) == (0, "no limit is managed\n")
+    output = node.run("restore", "--if-unowned")
+    assert (output.returncode, output.stdout) == (0, "no limit is managed\n")
     assert not Path(node.env["STATE_DIR"]).exists()
 
 
@@ -478,7 +478,7 @@ def test_restoring_if_unowned_fails_where_a_journal_cannot_tell(capped):
 
 @pytest.fixture
 def blocks(node):
-    """Make a file of the machine block whoever opens it; it is a pipe that nobody has at the other end."""
+    """Make a file of the machine block every open; it is a pipe without a writer."""
     made = []
 
     def make(path):
@@ -493,26 +493,26 @@ def blocks(node):
 
 def test_a_counter_that_blocks_holds_up_neither_the_lease_nor_the_end(node, blocks):
     actuator = node.start_listening()
-    node.ask(cap(90))
+    node.request(cap(90))
     blocks(f"{node.machine.zones()[0]}/energy_uj")
-    reading = node.ask(ReadCpu())
+    reading = node.request(ReadCpu())
     assert [zone.energy_uj is None for zone in reading.zones] == [True, False]
-    node.ask(cap(80, lease_s=0.1))
+    node.request(cap(80, lease_s=0.1))
     assert next_event(actuator, "restored")["cause"] == "lease expired"
     assert node.limits_watts == [150, 150]
-    node.ask(SetThrottle(throttle_pct=100, lease_s=60))
+    node.request(SetThrottle(throttle_pct=100, lease_s=60))
     assert stop(actuator)[0] == 0
     assert node.policies_khz == {3_900_000}
 
 
 def test_a_limit_that_blocks_is_left_and_everything_else_is_restored_at_the_end(node, blocks):
     actuator = node.start_listening(ACTUATOR_STOP_GRACE="8")
-    node.ask(cap(90))
-    node.ask(SetThrottle(throttle_pct=100, lease_s=60))
+    node.request(cap(90))
+    node.request(SetThrottle(throttle_pct=100, lease_s=60))
     first, second = node.machine.limits()
     blocks(first)
-    code, said = stop(actuator)
-    assert (code, said["not_restored"]) == (1, ["cpu"])
+    code, stopped = stop(actuator)
+    assert (code, stopped["not_restored"]) == (1, ["cpu"])
     assert node.machine.read(second) == 150_000_000
     assert node.policies_khz == {3_900_000}
 
@@ -521,17 +521,17 @@ def test_1000_idle_connections_disable_neither_the_lease_nor_the_end(node):
     actuator = node.start_listening()
     with ExitStack() as connections:
         flood = [connections.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(1000)]
-        ours = flood[0]
-        ours.settimeout(30)
-        lines = ours.makefile("rb")
+        connection = flood[0]
+        connection.settimeout(30)
+        lines = connection.makefile("rb")
         for each in flood:
             each.connect(node.env["ACTUATOR_SOCKET"])
         for request in (cap(90, lease_s=0.1), SetThrottle(throttle_pct=100, lease_s=0.1)):
-            ours.sendall(encode(request))
+            connection.sendall(encode(request))
             assert decode_reply(lines.readline()).result is ControlResult.APPLIED
         assert next_event(actuator, "restored")["cause"] == "lease expired"
         assert (node.limits_watts, node.policies_khz) == ([150, 150], {3_900_000})
-        ours.sendall(encode(cap(90)))
+        connection.sendall(encode(cap(90)))
         assert decode_reply(lines.readline()).result is ControlResult.APPLIED
         threads = len(list(Path(f"/proc/{actuator.pid}/task").iterdir()))
         assert threads < 30
@@ -560,8 +560,8 @@ def test_an_actuator_without_a_descriptor_left_restores_at_its_end(node):
     ask = NodeConnection(node)
     ask(cap(90))
     exhaust_descriptors(actuator)
-    code, said = stop(actuator)
-    assert (code, said["not_restored"]) == (0, [])
+    code, stopped = stop(actuator)
+    assert (code, stopped["not_restored"]) == (0, [])
     assert node.limits_watts == [150, 150]
     ask.close()
 
@@ -589,10 +589,10 @@ def test_the_probe_distinguishes_alive_dead_and_degraded(node, blocks):
     actuator = node.start_listening()
     assert (node.run("probe").stdout, node.run("probe").returncode) == ("alive\n", 0)
     file = blocks(f"{node.machine.zones()[0]}/energy_uj")
-    node.ask(ReadCpu())
-    told = node.run("probe")
-    assert told.returncode == 0
-    assert f"cpu: {file} has blocked" in told.stdout
+    node.request(ReadCpu())
+    output = node.run("probe")
+    assert output.returncode == 0
+    assert f"cpu: {file} has blocked" in output.stdout
     actuator.send_signal(signal.SIGSTOP)
     assert node.run("probe").returncode == 1
     actuator.send_signal(signal.SIGCONT)

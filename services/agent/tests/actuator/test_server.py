@@ -209,20 +209,20 @@ def test_a_thread_that_cannot_be_started_costs_its_connection_only(server, monke
 def test_no_connection_takes_a_descriptor_while_the_reserve_is_in_use(server, monkeypatch, events):
     whole = threading.Event()
     monkeypatch.setattr("joulie_agent.actuator.server.descriptors.refill", whole.is_set)
-    told = threading.Event()
+    logged = threading.Event()
     log = events.lines.append
 
     class Told(list):
         def append(self, line):
             log(line)
-            told.set()
+            logged.set()
 
     events.lines = Told()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(10)
         connection.connect(server)
         connection.sendall(encode(CheckHealth()))
-        assert told.wait(10)
+        assert logged.wait(10)
         whole.set()
         assert connection.recv(LINE_LIMIT)
 

@@ -59,7 +59,7 @@ def test_a_hybrid_package_is_reported_and_spans_both_kinds_of_cores(facts_of):
     facts = facts_of("client-hybrid")
     assert facts.hybrid
     assert (facts.lowest_khz, facts.highest_khz) == (800_000, 5_200_000)
-    assert any("two kinds" in said for said in facts.warnings)
+    assert any("two kinds" in warning for warning in facts.warnings)
 
 
 def test_offline_cpus_are_reported(facts_of):
@@ -71,7 +71,7 @@ def test_offline_cpus_are_reported(facts_of):
 def test_a_virtual_machine_has_warnings_for_what_it_lacks(facts_of):
     facts = facts_of("virtual-machine")
     assert (facts.zones, facts.policies, facts.driver_family, facts.max_package_watts) == ((), 0, "", None)
-    assert [said.partition(":")[0] for said in facts.warnings] == ["no RAPL package zone", "no cpufreq policy"]
+    assert [warning.partition(":")[0] for warning in facts.warnings] == ["no RAPL package zone", "no cpufreq policy"]
 
 
 def test_two_discoveries_of_the_same_machine_are_equal(tmp_path):

@@ -43,7 +43,7 @@ class FileKnob:
 
 
 def _control_until_killed(tree, state, ready):
-    """The run: ever new values, some for one knob and some for all, and now and then all of it given back."""
+    """The run: ever new values, some for one knob and some for all, and now and then all of it restored."""
     dice = random.Random(os.getpid())
     knobs = [FileKnob(tree / name) for name in ORIGINALS]
     with Journal.open(state) as journal:
@@ -58,21 +58,21 @@ def _control_until_killed(tree, state, ready):
 
 def _start_run(tree, state):
     """Fork a run, and return when it is about to make its first write."""
-    ready, told = os.pipe()
+    ready, signalled = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            _control_until_killed(tree, state, told)
+            _control_until_killed(tree, state, signalled)
         finally:
             os._exit(1)
-    os.close(told)
+    os.close(signalled)
     assert os.read(ready, 1) == b"!"
     os.close(ready)
     return child
 
 
 def test_200_kills_at_random_points_restore_the_newest_external_value_200_times(tmp_path):
-    """In every other round somebody else writes after the kill."""
+    """In every other round an external writer writes after the kill."""
     tree, state = tmp_path / "tree", tmp_path / "state"
     tree.mkdir()
     for name, value in ORIGINALS.items():

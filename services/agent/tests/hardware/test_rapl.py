@@ -175,15 +175,15 @@ def test_amd_counts_energy_and_cannot_be_capped(machine, platform):
     zones = rapl.discover(fake.tree())
     assert {zone.failure().reason for zone in zones} == {Reason.NO_INTERFACE}
     assert rapl.split_cap(zones, 100.0) == ()
-    assert all("cannot be capped" in said for said in rapl.warnings(fake.tree(), zones))
+    assert all("cannot be capped" in message for message in rapl.warnings(fake.tree(), zones))
     assert zones[0].read_energy_uj() == 0
 
 
 def test_a_second_limit_below_mmio_is_warned_of(machine):
     fake = machine("client-hybrid")
-    said = rapl.warnings(fake.tree(), rapl.discover(fake.tree()))
-    assert len(said) == 1
-    assert said[0].startswith("intel-rapl-mmio:0 may hold the power below the cap")
+    messages = rapl.warnings(fake.tree(), rapl.discover(fake.tree()))
+    assert len(messages) == 1
+    assert messages[0].startswith("intel-rapl-mmio:0 may hold the power below the cap")
 
 
 def test_mmio_alone_is_no_way_to_cap(machine):

@@ -1,4 +1,4 @@
-"""Knobs that read the lowest of several requests: ours is told from the platform's and from an external writer's."""
+"""Knobs that read the lowest of several requests: Joulie's is distinguished from the platform's and from external ones."""
 
 from dataclasses import dataclass, field
 

@@ -22,7 +22,7 @@ from joulie_agent.reasons import Reason
 
 
 class Blocking:
-    """A call that returns when it is told to."""
+    """A call that returns when it is released."""
 
     def __init__(self):
         self.entered = threading.Event()

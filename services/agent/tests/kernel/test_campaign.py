@@ -3,7 +3,7 @@
 A campaign is a sequence of runs of one machine. In each run the actuator caps and throttles, external writers, thermal
 and platform limits, CPU hotplug and renumbered zones come in between, and everything ends in one of six ways: SIGKILL
 and `joulie-agent restore`, SIGKILL and the next start, SIGTERM, the lease, easing, or `restore` through the actuator.
-After each run the machine itself is asked, not the code under test: every control holds what somebody other than us
+After each run the machine itself is checked, not the code under test: every control holds what a writer other than us
 has put there last, and the exit code says whether that is so.
 """
 
@@ -39,7 +39,7 @@ PACKAGES = {cpu.number: cpu.package for cpu in SMALL.cpus()}
 
 @dataclass(frozen=True)
 class Scene:
-    """A machine, and the frequencies that external writers ask for: none of ours, none that rounding changes."""
+    """A machine, and the frequencies that external writers request: none of Joulie's, none that rounding changes."""
 
     spec: MachineSpec
     external_khz: tuple[int, ...]
@@ -74,10 +74,10 @@ class Actuator:
         with log.open("wb") as out:
             command = [sys.executable, "-m", "joulie_agent", "actuator"]
             self.process = subprocess.Popen(command, env=env, stdout=out, stderr=out)
-        until(lambda: self.said("listening") or self.process.poll() is not None)
+        until(lambda: self.logged("listening") or self.process.poll() is not None)
         assert self.process.poll() is None, log.read_text()
 
-    def said(self, event):
+    def logged(self, event):
         lines = self._log.read_text().splitlines()
         return any(line.startswith("{") and line.endswith("}") and json.loads(line)["event"] == event for line in lines)
 
@@ -228,7 +228,7 @@ class Campaign:
     # --- what must be true ---
 
     def left(self):
-        """Return the controls that the journal says to hold something of ours."""
+        """Return the controls that the journal lists as managed."""
         return {register_of(key) for key in journal.peek(self.state / "cpu")}
 
     def why(self):

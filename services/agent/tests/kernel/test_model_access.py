@@ -31,7 +31,7 @@ def mount(tmp_path, platform="xeon-small"):
 def until_somebody_hangs(machine):
     deadline = time.monotonic() + 30
     while not machine.hung_accesses():
-        assert time.monotonic() < deadline, "nobody hangs"
+        assert time.monotonic() < deadline, "no access hangs"
 
 
 @pytest.mark.parametrize("platform", sorted(PLATFORMS))
@@ -87,15 +87,15 @@ def test_errors_of_a_mounted_machine_are_those_of_the_model(tmp_path):
 def test_a_hung_file_delays_only_its_readers_and_is_released(tmp_path):
     with mount(tmp_path) as there:
         there.machine.set_fault(MAX, KernelFault(hangs=True))
-        told = []
-        reader = threading.Thread(target=lambda: told.append((there.sys / MAX).read_text()))
+        texts = []
+        reader = threading.Thread(target=lambda: texts.append((there.sys / MAX).read_text()))
         reader.start()
         until_somebody_hangs(there.machine)
         assert (there.sys / CPUS / "online").read_text() == "0-7\n"
-        assert not told
+        assert not texts
         there.machine.set_fault(MAX, None)
         reader.join(10)
-        assert told == ["3900000\n"]
+        assert texts == ["3900000\n"]
 
 
 @needs_fuse

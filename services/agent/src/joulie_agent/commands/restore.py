@@ -2,7 +2,7 @@
 
 Exit code 0 where no limit is managed any more, 1 where one is or where that is unknown, 2 on wrong usage. Works without
 an actuator, and through one that runs; a controller that is still running then sets its caps again, and the command
-says so.
+prints a note.
 """
 
 import os

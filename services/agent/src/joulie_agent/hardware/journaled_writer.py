@@ -8,8 +8,8 @@ Guarantees, at whatever instant the process is killed:
 - an external value is never replaced by an older one. While a knob is managed it is overwritten (see
   `WrittenKnob.overwrote`) and becomes the new original; during a restore it stays.
 
-Cannot see an external value that is written between a read and the write that follows, nor tell an external value that
-equals Joulie's from Joulie's. Why it is done this way: docs/decisions/0003-restore.md.
+Cannot see an external value that is written between a read and the write that follows, nor distinguish an external
+value that equals Joulie's from Joulie's. Why it is done this way: docs/decisions/0003-restore.md.
 
 Not for several threads at once.
 """

@@ -12,8 +12,8 @@ from typing import Final, Protocol, runtime_checkable
 
 from joulie_agent.reasons import Reason
 
-#: Lowest power limit that is written where the hardware tells its maximum and no minimum, as a share of the maximum. No
-#: kernel interface tells the minimum of a package; below a quarter of the thermal design power its cores are at their
+#: Lowest power limit that is written where the hardware reports a maximum and no minimum, as a share of the maximum. No
+#: kernel interface shows the minimum of a package; below a quarter of the thermal design power its cores are at their
 #: lowest clock and a node risks to stop making progress. To amdgpu a limit of zero means its default.
 LOWEST_CAP_SHARE: Final = 0.25
 

@@ -1,4 +1,4 @@
-"""What the real driver of this machine's GPUs says, recorded: reads only, and never sets anything.
+"""What the real driver of this machine's GPUs reports: reads only, and never sets anything.
 
 `just gpu` runs this alone and shows the record.
 """
@@ -24,7 +24,7 @@ def driver(request):
     driver.close()
 
 
-def said(answer):
+def as_record(answer):
     return asdict(answer) if isinstance(answer, HardwareFailure) else answer
 
 
@@ -36,11 +36,12 @@ def test_a_real_gpu_has_limits_and_clocks_in_plausible_units(driver, record_prop
         record.append(
             asdict(device)
             | {
-                "power_mw": said(power_mw(driver, device.uuid)),
-                "limit_read": said(limit if isinstance(limit, HardwareFailure) else limit.read()),
-                "clock_range": said(clock) if isinstance(clock, HardwareFailure) else asdict(clock.limits),
-                "clock_read": said(clock if isinstance(clock, HardwareFailure) else clock.read()),
-                "clock_is_free": said(driver.check_clock_is_free(device.uuid)) or "yes, as far as the driver tells",
+                "power_mw": as_record(power_mw(driver, device.uuid)),
+                "limit_read": as_record(limit if isinstance(limit, HardwareFailure) else limit.read()),
+                "clock_range": as_record(clock) if isinstance(clock, HardwareFailure) else asdict(clock.limits),
+                "clock_read": as_record(clock if isinstance(clock, HardwareFailure) else clock.read()),
+                "clock_is_free": as_record(driver.check_clock_is_free(device.uuid))
+                or "yes, as far as the driver reports",
             }
         )
     text = json.dumps(record, indent=2, default=str)

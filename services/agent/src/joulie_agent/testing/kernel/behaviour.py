@@ -25,7 +25,7 @@ class PolicyReturn(StrEnum):
 class Maximum(StrEnum):
     """How `constraint_0_max_power_uw` of a zone answers."""
 
-    TOLD = "told"
+    REPORTED = "reported"
     #: ENODATA, as where the register has no field for it.
     NO_DATA = "no-data"
     #: There is no such file.
@@ -38,7 +38,7 @@ class Behaviour:
 
     offline_policy: OfflinePolicy = OfflinePolicy.BUSY
     policy_return: PolicyReturn = PolicyReturn.REQUEST
-    maximum: Maximum = Maximum.TOLD
+    maximum: Maximum = Maximum.REPORTED
     #: Limits are stored and read back, and the power does not follow them.
     firmware_ignores_limits: bool = False
     #: Energy counters stand still, as on machines without the sensor.

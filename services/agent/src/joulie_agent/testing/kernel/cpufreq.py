@@ -3,7 +3,7 @@
 `scaling_max_freq` reads the lowest request, within the range of the hardware and rounded by the driver. Requests come
 from the user (a write), from a thermal cooling device and from the platform (ACPI `_PPC`). A user who has not written
 has no request. Where all CPUs of a policy are offline its files answer EBUSY or are gone, and the policy comes back
-with the user's request or without one, as `Behaviour` says.
+with the user's request or without one, see `Behaviour`.
 Source: Linux, Documentation/admin-guide/pm/cpufreq.rst; drivers/cpufreq/cpufreq.c; kernel/power/qos.c.
 """
 
@@ -19,7 +19,7 @@ from joulie_agent.testing.kernel.drivers import Driver, driver_of, table_khz
 from joulie_agent.testing.kernel.filesystem import Filesystem
 from joulie_agent.testing.machine_spec import MachineSpec
 
-#: FREQ_QOS_MAX_DEFAULT_VALUE: a request that asks for nothing.
+#: FREQ_QOS_MAX_DEFAULT_VALUE: a request without effect.
 NO_MAX: Final = 2**31 - 1
 _PREFERENCES: Final = ("default", "performance", "balance_performance", "balance_power", "power")
 _USUAL_EPP: Final = "balance_performance"
@@ -36,7 +36,7 @@ _Files: TypeAlias = Mapping[str, tuple[Callable[[], object], Callable[[str], Non
 
 @dataclass(slots=True, eq=False)
 class CpufreqPolicy:
-    """CPUs with one limit, and who asks what of it. Frequencies in kHz."""
+    """CPUs with one limit, and all requests for it. Frequencies in kHz."""
 
     related: tuple[int, ...]
     packages: frozenset[int]
@@ -74,7 +74,7 @@ class CpufreqPolicy:
         return min(low, high), high
 
     def forget(self) -> None:
-        """Lose what users asked for."""
+        """Drop the requests of users."""
         self.user_max, self.user_min, self.governor, self.epp = NO_MAX, 0, self.default_governor, _USUAL_EPP
 
 

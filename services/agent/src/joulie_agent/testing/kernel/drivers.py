@@ -1,7 +1,7 @@
 """What the drivers below cpufreq add to its files, and what they make of a limit.
 
 Only a driver with a table of frequencies changes the limit that is shown: cpufreq rounds it down to an entry. The
-others show what was asked for, within the range of the hardware, and round only the frequency that the CPUs run at.
+others show what was written, within the range of the hardware, and round only the frequency that the CPUs run at.
 Source: Linux, drivers/cpufreq/cpufreq.c (`cpufreq_set_policy`, `__resolve_freq`), intel_pstate.c, amd-pstate.c,
 acpi-cpufreq.c, cppc_cpufreq.c; Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst.
 """

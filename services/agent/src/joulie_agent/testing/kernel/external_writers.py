@@ -34,7 +34,7 @@ class ExternalWriters:
         self.policies = tuple(name for name in self.fresh if name.startswith("policy"))
         #: What each control may hold after a restore; more than one value where it cannot be known.
         self._wanted = {key: {value} for key, value in self.fresh.items()}
-        #: What was wanted before an external request that the agent has not had a look at yet.
+        #: What was wanted before an external request that the agent has not read yet.
         self._unseen: dict[str, set[int]] = {}
         #: Who limits a policy besides its users.
         self._limited: dict[str, set[str]] = {}
@@ -45,8 +45,8 @@ class ExternalWriters:
     # --- what others do ---
 
     def request(self, policy: str, khz: int) -> None:
-        """Let a user ask for a frequency."""
-        self.story.append(f"{policy} is asked for {khz} kHz")
+        """Let a user request a frequency."""
+        self.story.append(f"{policy} is requested to {khz} kHz")
         before = self._wanted[policy]
         self._machine.external_write(f"{_CPUFREQ}/{policy}/scaling_max_freq", khz)
         unseen = self._unseen[policy] = before | self._unseen.get(policy, set())
@@ -97,7 +97,7 @@ class ExternalWriters:
     # --- what the agent does ---
 
     def about_to_throttle(self) -> None:
-        """Account for a throttle that is asked for: a request that a limit hides at the first look is not known."""
+        """Record a throttle: a request that a limit hides at the first read is not known."""
         for policy in self._limited:
             self._wanted[policy] |= {self.fresh[policy]}
 
@@ -116,7 +116,7 @@ class ExternalWriters:
         """Compare the machine after a restore: what each wrong control holds, and what it may.
 
         Args:
-            left: controls of which the agent says that they still hold something of its own; taken for right only
+            left: controls that the agent reports as still managed; accepted only
                 where they are out of reach.
         """
         found, gone = self._machine.registers(), self.out_of_reach()

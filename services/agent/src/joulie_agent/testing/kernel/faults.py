@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-#: Between two looks of a hung access at whether it has been released.
-_LOOK_S: Final = 0.05
+#: Between two checks of a hung access whether it has been released.
+_POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class KernelFaults:
             self._hung += 1
             self._changed.notify_all()
             while self._faults.get(path) is fault:
-                self._changed.wait(_LOOK_S)
+                self._changed.wait(_POLL_S)
             self._hung -= 1
             return self._faults.get(path)
 

@@ -108,7 +108,7 @@ class KernelMachine:
             return self._show(*self._fs.open(f"sys/{path}", os.O_RDONLY)).decode().strip()
 
     def external_write(self, path: str, value: int | str) -> None:
-        """Write as another process that knows nothing of us: `echo VALUE > PATH`."""
+        """Write as another process, without knowledge of Joulie: `echo VALUE > PATH`."""
         with self._lock:
             self._store(*self._fs.open(f"sys/{path}", os.O_WRONLY), f"{value}\n".encode())
 
@@ -194,7 +194,7 @@ class KernelMachine:
         return self.faults.hung
 
     def user_request_khz(self, policy: str) -> int:
-        """Return what the user asks of a policy; a request of nothing is its highest frequency."""
+        """Return the user's request of a policy; a request of nothing is its highest frequency."""
         with self._lock:
             found = self.cpufreq.policies[policy]
             return min(found.user_max, found.highest)

@@ -2,7 +2,7 @@
 
 The file system runs in a process of its own (`joulie_agent.testing.kernel.serve`), which holds the machine; `Mounted`
 calls the machine's methods there over a socket. When this process goes, however it ends, the other one unmounts. Needs
-root, /dev/fuse, libfuse 3 and the package `mfusepy`; `why_not` says which of them is missing.
+root, /dev/fuse, libfuse 3 and the package `mfusepy`; `why_not` returns which of them is missing.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _MNT_DETACH: Final = 2
 
 
 class MountError(Exception):
-    """The file system did not come up; the message is what its process said."""
+    """The file system did not come up; the message is the output of its process."""
 
 
 def why_not() -> str | None:
@@ -88,11 +88,11 @@ def mounted(spec: MachineSpec, directory: Path, behaviour: Behaviour | None = No
         MountError: it could not be mounted.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    ours, theirs = socket.socketpair()
-    with theirs:
-        command = [sys.executable, "-m", "joulie_agent.testing.kernel.serve", str(directory), str(theirs.fileno())]
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)  # noqa: S603
-    connection: Connection[Any, Any] = Connection(ours.detach())
+    local, remote = socket.socketpair()
+    with remote:
+        command = [sys.executable, "-m", "joulie_agent.testing.kernel.serve", str(directory), str(remote.fileno())]
+        process = subprocess.Popen(command, pass_fds=[remote.fileno()], stderr=subprocess.PIPE)  # noqa: S603
+    connection: Connection[Any, Any] = Connection(local.detach())
     try:
         _begin(connection, process, (spec, behaviour or Behaviour()))
         yield Mounted(directory, connection)

@@ -32,7 +32,7 @@ def decimal(text: str, *, bits: int = 64) -> int:
 
 
 def flag(text: str) -> bool:
-    """Read as kstrtobool does, which looks at the first character, or at `on` and `off`."""
+    """Read as kstrtobool does, which uses the first character, or `on` and `off`."""
     if text[:1] in _TRUE or text[:2].lower() == "on":
         return True
     if text[:1] in _FALSE or text[:2].lower() == "of":

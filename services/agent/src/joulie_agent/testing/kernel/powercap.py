@@ -114,9 +114,9 @@ class Powercap:
         zone = ZoneState(kind, name, package, die, limit, spec.energy_range_uj, enabled=limit not in _OFF)
         if limit is Limit.ABSENT:
             return zone
-        told = round(spec.max_watts * _UW_PER_WATT) if self._behaviour.maximum is Maximum.TOLD else None
+        reported = round(spec.max_watts * _UW_PER_WATT) if self._behaviour.maximum is Maximum.REPORTED else None
         # Firmware usually leaves the maximum of the short-term limit at zero; only packages have a field for theirs.
-        maximum = told if kind in {Zone.PACKAGE, Zone.MMIO} else None
+        maximum = reported if kind in {Zone.PACKAGE, Zone.MMIO} else None
         # The platform's limit leaves room for all packages and the board.
         times = 2 * spec.sockets if kind is Zone.PSYS else 1
         long_uw, short_uw = (round(times * watts * _UW_PER_WATT) for watts in (spec.limit_watts, spec.short_term_watts))

@@ -1,7 +1,7 @@
 """The process behind a mounted machine: `python -m joulie_agent.testing.kernel.serve DIRECTORY DESCRIPTOR`.
 
 Attributes are read and written past the page cache, so every read reaches the model and every write arrives as it was
-made. Names and modes may be cached for `_NAMES_S`, which quarters the time of a look at all of /sys: opening reaches
+made. Names and modes may be cached for `_NAMES_S`, which quarters the time of a walk through /sys: opening reaches
 the model always, and finds that an attribute has gone.
 """
 
@@ -20,7 +20,7 @@ from joulie_agent.testing.kernel.machine import KernelMachine
 _NAMES_S: Final = 1.0
 _THREADS: Final = 64
 _MNT_DETACH: Final = 2
-#: What sysfs says of every attribute.
+#: The size of every attribute in sysfs.
 _SIZE: Final = 4096
 
 
@@ -76,7 +76,7 @@ class Operations:
         return len(content)
 
     def truncate(self, _path: str, _length: int, _handle: int | None = None) -> int:
-        """Do nothing, as sysfs does: `echo 1 > FILE` asks for it."""
+        """Do nothing, as sysfs does: `echo 1 > FILE` requests it."""
         return 0
 
     def release(self, _path: str, handle: int) -> int:
@@ -87,13 +87,13 @@ class Operations:
 
 
 def main(directory: str, descriptor: int) -> None:
-    """Mount, and be told what to do until the other end has gone."""
+    """Mount, and execute calls until the other end has gone."""
     from mfusepy import FUSE  # noqa: PLC0415 - for development only, and it needs a library of the system
 
     connection: Connection[Any, Any] = Connection(descriptor)
     spec, behaviour = connection.recv()
     machine, ready = KernelMachine(spec, behaviour), threading.Event()
-    threading.Thread(target=_obey, args=(machine, connection, ready, directory), daemon=True).start()
+    threading.Thread(target=_serve_calls, args=(machine, connection, ready, directory), daemon=True).start()
     FUSE(
         Operations(machine, ready),
         directory,
@@ -108,7 +108,9 @@ def main(directory: str, descriptor: int) -> None:
     )
 
 
-def _obey(machine: KernelMachine, connection: "Connection[Any, Any]", ready: threading.Event, directory: str) -> None:
+def _serve_calls(
+    machine: KernelMachine, connection: "Connection[Any, Any]", ready: threading.Event, directory: str
+) -> None:
     try:
         ready.wait()
         connection.send("mounted")

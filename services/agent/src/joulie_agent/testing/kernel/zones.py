@@ -26,7 +26,7 @@ class Register:
 
     name: str
     limit_uw: int
-    #: What the register says is the most; None is "no such field".
+    #: The maximum in the register; None is "no such field".
     max_uw: int | None
     window_us: int = _TIME_WINDOW_US
     wide: bool = False
