@@ -1,4 +1,4 @@
-"""Knobs that read the lowest of several requests: Joulie's is distinguished from the platform's and from external ones."""
+"""Knobs that read the lowest of several requests: Joulie's, the platform's and external ones are distinguished."""
 
 from dataclasses import dataclass, field
 
