@@ -1,11 +1,11 @@
 """A scripted HTTP backend, and agents in the test's process: real watches, real HTTP on both sides."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from aiohttp import ClientSession, web
@@ -14,8 +14,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from joulie_agent import app as agent_app
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import read_settings
-from joulie_api.testing import FakeApiServer
+from joulie_api.testing import FakeApiServer, make_node, make_node_power_profile, make_telemetry_profile
 from joulie_sim.stack.permissions import denied
+
+#: A cap of 60 %, which is 150 W on nodes with FACTS.
+ECO_CPU: Final = {"packagePowerCapPctOfMax": 60}
+FACTS: Final = {
+    "cpu": {"model": "Test CPU", "sockets": 2, "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 250}},
+    "gpu": {
+        "present": True,
+        "count": 4,
+        "capRangePerGpu": {"minWatts": 100, "maxWatts": 400, "defaultWatts": 350},
+        "capWattsPerGpu": 400,
+        "currentCapWatts": 400,
+    },
+}
 
 
 @dataclass(slots=True)
@@ -152,7 +165,7 @@ class Agent:
     metrics_url: str
 
     async def kill(self) -> None:
-        """End it without any farewell."""
+        """End it without a chance to clean up."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 
@@ -209,37 +222,55 @@ class Cluster:
         self.agents.append(agent)
         return agent
 
-    def set_target(self, node: str, profile: str = "eco", **stanzas: Any) -> None:
-        self.api.put(
-            {
-                "apiVersion": "joulie.io/v1alpha1",
-                "kind": "NodePowerProfile",
-                "metadata": {"name": node},
-                "spec": {
-                    "nodeName": node,
-                    "profile": profile,
-                    "draining": False,
-                    "policy": {"name": "static_partition"},
-                    **stanzas,
-                },
-            }
-        )
+    def add_node(
+        self,
+        name: str = "n1",
+        *,
+        gpus: int = 0,
+        labels: Mapping[str, str] | None = None,
+        cpu: Mapping[str, Any] | None = ECO_CPU,
+        gpu: Mapping[str, Any] | None = None,
+        target: bool = True,
+        facts: dict[str, Any] = FACTS,
+        **knobs: Any,
+    ) -> BackendNode:
+        """Add a node, its backend and, unless `target` is False, a target with these stanzas."""
+        self.api.put(make_node(name, gpus=gpus, labels=labels))
+        if target:
+            self.set_target(name, cpu=cpu, gpu=gpu)
+        return self.backend.add(name, facts=facts, **knobs)
 
-    def status(self, node: str, part: str = "cpu") -> dict[str, Any]:
+    def set_target(self, node: str, profile: str = "eco", **stanzas: Mapping[str, Any] | None) -> None:
+        self.api.put(make_node_power_profile(node, profile, **stanzas))
+
+    def route(self, name: str, endpoint: str, target: Mapping[str, Any], **extra: Any) -> dict[str, Any]:
+        """Return a user's profile that routes readings and CPU controls to an endpoint."""
+        http = {"type": "http", "http": {"endpoint": endpoint, **extra}}
+        return make_telemetry_profile(name, target=target, sources={"cpu": http}, controls={"cpu": http})
+
+    def status(self, node: str, subsystem: str = "cpu") -> dict[str, Any]:
         """The agent's report about one subsystem; empty while there is none."""
-        home = self.api.get("TelemetryProfile", node) or {}
-        control: dict[str, Any] = home.get("status", {}).get("control", {})
-        return control.get(part, {})
+        profile = self.api.get("TelemetryProfile", node) or {}
+        control: dict[str, Any] = profile.get("status", {}).get("control", {})
+        return control.get(subsystem, {})
 
-    async def until_reported(self, node: str, part: str = "cpu", **expected: Any) -> dict[str, Any]:
+    async def until_reported(self, node: str, subsystem: str = "cpu", **expected: Any) -> dict[str, Any]:
         """Wait for a report with these fields and return it."""
         try:
             await self.api.wait_for(
-                lambda: all(self.status(node, part).get(key) == value for key, value in expected.items())
+                lambda: all(self.status(node, subsystem).get(key) == value for key, value in expected.items())
             )
         except TimeoutError:
-            pytest.fail(f"the report is {self.status(node, part)}, not {expected}")
-        return self.status(node, part)
+            pytest.fail(f"the report is {self.status(node, subsystem)}, not {expected}")
+        return self.status(node, subsystem)
+
+
+@dataclass(frozen=True, slots=True)
+class CappedNode:
+    """Node n1 with a cap of 150 W in force, and the agent that set it."""
+
+    node: BackendNode
+    agent: Agent
 
 
 @asynccontextmanager
@@ -258,3 +289,11 @@ async def cluster(fake_api: FakeApiServer, backend: ScriptedBackend, tmp_path: P
         yield made
     # Those that a fault made to fail were allowed or not all the same.
     assert denied("joulie-agent", fake_api.requests) == []
+
+
+@pytest.fixture
+async def capped(cluster: Cluster) -> CappedNode:
+    node = cluster.add_node("n1")
+    agent = await cluster.start_agent()
+    await cluster.until_reported("n1", result="applied", enforcedWatts=150)
+    return CappedNode(node, agent)

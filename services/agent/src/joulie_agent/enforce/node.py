@@ -113,6 +113,8 @@ class NodeControl:
         self._cpu_left: tuple[Place[cpu.CpuControlState], ...] = ()
         self._gpu_left: tuple[Place[gpu.GpuControlState], ...] = ()
         self._facts: HardwareFacts | None = None
+        #: Subsystems whose source has not answered this agent yet.
+        self._unread = {"cpu", "gpu"}
         self._hardware = DiscoveredHardware(NodeHardwareStatus())
         self._log = _log.bind(node=node.name)
 
@@ -275,10 +277,12 @@ class NodeControl:
             if reading is None:
                 return None, None
             self._facts = reading.facts
+            self._unread.clear()
             return reading.cpu, reading.gpu
         by_cpu, by_gpu = await asyncio.gather(
             self._query("cpu", backends.cpu_source), self._query("gpu", backends.gpu_source)
         )
+        self._unread -= {name for name, answer in (("cpu", by_cpu), ("gpu", by_gpu)) if answer is not None}
         if by_cpu is not None or by_gpu is not None:
             old, of_cpu, of_gpu = self._facts or _NO_FACTS, by_cpu and by_cpu.facts, by_gpu and by_gpu.facts
             self._facts = HardwareFacts(
@@ -301,7 +305,19 @@ class NodeControl:
             # The backend has not answered this agent yet. Labels alone could have less than it reported before.
             return DiscoveredHardware(inputs.published.model_copy(update={"updated_at": None}))
         facts = self._facts or _NO_FACTS
-        return self._discoverer.discover(inputs.node, facts, _capabilities(backends, facts.can))
+        found = self._discoverer.discover(inputs.node, facts, _capabilities(backends, facts.can))
+        return found if inputs.published is None else self._with_unread(found, inputs.published, backends)
+
+    def _with_unread(
+        self, found: DiscoveredHardware, published: NodeHardwareStatus, backends: NodeBackends
+    ) -> DiscoveredHardware:
+        """Keep as published what comes from a source that has not answered this agent yet."""
+        kept: dict[str, object] = {}
+        if "cpu" in self._unread and backends.capabilities.cpu_telemetry:
+            kept |= {"cpu": published.cpu, "memory": published.memory, "quality": published.quality}
+        if "gpu" in self._unread and backends.capabilities.gpu_telemetry:
+            kept |= {"gpu": published.gpu, "quality": published.quality}
+        return DiscoveredHardware(found.status.model_copy(update=kept)) if kept else found
 
     def _cpu_intent(self, inputs: Inputs, backends: NodeBackends) -> cpu.CpuIntent:
         target, limits = inputs.target, self._hardware.cpu_limits
