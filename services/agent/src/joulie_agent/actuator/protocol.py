@@ -177,7 +177,7 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
     #: How often an external value was overwritten, by knob.
     overwritten: dict[str, int]
     policies: tuple[PolicyReading, ...] = ()
-    #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; no subsystem of the total.
+    #: Energy counters beside those of the packages, such as `psys` and `package-0/dram`; not included in the total.
     domains: tuple[ZoneReading, ...] = ()
     #: Every power limit of the package zones, whatever set it.
     constraints: tuple[ConstraintReading, ...] = ()
