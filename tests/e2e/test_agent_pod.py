@@ -187,7 +187,7 @@ async def test_a_controller_that_hangs_loses_its_caps_with_its_lease_and_sets_th
     await eventually(lambda: capped(agent), within_s=30)
 
 
-async def test_a_killed_actuator_is_restarted_gives_back_and_caps_again(agent: AgentRelease) -> None:
+async def test_a_killed_actuator_is_restarted_restores_and_caps_again(agent: AgentRelease) -> None:
     (await agent.process(ACTUATOR)).signal(SIGKILL)
     await eventually(lambda: restarted(agent, ACTUATOR), within_s=30)
 
