@@ -9,7 +9,7 @@ from joulie_agent.backends.refusing import RefusingBackend
 from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.enforce.cpu_state import CpuControlState, CpuMode, recalled
 from joulie_agent.enforce.node import Inputs, NodeControl
-from joulie_agent.enforce.places import announced, cpu_place
+from joulie_agent.enforce.places import Place, announced, cpu_place, settle
 from joulie_agent.reasons import Reason
 from joulie_core.control.dvfs import DvfsSettings, DvfsState
 from joulie_core.control.telemetry_route import Route
@@ -213,3 +213,22 @@ async def test_a_restored_node_names_what_could_not_be_restored(start, transport
     reports = await control.restore(inputs("b", target=None))
     assert control.in_force
     assert [each.http.endpoint for each in reports.gpu.places] == ["http://b", "http://a"]
+
+
+async def test_every_place_of_several_moves_is_named_until_it_is_released(start, transport):
+    control = start()
+    transport.silent = {"a", "b"}
+    await control.tick(inputs("a"))
+    await control.tick(inputs("b"))
+    tick = await control.tick(inputs("c"))
+    assert [each.http.endpoint for each in tick.gpu.places] == ["http://c", "http://b", "http://a"]
+
+
+async def test_a_gpu_cap_that_was_announced_is_taken_for_in_force(start):
+    last = ControlReports(gpu=ControlReport(places=(place("a", Held.PERHAPS),)))
+    tick = await start(last).tick(inputs("b", target=None))
+    assert tick.gpu.places == (place("b"), place("a", Held.YES))
+
+
+def test_a_place_with_nothing_in_force_is_forgotten():
+    assert settle([Place(None, "a", CpuControlState())], "b", CpuControlState()) == (CpuControlState(), ())
