@@ -46,14 +46,20 @@ INVENTORY = Inventory.load()
 
 
 @dataclass
-class MetricScope:
-    """One backend."""
+class HttpPlace:
+    """One backend.
+
+    It declines no control that it carried out without the agent learning of it: a request that was lost and is declined
+    when it is repeated counts as never carried out, see `joulie_agent.backends.base.is_released`.
+    """
 
     tells_range: bool
     cap_watts: float = TOP_WATTS
     throttle_pct: float = 0.0
     watts: float | None = 300.0
     answers: dict = field(default_factory=lambda: {CAP: OK, THROTTLE: OK})
+    #: Actions that were carried out last by a request whose answer was lost.
+    unconfirmed: set = field(default_factory=set)
 
     @property
     def capped(self):
@@ -73,6 +79,12 @@ class MetricScope:
 
     def carry_out(self, body):
         answer = self.answers[body["action"]]
+        if answer == BLOCKED and body["action"] in self.unconfirmed:
+            answer = "error"
+        if answer == "lost-landed":
+            self.unconfirmed.add(body["action"])
+        elif answer == OK:
+            self.unconfirmed.discard(body["action"])
         if answer in {OK, "lost-landed"}:
             if body["action"] == CAP:
                 self.cap_watts = body["capWatts"]
@@ -117,7 +129,7 @@ class Paths(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.places = {"a": MetricScope(tells_range=True), "b": MetricScope(tells_range=False)}
+        self.places = {"a": HttpPlace(tells_range=True), "b": HttpPlace(tells_range=False)}
         self.factory = BackendFactory(
             Transport(self.places), lambda _node: RefusingBackend(Reason.NO_HOST_INTERFACE, "none")
         )
