@@ -4,6 +4,7 @@ Lines have the format of the other processes: one JSON object with `timestamp`, 
 """
 
 import sys
+import threading
 import time
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -13,6 +14,8 @@ import msgspec
 from joulie_core.timestamps import rfc3339
 
 SERVICE: Final = "joulie-actuator"
+#: Text streams are not safe for several threads (Python, "io", Multi-threading).
+_turn: Final = threading.Lock()
 
 
 class Level(StrEnum):
@@ -34,5 +37,7 @@ class Log(Protocol):
 def write_line(event: str, /, *, level: Level = Level.INFO, **details: Any) -> None:
     """Log an event on standard output."""
     line = {"timestamp": rfc3339(time.time()), "level": level, "event": event, "service": SERVICE, **details}
-    sys.stdout.write(msgspec.json.encode(line, enc_hook=str).decode() + "\n")
-    sys.stdout.flush()
+    text = msgspec.json.encode(line, enc_hook=str).decode() + "\n"
+    with _turn:
+        sys.stdout.write(text)
+        sys.stdout.flush()

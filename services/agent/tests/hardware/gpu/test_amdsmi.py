@@ -1,9 +1,12 @@
 """AMD's driver with the real amdsmi, over a libamd_smi.so compiled here."""
 
+import threading
 import time
+from contextlib import redirect_stdout
 
 import pytest
 
+from joulie_agent.hardware.gpu import amdsmi
 from joulie_agent.reasons import Reason
 
 FIRST = "e1ff74a1-0000-1000-8011-a1b2c3d4e501"
@@ -208,3 +211,14 @@ def test_driving_gpus_takes_the_standard_library_and_the_vendors_package_only(dr
     modules = set(drive("modules"))
     assert "amdsmi" in modules
     assert not modules & {"pydantic", "aiohttp", "structlog", "pynvml", "joulie_core", "joulie_api"}
+
+
+def test_what_other_threads_log_while_the_package_is_imported_is_not_lost(capsys):
+    output = amdsmi._ThreadOutput()
+    with redirect_stdout(output):
+        print("a warning of the package")
+        other = threading.Thread(target=print, args=("a line of the log",))
+        other.start()
+        other.join()
+    assert output.printed.getvalue() == "a warning of the package\n"
+    assert capsys.readouterr().out == "a line of the log\n"

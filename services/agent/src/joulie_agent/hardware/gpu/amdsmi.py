@@ -19,6 +19,8 @@ import ctypes
 import importlib.util
 import io
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
@@ -274,13 +276,30 @@ def _loads(name: str) -> bool:
     return True
 
 
+class _ThreadOutput(io.TextIOBase):
+    """Keeps what this thread prints, and passes on what other threads log meanwhile."""
+
+    def __init__(self) -> None:
+        self.printed = io.StringIO()
+        self._stdout = sys.stdout
+        self._thread = threading.get_ident()
+
+    def write(self, text: str, /) -> int:
+        """Write to the stream of the thread."""
+        return (self.printed if threading.get_ident() == self._thread else self._stdout).write(text)
+
+    def flush(self) -> None:
+        """Flush standard output."""
+        self._stdout.flush()
+
+
 def _import_amdsmi() -> ModuleType:
-    printed = io.StringIO()
+    output = _ThreadOutput()
     try:
-        with redirect_stdout(printed):
+        with redirect_stdout(output):
             import amdsmi  # noqa: PLC0415 - see the module's docstring
     except (ImportError, KeyError, AttributeError, OSError) as error:
-        why = printed.getvalue().partition("\n")[0] or str(error)
+        why = output.printed.getvalue().partition("\n")[0] or str(error)
         message = f"the amdsmi package cannot use {_LIBRARY}: {why}"
         raise LibraryError(Reason.NO_INTERFACE, message) from error
     assert isinstance(amdsmi, ModuleType)
