@@ -90,7 +90,7 @@ class StubState(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class DiscoveredHardware:
+class StubHardware:
     """The file that the GPUs live in."""
 
     path: Path
@@ -98,7 +98,7 @@ class DiscoveredHardware:
 
 
 @pytest.fixture
-def hardware(tmp_path: Path) -> DiscoveredHardware:
+def hardware(tmp_path: Path) -> StubHardware:
     """Return a machine without GPUs, the driver loaded, whose users are root."""
     path = tmp_path / "gpus"
     path.write_bytes(bytes(ctypes.sizeof(StubState)))
@@ -106,7 +106,7 @@ def hardware(tmp_path: Path) -> DiscoveredHardware:
         state = StubState.from_buffer(mmap.mmap(file.fileno(), 0))  # unmapped with the last reference to it
     state.loaded = state.may_set = 1
     state.lib_major = 26
-    return DiscoveredHardware(path, state)
+    return StubHardware(path, state)
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ StartDriver = Callable[..., DriverProcess]
 
 
 @pytest.fixture
-def start_driver(hardware: DiscoveredHardware) -> Iterator[StartDriver]:
+def start_driver(hardware: StubHardware) -> Iterator[StartDriver]:
     """Start processes; `library` is the folder that the vendor's library is found in, none for none."""
     with ExitStack() as stack:
 
@@ -197,7 +197,7 @@ class GpuNode:
 
 
 @pytest.fixture
-def make_gpu_node(tmp_path: Path, hardware: DiscoveredHardware) -> Iterator[Callable[[Path], GpuNode]]:
+def make_gpu_node(tmp_path: Path, hardware: StubHardware) -> Iterator[Callable[[Path], GpuNode]]:
     """Make a machine; the argument is the folder that the vendor's library is found in."""
     processes: list[subprocess.Popen[str]] = []
 
