@@ -23,6 +23,8 @@ from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome, WrittenKnob
 from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.reasons import Reason
+from joulie_agent.testing import kill_points
+from joulie_agent.testing.kill_points import Killed
 
 KEYS = ("a", "b", "c")
 #: Joulie's are even and external ones odd, so that the model can distinguish them as the code under test cannot.
@@ -40,23 +42,12 @@ KILLS = st.none() | st.integers(min_value=1, max_value=60)
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-class Killed(BaseException):
-    """The process is gone; nothing may catch this."""
-
-
-class Fate:
-    """Counts the steps at which the process can die, and the disk can be full."""
+class Fate(kill_points.Fate):
+    """A process that can be killed, on a disk that can be full."""
 
     def __init__(self):
-        self.steps_left = None
+        super().__init__()
         self.disk_full = False
-
-    def step(self):
-        if self.steps_left is None:
-            return
-        self.steps_left -= 1
-        if self.steps_left <= 0:
-            raise Killed
 
 
 class MortalOs:
@@ -238,13 +229,11 @@ class RestoreStories(RuleBasedStateMachine):
 
     @contextmanager
     def mortal(self, kill) -> Iterator[None]:
-        self.fate.steps_left = kill
         try:
-            yield
+            with self.fate.killed_at(kill):
+                yield
         except Killed:
             self.bury()
-        finally:
-            self.fate.steps_left = None
 
     def bury(self):
         if self.journal is not None:
@@ -332,13 +321,11 @@ class KillPoints:
     def survives(self, kill, act):
         """Let one process act until it is killed at a step; returns whether it came to its end."""
         with self.open() as journal:
-            self._fate.steps_left = kill
             try:
-                act(JournaledWriter(journal))
+                with self._fate.killed_at(kill):
+                    act(JournaledWriter(journal))
             except Killed:
                 return False
-            finally:
-                self._fate.steps_left = None
             return True
 
     def every_pair(self, run):

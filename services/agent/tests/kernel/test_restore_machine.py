@@ -24,6 +24,7 @@ from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.testing.kernel import Behaviour, KernelMachine, KernelTree, OfflinePolicy, PolicyReturn
 from joulie_agent.testing.kernel.external_writers import ExternalWriters, register_of
+from joulie_agent.testing.kill_points import Fate, Killed
 from joulie_agent.testing.machine_spec import PLATFORMS
 
 #: Journals are written here; on a disk each would wait for it.
@@ -42,23 +43,6 @@ EXTERNAL_KHZ = st.sampled_from([1_000_000, 1_200_000, 2_500_000, 3_000_000, 3_90
 POLICIES = st.sampled_from([f"policy{number}" for number in range(8)])
 #: A kill at the n-th system call that changes something.
 KILLS = st.none() | st.none() | st.integers(min_value=1, max_value=40)
-
-
-class Killed(BaseException):
-    """The process is gone; nothing may catch this."""
-
-
-class Fate:
-    """Counts the steps at which the process can die."""
-
-    def __init__(self):
-        self.steps_left = None
-
-    def step(self):
-        if self.steps_left is not None:
-            self.steps_left -= 1
-            if self.steps_left <= 0:
-                raise Killed
 
 
 class MortalOs:
@@ -194,13 +178,11 @@ class RestoreMachine(RuleBasedStateMachine):
 
     @contextmanager
     def mortal(self, kill):
-        self.fate.steps_left = kill
         try:
-            yield
+            with self.fate.killed_at(kill):
+                yield
         except Killed:
             self.bury()
-        finally:
-            self.fate.steps_left = None
 
     def bury(self):
         if self.journal is not None:
