@@ -1,0 +1,1 @@
+"""The node agent: configuration and node metadata for the resource manager, from the API server."""

@@ -1,0 +1,1 @@
+"""The Node Resource Interface: multiplexer, ttrpc, messages, registration and reconnection."""

@@ -1,0 +1,1 @@
+"""The two gRPC interfaces between the resource manager and the node agent."""

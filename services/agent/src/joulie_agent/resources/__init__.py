@@ -1,0 +1,1 @@
+"""The resource manager: places containers on CPUs and memory nodes."""
