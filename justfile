@@ -78,6 +78,10 @@ docs:
     python -m tools.crd_page
     python -m tools.metrics_page
 
+# the modules of the agent's protocol buffers
+protos:
+    python -m tools.protos
+
 # the rules of the chart's roles, from the table of permissions
 rbac:
     python -m tools.chart_rules

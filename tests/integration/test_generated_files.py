@@ -19,6 +19,7 @@ _ROOT = Path(__file__).parents[2]
         ["crds", "helm/joulie/crds"],
         ["chart_rules"],
         ["chart_schema"],
+        ["protos"],
     ],
     ids=lambda command: command[0],
 )

@@ -1,0 +1,35 @@
+"""Writes the Python modules and their types of the `.proto` files of the agent."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import grpc_tools
+from grpc_tools import protoc
+from tools.generated import ROOT, finish
+
+#: Paths in the generated descriptors are relative to it.
+_SOURCES: Final = ROOT / "services" / "agent" / "src"
+_INCLUDES: Final = Path(grpc_tools.__path__[0]) / "_proto"
+
+
+def main() -> int:
+    """Generate, or compare with `--check`; return the exit code."""
+    protos = sorted(_SOURCES.glob("joulie_agent/**/*.proto"))
+    with tempfile.TemporaryDirectory() as directory:
+        out = Path(directory)
+        code: int = protoc.main(
+            ["protoc", f"-I{_SOURCES}", f"-I{_INCLUDES}", f"--python_out={out}", f"--pyi_out={out}", *map(str, protos)]
+        )
+        if code:
+            return code
+        generated = sorted(path for path in out.rglob("*") if path.is_file())
+        return max(
+            finish(_SOURCES / path.relative_to(out), path.read_text(encoding="utf-8"), "just protos")
+            for path in generated
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
