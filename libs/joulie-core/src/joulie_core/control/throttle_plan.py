@@ -13,8 +13,17 @@ from zero, and filled up to whole cores.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from joulie_core.rounding import round_half_away
+
+
+class ThrottleOrder(StrEnum):
+    """Which CPUs a throttle takes first: all of one order before any of the next one, in the order of members here."""
+
+    ECO = "eco"
+    STANDARD = "standard"
+    PERFORMANCE = "performance"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import msgspec
 from joulie_agent.actuator import cpu_caps, results
 from joulie_agent.actuator.frequency_sampler import FrequencySampler
 from joulie_agent.actuator.protocol import (
+    CpuClassesReport,
     CpuDescription,
     CpuReadings,
     DescribeCpu,
@@ -20,6 +21,7 @@ from joulie_agent.actuator.protocol import (
     Reply,
     RestoreReport,
     SetCpuCap,
+    SetCpuClasses,
     SetCpuTuning,
     SetThrottle,
 )
@@ -42,8 +44,9 @@ DISCOVERY_INTERVAL_S: Final = 60.0
 #: Why a policy without an online CPU is not restored.
 _ABSENT: Final = frozenset({Reason.NO_DEVICE, Reason.NO_INTERFACE, Reason.DEVICE_LOST})
 
-CpuRequest: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | ReadCpu | DescribeCpu
+CpuRequest: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetCpuClasses | ReadCpu | DescribeCpu
 _NO_ZONE: Final = "a package without a power zone"
+_NO_CLASSES: Final = HardwareFailure(Reason.NO_INTERFACE, "CPU classes are not applied yet")
 _NO_POLICIES: Final = HardwareFailure(Reason.NO_INTERFACE, "no cpufreq policy")
 
 
@@ -83,6 +86,8 @@ class CpuHandler:
                 return self._release(done, throttles=False) if release else done
             case SetCpuTuning():
                 return tune(self.writer, request, cpu_tuning.knobs(self.tree, self._cpus.policies))
+            case SetCpuClasses():
+                return CpuClassesReport(classes={}, failure=_NO_CLASSES)
             case ReadCpu(power_only=power_only):
                 return self._read_power() if power_only else self._read_all()
             case DescribeCpu():

@@ -13,6 +13,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from joulie_agent.actuator.cpu_class_protocol import MOST_CLASSES, ClassName, CpuClassControls, CpuClassState
 from joulie_agent.hardware.cpuinfo import HostFacts
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo
 from joulie_agent.hardware.journaled_writer import RestoredKnob
@@ -20,6 +21,7 @@ from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.hardware.power_meter import ZoneReading
 from joulie_agent.hardware.rapl_domains import ConstraintReading
 from joulie_agent.outcome import ControlOutcome
+from joulie_core.containers.idset import Cpus, union
 
 #: Longest line that is read, in bytes.
 LINE_LIMIT: Final = 1 << 20
@@ -49,6 +51,15 @@ class Subsystem(StrEnum):
 
     CPU = "cpu"
     GPU = "gpu"
+
+
+class Lease(StrEnum):
+    """What a client holds in a subsystem. Each ends on its own: two clients hold one each."""
+
+    #: Caps, throttles and tuning, of the controller.
+    POWER = "power"
+    #: CPU classes, of the resource manager.
+    CLASSES = "classes"
 
 
 class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", kw_only=True):
@@ -83,6 +94,24 @@ class SetCpuTuning(_Request, frozen=True, tag="set_cpu_tuning"):
     lease_s: LeaseS
 
 
+class SetCpuClasses(_Request, frozen=True, tag="set_cpu_classes"):
+    """Put CPU classes in force, in place of all that are; no class restores their controls.
+
+    CPUs without a class, and controls that a class leaves out, have their originals.
+
+    Raises:
+        ValueError: a CPU has two classes.
+    """
+
+    classes: Annotated[dict[ClassName, CpuClassControls], msgspec.Meta(max_length=MOST_CLASSES)]
+    lease_s: LeaseS
+
+    def __post_init__(self) -> None:
+        sets = [Cpus.parse(controls.cpus) for controls in self.classes.values()]
+        if len(union(sets)) != sum(map(len, sets)):
+            raise ValueError("a CPU has two classes")
+
+
 class SetGpuCaps(_Request, frozen=True, tag="set_gpu_caps"):
     """Cap the power of GPUs, by UUID. GPUs that are not named are left as they are."""
 
@@ -103,6 +132,8 @@ class Restore(_Request, frozen=True, tag="restore"):
     """Restore everything that is managed in a subsystem."""
 
     subsystem: Subsystem
+    #: Leave CPU classes in force, which another client holds.
+    keep_classes: bool = False
 
 
 class ReadCpu(_Request, frozen=True, tag="read_cpu"):
@@ -128,7 +159,7 @@ class CheckHealth(_Request, frozen=True, tag="health"):
     """Check whether leases are enforced. Answered without waiting for any subsystem."""
 
 
-Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetGpuCaps | SetGpuClocks
+Setting: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetCpuClasses | SetGpuCaps | SetGpuClocks
 Request: TypeAlias = Setting | Restore | ReadCpu | ReadGpu | DescribeCpu | DescribeGpu | CheckHealth
 
 
@@ -141,6 +172,11 @@ def subsystem_of(request: Request) -> Subsystem:
             return Subsystem.GPU
         case _:
             return Subsystem.CPU
+
+
+def lease_of(request: Setting) -> Lease:
+    """Return the lease that a request renews."""
+    return Lease.CLASSES if isinstance(request, SetCpuClasses) else Lease.POWER
 
 
 class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
@@ -156,6 +192,18 @@ class RestoreReport(_Reply, frozen=True, tag="restore_report"):
     def left(self) -> tuple[RestoredKnob, ...]:
         """What could not be restored."""
         return tuple(knob for knob in self.knobs if not knob.done)
+
+
+class CpuClassesReport(_Reply, frozen=True, tag="cpu_classes"):
+    """What is in force after `SetCpuClasses`."""
+
+    classes: dict[str, CpuClassState]
+    #: Why nothing could be set or restored; None where it could.
+    failure: HardwareFailure | None = None
+    #: Knobs that no class sets any more and that could not be restored; this is retried.
+    not_restored: tuple[RestoredKnob, ...] = ()
+    #: What else is worth knowing, such as external values that were overwritten.
+    message: str = ""
 
 
 class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,6 +296,7 @@ class ErrorReply(_Reply, frozen=True, tag="fault"):
 Reply: TypeAlias = (
     ControlOutcome
     | RestoreReport
+    | CpuClassesReport
     | CpuReadings
     | GpuReadings
     | CpuDescription
