@@ -19,6 +19,16 @@ class MemoryKind(StrEnum):
     HBM = "HBM"
 
 
+class CpuPriority(StrEnum):
+    """How fast a CPU is beside the others of its package, and what a container or balloon prefers."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+    #: No preference; a CPU is never of this priority.
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogicalCpu:
     """One online CPU."""
@@ -92,6 +102,11 @@ class HardwareTopology:
         return self.group(lambda cpu: (cpu.package, cpu.die))
 
     @cached_property
+    def node_groups(self) -> Mapping[int, Cpus]:
+        """CPUs by NUMA node; a node without CPUs is absent."""
+        return self.group(lambda cpu: cpu.node)
+
+    @cached_property
     def l3_groups(self) -> Mapping[int, Cpus]:
         """CPUs by the lowest CPU that shares their last-level cache."""
         return self.group(lambda cpu: cpu.l3)
@@ -107,9 +122,34 @@ class HardwareTopology:
         return self.group(lambda cpu: cpu.core)
 
     @cached_property
+    def threads_per_core(self) -> int:
+        """The largest number of online threads of a core."""
+        return max(map(len, self.cores.values()), default=1)
+
+    @cached_property
     def efficient(self) -> Cpus:
         """CPUs of the efficient kind of a hybrid machine."""
         return IdSet(cpu.id for cpu in self.cpus.values() if cpu.efficient) if self.hybrid else EMPTY
+
+    @cached_property
+    def priorities(self) -> Mapping[CpuPriority, Cpus]:
+        """CPUs by priority: high, normal and low, of which two may be empty.
+
+        In a package whose CPUs differ in their energy performance preference, or else in their base frequency, the
+        slowest are low and the others high. Efficient cores are low in any case and not compared with the others.
+        """
+        low = self.efficient
+        high = EMPTY
+        for package in self.packages.values():
+            cpus = [self.cpus[number] for number in package - self.efficient]
+            # The sign makes the slowest the lowest.
+            by_epp = {cpu.id: -cpu.epp for cpu in cpus if cpu.epp is not None}
+            by_base = {cpu.id: cpu.base_khz for cpu in cpus if cpu.base_khz is not None}
+            speeds = next((found for found in (by_epp, by_base) if len(set(found.values())) > 1), {})
+            slowest = IdSet(number for number, speed in speeds.items() if speed == min(speeds.values()))
+            low |= slowest
+            high |= IdSet(speeds) - slowest
+        return {CpuPriority.HIGH: high, CpuPriority.NORMAL: self.online - high - low, CpuPriority.LOW: low}
 
     def nodes_of(self, cpus: Cpus) -> MemoryNodes:
         """Return the NUMA nodes that the CPUs are on."""

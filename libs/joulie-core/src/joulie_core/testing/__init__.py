@@ -1,0 +1,1 @@
+"""Values for tests and benchmarks of every package; no service imports this."""

@@ -1,0 +1,148 @@
+"""Choice of CPUs."""
+
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from joulie_core.containers.cpu_allocator import NotEnoughCpusError, allocate, release
+from joulie_core.containers.idset import EMPTY, Cpus, IdSet
+from joulie_core.containers.topology import CpuPriority, HardwareTopology
+from joulie_core.testing.machines import HYBRID, LARGE, MachineShape, machines
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[HardwareTopology, Cpus, int, CpuPriority]:
+    machine = draw(machines())
+    free = IdSet(draw(st.lists(st.sampled_from(sorted(machine.online)), unique=True)))
+    return machine, free, draw(st.integers(0, len(free))), draw(st.sampled_from(CpuPriority))
+
+
+def parts(groups: dict[object, Cpus], cpus: Cpus) -> int:
+    return sum(not group.isdisjoint(cpus) for group in groups.values())
+
+
+@given(requests())
+def test_it_takes_exactly_as_many_cpus_as_requested_out_of_the_candidates(request_of):
+    machine, free, count, priority = request_of
+    taken = allocate(machine, free, count, priority)
+    assert len(taken) == count
+    assert taken <= free
+
+
+@given(requests())
+def test_what_is_released_and_what_is_kept_are_what_was_held(request_of):
+    machine, held, count, priority = request_of
+    released = release(machine, held, count, priority)
+    assert len(released) == count
+    assert released <= held
+    assert held - released == allocate(machine, held, len(held) - count, priority)
+
+
+@given(requests())
+def test_a_request_stays_in_one_package_where_one_has_room(request_of):
+    machine, free, count, priority = request_of
+    taken = allocate(machine, free, count, priority)
+    if any(len(package & free) >= count for package in machine.packages.values()):
+        assert parts(machine.packages, taken) <= 1
+
+
+@given(requests())
+def test_a_package_that_has_enough_of_the_wanted_priority_supplies_no_other(request_of):
+    machine, free, count, _ = request_of
+    for priority in (CpuPriority.HIGH, CpuPriority.NORMAL, CpuPriority.LOW):
+        wanted = machine.priorities[priority]
+        if any(len(package & free & wanted) >= count for package in machine.packages.values()):
+            assert allocate(machine, free, count, priority) <= wanted
+
+
+@given(machines(), st.data())
+def test_an_idle_homogeneous_package_gives_whole_cores(machine, data):
+    package = data.draw(st.sampled_from(list(machine.packages.values())))
+    sizes = {len(core) for core in machine.cores.values() if core <= package}
+    if len(sizes) == 1:
+        (size,) = sizes
+        cores = data.draw(st.integers(0, len(package) // size))
+        taken = allocate(machine, package, cores * size)
+        assert parts(machine.cores, taken) == cores
+
+
+@given(machines(), st.data())
+def test_a_single_cpu_comes_from_a_core_in_use_before_it_breaks_an_idle_one(machine, data):
+    smt = [core for core in machine.cores.values() if len(core) > 1 and not machine.efficient & core]
+    if len(smt) > 1 and parts(machine.node_groups, machine.online) == 1:
+        used = data.draw(st.sampled_from(smt))
+        free = machine.online - used.lowest(1) - machine.efficient
+        whole = [core for core in machine.cores.values() if core <= free]
+        if all(len(core) > 1 for core in whole):
+            assert allocate(machine, free, 1) <= used
+
+
+def test_the_tightest_cache_group_that_suffices_is_taken():
+    machine = LARGE.topology()
+    groups = list(machine.l3_groups.values())
+    free = machine.online - groups[0].lowest(4) - groups[1].lowest(6)
+    # The second group has ten CPUs left, four of them without their siblings.
+    assert allocate(machine, free, 4) <= groups[1]
+
+
+def test_several_caches_are_filled_one_after_the_other():
+    machine = LARGE.topology()
+    taken = allocate(machine, machine.online, 40)
+    assert parts(machine.l3_groups, taken) == 3
+    assert parts(machine.cores, taken) == 20
+
+
+def test_more_than_a_package_takes_one_wholly_and_the_rest_nearby():
+    machine = LARGE.topology()
+    taken = allocate(machine, machine.online, 130)
+    assert machine.packages[0] <= taken
+    assert parts(machine.cores, taken) == 65
+
+
+@pytest.mark.parametrize(
+    ("priority", "efficient"), [(CpuPriority.LOW, True), (CpuPriority.NORMAL, False), (CpuPriority.NONE, False)]
+)
+def test_a_hybrid_processor_gives_efficient_cores_to_low_priority_only(priority, efficient):
+    machine = HYBRID.topology()
+    taken = allocate(machine, machine.online, 4, priority)
+    assert (taken <= machine.efficient) is efficient
+    assert (taken & machine.efficient == EMPTY) is not efficient
+
+
+def test_an_efficient_request_fills_one_cluster():
+    machine = HYBRID.topology()
+    assert parts(machine.l2_groups, allocate(machine, machine.online, 4, CpuPriority.LOW)) == 1
+
+
+def test_cpus_of_a_higher_base_frequency_are_of_high_priority():
+    machine = MachineShape(cores_per_node=4, fast_cores_per_node=1).topology()
+    assert machine.priorities == {
+        CpuPriority.HIGH: IdSet([0]),
+        CpuPriority.NORMAL: EMPTY,
+        CpuPriority.LOW: IdSet([1, 2, 3]),
+    }
+    assert allocate(machine, machine.online, 1, CpuPriority.LOW) == IdSet([1])
+
+
+def test_the_energy_performance_preference_outweighs_the_base_frequency():
+    machine = MachineShape(cores_per_node=3, fast_cores_per_node=1).topology()
+    cpus = {**machine.cpus, 0: replace(machine.cpus[0], epp=255)}
+    assert replace(machine, cpus=cpus).priorities[CpuPriority.LOW] == IdSet([0])
+
+
+def test_cpus_that_are_alike_are_of_normal_priority():
+    assert LARGE.topology().priorities[CpuPriority.NORMAL] == LARGE.topology().online
+
+
+@pytest.mark.parametrize("count", [-1, 5])
+def test_an_impossible_count_is_an_error(count):
+    machine = MachineShape(cores_per_node=8).topology()
+    with pytest.raises(NotEnoughCpusError, match=f"{count} CPUs requested of 4"):
+        allocate(machine, IdSet(range(4)), count)
+
+
+def test_a_candidate_that_is_not_online_is_never_chosen():
+    machine = MachineShape(cores_per_node=4, offline=IdSet([0])).topology()
+    assert allocate(machine, IdSet(range(3)), 1) == IdSet([1])
