@@ -1,138 +1,41 @@
-"""One node's tick on a host backend that does what a test tells it: readings, intents, reports."""
+"""One node's tick on a host backend: intents, reports, restore, and the DVFS loop."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_agent.backends.base import CpuReading, GpuReading, NodeReading, Unavailable
-from joulie_agent.backends.factory import BackendFactory
-from joulie_agent.discovery.discoverer import Discoverer
 from joulie_agent.discovery.facts import HardwareFacts
-from joulie_agent.enforce.node import Inputs, NodeControl
-from joulie_agent.outcome import ControlOutcome, applied, blocked, failed
+from joulie_agent.outcome import applied, blocked, failed
 from joulie_agent.reasons import Reason
-from joulie_core.control.dvfs import DvfsDirection, DvfsMode, DvfsSettings
+from joulie_agent.testing.scripted_host import (
+    CPU,
+    GPU,
+    INPUTS,
+    NO_ANSWER,
+    READING,
+    capped_target,
+    host_route,
+    node_control,
+)
+from joulie_core.control.dvfs import DvfsDirection
 from joulie_core.control.lost_control import Floor
-from joulie_core.control.telemetry_route import Route
-from joulie_core.control_result import ControlResult
-from joulie_core.hardware.inventory import Inventory
-from joulie_core.kinds.node_hardware import (
-    Capabilities,
-    CpuCapRange,
-    CpuHardware,
-    GpuCapRange,
-    GpuHardware,
-    NodeHardwareStatus,
+from joulie_core.kinds.node_hardware import CpuCapRange, GpuCapRange
+from joulie_core.kinds.telemetry_profile import (
+    ControlPlace,
+    ControlReport,
+    ControlReports,
+    CpuControl,
+    GpuControl,
+    Held,
+    PrometheusQuery,
+    TelemetrySource,
 )
-from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget, NodePowerProfileSpec
-from joulie_core.kinds.telemetry_profile import CpuControl, GpuControl, PrometheusQuery, TelemetrySource
-from joulie_core.names import NodeName
-from joulie_core.node import Node
 
-NODE = Node(name=NodeName("n1"), labels={})
-INVENTORY = Inventory.load()
-CPU = CpuHardware(sockets=2, cap_range=CpuCapRange(min_watts_per_socket=60, max_watts_per_socket=240))
-GPU = GpuHardware(present=True, count=2, cap_range_per_gpu=GpuCapRange(min_watts=150, max_watts=400))
-ALL = Capabilities(cpu_control=True, gpu_control=True, cpu_telemetry=True, gpu_telemetry=True)
-READING = NodeReading(
-    CpuReading(power_watts=300), GpuReading(power_watts=500), HardwareFacts(cpu=CPU, gpu=GPU, can=ALL)
-)
-SILENT = Unavailable(Reason.TIMEOUT, "no answer")
-CAP_REFUSED = blocked("rapl", Reason.REFUSED, "locked")
+DVFS = replace(INPUTS, route=host_route("dvfs"))
 
 
-@dataclass
-class Host:
-    """Applies everything unless told otherwise."""
-
-    reading: object = READING
-    cap: ControlOutcome | None = None
-    gpu: ControlOutcome | None = None
-    tuned: ControlOutcome | None = None
-    calls: list = field(default_factory=list)
-    saving: list = field(default_factory=list)
-
-    async def read(self):
-        return self.reading
-
-    async def read_cpu(self):
-        return self.reading if isinstance(self.reading, Unavailable) else self.reading.cpu
-
-    async def set_cpu_cap(self, cap_watts_per_package, **_options):
-        self.calls.append(("cap", cap_watts_per_package))
-        return self.cap or applied("rapl", enforced_watts=cap_watts_per_package)
-
-    async def set_dvfs_throttle(self, throttle_pct, **_options):
-        self.calls.append(("throttle", throttle_pct))
-        return applied("dvfs")
-
-    async def tune_cpu(self, *, saving):
-        self.saving.append(saving)
-        return self.tuned
-
-    async def restore_cpu(self, limits, _held):
-        self.calls.append(("restore cpu", limits.max_watts))
-        return ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, "rapl")
-
-    def gpu_devices(self):
-        return ()
-
-    async def set_gpu_caps(self, cap_watts):
-        self.calls.append(("gpu", dict(cap_watts)))
-        return self.gpu or applied("nvml", enforced_watts=max(cap_watts.values()))
-
-    def gpu_clocks(self):
-        return {}
-
-    async def set_gpu_clocks(self, _clocks_mhz):
-        return applied("nvml")
-
-    async def restore_gpu(self, limits):
-        self.calls.append(("restore gpu", limits.max_watts))
-        return ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, "nvml")
-
-
-class NoNetwork:
-    """Reaches nothing."""
-
-    async def get(self, _target, _params=None):
-        return SILENT
-
-
-@pytest.fixture
-def host():
-    return Host()
-
-
-@pytest.fixture
-def control(host):
-    factory = BackendFactory(NoNetwork(), lambda _node: host)
-    settings = DvfsSettings(mode=DvfsMode.STEPPED)
-    return NodeControl(NODE, None, factory=factory, discoverer=Discoverer(INVENTORY), dvfs=settings)
-
-
-def route(mode="auto", **parts):
-    source = TelemetrySource(type="host")
-    controls = {"cpu_control": CpuControl(type="host", mode=mode), "gpu_control": GpuControl(type="host")}
-    return Route(**{"cpu_source": source, "gpu_source": source, **controls, **parts})
-
-
-def target(profile="eco", *, draining=False, cpu=True, gpu=True):
-    return NodePowerProfileSpec(
-        node_name="n1",
-        profile=profile,
-        draining=draining,
-        cpu=CpuTarget(package_power_cap_watts=100) if cpu else None,
-        gpu=GpuTarget(power_cap=GpuPowerCap(cap_watts_per_gpu=200)) if gpu else None,
-    )
-
-
-INPUTS = Inputs(node=NODE, route=route(), target=target(), lost=False, published=None, now=0.0)
-DVFS = replace(INPUTS, route=route("dvfs"))
-
-
-async def test_a_tick_tells_what_it_read_and_found(control):
+async def test_a_tick_returns_readings_hardware_and_reports(control):
     tick = await control.tick(INPUTS)
     assert (tick.cpu_reading, tick.gpu_reading) == (READING.cpu, READING.gpu)
     assert (tick.hardware.packages, tick.hardware.cpu_limits.max_watts, tick.hardware.gpu_present) == (2, 240, True)
@@ -150,13 +53,13 @@ def test_before_the_first_tick_nothing_is_known_or_in_force(control):
 
 async def test_the_loop_counts_the_time_without_readings(control, host):
     await control.tick(DVFS)
-    host.reading = SILENT
+    host.reading = NO_ANSWER
     for tick in range(1, 15):
-        told = await control.tick(replace(DVFS, now=tick * 20.0))
-    assert told.cpu.reason == "ThrottledWithoutReading"
+        last = await control.tick(replace(DVFS, now=tick * 20.0))
+    assert last.cpu.reason == "ThrottledWithoutReading"
 
 
-async def test_the_loop_acts_in_a_tick_and_says_how(control):
+async def test_a_tick_returns_the_action_of_the_loop(control):
     await control.tick(DVFS)
     tick = await control.tick(replace(DVFS, now=20.0))
     assert tick.action is DvfsDirection.THROTTLE_UP
@@ -166,7 +69,7 @@ async def test_the_loop_acts_in_a_tick_and_says_how(control):
     ("cpu", "gpu", "is_failed"),
     [(None, None, False), (failed("rapl", Reason.TIMEOUT), None, True), (None, failed("nvml", Reason.TIMEOUT), True)],
 )
-async def test_an_error_of_either_part_is_a_failed_tick(control, host, cpu, gpu, is_failed):
+async def test_an_error_of_either_subsystem_is_a_failed_tick(control, host, cpu, gpu, is_failed):
     host.cap, host.gpu = cpu, gpu
     assert (await control.tick(INPUTS)).failed is is_failed
 
@@ -174,9 +77,9 @@ async def test_an_error_of_either_part_is_a_failed_tick(control, host, cpu, gpu,
 @pytest.mark.parametrize(
     ("wanted", "saving"),
     [
-        (target(), True),
-        (target(draining=True), False),
-        (target("performance"), False),
+        (capped_target(), True),
+        (capped_target(draining=True), False),
+        (capped_target("performance"), False),
         (None, False),
     ],
 )
@@ -201,17 +104,17 @@ async def test_optional_controls_are_reported_where_they_are_not_as_configured(c
 
 @pytest.mark.parametrize(
     ("wanted", "lost", "reason"),
-    [(target(cpu=False, gpu=False), False, "NoIntent"), (None, False, "NoProfile"), (None, True, "LostControl")],
+    [(capped_target(cpu=False, gpu=False), False, "NoIntent"), (None, False, "NoProfile"), (None, True, "LostControl")],
 )
-async def test_a_part_without_an_intent_says_why(control, wanted, lost, reason):
+async def test_a_subsystem_without_an_intent_is_reported_with_the_reason(control, wanted, lost, reason):
     tick = await control.tick(replace(INPUTS, target=wanted, lost=lost))
     assert (tick.cpu.reason, tick.gpu.reason) == (reason, reason)
 
 
 @pytest.mark.parametrize(("cpu", "gpu"), [(True, False), (False, True), (False, False)])
-async def test_what_is_in_force_on_either_part_counts_until_it_is_restored(control, host, cpu, gpu):
+async def test_what_is_in_force_on_either_subsystem_counts_until_it_is_restored(control, host, cpu, gpu):
     assert not control.in_force
-    await control.tick(replace(INPUTS, target=target(cpu=cpu, gpu=gpu)))
+    await control.tick(replace(INPUTS, target=capped_target(cpu=cpu, gpu=gpu)))
     assert control.in_force is (cpu or gpu)
     host.calls.clear()
     reports = await control.restore(replace(INPUTS, target=None))
@@ -227,13 +130,13 @@ async def test_only_a_throttle_against_watts_is_sampled_between_two_ticks(contro
     assert not control.looping
     await control.tick(replace(DVFS, now=20.0))
     assert control.looping
-    await control.tick(replace(DVFS, target=target(cpu=False), now=40.0))
+    await control.tick(replace(DVFS, target=capped_target(cpu=False), now=40.0))
     assert not control.looping
 
 
 async def test_a_source_that_repeats_its_last_figure_is_not_sampled_between_two_ticks(control):
     prometheus = TelemetrySource(type="prometheus", prometheus=PrometheusQuery(endpoint="http://p", query="q"))
-    inputs = replace(DVFS, route=route("dvfs", cpu_source=prometheus, gpu_source=TelemetrySource(type="none")))
+    inputs = replace(DVFS, route=host_route("dvfs", cpu_source=prometheus, gpu_source=TelemetrySource(type="none")))
     await control.tick(inputs)
     assert not control.looping
 
@@ -241,61 +144,52 @@ async def test_a_source_that_repeats_its_last_figure_is_not_sampled_between_two_
 async def test_samples_between_two_ticks_act_on_readings_only(control, host):
     await control.tick(DVFS)
     host.calls.clear()
-    host.reading = SILENT
+    host.reading = NO_ANSWER
     assert await control.follow(30.0) is None
     host.reading = READING
     assert [await control.follow(now) for now in (50.0, 70.0)].count(DvfsDirection.THROTTLE_UP) == 1
     assert [call[0] for call in host.calls] == ["throttle"]
 
 
-async def test_hardware_that_does_not_answer_is_what_it_was(control, host):
-    before = (await control.tick(INPUTS)).hardware
-    host.reading = SILENT
+NOWHERE = {"cpu_control": CpuControl(type="none"), "gpu_control": GpuControl(type="none")}
+
+
+@pytest.mark.parametrize(("cpu", "gpu"), [(True, False), (False, True), (True, True), (False, False)])
+async def test_controls_that_are_turned_off_are_released_within_the_limits_that_were_known(control, host, cpu, gpu):
+    await control.tick(replace(INPUTS, target=capped_target(cpu=cpu, gpu=gpu)))
+    host.calls.clear()
+    higher = CpuCapRange(min_watts_per_socket=60, max_watts_per_socket=300)
+    more = GpuCapRange(min_watts=150, max_watts=500)
+    facts = HardwareFacts(
+        cpu=CPU.model_copy(update={"cap_range": higher}), gpu=GPU.model_copy(update={"cap_range_per_gpu": more})
+    )
+    host.reading = replace(READING, facts=facts)
     with capture_logs() as logs:
-        tick = await control.tick(replace(INPUTS, now=20.0))
-    assert (tick.cpu_reading, tick.gpu_reading) == (None, None)
-    assert tick.hardware == before
-    assert [(log["event"], log["subsystem"], log["node"]) for log in logs] == [("no reading", "cpu", "n1")]
+        tick = await control.tick(replace(INPUTS, route=host_route(**NOWHERE), now=20.0))
+    assert host.calls == [("restore cpu", 240)] * cpu + [("restore gpu", 400)] * gpu
+    assert tick.released is (cpu or gpu)
+    assert not control.in_force
+    moved = [name for name, held in (("cpu", cpu), ("gpu", gpu)) if held]
+    assert [(log["event"], log["subsystem"], log["address"], log["node"]) for log in logs] == [
+        ("earlier backend restored", name, "host", "n1") for name in moved
+    ]
+    assert not (await control.tick(replace(INPUTS, route=host_route(**NOWHERE), now=40.0))).released
 
 
-async def test_hardware_that_has_not_answered_yet_is_what_was_published(control, host):
-    host.reading = SILENT
-    published = NodeHardwareStatus(cpu=CPU, updated_at="2026-01-01T00:00:00Z")
-    tick = await control.tick(replace(INPUTS, published=published))
-    assert tick.hardware.status == published.model_copy(update={"updated_at": None})
-    host.reading = READING
-    tick = await control.tick(replace(INPUTS, published=published, now=20.0))
-    assert tick.hardware.gpu_present
+async def test_what_an_earlier_agent_left_is_released_within_the_limits_known_now(factory, host):
+    place = ControlPlace(type="host", cap=Held.YES)
+    last = ControlReports(cpu=ControlReport(places=(place,)), gpu=ControlReport(places=(place,)))
+    tick = await node_control(factory, last).tick(replace(INPUTS, route=host_route(**NOWHERE)))
+    assert host.calls == [("restore cpu", 240), ("restore gpu", 400)]
+    assert tick.released
 
 
-async def test_what_the_host_cannot_do_is_no_capability_of_a_node_that_is_routed_to_it(control, host):
-    host.reading = replace(READING, facts=replace(READING.facts, can=ALL.model_copy(update={"cpu_control": False})))
-    found = (await control.tick(INPUTS)).hardware.status.capabilities
-    assert (found.cpu_control, found.gpu_control, found.cpu_telemetry, found.gpu_telemetry) == (False, True, True, True)
-
-
-NONE = TelemetrySource(type="none")
-CPU_ONLY = replace(INPUTS, route=route(gpu_source=NONE))
-GPU_ONLY = replace(INPUTS, route=route(cpu_source=NONE), now=20.0)
-
-
-async def test_sources_of_their_own_tell_each_part_of_the_hardware_and_what_it_can(control, host):
-    host.reading = replace(READING, facts=replace(READING.facts, can=ALL.model_copy(update={"cpu_control": False})))
-    tick = await control.tick(CPU_ONLY)
-    assert (tick.cpu_reading, tick.gpu_reading) == (READING.cpu, None)
-    assert (tick.hardware.packages, tick.hardware.gpu_present) == (2, False)
-    assert not tick.hardware.status.capabilities.cpu_control
-    host.reading = replace(READING, facts=HardwareFacts(cpu=None, gpu=GPU, can=None))
-    tick = await control.tick(GPU_ONLY)
-    assert (tick.cpu_reading, tick.gpu_reading) == (None, READING.gpu)
-    assert (tick.hardware.packages, tick.hardware.gpu_present) == (2, True)
-    assert not tick.hardware.status.capabilities.cpu_control
-
-
-async def test_a_source_for_gpus_alone_tells_them_and_what_can_be_done(control, host):
-    host.reading = replace(READING, facts=replace(READING.facts, can=ALL.model_copy(update={"gpu_control": False})))
-    tick = await control.tick(GPU_ONLY)
-    assert (tick.hardware.packages, tick.hardware.gpu_present) == (1, True)
-    assert not tick.hardware.status.capabilities.gpu_control
-    host.reading = SILENT
-    assert (await control.tick(replace(GPU_ONLY, now=40.0))).hardware == tick.hardware
+async def test_a_throttle_that_an_earlier_agent_left_is_not_sampled_before_the_first_tick(factory, host):
+    place = ControlPlace(type="host", throttle=Held.YES)
+    last = ControlReports(cpu=ControlReport(throttle_pct=40, places=(place,)))
+    host.restored = failed("dvfs", Reason.TIMEOUT)
+    control = node_control(factory, last)
+    reports = await control.restore(DVFS)
+    assert (reports.cpu.result, control.in_force) == ("error", True)
+    assert not control.looping
+    assert await control.follow(20.0) is None

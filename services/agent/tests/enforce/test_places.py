@@ -16,6 +16,7 @@ from joulie_core.control.telemetry_route import Route
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget, NodePowerProfileSpec
 from joulie_core.kinds.telemetry_profile import (
+    MOST_PLACES,
     ControlPlace,
     ControlReport,
     ControlReports,
@@ -228,6 +229,29 @@ async def test_a_gpu_cap_that_was_announced_is_taken_for_in_force(start):
     last = ControlReports(gpu=ControlReport(places=(place("a", Held.PERHAPS),)))
     tick = await start(last).tick(inputs("b", target=None))
     assert tick.gpu.places == (place("b"), place("a", Held.YES))
+
+
+async def test_a_report_names_as_many_places_as_it_may_have(start, transport):
+    names = [f"{number}-{'x' * 40}" for number in range(MOST_PLACES)]
+    transport.silent = set(names)
+    places = tuple(place(name, throttle=Held.YES) for name in names)
+    tick = await start(ControlReports(cpu=ControlReport(places=places))).tick(inputs("here", target=None))
+    assert [each.http.endpoint for each in tick.cpu.places] == [
+        "http://here",
+        *(f"http://{name}" for name in names[:-1]),
+    ]
+    assert len(tick.cpu.message) == 1024
+    assert tick.cpu.message.startswith(f"not restored yet at http://{names[0]}/control/n1, http://{names[1]}/")
+
+
+async def test_what_could_not_be_restored_follows_the_message_of_the_controls(start, transport):
+    control = start()
+    await control.tick(inputs("a"))
+    transport.silent = {"a", "b"}
+    tick = await control.tick(inputs("b"))
+    first, *_, last = tick.cpu.message.split("; ")
+    assert first.startswith("http-rapl error")
+    assert last == "not restored yet at http://a/control/n1"
 
 
 def test_a_place_with_nothing_in_force_is_forgotten():

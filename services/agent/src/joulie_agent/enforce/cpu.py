@@ -46,7 +46,7 @@ from joulie_core.control.dvfs import (
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.telemetry_profile import ControlReport, CpuControlMode, Held
 
-__all__ = ["CpuControlState", "CpuEnforcer", "CpuIntent", "CpuMode", "CpuResult", "recalled"]
+__all__ = ["CpuControlState", "CpuEnforcer", "CpuIntent", "CpuMode", "CpuResult", "recalled", "restore"]
 
 #: Faults of the backend as a whole: another action would meet the same, so there is nothing to fall back to.
 _NO_FALLBACK: Final = frozenset(
@@ -107,7 +107,7 @@ class CpuEnforcer:
         state = seeded(state, reading)
         match intent.cap:
             case None:
-                return await self.restore(intent.absent, intent.limits, state)
+                return await restore(intent.absent, intent.limits, state, self._actuator)
             case PctCap(pct_of_max=pct):
                 return await self._throttle_by_pct(intent, pct, state)
             case WattCap() as cap:
@@ -127,16 +127,6 @@ class CpuEnforcer:
         if not outcome.applied:
             return replace(state, dvfs=with_throttle(dvfs, state.dvfs.throttle_pct)), None
         return replace(state, dvfs=dvfs), action.direction
-
-    async def restore(self, reason: Reason, limits: WattRange, state: CpuControlState) -> CpuResult:
-        """Restore what may be in force; where nothing is, report `none` with the reason for the absent intent."""
-        if not state.in_force:
-            return CpuResult(FREE, ControlReport(reason=reason))
-        outcome = await self._actuator.restore_cpu(limits, state.held)
-        if _left(outcome):
-            report = report_of(outcome, throttle_pct=state.throttle_pct, in_force_watts=state.cap_watts)
-            return CpuResult(state, report)
-        return CpuResult(FREE, report_of(outcome))
 
     async def _throttle_by_pct(self, intent: CpuIntent, pct: float, state: CpuControlState) -> CpuResult:
         if intent.mode is CpuControlMode.RAPL:
@@ -277,6 +267,17 @@ class CpuEnforcer:
         state = result.state
         report = report_of(left, throttle_pct=state.throttle_pct, in_force_watts=state.cap_watts)
         return CpuResult(state, report)
+
+
+async def restore(reason: Reason, limits: WattRange, state: CpuControlState, actuator: CpuActuator) -> CpuResult:
+    """Restore what may be in force; where nothing is, report `none` with the reason for the absent intent."""
+    if not state.in_force:
+        return CpuResult(FREE, ControlReport(reason=reason))
+    outcome = await actuator.restore_cpu(limits, state.held)
+    if _left(outcome):
+        report = report_of(outcome, throttle_pct=state.throttle_pct, in_force_watts=state.cap_watts)
+        return CpuResult(state, report)
+    return CpuResult(FREE, report_of(outcome))
 
 
 def _left_watts(state: CpuControlState, outcome: ControlOutcome) -> float | None:

@@ -6,8 +6,8 @@ still the hardware of the last answer. `follow` is the DVFS loop between two tic
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -18,10 +18,10 @@ from joulie_agent.discovery.discoverer import DiscoveredHardware, Discoverer
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.enforce import cpu, gpu
 from joulie_agent.enforce.gpu_clocks import ClockInputs
-from joulie_agent.enforce.places import Place, cpu_place, gpu_place, settle
+from joulie_agent.enforce.moves import CpuPlaces, GpuPlaces
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
-from joulie_core.control.caps_resolve import WattCap, WattRange, resolve_cpu_cap
+from joulie_core.control.caps_resolve import WattCap, resolve_cpu_cap
 from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import Floor
 from joulie_core.control.telemetry_route import Route
@@ -29,16 +29,7 @@ from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_hardware import Capabilities, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
-from joulie_core.kinds.telemetry_profile import (
-    MOST_PLACES,
-    ControlReport,
-    ControlReports,
-    ControlType,
-    CpuControl,
-    GpuControl,
-    Held,
-    SourceType,
-)
+from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, ControlType, SourceType
 from joulie_core.node import Node
 
 _log = structlog.get_logger()
@@ -88,7 +79,7 @@ class NodeControl:
     Args:
         last: the last reports about the node, from this agent or the one before.
         factory: makes backends.
-        discoverer: tells what the node is made of.
+        discoverer: discovers what the node is made of.
         dvfs: tunables of the fallback loop.
     """
 
@@ -101,27 +92,28 @@ class NodeControl:
         discoverer: Discoverer,
         dvfs: DvfsSettings,
     ) -> None:
-        self.cpu_state = cpu.CpuControlState()
-        self.gpu_state = gpu.GpuControlState()
+        self._log = _log.bind(node=node.name)
+        self._cpu, self._gpu = CpuPlaces(self._log), GpuPlaces(self._log)
         self._last = last or ControlReports()
         self._factory = factory
         self._discoverer = discoverer
         self._dvfs = dvfs
         self._backends: NodeBackends | None = None
         self._intent: cpu.CpuIntent | None = None
-        #: Places that the controls have left, while something may be in force there.
-        self._cpu_left: tuple[Place[cpu.CpuControlState], ...] = ()
-        self._gpu_left: tuple[Place[gpu.GpuControlState], ...] = ()
         self._facts: HardwareFacts | None = None
         #: Subsystems whose source has not answered this agent yet.
         self._unread = {"cpu", "gpu"}
         self._hardware = DiscoveredHardware(NodeHardwareStatus())
-        self._log = _log.bind(node=node.name)
+
+    @property
+    def cpu_state(self) -> cpu.CpuControlState:
+        """State of the CPU enforcement."""
+        return self._cpu.state
 
     @property
     def in_force(self) -> bool:
         """Whether a cap or throttle of Joulie's may be in force."""
-        return self.cpu_state.in_force or self.gpu_state.in_force or bool(self._cpu_left or self._gpu_left)
+        return self._cpu.in_force or self._gpu.in_force
 
     @property
     def looping(self) -> bool:
@@ -140,23 +132,22 @@ class NodeControl:
         return Floor(self._hardware.cpu_limits.min_watts, self._hardware.gpu_limits.min_watts)
 
     async def tick(self, inputs: Inputs) -> Tick:
-        """Look, then carry out the published target once."""
+        """Read, then carry out the published target once."""
         backends = self._build(inputs)
         cpu_reading, gpu_reading = await self._read(backends)
         self._hardware = self._discover(inputs, backends)
         self._intent = intent = self._cpu_intent(inputs, backends)
         cpu_result, gpu_result = await asyncio.gather(
-            cpu.CpuEnforcer(backends.cpu, self._dvfs).enforce(intent, self.cpu_state, cpu_reading, inputs.now),
-            gpu.enforce(self._gpu_intent(inputs), self.gpu_state, backends.gpu, ClockInputs(gpu_reading, inputs.now)),
+            cpu.CpuEnforcer(backends.cpu, self._dvfs).enforce(intent, self._cpu.state, cpu_reading, inputs.now),
+            gpu.enforce(self._gpu_intent(inputs), self._gpu.state, backends.gpu, ClockInputs(gpu_reading, inputs.now)),
         )
-        self.cpu_state, self.gpu_state = cpu_result.state, gpu_result.state
+        self._cpu.state, self._gpu.state = cpu_result.state, gpu_result.state
         tuned = await backends.cpu.tune_cpu(saving=_saves_power(inputs))
-        before = (self._cpu_left, self._gpu_left)
-        await self._release_left()
+        released = await self._release_left()
         return Tick(
-            cpu=self._cpu_report(backends, _with_tuning(cpu_result.report, tuned)),
-            gpu=self._gpu_report(backends, gpu_result.report),
-            released=(self._cpu_left, self._gpu_left) != before,
+            cpu=self._cpu.named_in(_with_tuning(cpu_result.report, tuned), inputs.route),
+            gpu=self._gpu.named_in(gpu_result.report, inputs.route),
+            released=released,
             cpu_reading=cpu_reading,
             gpu_reading=gpu_reading,
             hardware=self._hardware,
@@ -164,25 +155,24 @@ class NodeControl:
         )
 
     async def follow(self, now: float) -> DvfsDirection | None:
-        """Take one sample of the DVFS loop; returns the action that was carried out."""
+        """Take one sample of the DVFS loop; return the action that was carried out."""
         if not self.looping or self._backends is None or self._intent is None:
             return None
         answer = await self._backends.cpu_source.read_cpu()
         reading = None if isinstance(answer, Unavailable) else answer
         enforcer = cpu.CpuEnforcer(self._backends.cpu, self._dvfs)
-        self.cpu_state, action = await enforcer.follow(self._intent, self.cpu_state, reading, now)
+        self._cpu.state, action = await enforcer.follow(self._intent, self._cpu.state, reading, now)
         return action
 
     async def restore(self, inputs: Inputs) -> ControlReports:
-        """Lift what may be in force; `in_force` tells afterwards whether that worked."""
+        """Restore what may be in force; `in_force` is then True where that did not work."""
         backends = self._build(inputs)
         self._hardware = self._discover(inputs, backends)
-        cpu_result = await self._restore_cpu(backends, self.cpu_state, self._hardware.cpu_limits)
-        gpu_result = await self._restore_gpu(backends, self.gpu_state, self._hardware.gpu_limits)
-        self.cpu_state, self.gpu_state = cpu_result.state, gpu_result.state
+        cpu_report = await self._cpu.restore(backends, self._hardware.cpu_limits)
+        gpu_report = await self._gpu.restore(backends, self._hardware.gpu_limits)
         await self._release_left()
         return ControlReports(
-            cpu=self._cpu_report(backends, cpu_result.report), gpu=self._gpu_report(backends, gpu_result.report)
+            cpu=self._cpu.named_in(cpu_report, inputs.route), gpu=self._gpu.named_in(gpu_report, inputs.route)
         )
 
     def _build(self, inputs: Inputs) -> NodeBackends:
@@ -190,86 +180,23 @@ class NodeControl:
         old = self._backends
         if old is not None and old.route == inputs.route:
             return old
-        self._backends = new = self._factory.build(inputs.node.name, inputs.route)
+        build = partial(self._factory.build, inputs.node.name)
+        self._backends = new = build(inputs.route)
         if old is None:
-            cpu_places, gpu_places = self._recalled_cpu(inputs), self._recalled_gpu(inputs)
+            self._cpu.recall(self._last.cpu, inputs.route, build)
+            self._gpu.recall(self._last.gpu, inputs.route, build)
         else:
-            cpu_here = Place(old, old.cpu_address, self.cpu_state, self._hardware.cpu_limits)
-            gpu_here = Place(old, old.gpu_address, self.gpu_state, self._hardware.gpu_limits)
-            cpu_places, gpu_places = (cpu_here, *self._cpu_left), (gpu_here, *self._gpu_left)
-        self.cpu_state, self._cpu_left = settle(cpu_places, new.cpu_address, cpu.CpuControlState())
-        self.gpu_state, self._gpu_left = settle(gpu_places, new.gpu_address, gpu.GpuControlState())
+            self._cpu.leave(old, self._hardware.cpu_limits)
+            self._gpu.leave(old, self._hardware.gpu_limits)
+        self._cpu.move_to(new)
+        self._gpu.move_to(new)
         return new
 
-    def _recalled_cpu(self, inputs: Inputs) -> tuple[Place[cpu.CpuControlState], ...]:
-        """Return the places that the last report names."""
-        report = self._last.cpu or ControlReport()
-        places = []
-        for index, place in enumerate(report.places):
-            control = CpuControl.model_construct(type=place.type, http=place.http)
-            backends = self._factory.build(inputs.node.name, replace(inputs.route, cpu_control=control))
-            places.append(Place(backends, backends.cpu_address, cpu.recalled(report, index)))
-        return tuple(places)
-
-    def _recalled_gpu(self, inputs: Inputs) -> tuple[Place[gpu.GpuControlState], ...]:
-        places = []
-        for place in self._last.gpu.places if self._last.gpu else ():
-            control = GpuControl.model_construct(type=place.type, http=place.http)
-            backends = self._factory.build(inputs.node.name, replace(inputs.route, gpu_control=control))
-            state = gpu.GpuControlState(in_force=place.cap is not Held.NO)
-            places.append(Place(backends, backends.gpu_address, state))
-        return tuple(places)
-
-    async def _release_left(self) -> None:
-        """Release what is in force at places that the controls have left."""
-        for cpu_left in self._cpu_left:
-            limits = _known(cpu_left.limits, self._hardware.cpu_limits)
-            cpu_result = await self._restore_cpu(cpu_left.backends, cpu_left.state, limits)
-            if not cpu_result.state.in_force:
-                self._log_move("cpu", cpu_left.address, cpu_result.report)
-            now = replace(cpu_left, state=cpu_result.state)
-            self._cpu_left = tuple(now if each is cpu_left else each for each in self._cpu_left)
-        self._cpu_left = tuple(place for place in self._cpu_left if place.state.in_force)
-        for gpu_left in self._gpu_left:
-            limits = _known(gpu_left.limits, self._hardware.gpu_limits)
-            gpu_result = await self._restore_gpu(gpu_left.backends, gpu_left.state, limits)
-            if not gpu_result.state.in_force:
-                self._log_move("gpu", gpu_left.address, gpu_result.report)
-            left = replace(gpu_left, state=gpu_result.state)
-            self._gpu_left = tuple(left if each is gpu_left else each for each in self._gpu_left)
-        self._gpu_left = tuple(place for place in self._gpu_left if place.state.in_force)
-
-    def _cpu_report(self, backends: NodeBackends, report: ControlReport) -> ControlReport:
-        """Add to a report where something is, or may be, in force."""
-        here = cpu_place(backends.route.cpu_control, self.cpu_state)
-        left = [cpu_place(place.backends.route.cpu_control, place.state) for place in self._cpu_left]
-        report = _with_left(report, [place.address for place in self._cpu_left])
-        return report.model_copy(update={"places": (here, *left)[:MOST_PLACES]})
-
-    def _gpu_report(self, backends: NodeBackends, report: ControlReport) -> ControlReport:
-        here = gpu_place(backends.route.gpu_control, self.gpu_state)
-        left = [gpu_place(place.backends.route.gpu_control, place.state) for place in self._gpu_left]
-        report = _with_left(report, [place.address for place in self._gpu_left])
-        return report.model_copy(update={"places": (here, *left)[:MOST_PLACES]})
-
-    async def _restore_cpu(
-        self, backends: NodeBackends, state: cpu.CpuControlState, limits: WattRange
-    ) -> cpu.CpuResult:
-        return await cpu.CpuEnforcer(backends.cpu, self._dvfs).restore(Reason.RESTORED, limits, state)
-
-    async def _restore_gpu(
-        self, backends: NodeBackends, state: gpu.GpuControlState, limits: WattRange
-    ) -> gpu.GpuResult:
-        return await gpu.restore(Reason.RESTORED, limits, state, backends.gpu)
-
-    def _log_move(self, subsystem: str, address: str, report: ControlReport) -> None:
-        self._log.info(
-            "earlier backend restored",
-            subsystem=subsystem,
-            address=address,
-            result=report.result,
-            message=report.message,
-        )
+    async def _release_left(self) -> bool:
+        """Restore what the controls have left in force elsewhere; return whether that is done anywhere."""
+        cpu_released = await self._cpu.release_left(self._hardware.cpu_limits)
+        gpu_released = await self._gpu.release_left(self._hardware.gpu_limits)
+        return cpu_released or gpu_released
 
     async def _read(self, backends: NodeBackends) -> tuple[CpuReading | None, GpuReading | None]:
         if backends.cpu_source is backends.gpu_source:
@@ -317,7 +244,7 @@ class NodeControl:
             kept |= {"cpu": published.cpu, "memory": published.memory, "quality": published.quality}
         if "gpu" in self._unread and backends.capabilities.gpu_telemetry:
             kept |= {"gpu": published.gpu, "quality": published.quality}
-        return DiscoveredHardware(found.status.model_copy(update=kept)) if kept else found
+        return DiscoveredHardware(found.status.model_copy(update=kept))
 
     def _cpu_intent(self, inputs: Inputs, backends: NodeBackends) -> cpu.CpuIntent:
         target, limits = inputs.target, self._hardware.cpu_limits
@@ -350,19 +277,6 @@ def _with_tuning(report: ControlReport, tuned: ControlOutcome | None) -> Control
         return report
     note = f"optional controls {tuned.result}: {tuned.message or tuned.reason}"
     return report.model_copy(update={"message": "; ".join(part for part in (report.message, note) if part)[:1024]})
-
-
-def _with_left(report: ControlReport, addresses: Sequence[str]) -> ControlReport:
-    """Return the report with the addresses of earlier backends where something is still in force."""
-    if not addresses:
-        return report
-    message = "; ".join(part for part in (report.message, f"not restored yet at {', '.join(addresses)}") if part)
-    update = {"result": ControlResult.ERROR, "reason": Reason.NOT_RELEASED, "message": message[:1024]}
-    return report.model_copy(update=update)
-
-
-def _known(first: WattRange, second: WattRange) -> WattRange:
-    return first if first.max_watts is not None else second
 
 
 def _absent(inputs: Inputs) -> Reason:

@@ -30,12 +30,15 @@ from joulie_core.kinds.telemetry_profile import (
 from joulie_core.names import NodeName
 
 
-class _State(Protocol):
+class StateInForce(Protocol):
+    """State of one subsystem's controls at one backend."""
+
     @property
-    def in_force(self) -> bool: ...
+    def in_force(self) -> bool:
+        """Whether anything may be in force."""
 
 
-_S = TypeVar("_S", bound=_State)
+_S = TypeVar("_S", bound=StateInForce)
 
 
 @dataclass(frozen=True, slots=True)
