@@ -4,7 +4,6 @@ from joulie_agent.actuator.cpu_class_protocol import (
     ClassControl,
     CpuClassControls,
     CpuClassState,
-    FrequencyName,
     Governor,
     KhzSpan,
     UnmetControl,
@@ -29,6 +28,7 @@ from joulie_agent.actuator.protocol import (
 )
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
+from joulie_core.control.cpu_frequency import FrequencyName
 from joulie_core.control.throttle_plan import ThrottleOrder
 from joulie_core.control_result import ControlResult
 

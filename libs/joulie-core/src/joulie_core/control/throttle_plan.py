@@ -1,10 +1,11 @@
 """Which frequency policies a throttle percentage slows down, and to what.
 
 Guarantees, for any set of policies: the choice depends on nothing but the set and the percentage; more percent throttle
-the same policies and others (never different ones); the throttled are spread evenly over packages, within a package
-over its dies, and within a die over the kinds of its cores, so that any percentage takes the same share of performance
-and of efficiency cores; policies that share a physical core, as those of its hyper-threads, are throttled together. A
-throttle above zero is never without effect: at least one core is slowed down.
+the same policies and others (never different ones); policies are throttled in their throttle order; those of one order
+are spread evenly over packages, within a package over its dies, and within a die over the kinds of its cores, so that
+any percentage takes the same share of performance and of efficiency cores; policies that share a physical core, as
+those of its hyper-threads, are throttled together, in the latest order among them. A throttle above zero is never
+without effect: at least one core is slowed down.
 
 Source: docs/decisions/0013-conventions.md (throttle). Where it is silent: the share is of policies, rounded half away
 from zero, and filled up to whole cores.
@@ -14,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from joulie_core.rounding import round_half_away
 
@@ -24,6 +26,9 @@ class ThrottleOrder(StrEnum):
     ECO = "eco"
     STANDARD = "standard"
     PERFORMANCE = "performance"
+
+
+_RANKS: Final = {order: rank for rank, order in enumerate(ThrottleOrder)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class FreqPolicy:
 
     key: str
     cores: frozenset[CpuCore]
+    order: ThrottleOrder = ThrottleOrder.STANDARD
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,6 +60,12 @@ class _Unit:
     core: int
     kind: str
     keys: tuple[str, ...]
+    rank: int
+
+
+def throttle_rank(order: ThrottleOrder) -> int:
+    """Return the place of an order among all: a lower one is throttled first."""
+    return _RANKS[order]
 
 
 def plan_throttle(policies: Iterable[FreqPolicy], throttle_pct: float) -> frozenset[str]:
@@ -64,11 +76,17 @@ def plan_throttle(policies: Iterable[FreqPolicy], throttle_pct: float) -> frozen
         return frozenset()
     wanted = max(1, round_half_away(share * len(policies)))
     chosen: list[str] = []
-    for unit in _spread(_units(policies)):
+    for unit in _in_order(_units(policies)):
         if len(chosen) >= wanted:
             break
         chosen += unit.keys
     return frozenset(chosen)
+
+
+def _in_order(units: Sequence[_Unit]) -> list[_Unit]:
+    """Return the order in which units are throttled."""
+    ranks = sorted({unit.rank for unit in units})
+    return [unit for rank in ranks for unit in _spread(each for each in units if each.rank == rank)]
 
 
 def throttled_khz(original_khz: int, *, lowest_khz: int, min_freq_khz: int) -> int:
@@ -98,11 +116,12 @@ def _units(policies: Sequence[FreqPolicy]) -> list[_Unit]:
 def _unit(group: Sequence[FreqPolicy]) -> _Unit:
     places = ((core.package, core.die, core.core, core.kind) for policy in group for core in policy.cores)
     package, die, core, kind = min(places, default=(0, 0, 0, ""))
-    return _Unit(package, die, core, kind, tuple(sorted(policy.key for policy in group)))
+    rank = max(throttle_rank(policy.order) for policy in group)
+    return _Unit(package, die, core, kind, tuple(sorted(policy.key for policy in group)), rank)
 
 
 def _spread(units: Iterable[_Unit]) -> list[_Unit]:
-    """Return the order in which units are throttled: any beginning of it is spread over packages, dies and kinds."""
+    """Return units of one rank in order: any beginning of it is spread over packages, dies and kinds."""
     tree: dict[int, dict[int, dict[str, list[_Unit]]]] = {}
     for unit in sorted(units):
         kinds = tree.setdefault(unit.package, {}).setdefault(unit.die, {})

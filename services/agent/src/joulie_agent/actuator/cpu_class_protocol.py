@@ -7,22 +7,12 @@ import msgspec
 
 from joulie_agent.reasons import Reason
 from joulie_core.containers.idset import Cpus, InvalidIdListError
+from joulie_core.control.cpu_frequency import FrequencyName
 from joulie_core.control.throttle_plan import ThrottleOrder
 
 #: Classes in one request, and idle states in one class.
 MOST_CLASSES: Final = 64
 MOST_IDLE_STATES: Final = 16
-
-
-class FrequencyName(StrEnum):
-    """A frequency that each CPU has a figure of its own for."""
-
-    #: The lowest frequency of the hardware.
-    MIN = "min"
-    #: The frequency that all cores sustain at once.
-    BASE = "base"
-    #: The highest frequency of the hardware.
-    TURBO = "turbo"
 
 
 class Governor(StrEnum):

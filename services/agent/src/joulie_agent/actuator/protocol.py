@@ -53,7 +53,7 @@ class Subsystem(StrEnum):
     GPU = "gpu"
 
 
-class Lease(StrEnum):
+class LeaseKind(StrEnum):
     """What a client holds in a subsystem. Each ends on its own: two clients hold one each."""
 
     #: Caps, throttles and tuning, of the controller.
@@ -174,9 +174,9 @@ def subsystem_of(request: Request) -> Subsystem:
             return Subsystem.CPU
 
 
-def lease_of(request: Setting) -> Lease:
+def lease_of(request: Setting) -> LeaseKind:
     """Return the lease that a request renews."""
-    return Lease.CLASSES if isinstance(request, SetCpuClasses) else Lease.POWER
+    return LeaseKind.CLASSES if isinstance(request, SetCpuClasses) else LeaseKind.POWER
 
 
 class _Reply(msgspec.Struct, frozen=True, tag_field="is", kw_only=True):
