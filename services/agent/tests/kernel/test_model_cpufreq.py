@@ -140,3 +140,40 @@ def test_an_energy_preference_is_a_word_of_the_list_and_not_to_be_had_in_perform
     assert refused(kernel.external_write, preference, "thrift") == "EINVAL"
     kernel.external_write(f"{POLICY}/scaling_governor", "performance")
     assert refused(kernel.external_write, preference, "power") == "EBUSY"
+
+
+def test_governor_performance_forces_the_preference_and_returns_it(machine):
+    kernel = machine()
+    preference = f"{POLICY}/energy_performance_preference"
+    kernel.external_write(preference, "power")
+    for _ in range(2):
+        kernel.external_write(f"{POLICY}/scaling_governor", "performance")
+        assert kernel.external_read(preference) == "performance"
+    for _ in range(2):
+        kernel.external_write(f"{POLICY}/scaling_governor", "powersave")
+        assert kernel.external_read(preference) == "power"
+
+
+def test_a_driver_with_a_table_rounds_the_lower_limit_up_to_it(machine):
+    kernel = machine("epyc-2s")
+    kernel.external_write(f"{POLICY}/scaling_min_freq", 1_500_001)
+    table = [int(each) for each in kernel.external_read(f"{POLICY}/scaling_available_frequencies").split()]
+    assert int(kernel.external_read(f"{POLICY}/scaling_min_freq")) == min(each for each in table if each > 1_500_000)
+
+
+def test_an_idle_state_is_disabled_by_any_number_but_zero_and_stays_so_while_its_cpu_is_offline(machine, refused):
+    kernel = machine()
+    switch = "devices/system/cpu/cpu1/cpuidle/state2/disable"
+    assert kernel.external_read("devices/system/cpu/cpu1/cpuidle/state2/name") == "C6"
+    assert kernel.external_read(switch) == "0"
+    kernel.external_write(switch, 2)
+    kernel.set_online(1, online=False)
+    assert kernel.external_read(switch) == "1"
+    assert kernel.external_read("devices/system/cpu/cpu2/cpuidle/state2/disable") == "0"
+    kernel.external_write(switch, 0)
+    assert kernel.external_read(switch) == "0"
+    assert refused(kernel.external_write, switch, "on") == "EINVAL"
+
+
+def test_a_machine_without_cpuidle_has_no_idle_states(machine, refused):
+    assert refused(machine("epyc-2s").external_read, "devices/system/cpu/cpu0/cpuidle/state0/name") == "ENOENT"

@@ -45,6 +45,7 @@ class MachineFiles:
         self._put(f"{CPU_ROOT}/offline", _list(offline))
         for cpu in cpus:
             self._put(f"{CPU_ROOT}/cpu{cpu.number}/uevent", "")
+            self._put_idle_states(cpu)
             if cpu.number not in offline:
                 self._put_place(cpu, online)
         if self._spec.efficiency_cores:
@@ -63,6 +64,12 @@ class MachineFiles:
         self._put(f"{directory}/thread_siblings_list", siblings)
         if self._spec.nominal_mhz is not None:
             self._put(f"{CPU_ROOT}/cpu{cpu.number}/acpi_cppc/nominal_freq", self._spec.nominal_mhz)
+
+    def _put_idle_states(self, cpu: Cpu) -> None:
+        for index, name in enumerate(self._spec.idle_states):
+            directory = f"{CPU_ROOT}/cpu{cpu.number}/cpuidle/state{index}"
+            self._put(f"{directory}/name", name)
+            self._put(f"{directory}/disable", 0, _WRITABLE)
 
     def _put_policies(self, online: list[Cpu]) -> None:
         for related in self._spec.policy_groups():

@@ -95,6 +95,8 @@ class MachineSpec:
     frequencies_khz: tuple[int, ...] = ()
     #: Whether the driver takes an energy performance preference.
     epp: bool = False
+    #: Names of the idle states of every CPU, the shallowest first; empty where there is no cpuidle.
+    idle_states: tuple[str, ...] = ()
     #: Lowest and highest of the uncore's clock, per die; None where it cannot be limited.
     uncore_khz: tuple[int, int] | None = None
 
@@ -217,7 +219,7 @@ PLATFORMS: Final[Mapping[str, MachineSpec]] = {
     "policy-per-package": MachineSpec(policies=Policies.PER_PACKAGE, sockets=2, driver="acpi-cpufreq", base_khz=None),
     "policy-shared": MachineSpec(policies=Policies.SHARED, sockets=2, driver="acpi-cpufreq", base_khz=None),
     "cpus-offline": MachineSpec(sockets=2, offline=frozenset({3, 11})),
-    "xeon-small": MachineSpec(sockets=2, cores=2, epp=True),
+    "xeon-small": MachineSpec(sockets=2, cores=2, epp=True, idle_states=("POLL", "C1", "C6")),
     "xeon-tpmi": MachineSpec(
         sockets=2,
         cores=8,
@@ -225,6 +227,7 @@ PLATFORMS: Final[Mapping[str, MachineSpec]] = {
         model=175,
         tpmi=True,
         epp=True,
+        idle_states=("POLL", "C1", "C1E", "C6"),
         uncore_khz=(800_000, 2_200_000),
         zones=frozenset({Zone.PACKAGE, Zone.DRAM, Zone.PSYS}),
         max_watts=250.0,

@@ -52,6 +52,8 @@ class CpufreqPolicy:
     platform_max: int = NO_MAX
     governor: str = ""
     epp: str = _USUAL_EPP
+    #: The preference before governor `performance` of a driver that is its own governor; None under another one.
+    saved_epp: str | None = None
     online: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ class CpufreqPolicy:
         high = max(min(high, self.highest), self.lowest)
         if self.table:
             high = max((each for each in self.table if each <= high), default=self.table[-1])
+            low = min((each for each in self.table if each >= low), default=self.table[0])
         high = max(high // self.shown_step * self.shown_step, self.lowest)
         # Where the two cross, the lower limit gives way (cpufreq_verify_within_limits).
         return min(low, high), high
@@ -76,6 +79,7 @@ class CpufreqPolicy:
     def forget(self) -> None:
         """Drop the requests of users."""
         self.user_max, self.user_min, self.governor, self.epp = NO_MAX, 0, self.default_governor, _USUAL_EPP
+        self.saved_epp = None
 
 
 class Cpufreq:
@@ -171,7 +175,17 @@ class Cpufreq:
     def _set_governor(self, policy: CpufreqPolicy, text: str) -> None:
         if text.strip() not in self.driver.governors:
             raise OSError(errno.EINVAL, "Invalid argument")
+        if self.driver.active:
+            self._force_epp(policy, text.strip())
         policy.governor = text.strip()
+
+    @staticmethod
+    def _force_epp(policy: CpufreqPolicy, governor: str) -> None:
+        """Prefer performance under governor `performance`, and return to the preference before it."""
+        if governor == "performance" and policy.saved_epp is None:
+            policy.saved_epp, policy.epp = policy.epp, "performance"
+        elif governor != "performance" and policy.saved_epp is not None:
+            policy.epp, policy.saved_epp = policy.saved_epp, None
 
     def _set_epp(self, policy: CpufreqPolicy, text: str) -> None:
         wanted = text.strip()

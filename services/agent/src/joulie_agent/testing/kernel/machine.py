@@ -16,6 +16,7 @@ from typing import Final
 from joulie_agent.testing.kernel.behaviour import Behaviour
 from joulie_agent.testing.kernel.cooling import Cooling
 from joulie_agent.testing.kernel.cpufreq import NO_MAX, Cpufreq
+from joulie_agent.testing.kernel.cpuidle import Cpuidle
 from joulie_agent.testing.kernel.cpus import Cpus
 from joulie_agent.testing.kernel.faults import KernelFault, KernelFaults
 from joulie_agent.testing.kernel.filesystem import Attribute, Filesystem, Node
@@ -56,6 +57,7 @@ class KernelMachine:
         self.hsmp = Hsmp(self._fs, spec, self.power.package_watts)
         self.power.cpufreq, self.power.hsmp = self.cpufreq, self.hsmp
         self.uncore = Uncore(self._fs, spec)
+        self.cpuidle = Cpuidle(self._fs, spec)
         self.cooling = Cooling(self._fs, self.cpus, self.cpufreq)
 
     # --- system calls ---
@@ -183,7 +185,7 @@ class KernelMachine:
         with self._lock:
             for cpu in self.cpus.present:
                 self.cpus.set_online(cpu, online=cpu not in self.spec.offline)
-            for part in (self.powercap, self.cpufreq, self.hsmp, self.uncore, self.cooling):
+            for part in (self.powercap, self.cpufreq, self.hsmp, self.uncore, self.cpuidle, self.cooling):
                 part.reset()
             self.powercap.register_all(order)
 
@@ -210,6 +212,17 @@ class KernelMachine:
             values |= {f"uncore/{die.package}-{die.die}": die.high * KHZ_PER_RATIO for die in self.uncore.dies}
             values |= {f"hsmp/{socket.number}": socket.cap_mw * UW_PER_MW for socket in self.hsmp.sockets}
             return values
+
+    def class_controls(self) -> dict[str, int | str]:
+        """Return what writers have put beside `registers`: `policyN/min`, `/governor`, `/epp`, and `cpuN/STATE`."""
+        with self._lock:
+            values: dict[str, int | str] = {}
+            for name, policy in self.cpufreq.policies.items():
+                values[f"{name}/min"] = max(policy.user_min, policy.lowest)
+                values[f"{name}/governor"] = policy.governor
+                values[f"{name}/epp"] = policy.epp
+            values |= {f"cpu{state.cpu}/{state.name}": int(state.disabled) for state in self.cpuidle.states}
+            return values | {f"uncore/{die.package}-{die.die}/min": die.low * KHZ_PER_RATIO for die in self.uncore.dies}
 
     def zone_path(self, name: str) -> str:
         """Return where a registered zone is, relative to /sys."""
