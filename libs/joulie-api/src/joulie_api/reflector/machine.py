@@ -17,6 +17,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 import structlog
 
+from joulie_api.backoff import Backoff
 from joulie_api.errors import (
     DecodeError,
     Gone,
@@ -28,7 +29,6 @@ from joulie_api.errors import (
     TooManyRequests,
     error_of_status,
 )
-from joulie_api.reflector.backoff import Backoff
 from joulie_api.wire import ListMeta, WireMeta, decode_metadata, decode_page
 
 T = TypeVar("T")

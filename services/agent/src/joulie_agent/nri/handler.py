@@ -11,10 +11,14 @@ from joulie_agent.nri.proto.nri_pb2 import (
     LinuxResources,
     PodSandbox,
 )
+from joulie_agent.nri.ttrpc import TtrpcCode, TtrpcError
 
 
-class RequestRefusedError(Exception):
+class RequestRefusedError(TtrpcError):
     """A handler refuses a request; the text is shown to users, as in the status of a pod that cannot be created."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(TtrpcCode.UNKNOWN, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ class NriHandler(Protocol):
 
     A request that raises is answered with the text of the exception: for `create_container` and `update_container` the
     runtime then fails the operation. Only RequestRefusedError is expected, everything else is logged with its trace.
-    A request that runs into the runtime's timeout is cancelled, and the runtime has disconnected by then.
+    A request that runs into the runtime's timeout, or whose connection ends, is cancelled: there is no reply to make.
 
     No request may wait for `update_containers` of the connection, nor for a lock that is held meanwhile: the runtime
     does not accept updates while it waits for a reply.
@@ -91,7 +95,7 @@ class NriHandler(Protocol):
     async def disconnected(self) -> None:
         """Note that the runtime is gone, after all requests of the connection have ended.
 
-        It also follows a registration that failed before `synchronize`.
+        It follows every `configure`, also where the registration failed before `synchronize`.
         """
 
 
@@ -107,7 +111,8 @@ class NriClient(Protocol):
         Raises:
             NriDisconnectedError: there is no registration, or it ended before the reply; the runtime may have carried
                 out any of the updates.
-            NriRequestError: the runtime refused the request as a whole.
+            NriRequestError: the runtime refused the request as a whole, or did not reply in time; then it may have
+                carried out any of the updates.
             RuntimeError: called by a handler of a request.
         """
 
@@ -117,4 +122,4 @@ class NriDisconnectedError(Exception):
 
 
 class NriRequestError(Exception):
-    """The runtime refused a request."""
+    """The runtime refused a request, or did not reply."""

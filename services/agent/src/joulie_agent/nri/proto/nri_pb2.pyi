@@ -222,13 +222,7 @@ class StateChangeEvent(_message.Message):
     container: Container
     def __init__(self, event: _Optional[_Union[Event, str]] = ..., pod: _Optional[_Union[PodSandbox, _Mapping]] = ..., container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
 
-class PodEventRequest(_message.Message):
-    __slots__ = ("pod",)
-    POD_FIELD_NUMBER: _ClassVar[int]
-    pod: PodSandbox
-    def __init__(self, pod: _Optional[_Union[PodSandbox, _Mapping]] = ...) -> None: ...
-
-class ContainerEventRequest(_message.Message):
+class EventRequest(_message.Message):
     __slots__ = ("pod", "container")
     POD_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_FIELD_NUMBER: _ClassVar[int]

@@ -1,6 +1,6 @@
 import pytest
 
-from joulie_api.reflector.backoff import Backoff
+from joulie_api.backoff import Backoff
 
 
 def test_the_ceiling_doubles_from_0_8_s_to_30_s():
@@ -21,3 +21,10 @@ def test_two_minutes_of_health_after_a_wait_start_over():
     assert backoff.next_s(2.4 + 119.9) == pytest.approx(3.2)
     assert backoff.next_s(1_000.0) == pytest.approx(0.8)
     assert backoff.next_s(1_000.8 + 120.0) == pytest.approx(0.8)
+
+
+def test_ceilings_and_the_time_without_failure_can_be_chosen():
+    backoff = Backoff(lambda: 1.0, initial_s=0.2, cap_s=5.0, reset_after_s=30.0)
+    assert [backoff.next_s(0.0) for _ in range(6)] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0])
+    assert backoff.next_s(34.9) == pytest.approx(5.0)
+    assert backoff.next_s(69.9) == pytest.approx(0.2)

@@ -1,0 +1,229 @@
+"""A container runtime's side of the Node Resource Interface, with a model of its containers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from joulie_agent.nri.mux import PLUGIN_CONNECTION, RUNTIME_CONNECTION, Trunk
+from joulie_agent.nri.proto import nri_pb2 as nri
+from joulie_agent.nri.registration import PLUGIN_SERVICE, RUNTIME_SERVICE
+from joulie_agent.nri.ttrpc import TtrpcClient, TtrpcServer, unary
+
+_Reply = TypeVar("_Reply", bound=Message)
+
+
+class FakeNriRuntime:
+    """Serves plugins on a UNIX socket. Like a runtime it sends one request after the other.
+
+    `pods` and `containers` are the model, by id: replies of the plugin change it.
+    """
+
+    def __init__(
+        self,
+        *,
+        request_timeout_s: float = 2.0,
+        per_event_requests: bool = False,
+        synchronize_chunk: int = 1_000_000,
+    ) -> None:
+        """Make a runtime that has not begun to listen.
+
+        Args:
+            request_timeout_s: the plugin is disconnected when it takes longer to reply.
+            per_event_requests: send events as NRI 0.12 does, not as StateChange.
+            synchronize_chunk: pods and containers in each message of Synchronize.
+        """
+        self.pods: dict[str, nri.PodSandbox] = {}
+        self.containers: dict[str, nri.Container] = {}
+        #: Ids of containers whose unsolicited updates fail.
+        self.refuse_updates: set[str] = set()
+        #: Every update that a plugin has asked for, in order.
+        self.updates: list[nri.ContainerUpdate] = []
+        self.request_timeout_s = request_timeout_s
+        self._per_event_requests = per_event_requests
+        self._synchronize_chunk = synchronize_chunk
+        self._turn = asyncio.Lock()
+        self._plugins: asyncio.Queue[_Plugin] = asyncio.Queue()
+        self._current: _Plugin | None = None
+
+    @asynccontextmanager
+    async def listening(self, path: Path) -> AsyncIterator[None]:
+        """Accept plugins; at the end all are disconnected."""
+        server = await asyncio.start_unix_server(self._accept, path)
+        try:
+            yield
+        finally:
+            server.close()
+            await self.disconnect()
+            await server.wait_closed()
+
+    async def registered(self) -> nri.RegisterPluginRequest:
+        """Wait for the next plugin, register and synchronize it; return as what it registered.
+
+        Raises:
+            TtrpcError: the plugin refused a request.
+        """
+        plugin = self._current = await self._plugins.get()
+        identity = await plugin.registration
+        configure = nri.ConfigureRequest(
+            runtime_name="fake",
+            runtime_version="v1",
+            registration_timeout=5000,
+            request_timeout=round(self.request_timeout_s * 1000),
+        )
+        await self._call("Configure", configure, nri.ConfigureResponse)
+        async with self._turn:
+            self._update(await self._synchronize())
+        return identity
+
+    async def disconnect(self) -> None:
+        """Close the connection of the plugin, without a word."""
+        if self._current:
+            await self._current.trunk.close()
+            self._current = None
+
+    async def run_pod(self, pod: nri.PodSandbox) -> None:
+        """Add a pod."""
+        self.pods[pod.id] = pod
+        await self._event(nri.RUN_POD_SANDBOX, "RunPodSandbox", pod)
+
+    async def stop_pod(self, pod_id: str) -> None:
+        """Stop a pod; its containers are stopped and removed before."""
+        await self._event(nri.STOP_POD_SANDBOX, "StopPodSandbox", self.pods[pod_id])
+
+    async def remove_pod(self, pod_id: str) -> None:
+        """Remove a pod."""
+        await self._event(nri.REMOVE_POD_SANDBOX, "RemovePodSandbox", self.pods.pop(pod_id))
+
+    async def create_container(self, container: nri.Container) -> nri.CreateContainerResponse:
+        """Create a container; `pod_sandbox_id` names its pod.
+
+        Raises:
+            TtrpcError: the plugin refused, and there is no container.
+        """
+        request = nri.CreateContainerRequest(pod=self.pods[container.pod_sandbox_id], container=container)
+        async with self._turn:
+            reply = await self._call("CreateContainer", request, nri.CreateContainerResponse)
+            created = nri.Container()
+            created.CopyFrom(container)
+            created.state = nri.CONTAINER_CREATED
+            created.linux.resources.MergeFrom(reply.adjust.linux.resources)
+            self.containers[container.id] = created
+            self._update(reply.update)
+        return reply
+
+    async def start_container(self, container_id: str) -> None:
+        """Start a container."""
+        container = self.containers[container_id]
+        await self._event(nri.START_CONTAINER, "StartContainer", self.pods[container.pod_sandbox_id], container)
+        container.state = nri.CONTAINER_RUNNING
+
+    async def update_container(self, container_id: str, resources: nri.LinuxResources) -> Sequence[nri.ContainerUpdate]:
+        """Change the resources of a container; an update of the plugin for it wins."""
+        container = self.containers[container_id]
+        pod = self.pods[container.pod_sandbox_id]
+        request = nri.UpdateContainerRequest(pod=pod, container=container, linux_resources=resources)
+        async with self._turn:
+            reply = await self._call("UpdateContainer", request, nri.UpdateContainerResponse)
+            container.linux.resources.MergeFrom(resources)
+            self._update(reply.update)
+        return reply.update
+
+    async def stop_container(self, container_id: str) -> Sequence[nri.ContainerUpdate]:
+        """Stop a container."""
+        container = self.containers[container_id]
+        request = nri.StopContainerRequest(pod=self.pods[container.pod_sandbox_id], container=container)
+        async with self._turn:
+            reply = await self._call("StopContainer", request, nri.StopContainerResponse)
+            container.state = nri.CONTAINER_STOPPED
+            self._update(reply.update)
+        return reply.update
+
+    async def remove_container(self, container_id: str) -> None:
+        """Remove a container."""
+        container = self.containers.pop(container_id)
+        await self._event(nri.REMOVE_CONTAINER, "RemoveContainer", self.pods[container.pod_sandbox_id], container)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        plugin = _Plugin(Trunk(reader, writer), self._update_containers)
+        self._plugins.put_nowait(plugin)
+        await plugin.run()
+
+    async def _synchronize(self) -> Sequence[nri.ContainerUpdate]:
+        pods, containers, size = list(self.pods.values()), list(self.containers.values()), self._synchronize_chunk
+        while True:
+            request = nri.SynchronizeRequest(pods=pods[:size], containers=containers[:size])
+            pods, containers = pods[size:], containers[size:]
+            request.more = bool(pods or containers)
+            reply = await self._call("Synchronize", request, nri.SynchronizeResponse)
+            assert reply.more == request.more, "the plugin ignores that Synchronize continues"
+            if not request.more:
+                return reply.update
+
+    async def _event(
+        self, event: nri.Event, method: str, pod: nri.PodSandbox, container: nri.Container | None = None
+    ) -> None:
+        async with self._turn:
+            if self._per_event_requests:
+                await self._call(method, nri.EventRequest(pod=pod, container=container), nri.Empty)
+            else:
+                change = nri.StateChangeEvent(event=event, pod=pod, container=container)
+                await self._call("StateChange", change, nri.Empty)
+
+    async def _call(self, method: str, request: Message, reply_type: type[_Reply]) -> _Reply:
+        assert self._current is not None, "no plugin is registered"
+        try:
+            return await self._current.client.call(
+                PLUGIN_SERVICE, method, request, reply_type, timeout_s=self.request_timeout_s
+            )
+        except TimeoutError:
+            await self.disconnect()
+            raise
+
+    async def _update_containers(self, request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse:
+        async with self._turn:
+            refused = [each for each in request.update if each.container_id in self.refuse_updates]
+            self._update(each for each in request.update if each.container_id not in self.refuse_updates)
+        return nri.UpdateContainersResponse(failed=refused)
+
+    def _update(self, updates: Iterable[nri.ContainerUpdate]) -> None:
+        for update in updates:
+            self.updates.append(update)
+            self.containers[update.container_id].linux.resources.MergeFrom(update.linux.resources)
+
+
+class _Plugin:
+    """A connected plugin."""
+
+    def __init__(
+        self,
+        trunk: Trunk,
+        update_containers: Callable[[nri.UpdateContainersRequest], Awaitable[nri.UpdateContainersResponse]],
+    ) -> None:
+        self.trunk = trunk
+        self.registration: asyncio.Future[nri.RegisterPluginRequest] = asyncio.get_running_loop().create_future()
+        self.client = TtrpcClient(lambda frame: trunk.send(PLUGIN_CONNECTION, frame))
+        methods = {
+            "RegisterPlugin": unary(nri.RegisterPluginRequest, self._register),
+            "UpdateContainers": unary(nri.UpdateContainersRequest, update_containers),
+        }
+        self._server = TtrpcServer({RUNTIME_SERVICE: methods}, lambda frame: trunk.send(RUNTIME_CONNECTION, frame))
+
+    async def run(self) -> None:
+        self.trunk.open(PLUGIN_CONNECTION, self.client.feed)
+        self.trunk.open(RUNTIME_CONNECTION, self._server.feed)
+        try:
+            await self.trunk.run()
+        except ConnectionError:
+            pass  # the plugin's end of the connection tells the test
+        finally:
+            self.client.close()
+            await self._server.close()
+            await self.trunk.close()
+
+    async def _register(self, request: nri.RegisterPluginRequest) -> nri.Empty:
+        self.registration.set_result(request)
+        return nri.Empty()
