@@ -45,7 +45,7 @@ def allocate(
         raise NotEnoughCpusError(f"{count} CPUs requested of {free.bit_count()}")
     if count == free.bit_count():
         return IdSet.from_mask(free)
-    ranks = _ranks(topology, priority)
+    ranks = ranked_masks(topology, priority)
     free = _one_package(topology, free, count, ranks)
     taken = 0
     for rank in ranks:
@@ -65,8 +65,8 @@ def release(topology: HardwareTopology, held: Cpus, count: int, priority: CpuPri
     return held - allocate(topology, held, len(held & topology.online) - count, priority)
 
 
-def _ranks(topology: HardwareTopology, priority: CpuPriority) -> tuple[int, ...]:
-    """Return the online CPUs in groups, the preferred first; every CPU is in exactly one."""
+def ranked_masks(topology: HardwareTopology, priority: CpuPriority) -> tuple[int, ...]:
+    """Return the online CPUs in groups as masks, the preferred first; every CPU is in exactly one."""
     if priority is CpuPriority.NONE:
         efficient = topology.efficient
         return ((topology.online - efficient).mask, efficient.mask)

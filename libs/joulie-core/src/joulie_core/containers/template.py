@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
+from joulie_core.containers import cpu_allocator
 from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.node_cpus import node_cpus
@@ -61,7 +62,7 @@ class TemplateContainerPolicy(ContainerPolicy[TemplateState]):
         cpus = node_cpus(topology, spec.available_resources.cpu, spec.reserved_resources.cpu)
         reserved = cpus.reserved_set
         if reserved is None:
-            reserved = cpus.available.lowest(cpus.reserved_count)
+            reserved = cpu_allocator.allocate(topology, cpus.available, cpus.reserved_count)
         self._reserved_namespaces = ("kube-system", *spec.reserved_pool_namespaces)
         # A zone must not be empty: with no reserved CPUs, or with nothing but reserved ones, both are all of them.
         self._zones = {
