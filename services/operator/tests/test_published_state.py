@@ -7,7 +7,7 @@ from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
 from joulie_operator.published import PublishedCondition, PublishedTarget, PublishedTwin
-from joulie_operator.published_state import ECHO_GRACE_S, Comparison, LastTwin, PublishedPart, PublishedState
+from joulie_operator.published_state import Comparison, LastTwin, PublishedPart, PublishedState
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 TARGET, LABELS = PublishedPart.TARGET, PublishedPart.LABELS
@@ -45,7 +45,7 @@ def test_a_written_value_is_awaited_until_it_is_seen_or_the_time_is_over(world):
     world.write(TARGET, "b")
     assert world.state.compare(TARGET, N1, "b", "a") is Comparison.AWAITED
     assert world.state.compare(TARGET, N1, "b", "b") is Comparison.PUBLISHED
-    world.now += ECHO_GRACE_S - 0.001
+    world.now += 4.999
     assert world.state.compare(TARGET, N1, "b", "a") is Comparison.AWAITED
     world.now += 0.001
     assert world.state.compare(TARGET, N1, "b", "a") is Comparison.DIFFERENT
@@ -55,6 +55,18 @@ def test_a_written_value_is_awaited_until_it_is_seen_or_the_time_is_over(world):
 def test_what_was_seen_may_be_older_than_the_last_write(world):
     world.write(TARGET, "b")
     assert world.state.compare(TARGET, N1, "a", "a") is Comparison.DIFFERENT
+
+
+def test_a_value_of_none_is_remembered_like_any_other(world):
+    world.fail(TARGET, None, before=None)
+    assert world.state.compare(TARGET, N1, None, None) is Comparison.DIFFERENT
+
+
+def test_no_value_is_expected_of_an_object_of_unknown_state(world):
+    world.write(TARGET, "a")
+    world.state.mark_unknown(NODE_POWER_PROFILES, N1)
+    assert not world.state.is_expected(TARGET, N1, "a")
+    assert not world.state.is_expected(TARGET, N1, None)
 
 
 def test_parts_and_nodes_are_remembered_apart(world):
@@ -142,7 +154,7 @@ def test_the_conditions_of_an_object_of_unknown_state_are_those_that_were_seen(w
 def test_the_last_twin_is_the_one_written_else_the_one_seen(world):
     assert world.state.last_twin(N1) is None
     world.twins["n1"] = PublishedTwin("eco", rfc3339(WALL + 90), "uid")
-    assert world.state.last_twin(N1) == LastTwin(10, "eco")
+    assert world.state.last_twin(N1) == LastTwin(10, "eco", None)
     status = NodeTwinStatus(schedulable_class=SchedulableClass.DRAINING)
     world.write(PublishedPart.TWIN_STATUS, status)
     world.now += 7

@@ -39,6 +39,12 @@ def test_the_documents_example_scores_41_2():
     assert terms.score == pytest.approx(41.2, abs=0.05)
 
 
+def test_the_terms_have_their_names_and_add_up_to_the_points():
+    terms = points(node("eco", trend=6), workload_class=STANDARD)
+    assert terms.by_name == pytest.approx({"headroom": 35, "cooling": 12, "trend": -1, "profile": 10, "pressure": 0})
+    assert terms.points == pytest.approx(56)
+
+
 def test_the_documents_ideal_node_scores_95():
     assert points(node("eco", measured=0.0, cooling=0.0), workload_class=STANDARD).score == pytest.approx(95)
 

@@ -38,9 +38,9 @@ class ListWatch(Protocol):
         res: Resource,
         namespace: str | None = None,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
-        continue_token: str = "",
+        label_selector: str,
+        field_selector: str,
+        continue_token: str,
     ) -> bytes:
         """Return one page of the collection, raw."""
 
@@ -50,8 +50,8 @@ class ListWatch(Protocol):
         namespace: str | None = None,
         *,
         resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
+        label_selector: str,
+        field_selector: str,
         timeout_s: int,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Yield the lines of one watch."""
