@@ -29,6 +29,8 @@ KEYWORDS = {
     "maxLength",
     "maxItems",
     "maxProperties",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-preserve-unknown-fields",
     "x-kubernetes-validations",
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
@@ -60,16 +62,18 @@ def leaf(schema, path):
 def test_schemas_are_structural(resource):
     for path, schema in walk(schema_of(resource)):
         assert set(schema) <= KEYWORDS, path
-        assert schema["type"] in TYPES, path
+        assert (schema.get("type") in TYPES) != schema.get("x-kubernetes-int-or-string", False), path
         assert set(schema.get("required", ())) <= set(schema.get("properties", {})), path
         assert isinstance(schema.get("exclusiveMinimum", True), bool), path
-        if schema["type"] == "object" and path != ".metadata":
-            assert ("properties" in schema) != ("additionalProperties" in schema), path
-        if schema["type"] == "array":
+        kind = schema.get("type")
+        if kind == "object" and path != ".metadata":
+            contents = ("properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields")
+            assert sum(content in schema for content in contents) == 1, path
+        if kind == "array":
             assert schema["maxItems"] > 0, path
-        if schema["type"] == "number":
+        if kind == "number":
             assert schema["format"] == "double", path
-        if schema["type"] == "integer":
+        if kind == "integer":
             assert schema["format"] == "int64", path
 
 
@@ -112,7 +116,7 @@ def test_kinds_are_cluster_scoped_with_status_and_names(resource):
 def test_every_description_is_written():
     for resource in RESOURCES:
         for path, schema in walk(schema_of(resource)):
-            if schema["type"] == "object" and path != ".metadata" and "properties" in schema:
+            if schema.get("type") == "object" and path != ".metadata" and "properties" in schema:
                 assert schema["description"], path
 
 

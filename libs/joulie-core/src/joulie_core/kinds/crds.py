@@ -51,6 +51,8 @@ _PLAIN: Final = frozenset(
 )
 #: Keywords that are written first.
 _FIRST: Final = ("description", "type", "format")
+#: An object has one of them.
+_CONTENT: Final = ("properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields")
 #: Keywords that are omitted: titles repeat names; for defaults see the module's docstring.
 _DROPPED: Final = frozenset({"title", "default", "$defs"})
 
@@ -151,6 +153,8 @@ class _Converter:
                 target[keyword] = deepcopy(value)  # shared parts would become aliases in YAML
             elif keyword not in _DROPPED:
                 target |= self._keyword(keyword, value, path, trail)
+        if target.get("x-kubernetes-int-or-string"):
+            return target  # the API server wants no type here
         _check_type(target, path)
         if target["type"] in _FORMATS:
             target.setdefault("format", _FORMATS[target["type"]])
@@ -197,7 +201,7 @@ def _without_null(source: Schema, path: str) -> Schema:
 
 def _check_type(target: Schema, path: str) -> None:
     required: Mapping[str, Callable[[Schema], bool]] = {
-        "object": lambda schema: ("properties" in schema) != ("additionalProperties" in schema),
+        "object": lambda schema: sum(keyword in schema for keyword in _CONTENT) == 1,
         "array": lambda schema: "items" in schema and "maxItems" in schema,
         "string": lambda schema: "enum" in schema or "maxLength" in schema,
         "number": lambda _: True,
