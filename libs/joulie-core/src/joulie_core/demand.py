@@ -1,8 +1,8 @@
-"""Which supply a pod demands: the one classifier of all services.
+"""Which profile of node a pod demands: the one classifier of all services.
 
 A pod demands performance if its annotation says so, or if its required scheduling constraints cannot be met by an eco
 node; it demands eco if they cannot be met by a performance node. Everything else is general, including a pod that
-neither kind of node can serve (it will never run on a managed node, so no supply may be held for it).
+neither kind of node can serve (it will never run on a managed node, so no node may be held for it).
 
 Only `joulie.io/power-profile` and `joulie.io/draining` are evaluated: constraints on other keys, and matchFields, are
 taken to be satisfiable on either kind of node. Preferred affinity and tolerations are no demand.
@@ -19,7 +19,7 @@ from joulie_core.pod import Pod, Requirement, SelectorOperator, Term
 
 
 class Demand(StrEnum):
-    """Supply that a pod can use."""
+    """Profile of the nodes that a pod can run on."""
 
     PERFORMANCE = "performance"
     ECO = "eco"

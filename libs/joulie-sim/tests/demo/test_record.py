@@ -2,7 +2,7 @@ import pytest
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.record import PodCounts, RecordedNode, RecordedTransition, RunRecord, SupplySample
+from joulie_sim.demo.record import ClassSample, PodCounts, RecordedNode, RecordedTransition, RunRecord
 
 PERFORMANCE, ECO, DRAINING = SchedulableClass.PERFORMANCE, SchedulableClass.ECO, SchedulableClass.DRAINING
 
@@ -72,8 +72,8 @@ def test_a_sample_adds_up_nodes_by_class_and_counts_pods(record):
         "other": RecordedNode(50.0, 250.0, 0),
     }
     sample = record.sample(readings, 2.0)
-    assert sample.supplies[PERFORMANCE] == SupplySample(1, 300.0, 500.0, 0)
-    assert sample.supplies[ECO] == SupplySample(2, 150.0, 500.0, 1)
+    assert sample.by_class[PERFORMANCE] == ClassSample(1, 300.0, 500.0, 0)
+    assert sample.by_class[ECO] == ClassSample(2, 150.0, 500.0, 1)
     assert sample.pods == {
         WorkloadClass.PERFORMANCE: PodCounts(pending=1),
         WorkloadClass.STANDARD: PodCounts(running=1, finished=1),
@@ -84,4 +84,4 @@ def test_a_sample_adds_up_nodes_by_class_and_counts_pods(record):
 
 def test_a_deleted_node_is_not_counted(record):
     record.node_gone("fast")
-    assert set(record.supplies) == {"slow"}
+    assert set(record.classes) == {"slow"}

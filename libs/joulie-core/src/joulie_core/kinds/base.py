@@ -132,7 +132,7 @@ class CustomResource(Model):
 
 
 class Profile(StrEnum):
-    """Supply state of a node."""
+    """What the policy plans for a node."""
 
     PERFORMANCE = "performance"
     ECO = "eco"

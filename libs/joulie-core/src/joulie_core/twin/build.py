@@ -85,7 +85,7 @@ class TwinInputs:
 
 
 def schedulable_class(state: NodeState | None) -> SchedulableClass:
-    """Return the supply that a node in that state offers; None is a node that nothing was decided for yet."""
+    """Return the schedulable class of a node in that state; None is a node that nothing was decided for yet."""
     return SchedulableClass.UNKNOWN if state is None else _CLASSES[state]
 
 

@@ -14,8 +14,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
@@ -39,6 +37,7 @@ from joulie_devcluster.control_plane.node_pool import create_nodes, wait_nodes_s
 from joulie_devcluster.control_plane.nodes import NodeClass, node_manifests
 from joulie_devcluster.control_plane.state import ClusterState, ProcessRecord
 from joulie_devcluster.errors import PortTakenError, StartError, StateError
+from joulie_devcluster.host.lifecycle import Startable
 from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_devcluster.host.process import ServiceProcess, stop_in_order
 from joulie_devcluster.host.progress import Reporter
@@ -50,7 +49,7 @@ _NODES_READY_S = 60.0
 _SECONDS_PER_NODE = 0.1
 
 
-class DevCluster:
+class DevCluster(Startable):
     """A cluster, started with `up` and stopped with `down`, once each, or used as an async context manager.
 
     Its properties are available while it is up.
@@ -67,15 +66,6 @@ class DevCluster:
         self._processes: dict[str, ServiceProcess] = {}
         self._cleanups: list[Callable[[], None]] = []
         self._is_up = False
-
-    async def __aenter__(self) -> Self:
-        await self.up()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.down()
 
     @property
     def layout(self) -> Layout:

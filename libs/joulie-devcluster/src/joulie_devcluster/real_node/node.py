@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import yaml
 
@@ -29,6 +28,7 @@ from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.node_pool import wait_nodes_schedulable
 from joulie_devcluster.control_plane.pki import write_file
 from joulie_devcluster.errors import RealNodeError
+from joulie_devcluster.host.lifecycle import Startable
 from joulie_devcluster.host.ports import LOOPBACK
 from joulie_devcluster.host.process import ProcessExitedError, ServiceProcess, base_environment, stop_in_order
 from joulie_devcluster.host.progress import Reporter
@@ -56,7 +56,7 @@ class RealNodeConfig:
     start_timeout_s: float = 60.0
 
 
-class RealNode:
+class RealNode(Startable):
     """The real node of a cluster, started with `up` and stopped with `down`, once each, or an async context manager.
 
     The cluster must be up and can have one real node. `DevCluster.down` also stops it.
@@ -75,15 +75,6 @@ class RealNode:
         self._paths: Mapping[Binary, Path] = {}
         self._processes: dict[str, ServiceProcess] = {}
         self._init_pid = 0
-
-    async def __aenter__(self) -> Self:
-        await self.up()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.down()
 
     @property
     def name(self) -> str:

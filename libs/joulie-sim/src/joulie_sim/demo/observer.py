@@ -14,7 +14,7 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.node import Node
 from joulie_core.pod import Pod
 from joulie_sim.demo.record import RecordedNode, RunRecord, Sample
-from joulie_sim.server.ledger import supply_of
+from joulie_sim.server.ledger import class_of
 from joulie_sim.workload.item import WORKLOAD_LABEL
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0)
@@ -49,10 +49,12 @@ class Observer:
         """
         async with session.get(f"{self._sim_url}/state", timeout=_TIMEOUT, raise_for_status=True) as answer:
             state: Mapping[str, Any] = await answer.json()
-        drawn = {SchedulableClass(supply): joules for supply, joules in state["energyJoulesByClass"].items()}
+        drawn = {SchedulableClass(node_class): joules for node_class, joules in state["energyJoulesByClass"].items()}
         if self._energy_before is None:
             self._energy_before = drawn
-        self.energy_joules = {supply: joules - self._energy_before[supply] for supply, joules in drawn.items()}
+        self.energy_joules = {
+            node_class: joules - self._energy_before[node_class] for node_class, joules in drawn.items()
+        }
         self.slowdowns = {WorkloadClass(name): found["meanSlowdown"] for name, found in state["completed"].items()}
         readings = {
             name: RecordedNode(node["watts"], node["capWatts"], len(node["jobs"]))
@@ -64,7 +66,7 @@ class Observer:
         if new is None:
             self.record.node_gone(name)
         else:
-            self.record.node_seen(name, supply_of(new.labels), self._clock())
+            self.record.node_seen(name, class_of(new.labels), self._clock())
 
     def _pod_changed(self, _key: str, _old: Pod | None, new: Pod | None) -> None:
         if new is not None:

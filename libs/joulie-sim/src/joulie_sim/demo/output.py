@@ -37,7 +37,7 @@ _POD_HEADER: Final = (
 
 
 def _pod_row(track: PodTrack) -> tuple[Any, ...]:
-    placed = "|".join(sorted(supply.value for supply in track.placed_on))
+    placed = "|".join(sorted(node_class.value for node_class in track.placed_on))
     moments = (track.created_s, track.bound_s, track.running_s, track.finished_s, track.work_s)
     figures = (_rounded(value) for value in (*moments, track.wait_s, track.slowdown))
     return (track.name, track.workload_class.value, track.node or "", placed, *figures)
@@ -45,7 +45,7 @@ def _pod_row(track: PodTrack) -> tuple[Any, ...]:
 
 def _sample_header() -> tuple[str, ...]:
     nodes = tuple(
-        f"{supply.value}_{figure}" for supply in SchedulableClass for figure in ("nodes", "watts", "cap_watts")
+        f"{node_class.value}_{figure}" for node_class in SchedulableClass for figure in ("nodes", "watts", "cap_watts")
     )
     pods = tuple(
         f"{workload.value}_{figure}" for workload in WorkloadClass for figure in ("pending", "running", "finished")
@@ -56,8 +56,8 @@ def _sample_header() -> tuple[str, ...]:
 def _sample_row(sample: Sample) -> tuple[Any, ...]:
     nodes = (
         value
-        for supply in SchedulableClass
-        for found in (sample.supplies[supply],)
+        for node_class in SchedulableClass
+        for found in (sample.by_class[node_class],)
         for value in (found.nodes, _rounded(found.watts), _rounded(found.cap_watts))
     )
     pods = (

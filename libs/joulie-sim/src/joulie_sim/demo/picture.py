@@ -28,12 +28,14 @@ def write_picture(path: Path, samples: Sequence[Sample], *, title: str) -> None:
         figure = Figure(figsize=(10, 6), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
         times = [sample.at_s for sample in samples]
-        shown = [supply for supply in _COLOURS if any(sample.supplies[supply].nodes for sample in samples)]
+        shown = [node_class for node_class in _COLOURS if any(sample.by_class[node_class].nodes for sample in samples)]
         if shown:
-            stacks = [[sample.supplies[supply].watts / _KILO for sample in samples] for supply in shown]
-            labels = [f"{supply.value} nodes" for supply in shown]
-            upper.stackplot(times, stacks, labels=labels, colors=[_COLOURS[supply] for supply in shown], alpha=0.85)
-            caps = [sum(found.cap_watts for found in sample.supplies.values()) / _KILO for sample in samples]
+            stacks = [[sample.by_class[node_class].watts / _KILO for sample in samples] for node_class in shown]
+            labels = [f"{node_class.value} nodes" for node_class in shown]
+            upper.stackplot(
+                times, stacks, labels=labels, colors=[_COLOURS[node_class] for node_class in shown], alpha=0.85
+            )
+            caps = [sum(found.cap_watts for found in sample.by_class.values()) / _KILO for sample in samples]
             upper.plot(times, caps, color="black", linestyle="--", linewidth=1, label="all caps")
         for workload, style in ((WorkloadClass.PERFORMANCE, "-"), (WorkloadClass.STANDARD, ":")):
             running = [sample.pods[workload].running for sample in samples]

@@ -67,7 +67,7 @@ class RecordedNode:
 
 
 @dataclass(frozen=True, slots=True)
-class SupplySample:
+class ClassSample:
     """Sums over the nodes of one class at one time."""
 
     nodes: int = 0
@@ -90,13 +90,13 @@ class Sample:
     """The cluster at one time."""
 
     at_s: float
-    supplies: Mapping[SchedulableClass, SupplySample]
+    by_class: Mapping[SchedulableClass, ClassSample]
     pods: Mapping[WorkloadClass, PodCounts]
 
     @property
     def watts(self) -> float:
         """Watts of all nodes."""
-        return sum(supply.watts for supply in self.supplies.values())
+        return sum(each.watts for each in self.by_class.values())
 
 
 @dataclass(slots=True)
@@ -107,24 +107,24 @@ class RunRecord:
     samples: list[Sample] = field(default_factory=list)
     transitions: deque[RecordedTransition] = field(default_factory=lambda: deque(maxlen=_TRANSITIONS_KEPT))
     transition_count: int = 0
-    supplies: dict[str, SchedulableClass] = field(default_factory=dict)
+    classes: dict[str, SchedulableClass] = field(default_factory=dict)
     #: Time of each node's last change, and its class before.
     _changed: dict[str, tuple[float, SchedulableClass]] = field(default_factory=dict)
 
-    def node_seen(self, name: str, supply: SchedulableClass, now_s: float) -> None:
+    def node_seen(self, name: str, node_class: SchedulableClass, now_s: float) -> None:
         """Record the class of a node. The first one is not a transition."""
-        before = self.supplies.get(name)
-        self.supplies[name] = supply
-        if before is None or before is supply:
+        before = self.classes.get(name)
+        self.classes[name] = node_class
+        if before is None or before is node_class:
             return
         self._changed[name] = (now_s, before)
         if before is not SchedulableClass.UNKNOWN:
             self.transition_count += 1
-            self.transitions.append(RecordedTransition(now_s, name, before, supply))
+            self.transitions.append(RecordedTransition(now_s, name, before, node_class))
 
     def node_gone(self, name: str) -> None:
         """Remove a node."""
-        self.supplies.pop(name, None)
+        self.classes.pop(name, None)
         self._changed.pop(name, None)
 
     def pod_created(self, name: str, workload_class: WorkloadClass, *, work_s: float, now_s: float) -> None:
@@ -146,19 +146,19 @@ class RunRecord:
 
     def sample(self, readings: Mapping[str, RecordedNode], now_s: float) -> Sample:
         """Record a sample of all nodes and pods, and return it."""
-        grouped: dict[SchedulableClass, list[RecordedNode]] = {supply: [] for supply in SchedulableClass}
+        grouped: dict[SchedulableClass, list[RecordedNode]] = {node_class: [] for node_class in SchedulableClass}
         for name, reading in readings.items():
-            grouped[self.supplies.get(name, SchedulableClass.UNKNOWN)].append(reading)
-        supplies = {
-            supply: SupplySample(
+            grouped[self.classes.get(name, SchedulableClass.UNKNOWN)].append(reading)
+        by_class = {
+            node_class: ClassSample(
                 nodes=len(members),
                 watts=sum(member.watts for member in members),
                 cap_watts=sum(member.cap_watts for member in members),
                 running=sum(member.running for member in members),
             )
-            for supply, members in grouped.items()
+            for node_class, members in grouped.items()
         }
-        sample = Sample(now_s, supplies, self.pod_counts())
+        sample = Sample(now_s, by_class, self.pod_counts())
         self.samples.append(sample)
         return sample
 
@@ -181,6 +181,6 @@ class RunRecord:
         return sum(track.finished_s is None for track in self.pods.values())
 
     def _recently(self, node: str, now_s: float) -> frozenset[SchedulableClass]:
-        current = self.supplies.get(node, SchedulableClass.UNKNOWN)
+        current = self.classes.get(node, SchedulableClass.UNKNOWN)
         changed_s, before = self._changed.get(node, (float("-inf"), current))
         return frozenset({current, before} if now_s - changed_s <= PLACEMENT_GRACE_S else {current})

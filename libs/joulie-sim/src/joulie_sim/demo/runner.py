@@ -118,9 +118,9 @@ class Demo:
         deadline_s = self._clock() + _PLANNED_TIMEOUT_S
         while True:
             await supervisor.check()
-            supplies = observer.record.supplies
-            waiting = [name for name, supply in supplies.items() if supply is SchedulableClass.UNKNOWN]
-            if not waiting and len(supplies) >= self._scenario.node_count:
+            classes = observer.record.classes
+            waiting = [name for name, node_class in classes.items() if node_class is SchedulableClass.UNKNOWN]
+            if not waiting and len(classes) >= self._scenario.node_count:
                 return
             if self._clock() > deadline_s:
                 raise DemoError(f"{len(waiting)} nodes have no profile after {_PLANNED_TIMEOUT_S:.0f} s: {waiting[:3]}")

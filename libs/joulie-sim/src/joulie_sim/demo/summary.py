@@ -27,9 +27,9 @@ class ClassSummary:
     #: Placed pods by the class of their node then; a node in transition counts as the class that suits the pod.
     placed_on: Mapping[SchedulableClass, int]
 
-    def placed_share(self, supply: SchedulableClass) -> float | None:
+    def placed_share(self, node_class: SchedulableClass) -> float | None:
         """Return the share of the placed pods on nodes of one class; None before the first."""
-        return self.placed_on.get(supply, 0) / self.bound if self.bound else None
+        return self.placed_on.get(node_class, 0) / self.bound if self.bound else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ def summarize(
     }
     return Summary(
         duration_s=duration_s,
-        nodes=len(record.supplies),
+        nodes=len(record.classes),
         classes=classes,
-        energy_kwh={supply: joules / _JOULES_PER_KWH for supply, joules in energy_joules.items()},
+        energy_kwh={node_class: joules / _JOULES_PER_KWH for node_class, joules in energy_joules.items()},
         mean_watts=_mean(watts),
         peak_watts=max(watts, default=None),
         transitions=record.transition_count,
@@ -104,7 +104,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
     return {
         "durationSeconds": summary.duration_s,
         "nodes": summary.nodes,
-        "energyKwh": {supply.value: kwh for supply, kwh in summary.energy_kwh.items()},
+        "energyKwh": {node_class.value: kwh for node_class, kwh in summary.energy_kwh.items()},
         "meanWatts": summary.mean_watts,
         "peakWatts": summary.peak_watts,
         "transitions": summary.transitions,
@@ -118,7 +118,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
                 "meanWaitSeconds": found.mean_wait_s,
                 "p95WaitSeconds": found.p95_wait_s,
                 "meanSlowdown": found.mean_slowdown,
-                "placedOn": {supply.value: count for supply, count in found.placed_on.items()},
+                "placedOn": {node_class.value: count for node_class, count in found.placed_on.items()},
             }
             for workload, found in summary.classes.items()
         },

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_sim.demo.record import RunRecord, Sample, SupplySample
+from joulie_sim.demo.record import ClassSample, RunRecord, Sample
 from joulie_sim.demo.summary import ClassSummary, Summary
 
 _STYLES: Final = {
@@ -30,8 +30,8 @@ def live_view(record: RunRecord, sample: Sample, *, headline: str) -> Group:
 def plain_line(sample: Sample, *, headline: str) -> str:
     """Return the live display as one line."""
     nodes = ", ".join(
-        f"{supply.value} {found.nodes} nodes {found.watts / _KILO:.1f}/{found.cap_watts / _KILO:.1f} kW"
-        for supply, found in _present(sample)
+        f"{node_class.value} {found.nodes} nodes {found.watts / _KILO:.1f}/{found.cap_watts / _KILO:.1f} kW"
+        for node_class, found in _present(sample)
     )
     pods = ", ".join(
         f"{workload.value} {found.pending} pending {found.running} running {found.finished} done"
@@ -48,21 +48,21 @@ def summary_view(summary: Summary) -> Group:
 def _nodes(sample: Sample) -> Table:
     table = _table("nodes by profile", "profile", "nodes", "watts", "cap watts", "of cap", "pods")
     rows = [*_present(sample)]
-    for supply, found in rows:
-        table.add_row(Text(supply.value, style=_STYLES[supply]), *_node_cells(found))
+    for node_class, found in rows:
+        table.add_row(Text(node_class.value, style=_STYLES[node_class]), *_node_cells(found))
     table.add_section()
     table.add_row("all", *_node_cells(_total(found for _, found in rows)))
     return table
 
 
-def _node_cells(found: SupplySample) -> tuple[str, ...]:
+def _node_cells(found: ClassSample) -> tuple[str, ...]:
     share = f"{100 * found.watts / found.cap_watts:.0f} %" if found.cap_watts else "-"
     return (str(found.nodes), f"{found.watts:,.0f}", f"{found.cap_watts:,.0f}", share, str(found.running))
 
 
-def _total(parts: Iterable[SupplySample]) -> SupplySample:
+def _total(parts: Iterable[ClassSample]) -> ClassSample:
     found = list(parts)
-    return SupplySample(
+    return ClassSample(
         nodes=sum(part.nodes for part in found),
         watts=sum(part.watts for part in found),
         cap_watts=sum(part.cap_watts for part in found),
@@ -70,10 +70,10 @@ def _total(parts: Iterable[SupplySample]) -> SupplySample:
     )
 
 
-def _present(sample: Sample) -> list[tuple[SchedulableClass, SupplySample]]:
+def _present(sample: Sample) -> list[tuple[SchedulableClass, ClassSample]]:
     """Return the classes that have nodes, and always performance and eco."""
     shown = (SchedulableClass.PERFORMANCE, SchedulableClass.ECO)
-    return [(supply, found) for supply, found in sample.supplies.items() if found.nodes or supply in shown]
+    return [(node_class, found) for node_class, found in sample.by_class.items() if found.nodes or node_class in shown]
 
 
 def _pods(record: RunRecord, sample: Sample) -> Table:
@@ -139,22 +139,24 @@ def _summary_cluster(summary: Summary) -> Table:
     table.add_row("duration of the workload", f"{summary.duration_s:.0f} s")
     table.add_row("mean power", _number(summary.mean_watts, "W", digits=0))
     table.add_row("peak power", _number(summary.peak_watts, "W", digits=0))
-    for supply, kwh in summary.energy_kwh.items():
+    for node_class, kwh in summary.energy_kwh.items():
         if kwh > 0.0:
-            table.add_row(f"energy of {supply.value} nodes", f"{kwh:.3f} kWh")
+            table.add_row(f"energy of {node_class.value} nodes", f"{kwh:.3f} kWh")
     table.add_row("transitions of nodes", str(summary.transitions))
     table.add_row("scheduler, best 5 s", f"{summary.peak_pods_per_s:.1f} pods/s")
     table.add_row("services restarted", str(summary.restarts))
     return table
 
 
-def _placed(found: ClassSummary, supply: SchedulableClass) -> str:
-    share = found.placed_share(supply)
-    return "-" if share is None else f"{found.placed_on.get(supply, 0)} ({100 * share:.0f} %)"
+def _placed(found: ClassSummary, node_class: SchedulableClass) -> str:
+    share = found.placed_share(node_class)
+    return "-" if share is None else f"{found.placed_on.get(node_class, 0)} ({100 * share:.0f} %)"
 
 
 def _placed_elsewhere(found: ClassSummary) -> str:
-    return str(sum(found.placed_on.get(supply, 0) for supply in (SchedulableClass.DRAINING, SchedulableClass.UNKNOWN)))
+    return str(
+        sum(found.placed_on.get(node_class, 0) for node_class in (SchedulableClass.DRAINING, SchedulableClass.UNKNOWN))
+    )
 
 
 def _number(value: float | None, unit: str, *, digits: int = 2) -> str:

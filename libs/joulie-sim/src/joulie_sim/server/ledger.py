@@ -7,7 +7,7 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.labels import DRAINING, POWER_PROFILE
 
 
-def supply_of(labels: Mapping[str, str]) -> SchedulableClass:
+def class_of(labels: Mapping[str, str]) -> SchedulableClass:
     """Return the schedulable class of a node with these labels; a draining node still runs at full power."""
     if labels.get(DRAINING) == "true":
         return SchedulableClass.DRAINING
@@ -27,27 +27,27 @@ class EnergyLedger:
 
     joules: dict[SchedulableClass, float] = field(default_factory=lambda: dict.fromkeys(SchedulableClass, 0.0))
     _booked: dict[str, float] = field(default_factory=dict)
-    _supplies: dict[str, SchedulableClass] = field(default_factory=dict)
+    _classes: dict[str, SchedulableClass] = field(default_factory=dict)
 
-    def move(self, node: str, supply: SchedulableClass, drawn_joules: float) -> None:
+    def move(self, node: str, node_class: SchedulableClass, drawn_joules: float) -> None:
         """Account a node's joules to this class from now on."""
         self.settle(node, drawn_joules)
-        self._supplies[node] = supply
+        self._classes[node] = node_class
 
     def settle(self, node: str, drawn_joules: float) -> None:
         """Account what a node has drawn since the last call."""
-        self.joules[self.supply(node)] += drawn_joules - self._booked.get(node, 0.0)
+        self.joules[self.class_of(node)] += drawn_joules - self._booked.get(node, 0.0)
         self._booked[node] = drawn_joules
 
     def close(self, node: str, drawn_joules: float) -> None:
         """Account what a removed node has drawn, and remove it."""
         self.settle(node, drawn_joules)
         self._booked.pop(node, None)
-        self._supplies.pop(node, None)
+        self._classes.pop(node, None)
 
-    def supply(self, node: str) -> SchedulableClass:
+    def class_of(self, node: str) -> SchedulableClass:
         """Return the class that a node is accounted to."""
-        return self._supplies.get(node, SchedulableClass.UNKNOWN)
+        return self._classes.get(node, SchedulableClass.UNKNOWN)
 
 
 @dataclass(slots=True)

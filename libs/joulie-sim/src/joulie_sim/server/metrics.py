@@ -33,11 +33,11 @@ def simulator_families(simulator: Simulator, backend: HttpBackend) -> Iterable[M
 
 
 def _totals(simulator: Simulator, backend: HttpBackend) -> Iterable[Metric]:
-    supplies = CounterMetricFamily(
+    energy = CounterMetricFamily(
         "joulie_sim_class_energy_joules", "Energy by the schedulable class of the node", labels=("class",)
     )
-    for supply, joules in simulator.energy.joules.items():
-        supplies.add_metric((supply.value,), joules)
+    for node_class, joules in simulator.energy.joules.items():
+        energy.add_metric((node_class.value,), joules)
     completed = CounterMetricFamily("joulie_sim_completed_jobs", "Completed pods", labels=("workload_class",))
     slowdown = CounterMetricFamily(
         "joulie_sim_slowdown_sum",
@@ -52,7 +52,7 @@ def _totals(simulator: Simulator, backend: HttpBackend) -> Iterable[Metric]:
     )
     for (action, result), count in backend.control_results.items():
         controls.add_metric((action, result), count)
-    yield from (supplies, completed, slowdown, controls)
+    yield from (energy, completed, slowdown, controls)
 
 
 def _per_part(

@@ -32,10 +32,10 @@ def telemetry(node: SimulatedNode, *, written_at: str) -> dict[str, Any]:
     return answer
 
 
-def node_state(node: SimulatedNode, *, supply: str) -> dict[str, Any]:
+def node_state(node: SimulatedNode, *, node_class: str) -> dict[str, Any]:
     """Return one node of the answer to GET /state."""
     return {
-        "class": supply,
+        "class": node_class,
         "watts": node.point.watts,
         "cpuWatts": node.point.cpu_watts,
         "gpuWatts": node.point.total_gpu_watts,
@@ -54,12 +54,14 @@ def node_state(node: SimulatedNode, *, supply: str) -> dict[str, Any]:
 
 def cluster_state(simulator: Simulator, *, speed: float) -> dict[str, Any]:
     """Return the answer to GET /state."""
-    nodes = {node.name: node_state(node, supply=simulator.energy.supply(node.name)) for node in simulator.read_all()}
+    nodes = {
+        node.name: node_state(node, node_class=simulator.energy.class_of(node.name)) for node in simulator.read_all()
+    }
     return {
         "speed": speed,
         "simulatedSeconds": simulator.now_s,
         "watts": sum(node["watts"] for node in nodes.values()),
-        "energyJoulesByClass": {supply.value: joules for supply, joules in simulator.energy.joules.items()},
+        "energyJoulesByClass": {node_class.value: joules for node_class, joules in simulator.energy.joules.items()},
         "completed": {workload.value: _work(ledger) for workload, ledger in simulator.work.items()},
         "nodes": nodes,
     }

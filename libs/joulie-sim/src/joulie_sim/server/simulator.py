@@ -16,7 +16,7 @@ from joulie_sim.physics.job import Completion
 from joulie_sim.physics.node import SimulatedNode
 from joulie_sim.physics.parts import Hardware
 from joulie_sim.server.control import ControlAnswer, ControlRequest, perform
-from joulie_sim.server.ledger import EnergyLedger, WorkLedger, supply_of
+from joulie_sim.server.ledger import EnergyLedger, WorkLedger, class_of
 from joulie_sim.server.pods import job_of
 
 
@@ -68,7 +68,7 @@ class Simulator:
             known = name in self._cluster.nodes
             self._settle(self._cluster.put_node(name, self._hardware_of(new), self.now_s))
             drawn_joules = self._cluster.nodes[name].energy.joules
-            self.energy.move(name, supply_of(new.labels), drawn_joules)
+            self.energy.move(name, class_of(new.labels), drawn_joules)
             if not known:
                 for pod in list(self._pods.get(name, {}).values()):
                     self._start(name, pod)

@@ -8,8 +8,7 @@ import asyncio
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from joulie_api.client import KubeClient
 from joulie_api.resources import CRDS
@@ -17,6 +16,7 @@ from joulie_core.kinds.crds import manifests as crd_manifests
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.manifests import apply_manifests
 from joulie_devcluster.errors import StartError
+from joulie_devcluster.host.lifecycle import Startable
 from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_devcluster.host.process import stop_in_order
 from joulie_sim.stack.roles import bindings, service_roles
@@ -45,7 +45,7 @@ class StackConfig:
     start_timeout_s: float = 60.0
 
 
-class JoulieStack:
+class JoulieStack(Startable):
     """The services of one cluster, started with `up` and stopped with `down`, or an async context manager.
 
     `start` adds processes, for example a second operator: `start(Service.OPERATOR, "joulie-operator-2")`.
@@ -61,15 +61,6 @@ class JoulieStack:
         self.config = config if config is not None else StackConfig()
         self.services: dict[str, JoulieService] = {}
         self._sim_port = free_port()
-
-    async def __aenter__(self) -> Self:
-        await self.up()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.down()
 
     @property
     def operator(self) -> JoulieService:
