@@ -6,22 +6,42 @@ with its node and costs nothing between scrapes.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+#: The values of the labels, and the value of the series; None is unknown and gives no sample.
+Row = tuple[Sequence[str], float | None]
+
+
+def gauge(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    """Return a gauge for one scrape, with one sample for each row whose value is known."""
+    return _filled(GaugeMetricFamily(name, documentation, labels=labels), rows)
+
+
+def counter(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    """Return a counter for one scrape, as `gauge`; the name ends with `_total`."""
+    return _filled(CounterMetricFamily(name, documentation, labels=labels), rows)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[Row]) -> Metric:
+    for values, value in rows:
+        if value is not None:
+            family.add_metric(values, value)
+    return family
 
 
 class NodeSeriesCollector(Collector):
     """Series made anew for every scrape from what the process knows at that moment.
 
     Args:
-        families: returns metric families such as `GaugeMetricFamily`; called on the event loop's thread, where it may
+        families: returns metric families, as `gauge` makes them; called on the event loop's thread, where it may
             read any state without locks.
         in_thread: `families` reads nothing that the loop modifies and may run in the rendering thread instead; for
             tables that are replaced as a whole and would block the loop for long.

@@ -9,14 +9,14 @@ from time import perf_counter
 from typing import Final
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 
-from joulie_api.metrics import NodeSeriesCollector, Registry
+from joulie_api.metrics import NodeSeriesCollector, Registry, gauge
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.rounding import round_half_away
 from joulie_core.scoring.formula import MAX_SCORE
-from joulie_extender.table import NodeTable
+from joulie_extender.table import NodeEntry, NodeTable
 
 #: From a request of a few hundred names to one of thousands of full nodes.
 _BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 5.0)
@@ -58,30 +58,31 @@ class ExtenderMetrics:
         registry.register(NodeSeriesCollector(self._node_series, in_thread=True))
 
     def _node_series(self) -> Iterator[Metric]:
-        headrooms = GaugeMetricFamily(
+        entries = list(self._table)
+        yield gauge(
             "joulie_scheduler_node_headroom_score",
             "Percent of the node's capped power that is free, pods in flight taken off.",
-            labels=("node",),
+            ("node",),
+            (((each.name,), each.state.headroom_pct()) for each in entries if each.state and not each.stale),
         )
-        stale = GaugeMetricFamily(
-            "joulie_scheduler_stale_twin_data", "1 where the node's twin is missing or too old.", labels=("node",)
+        yield gauge(
+            "joulie_scheduler_stale_twin_data",
+            "1 where the node's twin is missing or too old.",
+            ("node",),
+            (((each.name,), float(each.stale)) for each in entries),
         )
-        scores = GaugeMetricFamily(
+        yield gauge(
             "joulie_scheduler_final_node_score",
             "Score that the node would get now for the pod of the class that was scored last.",
-            labels=("node", "workload_class"),
+            ("node", "workload_class"),
+            (
+                ((each.name, workload_class), self._score(each, workload_class, demand))
+                for workload_class, demand in list(self.last_demands.items())
+                for each in entries
+            ),
         )
-        pressure = self._table.terms.perf_pressure
-        entries = list(self._table)
-        for entry in entries:
-            stale.add_metric((entry.name,), float(entry.stale))
-            state = entry.state
-            headroom_pct = state.headroom_pct() if state and not entry.stale else None
-            if headroom_pct is not None:
-                headrooms.add_metric((entry.name,), headroom_pct)
-        for workload_class, demand in list(self.last_demands.items()):
-            for entry in entries:
-                row = self._table.row(entry, workload_class)
-                score = row.score(demand, pressure) * self._table.config.score_max / MAX_SCORE
-                scores.add_metric((entry.name, workload_class), round_half_away(score))
-        yield from (headrooms, stale, scores)
+
+    def _score(self, entry: NodeEntry, workload_class: WorkloadClass, demand: PodDemand) -> int:
+        row = self._table.row(entry, workload_class)
+        score = row.score(demand, self._table.terms.perf_pressure) * self._table.config.score_max / MAX_SCORE
+        return round_half_away(score)

@@ -7,11 +7,11 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 
 from joulie_api.apply import WriteResult
-from joulie_api.metrics import NodeSeriesCollector
-from joulie_core import labels
+from joulie_api.metrics import NodeSeriesCollector, counter, gauge
+from joulie_core.labels import POWER_PROFILE
 from joulie_core.names import NodeName
 from joulie_core.transition import GuardResult, NodeState, Transition
 from joulie_operator.cluster import Cluster
@@ -57,15 +57,12 @@ class OperatorMetrics:
         yield self._transition_counts()
 
     def _transition_counts(self) -> Metric:
-        family = CounterMetricFamily(
-            "joulie_operator_state_transitions",
+        return counter(
+            "joulie_operator_state_transitions_total",
             "State transitions made.",
-            labels=("node", "from_state", "to_state", "result"),
+            ("node", "from_state", "to_state", "result"),
+            (((name, *change), count) for name, tally in self._transitions.items() for change, count in tally.items()),
         )
-        for name, tally in self._transitions.items():
-            for change, count in tally.items():
-                family.add_metric((name, *change), count)
-        return family
 
 
 def register_node_series(
@@ -80,35 +77,35 @@ def register_node_series(
 
 
 def _states(planner: NodePlanner, names: Iterable[NodeName]) -> Metric:
-    family = GaugeMetricFamily(
-        "joulie_operator_node_state", "1 for the state that the node is in.", labels=("node", "state")
+    states = ((name, planner.state(name)) for name in names)
+    return gauge(
+        "joulie_operator_node_state",
+        "1 for the state that the node is in.",
+        ("node", "state"),
+        (((name, state), 1) for name, state in states if state is not None),
     )
-    for name in names:
-        state = planner.state(name)
-        if state is not None:
-            family.add_metric((name, state), 1)
-    return family
 
 
 def _profile_labels(cluster: Cluster, names: Iterable[NodeName]) -> Metric:
-    family = GaugeMetricFamily(
-        "joulie_operator_node_profile_label", "1 for the profile label seen on the node.", labels=("node", "profile")
+    nodes = (cluster.nodes[name] for name in names if name in cluster.nodes)
+    return gauge(
+        "joulie_operator_node_profile_label",
+        "1 for the profile label seen on the node.",
+        ("node", "profile"),
+        (((node.name, node.labels[POWER_PROFILE]), 1) for node in nodes if POWER_PROFILE in node.labels),
     )
-    for name in names:
-        node = cluster.nodes.get(name)
-        profile = node.labels.get(labels.POWER_PROFILE) if node is not None else None
-        if profile is not None:
-            family.add_metric((name, profile), 1)
-    return family
 
 
 def _densities(cluster: Cluster, names: Iterable[NodeName]) -> Metric:
-    family = GaugeMetricFamily(
-        "joulie_operator_node_compute_density", "Normalised compute density.", labels=("node", "component")
+    known = ((name, cluster.hardware(name)) for name in names)
+    return gauge(
+        "joulie_operator_node_compute_density",
+        "Normalised compute density.",
+        ("node", "component"),
+        (
+            ((name, component), density)
+            for name, hardware in known
+            if hardware is not None
+            for component, density in (("cpu", hardware.density.cpu), ("gpu", hardware.density.gpu))
+        ),
     )
-    for name in names:
-        hardware = cluster.hardware(name)
-        if hardware is not None:
-            family.add_metric((name, "cpu"), hardware.density.cpu)
-            family.add_metric((name, "gpu"), hardware.density.gpu)
-    return family

@@ -1,10 +1,11 @@
 """`joulie_sim_*` metrics, collected at scrape time: a node's series vanish with the node."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 
+from joulie_api.metrics import counter, gauge
 from joulie_sim.physics.node import SimulatedNode
 from joulie_sim.server.control import control_state
 from joulie_sim.server.http import HttpBackend
@@ -14,55 +15,70 @@ _CPU: Final = "cpu"
 _GPU: Final = "gpu"
 
 
-def simulator_families(simulator: Simulator, backend: HttpBackend) -> Iterable[Metric]:
-    """Return all metric families with current values."""
+def simulator_families(simulator: Simulator, backend: HttpBackend) -> Iterator[Metric]:
+    """Yield all metric families with current values."""
     nodes = list(simulator.read_all())
     yield _per_part("joulie_sim_power_watts", "Power of all packages or GPUs of a node", nodes, _watts)
     yield _per_part("joulie_sim_cap_watts", "Cap of one package or GPU", nodes, _caps)
     yield _per_part("joulie_sim_relative_performance", "Work per second over that without limits", nodes, _speeds)
-    energy = CounterMetricFamily("joulie_sim_energy_joules", "Energy drawn", labels=("node", "part"))
-    jobs = GaugeMetricFamily("joulie_sim_running_jobs", "Running pods with work", labels=("node",))
-    throttle = GaugeMetricFamily("joulie_sim_throttle_pct", "Share of cores throttled", labels=("node",))
-    for node in nodes:
-        energy.add_metric((node.name, _CPU), node.energy.cpu_joules)
-        energy.add_metric((node.name, _GPU), node.energy.gpu_joules)
-        jobs.add_metric((node.name,), sum(1 for _ in node.jobs))
-        throttle.add_metric((node.name,), node.controls.throttle_pct)
-    yield from (energy, jobs, throttle)
+    yield counter(
+        "joulie_sim_energy_joules_total",
+        "Energy drawn",
+        ("node", "part"),
+        (
+            ((node.name, part), joules)
+            for node in nodes
+            for part, joules in ((_CPU, node.energy.cpu_joules), (_GPU, node.energy.gpu_joules))
+        ),
+    )
+    yield gauge(
+        "joulie_sim_running_jobs",
+        "Running pods with work",
+        ("node",),
+        (((node.name,), sum(1 for _ in node.jobs)) for node in nodes),
+    )
+    yield gauge(
+        "joulie_sim_throttle_pct",
+        "Share of cores throttled",
+        ("node",),
+        (((node.name,), node.controls.throttle_pct) for node in nodes),
+    )
     yield from _totals(simulator, backend)
 
 
-def _totals(simulator: Simulator, backend: HttpBackend) -> Iterable[Metric]:
-    energy = CounterMetricFamily(
-        "joulie_sim_class_energy_joules", "Energy by the schedulable class of the node", labels=("class",)
+def _totals(simulator: Simulator, backend: HttpBackend) -> Iterator[Metric]:
+    yield counter(
+        "joulie_sim_class_energy_joules_total",
+        "Energy by the schedulable class of the node",
+        ("class",),
+        (((node_class,), joules) for node_class, joules in simulator.energy.joules.items()),
     )
-    for node_class, joules in simulator.energy.joules.items():
-        energy.add_metric((node_class.value,), joules)
-    completed = CounterMetricFamily("joulie_sim_completed_jobs", "Completed pods", labels=("workload_class",))
-    slowdown = CounterMetricFamily(
-        "joulie_sim_slowdown_sum",
+    work = simulator.work
+    yield counter(
+        "joulie_sim_completed_jobs_total",
+        "Completed pods",
+        ("workload_class",),
+        (((workload,), ledger.jobs) for workload, ledger in work.items()),
+    )
+    yield counter(
+        "joulie_sim_slowdown_sum_total",
         "Sum of time taken over time at full speed, of completed pods",
-        labels=("workload_class",),
+        ("workload_class",),
+        (((workload,), ledger.slowdown_sum) for workload, ledger in work.items()),
     )
-    for workload, ledger in simulator.work.items():
-        completed.add_metric((workload.value,), ledger.jobs)
-        slowdown.add_metric((workload.value,), ledger.slowdown_sum)
-    controls = CounterMetricFamily(
-        "joulie_sim_control_requests", "Control requests answered", labels=("action", "result")
+    yield counter(
+        "joulie_sim_control_requests_total",
+        "Control requests answered",
+        ("action", "result"),
+        backend.control_results.items(),
     )
-    for (action, result), count in backend.control_results.items():
-        controls.add_metric((action, result), count)
-    yield from (energy, completed, slowdown, controls)
 
 
 def _per_part(
     name: str, text: str, nodes: Iterable[SimulatedNode], read: Callable[[SimulatedNode], dict[str, float]]
-) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, text, labels=("node", "part"))
-    for node in nodes:
-        for part, value in read(node).items():
-            family.add_metric((node.name, part), value)
-    return family
+) -> Metric:
+    rows = (((node.name, part), value) for node in nodes for part, value in read(node).items())
+    return gauge(name, text, ("node", "part"), rows)
 
 
 def _watts(node: SimulatedNode) -> dict[str, float]:
