@@ -200,3 +200,38 @@ async def test_a_second_signal_terminates_immediately(start):
     process.process.send_signal(signal.SIGTERM)
     code, _, _ = await asyncio.to_thread(process.end)
     assert code == -signal.SIGTERM
+
+
+def flagged(argv, env, capsys):
+    seen = []
+
+    async def run(settings):
+        seen.append(settings)
+
+    with pytest.raises(SystemExit) as exit_:
+        main("joulie-test", Example, run, version="1.2", argv=argv, env=env, flags=True)
+    return exit_.value.code, seen, capsys.readouterr().err
+
+
+def test_options_take_precedence_over_the_environment(capsys):
+    code, (settings,), _ = flagged(["--node-name", "a", "--reconcile-interval=2m"], {"NODE_NAME": "b"}, capsys)
+    assert (code, settings.node_name, settings.reconcile_interval) == (0, "a", 120)
+
+
+def test_an_unknown_option_and_one_without_a_value_are_refused(capsys):
+    assert flagged(["--nodename", "a"], {}, capsys) == (
+        2,
+        [],
+        "joulie-test: unknown argument --nodename; see `joulie-test --help`\n",
+    )
+    assert flagged(["--node-name"], {}, capsys)[2].startswith("joulie-test: --node-name needs a value")
+
+
+def test_an_invalid_option_is_reported_like_a_variable(capsys):
+    code, _, error = flagged(["--node-name=a", "--reconcile-interval", "often"], {}, capsys)
+    assert code == 2
+    assert "RECONCILE_INTERVAL=often: not a duration" in error
+
+
+def test_help_shows_the_options():
+    assert "--node-name, NODE_NAME  <text>  required" in help_text("joulie-test", Example, flags=True)

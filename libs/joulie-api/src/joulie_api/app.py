@@ -28,7 +28,7 @@ from joulie_api.addresses import Address, parse_addr
 from joulie_api.entry import BackgroundTaskError, main
 from joulie_api.health import Health
 from joulie_api.metrics import CONTENT_TYPE, new_registry
-from joulie_api.settings import ServiceSettings
+from joulie_api.settings import ProcessSettings
 
 __all__ = ["Address", "App", "BackgroundTaskError", "freeze_heap", "main", "parse_addr"]
 
@@ -55,7 +55,7 @@ class App:
 
     def __init__(
         self,
-        settings: ServiceSettings,
+        settings: ProcessSettings,
         *,
         service: str,
         version: str = "unknown",

@@ -16,9 +16,9 @@ from typing import NoReturn, TypeVar
 import structlog
 
 from joulie_api.logging import configure_logging
-from joulie_api.settings import ServiceSettings, SettingRow, SettingsError, describe, read_settings
+from joulie_api.settings import ProcessSettings, SettingRow, SettingsError, describe, read_settings
 
-S = TypeVar("S", bound=ServiceSettings)
+S = TypeVar("S", bound=ProcessSettings)
 
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
@@ -41,6 +41,7 @@ def main(
     summary: str = "",
     argv: Sequence[str] | None = None,
     env: Mapping[str, str] | None = None,
+    flags: bool = False,
 ) -> NoReturn:
     """Run a service and exit.
 
@@ -52,13 +53,23 @@ def main(
         summary: one sentence for `--help`.
         argv: arguments; None is those of the process.
         env: environment; None is that of the process.
+        flags: whether each variable, such as CONFIG_FILE, may also be given as `--config-file VALUE`, which takes
+            precedence.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    environment = os.environ if env is None else env
+    if flags and not {"-h", "--help", "--version"}.intersection(arguments):
+        try:
+            environment = {**environment, **_read_flags(settings_model, arguments)}
+        except _UsageError as error:
+            sys.stderr.write(f"{service}: {error}; see `{service} --help`\n")
+            sys.exit(_EXIT_USAGE)
+        arguments = []
     match arguments:
         case []:
             pass
         case ["-h" | "--help"]:
-            sys.stdout.write(help_text(service, settings_model, summary))
+            sys.stdout.write(help_text(service, settings_model, summary, flags=flags))
             sys.exit(0)
         case ["--version"]:
             sys.stdout.write(f"{service} {version}\n")
@@ -69,7 +80,7 @@ def main(
             )
             sys.exit(_EXIT_USAGE)
     try:
-        settings = read_settings(settings_model, os.environ if env is None else env)
+        settings = read_settings(settings_model, environment)
     except SettingsError as error:
         sys.stderr.write(f"{service} cannot start:\n" + textwrap.indent(str(error), "  ") + "\n")
         sys.stderr.write(f"See `{service} --help` for all variables.\n")
@@ -77,15 +88,41 @@ def main(
     sys.exit(_run(service, settings, run, version))
 
 
-def help_text(service: str, settings_model: type[ServiceSettings], summary: str = "") -> str:
+class _UsageError(Exception):
+    """The command line cannot be used."""
+
+
+def _read_flags(settings_model: type[ProcessSettings], arguments: Sequence[str]) -> Mapping[str, str]:
+    """Return the variables that `--name VALUE` and `--name=VALUE` set."""
+    variables = {_flag(row): row.name for row in describe(settings_model)}
+    values: dict[str, str] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name not in variables:
+            raise _UsageError(f"unknown argument {argument}")
+        text = value if equals else next(rest, None)
+        if text is None:
+            raise _UsageError(f"{name} needs a value")
+        values[variables[name]] = text
+    return values
+
+
+def _flag(row: SettingRow) -> str:
+    return "--" + row.name.lower().replace("_", "-")
+
+
+def help_text(service: str, settings_model: type[ProcessSettings], summary: str = "", *, flags: bool = False) -> str:
     """Return the text of `--help`: every environment variable with its unit, default and meaning."""
     width = max(60, min(shutil.get_terminal_size().columns, 120))
-    lines = [f"usage: {service} [--help] [--version]", ""]
+    lines = [f"usage: {service} [--help] [--version]" + " [--SETTING VALUE ...]" * flags, ""]
     if summary:
         lines += [*textwrap.wrap(summary, width), ""]
-    lines += ["Settings are environment variables; an empty one counts as unset.", ""]
+    source = "options or environment variables, options taking precedence" if flags else "environment variables"
+    lines += [f"Settings are {source}; an empty one counts as unset.", ""]
     for row in describe(settings_model):
-        lines += [_heading(row), *textwrap.wrap(row.doc, width, initial_indent="    ", subsequent_indent="    "), ""]
+        heading = f"{_flag(row)}, {_heading(row)}" if flags else _heading(row)
+        lines += [heading, *textwrap.wrap(row.doc, width, initial_indent="    ", subsequent_indent="    "), ""]
     return "\n".join(lines)
 
 

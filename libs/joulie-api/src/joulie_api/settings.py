@@ -68,11 +68,8 @@ class Settings(BaseModel):
     )
 
 
-class ServiceSettings(Settings):
+class ProcessSettings(Settings):
     """Settings that every Joulie process has."""
-
-    kubeconfig: str = ""
-    """Path of a kubeconfig file; unset inside a cluster, where the pod's service account is used."""
 
     metrics_addr: Addr = ":8080"
     """Where /metrics, /healthz and /readyz are served; with port 0 a free one, which is logged."""
@@ -82,6 +79,13 @@ class ServiceSettings(Settings):
 
     log_format: LogFormat = LogFormat.JSON
     """`json` for log collectors, one object per line; `console` for people."""
+
+
+class ServiceSettings(ProcessSettings):
+    """Settings of a process that uses the API server."""
+
+    kubeconfig: str = ""
+    """Path of a kubeconfig file; unset inside a cluster, where the pod's service account is used."""
 
 
 S = TypeVar("S", bound=Settings)
