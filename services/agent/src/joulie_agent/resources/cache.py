@@ -1,0 +1,252 @@
+"""The cache: what the resource manager knows, in a file that a killed process leaves whole.
+
+Guarantees that the file holds what one `save` was given, whenever the process is killed: new content goes to a second
+file, which is renamed over the first. It is not synced to disk, since it is of no use after a power failure: no
+container that it describes exists then. Content is encoded when it changes, container by container, so that a save with
+hundreds of containers writes bytes that are ready.
+
+A file that may have been written by another user, is not a regular file or cannot be decoded is set aside under another
+name with an error in the log, and nothing of it is used. Source: docs/decisions/0014-container-resources.md.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from joulie_api.failure_log import FailureLog
+from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
+from joulie_core.containers.policy import GrantRecord
+
+VERSION: Final = 1
+CACHE_FILE: Final = "cache.json"
+REJECTED_FILE: Final = "cache.json.rejected"
+_NEW_FILE: Final = "cache.json.new"
+#: Hundreds of containers take hundreds of kilobytes.
+_MOST_BYTES: Final = 64 << 20
+_WRITABLE_BY_OTHERS: Final = 0o022
+_FILE_MODE: Final = 0o644
+_DIRECTORY_MODE: Final = 0o710
+
+_log = structlog.get_logger()
+
+
+class CacheRejectedError(Exception):
+    """A cache file must not be used; the message has the reason."""
+
+
+class CachedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod as it is stored."""
+
+    uid: str
+    namespace: str
+    name: str
+    qos: str
+
+
+class CachedContainer(msgspec.Struct, frozen=True, kw_only=True):
+    """A container as it is stored."""
+
+    pod: str
+    name: str
+    created_ns: int
+    cpu_request_milli: int
+    cpu_limit_milli: int | None
+    memory_request_bytes: int
+    memory_limit_bytes: int | None
+
+
+class CacheContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is stored."""
+
+    version: int
+    #: The container policy whose grants these are.
+    policy: str = ""
+    #: The last manifest that was in force.
+    configuration: dict[str, Any] | None = None
+    pods: dict[str, CachedPod] = {}
+    containers: dict[str, CachedContainer] = {}
+    grants: dict[str, dict[str, Any]] = {}
+
+
+class _Header(msgspec.Struct, frozen=True):
+    version: int
+
+
+def _no_step() -> None:
+    """Do nothing between the steps of a save."""
+
+
+class Cache:
+    """The cache file of one state directory. For one task at a time.
+
+    Args:
+        directory: created if it is missing.
+        step: called between the steps of a save, for tests that end the process there.
+    """
+
+    def __init__(self, directory: Path, *, step: Callable[[], None] = _no_step) -> None:
+        self._directory = directory
+        self._step = step
+        self._path = directory / CACHE_FILE
+        self._encoder = msgspec.json.Encoder()
+        self._head = b""
+        self._pods: dict[str, bytes] = {}
+        self._containers: dict[str, bytes] = {}
+        self._grants: dict[str, tuple[GrantRecord, bytes]] = {}
+        self._changed = False
+        self._failures = FailureLog(_log, failed="cache not saved", recovered="cache saved again")
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last save failed; None where it did not."""
+        return self._failures.problem()
+
+    def load(self) -> CacheContent | None:
+        """Read the file; None where there is none, or one that must not be used, which is set aside."""
+        try:
+            return _decode(_read(self._path))
+        except FileNotFoundError:
+            return None
+        except (OSError, CacheRejectedError) as error:
+            link = "it exists, but is a symbolic link" if self._path.is_symlink() else ""
+            _log.error("cache rejected", path=str(self._path), problem=link or str(error), set_aside=REJECTED_FILE)
+        try:
+            self._path.rename(self._directory / REJECTED_FILE)
+        except OSError as error:
+            _log.error("rejected cache not set aside", path=str(self._path), problem=str(error))
+        return None
+
+    def set_head(self, policy: str, configuration: Mapping[str, Any] | None) -> None:
+        """Store the policy and its last good configuration from the next save on."""
+        head = self._encoder.encode({"version": VERSION, "policy": policy, "configuration": configuration})
+        self._changed |= head != self._head
+        self._head = head
+
+    def put(self, info: ContainerInfo) -> None:
+        """Store a container and its pod from the next save on."""
+        pod = info.pod
+        if pod.id not in self._pods:
+            self.put_pod(pod)
+        resources = info.resources
+        container = CachedContainer(
+            pod=pod.id,
+            name=info.name,
+            created_ns=info.created_ns,
+            cpu_request_milli=resources.cpu_request_milli,
+            cpu_limit_milli=resources.cpu_limit_milli,
+            memory_request_bytes=resources.memory_request_bytes,
+            memory_limit_bytes=resources.memory_limit_bytes,
+        )
+        self._containers[info.id] = self._entry(info.id, container)
+        self._changed = True
+
+    def put_pod(self, pod: PodInfo) -> None:
+        """Store a pod from the next save on."""
+        stored = CachedPod(uid=pod.uid, namespace=pod.namespace, name=pod.name, qos=pod.qos)
+        self._pods[pod.id] = self._entry(pod.id, stored)
+        self._changed = True
+
+    def drop_pod(self, pod: PodSandboxId) -> None:
+        """Store a pod no longer."""
+        self._changed |= self._pods.pop(pod, None) is not None
+
+    def drop(self, container: ContainerId) -> None:
+        """Store a container and its grant no longer."""
+        self._changed |= self._containers.pop(container, None) is not None
+        self._changed |= self._grants.pop(container, None) is not None
+
+    def clear(self) -> None:
+        """Store no pod, container and grant."""
+        self._changed |= bool(self._pods or self._containers or self._grants)
+        self._pods.clear()
+        self._containers.clear()
+        self._grants.clear()
+
+    def set_grants(self, grants: Mapping[ContainerId, GrantRecord]) -> None:
+        """Store exactly these grants from the next save on."""
+        for container in self._grants.keys() - grants.keys():
+            del self._grants[container]
+            self._changed = True
+        for container, record in grants.items():
+            stored = self._grants.get(container)
+            if stored is None or (stored[0] is not record and stored[0] != record):
+                self._grants[container] = (record, self._entry(container, record))
+                self._changed = True
+
+    def save(self) -> None:
+        """Write what has changed since the last save. A failure is logged, and shows in `problem` until a save works.
+
+        The next save tries again.
+        """
+        if not self._changed:
+            return
+        try:
+            self._replace(self._content())
+        except OSError as error:
+            self._failures.failed(error)
+        else:
+            self._changed = False
+            self._failures.recovered()
+
+    def _entry(self, key: str, value: Any) -> bytes:
+        return self._encoder.encode(key) + b":" + self._encoder.encode(value)
+
+    def _content(self) -> bytes:
+        head = self._head or self._encoder.encode({"version": VERSION})
+        grants = (encoded for _, encoded in self._grants.values())
+        tables = {b"pods": self._pods.values(), b"containers": self._containers.values(), b"grants": grants}
+        return b"".join(
+            [head[:-1], *(b',"%b":{%b}' % (name, b",".join(entries)) for name, entries in tables.items()), b"}\n"]
+        )
+
+    def _replace(self, content: bytes) -> None:
+        self._step()
+        self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        new = self._directory / _NEW_FILE
+        self._step()
+        new.unlink(missing_ok=True)
+        self._step()
+        # A new file of its own: what another user may have left under the name is not written to.
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            self._step()
+            written = 0
+            while written < len(content):
+                written += os.write(descriptor, content[written:])
+                self._step()
+        finally:
+            os.close(descriptor)
+        new.rename(self._path)
+        self._step()
+
+
+def _read(path: Path) -> bytes:
+    """Read the file if only this user and root can have written it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise CacheRejectedError("it exists, but is not a regular file")
+        if status.st_mode & _WRITABLE_BY_OTHERS or status.st_uid not in {0, os.geteuid()}:
+            owner = f"mode {stat.S_IMODE(status.st_mode):04o}, owner {status.st_uid}"
+            raise CacheRejectedError(f"it can be written by other users ({owner})")
+        if status.st_size > _MOST_BYTES:
+            raise CacheRejectedError(f"it has {status.st_size} bytes, more than any cache")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+def _decode(content: bytes) -> CacheContent:
+    try:
+        if (version := msgspec.json.decode(content, type=_Header).version) != VERSION:
+            raise CacheRejectedError(f"it has version {version}, and this release reads version {VERSION}")
+        return msgspec.json.decode(content, type=CacheContent)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CacheRejectedError(f"it cannot be decoded: {error}") from error

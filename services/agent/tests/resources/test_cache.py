@@ -1,0 +1,192 @@
+import os
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from joulie_agent.resources.cache import CACHE_FILE, REJECTED_FILE, Cache
+from joulie_agent.testing.kill_points import Fate, Killed
+from joulie_core.containers.container import (
+    ContainerId,
+    ContainerInfo,
+    ContainerResources,
+    PodInfo,
+    PodSandboxId,
+    QosClass,
+)
+
+
+def container(name, *, milli=100):
+    pod = PodInfo(
+        id=PodSandboxId(f"pod-{name}"), uid=f"uid-{name}", namespace="ns", name=f"p-{name}", qos=QosClass.BURSTABLE
+    )
+    return ContainerInfo(
+        id=ContainerId(name),
+        pod=pod,
+        name="main",
+        created_ns=7,
+        resources=ContainerResources(cpu_request_milli=milli, memory_limit_bytes=1 << 30),
+    )
+
+
+def filled(directory, names, **kwargs):
+    cache = Cache(directory, **kwargs)
+    cache.set_head("balloons", {"kind": "BalloonsPolicy", "spec": {"pinCPU": True}})
+    for name in names:
+        cache.put(container(name))
+    cache.set_grants({ContainerId(name): {"cpus": "0-3", "milli": 100} for name in names})
+    return cache
+
+
+def loaded(directory):
+    content = Cache(directory).load()
+    return None if content is None else (set(content.pods), set(content.containers), content.grants)
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    filled(tmp_path, ["a", "b"]).save()
+    content = Cache(tmp_path).load()
+    assert (content.policy, content.configuration["spec"]) == ("balloons", {"pinCPU": True})
+    assert content.grants["b"] == {"cpus": "0-3", "milli": 100}
+    assert content.pods["pod-a"].qos == "Burstable"
+    assert content.containers["a"].memory_limit_bytes == 1 << 30
+
+
+def test_dropped_containers_and_pods_are_not_saved(tmp_path):
+    cache = filled(tmp_path, ["a", "b"])
+    cache.save()
+    cache.drop(ContainerId("a"))
+    cache.drop_pod(PodSandboxId("pod-a"))
+    cache.save()
+    assert loaded(tmp_path) == ({"pod-b"}, {"b"}, {"b": {"cpus": "0-3", "milli": 100}})
+    cache.clear()
+    cache.save()
+    assert loaded(tmp_path) == (set(), set(), {})
+
+
+def test_a_directory_without_a_cache_has_no_content(tmp_path):
+    assert Cache(tmp_path / "none").load() is None
+
+
+@given(names=st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_any_name_is_stored(tmp_path_factory, names):
+    directory = tmp_path_factory.mktemp("cache")
+    filled(directory, names).save()
+    assert loaded(directory)[1] == set(names)
+
+
+def test_a_process_killed_at_any_step_of_a_save_leaves_the_content_before_or_after_it(tmp_path):
+    fate = Fate()
+    seen = set()
+    for step in range(1, 20):
+        directory = tmp_path / str(step)
+        filled(directory, ["a"]).save()
+        before = loaded(directory)
+        cache = filled(directory, ["a", "b"], step=fate.step)
+        try:
+            with fate.killed_at(step):
+                cache.save()
+        except Killed:
+            seen.add(loaded(directory) == before)
+        else:
+            break
+        assert len(loaded(directory)[1]) in {1, 2}
+        cache = filled(directory, ["a", "b", "c"])
+        cache.save()
+        assert loaded(directory)[1] == {"a", "b", "c"}, f"no save after a process killed at step {step}"
+    else:
+        pytest.fail("a save has more steps than were tried")
+    assert seen == {True, False}, "the process was never killed before the change, or never after it"
+
+
+def rejected(directory):
+    with capture_logs() as logs:
+        assert Cache(directory).load() is None
+    (line,) = [line for line in logs if line["event"] == "cache rejected"]
+    assert line["log_level"] == "error"
+    assert not os.path.lexists(directory / CACHE_FILE)
+    assert os.path.lexists(directory / REJECTED_FILE)
+    return line["problem"]
+
+
+def test_a_symbolic_link_is_set_aside(tmp_path):
+    filled(tmp_path, ["a"]).save()
+    (tmp_path / CACHE_FILE).rename(tmp_path / "target")
+    (tmp_path / CACHE_FILE).symlink_to("target")
+    assert rejected(tmp_path) == "it exists, but is a symbolic link"
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_a_file_that_others_can_write_is_set_aside(tmp_path, mode):
+    filled(tmp_path, ["a"]).save()
+    (tmp_path / CACHE_FILE).chmod(mode)
+    assert "can be written by other users" in rejected(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")
+def test_a_file_of_another_user_is_set_aside(tmp_path):
+    filled(tmp_path, ["a"]).save()
+    os.chown(tmp_path / CACHE_FILE, 1234, 1234)
+    assert "owner 1234" in rejected(tmp_path)
+
+
+def test_a_directory_and_a_pipe_are_set_aside(tmp_path):
+    (tmp_path / "a" / CACHE_FILE).mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    os.mkfifo(tmp_path / "b" / CACHE_FILE, 0o600)
+    for directory in ("a", "b"):
+        assert "not a regular file" in rejected(tmp_path / directory)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"version":1,"pods":[]}', b"\xff", b'{"version":1'])
+def test_a_damaged_file_is_set_aside(tmp_path, content):
+    (tmp_path / CACHE_FILE).write_bytes(content)
+    (tmp_path / CACHE_FILE).chmod(0o600)
+    assert "cannot be decoded" in rejected(tmp_path)
+
+
+def test_a_file_of_another_version_is_set_aside(tmp_path):
+    (tmp_path / CACHE_FILE).write_text('{"version":2,"containers":7}')
+    (tmp_path / CACHE_FILE).chmod(0o600)
+    assert "version 2" in rejected(tmp_path)
+
+
+def test_a_failed_save_is_reported_and_repeated(tmp_path):
+    obstacle = tmp_path / "state"
+    obstacle.write_text("a file where the directory should be")
+    cache = filled(obstacle, ["a"])
+    cache.save()
+    assert cache.problem
+    obstacle.unlink()
+    cache.save()
+    assert cache.problem is None
+    assert loaded(obstacle)[1] == {"a"}
+
+
+def test_nothing_is_written_where_nothing_has_changed(tmp_path):
+    cache = filled(tmp_path, ["a"])
+    cache.save()
+    inode = (tmp_path / CACHE_FILE).stat().st_ino
+    cache.set_head("balloons", {"kind": "BalloonsPolicy", "spec": {"pinCPU": True}})
+    cache.set_grants({ContainerId("a"): {"cpus": "0-3", "milli": 100}})
+    cache.save()
+    assert (tmp_path / CACHE_FILE).stat().st_ino == inode
+
+
+def test_a_save_of_500_containers_takes_about_a_millisecond(tmp_path):
+    names = [f"{number:064x}" for number in range(500)]
+    cache = filled(tmp_path, names)
+    cache.save()
+    times = []
+    for number in range(20):
+        cache.put(container(f"new-{number}"))
+        start = time.perf_counter()
+        cache.set_grants({ContainerId(name): {"cpus": "0-3", "milli": 100} for name in [*names, f"new-{number}"]})
+        cache.save()
+        times.append(time.perf_counter() - start)
+    # The fastest of them: other programs run on a test machine.
+    assert min(times) < 0.005
+    print(f"fastest save: {1000 * min(times):.2f} ms")
