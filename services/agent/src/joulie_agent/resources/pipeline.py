@@ -1,0 +1,316 @@
+"""The event pipeline: requests of the runtime and events of the policy, one at a time.
+
+Guarantees that a request is answered well within the runtime's timeout, whatever the pipeline is busy with. A request
+that does not get its turn in time is answered without its result, and carried out when its turn comes; what follows
+from it is then sent as an update (`OnDeadline.ADMIT`). With `OnDeadline.REJECT` a creation is refused instead.
+Source: docs/decisions/0014-container-resources.md.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+import structlog
+
+from joulie_agent.nri.handler import CreateReply, RequestRefusedError, RuntimeInfo
+from joulie_agent.nri.proto.nri_pb2 import Container, ContainerAdjustment, ContainerUpdate, LinuxResources, PodSandbox
+from joulie_agent.resources.engine import Configured, PlacementEngine
+from joulie_agent.resources.ledger import SentUpdate
+from joulie_agent.resources.settings import OnDeadline
+from joulie_agent.resources.translate import PRESENT, container_info, merged, pod_info
+from joulie_agent.resources.values import UNSET, ContainerValues, read_values, to_resources, to_update
+from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
+from joulie_core.containers.idset import InvalidIdListError
+from joulie_core.containers.policy import Placement, PolicyEvent
+
+#: Shares of the runtime's timeout within which a request gets its turn, and its work is done; the rest is for sending
+#: the reply. The work of a request other than Synchronize takes milliseconds.
+_BUDGET: Final = 0.6
+_REQUEST_TIMEOUT_S: Final = 2.0
+
+_log = structlog.get_logger()
+
+
+class PipelineRequest(StrEnum):
+    """What passes the pipeline, in logs and metrics."""
+
+    SYNCHRONIZE = "synchronize"
+    CREATE = "create"
+    UPDATE = "update"
+    STOP = "stop"
+    REMOVE = "remove"
+    POLICY_EVENT = "policy_event"
+    CONFIGURE = "configure"
+
+
+class PipelineObserver(Protocol):
+    """Takes figures of the pipeline."""
+
+    def handled(self, request: PipelineRequest, seconds: float, *, late: bool) -> None:
+        """Note how long a request took until its reply, and whether it was answered without its result."""
+
+
+class AdjustmentControllers(Protocol):
+    """What is set at the creation of a container besides its cgroup values."""
+
+    def complete(self, adjustment: ContainerAdjustment, container: ContainerInfo, placement: Placement) -> None:
+        """Add to an adjustment."""
+
+
+@dataclass(slots=True)
+class _Creation:
+    """A creation that waits for its turn."""
+
+    #: It was refused before its turn came.
+    refused: bool = False
+
+
+class Pipeline:
+    """The handler of a runtime's requests (`joulie_agent.nri.handler.NriHandler`).
+
+    Args:
+        engine: decides.
+        controllers: complete the adjustments of new containers.
+        observer: takes figures.
+        on_deadline: what happens to a creation that does not get its turn in time.
+        updates_wanted: called when there may be updates to send that no reply carries.
+    """
+
+    def __init__(
+        self,
+        engine: PlacementEngine,
+        controllers: AdjustmentControllers,
+        observer: PipelineObserver,
+        *,
+        on_deadline: OnDeadline,
+        updates_wanted: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._controllers = controllers
+        self._observer = observer
+        self._on_deadline = on_deadline
+        self._updates_wanted = updates_wanted
+        self._turn = asyncio.Lock()
+        self._work: set[asyncio.Task[None]] = set()
+        self._pods: dict[PodSandboxId, PodInfo] = {}
+        self._request_timeout_s = _REQUEST_TIMEOUT_S
+
+    # Requests of the runtime
+
+    async def configure(self, runtime: RuntimeInfo) -> None:
+        """Note how long the runtime waits for a reply."""
+        self._request_timeout_s = runtime.request_timeout_s
+
+    async def synchronize(
+        self, pods: Sequence[PodSandbox], containers: Sequence[Container]
+    ) -> Sequence[ContainerUpdate]:
+        """Bring the state to exactly what the runtime lists."""
+
+        async def work() -> None:
+            self._pods = {PodSandboxId(pod.id): pod_info(pod) for pod in pods}
+            present: dict[ContainerId, tuple[ContainerInfo, ContainerValues]] = {}
+            for container in containers:
+                pod = self._pods.get(PodSandboxId(container.pod_sandbox_id))
+                if pod is None:
+                    _log.warning("container without pod ignored", container=container.id)
+                elif container.state in PRESENT:
+                    values = _values_in_force(container.linux.resources)
+                    present[ContainerId(container.id)] = container_info(pod, container), values
+            await self._engine.synchronize(present)
+
+        if not await self._in_turn(PipelineRequest.SYNCHRONIZE, work):
+            return ()
+        return self._messages(self._engine.ledger.reply())
+
+    async def run_pod(self, pod: PodSandbox) -> None:
+        """Note a new pod; no resources depend on it."""
+        self._pods[PodSandboxId(pod.id)] = pod_info(pod)
+
+    async def stop_pod(self, pod: PodSandbox) -> None:
+        """Release what the runtime has not reported as stopped."""
+        await self._end_pod(pod)
+
+    async def remove_pod(self, pod: PodSandbox) -> None:
+        """Drop a pod, with what the runtime has not reported as stopped."""
+        await self._end_pod(pod)
+        self._pods.pop(PodSandboxId(pod.id), None)
+
+    async def create_container(self, pod: PodSandbox, container: Container) -> CreateReply:
+        """Place a new container.
+
+        Raises:
+            RequestRefusedError: it cannot be placed, or not in time where that is configured.
+        """
+        info = container_info(self._pod(pod), container)
+        creation = _Creation()
+
+        async def work() -> None:
+            if not creation.refused:
+                self._engine.create(info)
+
+        if await self._in_turn(PipelineRequest.CREATE, work):
+            if info.id not in self._engine.containers:
+                return CreateReply(adjustment=ContainerAdjustment())  # another registration has begun meanwhile
+            updates = self._engine.ledger.reply_to_creation(info.id)
+            adjustment = self._adjustment(info, self._engine.ledger.wanted(info.id))
+            return CreateReply(adjustment=adjustment, updates=self._messages(updates))
+        if self._on_deadline is OnDeadline.REJECT:
+            creation.refused = True
+            raise RequestRefusedError("the containers of this node are being placed anew; this one was not in time")
+        return CreateReply(adjustment=self._adjustment(info, self._values_of_earlier(info)))
+
+    async def start_container(self, pod: PodSandbox, container: Container) -> None:
+        """Note that the runtime has carried out what the reply to the creation of a container had."""
+        del pod
+        self._engine.ledger.started(ContainerId(container.id))
+
+    async def update_container(
+        self, pod: PodSandbox, container: Container, resources: LinuxResources
+    ) -> Sequence[ContainerUpdate]:
+        """Place a container whose resources change.
+
+        Raises:
+            RequestRefusedError: it cannot be placed with these; it stays where it is.
+        """
+        info = container_info(self._pod(pod), container, merged(container.linux.resources, resources))
+        values = _values_in_force(resources)
+
+        async def work() -> None:
+            self._engine.update(info)
+            self._engine.ledger.overwrite(info.id, values)
+
+        if not await self._in_turn(PipelineRequest.UPDATE, work):
+            return ()
+        return self._messages(self._engine.ledger.reply_to_update())
+
+    async def stop_container(self, pod: PodSandbox, container: Container) -> Sequence[ContainerUpdate]:
+        """Release what a container was granted."""
+        del pod
+        if not await self._release(PipelineRequest.STOP, lambda: [ContainerId(container.id)]):
+            return ()
+        return self._messages(self._engine.ledger.reply())
+
+    async def remove_container(self, pod: PodSandbox, container: Container) -> None:
+        """Release what a container was granted, if the runtime did not report that it stopped."""
+        del pod
+        if container.id in self._engine.containers:
+            await self._release(PipelineRequest.REMOVE, lambda: [ContainerId(container.id)])
+            self._updates_wanted()
+
+    async def disconnected(self) -> None:
+        """Keep everything: after the next registration the runtime lists what there is."""
+
+    # Events from elsewhere
+
+    async def policy_event(self, event: PolicyEvent) -> None:
+        """Let the policy react to an event, and send what follows."""
+        await self._locked(PipelineRequest.POLICY_EVENT, lambda: self._engine.handle(event))
+        self._updates_wanted()
+
+    async def apply(self, configured: Configured) -> None:
+        """Apply a configuration, and send what follows."""
+        await self._locked(PipelineRequest.CONFIGURE, lambda: self._engine.configure(configured))
+        self._updates_wanted()
+
+    async def refresh(self) -> None:
+        """Recompute what containers are to have, and send what follows."""
+        async with self._turn:
+            self._engine.refresh()
+        self._updates_wanted()
+
+    # How they get their turn
+
+    async def _in_turn(self, request: PipelineRequest, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do work in turn; return False where it is not done in time and goes on."""
+        start = asyncio.get_running_loop().time()
+        task = asyncio.create_task(self._exclusively(work), name=f"pipeline {request}")
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        try:
+            await asyncio.wait({task}, timeout=_BUDGET * self._request_timeout_s)
+        except asyncio.CancelledError:
+            self._continue(task, request)
+            raise
+        late = not task.done()
+        self._observer.handled(request, asyncio.get_running_loop().time() - start, late=late)
+        if late:
+            _log.warning("request answered before its turn", request=request)
+            self._continue(task, request)
+            return False
+        task.result()
+        if self._engine.ledger.pending:
+            self._updates_wanted()
+        return True
+
+    def _continue(self, task: asyncio.Task[None], request: PipelineRequest) -> None:
+        """Let a task go on without a request that waits for it."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                return
+            error = task.exception()
+            if isinstance(error, RequestRefusedError):
+                _log.warning("request not carried out", request=request, reason=str(error))
+            elif error is not None:
+                _log.error("request failed", request=request, exc_info=error)
+            self._updates_wanted()
+
+        task.add_done_callback(ended)
+
+    async def _locked(self, request: PipelineRequest, work: Callable[[], Awaitable[None]]) -> None:
+        start = asyncio.get_running_loop().time()
+        await self._exclusively(work)
+        self._observer.handled(request, asyncio.get_running_loop().time() - start, late=False)
+
+    async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
+        async with self._turn:
+            await work()
+
+    async def _release(self, request: PipelineRequest, names: Callable[[], Sequence[ContainerId]]) -> bool:
+        async def work() -> None:
+            self._engine.release(names())
+
+        return await self._in_turn(request, work)
+
+    async def _end_pod(self, pod: PodSandbox) -> None:
+        def left() -> list[ContainerId]:
+            return [info.id for info in self._engine.containers.values() if info.pod.id == pod.id]
+
+        if left():
+            await self._release(PipelineRequest.REMOVE, left)
+            self._updates_wanted()
+
+    # Messages
+
+    def _pod(self, pod: PodSandbox) -> PodInfo:
+        """Return a pod, from its newest message: labels and annotations may change."""
+        info = self._pods[PodSandboxId(pod.id)] = pod_info(pod)
+        return info
+
+    def _adjustment(self, info: ContainerInfo, values: ContainerValues) -> ContainerAdjustment:
+        adjustment = ContainerAdjustment()
+        if values != UNSET:
+            adjustment.linux.resources.CopyFrom(to_resources(values))
+        if (placement := self._engine.placements.get(info.id)) is not None:
+            self._controllers.complete(adjustment, info, placement)
+        return adjustment
+
+    def _values_of_earlier(self, info: ContainerInfo) -> ContainerValues:
+        """Return what an earlier container of the same name in the pod has, which has ended."""
+        for other in self._engine.containers.values():
+            if other.pod.id == info.pod.id and other.name == info.name:
+                return self._engine.ledger.in_force(other.id)
+        return UNSET
+
+    def _messages(self, updates: Sequence[SentUpdate]) -> Sequence[ContainerUpdate]:
+        return [to_update(each.container, each.values, must_succeed=each.must_succeed) for each in updates]
+
+
+def _values_in_force(resources: LinuxResources) -> ContainerValues:
+    try:
+        return read_values(resources)
+    except InvalidIdListError as error:
+        _log.warning("resources of a message not understood", problem=str(error))
+        return UNSET
