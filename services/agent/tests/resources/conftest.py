@@ -1,0 +1,287 @@
+"""A resource manager in the test's process, on a fake runtime, with a policy whose decisions are easy to foresee."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from joulie_agent.nri.connection import NriConnection, NriEndpoint
+from joulie_agent.nri.proto import nri_pb2 as nri
+from joulie_agent.resources.cache import Cache
+from joulie_agent.resources.engine import Configured, PlacementEngine
+from joulie_agent.resources.ledger import Ledger
+from joulie_agent.resources.pipeline import Pipeline
+from joulie_agent.resources.settings import OnDeadline
+from joulie_agent.resources.updates import Updater
+from joulie_agent.resources.values import ContainerValues
+from joulie_agent.testing.fake_nri_runtime import FakeNriRuntime
+from joulie_core.containers.idset import EMPTY, Cpus
+from joulie_core.containers.policy import (
+    ColdStartEnded,
+    ContainerPolicy,
+    Placement,
+    PolicyResult,
+    PolicyTimer,
+    PolicyWarning,
+    PowerProfileChanged,
+    RebalanceRequested,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlicesState:
+    #: Exclusive CPUs of the containers that request whole CPUs, and nothing for the others.
+    slices: Mapping[str, Cpus] = field(default_factory=dict)
+    available: Cpus = EMPTY
+
+    @property
+    def placements(self):
+        shared = self.available
+        for taken in self.slices.values():
+            shared -= taken
+        return {
+            name: Placement(zone="slice", cpus=taken, exclusive=taken)
+            if taken
+            else Placement(zone="shared", cpus=shared)
+            for name, taken in self.slices.items()
+        }
+
+    @property
+    def cpu_classes(self):
+        taken = EMPTY
+        for each in self.slices.values():
+            taken |= each
+        return {"performance": taken} if taken else {}
+
+
+class SlicesPolicy(ContainerPolicy[SlicesState]):
+    """Each whole CPU of a request is an exclusive one, the lowest that is free; the rest is shared, one at least."""
+
+    name: ClassVar[str] = "slices"
+
+    def __init__(self, cpus="0-7"):
+        self.available = Cpus.parse(cpus)
+        #: Called by `synchronize` and `handle`, in a thread, for tests that hold it.
+        self.hold = lambda: None
+
+    def synchronize(self, containers, grants):
+        self.hold()
+        slices, rejected = {}, {}
+        for container in containers:
+            cpus = Cpus.parse(str(grants.get(container.id, {}).get("cpus", "")))
+            free = self._free(SlicesState(slices, self.available))
+            if len(cpus) == container.resources.cpu_request_milli // 1000 and cpus <= free:
+                slices[container.id] = cpus
+        state = SlicesState(slices, self.available)
+        for container in sorted(containers, key=lambda each: (each.created_ns, each.id)):
+            if container.id not in slices:
+                result = self.allocate(state, container)
+                state, slices = result.state, dict(result.state.slices)
+                rejected |= result.rejected
+        return PolicyResult(state=state, rejected=rejected)
+
+    def _free(self, state):
+        free = self.available
+        for taken in state.slices.values():
+            free -= taken
+        return free
+
+    def allocate(self, state, container):
+        count = container.resources.cpu_request_milli // 1000
+        free = self._free(state)
+        if count >= len(free):
+            return PolicyResult(state=state, rejected={container.id: f"{count} CPUs requested, {len(free)} left"})
+        slices = {**state.slices, container.id: free.lowest(count)}
+        warnings = ()
+        if "bad" in container.pod.annotations:
+            warnings = (PolicyWarning(container=container.id, reason="InvalidAnnotation", message="bad is no option"),)
+        timers = ()
+        if "cold" in container.pod.annotations:
+            timers = (PolicyTimer(after_s=0.01, event=ColdStartEnded(container.id)),)
+        return PolicyResult(state=SlicesState(slices, self.available), warnings=warnings, timers=timers)
+
+    def release(self, state, container):
+        return PolicyResult(
+            state=SlicesState({name: cpus for name, cpus in state.slices.items() if name != container}, self.available)
+        )
+
+    def update(self, state, container):
+        return self.allocate(self.release(state, container.id).state, container)
+
+    def handle(self, state, event):
+        self.hold()
+        match event:
+            case ColdStartEnded(container) if container in state.slices:
+                highest = Cpus([max(self._free(state))])
+                return PolicyResult(state=SlicesState({**state.slices, container: highest}, self.available))
+            case PowerProfileChanged(profile="eco"):
+                return PolicyResult(state=SlicesState(state.slices, self.available - Cpus([7])))
+            case RebalanceRequested(usage):
+                busy = max(usage, key=usage.get)
+                return PolicyResult(state=SlicesState({**state.slices, busy: Cpus([6])}, self.available))
+        return PolicyResult(state=state)
+
+    def grants(self, state):
+        return {name: {"cpus": str(cpus)} for name, cpus in state.slices.items()}
+
+    def zones(self, state):
+        return ()
+
+    def check(self, state):
+        pass
+
+
+class Recorder:
+    """Records consequences and figures."""
+
+    def __init__(self):
+        self.rejections, self.warnings, self.moves, self.classes, self.requested_timers = [], [], [], {}, []
+        self.requests = []
+
+    def rejected(self, container, reason):
+        self.rejections.append((container.id, reason))
+
+    def warned(self, container, warning):
+        self.warnings.append(warning)
+
+    def moved(self, container, before, after):
+        self.moves.append((container.id, str(before.cpus), str(after.cpus)))
+
+    def classes_changed(self, cpu_classes):
+        self.classes = {name: str(cpus) for name, cpus in cpu_classes.items()}
+
+    def timers(self, timers):
+        self.requested_timers += timers
+
+    def handled(self, request, seconds, *, late):
+        self.requests.append((str(request), late))
+
+    def complete(self, adjustment, container, placement):
+        pass
+
+
+def values_of(_container, placement):
+    return ContainerValues(cpus=placement.cpus, memory=placement.memory, cpu_shares=placement.cpu_shares)
+
+
+class Manager:
+    """A resource manager connected to a fake runtime."""
+
+    def __init__(self, directory: Path, runtime: FakeNriRuntime, policy, on_deadline):
+        self.recorder = Recorder()
+        self.policy = policy
+        self.runtime = runtime
+        self.cache = Cache(directory / "state")
+        self.ledger = Ledger(time.monotonic)
+        self.engine = PlacementEngine(self.ledger, self.cache, self.recorder, values_of)
+        content = self.cache.load()
+        if content:
+            self.engine.restore(content.grants)
+        self.pipeline = Pipeline(
+            self.engine,
+            self.recorder,
+            self.recorder,
+            on_deadline=on_deadline,
+            updates_wanted=lambda: self.updater.wake(),  # noqa: PLW0108 - it exists later
+        )
+        endpoint = NriEndpoint(name="joulie", index="90", path=directory / "nri.sock")
+        self.connection = NriConnection(self.pipeline, endpoint, chance=lambda: 0.0)
+        self.updater = Updater(self.ledger, self.connection, str)
+        self.tasks = []
+
+    async def start(self):
+        await self.pipeline.apply(Configured(policy=self.policy, manifest={"kind": "SlicesPolicy"}))
+        self.tasks = [asyncio.create_task(self.connection.run()), asyncio.create_task(self.updater.run())]
+        await self.runtime.registered()
+
+    async def kill(self):
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.tasks = []
+
+    async def apply(self, policy):
+        self.policy = policy
+        await self.pipeline.apply(Configured(policy=policy, manifest={"kind": "SlicesPolicy"}))
+
+    def cpus(self):
+        """What the containers have at the runtime."""
+        return {
+            name: container.linux.resources.cpu.cpus
+            for name, container in self.runtime.containers.items()
+            if container.state != nri.CONTAINER_STOPPED
+        }
+
+    async def until(self, condition):
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110 - conditions are on plain values
+                await asyncio.sleep(0.005)
+
+    async def until_cpus(self, **expected):
+        await self.until(lambda: self.cpus() == expected)
+
+
+def make_pod(name="pod", *, annotations: Mapping[str, str] | None = None):
+    pod = nri.PodSandbox(id=name, name=name, uid=f"uid-{name}", namespace="default", annotations=annotations or {})
+    pod.linux.cgroup_parent = "/kubepods/pod" + name
+    return pod
+
+
+def make_container(name, *, pod="pod", milli=0, cpus="", created=0, state=nri.CONTAINER_RUNNING):
+    container = nri.Container(id=name, pod_sandbox_id=pod, name=name, created_at=created, state=state)
+    container.linux.resources.cpu.shares.value = max(2, milli * 1024 // 1000)
+    container.linux.resources.cpu.cpus = cpus
+    return container
+
+
+class Node:
+    """A node: its runtime outlives the resource manager, and the other way around."""
+
+    container = staticmethod(make_container)
+    pod = staticmethod(make_pod)
+    policy = SlicesPolicy
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.runtime = FakeNriRuntime()
+        self.managers: list[Manager] = []
+
+    @asynccontextmanager
+    async def listening(self):
+        async with self.runtime.listening(self.directory / "nri.sock"):
+            try:
+                yield self
+            finally:
+                for manager in self.managers:
+                    await manager.kill()
+
+    async def start(self, policy=None, *, on_deadline=OnDeadline.ADMIT):
+        manager = Manager(self.directory, self.runtime, policy or SlicesPolicy(), on_deadline)
+        self.managers.append(manager)
+        await manager.start()
+        return manager
+
+    async def add(self, *containers: nri.Container, start=True):
+        for container in containers:
+            if container.pod_sandbox_id not in self.runtime.pods:
+                await self.runtime.run_pod(make_pod(container.pod_sandbox_id))
+            await self.runtime.create_container(container)
+            if start:
+                await self.runtime.start_container(container.id)
+
+    def existing(self, *containers: nri.Container):
+        """Add containers that ran before the resource manager."""
+        for container in containers:
+            self.runtime.pods.setdefault(container.pod_sandbox_id, make_pod(container.pod_sandbox_id))
+            self.runtime.containers[container.id] = container
+
+
+@pytest.fixture
+async def node(tmp_path):
+    async with Node(tmp_path).listening() as node:
+        yield node
