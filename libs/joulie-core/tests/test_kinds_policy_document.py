@@ -40,6 +40,7 @@ def problems(spec):
         ("800 MHz", 800_000),
         ("0.8GHz", 800_000),
         ("900000kHz", 900_000),
+        ("2900000", 2_900_000),
         ("turbo", FrequencyName.TURBO),
         (0, None),
         (None, None),

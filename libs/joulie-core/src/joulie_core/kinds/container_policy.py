@@ -95,11 +95,11 @@ class SchedulingClassSpec(Model):
     """Flags of the policy, such as `reset-on-fork`."""
     nice: Annotated[int, Field(ge=-20, le=19)] | None = None
     runtime: Count | None = None
-    """Runtime for the policy `deadline`, in nanoseconds."""
+    """Runtime for the policy `deadline`, in microseconds."""
     deadline: Count | None = None
-    """Deadline for the policy `deadline`, in nanoseconds."""
+    """Deadline for the policy `deadline`, in microseconds."""
     period: Count | None = None
-    """Period for the policy `deadline`, in nanoseconds."""
+    """Period for the policy `deadline`, in microseconds."""
     io_class: IoClass | None = None
     io_priority: Annotated[int, Field(ge=0, le=7)] | None = None
     """Priority within the I/O class; 0 is the highest."""

@@ -15,8 +15,8 @@ from joulie_core.kinds.base import CheckedModel, Invariant, Model
 #: Schema of a field that takes a number or a text.
 INT_OR_STRING: Final[dict[str, Any]] = {"x-kubernetes-int-or-string": True}
 
-_FREQUENCY: Final = re.compile(r"(?P<number>\d{1,9}(\.\d{1,9})?)\s*(?P<unit>[kMG]Hz)")
-_KHZ: Final = {"kHz": 1, "MHz": 1_000, "GHz": 1_000_000}
+_FREQUENCY: Final = re.compile(r"(?P<number>\d{1,9}(\.\d{1,9})?)\s*(?P<unit>[kMG]Hz)?")
+_KHZ: Final = {None: 1, "kHz": 1, "MHz": 1_000, "GHz": 1_000_000}
 _HIGHEST_KHZ: Final = 100_000_000
 _EPP_WORDS: Final = ("default", "performance", "balance_performance", "balance_power", "power")
 _HIGHEST_EPP: Final = 255
