@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from joulie_agent.backends.base import GpuReading, GpuSample
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.outcome import applied, blocked, failed
 from joulie_agent.reasons import Reason
@@ -19,8 +20,10 @@ from joulie_agent.testing.scripted_host import (
     node_control,
 )
 from joulie_core.control.dvfs import DvfsDirection
+from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control.lost_control import Floor
-from joulie_core.kinds.node_hardware import CpuCapRange, GpuCapRange
+from joulie_core.kinds.node_hardware import CpuCapRange, GpuCapRange, GpuHardware
+from joulie_core.kinds.node_power_profile import GpuPowerCap, GpuTarget
 from joulie_core.kinds.telemetry_profile import (
     ControlPlace,
     ControlReport,
@@ -102,6 +105,21 @@ async def test_optional_controls_are_reported_where_they_are_not_as_configured(c
     assert (await control.tick(INPUTS)).cpu.message == message
 
 
+async def test_the_note_on_optional_controls_follows_the_message_of_the_cap(control, host):
+    host.cap, host.tuned = blocked("rapl", Reason.REFUSED, "locked"), blocked("tuning", Reason.REFUSED, "x" * 2000)
+    message = (await control.tick(replace(INPUTS, route=host_route("rapl")))).cpu.message
+    assert message.startswith("locked; optional controls blocked: xxx")
+    assert len(message) == 1024
+
+
+@pytest.mark.parametrize(("gpus", "reason"), [(GpuHardware(present=True, count=2), "NoCapRange"), (None, "NoDevice")])
+async def test_a_share_of_an_unknown_gpu_is_blocked_with_the_reason(control, host, gpus, reason):
+    host.reading = replace(READING, facts=HardwareFacts(cpu=CPU, gpu=gpus))
+    share = GpuTarget(power_cap=GpuPowerCap(cap_pct_of_max=60))
+    tick = await control.tick(replace(INPUTS, target=capped_target().model_copy(update={"gpu": share})))
+    assert (tick.gpu.result, tick.gpu.reason) == ("blocked", reason)
+
+
 @pytest.mark.parametrize(
     ("wanted", "lost", "reason"),
     [(capped_target(cpu=False, gpu=False), False, "NoIntent"), (None, False, "NoProfile"), (None, True, "LostControl")],
@@ -149,9 +167,21 @@ async def test_samples_between_two_ticks_act_on_readings_only(control, host):
     host.reading = READING
     assert [await control.follow(now) for now in (50.0, 70.0)].count(DvfsDirection.THROTTLE_UP) == 1
     assert [call[0] for call in host.calls] == ["throttle"]
+    assert [await control.follow(70.0 + more) for more in range(1, 10)].count(DvfsDirection.THROTTLE_UP) == 1
 
 
 NOWHERE = {"cpu_control": CpuControl(type="none"), "gpu_control": GpuControl(type="none")}
+
+
+async def test_gpus_that_exceed_their_cap_are_limited_by_clock_from_tick_to_tick(control, host):
+    host.clock_ranges = {"g": ClockRange(300, 1500)}
+    host.reading = replace(READING, gpu=GpuReading(gpus=(GpuSample("g", power_watts=400),)))
+    for now in (0.0, 20.0, 21.0, 22.0, 40.0):
+        await control.tick(replace(INPUTS, now=now))
+    first, *others = (limits["g"] for name, limits in host.calls if name == "clocks")
+    assert 300 < first < 1500
+    assert others[:2] == [first, first], "between two actions time passes"
+    assert others[2] < first
 
 
 @pytest.mark.parametrize(("cpu", "gpu"), [(True, False), (False, True), (True, True), (False, False)])

@@ -118,13 +118,7 @@ class NodeControl:
     @property
     def looping(self) -> bool:
         """Whether the DVFS loop holds the power, from readings that are fresh whenever they are asked for."""
-        return (
-            self.cpu_state.mode is cpu.CpuMode.DVFS
-            and self._backends is not None
-            and self._backends.cpu_source_is_live
-            and self._intent is not None
-            and isinstance(self._intent.cap, WattCap)
-        )
+        return self._sampled() is not None
 
     @property
     def floor(self) -> Floor:
@@ -156,13 +150,23 @@ class NodeControl:
 
     async def follow(self, now: float) -> DvfsDirection | None:
         """Take one sample of the DVFS loop; return the action that was carried out."""
-        if not self.looping or self._backends is None or self._intent is None:
+        sampled = self._sampled()
+        if sampled is None:
             return None
-        answer = await self._backends.cpu_source.read_cpu()
+        backends, intent = sampled
+        answer = await backends.cpu_source.read_cpu()
         reading = None if isinstance(answer, Unavailable) else answer
-        enforcer = cpu.CpuEnforcer(self._backends.cpu, self._dvfs)
-        self._cpu.state, action = await enforcer.follow(self._intent, self._cpu.state, reading, now)
+        enforcer = cpu.CpuEnforcer(backends.cpu, self._dvfs)
+        self._cpu.state, action = await enforcer.follow(intent, self._cpu.state, reading, now)
         return action
+
+    def _sampled(self) -> tuple[NodeBackends, cpu.CpuIntent] | None:
+        """Return what a sample of the DVFS loop needs; None where it does not hold the power, or has no live source."""
+        backends, intent = self._backends, self._intent
+        if backends is None or intent is None or not isinstance(intent.cap, WattCap):
+            return None
+        holds = self.cpu_state.mode is cpu.CpuMode.DVFS and backends.cpu_source_is_live
+        return (backends, intent) if holds else None
 
     async def restore(self, inputs: Inputs) -> ControlReports:
         """Restore what may be in force; `in_force` is then True where that did not work."""
@@ -239,11 +243,14 @@ class NodeControl:
         self, found: DiscoveredHardware, published: NodeHardwareStatus, backends: NodeBackends
     ) -> DiscoveredHardware:
         """Keep as published what comes from a source that has not answered this agent yet."""
-        kept: dict[str, object] = {}
+        # Where neither has answered, nothing is found yet and all is as published.
+        kept: dict[str, object]
         if "cpu" in self._unread and backends.capabilities.cpu_telemetry:
-            kept |= {"cpu": published.cpu, "memory": published.memory, "quality": published.quality}
-        if "gpu" in self._unread and backends.capabilities.gpu_telemetry:
-            kept |= {"gpu": published.gpu, "quality": published.quality}
+            kept = {"cpu": published.cpu, "memory": published.memory, "quality": published.quality}
+        elif "gpu" in self._unread and backends.capabilities.gpu_telemetry:
+            kept = {"gpu": published.gpu, "quality": published.quality}
+        else:
+            return found
         return DiscoveredHardware(found.status.model_copy(update=kept))
 
     def _cpu_intent(self, inputs: Inputs, backends: NodeBackends) -> cpu.CpuIntent:

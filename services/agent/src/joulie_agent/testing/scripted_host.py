@@ -49,6 +49,8 @@ class ScriptedHost:
     gpu: ControlOutcome | None = None
     tuned: ControlOutcome | None = None
     restored: ControlOutcome = RESTORED
+    #: Of GPUs that may be limited by clock.
+    clock_ranges: Mapping[str, ClockRange] = field(default_factory=dict)
     calls: list[tuple[str, Any]] = field(default_factory=list)
     saving: list[bool] = field(default_factory=list)
 
@@ -90,11 +92,12 @@ class ScriptedHost:
         return self.gpu or applied("nvml", enforced_watts=max(cap_watts.values()))
 
     def gpu_clocks(self) -> Mapping[str, ClockRange]:
-        """Return none: no GPU is limited by clock."""
-        return {}
+        """Return the ranges."""
+        return self.clock_ranges
 
-    async def set_gpu_clocks(self, _clocks_mhz: Mapping[str, int]) -> ControlOutcome:
-        """Apply."""
+    async def set_gpu_clocks(self, clocks_mhz: Mapping[str, int]) -> ControlOutcome:
+        """Record the limits."""
+        self.calls.append(("clocks", dict(clocks_mhz)))
         return applied("nvml")
 
     async def restore_gpu(self, limits: WattRange) -> ControlOutcome:
