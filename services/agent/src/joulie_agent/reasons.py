@@ -59,6 +59,8 @@ class Reason(StrEnum):
     PARTLY_APPLIED = "PartlyApplied"
     #: The value is out of range.
     OUT_OF_RANGE = "OutOfRange"
+    #: Another class shares what the hardware has once, or another control comes first.
+    OVERRULED = "Overruled"
     #: Originals cannot be recorded, so nothing may be changed.
     NO_JOURNAL = "NoJournal"
     #: The backend declined the request.

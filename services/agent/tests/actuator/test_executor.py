@@ -178,6 +178,9 @@ class Watched:
             self.attempted.notify_all()
         return report
 
+    def keep(self, leases):
+        return self.handler.keep(leases)
+
     def until(self, attempts):
         with self.attempted:
             assert self.attempted.wait_for(lambda: self.attempts >= attempts, 10), "no attempt was made"

@@ -1,21 +1,25 @@
-"""The CPUs of this machine: cap packages, throttle policies, read, describe, restore.
+"""The CPUs of this machine: cap packages, throttle policies, apply CPU classes, read, describe, restore.
 
 Discovery runs once a minute, so that a driver that is loaded late or a CPU that is plugged in is found.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
 
-from joulie_agent.actuator import cpu_caps, results
+from joulie_agent.actuator import class_report, cpu_caps, results
+from joulie_agent.actuator.class_controls import ClassAssignment
+from joulie_agent.actuator.class_report import ABSENT
+from joulie_agent.actuator.frequency_arbiter import FrequencyArbiter, Tuning
 from joulie_agent.actuator.frequency_sampler import FrequencySampler
 from joulie_agent.actuator.protocol import (
     CpuClassesReport,
     CpuDescription,
     CpuReadings,
     DescribeCpu,
+    LeaseKind,
     PolicyReading,
     ReadCpu,
     Reply,
@@ -25,28 +29,24 @@ from joulie_agent.actuator.protocol import (
     SetCpuTuning,
     SetThrottle,
 )
-from joulie_agent.actuator.tuning import tune
-from joulie_agent.hardware import cpu_tuning, cpufreq, cpuinfo, hsmp, rapl
-from joulie_agent.hardware.cpufreq import CpuPolicy
+from joulie_agent.actuator.tuning import TUNING, tuning_outcome
+from joulie_agent.hardware import cpuinfo, hsmp, rapl
 from joulie_agent.hardware.cpuinfo import HostCpus
-from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
+from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoredKnob
 from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.hardware.power_meter import PowerMeter, ZoneReading
 from joulie_agent.hardware.rapl import RaplZone
-from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.hardware.sysfs import SysfsTree, parse_cpu_list
+from joulie_agent.hardware.topology import CPU_ROOT
 from joulie_agent.outcome import ControlOutcome, failed
 from joulie_agent.reasons import Reason
-from joulie_core.control.throttle_plan import plan_throttle, throttled_khz
 from joulie_core.control_result import ControlResult
 
 DVFS: Final = "dvfs"
 DISCOVERY_INTERVAL_S: Final = 60.0
-#: Why a policy without an online CPU is not restored.
-_ABSENT: Final = frozenset({Reason.NO_DEVICE, Reason.NO_INTERFACE, Reason.DEVICE_LOST})
 
 CpuRequest: TypeAlias = SetCpuCap | SetThrottle | SetCpuTuning | SetCpuClasses | ReadCpu | DescribeCpu
 _NO_ZONE: Final = "a package without a power zone"
-_NO_CLASSES: Final = HardwareFailure(Reason.NO_INTERFACE, "CPU classes are not applied yet")
 _NO_POLICIES: Final = HardwareFailure(Reason.NO_INTERFACE, "no cpufreq policy")
 
 
@@ -65,12 +65,13 @@ class CpuHandler:
     _cpus: HostCpus = field(init=False)
     _discovered_at: float = field(init=False)
     _revision: int = field(init=False, default=0)
-    _throttle_pct: float = field(init=False, default=0.0)
+    _arbiter: FrequencyArbiter = field(init=False)
     _meter: PowerMeter = field(init=False, default_factory=PowerMeter)
     _sampler: FrequencySampler = field(init=False)
 
     def __post_init__(self) -> None:
         self._sampler = FrequencySampler(self.clock)
+        self._arbiter = FrequencyArbiter(self.tree, self.min_freq_khz)
         self._discover()
 
     def execute(self, request: CpuRequest) -> Reply:
@@ -85,52 +86,60 @@ class CpuHandler:
                 done = self._throttle(throttle_pct)
                 return self._release(done, throttles=False) if release else done
             case SetCpuTuning():
-                return tune(self.writer, request, cpu_tuning.knobs(self.tree, self._cpus.policies))
-            case SetCpuClasses():
-                return CpuClassesReport(classes={}, failure=_NO_CLASSES)
+                return self._tune(Tuning(request.epp, request.uncore_max_khz))
+            case SetCpuClasses(classes=classes):
+                return self._classify(ClassAssignment(classes))
             case ReadCpu(power_only=power_only):
                 return self._read_power() if power_only else self._read_all()
             case DescribeCpu():
                 return self._describe()
 
     def restore(self, keys: frozenset[str]) -> RestoreReport:
-        """Restore knobs, by key."""
+        """Restore knobs, by key; with all that are managed, what the clients want ends."""
         if isinstance(self.writer, HardwareFailure):
             return RestoreReport(knobs=())
         self._discover()
-        if any(key.startswith(cpufreq.KEYS) for key in keys):
-            self._throttle_pct = 0.0
-        return RestoreReport(knobs=results.restore(self.writer, keys, self._knobs()))
+        if keys >= self.writer.managed:
+            self._arbiter.forget()
+        return RestoreReport(knobs=self._restore(self.writer, keys))
 
-    def _knobs(self) -> dict[str, Knob | HardwareFailure]:
-        """Return all known knobs, by key: also of policies without an online CPU, which keep a limit of Joulie."""
+    def keep(self, leases: frozenset[LeaseKind]) -> RestoreReport:
+        """End what other leases hold: restore it, except where one of `leases` wants another value."""
+        if isinstance(self.writer, HardwareFailure):
+            return RestoreReport(knobs=())
+        self._discover()
+        restored = self._arbiter.keep(self.writer, self._cpus, leases).restored
+        if LeaseKind.POWER not in leases:
+            restored += self._restore(self.writer, _caps(self.writer.managed))
+        return RestoreReport(knobs=tuple(restored))
+
+    def _restore(self, writer: JournaledWriter, keys: frozenset[str]) -> tuple[RestoredKnob, ...]:
+        """Restore knobs that the machine has, also of policies without an online CPU, which keep a limit of Joulie."""
         knobs: dict[str, Knob | HardwareFailure] = {
             knob.key: knob for zone in self._cpus.zones for knob in cpu_caps.zone_knobs(zone)
         }
-        knobs.update(self._cpus.requests)
-        if isinstance(self.writer, JournaledWriter) and any(
-            key.startswith(cpu_tuning.KEYS) for key in self.writer.managed
-        ):
-            knobs |= {knob.key: knob for knob in cpu_tuning.knobs(self.tree, self._cpus.policies)}
-        return knobs
+        return self._arbiter.restore(writer, keys, knobs | self._arbiter.knobs(self._cpus, keys))
 
     def _release(self, done: ControlOutcome, *, throttles: bool) -> ControlOutcome:
         """Lift all throttles, or all caps, now that the other is in force: one control at a time limits the CPUs.
 
-        What cannot be lifted now is unclaimed from here on, so that the executor retries it.
+        What cannot be lifted now is unclaimed from here on, so that the executor retries it. CPU classes stay.
         """
         if done.result is not ControlResult.APPLIED or isinstance(self.writer, HardwareFailure):
             return done
-        prefixes = (cpufreq.KEYS,) if throttles else (rapl.KEYS, hsmp.KEYS)
-        keys = frozenset(key for key in self.writer.managed if key.startswith(prefixes))
-        restored = results.restore(self.writer, keys, self._knobs())
+        stuck: list[tuple[str, HardwareFailure]] = []
         if throttles:
-            self._throttle_pct = 0.0
-        stuck = [knob for knob in restored if not knob.done]
-        messages = [f"not released yet: {knob.key}: {knob.message}" for knob in stuck]
+            lifted = self._arbiter.set_throttle(self.writer, self._cpus, 0.0)
+            self._arbiter.throttle_pct = 0.0
+            restored: Sequence[RestoredKnob] = lifted.restored
+            stuck += [(key, answer) for key, answer in lifted.answers.items() if isinstance(answer, HardwareFailure)]
+        else:
+            restored = self._restore(self.writer, _caps(self.writer.managed))
+        stuck += [(knob.key, knob.failure) for knob in restored if knob.failure is not None]
+        messages = [f"not released yet: {key}: {failure.message}" for key, failure in stuck]
         messages += results.restore_messages(knob for knob in restored if knob.done)
         released = DVFS if throttles else cpu_caps.RAPL
-        left = failed(released, stuck[0].reason or Reason.IO_ERROR, results.join_messages(messages)) if stuck else None
+        left = failed(released, stuck[0][1].reason, results.join_messages(messages)) if stuck else None
         return msgspec.structs.replace(done, message=results.join_messages([done.message, *messages]), unreleased=left)
 
     def _discover(self) -> None:
@@ -158,18 +167,16 @@ class CpuHandler:
         policies = self._cpus.policies
         if not policies:
             return results.failed(DVFS, [_NO_POLICIES])
-        slowed = plan_throttle([policy.to_plan() for policy in policies], throttle_pct)
-        answers = self._slow([policy for policy in policies if policy.name in slowed], self.writer)
-        planned = {policy.max_freq.key for policy in policies if policy.name in slowed}
-        gone = frozenset(key for key in self.writer.managed if key.startswith(cpufreq.KEYS) and key not in planned)
-        restored = results.restore(self.writer, gone, self._knobs())
+        applied = self._arbiter.set_throttle(self.writer, self._cpus, throttle_pct)
+        slowed = [policy for policy in policies if applied.decisions[policy.name].throttled]
+        answers = [(policy.name, applied.answers[policy.max_freq.key]) for policy in slowed]
         failures = [answer for _, answer in answers if isinstance(answer, HardwareFailure)]
         # A policy without an online CPU limits nothing; it is restored when it returns.
-        stuck = [failure for failure in results.failures(restored) if failure.reason not in _ABSENT]
+        stuck = [failure for failure in results.failures(applied.restored) if failure.reason not in ABSENT]
         if len(failures) == len(slowed) and (failures or stuck):
             return results.failed(DVFS, failures + stuck, some_applied=bool(stuck))
-        self._throttle_pct = throttle_pct
-        messages = results.overwrite_messages(answers) + results.restore_messages(restored)
+        self._arbiter.throttle_pct = throttle_pct
+        messages = results.overwrite_messages(answers) + results.restore_messages(applied.restored)
         if failures:
             messages.append(f"{len(failures)} of {len(slowed)} policies failed: {failures[0].message}")
         return ControlOutcome(
@@ -179,14 +186,23 @@ class CpuHandler:
             message=results.join_messages(messages),
         )
 
-    def _slow(
-        self, policies: Sequence[CpuPolicy], writer: JournaledWriter
-    ) -> list[tuple[str, WrittenKnob | HardwareFailure]]:
-        answers = writer.set_all([(policy.max_freq, self._throttled_khz(policy)) for policy in policies])
-        return [(policy.name, answer) for policy, answer in zip(policies, answers, strict=True)]
+    def _tune(self, tuning: Tuning) -> ControlOutcome:
+        if isinstance(self.writer, HardwareFailure):
+            return results.failed(TUNING, [self.writer])
+        return tuning_outcome(tuning, self._arbiter.set_tuning(self.writer, self._cpus, tuning))
 
-    def _throttled_khz(self, policy: CpuPolicy) -> int:
-        return throttled_khz(policy.highest_khz, lowest_khz=policy.lowest_khz, min_freq_khz=self.min_freq_khz)
+    def _classify(self, classes: ClassAssignment) -> CpuClassesReport:
+        if isinstance(self.writer, HardwareFailure):
+            return CpuClassesReport(classes={}, failure=self.writer)
+        if self._plugged():
+            self._discover()
+        applied = self._arbiter.set_classes(self.writer, self._cpus, classes)
+        return class_report.report(self._cpus, classes, applied)
+
+    def _plugged(self) -> bool:
+        """Return whether CPUs have come or gone since the last discovery."""
+        online = self.tree.read_text(f"{CPU_ROOT}/online")
+        return isinstance(online, str) and frozenset(parse_cpu_list(online)) != self._cpus.topology.core_of.keys()
 
     def _read_all(self) -> CpuReadings:
         policies = self._cpus.policies
@@ -211,7 +227,7 @@ class CpuHandler:
                 *self._meter.sample(self._cpus.zones, self.clock()),
                 *(ZoneReading(_NO_ZONE, failure=failure) for failure in self._packages_without_zone()),
             ),
-            throttle_pct=self._throttle_pct,
+            throttle_pct=self._arbiter.throttle_pct,
             overwritten=dict(self.writer.overwritten) if isinstance(self.writer, JournaledWriter) else {},
         )
 
@@ -226,6 +242,11 @@ class CpuHandler:
             throttling=_first_failure([policy.max_freq.probe_write() for policy in policies], _NO_POLICIES),
             journal=self.writer if isinstance(self.writer, HardwareFailure) else self.writer.journal_failure,
         )
+
+
+def _caps(keys: Iterable[str]) -> frozenset[str]:
+    """Return the keys of power caps."""
+    return frozenset(key for key in keys if key.startswith((rapl.KEYS, hsmp.KEYS)))
 
 
 def _readable(zone: RaplZone) -> HardwareFailure | None:

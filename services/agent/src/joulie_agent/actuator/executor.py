@@ -1,9 +1,10 @@
-"""One subsystem of the machine: its journal, its lease, and one request at a time.
+"""One subsystem of the machine: its journal, its leases, and one request at a time.
 
 Guarantees that what is managed without a lease is restored: at the start (what a killed predecessor left), when the
 lease expires, at the end, and when a request has released a part of it only. A failed restore is retried at once and
-then every 15 s until nothing is left. A request that sets something renews the lease, also where it fails half-way. A
-subsystem whose journal cannot be used can be read and not written.
+then every 15 s until nothing is left. A request that sets something renews its lease, also where it fails half-way.
+Each client holds a lease of its own: what one of them holds stays when that of another expires. A subsystem whose
+journal cannot be used can be read and not written.
 
 Each subsystem has its own executor, so that a driver which hangs in one holds up nothing in the other. A file that
 blocks holds up its own subsystem for a few seconds, and fails from then on until the call returns: see
@@ -20,6 +21,7 @@ from typing import Any, Final, Protocol
 from joulie_agent.actuator.log import Level, Log
 from joulie_agent.actuator.protocol import (
     ErrorReply,
+    LeaseKind,
     Reply,
     Request,
     Restore,
@@ -27,6 +29,7 @@ from joulie_agent.actuator.protocol import (
     Setting,
     Subsystem,
     SubsystemHealth,
+    lease_of,
 )
 from joulie_agent.actuator.subsystem_thread import SubsystemThread
 from joulie_agent.hardware.journaled_writer import JournaledWriter, RestoreOutcome
@@ -54,6 +57,9 @@ class SubsystemHandler(Protocol):
     def restore(self, keys: frozenset[str], /) -> RestoreReport:
         """Restore knobs, by key."""
 
+    def keep(self, leases: frozenset[LeaseKind], /) -> RestoreReport:
+        """End what other leases hold: restore it, except where one of `leases` wants another value."""
+
 
 class SubsystemExecutor:
     """Runs the requests of one subsystem. `start` it, `execute` from any thread, `stop` it."""
@@ -76,7 +82,10 @@ class SubsystemExecutor:
         #: Guards everything below, and all that the handler does.
         self._lock = threading.Condition()
         self._started = False
-        self._lease_until = _NEVER
+        #: When each lease expires that has been taken since everything was restored last.
+        self._leases: dict[LeaseKind, float] = {}
+        #: Whether any has been taken.
+        self._leased = False
         self._retry_at = _NEVER
         #: What the last attempt could not restore, until the next one.
         self._failed: frozenset[str] = frozenset()
@@ -111,32 +120,36 @@ class SubsystemExecutor:
             if self._stopping.is_set():
                 return ErrorReply(message="the actuator is stopping and restores everything")
             if isinstance(request, Restore):
-                return self._restore_now()
+                return self._restore_now(keep_classes=request.keep_classes)
             if not self._started:
                 self.check()  # restore what a predecessor left before anything new is set
+            self._end_expired(*([lease_of(request)] if isinstance(request, Setting) else ()))
             try:
                 reply = self._thread.run(lambda: self._handler.execute(request), REQUEST_S)
                 return ErrorReply(message=reply.message) if isinstance(reply, HardwareFailure) else reply
             finally:
                 # Also where it failed: what it has written until then must not stay without a lease.
                 if isinstance(request, Setting):
-                    self._lease_until = self.clock() + request.lease_s
+                    self._leased = True
+                    self._leases[lease_of(request)] = self.clock() + request.lease_s
                 self._lock.notify_all()
 
     def check(self) -> float | None:
         """Restore what is due; return the seconds until something may be due again, None where nothing is managed."""
         with self._lock:
             self._started = True
+            self._end_expired()
             now = self.clock()
-            due = self._due(now)
+            due = self._due()
             if due and (now >= self._retry_at or due - self._failed):
-                self._restore("left by a predecessor" if self._lease_until == _NEVER else "lease expired", due)
+                self._restore("lease expired" if self._leased else "left by a predecessor", due)
                 now = self.clock()
-                self._failed = self._due(now)
+                self._failed = self._due()
                 self._retry_at = now + RETRY_S
             if not self._managed():
                 return None
-            return max(0.0, (self._retry_at if self._due(now) else self._lease_until) - now)
+            wake_at = [*(self._leases[kind] for kind in self._live()), *([self._retry_at] if self._due() else [])]
+            return max(0.0, min(wake_at) - now)
 
     def stop(self, deadline: float) -> bool:
         """Reject further requests and restore everything.
@@ -159,22 +172,46 @@ class SubsystemExecutor:
         """End the thread of the subsystem."""
         self._thread.stop()
 
-    def _restore_now(self) -> Reply:
+    def _restore_now(self, *, keep_classes: bool) -> Reply:
         if isinstance(self._handler.writer, HardwareFailure):
             return ErrorReply(message=self._handler.writer.message)
-        self._lease_until = _NEVER
+        self._end_expired()
         self._failed = frozenset()
         try:
+            if keep_classes and LeaseKind.CLASSES in self._live():
+                ended = self._keep("requested", frozenset({LeaseKind.CLASSES}))
+                left = self._due() - {knob.key for knob in ended.knobs}
+                others = self._restore("requested", left).knobs if left else ()
+                return RestoreReport(knobs=(*ended.knobs, *others))
+            self._leases.clear()
+            self._leased = False
             return self._restore("requested", self._managed())
         finally:
             self._lock.notify_all()  # what failed is retried at once
 
+    def _live(self) -> frozenset[LeaseKind]:
+        now = self.clock()
+        return frozenset(kind for kind, until in self._leases.items() if now < until)
+
+    def _end_expired(self, *renewed: LeaseKind) -> None:
+        """End the leases that have expired where others stay; where none does, all that is managed is due."""
+        staying = self._live().union(renewed)
+        if staying and not staying >= self._leases.keys():
+            self._keep("lease expired", staying)
+
+    def _keep(self, cause: str, leases: frozenset[LeaseKind]) -> RestoreReport:
+        self._leases = {kind: until for kind, until in self._leases.items() if kind in leases}
+        report = self._thread.run(lambda: self._handler.keep(leases))
+        assert not isinstance(report, HardwareFailure), "restoring has no time limit"
+        self._report(cause, report)
+        return report
+
     def _managed(self) -> frozenset[str]:
         return self._handler.writer.managed if isinstance(self._handler.writer, JournaledWriter) else frozenset()
 
-    def _due(self, now: float) -> frozenset[str]:
+    def _due(self) -> frozenset[str]:
         """Return what is managed without a lease: all of it, or what no request has claimed."""
-        if isinstance(self._handler.writer, JournaledWriter) and now < self._lease_until:
+        if isinstance(self._handler.writer, JournaledWriter) and self._live():
             return self._handler.writer.unclaimed
         return self._managed()
 

@@ -16,6 +16,7 @@ from joulie_agent.actuator.protocol import (
     GpuDescription,
     GpuPowerReading,
     GpuReadings,
+    LeaseKind,
     ReadGpu,
     Reply,
     RestoreReport,
@@ -93,6 +94,11 @@ class GpuHandler:
         knobs |= {limit_key(uuid): driver.power_limit(uuid) for uuid, driver in self._drivers_by_uuid.items()}
         knobs |= gpu_clocks.managed_knobs(self.writer, self._drivers_by_uuid)
         return RestoreReport(knobs=results.restore(self.writer, keys, knobs))
+
+    def keep(self, leases: frozenset[LeaseKind]) -> RestoreReport:
+        """Restore nothing: one client alone holds GPUs, and what it held is restored by key."""
+        assert LeaseKind.POWER in leases, "there is no other lease of GPUs"
+        return RestoreReport(knobs=())
 
     def _is_stale(self) -> bool:
         if self._discovered_at is None or self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S:

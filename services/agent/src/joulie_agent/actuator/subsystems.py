@@ -11,7 +11,7 @@ from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.executor import SubsystemExecutor, SubsystemHandler
 from joulie_agent.actuator.gpus import GpuHandler
 from joulie_agent.actuator.log import Level, Log
-from joulie_agent.actuator.protocol import Reply, RestoreReport, Subsystem
+from joulie_agent.actuator.protocol import LeaseKind, Reply, RestoreReport, Subsystem
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.hardware import machine_lock
 from joulie_agent.hardware.gpu.driver import GpuDriver
@@ -125,6 +125,10 @@ class DeferredHandler:
     def restore(self, keys: frozenset[str]) -> RestoreReport:
         """Restore knobs, by key."""
         return self._handler().restore(keys)
+
+    def keep(self, leases: frozenset[LeaseKind]) -> RestoreReport:
+        """End what other leases hold."""
+        return self._handler().keep(leases)
 
     def _handler(self) -> SubsystemHandler:
         if self._made is None:

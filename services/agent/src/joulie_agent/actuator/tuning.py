@@ -1,19 +1,19 @@
-"""The optional controls beside the power cap: energy performance preference and uncore frequency.
+"""The outcome of the optional controls beside the power cap: energy performance preference and uncore frequency.
 
 A control that a request leaves out is restored. A control that the machine does not have is reported as blocked, and
-the others are set all the same.
+the others are set all the same. What a CPU class sets instead is neither.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from joulie_agent.actuator import results
-from joulie_agent.actuator.protocol import SetCpuTuning
-from joulie_agent.hardware.cpu_tuning import EPP_KEYS, KEYS, UNCORE_KEYS, epp_code
-from joulie_agent.hardware.journaled_writer import JournaledWriter, WrittenKnob
-from joulie_agent.hardware.knob import HardwareFailure, Knob
+from joulie_agent.actuator.cpu_class_protocol import ClassControl
+from joulie_agent.actuator.frequency_arbiter import Applied, Tuning
+from joulie_agent.hardware.journaled_writer import WrittenKnob
+from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
+from joulie_core.control.cpu_frequency import NO_CLASS
 from joulie_core.control_result import ControlResult
 
 TUNING: Final = "tuning"
@@ -21,34 +21,22 @@ _NO_EPP: Final = HardwareFailure(Reason.NO_INTERFACE, "no frequency policy has a
 _NO_UNCORE: Final = HardwareFailure(Reason.NO_INTERFACE, "no uncore frequency limit")
 
 
-def tune(writer: JournaledWriter | HardwareFailure, request: SetCpuTuning, knobs: Sequence[Knob]) -> ControlOutcome:
-    """Set and restore the controls of this machine."""
-    if isinstance(writer, HardwareFailure):
-        return results.failed(TUNING, [writer])
-    values: list[tuple[Knob, int]] = []
-    failures: list[HardwareFailure] = []
-    if request.epp is not None:
-        code = epp_code(request.epp)
-        assert isinstance(code, int)
-        found = [knob for knob in knobs if knob.key.startswith(EPP_KEYS)]
-        values += [(knob, code) for knob in found]
-        failures += [] if found else [_NO_EPP]
-    if request.uncore_max_khz is not None:
-        found = [knob for knob in knobs if knob.key.startswith(UNCORE_KEYS)]
-        values += [(knob, knob.limits.clamp(request.uncore_max_khz)) for knob in found]
-        failures += [] if found else [_NO_UNCORE]
-    answers = writer.set_all(values)
-    failures += [answer for answer in answers if isinstance(answer, HardwareFailure)]
-    requested = {knob.key for knob, _ in values}
-    left_out = frozenset(key for key in writer.managed if key.startswith(KEYS) and key not in requested)
-    restored = results.restore(writer, left_out, {knob.key: knob for knob in knobs})
-    failures += [HardwareFailure(knob.reason, knob.message) for knob in restored if knob.reason is not None]
+def tuning_outcome(wanted: Tuning, applied: Applied) -> ControlOutcome:
+    """Return the outcome of a request for tuning."""
+    found = {each.control for each in applied.class_knobs}
+    failures = [_NO_EPP] if wanted.epp is not None and ClassControl.EPP not in found else []
+    failures += [_NO_UNCORE] if wanted.uncore_max_khz is not None and ClassControl.UNCORE_MAX_KHZ not in found else []
+    own = [each.knob.key for each in applied.class_knobs if each.class_name == NO_CLASS.name]
+    answers = {key: applied.answers[key] for key in own}
+    failures += [answer for answer in answers.values() if isinstance(answer, HardwareFailure)]
+    failures += results.failures(applied.restored)
     if failures:
-        return results.failed(TUNING, failures, some_applied=any(isinstance(answer, WrittenKnob) for answer in answers))
-    messages = results.overwrite_messages((knob.key, answer) for (knob, _), answer in zip(values, answers, strict=True))
+        some = any(isinstance(answer, WrittenKnob) for answer in answers.values())
+        return results.failed(TUNING, failures, some_applied=some)
+    messages = [*results.overwrite_messages(answers.items()), *results.restore_messages(applied.restored)]
     return ControlOutcome(
         result=ControlResult.APPLIED,
-        reason=Reason.TUNED if values else Reason.RESTORED,
+        reason=Reason.TUNED if answers else Reason.RESTORED,
         backend=TUNING,
-        message=results.join_messages([*messages, *results.restore_messages(restored)]),
+        message=results.join_messages(messages),
     )

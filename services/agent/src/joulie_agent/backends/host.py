@@ -172,8 +172,8 @@ class HostBackend:
         return await self._set(TUNING, request)
 
     async def restore_cpu(self, limits: WattRange, held: CpuHeld) -> ControlOutcome:  # noqa: ARG002 - originals are known here
-        """Restore all CPU controls to their originals."""
-        return await self._restore(Subsystem.CPU)
+        """Restore all CPU controls to their originals, except what CPU classes hold."""
+        return await self._restore(Restore(subsystem=Subsystem.CPU, keep_classes=True))
 
     def gpu_devices(self) -> Sequence[GpuDeviceRange]:
         """Return the GPUs that answer and can be capped."""
@@ -205,14 +205,14 @@ class HostBackend:
 
     async def restore_gpu(self, limits: WattRange) -> ControlOutcome:  # noqa: ARG002 - originals are known here
         """Restore all GPU controls to their originals."""
-        return await self._restore(Subsystem.GPU)
+        return await self._restore(Restore(subsystem=Subsystem.GPU))
 
     async def _set(self, backend: str, request: Request) -> ControlOutcome:
         reply = await self._client.execute(request)
         return reply if isinstance(reply, ControlOutcome) else _failed(backend, reply)
 
-    async def _restore(self, subsystem: Subsystem) -> ControlOutcome:
-        reply = await self._client.execute(Restore(subsystem=subsystem))
+    async def _restore(self, request: Restore) -> ControlOutcome:
+        reply = await self._client.execute(request)
         if not isinstance(reply, RestoreReport):
             return _failed(HOST, reply)
         if reply.left:

@@ -23,6 +23,9 @@ from joulie_agent.reasons import Reason
 EPP_KEYS: Final = "epp/"
 UNCORE_KEYS: Final = "uncore/"
 KEYS: Final = (EPP_KEYS, UNCORE_KEYS)
+#: The files of its upper and lower limit.
+UNCORE_MAX: Final = "max_freq_khz"
+UNCORE_MIN: Final = "min_freq_khz"
 UNCORE_ROOT: Final = f"{CPU_ROOT}/intel_uncore_frequency"
 #: Directories of the newer interface (`uncore00`) follow these, so these alone are written.
 _UNCORE: Final = re.compile(r"package_(\d+)_die_(\d+)")
@@ -82,27 +85,38 @@ def epp_text(code: int) -> str:
 
 def knobs(tree: SysfsTree, policies: Iterable[CpuPolicy]) -> tuple[Knob, ...]:
     """Return every optional control of the machine."""
-    return (*epp_knobs(policies), *uncore_knobs(tree))
+    return (*epp_knobs(policies), *uncore_knobs(tree), *uncore_knobs(tree, UNCORE_MIN))
 
 
-def epp_knobs(policies: Iterable[CpuPolicy]) -> tuple[Knob, ...]:
+def epp_knobs(policies: Iterable[CpuPolicy]) -> tuple[EppKnob, ...]:
     """Return the preference of every policy that has one."""
-    found = (EppKnob(policy.tree, f"{policy.path}/{_EPP_FILE}", f"{EPP_KEYS}{policy.cpu_key}") for policy in policies)
-    return tuple(knob for knob in found if not isinstance(knob.read(), HardwareFailure))
+    return tuple(knob for knob in map(epp_knob, policies) if not isinstance(knob.read(), HardwareFailure))
 
 
-def uncore_knobs(tree: SysfsTree) -> tuple[Knob, ...]:
-    """Return the upper frequency limit of every package and die, in kHz."""
-    found = (_uncore_knob(tree, name) for name in tree.names(UNCORE_ROOT, _UNCORE))
+def epp_knob(policy: CpuPolicy, kind: KnobKind = KnobKind.LIMIT) -> EppKnob:
+    """Return the preference of a policy, which may have none. Of the kind `LIMIT` a lower external one stays."""
+    return EppKnob(policy.tree, f"{policy.path}/{_EPP_FILE}", f"{EPP_KEYS}{policy.cpu_key}", kind=kind)
+
+
+def uncore_knobs(tree: SysfsTree, end: str = UNCORE_MAX) -> tuple[SysfsKnob, ...]:
+    """Return a frequency limit of every package and die, in kHz; `end`: `UNCORE_MAX` or `UNCORE_MIN`."""
+    found = (_uncore_knob(tree, name, end) for name in tree.names(UNCORE_ROOT, _UNCORE))
     return tuple(knob for knob in found if knob is not None)
 
 
-def _uncore_knob(tree: SysfsTree, name: str) -> SysfsKnob | None:
+def uncore_key(package: int, die: int, end: str) -> str:
+    """Return the key of a limit."""
+    return f"{UNCORE_KEYS}package-{package}-die-{die}/{end}"
+
+
+def _uncore_knob(tree: SysfsTree, name: str, end: str) -> SysfsKnob | None:
     directory = f"{UNCORE_ROOT}/{name}"
-    low, high = (tree.read_known(f"{directory}/initial_{end}_freq_khz") for end in ("min", "max"))
+    low, high = (tree.read_known(f"{directory}/initial_{each}_freq_khz") for each in ("min", "max"))
     if low is None or high is None or low > high:
         return None
     match = _UNCORE.fullmatch(name)
     assert match is not None
-    key = f"{UNCORE_KEYS}package-{int(match[1])}-die-{int(match[2])}/max_freq_khz"
-    return SysfsKnob(tree, f"{directory}/max_freq_khz", key, "kHz", KnobLimits(low, high))
+    key = uncore_key(int(match[1]), int(match[2]), end)
+    # A lower limit of an administrator is no reason to keep another one, so its values have no order.
+    kind = KnobKind.LIMIT if end == UNCORE_MAX else KnobKind.SWITCH
+    return SysfsKnob(tree, f"{directory}/{end}", key, "kHz", KnobLimits(low, high), kind)

@@ -22,6 +22,8 @@ from joulie_core.control.throttle_plan import CpuCore, FreqPolicy
 #: Prefix of the keys of all knobs here. They name the lowest CPU of a policy, online or not: the number of its
 #: directory is that of the CPU which came online first.
 KEYS: Final = "cpufreq/"
+#: End of the keys of upper limits.
+LIMIT_KEY_END: Final = "/scaling_max_freq"
 POLICY_ROOT: Final = f"{CPU_ROOT}/cpufreq"
 _POLICY: Final = re.compile(r"policy\d+")
 _CPU: Final = re.compile(r"cpu\d+")
@@ -128,6 +130,11 @@ def requests(tree: SysfsTree) -> dict[str, FrequencyRequest]:
     return found
 
 
+def is_limit(key: str) -> bool:
+    """Return whether a key is that of an upper limit."""
+    return key.startswith(KEYS) and key.endswith(LIMIT_KEY_END)
+
+
 def driver_family(policies: Iterable[CpuPolicy]) -> str:
     """Return `intel_pstate`, `amd-pstate`, `acpi-cpufreq` and so on; empty where there is no policy."""
     return next((_FAMILIES.get(policy.driver, policy.driver) for policy in policies if policy.driver), "")
@@ -142,7 +149,7 @@ def _request(tree: SysfsTree, path: str, coolers: Sequence[tuple[str, int | None
     return FrequencyRequest(
         tree,
         f"{path}/scaling_max_freq",
-        f"{KEYS}cpu{related[0]}/scaling_max_freq",
+        f"{KEYS}cpu{related[0]}{LIMIT_KEY_END}",
         "kHz",
         KnobLimits(lowest_khz, highest_khz),
         KnobKind.REQUEST,

@@ -25,7 +25,7 @@ import msgspec
 
 from joulie_agent.hardware import ownership
 from joulie_agent.hardware.journal import Journal, JournalEntry, JournalError
-from joulie_agent.hardware.knob import HardwareFailure, Knob, KnobKind
+from joulie_agent.hardware.knob import HardwareFailure, Knob
 from joulie_agent.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob
 from joulie_agent.hardware.ownership import KnobReading, ValueOwner
 from joulie_agent.reasons import Reason
@@ -148,7 +148,7 @@ class JournaledWriter:
             return _failed(knob, found)
         assert found.entry is not None
         original = found.entry.original
-        if found.value == original and not (found.managed and knob.kind is KnobKind.REQUEST):
+        if found.value == original and not (found.managed and knob.kind.is_request):
             return RestoredKnob(knob.key, RestoreOutcome.RESTORED, original)
         if not found.managed:
             return RestoredKnob(knob.key, RestoreOutcome.KEPT_EXTERNAL, found.value)
@@ -257,7 +257,7 @@ class JournaledWriter:
         A register that answers with the value found has answered so before. A request that reads the value found, or
         less, is limited by the platform as well, and Joulie's request is in force.
         """
-        request = knob.kind is KnobKind.REQUEST
+        request = knob.kind.is_request
         if value not in entry.written_values and not ownership.platform_limit(knob, value):
             # Not where the platform explains it: this record would make its limit external if it ended meanwhile.
             try:
@@ -287,7 +287,7 @@ class JournaledWriter:
 def _nothing_landed(found: KnobReading, wanted: int) -> bool:
     """Return whether a failed write has left the knob as it was; False where a request hides it."""
     value = found.knob.read()
-    return value == found.value and (found.knob.kind is not KnobKind.REQUEST or value > wanted)
+    return value == found.value and (not found.knob.kind.is_request or value > wanted)
 
 
 def _failed(knob: Knob, failure: HardwareFailure) -> RestoredKnob:

@@ -48,8 +48,15 @@ class KnobKind(StrEnum):
     LIMIT = "limit"
     #: One of several requests: a write sets Joulie's, and a read shows the lowest of all (user, thermal, platform).
     REQUEST = "request"
+    #: A request for a lower limit: a read shows it, or the upper limit where that is lower. A higher value limits more.
+    FLOOR = "floor"
     #: A register whose values have no order.
     SWITCH = "switch"
+
+    @property
+    def is_request(self) -> bool:
+        """Whether a read shows the lowest of Joulie's request and others, and not what was written last."""
+        return self in {KnobKind.REQUEST, KnobKind.FLOOR}
 
 
 class Knob(Protocol):
@@ -88,7 +95,7 @@ class Knob(Protocol):
 
 @runtime_checkable
 class RequestKnob(Knob, Protocol):
-    """A knob of the kind `REQUEST`."""
+    """A knob of the kind `REQUEST` or `FLOOR`."""
 
     def platform_limit(self, value: int) -> str:
         """Return what on the machine itself explains that this value is read; empty where nothing visible does."""

@@ -2,18 +2,23 @@
 
 A register (`LIMIT`, `SWITCH`) holds what was written last, or firmware's answer to it, so a value is Joulie's where the
 journal has it. A request is one of several, and the lowest of them is read: a value below Joulie's shows that something
-else limits as well, and only a value above it shows that Joulie's has been replaced.
+else limits as well, and only a value above it shows that Joulie's has been replaced. A lower limit (`FLOOR`) reads as a
+request does, with the upper limit in place of the platform's.
 
 The table of cases is in docs/decisions/0006-kernel-semantics.md, the reasons in 0003-restore.md.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from msgspec.structs import replace
 
 from joulie_agent.hardware.journal import JournalEntry
 from joulie_agent.hardware.knob import Knob, KnobKind, RequestKnob
+
+#: Kinds of knobs whose lower value limits more.
+_LIMITS_WHERE_LOWER: Final = frozenset({KnobKind.LIMIT, KnobKind.REQUEST})
 
 
 class ValueOwner(StrEnum):
@@ -46,13 +51,13 @@ class KnobReading:
         """Return whether writing would change nothing; firmware may keep another value than the written one."""
         if self.entry is None or not self.managed:
             return self.value == wanted
-        if self.knob.kind is KnobKind.REQUEST:
+        if self.knob.kind.is_request:
             return wanted == self.entry.written
         return self.value == wanted or (wanted == self.entry.written and self.value == self.entry.read_back)
 
     def external_suffices(self, wanted: int) -> bool:
         """Return whether the newest external value limits no less than the wanted one, so that it stays in force."""
-        return self.knob.kind is not KnobKind.SWITCH and self.external_value <= wanted
+        return self.knob.kind in _LIMITS_WHERE_LOWER and self.external_value <= wanted
 
 
 def platform_limit(knob: Knob, value: int) -> str:
@@ -64,13 +69,14 @@ def external_value(knob: Knob, entry: JournalEntry | None, value: int) -> int:
     """Return what an external writer has requested, where the value that is read is not Joulie's.
 
     A request that a platform limit hides cannot be read, only that it is not lower: then it is the one known before
-    where that is possible, and otherwise the highest, which the kernel starts with.
+    where that is possible, and otherwise the highest, which the kernel starts with. Of a lower limit it
+    is the value that is read: the kernel starts with the lowest.
     """
     if not platform_limit(knob, value):
         return value
     if entry is not None and entry.original >= value:
         return entry.original
-    return max(knob.limits.high, value)
+    return value if knob.kind is KnobKind.FLOOR else max(knob.limits.high, value)
 
 
 def suspected(entry: JournalEntry, value: int) -> JournalEntry:
@@ -85,11 +91,11 @@ def owner(kind: KnobKind, entry: JournalEntry, value: int) -> ValueOwner:
     last = entry.written if entry.pending is None else entry.pending
     if last is None:
         return ValueOwner.EXTERNAL
-    if kind is KnobKind.REQUEST and entry.pending is not None and value <= last:
+    if kind.is_request and entry.pending is not None and value <= last:
         return ValueOwner.UNCLEAR  # it may have been so low before, and does not show whether Joulie's was written
     if value in entry.written_values:
         return ValueOwner.JOULIE
-    if kind is KnobKind.REQUEST and value < last:
+    if kind.is_request and value < last:
         return ValueOwner.UNCLEAR
     return ValueOwner.EXTERNAL if entry.pending is None or value == entry.original else ValueOwner.UNCLEAR
 
@@ -112,7 +118,7 @@ def probed(knob: Knob, entry: JournalEntry, before: int, after: int) -> JournalE
     """Return what is known once Joulie's value was written over `before`, and `after` was read."""
     value = probe_value(entry)
     entry = replace(entry, pending=value)
-    if knob.kind is not KnobKind.REQUEST:
+    if not knob.kind.is_request:
         return landed(entry if after == before else replace(entry, original=before), after)
     # Where Joulie's request was the lowest, writing it again cannot raise what is read; where it was replaced, it
     # lowers it.
@@ -127,7 +133,7 @@ def probed(knob: Knob, entry: JournalEntry, before: int, after: int) -> JournalE
 
 def held_lower(knob: Knob, entry: JournalEntry, value: int) -> str:
     """Return why a request reads no more than before although it was raised; empty where it should read more."""
-    if knob.kind is not KnobKind.REQUEST:
+    if not knob.kind.is_request:
         return ""
     if entry.read_back is not None and value < entry.read_back:
         return "a platform limit was below Joulie's"
