@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 from dataclasses import dataclass, field
 
 import pytest
@@ -185,6 +186,11 @@ async def test_handlers_receive_the_key_and_both_objects_of_every_change():
         late = []
         reflector.subscribe(lambda *change: late.append(change))
         assert late == [("x", None, 3)]
+
+
+async def test_before_the_first_answer_the_age_is_infinite():
+    async with followed(REFUSED, seconds=5) as reflector:
+        assert reflector.age_s() == math.inf
 
 
 async def test_the_age_counts_from_the_last_page_or_line():
