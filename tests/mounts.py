@@ -19,7 +19,7 @@ def below(root: Path, manifest: Manifest) -> list[str]:
     for mount in sorted(_mounts(manifest), key=lambda each: each["mountPath"].count("/")):
         if source := sources.get(mount["name"]):
             target = shlex.quote(f"{root}{mount['mountPath']}")
-            # In sysfs nobody can create a directory: there the target is in the mount of its parent already.
+            # In sysfs no directory can be created: there the target is in the mount of its parent already.
             lines += [f"[ -d {target} ] || mkdir -p {target}", f"mount --rbind {shlex.quote(source)} {target}"]
             if mount.get("readOnly"):
                 lines.append(f"mount -o remount,bind,ro {target}")

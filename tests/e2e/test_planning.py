@@ -91,7 +91,7 @@ async def _writings(system: System) -> Mapping[Any, Any]:
 
 
 @pytest.mark.system(operator={"POLICY_TYPE": "static_partition"})
-async def test_a_node_that_leaves_management_is_given_back(system: System) -> None:
+async def test_a_node_that_leaves_management_is_restored(system: System) -> None:
     view, node = system.view, "epyc-9654-3"
 
     async def capped() -> None:
@@ -102,14 +102,14 @@ async def test_a_node_that_leaves_management_is_given_back(system: System) -> No
     full_watts = (await system.hardware(node))["cpu"]["capRange"]["maxWattsPerSocket"]
     await view.label(node, {"joulie.io/managed": None})
 
-    async def given_back() -> None:
+    async def restored() -> None:
         marks = await view.labels_of(node)
         assert not {"joulie.io/power-profile", "joulie.io/draining"} & marks.keys()
         for resource in (NODE_POWER_PROFILES, NODE_TWINS, NODE_HARDWARES, TELEMETRY_PROFILES):
             assert node not in await view.objects(resource)
         assert (await view.simulated(node))["controls"]["capWatts"] == full_watts
 
-    await eventually(given_back, within_s=20)
-    await holds(given_back, for_s=2)
+    await eventually(restored, within_s=20)
+    await holds(restored, for_s=2)
     await view.label(node, {"joulie.io/managed": "true"})
     await eventually(capped, within_s=30)

@@ -40,9 +40,9 @@ def machine(tmp_path: Path) -> FakeMachine:
     made = build(tmp_path / "machine", PLATFORMS["xeon-2s"])
     for directory in ("bus", "devices/virtual", "devices/platform/amd_hsmp"):
         (made.sys / directory).mkdir(parents=True, exist_ok=True)
-    for foreign in ("kernel/uevent_helper", "devices/pci0000:00/remove", "devices/platform/amd_hsmp/power1_cap"):
-        (made.sys / foreign).parent.mkdir(parents=True, exist_ok=True)
-        (made.sys / foreign).write_text("0\n")
+    for other in ("kernel/uevent_helper", "devices/pci0000:00/remove", "devices/platform/amd_hsmp/power1_cap"):
+        (made.sys / other).parent.mkdir(parents=True, exist_ok=True)
+        (made.sys / other).write_text("0\n")
     return made
 
 

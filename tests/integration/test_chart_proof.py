@@ -113,7 +113,7 @@ def test_a_journal_that_cannot_be_read_keeps_the_node_from_being_ready(node: Nod
     ready, output = node.is_ready()
     assert not ready, output
     assert "journal" in output or "state" in output
-    # Nobody knows the originals any more, and nothing is guessed.
+    # The originals are lost, and nothing is guessed.
     assert node.limits_watts == [CAP_WATTS] * 2
 
 

@@ -9,6 +9,15 @@ _ROOT = Path(__file__).parents[2]
 _MODULES = sorted([*_ROOT.glob("libs/*/src/**/*.py"), *_ROOT.glob("services/*/src/**/*.py")])
 _GLOSSARY = _ROOT / "docs/glossary.md"
 _PAGES = sorted({*_ROOT.glob("*.md"), *_ROOT.glob("docs/**/*.md"), *_ROOT.glob("*/*/*.md")} - {_GLOSSARY})
+#: Tests, benchmarks and tools, without this file, which has to name the words.
+_OTHERS = sorted(
+    {
+        path
+        for pattern in ("bench/**/*.py", "tests/**/*.py", "tools/**/*.py", "*/*/tests/**/*.py")
+        for path in _ROOT.glob(pattern)
+    }
+    - {Path(__file__)}
+)
 _CHART = [path for path in sorted(_ROOT.glob("helm/**/*")) if path.is_file()]
 #: Words that the glossary replaces, as far as they have no other meaning here, and words that name no one.
 _REPLACED = re.compile(
@@ -31,7 +40,7 @@ def test_no_two_public_classes_share_a_name() -> None:
 def test_words_that_the_glossary_replaces_are_not_used() -> None:
     found = [
         f"{path.relative_to(_ROOT)}:{number}: {match[0]}"
-        for path in (*_MODULES, *_PAGES, *_CHART)
+        for path in (*_MODULES, *_OTHERS, *_PAGES, *_CHART)
         # Changelogs name what something was called before.
         if path.name != "CHANGELOG.md"
         for number, line in enumerate(path.read_text().splitlines(), start=1)

@@ -62,7 +62,7 @@ async def test_a_field_left_out_of_the_next_body_is_removed(fake_api, applier):
 
 
 async def test_fields_of_another_manager_are_taken_over(fake_api, fake_client, applier):
-    await Applier(fake_client, "somebody").apply(NODE_POWER_PROFILES, "n1", body(10))
+    await Applier(fake_client, "kubectl").apply(NODE_POWER_PROFILES, "n1", body(10))
     assert await applier.apply(NODE_POWER_PROFILES, "n1", body(72))
     assert fake_api.get("NodePowerProfile", "n1")["spec"]["cpu"]["packagePowerCapWatts"] == 72
 

@@ -280,7 +280,7 @@ async def test_a_token_file_that_vanishes_fails_requests_and_not_the_process(sec
 
 @pytest.mark.parametrize(
     ("content", "context"),
-    [(None, None), ("", None), ("{", None), ("[]", None), ('{"kind":"Config"}', None), ("valid", "nobody")],
+    [(None, None), ("", None), ("{", None), ("[]", None), ('{"kind":"Config"}', None), ("valid", "absent")],
 )
 async def test_an_unusable_kubeconfig_is_named(tmp_path, content, context):
     path = tmp_path / "config"

@@ -241,7 +241,7 @@ async def test_a_lease_taken_by_another_process_ends_leading(server):
     with pytest.raises(LeadershipLost, match="held by thief"):
         await replica.task
     assert now() < 10
-    assert server.lease["spec"]["holderIdentity"] == "thief", "what is not ours is not released"
+    assert server.lease["spec"]["holderIdentity"] == "thief", "the lease of another is not released"
 
 
 async def test_the_end_of_the_worker_ends_the_run_and_releases(server):

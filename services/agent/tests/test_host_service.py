@@ -1,4 +1,4 @@
-"""The whole agent on a fake two-socket machine: real watches, and the hands in this process or behind a socket."""
+"""The whole agent on a fake two-socket machine: real watches, and the actuator in this process or behind a socket."""
 
 import os
 import signal
@@ -65,11 +65,11 @@ async def behind_a_socket(machine, tmp_path):
     assert limits_watts(machine) == [150, 150]
 
 
-@pytest.mark.parametrize("hands", [in_process, behind_a_socket])
-async def test_a_target_reaches_the_packages_and_is_lifted_with_its_profile(hands, cluster, machine, tmp_path):
+@pytest.mark.parametrize("actuator", [in_process, behind_a_socket])
+async def test_a_target_reaches_the_packages_and_is_lifted_with_its_profile(actuator, cluster, machine, tmp_path):
     cluster.api.put(make_node("n1"))
     cluster.set_target("n1", **ECO)
-    async with hands(machine, tmp_path) as env:
+    async with actuator(machine, tmp_path) as env:
         await cluster.start_agent(**ON_HOST, **env)
         report = await cluster.until_reported("n1", result="applied", enforcedWatts=90)
         assert (report["backend"], report["reason"]) == ("rapl", "Capped")

@@ -67,7 +67,7 @@ class Extender:
     async def wait_for(self, condition: Callable[[], object], *, timeout_s: float = 10.0) -> None:
         """Return when the watches have brought what the condition waits for."""
         async with asyncio.timeout(timeout_s):
-            while not condition():  # noqa: ASYNC110 - the table tells nobody of its changes
+            while not condition():  # noqa: ASYNC110 - the table does not report its changes
                 await asyncio.sleep(0.005)
 
 

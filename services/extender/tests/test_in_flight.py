@@ -206,6 +206,6 @@ async def test_a_pods_claims_count_as_the_gpus_that_their_device_classes_say(sta
 async def test_a_claim_that_is_not_known_counts_as_a_gpu_and_the_answer_does_not_wait(start, make_twin, fake_api):
     fake_api.put_all([make_twin("n")])
     extender = await start()
-    pod = claiming(make_pod("p", cpu=1), claim="nobody-knows")
+    pod = claiming(make_pod("p", cpu=1), claim="unknown")
     _, answer = await extender.post("/debug/explain", {"Pod": pod, "NodeNames": ["n"]})
     assert answer["pod"]["gpus"] == 1

@@ -111,7 +111,7 @@ async def test_an_apply_needs_a_manager_and_the_right_name(raw, make_profile):
 
 
 async def test_put_in_the_name_of_a_manager_gives_it_ownership(fake_api, raw, make_profile):
-    fake_api.put(make_profile("n", cpu={"watts": 1}), manager="somebody")
+    fake_api.put(make_profile("n", cpu={"watts": 1}), manager="kubectl")
     status, body = await raw.apply(PATH, make_profile("n", cpu={"watts": 2}), manager="a")
     assert status == 409
-    assert "somebody" in body["message"]
+    assert "kubectl" in body["message"]

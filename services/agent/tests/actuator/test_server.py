@@ -36,7 +36,7 @@ from joulie_agent.outcome import ControlOutcome
 from joulie_agent.reasons import Reason
 from joulie_agent.testing.fake_gpu import FakeGpu, fake_gpu_driver
 
-NOBODY = Admission(uid=65532, gid=65532)
+UNPRIVILEGED = Admission(uid=65532, gid=65532)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def gpus():
 def server(actuator_settings, events, gpus):
     settings, _ = actuator_settings()
     machine = HostSubsystems(settings, events, drivers=[gpus[0]])
-    serving = Server(Path(settings.actuator_socket), machine.executors, NOBODY, events)
+    serving = Server(Path(settings.actuator_socket), machine.executors, UNPRIVILEGED, events)
     thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield settings.actuator_socket
@@ -139,7 +139,7 @@ def test_a_socket_left_by_a_killed_actuator_is_taken_over(actuator_settings, eve
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(settings.actuator_socket)
     machine = HostSubsystems(settings, events, drivers=[gpus[0]])
-    Server(Path(settings.actuator_socket), machine.executors, NOBODY, events).server_close()
+    Server(Path(settings.actuator_socket), machine.executors, UNPRIVILEGED, events).server_close()
     machine.close()
 
 

@@ -248,7 +248,7 @@ class Paths(RuleBasedStateMachine):
             assert not place.throttle_pct or (here and owned == THROTTLE), f"throttle left at {name}"
             if not place.capped or (here and owned == CAP):
                 continue
-            # Where no maximum was ever told, a cap cannot be lifted over HTTP; nobody may call that applied.
+            # Without a maximum that was ever reported, a cap cannot be lifted over HTTP: that is not applied.
             assert not self.knows_range(), f"cap left at {name}"
             assert self.reports.cpu.result != "applied"
 

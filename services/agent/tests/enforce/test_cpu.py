@@ -1,4 +1,4 @@
-"""CPU enforcement against an actuator that does what a test tells it: intent of backends, state, giving back."""
+"""CPU enforcement against a scripted actuator: intents, state, restore."""
 
 from dataclasses import dataclass, field, replace
 

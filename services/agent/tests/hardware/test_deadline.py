@@ -14,7 +14,7 @@ LONG_S = 20.0
 
 
 class Hang:
-    """A call that hangs until it is let go."""
+    """A call that hangs until it is released."""
 
     def __init__(self):
         self.begun = threading.Event()

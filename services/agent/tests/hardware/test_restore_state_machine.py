@@ -264,7 +264,7 @@ def in_memory():
 
 
 class RestoreRequests(RestoreStories):
-    """The same for requests, with a platform that limits and lets go at any time.
+    """The same for requests, with a platform that sets and ends limits at any time.
 
     What cannot be known is left out: an external request that a platform limit hides. So the platform moves only where
     the agent has seen the last external request, none comes while it limits, and no request is written first then.

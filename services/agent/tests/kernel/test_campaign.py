@@ -260,7 +260,7 @@ class Campaign:
         self.finish()
 
     def finish(self):
-        """Bring every CPU back: nothing of ours may come to light."""
+        """Bring every CPU back: no value of Joulie's may appear."""
         self.external_writers.start()
         code = self.restore()
         self.check("the last restore", code)

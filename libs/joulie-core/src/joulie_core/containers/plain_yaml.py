@@ -1,6 +1,7 @@
 """YAML as people write it in annotations: mappings, lists and texts.
 
-Whoever may create a pod writes these texts, so their size is limited and aliases, which multiply content, are refused.
+Any user who may create a pod writes these texts, so their size is limited and aliases, which multiply content, are
+refused.
 """
 
 from functools import lru_cache

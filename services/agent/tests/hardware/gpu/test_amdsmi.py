@@ -191,7 +191,7 @@ def test_a_library_whose_structures_are_of_another_major_version_is_refused_for_
         assert "27.1" in answer["message"]
         assert "26" in answer["message"]
         assert "7.0.2" in answer["message"]
-    assert (state.inits, state.shutdowns) == (1, 1), "and is let go of"
+    assert (state.inits, state.shutdowns) == (1, 1), "and is shut down"
 
 
 def test_a_library_of_a_later_minor_version_is_used(drive, state):
