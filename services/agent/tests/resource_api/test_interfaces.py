@@ -58,10 +58,12 @@ async def test_a_configuration_reaches_the_resource_manager_and_its_error_the_no
 
 
 async def test_errors_of_adjustments_come_back_by_name(tmp_path):
-    service = Service(set_adjustments=pb.SetAdjustmentsReply(errors={"ns/a": "limit below request"}))
+    errors = {"a": {"": "limit below request", "ns/pod/main": "b applies too"}, "fine": {}}
+    reply = {name: pb.AdjustmentErrors(errors=each) for name, each in errors.items()}
+    service = Service(set_adjustments=pb.SetAdjustmentsReply(errors=reply))
     async with config(tmp_path, service) as client:
-        assert await client.set_adjustments("n1", {"ns/a": "{}"}) == {"ns/a": "limit below request"}
-    assert service.calls == [("set_adjustments", pb.SetAdjustmentsRequest(node_name="n1", adjustments={"ns/a": "{}"}))]
+        assert await client.set_adjustments("n1", {"a": "{}"}) == {"a": errors["a"]}
+    assert service.calls == [("set_adjustments", pb.SetAdjustmentsRequest(node_name="n1", adjustments={"a": "{}"}))]
 
 
 async def test_profile_and_status_are_exchanged(tmp_path):
@@ -69,8 +71,18 @@ async def test_profile_and_status_are_exchanged(tmp_path):
     service = Service(get_status=status)
     async with config(tmp_path, service) as client:
         await client.set_power_profile("eco")
-        assert await client.status() == status
+        answer = await client.status()
+        assert answer == pb.ManagerStatus(node_name="n1", registered=True, zones=status.zones, instance=answer.instance)
     assert service.calls[0] == ("set_power_profile", pb.SetPowerProfileRequest(profile="eco"))
+
+
+async def test_every_server_is_another_instance(tmp_path):
+    service, instances = Service(get_status=pb.ManagerStatus()), []
+    for _ in range(2):
+        async with config(tmp_path, service) as client:
+            instances += [(await client.status()).instance, (await client.status()).instance]
+    assert instances[0] == instances[1] != ""
+    assert instances[1] != instances[2] == instances[3]
 
 
 async def test_metadata_of_the_node_is_read_in_parts(tmp_path):

@@ -1,8 +1,10 @@
 """The config interface: the resource manager serves it, the node agent calls it."""
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, Protocol
+from uuid import uuid4
 
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import ApiChannel, CallShape, serving
@@ -32,13 +34,21 @@ class ConfigService(Protocol):
 
 def serve_config(path: Path, service: ConfigService, *, gid: int | None = None) -> AbstractAsyncContextManager[None]:
     """Serve the config interface on a socket; `gid` as for `serving`."""
+    instance = uuid4().hex
+
+    async def get_status(request: pb.Nothing) -> pb.ManagerStatus:
+        status = pb.ManagerStatus()
+        status.CopyFrom(await service.get_status(request))
+        status.instance = instance
+        return status
+
     return serving(
         path,
         {
             _SET_CONFIG: service.set_config,
             _SET_ADJUSTMENTS: service.set_adjustments,
             _SET_POWER_PROFILE: service.set_power_profile,
-            _GET_STATUS: service.get_status,
+            _GET_STATUS: get_status,
         },
         gid=gid,
     )
@@ -58,10 +68,16 @@ class ConfigClient:
         """Send the manifest that applies to the node, as JSON; empty where none does."""
         return await self._channel.call(_SET_CONFIG, pb.SetConfigRequest(node_name=node_name, manifest=manifest))
 
-    async def set_adjustments(self, node_name: str, adjustments: dict[str, str]) -> dict[str, str]:
-        """Send all adjustments, as JSON by `namespace/name`; return what is wrong with them."""
+    async def set_adjustments(self, node_name: str, adjustments: Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """Send all adjustments, as JSON by name.
+
+        Returns:
+            What is wrong with them: by name, then by container (`namespace/pod/container`) or the empty text for the
+            whole object.
+        """
         request = pb.SetAdjustmentsRequest(node_name=node_name, adjustments=adjustments)
-        return dict((await self._channel.call(_SET_ADJUSTMENTS, request)).errors)
+        reply = await self._channel.call(_SET_ADJUSTMENTS, request)
+        return {name: dict(each.errors) for name, each in reply.errors.items() if each.errors}
 
     async def set_power_profile(self, profile: str) -> None:
         """Send the power profile of the node, `performance` or `eco`."""

@@ -48,6 +48,19 @@ class SetAdjustmentsReply(_message.Message):
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
+        value: AdjustmentErrors
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[AdjustmentErrors, _Mapping]] = ...) -> None: ...
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    errors: _containers.MessageMap[str, AdjustmentErrors]
+    def __init__(self, errors: _Optional[_Mapping[str, AdjustmentErrors]] = ...) -> None: ...
+
+class AdjustmentErrors(_message.Message):
+    __slots__ = ("errors",)
+    class ErrorsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ERRORS_FIELD_NUMBER: _ClassVar[int]
@@ -61,18 +74,29 @@ class SetPowerProfileRequest(_message.Message):
     def __init__(self, profile: _Optional[str] = ...) -> None: ...
 
 class ManagerStatus(_message.Message):
-    __slots__ = ("node_name", "registered", "problem", "configuration", "zones")
+    __slots__ = ("node_name", "registered", "problem", "configuration", "zones", "extended_resources", "instance")
+    class ExtendedResourcesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NODE_NAME_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     ZONES_FIELD_NUMBER: _ClassVar[int]
+    EXTENDED_RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     node_name: str
     registered: bool
     problem: str
     configuration: ActiveConfiguration
     zones: _containers.RepeatedCompositeFieldContainer[Zone]
-    def __init__(self, node_name: _Optional[str] = ..., registered: _Optional[bool] = ..., problem: _Optional[str] = ..., configuration: _Optional[_Union[ActiveConfiguration, _Mapping]] = ..., zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ...) -> None: ...
+    extended_resources: _containers.ScalarMap[str, int]
+    instance: str
+    def __init__(self, node_name: _Optional[str] = ..., registered: _Optional[bool] = ..., problem: _Optional[str] = ..., configuration: _Optional[_Union[ActiveConfiguration, _Mapping]] = ..., zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., extended_resources: _Optional[_Mapping[str, int]] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class ActiveConfiguration(_message.Message):
     __slots__ = ("policy", "source", "error", "manifest")
