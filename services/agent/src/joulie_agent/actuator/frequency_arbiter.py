@@ -6,7 +6,7 @@ wants any more have their originals.
 
 The order of writes is: governors, preferences, governor `performance`, then limits. Under that governor some drivers
 force the preference, which must not be taken for an external value. A lower limit is written before the upper one
-unless it is above the one in force: kernels before 5.7 refuse limits that cross.
+unless it is above the one in force: kernels before 5.3 refuse limits that cross.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

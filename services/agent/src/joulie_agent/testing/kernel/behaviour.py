@@ -38,6 +38,8 @@ class Behaviour:
 
     offline_policy: OfflinePolicy = OfflinePolicy.BUSY
     policy_return: PolicyReturn = PolicyReturn.REQUEST
+    #: A lower limit above the upper one is refused, as by kernels without frequency requests (before Linux 5.3).
+    refuses_crossed_limits: bool = False
     maximum: Maximum = Maximum.REPORTED
     #: Limits are stored and read back, and the power does not follow them.
     firmware_ignores_limits: bool = False

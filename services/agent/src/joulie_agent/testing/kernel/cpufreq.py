@@ -158,8 +158,8 @@ class Cpufreq:
             "scaling_governor": (lambda: policy.governor, lambda text: self._set_governor(policy, text)),
             "scaling_available_governors": (lambda: " ".join(self.driver.governors), None),
             "scaling_cur_freq": (lambda: self._current_khz(policy), None),
-            "scaling_min_freq": (lambda: policy.limits()[0], lambda text: _set_min(policy, text)),
-            "scaling_max_freq": (lambda: policy.limits()[1], lambda text: _set_max(policy, text)),
+            "scaling_min_freq": (lambda: policy.limits()[0], lambda text: self._set_min(policy, text)),
+            "scaling_max_freq": (lambda: policy.limits()[1], lambda text: self._set_max(policy, text)),
         }
         if policy.table:
             files["scaling_available_frequencies"] = (lambda: " ".join(map(str, policy.table)), None)
@@ -171,6 +171,20 @@ class Cpufreq:
             files["energy_performance_available_preferences"] = (lambda: " ".join(_PREFERENCES), None)
             files["energy_performance_preference"] = (lambda: policy.epp, lambda text: self._set_epp(policy, text))
         return files
+
+    def _set_max(self, policy: CpufreqPolicy, text: str) -> None:
+        khz = min(parse.unsigned(text), NO_MAX)
+        self._refuse_crossed(policy.user_min, khz)
+        policy.user_max = khz
+
+    def _set_min(self, policy: CpufreqPolicy, text: str) -> None:
+        khz = min(parse.unsigned(text), NO_MAX)
+        self._refuse_crossed(khz, policy.user_max)
+        policy.user_min = khz
+
+    def _refuse_crossed(self, low: int, high: int) -> None:
+        if self._behaviour.refuses_crossed_limits and low > high:
+            raise OSError(errno.EINVAL, "Invalid argument")
 
     def _set_governor(self, policy: CpufreqPolicy, text: str) -> None:
         if text.strip() not in self.driver.governors:
@@ -194,14 +208,6 @@ class Cpufreq:
         if self.driver.active and policy.governor == "performance" and wanted not in {"performance", "0"}:
             raise OSError(errno.EBUSY, "Device or resource busy")
         policy.epp = _USUAL_EPP if wanted == "default" else wanted
-
-
-def _set_max(policy: CpufreqPolicy, text: str) -> None:
-    policy.user_max = min(parse.unsigned(text), NO_MAX)
-
-
-def _set_min(policy: CpufreqPolicy, text: str) -> None:
-    policy.user_min = min(parse.unsigned(text), NO_MAX)
 
 
 def _show_unless_offline(policy: CpufreqPolicy, show: Callable[[], object]) -> Callable[[], object]:
