@@ -1,18 +1,22 @@
 """Machines in directories, and handlers over them."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from services.agent.tests.actuator.processes import Node, cap
 
 from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.gpus import GpuHandler
+from joulie_agent.actuator.protocol import SetThrottle
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.testing.fake_gpu import FakeGpuLibrary, fake_gpu_driver
 from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_agent.testing.machine_spec import PLATFORMS
+from joulie_core.control_result import ControlResult
 
 
 @dataclass
@@ -127,5 +131,49 @@ def actuator_environment():
             "STATE_DIR": settings.state_dir,
             "ACTUATOR_SOCKET": settings.actuator_socket,
         }
+
+    return make
+
+
+@pytest.fixture
+def node(actuator_settings, actuator_environment):
+    settings, machine = actuator_settings()
+    env = os.environ | actuator_environment(settings)
+    made = Node(machine, env)
+    yield made
+    for running in made.running:
+        running.kill()
+        running.communicate()
+
+
+@pytest.fixture
+def capped(node):
+    """A machine with caps of an actuator that was killed."""
+    killed = node.start_listening()
+    assert node.request(cap(90)).result is ControlResult.APPLIED
+    assert node.request(SetThrottle(throttle_pct=100, lease_s=60)).result is ControlResult.APPLIED
+    killed.kill()
+    killed.wait()
+    assert node.limits_watts == [90, 90]
+    return node
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """The environment of a second agent on the same machine."""
+    return {"STATE_DIR": str(tmp_path / "elsewhere"), "ACTUATOR_SOCKET": str(tmp_path / "second")}
+
+
+@pytest.fixture
+def blocks(node):
+    """Make a file of the machine block every open; it is a pipe without a writer."""
+    made = []
+
+    def make(path):
+        file = node.machine.sys / path
+        file.rename(file.with_suffix(".real"))
+        os.mkfifo(file)
+        made.append(file)
+        return file
 
     return make
