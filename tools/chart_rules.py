@@ -22,7 +22,11 @@ def text() -> str:
     return _HEAD + "".join(
         f'{{{{- define "joulie.rules.{service}.{scope}" -}}}}\n{"".join(map(_rule, grants))}{{{{- end -}}}}\n'
         for service, permissions in SERVICES.items()
-        for scope, grants in (("cluster", permissions.cluster), ("namespace", permissions.namespace))
+        for scope, grants in (
+            ("cluster", permissions.cluster),
+            ("namespace", permissions.namespace),
+            ("resource-manager", permissions.resource_manager),
+        )
         if grants
     )
 

@@ -71,13 +71,21 @@ def _rows(path: str, schema: _Schema, definitions: Mapping[str, _Schema]) -> Ite
         field = _resolved(declared, definitions)
         if not field.get("description"):
             raise ValueError(f"{path}.{name} has no description")
-        items = _resolved(field["items"], definitions) if "items" in field else {}
-        nested = items if items.get("properties") else field
-        mark = "[]" if items.get("properties") else ""
+        nested, mark = _nested(field, definitions)
         required = "*required*" if name in schema.get("required", ()) else _default(declared)
         kind, unit = _type(field, definitions), _unit(name)
         yield f"| `{path}.{name}{mark}` | {cell(kind)} | {unit} | {required} | {cell(field['description'])} |"
         yield from _rows(f"{path}.{name}{mark}", nested, definitions)
+
+
+def _nested(field: _Schema, definitions: Mapping[str, _Schema]) -> tuple[_Schema, str]:
+    """Return the schema whose fields follow below a field, and how its path is marked."""
+    for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(field.get(keyword), dict):
+            entry = _resolved(field[keyword], definitions)
+            if entry.get("properties"):
+                return entry, mark
+    return field, ""
 
 
 def _resolved(schema: _Schema, definitions: Mapping[str, _Schema]) -> _Schema:
@@ -95,11 +103,15 @@ def _resolved(schema: _Schema, definitions: Mapping[str, _Schema]) -> _Schema:
 def _type(field: _Schema, definitions: Mapping[str, _Schema]) -> str:
     if "enum" in field or "const" in field:
         return " | ".join(f"`{each}`" for each in field.get("enum", [field.get("const")]))
+    if "x-kubernetes-int-or-string" in field:
+        return "number or string"
     kind = str(field.get("format", field["type"]))
     if kind == "array":
         return f"list of {_type(_resolved(field['items'], definitions), definitions)}, at most {field['maxItems']}"
     if isinstance(field.get("additionalProperties"), dict):
         return f"map of {_type(_resolved(field['additionalProperties'], definitions), definitions)}"
+    if "x-kubernetes-preserve-unknown-fields" in field:
+        return "object of any content"
     return f"{kind}{_range(field)}"
 
 

@@ -53,6 +53,29 @@
   resourceNames: {{ toJson . }}
   verbs: [get]
 {{- end -}}
+{{- define "joulie.rules.agent.resource-manager" -}}
+- apiGroups: [joulie.io]
+  resources: [balloonspolicies, topologyawarepolicies, templatepolicies, adjustments]
+  verbs: [get, list, watch]
+- apiGroups: [joulie.io]
+  resources: [balloonspolicies/status, topologyawarepolicies/status, templatepolicies/status, adjustments/status]
+  verbs: [patch]
+# Labels, annotations and taints that a container policy sets.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [patch]
+# Capacity of extended resources.
+- apiGroups: [""]
+  resources: [nodes/status]
+  verbs: [patch]
+# Warnings about pods, in their namespaces.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+- apiGroups: [topology.node.k8s.io]
+  resources: [noderesourcetopologies]
+  verbs: [get, create, patch, delete]
+{{- end -}}
 {{- define "joulie.rules.extender.cluster" -}}
 - apiGroups: [""]
   resources: [nodes, pods]

@@ -10,7 +10,7 @@ WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 def grants(service):
     permissions = SERVICES[service]
-    return (*permissions.cluster, *permissions.namespace)
+    return (*permissions.cluster, *permissions.namespace, *permissions.resource_manager)
 
 
 def test_a_rule_names_its_group_its_resources_and_its_verbs():
@@ -50,6 +50,15 @@ def test_secrets_are_read_by_name():
 
 def test_the_extender_writes_nothing():
     assert not WRITES & {verb for grant in grants("extender") for verb in grant.verbs}
+
+
+def test_a_node_is_changed_by_agents_only_where_the_resource_manager_is_enabled():
+    agent = SERVICES["agent"]
+    assert not [grant for grant in agent.cluster if {NODES} & set(grant.resources) and WRITES & set(grant.verbs)]
+    assert {name for grant in agent.resource_manager for name in grant.names if NODES in grant.resources} == {
+        "nodes",
+        "nodes/status",
+    }
 
 
 def test_a_kind_is_written_by_one_service():

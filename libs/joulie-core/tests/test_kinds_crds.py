@@ -97,6 +97,7 @@ def test_conditions_are_a_map_by_type():
 def test_manifests_are_plain_json_and_the_same_every_time():
     assert json.dumps(manifests()) == json.dumps(manifests())
     assert sorted(manifests()) == [
+        "joulie.io_adjustments.yaml",
         "joulie.io_nodehardwares.yaml",
         "joulie.io_nodepowerprofiles.yaml",
         "joulie.io_nodetwins.yaml",

@@ -11,10 +11,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from joulie_api.resources import (
+    ADJUSTMENTS,
+    BALLOONS_POLICIES,
     EVENTS,
     LEASES,
     NODE_HARDWARES,
     NODE_POWER_PROFILES,
+    NODE_RESOURCE_TOPOLOGIES,
     NODE_TWINS,
     NODES,
     PODS,
@@ -22,6 +25,8 @@ from joulie_api.resources import (
     RESOURCE_CLAIMS,
     SECRETS,
     TELEMETRY_PROFILES,
+    TEMPLATE_POLICIES,
+    TOPOLOGY_AWARE_POLICIES,
     Resource,
 )
 
@@ -68,8 +73,11 @@ class Permissions:
     cluster: tuple[Grant, ...]
     #: In the namespace that the service runs in.
     namespace: tuple[Grant, ...] = ()
+    #: In the cluster, only where the resource manager is enabled.
+    resource_manager: tuple[Grant, ...] = ()
 
 
+_CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
 _CLAIMS: Final = Grant(
     (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES), _READ, reason="What pods request by dynamic resource allocation."
 )
@@ -103,6 +111,14 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                     by_name=True,
                     reason="Headers for HTTP backends. The author of a TelemetryProfile also sets their destination.",
                 ),
+            ),
+            resource_manager=(
+                Grant(_CONTAINER_POLICIES, _READ),
+                Grant(_CONTAINER_POLICIES, ("patch",), subresource="status"),
+                Grant((NODES,), ("patch",), reason="Labels, annotations and taints that a container policy sets."),
+                Grant((NODES,), ("patch",), subresource="status", reason="Capacity of extended resources."),
+                Grant((EVENTS,), ("create",), reason="Warnings about pods, in their namespaces."),
+                Grant((NODE_RESOURCE_TOPOLOGIES,), ("get", "create", "patch", "delete")),
             ),
         ),
         "extender": Permissions(

@@ -79,3 +79,17 @@ TELEMETRY_PROFILES: Final = Resource(
     _JOULIE_GROUP, _JOULIE_VERSION, "telemetryprofiles", "TelemetryProfile", namespaced=False
 )
 NODE_TWINS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "nodetwins", "NodeTwin", namespaced=False)
+BALLOONS_POLICIES: Final = Resource(
+    _JOULIE_GROUP, _JOULIE_VERSION, "balloonspolicies", "BalloonsPolicy", namespaced=False
+)
+TOPOLOGY_AWARE_POLICIES: Final = Resource(
+    _JOULIE_GROUP, _JOULIE_VERSION, "topologyawarepolicies", "TopologyAwarePolicy", namespaced=False
+)
+TEMPLATE_POLICIES: Final = Resource(
+    _JOULIE_GROUP, _JOULIE_VERSION, "templatepolicies", "TemplatePolicy", namespaced=False
+)
+ADJUSTMENTS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "adjustments", "Adjustment", namespaced=False)
+#: Of a project of Kubernetes; not every cluster has it.
+NODE_RESOURCE_TOPOLOGIES: Final = Resource(
+    "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", namespaced=False
+)

@@ -11,6 +11,9 @@ MANAGED: Final = "joulie.io/managed"
 RESERVED: Final = "joulie.io/reserved"
 POWER_PROFILE: Final = "joulie.io/power-profile"
 DRAINING: Final = "joulie.io/draining"
+#: The group of nodes whose container policy applies; the second is read where the first is absent.
+CONTAINER_POLICY_GROUP: Final = "joulie.io/container-policy-group"
+NRI_POLICY_GROUP: Final = "config.nri/group"
 RACK: Final = "joulie.io/rack"
 COOLING_ZONE: Final = "joulie.io/cooling-zone"
 

@@ -93,6 +93,10 @@ SERVED: tuple[ServedKind, ...] = (
     _joulie("nodepowerprofiles", "NodePowerProfile"),
     _joulie("telemetryprofiles", "TelemetryProfile"),
     _joulie("nodetwins", "NodeTwin"),
+    _joulie("balloonspolicies", "BalloonsPolicy"),
+    _joulie("topologyawarepolicies", "TopologyAwarePolicy"),
+    _joulie("templatepolicies", "TemplatePolicy"),
+    _joulie("adjustments", "Adjustment"),
 )
 
 

@@ -1,5 +1,6 @@
 """Models of Joulie's custom resources, one module per kind; see docs/crds.md."""
 
+from joulie_core.kinds.adjustment import Adjustment
 from joulie_core.kinds.base import API_VERSION, GROUP, VERSION, Condition, ConditionStatus, Kind, Model, Profile
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
@@ -7,13 +8,20 @@ from joulie_core.kinds.node_twin import NodeTwin, NodeTwinStatus
 from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileStatus
 
 #: Every kind, in the order in which the manifests are written.
-KINDS: tuple[Kind, ...] = (NodeHardware.info, NodePowerProfile.info, TelemetryProfile.info, NodeTwin.info)
+KINDS: tuple[Kind, ...] = (
+    NodeHardware.info,
+    NodePowerProfile.info,
+    TelemetryProfile.info,
+    NodeTwin.info,
+    Adjustment.info,
+)
 
 __all__ = [
     "API_VERSION",
     "GROUP",
     "KINDS",
     "VERSION",
+    "Adjustment",
     "Condition",
     "ConditionStatus",
     "Kind",

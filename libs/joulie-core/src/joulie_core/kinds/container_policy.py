@@ -212,7 +212,7 @@ class PlacementPolicySpec(ContainerPolicySpec):
         return cpu_classes(self.cpu_classes, self.control.cpu.classes)
 
 
-class Applied(StrEnum):
+class PolicyOutcome(StrEnum):
     """Whether a node uses a configuration."""
 
     SUCCESS = "Success"
@@ -222,7 +222,7 @@ class Applied(StrEnum):
 class PolicyNodeStatus(Model):
     """What became of the configuration on one node."""
 
-    status: Applied
+    status: PolicyOutcome
     generation: Count
     """`metadata.generation` that the status refers to."""
     errors: Annotated[str, Field(max_length=4096)] | None = None

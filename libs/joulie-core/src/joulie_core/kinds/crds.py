@@ -13,6 +13,7 @@ from copy import deepcopy
 from inspect import cleandoc
 from typing import Any, Final
 
+from joulie_core.kinds.adjustment import Adjustment
 from joulie_core.kinds.base import GROUP, VERSION, Column, CustomResource, Model
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.kinds.node_power_profile import NodePowerProfile
@@ -21,7 +22,13 @@ from joulie_core.kinds.telemetry_profile import TelemetryProfile
 
 Schema = dict[str, Any]
 
-RESOURCES: Final[tuple[type[CustomResource], ...]] = (NodeHardware, NodePowerProfile, TelemetryProfile, NodeTwin)
+RESOURCES: Final[tuple[type[CustomResource], ...]] = (
+    NodeHardware,
+    NodePowerProfile,
+    TelemetryProfile,
+    NodeTwin,
+    Adjustment,
+)
 
 #: An object has the name of its node: every service finds a node's objects without an index.
 _NAME_RULE: Final = {

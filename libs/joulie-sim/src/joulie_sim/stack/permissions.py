@@ -51,7 +51,7 @@ def _allowed(service: str) -> set[tuple[str, str, str]]:
     permissions = PERMISSIONS[service]
     return {
         (verb, grant.group, resource)
-        for grant in (*permissions.cluster, *permissions.namespace)
+        for grant in (*permissions.cluster, *permissions.namespace, *permissions.resource_manager)
         for resource in grant.names
         for verb in grant.verbs
     }

@@ -1,6 +1,7 @@
 """The RBAC roles of Joulie's services and of the simulator, and their bindings to users.
 
-The services' rules are those of `joulie_api.permissions`, which the Helm chart is generated from as well.
+The services' rules are those of `joulie_api.permissions`, which the Helm chart is generated from as well, and include
+those for a resource manager.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +30,10 @@ def load_roles() -> list[dict[str, Any]]:
     return [
         _role(kind, name, grants)
         for name, permissions in PERMISSIONS.items()
-        for kind, grants in (("ClusterRole", permissions.cluster), ("Role", permissions.namespace))
+        for kind, grants in (
+            ("ClusterRole", (*permissions.cluster, *permissions.resource_manager)),
+            ("Role", permissions.namespace),
+        )
         if grants
     ]
 
