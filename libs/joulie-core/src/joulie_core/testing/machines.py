@@ -71,7 +71,7 @@ class MachineShape:
         for number in online:
             for group in threads[number].groups(self):
                 lowest.setdefault(group, number)
-        hybrid = self.efficient_per_node > 0 and self.cores_per_node > 0
+        hybrid = len({threads[number].efficient for number in online}) > 1
         cpus = {number: self._cpu(number, threads[number], lowest, hybrid=hybrid) for number in online}
         return HardwareTopology(
             cpus=cpus,

@@ -172,7 +172,7 @@ def _policy(tree: SysfsTree, request: FrequencyRequest, topology: Topology) -> C
         cores=frozenset(topology.core_of.get(cpu, CpuCore(0, 0, cpu)) for cpu in cpus),
         lowest_khz=request.limits.low,
         highest_khz=request.limits.high,
-        base_khz=_base_khz(tree, path, cpus[0]),
+        base_khz=read_base_khz(tree, path, cpus[0]),
         driver=_word(tree, f"{path}/scaling_driver"),
         governor=_word(tree, f"{path}/scaling_governor"),
         max_freq=request,
@@ -209,7 +209,7 @@ def _numbers(tree: SysfsTree, path: str) -> tuple[int, ...]:
     return () if isinstance(text, HardwareFailure) else parse_cpu_list(text)
 
 
-def _base_khz(tree: SysfsTree, path: str, cpu: int) -> int | None:
+def read_base_khz(tree: SysfsTree, path: str, cpu: int) -> int | None:
     """Return the base frequency, from intel_pstate's own file or from ACPI's nominal frequency in MHz."""
     base_khz = tree.read_known(f"{path}/base_frequency")
     nominal_mhz = tree.read_known(f"{CPU_ROOT}/cpu{cpu}/acpi_cppc/nominal_freq")

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from joulie_agent.hardware import descriptors
 from joulie_agent.hardware.knob import HardwareFailure, KnobKind, KnobLimits
 from joulie_agent.reasons import Reason
+from joulie_core.containers.idset import HIGHEST_ID
 
 #: An attribute of sysfs is never longer than a page.
 _PAGE: Final = 4096
@@ -233,7 +234,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     cpus: set[int] = set()
     for part in re.split(r"[,\s]+", text):
         first, dash, last = part.partition("-")
-        if first.isdecimal() and (last.isdecimal() if dash else True):
+        if first.isdecimal() and (last.isdecimal() if dash else True) and int(last or first) <= HIGHEST_ID:
             cpus.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(cpus))
 
