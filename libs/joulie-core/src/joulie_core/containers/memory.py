@@ -17,7 +17,7 @@ from joulie_core.containers.topology import MemoryKind, MemoryNode
 
 DRAM_ONLY: Final = frozenset({MemoryKind.DRAM})
 #: Distance between nodes that the kernel does not show: unreachable in the firmware's table.
-_UNKNOWN_DISTANCE: Final = 255
+UNKNOWN_DISTANCE: Final = 255
 
 
 class MemoryRequestError(Exception):
@@ -69,7 +69,7 @@ class MemoryState:
 
 
 class MemoryAllocator:
-    """Grants memory nodes of one machine; keeps nothing, states are values."""
+    """Grants memory nodes of one machine; states are values."""
 
     def __init__(self, nodes: Mapping[int, MemoryNode]) -> None:
         """Read capacities and distances; nodes without memory are never granted."""
@@ -82,10 +82,13 @@ class MemoryAllocator:
         }
         # Tables of firmware may be asymmetric: twice the mean of both directions.
         self._distance = {
-            (1 << a.id, 1 << b.id): a.distances.get(b.id, _UNKNOWN_DISTANCE) + b.distances.get(a.id, _UNKNOWN_DISTANCE)
+            (1 << a.id, 1 << b.id): a.distances.get(b.id, UNKNOWN_DISTANCE) + b.distances.get(a.id, UNKNOWN_DISTANCE)
             for a in nodes.values()
             for b in nodes.values()
         }
+        # What only depends on the machine, and is computed again and again.
+        self._sizes: dict[int, int] = {}
+        self._initial_zones: dict[tuple[int, frozenset[MemoryKind], bool], int] = {}
 
     def initial_nodes(self, request: MemoryRequest) -> MemoryNodes:
         """Return the nodes for a request on an empty machine.
@@ -96,18 +99,7 @@ class MemoryAllocator:
         Raises:
             MemoryRequestError: The request is strict and there is no memory of the wanted kinds.
         """
-        wanted = self._of(request.kinds) if request.kinds else self._all
-        origin = request.affinity.mask & self._existing or wanted or self._all
-        zone = origin & self._all
-        for kind in sorted(request.kinds):
-            if not zone & self._kinds[kind]:
-                zone |= self._nearest(origin, self._kinds[kind])
-        if not zone & wanted and request.strict and request.kinds:
-            raise MemoryRequestError(f"the machine has no memory of the kinds {_names(request.kinds)}")
-        zone = zone & wanted or zone or self._nearest(origin, self._all)
-        if not zone & self._normal:
-            zone |= self._nearest(zone, self._normal)
-        return IdSet.from_mask(zone)
+        return IdSet.from_mask(self._initial(request, request.affinity.mask))
 
     def allocate(self, state: MemoryState, request: MemoryRequest) -> MemoryState:
         """Grant a request, in place of an earlier grant of the same container; other grants may be widened.
@@ -115,7 +107,10 @@ class MemoryAllocator:
         Raises:
             MemoryRequestError: The memory does not fit whatever is widened, or is of no wanted kind.
         """
-        return self._fit(self._with(state, MemoryGrant(request, self.initial_nodes(request))))
+        zone = self._initial(request, request.affinity.mask)
+        state = self.release(state, request.container)
+        granted = self._with(state, MemoryGrant(request, IdSet.from_mask(zone)))
+        return granted if request.size_bytes <= self._free(state, zone) else self._fit(granted)
 
     def keep(self, state: MemoryState, request: MemoryRequest, nodes: MemoryNodes) -> MemoryState:
         """Grant exactly these nodes, which the container has already, without touching other grants.
@@ -130,9 +125,9 @@ class MemoryAllocator:
             raise MemoryRequestError(f"nodes {nodes} have no normal memory")
         if request.strict and request.kinds and zone & ~self._of(request.kinds):
             raise MemoryRequestError(f"nodes {nodes} are not all of the kinds {_names(request.kinds)}")
+        state = self.release(state, request.container)
         kept = self._with(state, MemoryGrant(request, nodes))
-        crowded = crowded_nodes(kept.wanted, self._capacity)
-        if crowded:
+        if request.size_bytes > self._free(state, zone) and (crowded := crowded_nodes(kept.wanted, self._capacity)):
             raise MemoryRequestError(self._shortage(kept, crowded))
         return kept
 
@@ -144,9 +139,16 @@ class MemoryAllocator:
         grant = grants.pop(container)
         return MemoryState(grants, _moved(state.wanted, grant.request.size_bytes, grant.nodes.mask, 0))
 
-    def offer(self, state: MemoryState, request: MemoryRequest) -> MemoryNodes | None:
-        """Return the nodes that `allocate` would grant, None where it would refuse."""
+    def offer(
+        self, state: MemoryState, request: MemoryRequest, affinity: MemoryNodes | None = None
+    ) -> MemoryNodes | None:
+        """Return the nodes that `allocate` would grant, with another affinity if given; None where it would refuse."""
         try:
+            zone = self._initial(request, (request.affinity if affinity is None else affinity).mask)
+            if request.container not in state.grants and request.size_bytes <= self._free(state, zone):
+                return IdSet.from_mask(zone)
+            if affinity is not None:
+                request = replace(request, affinity=affinity)
             return self.allocate(state, request).grants[request.container].nodes
         except MemoryRequestError:
             return None
@@ -165,8 +167,36 @@ class MemoryAllocator:
 
     def free_bytes(self, state: MemoryState, nodes: MemoryNodes) -> int:
         """Return how much of the memory of nodes is granted neither within them nor to sets that overlap them."""
-        granted = sum(size for zone, size in state.wanted.items() if zone & nodes.mask)
-        return max(0, self._size(nodes.mask) - granted)
+        return self._free(state, nodes.mask)
+
+    def _initial(self, request: MemoryRequest, affinity: int) -> int:
+        key = (affinity, request.kinds, request.strict)
+        zone = self._initial_zones.get(key)
+        if zone is None:
+            zone = self._initial_zones[key] = self._find_initial(request, affinity)
+        return zone
+
+    def _find_initial(self, request: MemoryRequest, affinity: int) -> int:
+        wanted = self._of(request.kinds) if request.kinds else self._all
+        origin = affinity & self._existing or wanted or self._all
+        zone = origin & self._all
+        for kind in sorted(request.kinds):
+            if not zone & self._kinds[kind]:
+                zone |= self._nearest(origin, self._kinds[kind])
+        if not zone & wanted and request.strict and request.kinds:
+            raise MemoryRequestError(f"the machine has no memory of the kinds {_names(request.kinds)}")
+        zone = zone & wanted or zone or self._nearest(origin, self._all)
+        if not zone & self._normal:
+            zone |= self._nearest(zone, self._normal)
+        return zone
+
+    def _free(self, state: MemoryState, zone: int) -> int:
+        """Return what of a zone is free wherever the grants that overlap it are; with so much, nothing is crowded."""
+        granted = 0
+        for other, size in state.wanted.items():
+            if other & zone:
+                granted += size
+        return max(0, self._size(zone) - granted)
 
     def _fit(self, state: MemoryState) -> MemoryState:
         """Widen grants until everything fits."""
@@ -216,7 +246,6 @@ class MemoryAllocator:
 
     def _with(self, state: MemoryState, grant: MemoryGrant) -> MemoryState:
         request = grant.request
-        state = self.release(state, request.container)
         grants = {**state.grants, request.container: grant}
         return MemoryState(grants, _moved(state.wanted, request.size_bytes, 0, grant.nodes.mask))
 
@@ -227,7 +256,9 @@ class MemoryAllocator:
         return mask
 
     def _size(self, mask: int) -> int:
-        return sum(self._capacity.get(node, 0) for node in bits(mask))
+        if mask not in self._sizes:
+            self._sizes[mask] = sum(self._capacity.get(node, 0) for node in bits(mask))
+        return self._sizes[mask]
 
     def _shortage(self, state: MemoryState, crowded: int) -> str:
         wanted = sum(size for zone, size in state.wanted.items() if not zone & ~crowded)

@@ -21,6 +21,11 @@ def crowded_nodes(wanted: Mapping[int, int], capacity: Mapping[int, int]) -> int
     # Narrow sets first: for sets that contain each other or are disjoint, this alone finds a fit where there is one.
     for zone in sorted(wanted, key=lambda mask: (mask.bit_count(), mask)):
         rest = wanted[zone]
+        for node in bits(zone):
+            if taken := min(rest, free[node]):
+                free[node] -= taken
+                used[node][zone] = taken
+                rest -= taken
         while rest > 0:
             path, reached = _path_to_free_node(zone, free, used)
             if not path:

@@ -1,0 +1,83 @@
+"""TopologyAwarePolicy: configuration of the topology-aware policy."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from joulie_core.containers.topology import CpuPriority
+from joulie_core.kinds.base import Kind
+from joulie_core.kinds.container_policy import (
+    ContainerPolicyResource,
+    PlacementPolicySpec,
+    policy_kind,
+)
+from joulie_core.kinds.cpu_class import ClassName
+
+
+class BurstLevel(StrEnum):
+    """Part of the machine that a Burstable container without a limit may spread over."""
+
+    SYSTEM = "system"
+    PACKAGE = "package"
+    DIE = "die"
+    NUMA = "numa"
+    L2_CACHE = "l2cache"
+    L3_CACHE = "l3cache"
+    CORE = "core"
+    THREAD = "thread"
+
+
+class TopologyAwarePolicySpec(PlacementPolicySpec):
+    """Options of the topology-aware policy."""
+
+    pin_cpu: Annotated[bool, Field(alias="pinCPU")] = True
+    """Whether containers are restricted to the CPUs that they are granted."""
+    pin_memory: bool = True
+    """Whether containers are restricted to the memory nodes that they are granted."""
+    prefer_isolated_cpus: Annotated[bool, Field(alias="preferIsolatedCPUs")] = True
+    """Whether a Guaranteed container of one to two CPUs gets a CPU that the kernel isolates, where there is one."""
+    prefer_shared_cpus: Annotated[bool, Field(alias="preferSharedCPUs")] = False
+    """Whether Guaranteed containers run on shared CPUs only."""
+    colocate_pods: bool = False
+    """Whether containers of a pod are placed close to each other."""
+    colocate_namespaces: bool = False
+    """Whether containers of a namespace are placed close to each other."""
+    default_cpu_priority: Annotated[CpuPriority, Field(alias="defaultCPUPriority")] = CpuPriority.NONE
+    """Priority of the CPUs that exclusive CPUs are taken from first."""
+    unlimited_burstable: BurstLevel = BurstLevel.PACKAGE
+    """Part of the machine for Burstable containers without a CPU limit."""
+    shared_pool_cpu_class: Annotated[ClassName | None, Field(alias="sharedPoolCPUClass")] = None
+    """CPU class of shared CPUs."""
+    reserved_pool_cpu_class: Annotated[ClassName | None, Field(alias="reservedPoolCPUClass")] = None
+    """CPU class of reserved CPUs."""
+    default_exclusive_cpu_class: Annotated[ClassName | None, Field(alias="defaultExclusiveCPUClass")] = None
+    """CPU class of exclusive CPUs of containers without an annotation about it."""
+    controllable_interrupts: Annotated[tuple[Annotated[str, Field(max_length=253)], ...], Field(max_length=64)] = ()
+    """Accepted for compatibility and refused when set."""
+
+    @model_validator(mode="after")
+    def _check_relations(self) -> Self:
+        classes = self.classes_by_name
+        problems = [
+            f"{field}: {name!r} is not defined in cpuClasses; defined are {', '.join(classes)}"
+            for field, name in (
+                ("sharedPoolCPUClass", self.shared_pool_cpu_class),
+                ("reservedPoolCPUClass", self.reserved_pool_cpu_class),
+                ("defaultExclusiveCPUClass", self.default_exclusive_cpu_class),
+            )
+            if name is not None and name not in classes
+        ]
+        if self.controllable_interrupts:
+            problems.append("controllableInterrupts: interrupts are not moved between CPUs; remove the field")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+class TopologyAwarePolicy(ContainerPolicyResource):
+    """Configuration of the topology-aware policy: each container on the smallest part of the machine that suits it."""
+
+    info: ClassVar[Kind] = policy_kind("TopologyAwarePolicy", "tap", TopologyAwarePolicySpec)
+
+    spec: TopologyAwarePolicySpec
