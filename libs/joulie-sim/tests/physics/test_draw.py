@@ -1,7 +1,5 @@
 import csv
-import os
 from collections import defaultdict
-from pathlib import Path
 from statistics import median
 
 import pytest
@@ -101,16 +99,9 @@ def test_a_cap_and_a_throttle_slow_together():
     assert tighter.speed == pytest.approx(0.25)
 
 
-def _zeus_v100() -> Path | None:
-    roots = [os.environ.get("JOULIE_DATA_DIR"), Path(__file__).parents[5] / "shared" / "data"]
-    paths = [Path(root) / "zeus-gpu-caps" / "v100.csv" for root in roots if root]
-    return next((path for path in paths if path.is_file()), None)
-
-
-@pytest.mark.skipif(_zeus_v100() is None, reason="no zeus-gpu-caps data: set JOULIE_DATA_DIR")
-def test_the_slowdown_agrees_with_training_jobs_measured_under_v100_power_limits():
+def test_the_slowdown_agrees_with_training_jobs_measured_under_v100_power_limits(public_data):
     runs = defaultdict(dict)
-    with _zeus_v100().open() as file:
+    with public_data("zeus-gpu-caps/v100.csv").open() as file:
         for row in csv.DictReader(file):
             job = (row["dataset"], row["network"], row["batch_size"], row["optimizer"])
             runs[job][float(row["power_limit"])] = (float(row["time_per_epoch"]), float(row["average_power"]))

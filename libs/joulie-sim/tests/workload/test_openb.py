@@ -1,6 +1,3 @@
-import os
-from pathlib import Path
-
 import pytest
 
 from joulie_core.demand import WorkloadClass
@@ -106,15 +103,8 @@ def test_pods_become_items_with_class_whole_gpus_and_compressed_arrival(csv_file
     assert all(5.0 <= item.work_s <= 40.0 for item in items)
 
 
-def _openb() -> Path | None:
-    roots = [os.environ.get("JOULIE_DATA_DIR"), Path(__file__).parents[5] / "shared" / "data"]
-    paths = [Path(root) / "openb-2023" for root in roots if root]
-    return next((path for path in paths if (path / NODE_FILE).is_file()), None)
-
-
-@pytest.mark.skipif(_openb() is None, reason="no openb-2023 trace: set JOULIE_DATA_DIR")
-def test_the_published_trace_fits_a_tenth_of_its_cluster():
-    nodes, pods = read_nodes(_openb() / NODE_FILE), read_pods(_openb() / POD_FILE)
+def test_the_published_trace_fits_a_tenth_of_its_cluster(public_data):
+    nodes, pods = read_nodes(public_data(f"openb-2023/{NODE_FILE}")), read_pods(public_data(f"openb-2023/{POD_FILE}"))
     assert (len(nodes), len(pods)) == (1523, 8152)
     groups = scaled_groups(nodes, 0.1)
     assert len(groups) == 27

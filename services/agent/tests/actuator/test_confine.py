@@ -51,7 +51,7 @@ def refuse_seccomp():
     program = module.Program(len(filter) // 8, filter)
     assert libc.syscall(ctypes.c_long(abi.seccomp), ctypes.c_ulong(1), zero, ctypes.byref(program)) == 0
 """
-native = pytest.mark.skipif(platform.machine() not in ABIS, reason="no filter for this machine")
+native = pytest.mark.skipif(platform.machine() not in ABIS, reason="no filter is known for this architecture")
 
 
 def output_of(program):
@@ -111,7 +111,7 @@ def test_io_uring_is_refused():
     assert output_of("assert confine() is None; print(number(abi.io_uring_setup, 1, 0))") == ["EPERM"]
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines have no such second numbers")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the system calls of i386 and x32 exist on x86-64 only")
 def test_system_calls_by_the_numbers_of_32_bit_and_x32_are_refused():
     assert (
         output_of("""

@@ -20,7 +20,7 @@ FULL = """cp -a "$0" "$0.copy" && mount -t tmpfs -o size=32k none "$0" && cp -a 
     { cat /dev/zero >"$0/filler" 2>/dev/null; for n in 1 2 3 4 5 6 7 8; do echo x >"$0/$n" 2>/dev/null; done; true; }"""
 needs_mounts = pytest.mark.skipif(
     subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0,
-    reason="takes the right to mount",
+    reason="mounting takes root with CAP_SYS_ADMIN",
 )
 
 
