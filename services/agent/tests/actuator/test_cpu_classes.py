@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from joulie_agent.actuator.cpu_class_protocol import ClassControl, CpuClassControls, Governor, KhzSpan
+from joulie_agent.actuator.cpu_class_protocol import ClassAbilities, ClassControl, CpuClassControls, Governor, KhzSpan
 from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.executor import RETRY_S, SubsystemExecutor
 from joulie_agent.actuator.protocol import (
     CpuClassesReport,
+    DescribeCpu,
     Epp,
     ReadCpu,
     Restore,
@@ -512,6 +513,30 @@ def test_without_a_journal_nothing_is_set(bench):
     bench.handler.writer = HardwareFailure(Reason.NO_JOURNAL, "the disk is full")
     assert bench.apply(**BOTH).failure == HardwareFailure(Reason.NO_JOURNAL, "the disk is full")
     assert bench.state == before
+
+
+# --- what can be had ---
+
+
+def test_a_machine_describes_the_controls_that_it_has(make):
+    assert make("xeon-tpmi").executor.execute(DescribeCpu()).class_controls == ClassAbilities(
+        frequencies=True,
+        base_frequency=True,
+        preferences=("default", "performance", "balance_performance", "balance_power", "power"),
+        governors=(Governor.PERFORMANCE, Governor.POWERSAVE),
+        idle_states=("POLL", "C1", "C1E", "C6"),
+        uncore=True,
+    )
+
+
+def test_a_machine_without_frequency_policies_has_no_controls(make):
+    assert make("virtual-machine").executor.execute(DescribeCpu()).class_controls == ClassAbilities()
+
+
+def test_a_governor_that_no_class_may_select_is_not_described(make):
+    found = make("arm-cppc").executor.execute(DescribeCpu()).class_controls
+    assert set(found.governors) == set(Governor)
+    assert (found.preferences, found.idle_states, found.uncore) == ((), (), False)
 
 
 # --- hotplug ---

@@ -14,6 +14,8 @@ def test_the_doctor_shows_what_works_on_a_two_socket_node(node):
     assert "works    package-0, package-1" in lines["cpu power reading"]
     assert "works    37.5 to 150 W per package" in lines["cpu power cap"]
     assert "works    32 policies, 1.0 to 3.9 GHz, driver intel_pstate" in lines["cpu throttle"]
+    assert "works    min, base and turbo" in lines["class frequencies"]
+    assert "absent" in lines["class idle states"]
 
 
 def test_the_doctor_reads_through_an_actuator_that_runs(node):

@@ -1,4 +1,4 @@
-"""The actuator's own code, really killed while it caps and throttles a machine, and `restore` after.
+"""The actuator's own code, really killed while it caps, throttles and classifies CPUs, and `restore` after.
 
 On a mounted /sys with the kernel's semantics where that can be had, and on plain files everywhere.
 """
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from joulie_agent.actuator.cpu_class_protocol import CpuClassControls, Governor
 from joulie_agent.actuator.cpus import CpuHandler
-from joulie_agent.actuator.protocol import SetCpuCap, SetThrottle
+from joulie_agent.actuator.protocol import SetCpuCap, SetCpuClasses, SetThrottle
 from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.commands import restore
 from joulie_agent.hardware import journal
@@ -23,6 +24,15 @@ from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.testing.kernel.mount import mounted, why_not
 from joulie_agent.testing.machine_spec import PLATFORMS
+
+CLASSES = (
+    {},
+    {
+        "eco": CpuClassControls(cpus="0-3", max_khz=2_000_000, epp="power", disabled_idle_states=("POLL",)),
+        "fast": CpuClassControls(cpus="4-7", min_khz=2_500_000, disabled_idle_states=("C6",)),
+    },
+    {"fast": CpuClassControls(cpus="0-7", min_khz=2_000_000, max_khz=3_000_000, governor=Governor.PERFORMANCE)},
+)
 
 
 def _control_until_killed(settings, ready):
@@ -39,6 +49,7 @@ def _control_until_killed(settings, ready):
         for _ in count():
             handler.execute(SetCpuCap(cap_watts_per_package=dice.randrange(40, 150), lease_s=60))
             handler.execute(SetThrottle(throttle_pct=dice.choice([0, 10, 50, 100]), lease_s=60))
+            handler.execute(SetCpuClasses(classes=dice.choice(CLASSES), lease_s=60))
 
 
 def _kill_at_a_random_point(settings, dice):
@@ -60,8 +71,10 @@ def _kill_at_a_random_point(settings, dice):
 @contextmanager
 def _plain_files(actuator_settings, _tmp_path):
     settings, machine = actuator_settings()
-    paths = [*machine.limits(), *machine.policy_limits()]
-    yield settings, lambda: {path: machine.read(path) for path in paths}
+    files = [machine.sys / path for path in (*machine.limits(), *machine.policy_limits())]
+    files += (machine.sys / "devices/system/cpu").rglob("scaling_min_freq")
+    files += (machine.sys / "devices/system/cpu").rglob("scaling_governor")
+    yield settings, lambda: {file: file.read_text().partition("\n")[0] for file in files}
 
 
 @contextmanager
@@ -73,7 +86,7 @@ def _kernel(_actuator_settings, tmp_path):
             state_dir=str(tmp_path / "journals"),
             actuator_socket=str(tmp_path / "socket"),
         )
-        yield settings, there.machine.registers
+        yield settings, lambda: there.machine.registers() | there.machine.class_controls()
 
 
 on_files = pytest.param((_plain_files, 50), id="50 times on plain files")

@@ -168,7 +168,7 @@ class RestoreStories(RuleBasedStateMachine):
         with self.mortal(kill):
             for key, answer in zip(keys, self.writer.set_all([(self.knobs[key], value) for key in keys]), strict=True):
                 if isinstance(answer, WrittenKnob):
-                    external = self.wanted[key] <= value
+                    external = self.stays(key, value)
                     assert self.machine.values[key] == (self.wanted[key] if external else self.machine.answer(value))
                     assert answer.value == self.machine.read(key)
                     self.saw(key)
@@ -210,6 +210,10 @@ class RestoreStories(RuleBasedStateMachine):
 
     def may_control(self, _key):
         return True
+
+    def stays(self, key, value):
+        """Whether an external value limits no less than ours, and stays in force."""
+        return self.wanted[key] <= value
 
     def external_write(self, key, value):
         self.machine.values[key] = self.wanted[key] = value
@@ -302,6 +306,19 @@ class RestoreRequests(RestoreStories):
     def saw(self, key):
         if not self.fate.disk_full:
             self.unseen.discard(key)
+
+
+class MortalFloor(MortalRequest):
+    kind = KnobKind.FLOOR
+
+
+class RestoreFloors(RestoreRequests):
+    """The same for lower limits: an upper limit is what hides them, and no external one stays in force."""
+
+    make_knob = MortalFloor
+
+    def stays(self, _key, _value):
+        return False
 
 
 class KillPoints:
@@ -425,7 +442,9 @@ def apply(machine, event):
         machine.platform = {"a": event["platform"]} if event["platform"] else {}
 
 
-@pytest.mark.parametrize("stories", [RestoreStories, RestoreRequests], ids=["registers", "requests"])
+@pytest.mark.parametrize(
+    "stories", [RestoreStories, RestoreRequests, RestoreFloors], ids=["registers", "requests", "floors"]
+)
 def test_any_interleaving_ends_with_the_newest_external_value(stories):
     run_state_machine_as_test(
         stories,

@@ -1,4 +1,4 @@
-"""Any interleaving of caps, throttles, restores, kills and what others do, on the machine itself, in this process.
+"""Any interleaving of caps, throttles, CPU classes, restores, kills and what others do, on the machine in this process.
 
 The journal's own state machine (`tests/hardware/test_restore_state_machine.py`) samples one control at every step; here
 the whole CPU subsystem acts on a /sys with the kernel's semantics, requests and registers alike, and dies before or
@@ -16,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from msgspec import structs
 
+from joulie_agent.actuator.cpu_class_protocol import CpuClassControls, Governor
 from joulie_agent.actuator.cpus import CpuHandler
-from joulie_agent.actuator.protocol import SetCpuCap, SetThrottle
+from joulie_agent.actuator.protocol import LeaseKind, SetCpuCap, SetCpuClasses, SetCpuTuning, SetThrottle
 from joulie_agent.hardware import journal as journal_module
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
@@ -31,7 +33,7 @@ from joulie_agent.testing.machine_spec import PLATFORMS
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 THROTTLED_KHZ = 2_000_000
 TABLE_KHZ = (1_000_000, 1_200_000, 1_500_000, 2_000_000, 2_500_000, 3_000_000, 3_900_000)
-SMALL = replace(PLATFORMS["xeon-small"], epp=False)
+SMALL = PLATFORMS["xeon-small"]
 SPECS = {
     "intel_pstate": SMALL,
     "acpi-cpufreq": replace(
@@ -41,6 +43,17 @@ SPECS = {
 #: What external writers ask for: in the table, and never what we write.
 EXTERNAL_KHZ = st.sampled_from([1_000_000, 1_200_000, 2_500_000, 3_000_000, 3_900_000])
 POLICIES = st.sampled_from([f"policy{number}" for number in range(8)])
+#: CPUs per class: whole cores, single threads, and all of a package.
+MEMBERS = st.sampled_from(["0,4", "1-3", "2-3,6-7", "0-7", "5"])
+CLASSES = st.sampled_from(
+    [
+        CpuClassControls(cpus="", max_khz=2_000_000, epp="power", disabled_idle_states=("C6",)),
+        CpuClassControls(cpus="", max_khz=1_500_000, governor=Governor.POWERSAVE),
+        CpuClassControls(cpus="", min_khz=2_500_000, governor=Governor.PERFORMANCE),
+        CpuClassControls(cpus="", min_khz=1_500_000, max_khz=1_500_000, epp="performance"),
+        CpuClassControls(cpus="", disabled_idle_states=("C1", "C6")),
+    ]
+)
 #: A kill at the n-th system call that changes something.
 KILLS = st.none() | st.none() | st.integers(min_value=1, max_value=40)
 
@@ -72,9 +85,9 @@ class MortalTree(KernelTree):
         super().__init__(machine)
         self._fate = fate
 
-    def write_int(self, path, value):
+    def write_text(self, path, text):
         self._fate.step()
-        failure = super().write_int(path, value)
+        failure = super().write_text(path, text)
         self._fate.step()
         return failure
 
@@ -123,6 +136,50 @@ class RestoreMachine(RuleBasedStateMachine):
         self.external_writers.about_to_throttle()
         if self.act(SetThrottle(throttle_pct=pct, lease_s=60), kill):
             self.external_writers.has_looked()
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(controls=CLASSES, cpus=MEMBERS, kill=KILLS)
+    def classify(self, controls, cpus, kill):
+        self.external_writers.about_to_throttle()
+        classes = {"a": structs.replace(controls, cpus=cpus)}
+        self.act(SetCpuClasses(classes=classes, lease_s=60), kill)
+
+    @precondition(lambda self: self.journal is not None and self.driver == "intel_pstate")
+    @rule(epp=st.sampled_from([None, "balance_power"]), kill=KILLS)
+    def tune(self, epp, kill):
+        self.act(SetCpuTuning(epp=epp, uncore_max_khz=None, lease_s=60), kill)
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(kill=KILLS)
+    def end_all_but_classes(self, kill):
+        """Caps and throttles of the machine's policies end; those that a class limits keep its limit."""
+        self.external_writers.story.append(f"all but classes end, killed at {kill}")
+        with self.mortal(kill):
+            self.handler.keep(frozenset({LeaseKind.CLASSES}))
+            assert not any(key.startswith("rapl/") for key in self.managed_and_reachable())
+
+    @precondition(lambda self: self.journal is not None)
+    @rule(kill=KILLS)
+    def end_classes(self, kill):
+        self.external_writers.story.append(f"classes end, killed at {kill}")
+        with self.mortal(kill):
+            self.handler.keep(frozenset({LeaseKind.POWER}))
+            ends = ("/scaling_min_freq", "/scaling_governor", "/C1", "/C6")
+            assert not [key for key in self.managed_and_reachable() if key.endswith(ends)]
+
+    def managed_and_reachable(self):
+        gone = self.external_writers.out_of_reach()
+        return [key for key in self.journal.entries if register_of(key) not in gone]
+
+    @precondition(lambda self: self.driver == "intel_pstate")
+    @rule(policy=POLICIES, word=st.sampled_from(["64", "200", "balance_performance"]))
+    def prefer(self, policy, word):
+        if policy not in self.external_writers.out_of_reach():
+            self.external_writers.prefer(policy, word)
+
+    @rule(cpu=st.integers(0, 7))
+    def enable_an_idle_state(self, cpu):
+        self.external_writers.enable_idle_state(cpu, 2, "C6")
 
     @precondition(lambda self: self.journal is not None)
     @rule(kill=KILLS)

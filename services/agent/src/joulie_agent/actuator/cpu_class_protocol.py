@@ -110,3 +110,16 @@ class CpuClassState(msgspec.Struct, frozen=True, kw_only=True):
     throttled_cpus: int = 0
     #: A lower external limit is none of these: it shows in `ceiling_khz`.
     unmet: tuple[UnmetControl, ...] = ()
+
+
+class ClassAbilities(msgspec.Struct, frozen=True, kw_only=True):
+    """Which controls of CPU classes a machine has, with the values that it offers; empty where it has none."""
+
+    #: Whether frequency limits can be written.
+    frequencies: bool = False
+    #: Whether `base` is known.
+    base_frequency: bool = False
+    preferences: tuple[str, ...] = ()
+    governors: tuple[Governor, ...] = ()
+    idle_states: tuple[str, ...] = ()
+    uncore: bool = False

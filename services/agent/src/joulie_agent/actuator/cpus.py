@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from joulie_agent.actuator import class_report, cpu_caps, results
+from joulie_agent.actuator.class_abilities import class_abilities
 from joulie_agent.actuator.class_controls import ClassAssignment
 from joulie_agent.actuator.class_report import ABSENT
 from joulie_agent.actuator.frequency_arbiter import FrequencyArbiter, Tuning
@@ -240,6 +241,7 @@ class CpuHandler:
             reading=_first_failure(energies, cpu_caps.NO_ZONES),
             capping=_first_failure([zone.failure() for zone in zones], cpu_caps.NO_ZONES),
             throttling=_first_failure([policy.max_freq.probe_write() for policy in policies], _NO_POLICIES),
+            class_controls=class_abilities(self.tree, self._cpus),
             journal=self.writer if isinstance(self.writer, HardwareFailure) else self.writer.journal_failure,
         )
 

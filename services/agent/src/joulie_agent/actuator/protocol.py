@@ -13,7 +13,13 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from joulie_agent.actuator.cpu_class_protocol import MOST_CLASSES, ClassName, CpuClassControls, CpuClassState
+from joulie_agent.actuator.cpu_class_protocol import (
+    MOST_CLASSES,
+    ClassAbilities,
+    ClassName,
+    CpuClassControls,
+    CpuClassState,
+)
 from joulie_agent.hardware.cpuinfo import HostFacts
 from joulie_agent.hardware.gpu.driver import GpuDeviceInfo
 from joulie_agent.hardware.journaled_writer import RestoredKnob
@@ -260,6 +266,7 @@ class CpuDescription(_Reply, frozen=True, tag="cpu"):
     capping: HardwareFailure | None
     throttling: HardwareFailure | None
     journal: HardwareFailure | None
+    class_controls: ClassAbilities = ClassAbilities()
 
 
 class GpuDescription(_Reply, frozen=True, tag="gpu"):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from joulie_agent.actuator import blocking_client
+from joulie_agent.actuator.cpu_class_protocol import ClassAbilities
 from joulie_agent.actuator.cpus import CpuHandler
 from joulie_agent.actuator.deadlines import COMMAND_S
 from joulie_agent.actuator.gpus import GpuHandler
@@ -103,6 +104,21 @@ def _cpu_rows(cpu: CpuDescription) -> Iterator[_Row]:
     yield "cpu power reading", *_state(cpu.reading, ", ".join(facts.zones))
     yield "cpu power cap", *_state(cpu.capping, _cap_range(facts))
     yield "cpu throttle", *_state(cpu.throttling, _frequencies(facts))
+    yield from _class_rows(cpu.class_controls)
+
+
+def _class_rows(can: ClassAbilities) -> Iterator[_Row]:
+    """Return a row for each kind of control of CPU classes."""
+    base = "min, base and turbo" if can.base_frequency else "min and turbo; the base frequency is not known"
+    yield "class frequencies", *_offered(can.frequencies, base)
+    yield "class preferences", *_offered(bool(can.preferences), ", ".join(can.preferences))
+    yield "class governors", *_offered(bool(can.governors), ", ".join(can.governors))
+    yield "class idle states", *_offered(bool(can.idle_states), ", ".join(can.idle_states))
+    yield "class uncore", *_offered(can.uncore, "")
+
+
+def _offered(there: bool, values: str) -> tuple[str, str]:  # noqa: FBT001 - the state of a row
+    return (_WORKS, values) if there else (_ABSENT, "")
 
 
 def _gpu_rows(gpu: GpuDescription) -> Iterator[_Row]:

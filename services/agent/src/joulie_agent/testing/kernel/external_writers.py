@@ -14,10 +14,11 @@ from joulie_agent.testing.kernel.machine import KernelMachine
 
 _CPUFREQ: Final = "devices/system/cpu/cpufreq"
 _UW_PER_WATT: Final = 1_000_000
+_OF_POLICY_FILES: Final = {"scaling_max_freq": "", "scaling_min_freq": "/min", "scaling_governor": "/governor"}
 
 
 class ExternalWriters:
-    """All writers except the agent. Controls have the names of `KernelMachine.registers`."""
+    """All writers except the agent. Controls have the names of `KernelMachine.registers` and `class_controls`."""
 
     def __init__(self, machine: KernelMachine, cpus: Mapping[int, int], policy_return: PolicyReturn) -> None:
         """Start with a machine without external values.
@@ -30,12 +31,12 @@ class ExternalWriters:
         self._machine = machine
         self._package = cpus
         self._policy_return = policy_return
-        self.fresh = machine.registers()
-        self.policies = tuple(name for name in self.fresh if name.startswith("policy"))
+        self.fresh: dict[str, int | str] = {**machine.registers(), **machine.class_controls()}
+        self.policies = tuple(name for name in machine.registers() if name.startswith("policy"))
         #: What each control may hold after a restore; more than one value where it cannot be known.
-        self._wanted = {key: {value} for key, value in self.fresh.items()}
+        self._wanted: dict[str, set[int | str]] = {key: {value} for key, value in self.fresh.items()}
         #: What was wanted before an external request that the agent has not read yet.
-        self._unseen: dict[str, set[int]] = {}
+        self._unseen: dict[str, set[int | str]] = {}
         #: Who limits a policy besides its users.
         self._limited: dict[str, set[str]] = {}
         self.offline: frozenset[int] = frozenset()
@@ -57,6 +58,20 @@ class ExternalWriters:
         self.story.append(f"{zone} is set to {watts} W")
         self._machine.external_write(self._machine.limit_path(zone), watts * _UW_PER_WATT)
         self._wanted[f"{zone}/long_term"] = {watts * _UW_PER_WATT}
+
+    def prefer(self, policy: str, word: str) -> None:
+        """Let a user set the energy performance preference, unless the governor forbids that."""
+        if self._machine.class_controls()[f"{policy}/governor"] == "performance":
+            return
+        self.story.append(f"{policy} is to prefer {word}")
+        self._machine.external_write(f"{_CPUFREQ}/{policy}/energy_performance_preference", word)
+        self._wanted[f"{policy}/epp"] = {word}
+
+    def enable_idle_state(self, cpu: int, index: int, name: str) -> None:
+        """Let a user enable an idle state; it may be enabled already."""
+        self.story.append(f"{name} of CPU {cpu} is enabled")
+        self._machine.external_write(f"devices/system/cpu/cpu{cpu}/cpuidle/state{index}/disable", 0)
+        self._wanted[f"cpu{cpu}/{name}"] = {0}
 
     def limit_policy(self, policy: str, khz: int | None) -> None:
         """Let firmware limit a policy, or lift that."""
@@ -85,7 +100,8 @@ class ExternalWriters:
         self._machine.set_online(*self.offline)
         if self._policy_return is PolicyReturn.DEFAULTS:
             for policy in (f"policy{cpu}" for cpu in self.offline):
-                self._wanted[policy] = {self.fresh[policy]}
+                for key in (policy, *_of_policy(policy)):
+                    self._wanted[key] = {self.fresh[key]}
                 self._unseen.pop(policy, None)
         self.offline = frozenset()
 
@@ -110,16 +126,18 @@ class ExternalWriters:
     def out_of_reach(self) -> frozenset[str]:
         """Return the controls that cannot be restored now."""
         zones = {f"{zone}/{control}" for zone in self.vanished_zones() for control in ("long_term", "enabled")}
-        return frozenset({f"policy{cpu}" for cpu in self.offline} | zones)
+        policies = {f"policy{cpu}" for cpu in self.offline}
+        return frozenset(policies | {key for policy in policies for key in _of_policy(policy)} | zones)
 
-    def settle(self, left: Collection[str]) -> dict[str, tuple[int, set[int]]]:
+    def settle(self, left: Collection[str]) -> dict[str, tuple[int | str, set[int | str]]]:
         """Compare the machine after a restore: what each wrong control holds, and what it may.
 
         Args:
             left: controls that the agent reports as still managed; accepted only
                 where they are out of reach.
         """
-        found, gone = self._machine.registers(), self.out_of_reach()
+        found: dict[str, int | str] = {**self._machine.registers(), **self._machine.class_controls()}
+        gone = self.out_of_reach()
         wrong = {
             key: (value, self._wanted[key])
             for key, value in found.items()
@@ -143,5 +161,15 @@ class ExternalWriters:
 
 def register_of(key: str) -> str:
     """Translate the agent's name of a control: `cpufreq/cpu4/scaling_max_freq`, `rapl/package-0/long_term`."""
-    kind, subject, control = key.split("/")
-    return subject.replace("cpu", "policy") if kind == "cpufreq" else f"{subject}/{control}"
+    kind, subject, *control = key.split("/")
+    match kind, control:
+        case "cpufreq", [file]:
+            return subject.replace("cpu", "policy") + _OF_POLICY_FILES[file]
+        case "epp", []:
+            return subject.replace("cpu", "policy") + "/epp"
+        case _:
+            return "/".join([subject, *control])
+
+
+def _of_policy(policy: str) -> tuple[str, ...]:
+    return tuple(f"{policy}/{control}" for control in ("min", "governor", "epp"))
