@@ -22,6 +22,7 @@ Values = dict[str, Any]
 
 POOL: Values = {"agent": {"mode": "pool", "pool": {"shards": 3, "nodeSelector": "rack in (a,b)"}}}
 NVIDIA: Values = {"agent": {"actuator": {"nvidia": {"enabled": True, "runtimeClassName": "nvidia"}}}}
+HSMP: Values = {"agent": {"actuator": {"hsmp": {"enabled": True}}}}
 AMD: Values = {"agent": {"actuator": {"amd": {"enabled": True}}}}
 WATCHDOG: Values = {"agent": {"watchdog": {"enabled": True}}}
 EVERYTHING: Values = {
@@ -157,6 +158,11 @@ def find(manifests: Sequence[Manifest], kind: str, name: str) -> Manifest:
 def pod_spec(manifest: Manifest) -> dict[str, Any]:
     """The pod's spec in a workload."""
     return manifest["spec"]["template"]["spec"]
+
+
+def rules(manifests: Sequence[Manifest]) -> list[dict[str, Any]]:
+    """The rules of all roles."""
+    return [rule for each in manifests if each["kind"] in {"Role", "ClusterRole"} for rule in each["rules"]]
 
 
 def containers(manifest: Manifest) -> dict[str, dict[str, Any]]:

@@ -1,9 +1,6 @@
 """The rendered chart: permissions, privilege separation, settings, hooks. Needs Helm and no cluster."""
 
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -11,17 +8,18 @@ import yaml
 from tests.chart import (
     AMD,
     EVERYTHING,
+    HSMP,
     MATRIX,
     NVIDIA,
     POOL,
     ROOT,
-    WATCHDOG,
     Helm,
     HelmError,
     containers,
     env_of,
     find,
     pod_spec,
+    rules,
 )
 
 from joulie_agent.__main__ import COMMANDS
@@ -73,9 +71,6 @@ def test_a_digest_takes_precedence_over_the_tag(helm: Helm):
     assert containers(extender)["extender"]["image"] == "docker.io/joulie/extender@sha256:" + "0" * 64
 
 
-# --- permissions
-
-
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
 @pytest.mark.parametrize("service", SERVICES)
 def test_roles_are_those_that_the_end_to_end_tests_run_with(helm: Helm, service, kind):
@@ -90,10 +85,10 @@ def test_roles_are_those_that_the_end_to_end_tests_run_with(helm: Helm, service,
 
 
 def test_the_agent_can_read_only_secrets_that_are_named(helm: Helm):
-    assert not [rule for rule in _rules(helm.render({})) if "secrets" in rule["resources"]]
+    assert not [rule for rule in rules(helm.render({})) if "secrets" in rule["resources"]]
     assert not [m for m in helm.render({}) if m["kind"] == "RoleBinding" and m["metadata"]["name"] == "joulie-agent"]
-    rules = [rule for rule in _rules(helm.render(EVERYTHING)) if "secrets" in rule["resources"]]
-    assert rules == [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["bmc"], "verbs": ["get"]}]
+    named = [rule for rule in rules(helm.render(EVERYTHING)) if "secrets" in rule["resources"]]
+    assert named == [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["bmc"], "verbs": ["get"]}]
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
@@ -106,9 +101,6 @@ def test_every_binding_names_a_role_and_an_account_of_the_release(helm: Helm, va
     for workload in _workloads(manifests):
         if account := pod_spec(workload).get("serviceAccountName"):
             find(manifests, "ServiceAccount", account)
-
-
-# --- controller and actuator
 
 
 def test_the_controller_has_the_token_and_no_hardware_access(helm: Helm):
@@ -169,9 +161,6 @@ def _exec_of(container, probe: str) -> list[str]:
     return container.get(probe, {}).get("exec", {}).get("command", [])
 
 
-HSMP = {"agent": {"actuator": {"hsmp": {"enabled": True}}}}
-
-
 @pytest.mark.parametrize(("values", "more"), [({}, set()), (HSMP, {"devices/platform"})], ids=["default", "hsmp"])
 def test_the_nodes_sys_is_read_only_but_for_directories_that_hold_limits(helm: Helm, values, more):
     agent = find(helm.render(values), "DaemonSet", "joulie-agent")
@@ -220,9 +209,6 @@ def test_a_pool_has_no_actuator(helm: Helm):
     find(manifests, "Service", pool["spec"]["serviceName"])
 
 
-# --- settings
-
-
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
 def test_every_container_starts_with_settings_that_its_service_accepts(helm: Helm, values):
     models = {"operator": settings_model(), "controller": AgentSettings, "extender": ExtenderSettings}
@@ -260,8 +246,6 @@ def test_pool_pods_get_their_shard(helm: Helm):
     assert (settings.pool_shards, settings.shard_id, settings.pool_node_selector) == (3, 2, "rack in (a,b)")
 
 
-# --- invalid values
-
 REFUSED = {
     "a typing error in a setting": ({"agent": {"env": {"RECONCILE_INTERVALL": "5s"}}}, "RECONCILE_INTERVALL"),
     "another service's setting": ({"extender": {"env": {"POLICY_TYPE": "x"}}}, "POLICY_TYPE"),
@@ -284,9 +268,6 @@ REFUSED = {
 def test_invalid_values_are_rejected_by_name(helm: Helm, values, message):
     with pytest.raises(HelmError, match=re.escape(message)):
         helm.render(values)
-
-
-# --- the notes, the hook
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["name", "address"])
@@ -348,124 +329,5 @@ def test_a_hook_job_has_time_to_report_before_it_is_ended(helm: Helm):
         assert job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-failed"
 
 
-# --- the host watchdog
-
-
-def test_the_watchdog_is_off_by_default_and_in_pool_mode(helm: Helm):
-    manifests = helm.render({})
-    assert "initContainers" not in pod_spec(find(manifests, "DaemonSet", "joulie-agent"))
-    assert not [each["metadata"]["name"] for each in manifests if "watchdog" in each["metadata"]["name"]]
-    assert not [
-        each for each in helm.render({"agent": {**POOL["agent"], **WATCHDOG["agent"]}}) if "watchdog" in str(each)
-    ]
-
-
-def test_the_watchdog_installer_has_no_capability_and_no_token_and_writes_where_the_actuator_cannot(helm: Helm):
-    agent = find(helm.render(WATCHDOG), "DaemonSet", "joulie-agent")
-    (installer,) = pod_spec(agent)["initContainers"]
-    security = installer["securityContext"]
-    assert (security["runAsUser"], security["capabilities"]) == (0, {"drop": ["ALL"]})
-    assert "privileged" not in security
-    assert not pod_spec(agent).get("hostPID", False)
-    paths = {each["name"]: each["hostPath"]["path"] for each in pod_spec(agent)["volumes"] if "hostPath" in each}
-    used = {paths[mount["name"]] for mount in installer["volumeMounts"] if mount["name"] in paths}
-    assert used == {"/var/lib/joulie-watchdog", "/etc/systemd/system", "/run/systemd/private"}
-    actuators = {paths[m["name"]] for m in containers(agent)["actuator"]["volumeMounts"] if m["name"] in paths}
-    assert not [(path, below) for path in actuators for below in used if f"{below}/".startswith(f"{path}/")]
-
-
-UNITS = {
-    "plain": {},
-    "nvidia": NVIDIA,
-    "amd": AMD,
-    "both": {"agent": {"actuator": {"nvidia": {"enabled": True}, "amd": {"enabled": True}}}},
-    "hsmp": HSMP,
-    "other paths": EVERYTHING,
-}
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze: install systemd")
-@pytest.mark.parametrize("values", UNITS.values(), ids=UNITS)
-def test_systemd_analyze_accepts_the_units(helm: Helm, values, tmp_path):
-    units = _watchdog_units(helm, values)
-    for name, text in units.items():
-        # systemd-analyze searches the program outside of RootDirectory=.
-        assert ("ExecStart=/opt/joulie/bin/joulie-agent restore" in text) == name.endswith(".service")
-        written = text.replace("@ROOT@", str(tmp_path)).replace("/opt/joulie/bin/joulie-agent", sys.executable)
-        (tmp_path / name).write_text(written)
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *(tmp_path / name for name in units)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    faults = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "watchdog" in line]
-    assert (faults, done.returncode) == ([], 0), done.stderr
-
-
-@pytest.mark.parametrize("values", UNITS.values(), ids=UNITS)
-def test_the_watchdog_has_valid_settings_and_no_more_rights_than_the_actuator(helm: Helm, values):
-    service = next(text for name, text in _watchdog_units(helm, values).items() if name.endswith(".service"))
-    lines = [line.partition("=") for line in service.splitlines() if "=" in line and not line.startswith("#")]
-    settings_of = {key: [value for name, _, value in lines if name == key] for key, _, _ in lines}
-    env = dict(each.split("=", 1) for each in " ".join(settings_of["Environment"]).split())
-    settings = read_actuator_settings(env)
-    bound = {
-        each.rpartition(":")[2]
-        for each in " ".join(settings_of["BindPaths"] + settings_of.get("BindReadOnlyPaths", [])).split()
-    }
-    assert {settings.state_dir, f"{settings.host_sys_root}/devices", f"{settings.host_sys_root}/class"} <= bound
-    assert settings.host_proc_root in {"/proc", *bound}
-
-    values = {**values, "agent": {**values.get("agent", {}), **WATCHDOG["agent"]}}
-    name = f"{values.get('fullnameOverride', 'joulie')}-agent"
-    actuator = containers(find(helm.render(values), "DaemonSet", name))["actuator"]
-    writable = {each["mountPath"] for each in actuator["volumeMounts"] if not each.get("readOnly")}
-    if "privileged" in actuator["securityContext"]:
-        writable.add("/sys")
-    for path in " ".join(settings_of["ReadWritePaths"]).split():
-        assert any(f"{path.lstrip('-+')}/".startswith(f"{each}/") for each in writable), path
-    capabilities = actuator["securityContext"].get("capabilities", {}).get("add", [])
-    if "privileged" not in actuator["securityContext"]:
-        assert settings_of["CapabilityBoundingSet"] == [" ".join(f"CAP_{each}" for each in capabilities)]
-
-
-def test_the_uninstall_removes_the_watchdog_last_and_verifies_it(helm: Helm):
-    manifests = helm.render(WATCHDOG)
-    weights = {
-        (m["kind"], m["metadata"]["name"]): int(m["metadata"]["annotations"]["helm.sh/hook-weight"])
-        for m in manifests
-        if "helm.sh/hook" in m["metadata"].get("annotations", {})
-    }
-    removal, shown = ("DaemonSet", "joulie-restore-watchdog"), ("Job", "joulie-restore-watchdog-removed")
-    assert weights["Job", "joulie-restore-verify"] < weights[removal] < weights[shown] == max(weights.values())
-    agent, remover = find(manifests, "DaemonSet", "joulie-agent"), find(manifests, *removal)
-    for key in ("nodeSelector", "tolerations"):
-        assert pod_spec(remover).get(key) == pod_spec(agent).get(key)
-    (installs,), (removes,) = pod_spec(agent)["initContainers"], pod_spec(remover)["initContainers"]
-    assert (installs.pop("command")[-1], removes.pop("command")[-1]) == ("install", "remove")
-    assert installs == removes
-    env = env_of(containers(find(manifests, *shown))["watchdog-removed"])
-    assert env["RESTORE_DAEMONSET"] == removal[1]
-    labels = remover["spec"]["template"]["metadata"]["labels"]
-    assert dict(each.split("=") for each in env["RESTORE_SELECTOR"].split(",")).items() <= labels.items()
-    # The service account can read it.
-    assert [
-        rule for rule in _rules(manifests) if removal[1] in rule.get("resourceNames", ()) and rule["verbs"] == ["get"]
-    ]
-
-
-def _watchdog_units(helm: Helm, values) -> dict[str, str]:
-    agent = values.get("agent", {})
-    manifests = helm.render({**values, "agent": {**agent, **WATCHDOG["agent"]}})
-    name = f"{values.get('fullnameOverride', 'joulie')}-watchdog"
-    data = find(manifests, "ConfigMap", name)["data"]
-    return {key: text for key, text in data.items() if not key.endswith(".py")}
-
-
 def _workloads(manifests):
     return [m for m in manifests if m["kind"] in ("Deployment", "DaemonSet", "StatefulSet", "Job")]
-
-
-def _rules(manifests):
-    return [rule for m in manifests if m["kind"] in ("Role", "ClusterRole") for rule in m["rules"]]

@@ -1,123 +1,15 @@
 """The planner: plans, decisions and when they take effect, notifications of eco, recovery."""
 
-import msgspec
-import pytest
+from services.operator.tests.planned_node import DRAIN, ECO, N1, PERF, SETTLE_S, World, cpu_pct
 
-from joulie_api.testing import make_node, make_pod
-from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_core.caps import CapSettings
-from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.base import Profile
-from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, OnLostControl
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.names import NodeName
-from joulie_core.policy import Plan, build_policy
-from joulie_core.transition import GuardResult, NodeState
-from joulie_operator.cluster import Cluster
-from joulie_operator.notifications import GpuCapNotListed, PodsUnreadable, TransitionMade
-from joulie_operator.planner import NodePlanner
-from joulie_operator.published import PublishedTarget, decode_pod_summary
-from joulie_operator.published_state import PublishedState
-
-INVENTORY = Inventory.load()
-N1 = NodeName("n1")
-SETTLE_S = 1.0
-PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE, NodeState.ACTIVE_ECO
-PERFORMANCE_POD = decode_pod_summary()(msgspec.json.encode(make_pod(node="n1", workload_class="performance")))
-HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256}
-
-
-def node(uid="uid-1", **fields):
-    made = make_node("n1", **(HARDWARE | fields))
-    made["metadata"]["uid"] = uid
-    return decode_node(msgspec.json.encode(made))
-
-
-class Share:
-    """`static_partition` whose share a test can change."""
-
-    def __init__(self, frac):
-        self.name = "share"
-        self.frac = frac
-        self.contexts = []
-
-    def plan(self, context):
-        self.contexts.append(context)
-        return build_policy("static_partition", {"static_hp_frac": self.frac}).plan(context)
-
-
-class Pods:
-    stale = False
-
-    def is_stale(self):
-        return self.stale
-
-
-class World:
-    """A planner and what surrounds it."""
-
-    def __init__(self, *, frac=0.0, pods=0, target=None, settings=None, **fields):
-        self.pod_watch = Pods()
-        self.cluster = Cluster(INVENTORY, pods=self.pod_watch, on_change=lambda _change: None)
-        self.cluster.on_node("n1", None, node(**fields))
-        self.share = Share(frac)
-        self.targets = {} if target is None else {"n1": target}
-        self.notified = []
-        self.now = 100.0
-        self.pods = 0
-        for _ in range(pods):
-            self.add_pod()
-        self.planner = NodePlanner(
-            self.cluster,
-            self.share,
-            settings or CapSettings(),
-            reconcile_interval_s=60,
-            settle_s=SETTLE_S,
-            on_lost_control=OnLostControl.HOLD,
-            published=PublishedState(self.targets, {}, clock=lambda: self.now, wall=lambda: self.now),
-        )
-
-    def add_pod(self):
-        self.cluster.on_pod(f"p{self.pods}", None, PERFORMANCE_POD)
-        self.pods += 1
-
-    def remove_pod(self):
-        self.pods -= 1
-        self.cluster.on_pod(f"p{self.pods}", PERFORMANCE_POD, None)
-
-    def set_node(self, **fields):
-        self.cluster.on_node("n1", self.cluster.nodes.get(N1), node(**fields))
-
-    def plan(self):
-        return self.planner.plan(wall=self.now)
-
-    def desired(self):
-        return self.planner.desired(N1, self.now, wall=self.now + 1000)
-
-    def publish(self):
-        """Decide, and commit as if everything had been written."""
-        decision = self.desired()
-        if decision is not None:
-            self.planner.commit(decision, self.now)
-            self.notified += decision.notifications
-        return decision
-
-    def plan_and_publish(self):
-        self.plan()
-        return self.publish()
-
-    @property
-    def transitions(self):
-        return [each.transition.result for each in self.notified if isinstance(each, TransitionMade)]
-
-
-def target(profile, *, draining=False, uid="uid-1"):
-    return PublishedTarget(NodePowerProfileSpec(node_name="n1", profile=profile, draining=draining), uid)
-
-
-def cpu_pct(decision):
-    return decision.desired.target.cpu.package_power_cap_pct_of_max
+from joulie_core.policy import Plan
+from joulie_core.transition import GuardResult
+from joulie_operator.notifications import GpuCapNotListed, PodsUnreadable
 
 
 def test_the_policy_gets_the_candidates_the_demand_and_the_times():
@@ -284,100 +176,6 @@ def test_unreadable_pods_of_a_node_that_is_to_stay_as_it_is_delay_nothing():
     world.pod_watch.stale = True
     world.publish()
     assert world.notified == []
-
-
-@pytest.mark.parametrize(
-    ("found", "state", "transitions"),
-    [
-        (target("eco", draining=True), DRAIN, []),
-        (target("eco"), ECO, []),
-        (target("eco", uid=""), ECO, []),
-        (target("performance"), DRAIN, [GuardResult.DEFERRED]),
-        (PublishedTarget(None, "uid-1"), DRAIN, [GuardResult.DEFERRED]),
-        (None, DRAIN, [GuardResult.DEFERRED]),
-    ],
-    ids=["draining", "eco", "eco, made by hand", "performance", "unreadable", "none"],
-)
-def test_a_restart_continues_from_the_published_target(found, state, transitions):
-    world = World(pods=1, target=found)
-    assert world.plan_and_publish().state is state
-    assert world.transitions == transitions
-
-
-def test_a_target_of_an_earlier_node_of_that_name_is_not_the_state_of_this_one():
-    world = World(pods=1, target=target("eco", uid="uid-0"))
-    decision = world.plan_and_publish()
-    assert (decision.state, cpu_pct(decision)) == (DRAIN, 100)
-    assert world.transitions == [GuardResult.DEFERRED]
-
-
-def test_a_draining_label_is_remembered_where_the_target_is_gone():
-    world = World(labels={labels.POWER_PROFILE: "eco", labels.DRAINING: "true"})
-    assert world.plan_and_publish().state is ECO
-    assert world.transitions == [GuardResult.UNBLOCKED]
-
-
-def test_a_new_node_of_the_same_name_does_not_inherit_the_state():
-    world = World()
-    world.plan_and_publish()
-    world.now += SETTLE_S
-    world.publish()
-    world.set_node(uid="uid-2")
-    world.add_pod()
-    assert world.desired() is None, "it is not planned yet"
-    world.notified.clear()
-    assert world.plan() == [N1]
-    assert world.publish().state is DRAIN
-    assert world.transitions == [GuardResult.DEFERRED]
-
-
-def test_a_decision_about_an_earlier_node_of_that_name_is_not_committed():
-    world = World(pods=1)
-    world.plan()
-    decision = world.desired()
-    world.set_node(uid="uid-2")
-    world.plan()
-    world.planner.commit(decision, world.now)
-    assert world.planner.state(N1) is PERF
-
-
-def test_a_cordoned_node_that_was_never_published_gets_nothing():
-    assert World(unschedulable=True).plan_and_publish() is None
-
-
-def test_a_cordoned_node_keeps_its_profile_over_a_restart_and_drains_on():
-    world = World(pods=1, target=target("eco", draining=True), unschedulable=True)
-    decision = world.plan_and_publish()
-    assert (decision.state, decision.desired.target.policy.reason) == (DRAIN, "cordoned: keeps its last profile")
-    assert world.planner.state(N1) is DRAIN
-    world.remove_pod()
-    assert world.publish().state is ECO
-    assert world.publish().state is ECO, "whatever target was seen last"
-    assert world.transitions == [GuardResult.UNBLOCKED]
-    kept = World(target=target("performance"), unschedulable=True)
-    assert kept.plan_and_publish().state is PERF
-
-
-def test_a_node_that_is_cordoned_keeps_what_it_is_whatever_was_planned():
-    world = World(frac=1)
-    world.plan_and_publish()
-    world.share.frac = 0
-    world.plan()
-    world.set_node(unschedulable=True)
-    assert world.publish().desired.profile_label is Profile.PERFORMANCE
-
-
-def test_a_node_that_is_uncordoned_waits_for_its_plan():
-    world = World(target=target("eco"), unschedulable=True)
-    world.publish()
-    world.set_node()
-    world.pod_watch.stale = True
-    assert world.publish().state is ECO
-    assert world.notified == []
-
-
-def test_a_cordoned_node_with_a_target_of_an_earlier_node_gets_nothing():
-    assert World(target=target("eco", uid="uid-0"), unschedulable=True).plan_and_publish() is None
 
 
 def test_nothing_is_decided_about_nodes_that_are_unknown_unmanaged_or_forgotten():
