@@ -79,6 +79,10 @@ class App:
         self._runners: list[web.AppRunner] = []
         self._watchdog: threading.Timer | None = None
 
+    def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
+        """Add routes to serve beside metrics and health, before the application is entered."""
+        self._routes += tuple(routes)
+
     async def __aenter__(self) -> Self:
         self.health.add_ready("running", lambda: "shutting down" if self.stopping.is_set() else None)
         loop = asyncio.get_running_loop()

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 COMMANDS: Final = {
     "actuator": "apply power limits on this machine on behalf of the unprivileged controller",
+    "resources": "place the containers of this node on CPUs and memory nodes, as an NRI plugin",
     "restore": "restore every limit that was set on this machine; with --if-unowned, for a timer of the host, only "
     "while no actuator runs",
     "probe": "say whether the actuator is alive, for a liveness probe",
@@ -22,6 +23,10 @@ def main() -> NoReturn:
             from joulie_agent.actuator import process  # noqa: PLC0415 - see the module's docstring
 
             sys.exit(process.main(arguments))
+        case ["resources", *arguments]:
+            from joulie_agent.resources import process as resources  # noqa: PLC0415
+
+            resources.main(arguments)
         case ["restore", *arguments]:
             from joulie_agent.commands import restore  # noqa: PLC0415
 

@@ -187,12 +187,16 @@ class Manager:
             self.recorder,
             self.recorder,
             on_deadline=on_deadline,
+            on_configure=self.configured,
             updates_wanted=lambda: self.updater.wake(),  # noqa: PLW0108 - it exists later
         )
         endpoint = NriEndpoint(name="joulie", index="90", path=directory / "nri.sock")
         self.connection = NriConnection(self.pipeline, endpoint, chance=lambda: 0.0)
         self.updater = Updater(self.ledger, self.connection, str)
         self.tasks = []
+
+    async def configured(self, runtime):
+        pass
 
     async def start(self):
         await self.pipeline.apply(Configured(policy=self.policy, manifest={"kind": "SlicesPolicy"}))

@@ -7,7 +7,7 @@ Source: docs/decisions/0014-container-resources.md.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -75,6 +75,7 @@ class Pipeline:
         controllers: complete the adjustments of new containers.
         observer: takes figures.
         on_deadline: what happens to a creation that does not get its turn in time.
+        on_configure: takes the runtime when it configures the plugin.
         updates_wanted: called when there may be updates to send that no reply carries.
     """
 
@@ -85,23 +86,32 @@ class Pipeline:
         observer: PipelineObserver,
         *,
         on_deadline: OnDeadline,
+        on_configure: Callable[[RuntimeInfo], Awaitable[None]],
         updates_wanted: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._controllers = controllers
         self._observer = observer
         self._on_deadline = on_deadline
+        self._on_configure = on_configure
         self._updates_wanted = updates_wanted
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
         self._pods: dict[PodSandboxId, PodInfo] = {}
+        self._cgroups: dict[ContainerId, str] = {}
         self._request_timeout_s = _REQUEST_TIMEOUT_S
+
+    @property
+    def cgroups(self) -> Mapping[ContainerId, str]:
+        """The runtime's names of the cgroups of the containers."""
+        return self._cgroups
 
     # Requests of the runtime
 
     async def configure(self, runtime: RuntimeInfo) -> None:
-        """Note how long the runtime waits for a reply."""
+        """Note how long the runtime waits for a reply, and the configuration of a plugin that it has started."""
         self._request_timeout_s = runtime.request_timeout_s
+        await self._on_configure(runtime)
 
     async def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
@@ -110,6 +120,7 @@ class Pipeline:
 
         async def work() -> None:
             self._pods = {PodSandboxId(pod.id): pod_info(pod) for pod in pods}
+            self._cgroups = {}
             present: dict[ContainerId, tuple[ContainerInfo, ContainerValues]] = {}
             for container in containers:
                 pod = self._pods.get(PodSandboxId(container.pod_sandbox_id))
@@ -117,7 +128,7 @@ class Pipeline:
                     _log.warning("container without pod ignored", container=container.id)
                 elif container.state in PRESENT:
                     values = _values_in_force(container.linux.resources)
-                    present[ContainerId(container.id)] = container_info(pod, container), values
+                    present[ContainerId(container.id)] = self._info(pod, container), values
             await self._engine.synchronize(present)
 
         if not await self._in_turn(PipelineRequest.SYNCHRONIZE, work):
@@ -143,7 +154,7 @@ class Pipeline:
         Raises:
             RequestRefusedError: it cannot be placed, or not in time where that is configured.
         """
-        info = container_info(self._pod(pod), container)
+        info = self._info(self._pod(pod), container)
         creation = _Creation()
 
         async def work() -> None:
@@ -195,7 +206,7 @@ class Pipeline:
     async def remove_container(self, pod: PodSandbox, container: Container) -> None:
         """Release what a container was granted, if the runtime did not report that it stopped."""
         del pod
-        if container.id in self._engine.containers:
+        if container.id in self._engine.containers or container.id in self._cgroups:
             await self._release(PipelineRequest.REMOVE, lambda: [ContainerId(container.id)])
             self._updates_wanted()
 
@@ -270,7 +281,10 @@ class Pipeline:
 
     async def _release(self, request: PipelineRequest, names: Callable[[], Sequence[ContainerId]]) -> bool:
         async def work() -> None:
-            self._engine.release(names())
+            released = names()
+            self._engine.release(released)
+            for name in released:
+                self._cgroups.pop(name, None)
 
         return await self._in_turn(request, work)
 
@@ -288,6 +302,11 @@ class Pipeline:
         """Return a pod, from its newest message: labels and annotations may change."""
         info = self._pods[PodSandboxId(pod.id)] = pod_info(pod)
         return info
+
+    def _info(self, pod: PodInfo, container: Container) -> ContainerInfo:
+        if container.linux.cgroups_path:
+            self._cgroups[ContainerId(container.id)] = container.linux.cgroups_path
+        return container_info(pod, container)
 
     def _adjustment(self, info: ContainerInfo, values: ContainerValues) -> ContainerAdjustment:
         adjustment = ContainerAdjustment()

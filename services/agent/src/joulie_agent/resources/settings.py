@@ -64,6 +64,9 @@ class ResourcesSettings(ProcessSettings):
     api_socket: str = ""
     """Socket on which configurations and adjustments are taken from the node agent; unset, there is none."""
 
+    api_socket_gid: Annotated[int, Field(ge=0)] | None = None
+    """Group of that socket, whose members may connect besides its owner; unset leaves it."""
+
     node_agent_socket: str = ""
     """Socket of the node agent for labels, annotations, taints and capacity of the node, and for Events; unset, there
     is none."""

@@ -1,0 +1,87 @@
+"""What a placement means for a container: CPU and memory of its cgroup, and the classes of RDT and block I/O.
+
+A controller that the host cannot serve states why, once in the log, and sets nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from joulie_agent.nri.proto.nri_pb2 import ContainerAdjustment
+from joulie_agent.resources.values import PERIOD_US, ContainerValues
+from joulie_core.containers.container import ContainerInfo, ContainerResources
+from joulie_core.containers.policy import Placement
+
+_MILLI: Final = 1000
+#: The lowest quota that the kernel accepts.
+_LOWEST_QUOTA_US: Final = 1000
+
+_log = structlog.get_logger()
+
+
+def values_of(placement: Placement, adjusted: ContainerResources | None = None) -> ContainerValues:
+    """Return the CPU and memory values of a placement, with limits where an Adjustment changes the resources."""
+    values = ContainerValues(cpus=placement.cpus, memory=placement.memory, cpu_shares=placement.cpu_shares)
+    if adjusted is None:
+        return values
+    quota_us = None
+    if adjusted.cpu_limit_milli is not None:
+        quota_us = max(_LOWEST_QUOTA_US, adjusted.cpu_limit_milli * PERIOD_US // _MILLI)
+    return ContainerValues(
+        cpus=placement.cpus,
+        memory=placement.memory,
+        cpu_shares=placement.cpu_shares,
+        cpu_quota_us=quota_us,
+        memory_limit_bytes=adjusted.memory_limit_bytes,
+    )
+
+
+class ClassControllers:
+    """Names of RDT and block I/O classes in the adjustments of new containers.
+
+    Args:
+        host_root: directory below which the host's /sys is found.
+    """
+
+    def __init__(self, host_root: Path) -> None:
+        self._host_root = host_root
+        self._stated: set[str] = set()
+
+    @property
+    def unavailable(self) -> Mapping[str, str]:
+        """Why a kind of class cannot be used on this host, by kind; nothing for those that can."""
+        checks: Mapping[str, Callable[[Path], str | None]] = {"rdt": _rdt_problem, "blockio": _blockio_problem}
+        return {name: why for name, check in checks.items() if (why := check(self._host_root)) is not None}
+
+    def complete(self, adjustment: ContainerAdjustment, container: ContainerInfo, placement: Placement) -> None:
+        """Add the classes of a placement to the adjustment of its container."""
+        if placement.rdt_class is not None and self._is_available("rdt", container):
+            adjustment.linux.resources.rdt_class.value = placement.rdt_class
+        if placement.blockio_class is not None and self._is_available("blockio", container):
+            adjustment.linux.resources.blockio_class.value = placement.blockio_class
+
+    def _is_available(self, kind: str, container: ContainerInfo) -> bool:
+        why = self.unavailable.get(kind)
+        if why is not None and kind not in self._stated:
+            self._stated.add(kind)
+            _log.warning("class unavailable", kind=kind, why=why, container=container.title)
+        return why is None
+
+
+def _rdt_problem(host_root: Path) -> str | None:
+    if (host_root / "sys/fs/resctrl/schemata").exists():
+        return None
+    return "the host has not mounted resctrl at /sys/fs/resctrl"
+
+
+def _blockio_problem(host_root: Path) -> str | None:
+    controllers = host_root / "sys/fs/cgroup/cgroup.controllers"
+    try:
+        unified = controllers.read_text(encoding="ascii").split()
+    except FileNotFoundError:
+        unified = ["io"] if (host_root / "sys/fs/cgroup/blkio").is_dir() else []
+    except OSError as error:
+        return f"the cgroup controllers cannot be read: {error}"
+    return None if "io" in unified else "the host has no cgroup controller for block I/O"

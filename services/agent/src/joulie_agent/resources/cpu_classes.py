@@ -1,0 +1,138 @@
+"""CPU classes: sends the actuator which CPUs have which class, and renews the lease of that."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import structlog
+
+from joulie_agent.actuator.cpu_class_protocol import CpuClassControls, CpuClassState, Governor
+from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply, Reply, Request, SetCpuClasses
+from joulie_agent.hardware.knob import HardwareFailure
+from joulie_api.failure_log import FailureLog
+from joulie_core.containers.idset import Cpus
+from joulie_core.kinds.cpu_class import CpuClassSpec
+
+#: How often a lease is renewed while it lasts.
+_RENEWALS: Final = 3
+_RETRY_S: Final = 2.0
+
+_log = structlog.get_logger()
+
+
+class CpuClassActuator(Protocol):
+    """Carries out requests on the hardware (`joulie_agent.backends.actuator_client.HardwareClient`)."""
+
+    async def execute(self, request: Request) -> Reply | HardwareFailure:
+        """Carry out a request."""
+
+
+class CpuClassController:
+    """The CPU classes of the node.
+
+    Args:
+        actuator: None where there is none; then classes are not applied, which is stated once.
+        lease_s: how long the actuator keeps the classes without this process.
+    """
+
+    def __init__(self, actuator: CpuClassActuator | None, *, lease_s: float) -> None:
+        self._actuator = actuator
+        self._lease_s = lease_s
+        self._specs: Mapping[str, CpuClassSpec] = {}
+        self._cpus: Mapping[str, Cpus] = {}
+        self._changed = asyncio.Event()
+        #: Whether the actuator may have classes in force that this process has set.
+        self._in_use = False
+        self._failures = FailureLog(_log, failed="CPU classes not applied", recovered="CPU classes applied")
+        self.in_force: Mapping[str, CpuClassState] = {}
+        """What the actuator has reported, by class."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why classes are not applied; None where they are, or none is wanted."""
+        return self._failures.problem()
+
+    def define(self, specs: Mapping[str, CpuClassSpec]) -> None:
+        """Note what the classes of the configuration set."""
+        if specs != self._specs:
+            self._specs = specs
+            self._changed.set()
+
+    def assign(self, cpus: Mapping[str, Cpus]) -> None:
+        """Note which CPUs have which class."""
+        if cpus != self._cpus:
+            self._cpus = cpus
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Keep the classes in force until cancelled; then they end with their lease, or another process renews it."""
+        while True:
+            self._changed.clear()
+            wait_s = await self._apply()
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _apply(self) -> float | None:
+        """Send the classes; return when to send them again, in seconds, or None where that is not necessary."""
+        classes = {name: cpus for name, cpus in self._cpus.items() if cpus}
+        if not classes and not self._in_use:
+            return None
+        incomplete = self._report_incomplete(classes)
+        if self._actuator is None:
+            self._failures.failed("unavailable: ACTUATOR_SOCKET is not set")
+            return None
+        controls = {name: _controls(self._specs[name], cpus) for name, cpus in classes.items() if name in self._specs}
+        reply = await self._actuator.execute(SetCpuClasses(classes=controls, lease_s=self._lease_s))
+        match reply:
+            case CpuClassesReport(failure=None):
+                self._in_use = bool(classes)
+                self.in_force = reply.classes
+                if not incomplete:
+                    self._failures.recovered()
+                return self._lease_s / _RENEWALS if self._in_use else None
+            case CpuClassesReport(failure=HardwareFailure(message=problem)):
+                self.in_force = reply.classes
+            case HardwareFailure(message=problem) | ErrorReply(message=problem):
+                self.in_force = {}
+            case _:
+                problem = f"unexpected reply {type(reply).__name__}"
+        self._in_use = True
+        self._failures.failed(problem)
+        return _RETRY_S
+
+    def _report_incomplete(self, classes: Mapping[str, Cpus]) -> bool:
+        """Report what cannot be sent; return whether there is something."""
+        problems = [
+            f"the configuration does not define the class {name}" for name in classes if name not in self._specs
+        ]
+        for name, spec in self._specs.items():
+            for field in ("uncore_min_freq", "uncore_max_freq"):
+                if name in classes and isinstance(getattr(spec, field), str):
+                    alias = CpuClassSpec.model_fields[field].alias
+                    problems.append(f"{alias} of the class {name} has no number: the uncore has no such frequency")
+        if problems:
+            self._failures.failed("; ".join(problems))
+        return bool(problems)
+
+
+def _controls(spec: CpuClassSpec, cpus: Cpus) -> CpuClassControls:
+    return CpuClassControls(
+        cpus=str(cpus),
+        min_khz=spec.min_freq,
+        max_khz=spec.max_freq,
+        epp=spec.energy_performance_preference,
+        governor=None if spec.freq_governor is None else Governor(spec.freq_governor),
+        disabled_idle_states=spec.disabled_cstates,
+        uncore_min_khz=_fixed(spec.uncore_min_freq),
+        uncore_max_khz=_fixed(spec.uncore_max_freq),
+        turbo_priority=spec.turbo_priority,
+        throttle_order=spec.throttled,
+    )
+
+
+def _fixed(frequency: object) -> int | None:
+    """Return a frequency of the uncore; one by name is not sent."""
+    return frequency if isinstance(frequency, int) else None

@@ -1,0 +1,246 @@
+"""The resource manager: its parts, and what connects them."""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from joulie_agent.nri.connection import NriConnection, NriState, nri_endpoint
+from joulie_agent.nri.handler import RuntimeInfo
+from joulie_agent.resource_api.proto import resource_api_pb2 as pb
+from joulie_agent.resource_api.transport import InvalidCallError
+from joulie_agent.resources.cache import Cache
+from joulie_agent.resources.configuration import (
+    ActiveConfig,
+    Configuration,
+    ConfigurationSource,
+    InvalidConfigurationError,
+)
+from joulie_agent.resources.controllers import ClassControllers, values_of
+from joulie_agent.resources.cpu_classes import CpuClassActuator, CpuClassController
+from joulie_agent.resources.engine import Configured, PlacementEngine
+from joulie_agent.resources.ledger import Ledger
+from joulie_agent.resources.metrics import ManagerCounts, PipelineDurations, register_series
+from joulie_agent.resources.pipeline import Pipeline
+from joulie_agent.resources.registry import policy_definition
+from joulie_agent.resources.reports import DecisionReports, EventRecorder
+from joulie_agent.resources.settings import ResourcesSettings
+from joulie_agent.resources.updates import Updater
+from joulie_agent.resources.usage import UsageReader
+from joulie_agent.resources.values import ContainerValues
+from joulie_api.metrics import Registry
+from joulie_core.containers.container import ContainerId, ContainerInfo
+from joulie_core.containers.policy import Placement, PowerProfileChanged, RebalanceRequested
+from joulie_core.containers.topology import HardwareTopology
+from joulie_core.kinds.base import Profile
+from joulie_core.kinds.container_policy import PlacementPolicySpec
+
+#: A handler that is busy for so many timeouts of the runtime will not end.
+_HUNG_TIMEOUTS: Final = 2
+
+_log = structlog.get_logger()
+
+
+class ResourceManager:
+    """Everything that one process holds. It serves the config interface (`ConfigService`).
+
+    Args:
+        settings: of the process.
+        topology: the node.
+        registry: takes the metrics.
+        actuator: applies CPU classes; None without one.
+        recorder: records Events; None without a node agent.
+    """
+
+    def __init__(
+        self,
+        settings: ResourcesSettings,
+        topology: HardwareTopology,
+        registry: Registry,
+        *,
+        actuator: CpuClassActuator | None,
+        recorder: EventRecorder | None,
+    ) -> None:
+        self._settings = settings
+        self.counts = ManagerCounts()
+        self.usage_milli: Mapping[ContainerId, int] = {}
+        self.classes = CpuClassController(actuator, lease_s=settings.cpu_class_lease)
+        self.reports = DecisionReports(self.counts, self.classes, recorder)
+        self.cache = Cache(Path(settings.state_dir))
+        ledger = Ledger(time.monotonic)
+        self.engine = PlacementEngine(ledger, self.cache, self.reports, self._values_of)
+        self.pipeline = Pipeline(
+            self.engine,
+            ClassControllers(Path(settings.host_root)),
+            PipelineDurations(registry, self.counts),
+            on_deadline=settings.on_deadline,
+            on_configure=self._on_configure,
+            updates_wanted=self._wake_updater,
+        )
+        endpoint = nri_endpoint(
+            os.environ, path=Path(settings.nri_socket), name=settings.plugin_name, index=settings.plugin_index
+        )
+        self.connection = NriConnection(self.pipeline, endpoint)
+        self.updater = Updater(ledger, self.connection, self._title)
+        self.reports.on_event = self.pipeline.policy_event
+        self.configuration = Configuration(
+            policy_definition(settings.policy),
+            topology,
+            self._apply,
+            file=Path(settings.config_file) if settings.config_file else None,
+        )
+        self._usage = UsageReader(Path(settings.host_root))
+        register_series(registry, self)
+
+    @property
+    def runtime_state(self) -> NriState:
+        """The connection to the runtime."""
+        return self.connection.state
+
+    @property
+    def configuration_problem(self) -> str | None:
+        """Why the newest configuration is not in force; None where it is."""
+        return self.configuration.problem
+
+    async def start(self) -> None:
+        """Read the cache and put the first configuration in force.
+
+        Raises:
+            InvalidConfigurationError: not even the default can be used on this node.
+        """
+        content = self.cache.load()
+        if content is not None:
+            self.engine.restore({ContainerId(name): grant for name, grant in content.grants.items()})
+        await self.configuration.start(content.configuration if content else None)
+
+    def not_registered(self) -> str | None:
+        """Return why the plugin is not registered; None where it is. For readiness."""
+        state = self.connection.state
+        return None if state.registered else state.failure or "not registered with the container runtime"
+
+    def hung(self) -> str | None:
+        """Return which request hangs; None without one. For liveness."""
+        oldest, runtime = self.connection.state.oldest_request, self.connection.state.runtime
+        if oldest is None or runtime is None:
+            return None
+        busy_s = asyncio.get_running_loop().time() - oldest
+        limit_s = _HUNG_TIMEOUTS * runtime.request_timeout_s
+        return f"a request is in progress for {busy_s:.1f} s" if busy_s > limit_s else None
+
+    async def poll_usage(self) -> None:
+        """Read the usage of containers until cancelled, and let the policy rebalance where that is configured."""
+        next_rebalance = time.monotonic() + self._settings.rebalance_interval
+        while True:
+            await asyncio.sleep(self._settings.usage_interval)
+            now = time.monotonic()
+            self.usage_milli = await asyncio.to_thread(self._usage.read, self.pipeline.cgroups, now)
+            if self._settings.rebalance_interval and now >= next_rebalance and self.usage_milli:
+                next_rebalance = now + self._settings.rebalance_interval
+                await self.pipeline.policy_event(RebalanceRequested(self.usage_milli))
+
+    # The config interface
+
+    async def set_config(self, request: pb.SetConfigRequest) -> pb.SetConfigReply:
+        """Apply a manifest of the cluster; without one the last configuration stays in force."""
+        self._check_node(request.node_name)
+        if not request.manifest:
+            return pb.SetConfigReply()
+        try:
+            ignored = await self.configuration.push(ConfigurationSource.CLUSTER, request.manifest)
+        except InvalidConfigurationError as error:
+            return pb.SetConfigReply(error=str(error))
+        return pb.SetConfigReply(ignored=ignored)
+
+    async def set_adjustments(self, request: pb.SetAdjustmentsRequest) -> pb.SetAdjustmentsReply:
+        """Apply exactly these adjustments."""
+        self._check_node(request.node_name)
+        raise InvalidCallError("adjustments are not supported")
+
+    async def set_power_profile(self, request: pb.SetPowerProfileRequest) -> pb.Nothing:
+        """Let the policy react to the node's power profile."""
+        try:
+            profile = Profile(request.profile)
+        except ValueError:
+            valid = ", ".join(Profile)
+            raise InvalidCallError(f"profile: {request.profile!r} is not one of {valid}") from None
+        await self.pipeline.policy_event(PowerProfileChanged(profile))
+        return pb.Nothing()
+
+    async def get_status(self, request: pb.Nothing) -> pb.ManagerStatus:
+        """Return what is in force."""
+        del request
+        active = self.configuration.active
+        return pb.ManagerStatus(
+            node_name=self._settings.node_name,
+            registered=self.connection.state.registered,
+            problem=self.not_registered() or "",
+            configuration=pb.ActiveConfiguration(
+                policy=self._settings.policy,
+                source=active.source if active else "",
+                error=self.configuration.problem or "",
+                manifest=msgspec.json.encode(active.manifest).decode() if active else "",
+            ),
+            zones=[
+                pb.Zone(
+                    name=zone.name,
+                    kind=zone.kind,
+                    parent=zone.parent,
+                    cpus=str(zone.cpus),
+                    shared_idle=str(zone.shared_idle),
+                    memory=str(zone.memory),
+                    capacity_milli=zone.capacity_milli,
+                    allocatable_milli=zone.allocatable_milli,
+                    available_milli=zone.available_milli,
+                    containers=[self._zone_container(name) for name in zone.containers],
+                    attributes=zone.attributes,
+                )
+                for zone in self.engine.zones
+            ],
+        )
+
+    def _check_node(self, name: str) -> None:
+        if self._settings.node_name and name != self._settings.node_name:
+            raise InvalidCallError(f"node_name: {name!r} is not this node, {self._settings.node_name!r}")
+
+    def _zone_container(self, name: ContainerId) -> pb.ZoneContainer:
+        info, placement = self.engine.containers[name], self.engine.placements[name]
+        return pb.ZoneContainer(
+            id=name,
+            namespace=info.pod.namespace,
+            pod=info.pod.name,
+            name=info.name,
+            cpus=str(placement.cpus or ""),
+            memory=str(placement.memory or ""),
+            request_milli=info.resources.cpu_request_milli,
+        )
+
+    # What the parts need of each other
+
+    async def _apply(self, configured: Configured, active: ActiveConfig) -> None:
+        spec = active.resource.spec
+        self.classes.define(spec.classes_by_name if isinstance(spec, PlacementPolicySpec) else {})
+        await self.pipeline.apply(configured)
+
+    async def _on_configure(self, runtime: RuntimeInfo) -> None:
+        if not runtime.config:
+            return
+        try:
+            await self.configuration.push(ConfigurationSource.RUNTIME, runtime.config)
+        except InvalidConfigurationError as error:
+            _log.warning("configuration of the runtime refused", problem=str(error))
+
+    def _values_of(self, container: ContainerInfo, placement: Placement) -> ContainerValues:
+        del container
+        return values_of(placement)
+
+    def _wake_updater(self) -> None:
+        self.updater.wake()
+
+    def _title(self, name: ContainerId) -> str:
+        info = self.engine.containers.get(name)
+        return name if info is None else info.title

@@ -1,0 +1,125 @@
+"""`joulie-agent resources`: the process of the resource manager."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, NoReturn
+
+import structlog
+
+from joulie_agent.backends.actuator_client import ActuatorClient
+from joulie_agent.resource_api.cluster import ClusterClient
+from joulie_agent.resource_api.config import serve_config
+from joulie_agent.resources.debug import PlacementsDebug
+from joulie_agent.resources.host_topology import HostReading, read_host_topology
+from joulie_agent.resources.manager import ResourceManager
+from joulie_agent.resources.settings import ResourcesSettings
+from joulie_api import entry
+from joulie_api.app import App, freeze_heap
+
+SERVICE: Final = "joulie-resources"
+COMMAND: Final = "joulie-agent resources"
+SUMMARY: Final = (
+    "Places the containers of this node on CPUs and memory nodes, as an NRI plugin of containerd or CRI-O. Takes its "
+    "configuration from a file, which is watched, or from the node agent."
+)
+VERSION: Final = version("joulie-agent")
+#: How often the host is checked for CPUs and memory that were added, removed or taken offline.
+_TOPOLOGY_INTERVAL_S: Final = 10.0
+
+_log = structlog.get_logger()
+
+
+def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> NoReturn:
+    """Run until SIGTERM or SIGINT, and exit."""
+    entry.main(COMMAND, ResourcesSettings, run, version=VERSION, summary=SUMMARY, argv=arguments, env=env, flags=True)
+
+
+async def run(
+    settings: ResourcesSettings, *, on_start: Callable[[App, ResourceManager], None] = lambda _app, _manager: None
+) -> None:
+    """Run the resource manager until it is terminated; `on_start` gets it once it listens."""
+    host_root = Path(settings.host_root)
+    reading = await asyncio.to_thread(read_host_topology, host_root)
+    _log.info(
+        "host read",
+        cpus=str(reading.topology.online),
+        nodes=len(reading.topology.nodes),
+        assumptions=reading.assumptions,
+    )
+    async with AsyncExitStack() as stack:
+        actuator = await stack.enter_async_context(_actuator(settings.actuator_socket))
+        recorder = await stack.enter_async_context(_cluster(settings.node_agent_socket))
+        app = App(settings, service=SERVICE, version=VERSION)
+        manager = ResourceManager(settings, reading.topology, app.registry, actuator=actuator, recorder=recorder)
+        app.add_routes(PlacementsDebug(manager).routes())
+        await manager.start()
+        await stack.enter_async_context(app)
+        if settings.api_socket:
+            api = serve_config(Path(settings.api_socket), manager, gid=settings.api_socket_gid)
+            await stack.enter_async_context(api)
+        _spawn(app, manager, settings, reading)
+        freeze_heap()
+        on_start(app, manager)
+        await app.wait()
+        manager.reports.close()
+
+
+def _spawn(app: App, manager: ResourceManager, settings: ResourcesSettings, reading: HostReading) -> None:
+    app.health.add_ready("runtime", manager.not_registered)
+    app.health.add_ready("configuration", lambda: manager.configuration.problem)
+    app.health.add_live("handlers", manager.hung)
+    app.spawn("runtime connection", _connect(app, manager))
+    app.spawn("updates", manager.updater.run())
+    app.spawn("CPU classes", manager.classes.run())
+    app.spawn("topology", _follow_topology(manager, Path(settings.host_root), reading))
+    if settings.config_file:
+        app.spawn("configuration", manager.configuration.watch(settings.config_poll_interval))
+    if settings.node_agent_socket:
+        app.spawn("events", manager.reports.run())
+    if settings.usage_interval:
+        app.spawn("usage", manager.poll_usage())
+
+
+async def _connect(app: App, manager: ResourceManager) -> None:
+    """Stay connected; a runtime that has started this process and closes the connection wants it to end."""
+    await manager.connection.run()
+    app.stop()
+    await asyncio.Event().wait()
+
+
+async def _follow_topology(manager: ResourceManager, host_root: Path, reading: HostReading) -> None:
+    """Apply the configuration again when the hardware has changed."""
+    while True:
+        await asyncio.sleep(_TOPOLOGY_INTERVAL_S)
+        latest = await asyncio.to_thread(read_host_topology, host_root)
+        if latest.topology != reading.topology:
+            _log.info("hardware changed", cpus=str(latest.topology.online), assumptions=latest.assumptions)
+            reading = latest
+            await manager.configuration.use_topology(latest.topology)
+
+
+@asynccontextmanager
+async def _actuator(socket: str) -> AsyncIterator[ActuatorClient | None]:
+    if not socket:
+        yield None
+        return
+    client = ActuatorClient(socket)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def _cluster(socket: str) -> AsyncIterator[ClusterClient | None]:
+    if not socket:
+        yield None
+        return
+    client = ClusterClient(Path(socket))
+    try:
+        yield client
+    finally:
+        await client.close()

@@ -1,0 +1,81 @@
+import pytest
+from structlog.testing import capture_logs
+
+from joulie_agent.nri.proto.nri_pb2 import ContainerAdjustment
+from joulie_agent.resources.controllers import ClassControllers, values_of
+from joulie_agent.resources.values import ContainerValues, read_values, to_resources
+from joulie_core.containers.container import (
+    ContainerId,
+    ContainerInfo,
+    ContainerResources,
+    PodInfo,
+    PodSandboxId,
+    QosClass,
+)
+from joulie_core.containers.idset import Cpus
+from joulie_core.containers.policy import Placement
+
+POD = PodInfo(id=PodSandboxId("p"), uid="u", namespace="ns", name="pod", qos=QosClass.BURSTABLE)
+CONTAINER = ContainerInfo(id=ContainerId("c"), pod=POD, name="main")
+PLACEMENT = Placement(zone="z", cpus=Cpus.parse("0-3"), memory=Cpus([1]), cpu_shares=512)
+
+
+def test_a_placement_sets_cpuset_memory_nodes_and_shares():
+    resources = to_resources(values_of(PLACEMENT))
+    assert (resources.cpu.cpus, resources.cpu.mems, resources.cpu.shares.value) == ("0-3", "1", 512)
+    assert not resources.cpu.HasField("quota")
+    assert not resources.HasField("memory")
+
+
+def test_what_a_placement_leaves_out_is_not_set():
+    assert to_resources(values_of(Placement(zone="z"))).ByteSize() == 0
+
+
+@pytest.mark.parametrize(("limit_milli", "quota_us"), [(1500, 150_000), (5, 1000), (None, None)])
+def test_adjusted_limits_become_quota_and_memory_limit(limit_milli, quota_us):
+    adjusted = ContainerResources(cpu_limit_milli=limit_milli, memory_limit_bytes=1 << 30)
+    values = values_of(PLACEMENT, adjusted)
+    assert (values.cpu_quota_us, values.memory_limit_bytes) == (quota_us, 1 << 30)
+
+
+def test_values_survive_the_messages_of_the_runtime():
+    values = ContainerValues(
+        cpus=Cpus.parse("0,2"), memory=Cpus([0]), cpu_shares=2, cpu_quota_us=20_000, memory_limit_bytes=5
+    )
+    assert read_values(to_resources(values)) == values
+
+
+def test_a_quota_of_another_period_is_read_in_the_period_of_the_kernel():
+    resources = to_resources(ContainerValues(cpu_quota_us=20_000))
+    resources.cpu.period.value = 50_000
+    assert read_values(resources).cpu_quota_us == 40_000
+    resources.cpu.quota.value = -1
+    assert read_values(resources).cpu_quota_us == -1
+
+
+def completed(root, **classes):
+    adjustment = ContainerAdjustment()
+    controllers = ClassControllers(root)
+    with capture_logs() as logs:
+        for _ in range(2):
+            controllers.complete(adjustment, CONTAINER, Placement(zone="z", **classes))
+    resources = adjustment.linux.resources
+    return resources.rdt_class.value, resources.blockio_class.value, [line["kind"] for line in logs]
+
+
+def test_classes_that_the_host_cannot_serve_are_stated_once_and_not_set(tmp_path):
+    assert completed(tmp_path, rdt_class="gold", blockio_class="slow") == ("", "", ["rdt", "blockio"])
+    assert ClassControllers(tmp_path).unavailable.keys() == {"rdt", "blockio"}
+
+
+def test_classes_are_set_where_the_host_serves_them(tmp_path):
+    (tmp_path / "sys/fs/resctrl").mkdir(parents=True)
+    (tmp_path / "sys/fs/resctrl/schemata").touch()
+    (tmp_path / "sys/fs/cgroup").mkdir()
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset cpu io memory\n")
+    assert completed(tmp_path, rdt_class="gold", blockio_class="slow") == ("gold", "slow", [])
+
+
+def test_a_host_with_the_older_cgroups_serves_block_io_classes(tmp_path):
+    (tmp_path / "sys/fs/cgroup/blkio").mkdir(parents=True)
+    assert completed(tmp_path, blockio_class="slow") == ("", "slow", [])

@@ -1,0 +1,136 @@
+import asyncio
+
+import pytest
+
+from joulie_agent.actuator.cpu_class_protocol import CpuClassState
+from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply
+from joulie_agent.hardware.knob import HardwareFailure
+from joulie_agent.reasons import Reason
+from joulie_agent.resources.cpu_classes import CpuClassController
+from joulie_core.containers.idset import EMPTY, Cpus
+from joulie_core.kinds.cpu_class import BUILTIN_CPU_CLASSES, CpuClassSpec
+
+LEASE_S = 60.0
+
+
+class Actuator:
+    def __init__(self):
+        self.requests = asyncio.Queue()
+        self.failure = None
+
+    async def execute(self, request):
+        self.requests.put_nowait(request)
+        if self.failure is not None:
+            return self.failure
+        states = {
+            name: CpuClassState(cpus=controls.cpus, ceiling_khz=None, floor_khz=None)
+            for name, controls in request.classes.items()
+        }
+        return CpuClassesReport(classes=states)
+
+
+@pytest.fixture
+def actuator():
+    return Actuator()
+
+
+@pytest.fixture
+async def controller(actuator):
+    controller = CpuClassController(actuator, lease_s=LEASE_S)
+    controller.define(BUILTIN_CPU_CLASSES)
+    task = asyncio.create_task(controller.run())
+    yield controller
+    task.cancel()
+
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_classes_are_sent_with_their_controls(controller, actuator):
+    controller.define({"fast": CpuClassSpec(name="fast", minFreq="2GHz", maxFreq="turbo", disabledCstates=["C6"])})
+    controller.assign({"fast": Cpus.parse("0-3"), "none": EMPTY})
+    request = await actuator.requests.get()
+    assert request.lease_s == LEASE_S
+    (controls,) = request.classes.values()
+    assert (controls.cpus, controls.min_khz, controls.max_khz) == ("0-3", 2_000_000, "turbo")
+    assert controls.disabled_idle_states == ("C6",)
+    await asyncio.sleep(0)
+    assert controller.in_force["fast"].cpus == "0-3"
+    assert controller.problem is None
+
+
+async def test_the_lease_is_renewed_before_it_ends(controller, actuator):
+    controller.assign({"eco": Cpus([1])})
+    loop = asyncio.get_running_loop()
+    first = await actuator.requests.get()
+    start = loop.time()
+    assert await actuator.requests.get() == first
+    assert loop.time() - start == pytest.approx(LEASE_S / 3)
+
+
+async def test_a_change_is_sent_at_once_and_an_equal_assignment_is_not(controller, actuator):
+    controller.assign({"eco": Cpus([1])})
+    await actuator.requests.get()
+    controller.assign({"eco": Cpus([1])})
+    controller.assign({"eco": Cpus([2])})
+    start = asyncio.get_running_loop().time()
+    assert (await actuator.requests.get()).classes["eco"].cpus == "2"
+    assert asyncio.get_running_loop().time() == start
+
+
+async def test_without_classes_nothing_is_sent_until_there_were_some(controller, actuator):
+    await asyncio.sleep(1000)
+    assert actuator.requests.empty()
+    controller.assign({"eco": Cpus([1])})
+    await actuator.requests.get()
+    controller.assign({})
+    assert (await actuator.requests.get()).classes == {}
+    await asyncio.sleep(1000)
+    assert actuator.requests.empty()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        HardwareFailure(Reason.UNREACHABLE, "not reached"),
+        ErrorReply(message="not reached"),
+        CpuClassesReport(classes={}, failure=HardwareFailure(Reason.NOT_PERMITTED, "not reached")),
+    ],
+)
+async def test_a_failure_is_reported_and_repeated(controller, actuator, failure):
+    actuator.failure = failure
+    controller.assign({"eco": Cpus([1])})
+    await actuator.requests.get()
+    await actuator.requests.get()
+    assert controller.problem == "not reached"
+    actuator.failure = None
+    await actuator.requests.get()
+    await asyncio.sleep(0)
+    assert controller.problem is None
+
+
+async def test_a_class_that_is_not_defined_is_reported_and_the_others_are_sent(controller, actuator):
+    controller.assign({"eco": Cpus([1]), "ghost": Cpus([2])})
+    assert (await actuator.requests.get()).classes.keys() == {"eco"}
+    await asyncio.sleep(0)
+    assert "ghost" in controller.problem
+
+
+async def test_an_uncore_frequency_by_name_is_reported(controller, actuator):
+    controller.define({"fast": CpuClassSpec(name="fast", uncoreMaxFreq="base")})
+    controller.assign({"fast": Cpus([1])})
+    await actuator.requests.get()
+    await asyncio.sleep(0)
+    assert "uncoreMaxFreq" in controller.problem
+
+
+async def test_without_an_actuator_classes_are_stated_as_unavailable():
+    controller = CpuClassController(None, lease_s=LEASE_S)
+    task = asyncio.create_task(controller.run())
+    await asyncio.sleep(0)
+    assert controller.problem is None
+    controller.define(BUILTIN_CPU_CLASSES)
+    controller.assign({"eco": Cpus([1])})
+    await asyncio.sleep(1)
+    task.cancel()
+    assert controller.problem == "unavailable: ACTUATOR_SOCKET is not set"
