@@ -13,12 +13,12 @@ import pytest
 from joulie_agent.nri.connection import NriConnection, NriEndpoint
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.resources.cache import Cache
+from joulie_agent.resources.controllers import values_of
 from joulie_agent.resources.engine import Configured, PlacementEngine
 from joulie_agent.resources.ledger import Ledger
 from joulie_agent.resources.pipeline import Pipeline
 from joulie_agent.resources.settings import OnDeadline
 from joulie_agent.resources.updates import Updater
-from joulie_agent.resources.values import ContainerValues
 from joulie_agent.testing.fake_nri_runtime import FakeNriRuntime
 from joulie_core.containers.idset import EMPTY, Cpus
 from joulie_core.containers.policy import (
@@ -165,10 +165,6 @@ class Recorder:
         pass
 
 
-def values_of(_container, placement):
-    return ContainerValues(cpus=placement.cpus, memory=placement.memory, cpu_shares=placement.cpu_shares)
-
-
 class Manager:
     """A resource manager connected to a fake runtime."""
 
@@ -178,10 +174,10 @@ class Manager:
         self.runtime = runtime
         self.cache = Cache(directory / "state")
         self.ledger = Ledger(time.monotonic)
-        self.engine = PlacementEngine(self.ledger, self.cache, self.recorder, values_of)
+        self.engine = PlacementEngine(self.ledger, self.cache, self.recorder, values_of, self.adjust)
         content = self.cache.load()
         if content:
-            self.engine.restore(content.grants)
+            self.engine.restore(content)
         self.pipeline = Pipeline(
             self.engine,
             self.recorder,
@@ -194,6 +190,14 @@ class Manager:
         self.connection = NriConnection(self.pipeline, endpoint, chance=lambda: 0.0)
         self.updater = Updater(self.ledger, self.connection, str)
         self.tasks = []
+
+    def adjust(self, container):
+        """Change a container as an adjustment does; a test replaces `adjusted`."""
+        return self.adjusted(container)
+
+    @staticmethod
+    def adjusted(container):
+        return container
 
     async def configured(self, runtime):
         pass

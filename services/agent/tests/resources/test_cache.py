@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from joulie_agent.resources.cache import CACHE_FILE, REJECTED_FILE, Cache
+from joulie_agent.resources.values import ContainerValues
 from joulie_agent.testing.kill_points import Fate, Killed
 from joulie_core.containers.container import (
     ContainerId,
@@ -35,7 +36,7 @@ def filled(directory, names, **kwargs):
     cache = Cache(directory, **kwargs)
     cache.set_head("balloons", {"kind": "BalloonsPolicy", "spec": {"pinCPU": True}})
     for name in names:
-        cache.put(container(name))
+        cache.put(container(name), ContainerValues(cpu_shares=77))
     cache.set_grants({ContainerId(name): {"cpus": "0-3", "milli": 100} for name in names})
     return cache
 
@@ -51,7 +52,8 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert (content.policy, content.configuration["spec"]) == ("balloons", {"pinCPU": True})
     assert content.grants["b"] == {"cpus": "0-3", "milli": 100}
     assert content.pods["pod-a"].qos == "Burstable"
-    assert content.containers["a"].memory_limit_bytes == 1 << 30
+    stored = content.containers["a"]
+    assert (stored.memory_limit_bytes, stored.set_cpu_shares, stored.set_cpu_quota_us) == (1 << 30, 77, None)
 
 
 def test_dropped_containers_and_pods_are_not_saved(tmp_path):
@@ -182,7 +184,7 @@ def test_a_save_of_500_containers_takes_about_a_millisecond(tmp_path):
     cache.save()
     times = []
     for number in range(20):
-        cache.put(container(f"new-{number}"))
+        cache.put(container(f"new-{number}"), ContainerValues())
         start = time.perf_counter()
         cache.set_grants({ContainerId(name): {"cpus": "0-3", "milli": 100} for name in [*names, f"new-{number}"]})
         cache.save()

@@ -21,17 +21,17 @@ PLACEMENT = Placement(zone="z", cpus=Cpus.parse("0-3"), memory=Cpus([1]), cpu_sh
 
 
 def test_a_placement_sets_cpuset_memory_nodes_and_shares():
-    resources = to_resources(values_of(PLACEMENT))
+    resources = to_resources(values_of(PLACEMENT, None))
     assert (resources.cpu.cpus, resources.cpu.mems, resources.cpu.shares.value) == ("0-3", "1", 512)
     assert not resources.cpu.HasField("quota")
     assert not resources.HasField("memory")
 
 
 def test_what_a_placement_leaves_out_is_not_set():
-    assert to_resources(values_of(Placement(zone="z"))).ByteSize() == 0
+    assert to_resources(values_of(Placement(zone="z"), None)).ByteSize() == 0
 
 
-@pytest.mark.parametrize(("limit_milli", "quota_us"), [(1500, 150_000), (5, 1000), (None, None)])
+@pytest.mark.parametrize(("limit_milli", "quota_us"), [(1500, 150_000), (5, 1000), (None, -1)])
 def test_adjusted_limits_become_quota_and_memory_limit(limit_milli, quota_us):
     adjusted = ContainerResources(cpu_limit_milli=limit_milli, memory_limit_bytes=1 << 30)
     values = values_of(PLACEMENT, adjusted)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from joulie_agent.resources.values import ContainerValues
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
 from joulie_core.containers.policy import GrantRecord
@@ -58,6 +59,10 @@ class CachedContainer(msgspec.Struct, frozen=True, kw_only=True):
     cpu_limit_milli: int | None
     memory_request_bytes: int
     memory_limit_bytes: int | None
+    #: What was set of these in its cgroup, which is what the runtime shows from then on.
+    set_cpu_shares: int | None = None
+    set_cpu_quota_us: int | None = None
+    set_memory_limit_bytes: int | None = None
 
 
 class CacheContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,8 +132,8 @@ class Cache:
         self._changed |= head != self._head
         self._head = head
 
-    def put(self, info: ContainerInfo) -> None:
-        """Store a container and its pod from the next save on."""
+    def put(self, info: ContainerInfo, values: ContainerValues) -> None:
+        """Store a container, its pod and what is set for it from the next save on."""
         pod = info.pod
         if pod.id not in self._pods:
             self.put_pod(pod)
@@ -141,6 +146,9 @@ class Cache:
             cpu_limit_milli=resources.cpu_limit_milli,
             memory_request_bytes=resources.memory_request_bytes,
             memory_limit_bytes=resources.memory_limit_bytes,
+            set_cpu_shares=values.cpu_shares,
+            set_cpu_quota_us=values.cpu_quota_us,
+            set_memory_limit_bytes=values.memory_limit_bytes,
         )
         self._containers[info.id] = self._entry(info.id, container)
         self._changed = True

@@ -17,25 +17,30 @@ from joulie_core.containers.policy import Placement
 _MILLI: Final = 1000
 #: The lowest quota that the kernel accepts.
 _LOWEST_QUOTA_US: Final = 1000
+#: Lifts a limit, of CPU time as of memory.
+_NO_LIMIT: Final = -1
 
 _log = structlog.get_logger()
 
 
-def values_of(placement: Placement, adjusted: ContainerResources | None = None) -> ContainerValues:
-    """Return the CPU and memory values of a placement, with limits where an Adjustment changes the resources."""
-    values = ContainerValues(cpus=placement.cpus, memory=placement.memory, cpu_shares=placement.cpu_shares)
-    if adjusted is None:
-        return values
-    quota_us = None
-    if adjusted.cpu_limit_milli is not None:
-        quota_us = max(_LOWEST_QUOTA_US, adjusted.cpu_limit_milli * PERIOD_US // _MILLI)
-    return ContainerValues(
-        cpus=placement.cpus,
-        memory=placement.memory,
-        cpu_shares=placement.cpu_shares,
-        cpu_quota_us=quota_us,
-        memory_limit_bytes=adjusted.memory_limit_bytes,
-    )
+def values_of(placement: Placement, adjusted: ContainerResources | None) -> ContainerValues:
+    """Return the CPU and memory values of a placement.
+
+    Args:
+        placement: Where the container runs.
+        adjusted: Its resources if its limits are to be set too; None leaves those of the runtime.
+    """
+    limits: dict[str, int] = {}
+    if adjusted is not None:
+        limits = {
+            "cpu_quota_us": _quota_us(adjusted.cpu_limit_milli),
+            "memory_limit_bytes": _NO_LIMIT if adjusted.memory_limit_bytes is None else adjusted.memory_limit_bytes,
+        }
+    return ContainerValues(cpus=placement.cpus, memory=placement.memory, cpu_shares=placement.cpu_shares, **limits)
+
+
+def _quota_us(limit_milli: int | None) -> int:
+    return _NO_LIMIT if limit_milli is None else max(_LOWEST_QUOTA_US, limit_milli * PERIOD_US // _MILLI)
 
 
 class ClassControllers:

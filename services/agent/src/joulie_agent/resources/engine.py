@@ -11,10 +11,11 @@ from typing import Any, Protocol
 import structlog
 
 from joulie_agent.nri.handler import RequestRefusedError
-from joulie_agent.resources.cache import Cache
+from joulie_agent.resources.cache import Cache, CacheContent
 from joulie_agent.resources.ledger import Ledger
+from joulie_agent.resources.translate import KnownResources
 from joulie_agent.resources.values import UNSET, ContainerValues
-from joulie_core.containers.container import ContainerId, ContainerInfo
+from joulie_core.containers.container import ContainerId, ContainerInfo, ContainerResources
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import (
     ContainerPolicy,
@@ -66,7 +67,8 @@ class PlacementEngine:
         ledger: takes what containers are to have.
         cache: takes what survives a restart.
         consequences: takes everything else that follows from a change.
-        values_of: what a placement means for a container.
+        values_of: what a placement means for a container; with its resources where they are, or once were, adjusted.
+        adjusted: returns a container with what adjustments change in it.
     """
 
     def __init__(
@@ -74,22 +76,34 @@ class PlacementEngine:
         ledger: Ledger,
         cache: Cache,
         consequences: Consequences,
-        values_of: Callable[[ContainerInfo, Placement], ContainerValues],
+        values_of: Callable[[Placement, ContainerResources | None], ContainerValues],
+        adjusted: Callable[[ContainerInfo], ContainerInfo],
     ) -> None:
         self.ledger = ledger
         self._cache = cache
         self._consequences = consequences
         self._values_of = values_of
+        self._adjusted = adjusted
         self._configured: Configured | None = None
         self._state: PolicyState | None = None
+        #: Containers as the policy sees them, and without what adjustments change.
         self._containers: dict[ContainerId, ContainerInfo] = {}
-        #: Grants of an earlier process, until the runtime has listed its containers.
+        self._originals: dict[ContainerId, ContainerInfo] = {}
+        #: Those whose limits were set here once, so that the runtime's are not in force any more.
+        self._once_adjusted: set[ContainerId] = set()
+        #: Of an earlier process, until the runtime has listed its containers.
         self._stored_grants: Mapping[ContainerId, GrantRecord] = {}
+        self._stored_resources: Mapping[ContainerId, KnownResources] = {}
 
     @property
     def containers(self) -> Mapping[ContainerId, ContainerInfo]:
         """The containers that run or are being created."""
         return self._containers
+
+    @property
+    def originals(self) -> Mapping[ContainerId, ContainerInfo]:
+        """The same without what adjustments change."""
+        return self._originals
 
     @property
     def placements(self) -> Mapping[ContainerId, Placement]:
@@ -111,9 +125,31 @@ class PlacementEngine:
         """Whether the runtime has listed its containers once."""
         return self._state is not None
 
-    def restore(self, grants: Mapping[ContainerId, GrantRecord]) -> None:
-        """Take the grants of an earlier process."""
-        self._stored_grants = grants
+    def restore(self, content: CacheContent) -> None:
+        """Take what an earlier process has stored."""
+        self._stored_grants = {ContainerId(name): grant for name, grant in content.grants.items()}
+        self._stored_resources = {
+            ContainerId(name): KnownResources(
+                ContainerResources(
+                    cpu_request_milli=stored.cpu_request_milli,
+                    cpu_limit_milli=stored.cpu_limit_milli,
+                    memory_request_bytes=stored.memory_request_bytes,
+                    memory_limit_bytes=stored.memory_limit_bytes,
+                ),
+                ContainerValues(
+                    cpu_shares=stored.set_cpu_shares,
+                    cpu_quota_us=stored.set_cpu_quota_us,
+                    memory_limit_bytes=stored.set_memory_limit_bytes,
+                ),
+            )
+            for name, stored in content.containers.items()
+        }
+
+    def known_resources(self, container: ContainerId) -> KnownResources | None:
+        """Return what is known of a container's resources besides what the runtime shows."""
+        if (original := self._originals.get(container)) is not None:
+            return KnownResources(original.resources, self.ledger.wanted(container))
+        return self._stored_resources.get(container)
 
     async def configure(self, configured: Configured) -> None:
         """Apply a configuration: valid grants stay, all other containers are placed anew."""
@@ -126,15 +162,19 @@ class PlacementEngine:
     async def synchronize(self, reported: Mapping[ContainerId, tuple[ContainerInfo, ContainerValues]]) -> None:
         """Place exactly the containers that the runtime lists, with what it has in force for each."""
         grants = self._grants()
-        self._containers = {name: info for name, (info, _) in reported.items()}
+        known = {name: self.known_resources(name) for name in reported}
+        self._once_adjusted = {
+            name for name, each in known.items() if each is not None and _sets_limits(each.set_values)
+        }
+        self._originals = {name: info for name, (info, _) in reported.items()}
+        self._containers = {name: self._adjusted(info) for name, info in self._originals.items()}
         self._cache.clear()
-        for info in self._containers.values():
-            self._cache.put(info)
         self.ledger.clear()
-        for name, (_, values) in reported.items():
+        for name, (info, values) in reported.items():
+            self._cache.put(info, UNSET)
             self.ledger.report(name, values)
         await self._replace(list(self._containers.values()), grants)
-        self._stored_grants = {}
+        self._stored_grants, self._stored_resources = {}, {}
 
     def create(self, container: ContainerInfo) -> None:
         """Place a container that is being created; one of the same name in its pod must have ended.
@@ -148,13 +188,14 @@ class PlacementEngine:
             if other.id == container.id or (other.pod.id == container.pod.id and other.name == container.name)
         ]
         self._release(earlier)
-        result = self._policy.allocate(self._present_state, container)
+        adjusted = self._adjusted(container)
+        result = self._policy.allocate(self._present_state, adjusted)
         if (reason := result.rejected.get(container.id)) is not None:
             self._consequences.rejected(container, reason)
             self._cache.save()
             raise RequestRefusedError(reason)
-        self._containers[container.id] = container
-        self._cache.put(container)
+        self._originals[container.id] = container
+        self._containers[container.id] = adjusted
         self._commit(result)
 
     def update(self, container: ContainerInfo) -> None:
@@ -166,25 +207,27 @@ class PlacementEngine:
         if container.id not in self._containers:
             self.create(container)
             return
-        if container.resources == self._containers[container.id].resources:
-            return
-        result = self._policy.update(self._present_state, container)
-        if (reason := result.rejected.get(container.id)) is not None:
+        adjusted = self._adjusted(container)
+        if (reason := self._update(adjusted)) is not None:
             self._consequences.rejected(container, reason)
             raise RequestRefusedError(reason)
-        self._containers[container.id] = container
-        self._cache.put(container)
-        self._commit(result)
+        self._originals[container.id] = container
+        self._cache.put(container, self.ledger.wanted(container.id))
+        self._cache.save()
+
+    def adjust(self) -> Mapping[ContainerId, str]:
+        """Apply changed adjustments to all containers; return what could not be done, by container."""
+        errors = {}
+        for name, original in self._originals.items():
+            if (reason := self._update(self._adjusted(original))) is not None:
+                errors[name] = reason
+        self._cache.save()
+        return errors
 
     def release(self, containers: Collection[ContainerId]) -> None:
         """Free what containers were granted; unknown ones change nothing."""
         if self._release(containers):
             self._cache.save()
-
-    def refresh(self) -> None:
-        """Recompute what all containers are to have, after something besides the placements has changed."""
-        for name, placement in self.placements.items():
-            self._want(name, placement)
 
     async def handle(self, event: PolicyEvent) -> None:
         """Let the policy react to an event; without containers there is nothing to react to."""
@@ -210,14 +253,29 @@ class PlacementEngine:
         result = await asyncio.to_thread(self._policy.synchronize, containers, grants)
         for name, reason in result.rejected.items():
             self._consequences.rejected(self._containers[name], reason)
-            self.ledger.want(name, UNSET)
+            self.ledger.want(name, self.ledger.wanted(name))  # it stays where it is, and owns nothing
         self._commit(result, fresh=True)
+
+    def _update(self, container: ContainerInfo) -> str | None:
+        """Place a known container anew where something in it has changed; return why that is not possible."""
+        before = self._containers[container.id]
+        if (container.resources, container.pod) == (before.resources, before.pod):
+            return None
+        result = self._policy.update(self._present_state, container)
+        if (reason := result.rejected.get(container.id)) is not None:
+            return reason
+        self._containers[container.id] = container
+        self._commit(result, save=False)
+        if (placement := self.placements.get(container.id)) is not None:
+            self._want(container.id, placement)  # limits may have changed with an equal placement
+        return None
 
     def _release(self, containers: Collection[ContainerId]) -> bool:
         known = [container for container in containers if container in self._containers]
         for container in known:
             result = self._policy.release(self._present_state, container)
-            del self._containers[container]
+            del self._containers[container], self._originals[container]
+            self._once_adjusted.discard(container)
             self.ledger.forget(container)
             self._cache.drop(container)
             self._commit(result, save=False)
@@ -242,4 +300,14 @@ class PlacementEngine:
             self._cache.save()
 
     def _want(self, name: ContainerId, placement: Placement) -> None:
-        self.ledger.want(name, self._values_of(self._containers[name], placement), placement.exclusive)
+        original, container = self._originals[name], self._containers[name]
+        if original.resources != container.resources:
+            self._once_adjusted.add(name)
+        resources = container.resources if name in self._once_adjusted else None
+        values = self._values_of(placement, resources)
+        self.ledger.want(name, values, placement.exclusive)
+        self._cache.put(original, values)
+
+
+def _sets_limits(values: ContainerValues) -> bool:
+    return values.cpu_quota_us is not None or values.memory_limit_bytes is not None

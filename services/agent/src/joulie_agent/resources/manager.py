@@ -14,6 +14,7 @@ from joulie_agent.nri.connection import NriConnection, NriState, nri_endpoint
 from joulie_agent.nri.handler import RuntimeInfo
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import InvalidCallError
+from joulie_agent.resources.adjustments import Adjustments
 from joulie_agent.resources.cache import Cache
 from joulie_agent.resources.configuration import (
     ActiveConfig,
@@ -32,10 +33,9 @@ from joulie_agent.resources.reports import DecisionReports, EventRecorder
 from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.resources.updates import Updater
 from joulie_agent.resources.usage import UsageReader
-from joulie_agent.resources.values import ContainerValues
 from joulie_api.metrics import Registry
-from joulie_core.containers.container import ContainerId, ContainerInfo
-from joulie_core.containers.policy import Placement, PowerProfileChanged, RebalanceRequested
+from joulie_core.containers.container import ContainerId
+from joulie_core.containers.policy import PowerProfileChanged, RebalanceRequested
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.container_policy import PlacementPolicySpec
@@ -73,7 +73,8 @@ class ResourceManager:
         self.reports = DecisionReports(self.counts, self.classes, recorder)
         self.cache = Cache(Path(settings.state_dir))
         ledger = Ledger(time.monotonic)
-        self.engine = PlacementEngine(ledger, self.cache, self.reports, self._values_of)
+        self._adjustments = Adjustments(settings.node_name)
+        self.engine = PlacementEngine(ledger, self.cache, self.reports, values_of, self._adjustments.adjusted)
         self.pipeline = Pipeline(
             self.engine,
             ClassControllers(Path(settings.host_root)),
@@ -115,7 +116,7 @@ class ResourceManager:
         """
         content = self.cache.load()
         if content is not None:
-            self.engine.restore({ContainerId(name): grant for name, grant in content.grants.items()})
+            self.engine.restore(content)
         await self.configuration.start(content.configuration if content else None)
 
     def not_registered(self) -> str | None:
@@ -159,7 +160,16 @@ class ResourceManager:
     async def set_adjustments(self, request: pb.SetAdjustmentsRequest) -> pb.SetAdjustmentsReply:
         """Apply exactly these adjustments."""
         self._check_node(request.node_name)
-        raise InvalidCallError("adjustments are not supported")
+        wrong = self._adjustments.replace(request.adjustments)
+        errors: dict[str, dict[str, str]] = {name: {"": why} for name, why in wrong.items()}
+        not_placed = await self.pipeline.adjust()
+        for container in self.engine.originals.values():
+            problems = dict(self._adjustments.problems(container))
+            if (reason := not_placed.get(container.id)) is not None:
+                problems |= dict.fromkeys(self._adjustments.of(container), reason)
+            for name, why in problems.items():
+                errors.setdefault(name, {})[container.title] = why
+        return pb.SetAdjustmentsReply(errors={name: pb.AdjustmentErrors(errors=each) for name, each in errors.items()})
 
     async def set_power_profile(self, request: pb.SetPowerProfileRequest) -> pb.Nothing:
         """Let the policy react to the node's power profile."""
@@ -233,10 +243,6 @@ class ResourceManager:
             await self.configuration.push(ConfigurationSource.RUNTIME, runtime.config)
         except InvalidConfigurationError as error:
             _log.warning("configuration of the runtime refused", problem=str(error))
-
-    def _values_of(self, container: ContainerInfo, placement: Placement) -> ContainerValues:
-        del container
-        return values_of(placement)
 
     def _wake_updater(self) -> None:
         self.updater.wake()

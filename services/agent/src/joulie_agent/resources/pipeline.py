@@ -19,7 +19,7 @@ from joulie_agent.nri.proto.nri_pb2 import Container, ContainerAdjustment, Conta
 from joulie_agent.resources.engine import Configured, PlacementEngine
 from joulie_agent.resources.ledger import SentUpdate
 from joulie_agent.resources.settings import OnDeadline
-from joulie_agent.resources.translate import PRESENT, container_info, merged, pod_info
+from joulie_agent.resources.translate import PRESENT, container_info, pod_info
 from joulie_agent.resources.values import UNSET, ContainerValues, read_values, to_resources, to_update
 from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
 from joulie_core.containers.idset import InvalidIdListError
@@ -185,7 +185,7 @@ class Pipeline:
         Raises:
             RequestRefusedError: it cannot be placed with these; it stays where it is.
         """
-        info = container_info(self._pod(pod), container, merged(container.linux.resources, resources))
+        info = self._info(self._pod(pod), container, resources)
         values = _values_in_force(resources)
 
         async def work() -> None:
@@ -225,11 +225,12 @@ class Pipeline:
         await self._locked(PipelineRequest.CONFIGURE, lambda: self._engine.configure(configured))
         self._updates_wanted()
 
-    async def refresh(self) -> None:
-        """Recompute what containers are to have, and send what follows."""
+    async def adjust(self) -> Mapping[ContainerId, str]:
+        """Apply changed adjustments, and send what follows; return what could not be done, by container."""
         async with self._turn:
-            self._engine.refresh()
+            errors = self._engine.adjust()
         self._updates_wanted()
+        return errors
 
     # How they get their turn
 
@@ -303,10 +304,10 @@ class Pipeline:
         info = self._pods[PodSandboxId(pod.id)] = pod_info(pod)
         return info
 
-    def _info(self, pod: PodInfo, container: Container) -> ContainerInfo:
+    def _info(self, pod: PodInfo, container: Container, update: LinuxResources | None = None) -> ContainerInfo:
         if container.linux.cgroups_path:
             self._cgroups[ContainerId(container.id)] = container.linux.cgroups_path
-        return container_info(pod, container)
+        return container_info(pod, container, self._engine.known_resources(ContainerId(container.id)), update)
 
     def _adjustment(self, info: ContainerInfo, values: ContainerValues) -> ContainerAdjustment:
         adjustment = ContainerAdjustment()

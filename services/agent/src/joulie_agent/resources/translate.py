@@ -1,5 +1,6 @@
 """Pods and containers of the runtime's messages, as container policies see them."""
 
+from dataclasses import dataclass, replace
 from typing import Final
 
 from joulie_agent.nri.proto.nri_pb2 import (
@@ -10,6 +11,7 @@ from joulie_agent.nri.proto.nri_pb2 import (
     LinuxResources,
     PodSandbox,
 )
+from joulie_agent.resources.values import ContainerValues
 from joulie_core.containers.container import (
     ContainerId,
     ContainerInfo,
@@ -43,30 +45,61 @@ def _qos(cgroup_parent: str) -> QosClass:
     return QosClass.BURSTABLE if "burstable" in cgroup_parent else QosClass.GUARANTEED
 
 
-def container_info(pod: PodInfo, container: Container, resources: LinuxResources | None = None) -> ContainerInfo:
+@dataclass(frozen=True, slots=True)
+class KnownResources:
+    """What is known of a container besides what the runtime shows, which is what was set here."""
+
+    #: Requests and limits before anything was set.
+    resources: ContainerResources
+    set_values: ContainerValues
+
+
+def container_info(
+    pod: PodInfo, container: Container, known: KnownResources | None, update: LinuxResources | None = None
+) -> ContainerInfo:
     """Return a container of a message.
 
     Args:
         pod: Its pod.
         container: The container.
-        resources: What it is about to have; None is what the message has.
+        known: What an earlier message has shown.
+        update: Resources that it is about to get.
     """
+    resources = LinuxResources()
+    resources.CopyFrom(container.linux.resources)
+    if update is not None:
+        resources.MergeFrom(update)
     return ContainerInfo(
         id=ContainerId(container.id),
         pod=pod,
         name=container.name,
         created_ns=container.created_at,
         labels=dict(container.labels),
-        resources=resources_of(pod.qos, container.linux.resources if resources is None else resources),
+        resources=_original_resources(pod.qos, resources, known, update),
     )
 
 
-def merged(before: LinuxResources, update: LinuxResources) -> LinuxResources:
-    """Return resources after an update, which leaves what it does not have."""
-    result = LinuxResources()
-    result.CopyFrom(before)
-    result.MergeFrom(update)
-    return result
+def _original_resources(
+    qos: QosClass, shown: LinuxResources, known: KnownResources | None, update: LinuxResources | None
+) -> ContainerResources:
+    """Return requests and limits; those whose value was set here are taken from what was known before."""
+    resources = resources_of(qos, shown)
+    if known is None:
+        return resources
+    mine, cpu, memory = known.set_values, shown.cpu, shown.memory
+    new = update or LinuxResources()
+    if mine.cpu_shares is not None and cpu.shares.value == mine.cpu_shares and not new.cpu.HasField("shares"):
+        resources = replace(resources, cpu_request_milli=known.resources.cpu_request_milli)
+    if mine.cpu_quota_us is not None and cpu.quota.value == mine.cpu_quota_us and not new.cpu.HasField("quota"):
+        resources = replace(resources, cpu_limit_milli=known.resources.cpu_limit_milli)
+    limit_bytes = mine.memory_limit_bytes
+    if limit_bytes is not None and memory.limit.value == limit_bytes and not new.memory.HasField("limit"):
+        resources = replace(
+            resources,
+            memory_request_bytes=known.resources.memory_request_bytes,
+            memory_limit_bytes=known.resources.memory_limit_bytes,
+        )
+    return resources
 
 
 #: cgroup values for one CPU, and the lowest share, which the kubelet sets for a request of 0.
