@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -256,3 +257,65 @@ async def test_updates_of_a_creation_that_the_runtime_gives_up_are_sent_again(no
     node.runtime.containers["a"].linux.resources.cpu.cpus = "0-7"
     await node.runtime.stop_container("g")
     assert manager.cpus() == {"a": "0-7"}
+
+
+def adjust(**resources):
+    """Adjust the container `g`."""
+
+    def adjusted(container):
+        if container.name != "g":
+            return container
+        return replace(container, resources=replace(container.resources, **resources))
+
+    return adjusted
+
+
+def limits(node, name):
+    linux = node.runtime.containers[name].linux.resources
+    return linux.cpu.quota.value, linux.memory.limit.value
+
+
+async def test_an_adjustment_changes_a_running_container_and_its_end_restores_it(node):
+    manager = await node.start()
+    await node.add(node.container("a"), node.container("g", milli=1000))
+    manager.adjusted = adjust(cpu_request_milli=2000, cpu_limit_milli=2000, memory_limit_bytes=1 << 30)
+    assert await manager.pipeline.adjust() == {}
+    await manager.until_cpus(a="2-7", g="0-1")
+    assert limits(node, "g") == (200_000, 1 << 30)
+    manager.adjusted = lambda container: container
+    await manager.pipeline.adjust()
+    await manager.until_cpus(a="1-7", g="0")
+    assert limits(node, "g") == (-1, -1)
+
+
+async def test_an_adjustment_that_cannot_be_placed_is_reported_and_changes_nothing(node):
+    manager = await node.start()
+    await node.add(node.container("g", milli=1000))
+    manager.adjusted = adjust(cpu_request_milli=9000)
+    assert await manager.pipeline.adjust() == {"g": "9 CPUs requested, 8 left"}
+    assert manager.cpus() == {"g": "0"}
+
+
+async def test_an_adjustment_applies_to_new_containers(node):
+    manager = await node.start()
+    manager.adjusted = adjust(cpu_request_milli=3000, cpu_limit_milli=3000)
+    await node.add(node.container("g", milli=1000))
+    assert manager.cpus() == {"g": "0-2"}
+    assert limits(node, "g") == (300_000, -1)
+
+
+async def test_after_a_restart_resources_that_were_set_here_are_not_taken_for_the_pods(node):
+    first = await node.start()
+    first.adjusted = adjust(cpu_request_milli=3000, cpu_limit_milli=3000)
+    await node.add(node.container("g", milli=1000))
+    # As a policy that sets shares would have: the runtime shows those from then on.
+    first.ledger.want("g", replace(first.ledger.wanted("g"), cpu_shares=999), first.engine.placements["g"].exclusive)
+    first.cache.put(first.engine.originals["g"], first.ledger.wanted("g"))
+    first.cache.save()
+    first.updater.wake()
+    await first.until(lambda: node.runtime.containers["g"].linux.resources.cpu.shares.value == 999)
+    await first.kill()
+    second = await node.start()
+    assert second.engine.originals["g"].resources.cpu_request_milli == 1000
+    assert second.engine.originals["g"].resources.cpu_limit_milli is None
+    await second.until(lambda: limits(node, "g") == (-1, -1))

@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 import structlog
 
 from joulie_agent.backends.actuator_client import ActuatorClient
+from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.resource_api.cluster import ClusterClient
 from joulie_agent.resource_api.config import serve_config
 from joulie_agent.resources.debug import PlacementsDebug
@@ -27,7 +28,8 @@ SUMMARY: Final = (
 )
 VERSION: Final = version("joulie-agent")
 #: How often the host is checked for CPUs and memory that were added, removed or taken offline.
-_TOPOLOGY_INTERVAL_S: Final = 10.0
+_TOPOLOGY_INTERVAL_S: Final = 5.0
+_HOTPLUG_FILES: Final = ("sys/devices/system/cpu/online", "sys/devices/system/node/has_memory")
 
 _log = structlog.get_logger()
 
@@ -42,7 +44,8 @@ async def run(
 ) -> None:
     """Run the resource manager until it is terminated; `on_start` gets it once it listens."""
     host_root = Path(settings.host_root)
-    reading = await asyncio.to_thread(read_host_topology, host_root)
+    seen = await asyncio.to_thread(_hotplug_state, host_root)
+    reading = await asyncio.to_thread(_read_host, host_root)
     _log.info(
         "host read",
         cpus=str(reading.topology.online),
@@ -60,21 +63,21 @@ async def run(
         if settings.api_socket:
             api = serve_config(Path(settings.api_socket), manager, gid=settings.api_socket_gid)
             await stack.enter_async_context(api)
-        _spawn(app, manager, settings, reading)
+        _spawn(app, manager, settings, seen)
         freeze_heap()
         on_start(app, manager)
         await app.wait()
         manager.reports.close()
 
 
-def _spawn(app: App, manager: ResourceManager, settings: ResourcesSettings, reading: HostReading) -> None:
+def _spawn(app: App, manager: ResourceManager, settings: ResourcesSettings, seen: Sequence[str]) -> None:
     app.health.add_ready("runtime", manager.not_registered)
     app.health.add_ready("configuration", lambda: manager.configuration.problem)
     app.health.add_live("handlers", manager.hung)
     app.spawn("runtime connection", _connect(app, manager))
     app.spawn("updates", manager.updater.run())
     app.spawn("CPU classes", manager.classes.run())
-    app.spawn("topology", _follow_topology(manager, Path(settings.host_root), reading))
+    app.spawn("topology", _follow_topology(manager, Path(settings.host_root), seen))
     if settings.config_file:
         app.spawn("configuration", manager.configuration.watch(settings.config_poll_interval))
     if settings.node_agent_socket:
@@ -90,15 +93,31 @@ async def _connect(app: App, manager: ResourceManager) -> None:
     await asyncio.Event().wait()
 
 
-async def _follow_topology(manager: ResourceManager, host_root: Path, reading: HostReading) -> None:
-    """Apply the configuration again when the hardware has changed."""
+async def _follow_topology(manager: ResourceManager, host_root: Path, seen: Sequence[str]) -> None:
+    """Apply the configuration again when CPUs or memory were added, removed or taken offline."""
     while True:
         await asyncio.sleep(_TOPOLOGY_INTERVAL_S)
-        latest = await asyncio.to_thread(read_host_topology, host_root)
-        if latest.topology != reading.topology:
-            _log.info("hardware changed", cpus=str(latest.topology.online), assumptions=latest.assumptions)
-            reading = latest
-            await manager.configuration.use_topology(latest.topology)
+        state = await asyncio.to_thread(_hotplug_state, host_root)
+        if state != seen:
+            reading = await asyncio.to_thread(_read_host, host_root)
+            _log.info("hardware changed", cpus=str(reading.topology.online), assumptions=reading.assumptions)
+            await manager.configuration.use_topology(reading.topology)
+            seen = state
+
+
+def _read_host(host_root: Path) -> HostReading:
+    return read_host_topology(SysfsTree(host_root / "sys"), SysfsTree(host_root / "proc"))
+
+
+def _hotplug_state(host_root: Path) -> Sequence[str]:
+    """Return what changes with CPUs and memory; reading all of the topology takes thousands of files."""
+    states = []
+    for name in _HOTPLUG_FILES:
+        try:
+            states.append((host_root / name).read_text(encoding="ascii"))
+        except OSError as error:
+            states.append(str(error))
+    return states
 
 
 @asynccontextmanager
