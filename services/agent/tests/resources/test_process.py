@@ -1,0 +1,294 @@
+"""The whole process on a fake runtime and the files of an invented machine."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession
+from prometheus_client.parser import text_string_to_metric_families
+
+from joulie_agent.nri.proto import nri_pb2 as nri
+from joulie_agent.resource_api.cluster import serve_cluster
+from joulie_agent.resource_api.config import ConfigClient
+from joulie_agent.resource_api.proto import resource_api_pb2 as pb
+from joulie_agent.resource_api.transport import ResourceApiError
+from joulie_agent.resources import process
+from joulie_agent.resources.settings import ResourcesSettings
+from joulie_agent.testing.host_files import put_host
+from joulie_api.settings import read_settings
+from joulie_core.testing.machines import MachineShape
+
+
+def manifest(available, **spec):
+    return json.dumps(
+        {
+            "apiVersion": "config.nri/v1alpha1",
+            "kind": "TemplatePolicy",
+            "spec": {"availableResources": {"cpu": f"cpuset:{available}"}, **spec},
+        }
+    )
+
+
+class Process:
+    def __init__(self, app, manager, session):
+        self.app, self.manager, self.session = app, manager, session
+
+    async def get(self, path):
+        async with self.session.get(f"http://127.0.0.1:{self.app.metrics_port}{path}") as reply:
+            return reply.status, await reply.text()
+
+    async def series(self):
+        """Every sample by its name and the values of its labels, in the order of their names."""
+        _, text = await self.get("/metrics")
+        return {
+            (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+
+class Host:
+    """A node with a fake runtime; processes come and go."""
+
+    def __init__(self, node, root):
+        self.node, self.root = node, root
+        put_host(root, MachineShape(packages=2, cores_per_node=4).topology())
+
+    @asynccontextmanager
+    async def process(self, *, registered=True, **settings):
+        env = {
+            "POLICY": "template",
+            "NODE_NAME": "n1",
+            "HOST_ROOT": str(self.root),
+            "STATE_DIR": str(self.root / "state"),
+            "NRI_SOCKET": str(self.node.directory / "nri.sock"),
+            "METRICS_ADDR": "127.0.0.1:0",
+            "CONFIG_POLL_INTERVAL": "5ms",
+            **settings,
+        }
+        started = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(
+            process.run(
+                read_settings(ResourcesSettings, env), on_start=lambda app, manager: started.set_result((app, manager))
+            )
+        )
+        await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        app, manager = started.result()
+        if registered:
+            await self.node.runtime.registered()
+        async with ClientSession() as session:
+            try:
+                yield Process(app, manager, session)
+            finally:
+                app.stop()
+                await task
+
+    def cpus(self):
+        return {name: each.linux.resources.cpu.cpus for name, each in self.node.runtime.containers.items()}
+
+    async def until(self, condition):
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110 - conditions are on plain values
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def host(node, tmp_path):
+    root = tmp_path / "host"
+    root.mkdir()
+    return Host(node, root)
+
+
+async def test_containers_are_placed_by_the_built_in_defaults(host):
+    async with host.process() as running:
+        await host.node.add(host.node.container("a"))
+        assert host.cpus() == {"a": "0-7"}
+        assert (await running.get("/readyz"))[0] == 200
+
+
+async def test_readiness_waits_for_the_runtime(host):
+    async with host.process(registered=False) as running:
+        status, text = await running.get("/readyz")
+        assert status == 503
+        assert "[-]runtime failed" in text
+        assert (await running.get("/healthz"))[0] == 200
+        await host.node.runtime.registered()
+        assert (await running.get("/readyz"))[0] == 200
+
+
+async def test_a_changed_file_moves_running_containers_and_a_bad_one_shows_in_readiness(host):
+    file = host.root / "policy.yaml"
+    file.write_text(manifest("0-3"))
+    async with host.process(CONFIG_FILE=str(file)) as running:
+        await host.node.add(host.node.container("a"))
+        assert host.cpus() == {"a": "0-3"}
+        file.write_text(manifest("2-5"))
+        await host.until(lambda: host.cpus() == {"a": "2-5"})
+        file.write_text(manifest("99"))
+        await host.until(lambda: running.manager.configuration.problem)
+        status, text = await running.get("/readyz")
+        assert status == 503
+        assert "[-]configuration failed: " in text
+        assert "availableResources.cpu: 'cpuset:99'" in text
+        assert host.cpus() == {"a": "2-5"}
+
+
+async def test_a_first_file_with_an_error_leaves_the_plugin_registered(host):
+    file = host.root / "policy.yaml"
+    file.write_text("kind: TemplatePolicy")
+    async with host.process(CONFIG_FILE=str(file)) as running:
+        await host.node.add(host.node.container("a"))
+        assert host.cpus() == {"a": "0-7"}
+        assert (await running.get("/readyz"))[0] == 503
+
+
+async def test_the_last_configuration_in_force_survives_a_restart(host):
+    api = {"API_SOCKET": str(host.root / "api.sock")}
+    async with host.process(**api):
+        client = ConfigClient(host.root / "api.sock")
+        assert (await client.set_config("n1", manifest("1-2"))).error == ""
+        await client.close()
+        await host.node.add(host.node.container("a"))
+    host.node.runtime.updates.clear()
+    async with host.process(**api) as running:
+        assert (host.cpus(), host.node.runtime.updates) == ({"a": "1-2"}, [])
+        assert running.manager.configuration.active.source == "cache"
+
+
+async def test_the_node_agent_configures_and_reads_the_status(host):
+    async with host.process(API_SOCKET=str(host.root / "api.sock")):
+        client = ConfigClient(host.root / "api.sock")
+        await host.node.add(host.node.container("a", milli=500))
+        reply = await client.set_config("n1", manifest("0-3", unknown=1))
+        assert (reply.error, list(reply.ignored)) == ("", ["spec.unknown"])
+        await host.until(lambda: host.cpus() == {"a": "0-3"})
+        assert "cpuset:99" in (await client.set_config("n1", manifest("99"))).error
+        status = await client.status()
+        assert (status.node_name, status.registered, status.problem) == ("n1", True, "")
+        assert (status.configuration.policy, status.configuration.source) == ("template", "cluster")
+        assert "cpuset:99" in status.configuration.error
+        assert json.loads(status.configuration.manifest)["spec"]["availableResources"] == {"cpu": "cpuset:0-3"}
+        (container,) = status.zones[-1].containers
+        assert (container.pod, container.name, container.cpus, container.request_milli) == ("pod", "a", "0-3", 500)
+        with pytest.raises(ResourceApiError, match="is not this node"):
+            await client.set_config("other", manifest("0-3"))
+        with pytest.raises(ResourceApiError, match="not one of performance, eco"):
+            await client.set_power_profile("fast")
+        await client.set_power_profile("eco")
+        await client.close()
+
+
+async def test_adjustments_reach_containers_and_their_errors_the_node_agent(host):
+    async with host.process(API_SOCKET=str(host.root / "api.sock")):
+        client = ConfigClient(host.root / "api.sock")
+        await host.node.add(host.node.container("a", milli=500))
+        good = json.dumps({"spec": {"resources": {"limits": {"cpu": 2}}}})
+        assert await client.set_adjustments("n1", {"good": good}) == {}
+        await host.until(lambda: host.node.runtime.containers["a"].linux.resources.cpu.quota.value == 200_000)
+        errors = await client.set_adjustments("n1", {"good": good, "twin": good, "bad": "{}"})
+        assert errors.keys() == {"good", "twin", "bad"}
+        assert errors["good"] == {"default/pod/a": "conflicts with twin: the container is not changed"}
+        assert errors["bad"].keys() == {""}
+        await client.close()
+
+
+async def test_cpus_that_are_taken_offline_are_left(host):
+    process._TOPOLOGY_INTERVAL_S, before = 0.005, process._TOPOLOGY_INTERVAL_S
+    try:
+        async with host.process():
+            await host.node.add(host.node.container("a"))
+            online = host.root / "sys/devices/system/cpu/online"
+            online.chmod(0o644)
+            online.write_text("0-5\n")
+            await host.until(lambda: host.cpus() == {"a": "0-5"})
+    finally:
+        process._TOPOLOGY_INTERVAL_S = before
+
+
+async def test_usage_and_placements_are_exported(host):
+    cgroup = host.root / "sys/fs/cgroup/kubepods/a"
+    cgroup.mkdir(parents=True)
+    (cgroup / "cpu.stat").write_text("usage_usec 1000000\n")
+    async with host.process(USAGE_INTERVAL="5ms") as running:
+        container = host.node.container("a", milli=500)
+        container.linux.cgroups_path = "/kubepods/a"
+        await host.node.add(container)
+        await host.until(lambda: running.manager.usage_milli == {"a": 0})
+        series = await running.series()
+        assert series["joulie_nri_registered",] == 1
+        assert series["joulie_container_placement_info", "a", "0-7", "", "default", "pod", "shared"] == 1
+        assert series["joulie_container_cpus", "a", "default", "pod"] == 8
+        assert series["joulie_container_cpu_usage_milli", "a", "default", "pod"] == 0
+        assert series["joulie_zone_containers", "pool", "shared"] == 1
+        assert series["joulie_zone_cpu_usage_milli", "pool", "shared"] == 0
+        assert series["joulie_nri_request_duration_seconds_count", "create"] == 1
+        assert series["joulie_container_policy_configuration_valid",] == 1
+
+
+async def test_placements_are_described_for_people(host):
+    async with host.process() as running:
+        await host.node.add(host.node.container("a", milli=500))
+        status, text = await running.get("/debug/placements")
+    described = json.loads(text)
+    assert status == 200
+    assert described["runtime"]["name"] == "fake"
+    assert described["configuration"]["source"] == "default"
+    (container,) = described["containers"]
+    assert (container["wanted"]["cpus"], container["inForce"]["cpus"], container["pending"]) == ("0-7", "0-7", False)
+
+
+class NodeAgent:
+    def __init__(self):
+        self.events = []
+
+    def __getattr__(self, name):
+        async def method(_request):
+            return pb.Nothing()
+
+        return method
+
+    async def record_events(self, request):
+        self.events += request.events
+        return pb.Nothing()
+
+
+async def test_a_rejected_container_becomes_an_event_of_its_pod(host):
+    agent = NodeAgent()
+    socket = host.root / "agent.sock"
+    async with serve_cluster(socket, agent), host.process(NODE_AGENT_SOCKET=str(socket)) as running:
+        await host.node.add(host.node.container("a"))
+        running.manager.reports.rejected(running.manager.engine.containers["a"], "no CPUs left")
+        await host.until(lambda: agent.events)
+    (event,) = agent.events
+    assert (event.namespace, event.pod, event.reason) == ("default", "pod", "ContainerRejected")
+    assert event.message == "container a: no CPUs left"
+
+
+async def test_a_request_that_hangs_fails_liveness(host, monkeypatch):
+    async with host.process() as running:
+        state = running.manager.connection.state
+        loop = asyncio.get_running_loop()
+        hung = type(state)(
+            registered=True,
+            runtime=state.runtime,
+            registrations=1,
+            failure="",
+            last_reply=None,
+            oldest_request=loop.time() - 5,
+        )
+        monkeypatch.setattr(type(running.manager.connection), "state", hung)
+        status, text = await running.get("/healthz")
+    assert status == 503
+    assert "in progress for 5" in text
+
+
+async def test_a_damaged_cache_is_set_aside_and_containers_are_placed(host):
+    (host.root / "state").mkdir()
+    (host.root / "state/cache.json").write_text("{")
+    host.node.existing(host.node.container("a", state=nri.CONTAINER_RUNNING))
+    async with host.process():
+        assert host.cpus() == {"a": "0-7"}
+    assert (host.root / "state/cache.json.rejected").exists()
