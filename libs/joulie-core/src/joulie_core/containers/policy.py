@@ -36,6 +36,8 @@ class Placement:
     exclusive: Cpus = EMPTY
     #: cgroup CPU weight in the scale of `cpu.shares`, 2 to 262144.
     cpu_shares: int | None = None
+    #: Scheduling class of the configuration; the runtime applies it when the container is created.
+    scheduling_class: str | None = None
     rdt_class: str | None = None
     blockio_class: str | None = None
 

@@ -1,0 +1,149 @@
+"""Sizes of balloons, and growing and shrinking them to a size."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from joulie_core.containers.balloons.state import Balloon
+from joulie_core.containers.balloons.types import BalloonType, BalloonTypes
+from joulie_core.containers.cpu_tree import CpuTree, CpuWish, TreeLevel
+from joulie_core.containers.idset import EMPTY, Cpus, union
+from joulie_core.kinds.balloons_policy import LoadClassSpec, LoadLevel
+
+
+class Sizes:
+    """How large balloons may be and should be, in CPUs."""
+
+    def __init__(self, types: BalloonTypes) -> None:
+        """Take the bounds of the types."""
+        self._types = types
+
+    def least(self, balloon: Balloon) -> int:
+        """Return the size of a balloon without containers."""
+        own = self._types.by_name[balloon.key.type].min_cpus
+        return min(max(own, sum(map(self.least, balloon.components))), self.most(balloon))
+
+    def most(self, balloon: Balloon) -> int:
+        """Return the largest size of a balloon, whatever is free."""
+        own = self._types.by_name[balloon.key.type].max_cpus
+        return min(own, sum(map(self.most, balloon.components))) if balloon.components else own
+
+    def needed(self, balloon: Balloon, requested_milli: int) -> int:
+        """Return the size for containers that request so much; more than `most` where it cannot be as large.
+
+        A balloon with containers has at least one CPU.
+        """
+        kind = self._types.by_name[balloon.key.type]
+        if kind.exact is not None:
+            return len(kind.exact)
+        return max(-(-max(1, requested_milli) // 1000), self.least(balloon))
+
+    def target(self, balloon: Balloon) -> int:
+        """Return the size that a balloon should have for the containers that it has."""
+        if not balloon.seats:
+            return self.least(balloon)
+        return min(self.needed(balloon, balloon.requested_milli), self.most(balloon))
+
+    def split(self, balloon: Balloon, count: int) -> list[int]:
+        """Return sizes for the components of a balloon: at least `count` CPUs together, as even as bounds allow."""
+        sizes = [self.least(component) for component in balloon.components]
+        most = [self.most(component) for component in balloon.components]
+        for _ in range(count - sum(sizes)):
+            growing = [index for index, size in enumerate(sizes) if size < most[index]]
+            if not growing:
+                break
+            sizes[min(growing, key=lambda index: (sizes[index], index))] += 1
+        return sizes
+
+
+class Resizer:
+    """Grows and shrinks balloons."""
+
+    def __init__(self, tree: CpuTree, types: BalloonTypes, loads: Sequence[LoadClassSpec]) -> None:
+        """Take the hardware, and the loads that balloons of the types cause."""
+        self.sizes = Sizes(types)
+        self._tree = tree
+        self._types = types
+        self._loads = {load.name: load for load in loads}
+
+    def resize(self, balloon: Balloon, free: Cpus, size: int, others: Iterable[Balloon]) -> tuple[Balloon, Cpus]:
+        """Return a balloon with as many CPUs, and the CPUs that are then free.
+
+        Args:
+            balloon: The balloon as it is; its containers stay.
+            free: CPUs of no balloon.
+            size: The wanted size; not more than the balloon has and free CPUs together.
+            others: Balloons that are no part of this one; those with the same loads are avoided.
+
+        Raises:
+            NotEnoughCpusError: Too few CPUs are free.
+        """
+        if balloon.components:
+            return self._resize_components(balloon, free, size, others)
+        delta = size - len(balloon.cpus)
+        if delta == 0:
+            return balloon, free
+        kind = self._types.by_name[balloon.key.type]
+        strained = {name: self._cpus_with(name, others) for name in sorted(kind.loads)}
+        if delta > 0:
+            taken = self._grow(kind, balloon, free, delta, strained)
+            return replace(balloon, cpus=balloon.cpus | taken), free - taken
+        released = self._tree.shrink(balloon.cpus, free, -delta, self._wish(kind, balloon, strained))
+        return replace(balloon, cpus=balloon.cpus - released), free | released
+
+    def _resize_components(
+        self, balloon: Balloon, free: Cpus, size: int, others: Iterable[Balloon]
+    ) -> tuple[Balloon, Cpus]:
+        outside = list(others)
+        parts = list(balloon.components)
+        sizes = self.sizes.split(balloon, size)
+        # What shrinks makes room for what grows.
+        for index in sorted(range(len(parts)), key=lambda index: sizes[index] >= len(parts[index].cpus)):
+            siblings = [part for number, part in enumerate(parts) if number != index]
+            parts[index], free = self.resize(parts[index], free, sizes[index], [*outside, *siblings])
+        return replace(balloon, components=tuple(parts), cpus=union(part.cpus for part in parts)), free
+
+    def _grow(self, kind: BalloonType, balloon: Balloon, free: Cpus, count: int, strained: dict[str, Cpus]) -> Cpus:
+        wish = self._wish(kind, balloon, strained)
+        if not any(self._loads[name].overloads_level_in_balloon for name in kind.loads):
+            return self._tree.grow(balloon.cpus, free, count, wish)
+        # Each CPU strains a core or cache for those after it.
+        local = self._tree.part_for(balloon.cpus, free, count, wish)
+        grown = EMPTY
+        for _ in range(count):
+            wish = self._wish(kind, balloon, self._with_own(strained, balloon.cpus | grown))
+            grown |= self._tree.grow(balloon.cpus | grown, local - grown, 1, wish)
+        return grown
+
+    def _with_own(self, strained: dict[str, Cpus], cpus: Cpus) -> dict[str, Cpus]:
+        return {
+            name: others | self._around(name, cpus) if self._loads[name].overloads_level_in_balloon else others
+            for name, others in strained.items()
+        }
+
+    def _wish(self, kind: BalloonType, balloon: Balloon, strained: dict[str, Cpus]) -> CpuWish:
+        """Return what the type prefers, with the devices of the containers and the loads of other balloons."""
+        if not strained and not kind.close_resources:
+            return kind.wish
+        near = (
+            union(seat.devices[name] for seat in balloon.seats.values() if name in seat.devices)
+            for name in kind.close_resources
+        )
+        return replace(
+            kind.wish,
+            close=(*filter(None, near), *kind.wish.close),
+            far=(*kind.wish.far, *filter(None, strained.values())),
+        )
+
+    def _cpus_with(self, load: str, balloons: Iterable[Balloon]) -> Cpus:
+        """Return the CPUs that balloons with a load strain."""
+        leaves = (leaf for balloon in balloons for leaf in balloon.leaves())
+        return self._around(
+            load, union(leaf.cpus for leaf in leaves if load in self._types.by_name[leaf.key.type].loads)
+        )
+
+    def _around(self, load: str, cpus: Cpus) -> Cpus:
+        return self._tree.around(cpus, _LEVELS[self._loads[load].level])
+
+
+_LEVELS: Final = {LoadLevel.CORE: TreeLevel.CORE, LoadLevel.L2CACHE: TreeLevel.L2CACHE}
