@@ -3,7 +3,7 @@
 import pytest
 
 from joulie_agent.hardware.sysfs import SysfsTree
-from joulie_agent.resources.device_locality import DeviceKind, DeviceLocalities, Locality
+from joulie_agent.resources.device_locality import DeviceKind, DeviceLocalities, DeviceNode, Locality
 from joulie_agent.testing.host_files import put_host
 from joulie_core.containers.container import TopologyHint
 from joulie_core.containers.idset import IdSet
@@ -142,3 +142,12 @@ def test_a_link_out_of_sysfs_is_not_followed(sys, localities, tmp_path):
 
 def test_a_locality_is_a_hint():
     assert SECOND.hint("device:/dev/sda") == TopologyHint(provider="device:/dev/sda", cpus="2-3", nodes="1")
+
+
+def test_mounts_and_devices_of_a_container_give_hints_where_something_is_known(sys, localities):
+    disk(sys, "nvme1n1", 1, numa_node=1)
+    devices = [DeviceNode("/dev/null", DeviceKind.CHARACTER, 1, 3), DeviceNode("/dev/disk", DeviceKind.BLOCK, 259, 1)]
+    assert localities.hints(["/etc/hosts", "/sys/devices/system/node/node0"], devices) == (
+        TopologyHint(provider="mount:/sys/devices/system/node/node0", cpus="0-1", nodes="0"),
+        TopologyHint(provider="device:/dev/disk", cpus="2-3", nodes="1"),
+    )

@@ -5,7 +5,7 @@ not show is unknown, and so is what is equally close to all CPUs.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -31,6 +31,17 @@ class DeviceKind(StrEnum):
 
     BLOCK = "block"
     CHARACTER = "char"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node of a container."""
+
+    #: In the container.
+    path: str
+    kind: DeviceKind
+    major: int
+    minor: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,17 @@ class DeviceLocalities:
             name = plain.removeprefix(_DEV).replace("/", "!")
             return self._of_directory(f"class/block/{name}")
         return None
+
+    def hints(self, mounted: Iterable[str], devices: Iterable[DeviceNode]) -> tuple[TopologyHint, ...]:
+        """Return the topology hints of a container, by its mounts and devices; none for what is unknown.
+
+        Args:
+            mounted: Paths of the host that are mounted into the container.
+            devices: Its devices.
+        """
+        found = [(f"mount:{path}", self.of_path(path)) for path in mounted]
+        found += [(f"device:{each.path}", self.of_device(each.kind, each.major, each.minor)) for each in devices]
+        return tuple(locality.hint(provider) for provider, locality in found if locality is not None)
 
     def _of_directory(self, directory: str, depth: int = 0) -> Locality | None:
         real = self._sys.real(directory)
