@@ -125,7 +125,8 @@ def _range(field: _Schema) -> str:
 
 def _default(declared: _Schema) -> str:
     default = declared.get("default")
-    if default is None or default in ("", [], {}):
+    # The defaults of an object are those of its fields, which have rows of their own.
+    if default is None or isinstance(default, dict) or default in ("", []):
         return ""
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 

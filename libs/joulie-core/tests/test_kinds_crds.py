@@ -102,6 +102,7 @@ def test_manifests_are_plain_json_and_the_same_every_time():
         "joulie.io_nodepowerprofiles.yaml",
         "joulie.io_nodetwins.yaml",
         "joulie.io_telemetryprofiles.yaml",
+        "joulie.io_topologyawarepolicies.yaml",
     ]
 
 

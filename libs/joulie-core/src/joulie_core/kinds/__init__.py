@@ -6,6 +6,7 @@ from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
 from joulie_core.kinds.node_twin import NodeTwin, NodeTwinStatus
 from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileStatus
+from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicy, TopologyAwarePolicySpec
 
 #: Every kind, in the order in which the manifests are written.
 KINDS: tuple[Kind, ...] = (
@@ -13,6 +14,7 @@ KINDS: tuple[Kind, ...] = (
     NodePowerProfile.info,
     TelemetryProfile.info,
     NodeTwin.info,
+    TopologyAwarePolicy.info,
     Adjustment.info,
 )
 
@@ -35,4 +37,6 @@ __all__ = [
     "Profile",
     "TelemetryProfile",
     "TelemetryProfileStatus",
+    "TopologyAwarePolicy",
+    "TopologyAwarePolicySpec",
 ]

@@ -89,11 +89,13 @@ class SchedulingClassSpec(Model):
     name: Annotated[str, Field(min_length=1, max_length=128)]
     """Name that balloon types, annotations and pools refer to."""
     policy: SchedulingPolicy | None = None
+    """Scheduling policy; absent: what the runtime sets."""
     priority: Annotated[int, Field(ge=0, le=99)] | None = None
     """Priority for the policies `fifo` and `rr`."""
     flags: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=16)] = ()
     """Flags of the policy, such as `reset-on-fork`."""
     nice: Annotated[int, Field(ge=-20, le=19)] | None = None
+    """Niceness; the lowest has the most CPU time."""
     runtime: Count | None = None
     """Runtime for the policy `deadline`, in microseconds."""
     deadline: Count | None = None
@@ -101,6 +103,7 @@ class SchedulingClassSpec(Model):
     period: Count | None = None
     """Period for the policy `deadline`, in microseconds."""
     io_class: IoClass | None = None
+    """I/O scheduling class; absent: what the runtime sets."""
     io_priority: Annotated[int, Field(ge=0, le=7)] | None = None
     """Priority within the I/O class; 0 is the highest."""
 
@@ -116,6 +119,7 @@ class RdtControl(Model):
     """Classes of Resource Director Technology."""
 
     enable: bool = False
+    """Set the classes of containers."""
     use_pod_qos_as_default_class: bool = Field(default=False, alias="usePodQoSAsDefaultClass")
     """Use the class that is named like the pod's quality of service where no annotation names one."""
     options: Annotated[AnyObject | None, NO_EFFECT] = None
@@ -128,6 +132,7 @@ class BlockIoControl(Model):
     """Classes of block I/O."""
 
     enable: bool = False
+    """Set the classes of containers."""
     use_pod_qos_as_default_class: bool = Field(default=False, alias="usePodQoSAsDefaultClass")
     """Use the class that is named like the pod's quality of service where no annotation names one."""
     classes: Annotated[AnyObject | None, NO_EFFECT] = None
@@ -228,6 +233,7 @@ class PolicyNodeStatus(Model):
     errors: Annotated[str, Field(max_length=4096)] | None = None
     """Why the node does not use it; the earlier configuration stays in force."""
     timestamp: Timestamp | None = None
+    """Time of the last change."""
 
 
 class ContainerPolicyStatus(Model):

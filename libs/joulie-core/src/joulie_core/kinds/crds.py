@@ -19,6 +19,7 @@ from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.kinds.node_power_profile import NodePowerProfile
 from joulie_core.kinds.node_twin import NodeTwin
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
+from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicy
 
 Schema = dict[str, Any]
 
@@ -27,6 +28,7 @@ RESOURCES: Final[tuple[type[CustomResource], ...]] = (
     NodePowerProfile,
     TelemetryProfile,
     NodeTwin,
+    TopologyAwarePolicy,
     Adjustment,
 )
 
