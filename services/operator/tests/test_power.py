@@ -49,7 +49,7 @@ class Meter:
 
 def measure(sources, *, view=CPU_VIEW, now=0.0, load=PodLoad(), tdp=560.0, max_watts=None):  # noqa: B008 - never changed
     tracker = PowerTracker(sources, max_age_s=180)
-    return tracker.measure(N1, PowerInputs(view, PowerBudget(cpu_tdp_w=tdp), load, max_watts), now)[0]
+    return tracker.measure(N1, PowerInputs(view, PowerBudget(cpu_tdp_watts=tdp), load, max_watts), now)[0]
 
 
 def test_the_first_source_that_answers_is_believed():
@@ -85,7 +85,7 @@ def counted(readings, load=PodLoad()):  # noqa: B008 - never changed
     """The watts that a node counts with after each reading, ten minutes apart."""
     meter = Meter()
     tracker = PowerTracker([meter], max_age_s=180)
-    node = PowerInputs(CPU_VIEW, PowerBudget(cpu_tdp_w=560), load, max_watts=560)
+    node = PowerInputs(CPU_VIEW, PowerBudget(cpu_tdp_watts=560), load, max_watts=560)
     watts = []
     for at, reading in enumerate(readings):
         now = at * 600.0
@@ -123,7 +123,7 @@ def test_an_implausible_reading_in_place_of_a_good_one_never_raises_head_room(re
 def test_pods_that_came_after_the_last_reading_are_added_to_it():
     meter = Meter(n1=PowerSample(500, 0, MeasurementSource.AGENT))
     tracker = PowerTracker([meter], max_age_s=180)
-    budget = PowerBudget(cpu_tdp_w=560)
+    budget = PowerBudget(cpu_tdp_watts=560)
     empty, busy = (PowerInputs(CPU_VIEW, budget, PodLoad(pods=1, cpu_cores=cores)) for cores in (0, 256))
     assert tracker.measure(N1, empty, 0)[0].watts == 500
     held, added, ended = (tracker.measure(N1, node, 200)[0].watts for node in (empty, busy, empty))
@@ -150,7 +150,7 @@ def test_the_model_follows_what_pods_request():
 
 
 def test_a_gpu_is_busy_in_the_model_when_all_of_its_shares_are_requested():
-    budget = PowerBudget(cpu_tdp_w=560, gpu_tdp_w=5600)
+    budget = PowerBudget(cpu_tdp_watts=560, gpu_tdp_watts=5600)
     whole, shares, half = (
         model(PowerInputs(GPU_VIEW, budget, PodLoad(pods=1, gpus=gpus), gpu_units=units))
         for gpus, units in ((8, 1), (32, 4), (16, 4))

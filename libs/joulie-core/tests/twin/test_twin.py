@@ -44,7 +44,7 @@ UNKNOWN = Measurement(MeasurementSource.STATIC, MeasurementQuality.UNKNOWN, None
 def twin(**inputs):
     given_inputs = {
         "schedulable_class": SchedulableClass.PERFORMANCE,
-        "budget": PowerBudget(cpu_tdp_w=1000, cpu_share=0.6),
+        "budget": PowerBudget(cpu_tdp_watts=1000, cpu_share=0.6),
         "measurement": measured(300),
     }
     return build_twin(TwinInputs(**given_inputs | inputs))
@@ -158,8 +158,8 @@ def test_another_source_starts_the_trend_anew():
 
 def test_the_budget_is_the_caps_share_of_each_subsystems_tdp():
     budget = budget_of(VIEW, CapIntent(cpu_pct=100, gpu_pct=60))
-    assert budget.cpu_capped_w == VIEW.cpu_max_watts
-    assert budget.gpu_capped_w == pytest.approx(0.6 * VIEW.gpu_max_watts)
+    assert budget.cpu_capped_watts == VIEW.cpu_max_watts
+    assert budget.gpu_capped_watts == pytest.approx(0.6 * VIEW.gpu_max_watts)
     assert budget.tdp_watts == VIEW.tdp_watts
 
 
@@ -174,8 +174,8 @@ def test_no_intent_leaves_the_whole_tdp():
 
 
 def test_a_twin_carries_what_the_scheduler_reads():
-    budget = PowerBudget(cpu_tdp_w=400, gpu_tdp_w=1600, gpu_share=0.5)
-    status = twin(budget=budget, measurement=measured(450), density=1.234, trend_w_per_min=-5.23, rack_draw_w=5000)
+    budget = PowerBudget(cpu_tdp_watts=400, gpu_tdp_watts=1600, gpu_share=0.5)
+    status = twin(budget=budget, measurement=measured(450), density=1.234, trend_w_per_min=-5.23, rack_draw_watts=5000)
     assert status.dump() == {
         "schedulableClass": "performance",
         "predictedPowerHeadroomScore": 62.5,
@@ -207,8 +207,14 @@ def test_what_is_not_known_is_absent_from_the_twin():
     assert "powerMeasurement" not in twin(budget=PowerBudget()).dump()
 
 
-def test_headroom_below_zero_is_told():
+def test_headroom_below_zero_is_published():
     assert twin(measurement=measured(900)).predicted_power_headroom_score == -50
+
+
+@pytest.mark.parametrize(("tdp_watts", "headroom"), [(1, 0), (0.99, None), (1e-308, None), (0, None)])
+def test_there_is_no_headroom_relative_to_less_than_a_watt(tdp_watts, headroom):
+    status = twin(budget=PowerBudget(cpu_tdp_watts=tdp_watts), measurement=measured(1))
+    assert status.predicted_power_headroom_score == headroom
 
 
 def test_each_state_offers_its_class():
@@ -222,8 +228,8 @@ def test_each_state_offers_its_class():
 
 @given(st.floats(0, 10_000), st.floats(0, 5000), st.floats(0, 5000), st.floats(0.01, 1), st.floats(-40, 60))
 def test_scores_stay_in_their_ranges(power, cpu_tdp, gpu_tdp, share, celsius):
-    budget = PowerBudget(cpu_tdp_w=cpu_tdp, gpu_tdp_w=gpu_tdp, cpu_share=share, gpu_share=share)
-    status = twin(budget=budget, measurement=measured(power), ambient_c=celsius, rack_draw_w=power * 10)
+    budget = PowerBudget(cpu_tdp_watts=cpu_tdp, gpu_tdp_watts=gpu_tdp, cpu_share=share, gpu_share=share)
+    status = twin(budget=budget, measurement=measured(power), ambient_c=celsius, rack_draw_watts=power * 10)
     assert status.predicted_power_headroom_score is None or status.predicted_power_headroom_score <= 100
     assert status.predicted_cooling_stress_score is None or 0 <= status.predicted_cooling_stress_score <= 100
     assert 0 <= status.predicted_psu_stress_score <= 100

@@ -98,22 +98,22 @@ class PowerTracker:
 
     def measure(self, name: NodeName, node: PowerInputs, now: float) -> tuple[Measurement, float | None]:
         """Return the node's power and its trend in watts per minute, None where there is no trend yet."""
-        modelled_w = model(node)
-        reading, floor_w = self._read(name, node, now)
+        modelled_watts = model(node)
+        reading, floor_watts = self._read(name, node, now)
         if reading is not None:
             measurement = Measurement(reading.source, MeasurementQuality.MEASURED, reading.watts)
             sampled_at, watts = reading.at, reading.watts
         else:
-            stood_in = stand_in(self._evidence.get(name), modelled_w, floor_w)
+            stood_in = stand_in(self._evidence.get(name), modelled_watts, floor_watts)
             if stood_in is None:
                 self._windows.pop(name, None)
                 return Measurement(MeasurementSource.STATIC, MeasurementQuality.UNKNOWN, None), None
             measurement = Measurement(MeasurementSource.UTILIZATION, MeasurementQuality.MODELLED, stood_in)
             sampled_at, watts = now, stood_in
-        if reading is not None or floor_w is not None:
-            self._evidence[name] = Evidence(watts, modelled_w)
+        if reading is not None or floor_watts is not None:
+            self._evidence[name] = Evidence(watts, modelled_watts)
         window = self._windows.get(name, PowerWindow())
-        if floor_w is None:
+        if floor_watts is None:
             window = self._windows[name] = window.add(measurement.source, sampled_at, watts, node.max_watts)
         return measurement, window.slope_w_per_min(now)
 
@@ -149,11 +149,13 @@ def model(node: PowerInputs) -> float | None:
         return None
     cpu, gpu, budget, load = node.view.cpu, node.view.gpu, node.budget, node.load
     watts = cpu_watts(
-        ModelledDevices(cpu.spec.curve, load.cpu_cores, cpu.threads, budget.cpu_tdp_w, budget.cpu_capped_w)
+        ModelledDevices(cpu.spec.curve, load.cpu_cores, cpu.threads, budget.cpu_tdp_watts, budget.cpu_capped_watts)
     )
     if gpu is not None:
         units = gpu.count * node.gpu_units
-        watts += gpu_watts(ModelledDevices(gpu.spec.curve, load.gpus, units, budget.gpu_tdp_w, budget.gpu_capped_w))
+        watts += gpu_watts(
+            ModelledDevices(gpu.spec.curve, load.gpus, units, budget.gpu_tdp_watts, budget.gpu_capped_watts)
+        )
     return watts
 
 

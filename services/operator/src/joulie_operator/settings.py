@@ -15,7 +15,7 @@ from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
 from joulie_core.kinds.base import PositiveWatts
 from joulie_core.kinds.node_power_profile import OnLostControl
 from joulie_core.policy import POLICIES
-from joulie_core.twin.stress import DEFAULT_RACK_CAPACITY_W
+from joulie_core.twin.stress import DEFAULT_RACK_CAPACITY_WATTS
 
 
 class NodePowerSource(StrEnum):
@@ -75,7 +75,7 @@ class PowerSettings(ServiceSettings):
     """PromQL of a cooling zone's temperature; `{zone}` is the node's label joulie.io/cooling-zone."""
     facility_rack_power_metric_template: str = ""
     """PromQL of a rack's draw in watts; `{rack}` is the node's label joulie.io/rack."""
-    rack_capacity_watts: PositiveWatts = DEFAULT_RACK_CAPACITY_W
+    rack_capacity_watts: PositiveWatts = DEFAULT_RACK_CAPACITY_WATTS
     """Watts that a rack can be fed with."""
     rack_capacity_json: dict[str, PositiveWatts] = Field(default_factory=dict)
     """Watts by rack label where they differ: {"rack-7": 30000}."""

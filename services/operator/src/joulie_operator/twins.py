@@ -59,12 +59,12 @@ class NoFacility:
 class RackCapacities:
     """Watts that each rack can be fed with."""
 
-    default_w: float
+    default_watts: float
     by_rack: dict[str, float] = field(default_factory=dict)
 
     def of(self, rack: str) -> float:
         """Return the capacity of a rack."""
-        return self.by_rack.get(rack, self.default_w)
+        return self.by_rack.get(rack, self.default_watts)
 
 
 @dataclass(slots=True)
@@ -133,8 +133,8 @@ class TwinTracker:
                 density=hardware.density.total if hardware is not None else None,
                 trend_w_per_min=twin.trend_w_per_min,
                 ambient_c=self._facility.ambient_c(self._label(name, labels.COOLING_ZONE), now),
-                rack_draw_w=self._rack_draw(rack, now) if rack is not None else None,
-                rack_capacity_w=self._racks.of(rack or ""),
+                rack_draw_watts=self._rack_draw(rack, now) if rack is not None else None,
+                rack_capacity_watts=self._racks.of(rack or ""),
                 pue=self._facility.pue(now),
             )
         )

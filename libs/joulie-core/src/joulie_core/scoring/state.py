@@ -17,9 +17,6 @@ from joulie_core.plausible import HIGHEST_VALUE, limit_watts, plausible_value
 from joulie_core.timestamps import epoch_seconds
 from joulie_core.twin import stress
 
-#: Below this a cap is none: no node runs on less, and headroom relative to it would mean nothing.
-_MIN_CAP_WATTS: Final = 1.0
-
 BURST_W_PER_MIN: Final = 500.0
 STEADY_TREND_SCALE: Final = 6.0
 BURST_TREND_SCALE: Final = 2.0
@@ -69,8 +66,8 @@ def node_state(status: NodeTwinStatus) -> TwinSnapshot:
     return TwinSnapshot(
         schedulable_class=status.schedulable_class,
         measured_watts=plausible_value(None if measured is None else min(measured, limit_watts())),
-        capped_watts=plausible_value(power.node_capped_power_w, at_least=_MIN_CAP_WATTS) if power else None,
-        tdp_watts=plausible_value(power.node_tdp_w, at_least=_MIN_CAP_WATTS) if power else None,
+        capped_watts=plausible_value(power.node_capped_power_w, at_least=stress.LEAST_CAP_WATTS) if power else None,
+        tdp_watts=plausible_value(power.node_tdp_w, at_least=stress.LEAST_CAP_WATTS) if power else None,
         predicted_headroom_pct=plausible_value(status.predicted_power_headroom_score, at_least=-HIGHEST_VALUE),
         cooling_stress_pct=plausible_value(status.predicted_cooling_stress_score),
         trend_w_per_min=(plausible_value(power.power_trend_w_per_min, at_least=-HIGHEST_VALUE) or 0.0)

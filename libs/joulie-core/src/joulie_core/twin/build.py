@@ -19,7 +19,7 @@ from joulie_core.kinds.node_twin import (
 )
 from joulie_core.transition import NodeState
 from joulie_core.twin.pue import LinearPue, PueModel
-from joulie_core.twin.stress import DEFAULT_RACK_CAPACITY_W, cooling_stress, headroom_pct, psu_stress
+from joulie_core.twin.stress import DEFAULT_RACK_CAPACITY_WATTS, cooling_stress, headroom_pct, psu_stress
 
 _CLASSES = {
     NodeState.ACTIVE_PERFORMANCE: SchedulableClass.PERFORMANCE,
@@ -32,30 +32,30 @@ _CLASSES = {
 class PowerBudget:
     """Watts of a node: TDP and what the published caps leave of it; 0 for a subsystem that is absent or unknown."""
 
-    cpu_tdp_w: float = 0
-    gpu_tdp_w: float = 0
+    cpu_tdp_watts: float = 0
+    gpu_tdp_watts: float = 0
     cpu_share: float = 1
     gpu_share: float = 1
 
     @property
     def tdp_watts(self) -> float:
         """TDP of the node."""
-        return self.cpu_tdp_w + self.gpu_tdp_w
+        return self.cpu_tdp_watts + self.gpu_tdp_watts
 
     @property
-    def cpu_capped_w(self) -> float:
+    def cpu_capped_watts(self) -> float:
         """What the CPUs may draw."""
-        return self.cpu_tdp_w * self.cpu_share
+        return self.cpu_tdp_watts * self.cpu_share
 
     @property
-    def gpu_capped_w(self) -> float:
+    def gpu_capped_watts(self) -> float:
         """What the GPUs may draw."""
-        return self.gpu_tdp_w * self.gpu_share
+        return self.gpu_tdp_watts * self.gpu_share
 
     @property
     def capped_watts(self) -> float:
         """What the node may draw."""
-        return self.cpu_capped_w + self.gpu_capped_w
+        return self.cpu_capped_watts + self.gpu_capped_watts
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class TwinInputs:
     #: Intake air of the node's cooling zone or of the room; None where unknown.
     ambient_c: float | None = None
     #: Draw of the node's whole rack; None where the node has no rack label or the draw is unknown.
-    rack_draw_w: float | None = None
-    rack_capacity_w: float = DEFAULT_RACK_CAPACITY_W
+    rack_draw_watts: float | None = None
+    rack_capacity_watts: float = DEFAULT_RACK_CAPACITY_WATTS
     pue: PueModel = field(default_factory=LinearPue)
 
 
@@ -98,8 +98,8 @@ def budget_of(hardware: HardwareView | None, caps: CapIntent) -> PowerBudget:
     gpu_range = WattRange(gpu.max_watts, gpu.min_watts) if gpu is not None else WattRange()
     gpu_target = caps.gpu_target()
     return PowerBudget(
-        cpu_tdp_w=hardware.cpu_max_watts or 0,
-        gpu_tdp_w=hardware.gpu_max_watts or 0,
+        cpu_tdp_watts=hardware.cpu_max_watts or 0,
+        gpu_tdp_watts=hardware.gpu_max_watts or 0,
         cpu_share=_share(resolve_cpu_cap(caps.cpu_target(), cpu_range), cpu_range),
         gpu_share=_share(resolve_gpu_cap(gpu_target.power_cap if gpu_target else None, gpu_range), gpu_range),
     )
@@ -113,7 +113,7 @@ def build_twin(inputs: TwinInputs) -> NodeTwinStatus:
         schedulable_class=inputs.schedulable_class,
         predicted_power_headroom_score=_tenth(headroom_pct(budget.capped_watts, watts)),
         predicted_cooling_stress_score=_tenth(cooling),
-        predicted_psu_stress_score=_tenth(psu_stress(inputs.rack_draw_w, inputs.rack_capacity_w)),
+        predicted_psu_stress_score=_tenth(psu_stress(inputs.rack_draw_watts, inputs.rack_capacity_watts)),
         hardware_density_score=_hundredth(inputs.density),
         estimated_pue=_hundredth(inputs.pue.estimate(cooling)),
         effective_cap_state=_cap_state(budget),
@@ -140,11 +140,11 @@ def _power_measurement(inputs: TwinInputs) -> PowerMeasurement:
         source=measurement.source,
         quality=measurement.quality,
         measured_node_power_w=_tenth(measurement.watts),
-        cpu_capped_power_w=round(budget.cpu_capped_w, 1),
-        gpu_capped_power_w=round(budget.gpu_capped_w, 1),
+        cpu_capped_power_w=round(budget.cpu_capped_watts, 1),
+        gpu_capped_power_w=round(budget.gpu_capped_watts, 1),
         node_capped_power_w=round(budget.capped_watts, 1),
-        cpu_tdp_w=round(budget.cpu_tdp_w, 1),
-        gpu_tdp_w=round(budget.gpu_tdp_w, 1),
+        cpu_tdp_w=round(budget.cpu_tdp_watts, 1),
+        gpu_tdp_w=round(budget.gpu_tdp_watts, 1),
         node_tdp_w=round(budget.tdp_watts, 1),
         power_trend_w_per_min=round(inputs.trend_w_per_min or 0, 1),
     )

@@ -15,10 +15,10 @@ class Evidence:
 
     watts: float
     #: Modelled watts at that moment; None where the model had none.
-    modelled_w: float | None
+    modelled_watts: float | None
 
 
-def stand_in(evidence: Evidence | None, modelled_w: float | None, floor_w: float | None = None) -> float | None:
+def stand_in(evidence: Evidence | None, modelled_watts: float | None, floor_watts: float | None = None) -> float | None:
     """Return the watts to count in place of a plausible reading; None where nothing at all is known.
 
     Pods that have come since the evidence are added as far as the model knows them. Pods that have ended free nothing
@@ -26,13 +26,13 @@ def stand_in(evidence: Evidence | None, modelled_w: float | None, floor_w: float
 
     Args:
         evidence: the state before; None for a node that was never measured.
-        modelled_w: modelled watts now; None where the model has none.
-        floor_w: the limit that a reading exceeded that was too high; None where none was.
+        modelled_watts: modelled watts now; None where the model has none.
+        floor_watts: the limit that a reading exceeded that was too high; None where none was.
 
     """
-    known = [watts for watts in (modelled_w, floor_w) if watts is not None]
+    known = [watts for watts in (modelled_watts, floor_watts) if watts is not None]
     if evidence is not None:
-        before_w = evidence.modelled_w
-        added_w = 0.0 if modelled_w is None or before_w is None else max(0.0, modelled_w - before_w)
-        known.append(evidence.watts + added_w)
+        before_watts = evidence.modelled_watts
+        added_watts = 0.0 if modelled_watts is None or before_watts is None else max(0.0, modelled_watts - before_watts)
+        known.append(evidence.watts + added_watts)
     return max(known, default=None)

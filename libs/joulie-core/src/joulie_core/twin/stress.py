@@ -13,12 +13,14 @@ CAPACITY_LOSS_PER_C: Final = 0.02
 #: Cooling capacity never counts as less than this share.
 LEAST_CAPACITY: Final = 0.5
 #: Power that a rack can be fed with where nothing else is configured, watts.
-DEFAULT_RACK_CAPACITY_W: Final = 50_000.0
+DEFAULT_RACK_CAPACITY_WATTS: Final = 50_000.0
+#: Below this a cap is none: no node runs on less, and headroom relative to it would mean nothing.
+LEAST_CAP_WATTS: Final = 1.0
 
 
 def headroom_pct(capped_watts: float, measured_watts: float | None) -> float | None:
     """Return the free share of the capped power, percent; negative above the cap; None where something is unknown."""
-    if measured_watts is None or capped_watts <= 0:
+    if measured_watts is None or capped_watts < LEAST_CAP_WATTS:
         return None
     return (capped_watts - measured_watts) / capped_watts * 100
 
@@ -37,11 +39,11 @@ def cooling_stress(measured_watts: float | None, tdp_watts: float, ambient_c: fl
     return _score(measured_watts / tdp_watts * 100 * ambient_factor(ambient_c))
 
 
-def psu_stress(rack_draw_w: float | None, rack_capacity_w: float = DEFAULT_RACK_CAPACITY_W) -> float | None:
+def psu_stress(rack_draw_watts: float | None, rack_capacity_watts: float = DEFAULT_RACK_CAPACITY_WATTS) -> float | None:
     """Return the share of the rack's supply in use, 0 to 100; None for a node without rack or of unknown draw."""
-    if rack_draw_w is None or rack_capacity_w <= 0:
+    if rack_draw_watts is None or rack_capacity_watts <= 0:
         return None
-    return _score(rack_draw_w / rack_capacity_w * 100)
+    return _score(rack_draw_watts / rack_capacity_watts * 100)
 
 
 def _score(value: float) -> float:
