@@ -184,6 +184,7 @@ class Manager:
             self.recorder,
             on_deadline=on_deadline,
             on_configure=self.configured,
+            hints=lambda _container: (),
             updates_wanted=lambda: self.updater.wake(),  # noqa: PLW0108 - it exists later
         )
         endpoint = NriEndpoint(name="joulie", index="90", path=directory / "nri.sock")

@@ -182,7 +182,7 @@ async def test_fields_without_effect_are_returned_and_logged(applied):
 async def test_changed_hardware_applies_the_configuration_again_where_it_can(applied):
     config = configuration(applied)
     await config.start(manifest(2))
-    await config.use_topology("0-3")
+    await config.use_host("0-3")
     assert applied.cpus == ["2", "2"]
 
 

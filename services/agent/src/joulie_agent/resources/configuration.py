@@ -19,6 +19,7 @@ import yaml
 
 from joulie_agent.resources.engine import Configured
 from joulie_api.failure_log import FailureLog
+from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import ContainerPolicy, PolicyConfigError
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.container_policy import ContainerPolicyResource
@@ -46,12 +47,21 @@ class InvalidConfigurationError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyHost:
+    """The node, as a policy is built for it."""
+
+    topology: HardwareTopology
+    #: Returns the CPUs close to a path of the host, such as `/dev/sda`; None where that is not known.
+    close_cpus: Callable[[str], Cpus | None] = lambda _path: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDefinition:
     """A container policy that can be configured."""
 
     kind: type[ContainerPolicyResource]
     #: Builds the policy from the spec of the kind; raises PolicyConfigError.
-    build: Callable[[Any, HardwareTopology], ContainerPolicy[Any]]
+    build: Callable[[Any, PolicyHost], ContainerPolicy[Any]]
     #: The spec that is used without any configuration.
     default_spec: Mapping[str, Any]
 
@@ -78,7 +88,7 @@ class Configuration:
 
     Args:
         definition: the container policy.
-        topology: the node.
+        host: the node.
         apply: puts a policy in force.
         file: takes precedence over every other source; None without one.
     """
@@ -86,13 +96,13 @@ class Configuration:
     def __init__(
         self,
         definition: PolicyDefinition,
-        topology: HardwareTopology,
+        host: PolicyHost,
         apply: Callable[[Configured, ActiveConfig], Awaitable[None]],
         *,
         file: Path | None,
     ) -> None:
         self._definition = definition
-        self._topology = topology
+        self._host = host
         self._apply = apply
         self._file = file
         self._signature: tuple[int, ...] | None = None
@@ -154,14 +164,14 @@ class Configuration:
             if await asyncio.to_thread(_signature, self._file) != self._signature:
                 await self._load_file()
 
-    async def use_topology(self, topology: HardwareTopology) -> None:
+    async def use_host(self, host: PolicyHost) -> None:
         """Put the configuration in force again on changed hardware; where that is not possible, nothing changes."""
         assert self._active is not None, "there is a configuration after the start"
-        before, self._topology = self._topology, topology
+        before, self._host = self._host, host
         try:
             candidate = self._candidate(self._active.source, self._active.manifest)
         except InvalidConfigurationError as error:
-            self._topology = before
+            self._host = before
             self._failures.failed(f"on changed hardware: {error}")
             return
         await self._use(candidate)
@@ -192,7 +202,7 @@ class Configuration:
     def _candidate(self, source: ConfigurationSource, manifest: object) -> _Candidate:
         try:
             document = load_policy(manifest, [self._definition.kind])
-            policy = self._definition.build(document.policy.spec, self._topology)
+            policy = self._definition.build(document.policy.spec, self._host)
         except (PolicyDocumentError, PolicyConfigError) as error:
             raise InvalidConfigurationError(str(error)) from error
         assert isinstance(manifest, Mapping), "anything else is no manifest"

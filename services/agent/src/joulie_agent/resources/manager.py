@@ -10,8 +10,10 @@ from typing import Final
 import msgspec
 import structlog
 
+from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.nri.connection import NriConnection, NriState, nri_endpoint
 from joulie_agent.nri.handler import RuntimeInfo
+from joulie_agent.nri.proto.nri_pb2 import Container
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import InvalidCallError
 from joulie_agent.resources.adjustments import Adjustments
@@ -21,10 +23,12 @@ from joulie_agent.resources.configuration import (
     Configuration,
     ConfigurationSource,
     InvalidConfigurationError,
+    PolicyHost,
 )
 from joulie_agent.resources.controllers import ClassControllers, values_of
 from joulie_agent.resources.cpu_classes import CpuClassActuator, CpuClassController
 from joulie_agent.resources.engine import Configured, PlacementEngine
+from joulie_agent.resources.hints import HintSource
 from joulie_agent.resources.ledger import Ledger
 from joulie_agent.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_agent.resources.pipeline import Pipeline
@@ -34,7 +38,8 @@ from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.resources.updates import Updater
 from joulie_agent.resources.usage import UsageReader
 from joulie_api.metrics import Registry
-from joulie_core.containers.container import ContainerId
+from joulie_core.containers.container import ContainerId, TopologyHint
+from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import PowerProfileChanged, RebalanceRequested
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.base import Profile
@@ -67,6 +72,8 @@ class ResourceManager:
         recorder: EventRecorder | None,
     ) -> None:
         self._settings = settings
+        self._sys = SysfsTree(Path(settings.host_root) / "sys")
+        self._hints = HintSource(self._sys, topology)
         self.counts = ManagerCounts()
         self.usage_milli: Mapping[ContainerId, int] = {}
         self.classes = CpuClassController(actuator, lease_s=settings.cpu_class_lease)
@@ -81,6 +88,7 @@ class ResourceManager:
             PipelineDurations(registry, self.counts),
             on_deadline=settings.on_deadline,
             on_configure=self._on_configure,
+            hints=self._hints_of,
             updates_wanted=self._wake_updater,
         )
         endpoint = nri_endpoint(
@@ -91,7 +99,7 @@ class ResourceManager:
         self.reports.on_event = self.pipeline.policy_event
         self.configuration = Configuration(
             policy_definition(settings.policy),
-            topology,
+            self._host(topology),
             self._apply,
             file=Path(settings.config_file) if settings.config_file else None,
         )
@@ -118,6 +126,11 @@ class ResourceManager:
         if content is not None:
             self.engine.restore(content)
         await self.configuration.start(content.configuration if content else None)
+
+    async def use_topology(self, topology: HardwareTopology) -> None:
+        """Place containers on changed hardware."""
+        self._hints = HintSource(self._sys, topology)
+        await self.configuration.use_host(self._host(topology))
 
     def not_registered(self) -> str | None:
         """Return why the plugin is not registered; None where it is. For readiness."""
@@ -243,6 +256,16 @@ class ResourceManager:
             await self.configuration.push(ConfigurationSource.RUNTIME, runtime.config)
         except InvalidConfigurationError as error:
             _log.warning("configuration of the runtime refused", problem=str(error))
+
+    def _host(self, topology: HardwareTopology) -> PolicyHost:
+        return PolicyHost(topology=topology, close_cpus=self._close_cpus)
+
+    def _close_cpus(self, path: str) -> Cpus | None:
+        locality = self._hints.close_to(path)
+        return None if locality is None else locality.cpus
+
+    def _hints_of(self, container: Container) -> tuple[TopologyHint, ...]:
+        return self._hints.hints(container)
 
     def _wake_updater(self) -> None:
         self.updater.wake()

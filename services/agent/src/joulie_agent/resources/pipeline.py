@@ -21,7 +21,7 @@ from joulie_agent.resources.ledger import SentUpdate
 from joulie_agent.resources.settings import OnDeadline
 from joulie_agent.resources.translate import PRESENT, container_info, pod_info
 from joulie_agent.resources.values import UNSET, ContainerValues, read_values, to_resources, to_update
-from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
+from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId, TopologyHint
 from joulie_core.containers.idset import InvalidIdListError
 from joulie_core.containers.policy import Placement, PolicyEvent
 
@@ -76,6 +76,7 @@ class Pipeline:
         observer: takes figures.
         on_deadline: what happens to a creation that does not get its turn in time.
         on_configure: takes the runtime when it configures the plugin.
+        hints: returns what is close to the devices and mounts of a container.
         updates_wanted: called when there may be updates to send that no reply carries.
     """
 
@@ -87,6 +88,7 @@ class Pipeline:
         *,
         on_deadline: OnDeadline,
         on_configure: Callable[[RuntimeInfo], Awaitable[None]],
+        hints: Callable[[Container], tuple[TopologyHint, ...]],
         updates_wanted: Callable[[], None],
     ) -> None:
         self._engine = engine
@@ -94,6 +96,7 @@ class Pipeline:
         self._observer = observer
         self._on_deadline = on_deadline
         self._on_configure = on_configure
+        self._hints = hints
         self._updates_wanted = updates_wanted
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
@@ -307,7 +310,8 @@ class Pipeline:
     def _info(self, pod: PodInfo, container: Container, update: LinuxResources | None = None) -> ContainerInfo:
         if container.linux.cgroups_path:
             self._cgroups[ContainerId(container.id)] = container.linux.cgroups_path
-        return container_info(pod, container, self._engine.known_resources(ContainerId(container.id)), update)
+        known = self._engine.known_resources(ContainerId(container.id))
+        return container_info(pod, container, known, update, self._hints(container))
 
     def _adjustment(self, info: ContainerInfo, values: ContainerValues) -> ContainerAdjustment:
         adjustment = ContainerAdjustment()

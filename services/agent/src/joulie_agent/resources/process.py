@@ -101,7 +101,7 @@ async def _follow_topology(manager: ResourceManager, host_root: Path, seen: Sequ
         if state != seen:
             reading = await asyncio.to_thread(_read_host, host_root)
             _log.info("hardware changed", cpus=str(reading.topology.online), assumptions=reading.assumptions)
-            await manager.configuration.use_topology(reading.topology)
+            await manager.use_topology(reading.topology)
             seen = state
 
 

@@ -11,6 +11,10 @@ def policy_definition(name: PolicyName) -> PolicyDefinition:
             from joulie_core.containers.template import TemplateContainerPolicy  # noqa: PLC0415 - see the module's text
             from joulie_core.kinds.template_policy import TemplatePolicy  # noqa: PLC0415
 
-            return PolicyDefinition(kind=TemplatePolicy, build=TemplateContainerPolicy, default_spec={})
+            return PolicyDefinition(
+                kind=TemplatePolicy,
+                build=lambda spec, host: TemplateContainerPolicy(spec, host.topology),
+                default_spec={},
+            )
         case PolicyName.BALLOONS | PolicyName.TOPOLOGY_AWARE:
             raise NotImplementedError(name)

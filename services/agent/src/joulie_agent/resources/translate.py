@@ -19,6 +19,7 @@ from joulie_core.containers.container import (
     PodInfo,
     PodSandboxId,
     QosClass,
+    TopologyHint,
 )
 
 #: States in which a container uses its CPUs, or is about to.
@@ -55,7 +56,11 @@ class KnownResources:
 
 
 def container_info(
-    pod: PodInfo, container: Container, known: KnownResources | None, update: LinuxResources | None = None
+    pod: PodInfo,
+    container: Container,
+    known: KnownResources | None,
+    update: LinuxResources | None = None,
+    hints: tuple[TopologyHint, ...] = (),
 ) -> ContainerInfo:
     """Return a container of a message.
 
@@ -64,6 +69,7 @@ def container_info(
         container: The container.
         known: What an earlier message has shown.
         update: Resources that it is about to get.
+        hints: What is close to its devices and mounts.
     """
     resources = LinuxResources()
     resources.CopyFrom(container.linux.resources)
@@ -76,6 +82,7 @@ def container_info(
         created_ns=container.created_at,
         labels=dict(container.labels),
         resources=_original_resources(pod.qos, resources, known, update),
+        hints=hints,
     )
 
 
