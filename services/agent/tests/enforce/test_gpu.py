@@ -103,7 +103,7 @@ CLOCKS = ClockRange(210, 1980)
 HOT = GpuIntent(target=GpuPowerCap(cap_watts_per_gpu=400), absent=Reason.NO_INTENT, limits=H100, present=True)
 
 
-def look(tick, watts, clock_limit_mhz=None, uuid="GPU-a"):
+def clock_inputs(tick, watts, clock_limit_mhz=None, uuid="GPU-a"):
     return ClockInputs(GpuReading(gpus=(GpuSample(uuid, watts, clock_limit_mhz=clock_limit_mhz),)), now=20.0 * tick)
 
 
@@ -111,7 +111,7 @@ async def run(actuator, draws, intent=HOT, state=None, start=0):
     """A tick per draw; returns the last result."""
     result = gpu.GpuResult(state or GpuControlState(), ControlReport())
     for tick, watts in enumerate(draws, start):
-        result = await gpu.enforce(intent, result.state, actuator, look(tick, watts))
+        result = await gpu.enforce(intent, result.state, actuator, clock_inputs(tick, watts))
     return result
 
 
@@ -177,7 +177,7 @@ async def test_a_reading_that_is_lost_leaves_the_clock_limited():
 
 async def test_a_new_agent_takes_over_the_limit_that_it_reads():
     actuator = Actuator((GpuDeviceRange("GPU-a", H100),), clocks={"GPU-a": CLOCKS})
-    await gpu.enforce(HOT, GpuControlState(), actuator, look(0, 390, clock_limit_mhz=1200))
+    await gpu.enforce(HOT, GpuControlState(), actuator, clock_inputs(0, 390, clock_limit_mhz=1200))
     assert clocked(actuator) == [{"GPU-a": "1200 MHz"}]
 
 

@@ -53,8 +53,8 @@ def _about_count(seen: GpuFacts, labelled: GpuFacts) -> tuple[str, ...]:
 def _none_seen(seen: GpuFacts, labelled: GpuFacts) -> GpuCount:
     if labelled.offered:
         count = labelled.count or labelled.offered
-        said = f"no GPU is seen and the node offers {labelled.offered} to pods: {count} are assumed"
-        return GpuCount(count, labelled.origin, (said,))
+        message = f"no GPU is seen and the node offers {labelled.offered} to pods: {count} are assumed"
+        return GpuCount(count, labelled.origin, (message,))
     if labelled.count or labelled.match or labelled.vendor:
         return GpuCount(0, seen.origin, ("no GPU is seen and the node's labels name some: none is assumed",))
     return GpuCount(0, seen.origin)
@@ -62,8 +62,8 @@ def _none_seen(seen: GpuFacts, labelled: GpuFacts) -> GpuCount:
 
 def _filled(seen: GpuFacts, labelled: GpuFacts) -> GpuCount:
     if labelled.offered and labelled.present is False:
-        said = f"labels claim that there is no GPU and the node offers {labelled.offered} to pods: they are assumed"
-        return GpuCount(labelled.offered, labelled.origin, (said,))
+        message = f"labels claim that there is no GPU and the node offers {labelled.offered} to pods: they are assumed"
+        return GpuCount(labelled.offered, labelled.origin, (message,))
     if labelled.count or labelled.offered:
         # The label counts GPUs; resources count shares of them as well, and those that are not given to pods not.
         return GpuCount(labelled.count or labelled.offered, labelled.origin)

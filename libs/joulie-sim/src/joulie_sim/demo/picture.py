@@ -11,7 +11,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.record import Sample
 
-#: Stacked from below; colours that can be told apart in black and white.
+#: Stacked from below; colours that differ in black and white.
 _COLOURS: Final = {
     SchedulableClass.PERFORMANCE: "#b2182b",
     SchedulableClass.DRAINING: "#fdae61",

@@ -110,16 +110,16 @@ def _cap_range(devices: Sequence[GpuDeviceInfo], match: Match[GpuSpec] | None) -
 
 def _warnings(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> tuple[str, ...]:
     answering = [each for each in devices if each.failure is None]
-    said = [*_missing(devices, on_bus), *(each.failure.message for each in devices if each.failure is not None)]
+    notes = [*_missing(devices, on_bus), *(each.failure.message for each in devices if each.failure is not None)]
     models = sorted({each.model for each in answering})
     if len(models) > 1:
-        said.append(f"GPUs of several models: {', '.join(models)}")
+        notes.append(f"GPUs of several models: {', '.join(models)}")
     for each in answering:
         if each.limits is None:
-            said.append(f"GPU {each.index}: the driver offers no power limit")
+            notes.append(f"GPU {each.index}: the driver offers no power limit")
         if each.partitioned:
-            said.append(f"GPU {each.index}: partitioned, and its power limit is that of all partitions together")
-    return tuple(said)
+            notes.append(f"GPU {each.index}: partitioned, and its power limit is that of all partitions together")
+    return tuple(notes)
 
 
 def _missing(devices: Sequence[GpuDeviceInfo], on_bus: PciGpus | None) -> Iterator[str]:

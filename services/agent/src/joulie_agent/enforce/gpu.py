@@ -52,9 +52,9 @@ class GpuResult:
 
 
 async def enforce(
-    intent: GpuIntent, state: GpuControlState, actuator: GpuActuator, look: ClockInputs = NO_CLOCK_INPUTS
+    intent: GpuIntent, state: GpuControlState, actuator: GpuActuator, inputs: ClockInputs = NO_CLOCK_INPUTS
 ) -> GpuResult:
-    """Carry out an intent once; `look` is the input of the clock loops."""
+    """Carry out an intent once; `inputs` are those of the clock loops."""
     devices = actuator.gpu_devices() or (GpuDeviceRange("", intent.limits),)
     caps = resolve_gpu_caps(intent.target, devices)
     if not caps:
@@ -64,7 +64,7 @@ async def enforce(
         reason = Reason.NO_CAP_RANGE if intent.present else Reason.NO_DEVICE
         return GpuResult(state, ControlReport(result=ControlResult.BLOCKED, reason=reason))
     power = await actuator.set_gpu_caps(cap_watts)
-    clocks = await hold(_targets(intent, caps, actuator), state.clocks, actuator, look)
+    clocks = await hold(_targets(intent, caps, actuator), state.clocks, actuator, inputs)
     in_force = state.in_force or _landed(power) or (clocks.outcome is not None and _landed(clocks.outcome))
     report = _report(combined(power, clocks.outcome), caps)
     return GpuResult(GpuControlState(in_force=in_force, clocks=clocks.states), report)

@@ -46,10 +46,10 @@ class ClockResult:
 
 
 async def hold(
-    cap_watts: Mapping[str, float], states: Mapping[str, GpuClockState], actuator: GpuActuator, look: ClockInputs
+    cap_watts: Mapping[str, float], states: Mapping[str, GpuClockState], actuator: GpuActuator, inputs: ClockInputs
 ) -> ClockResult:
     """Feed each GPU's loop its reading and carry out the limits that result."""
-    ranges, samples = actuator.gpu_clocks(), look.samples
+    ranges, samples = actuator.gpu_clocks(), inputs.samples
     before = {uuid: _seeded(states.get(uuid), samples.get(uuid)) for uuid in ranges}
     after: dict[str, GpuClockState] = {}
     for uuid, clocks in ranges.items():
@@ -60,7 +60,7 @@ async def hold(
                 cap_watts=cap_watts[uuid],
                 observed_watts=sample.power_watts if sample else None,
                 clocks=clocks,
-                now=look.now,
+                now=inputs.now,
                 settings=SETTINGS,
             )
     wanted = {uuid: state.limit_mhz for uuid, state in after.items() if state.limit_mhz is not None}
@@ -78,8 +78,8 @@ def combined(power: ControlOutcome, clocks: ControlOutcome | None) -> ControlOut
     """Return the outcome of both controls: that of the clocks where there is one, with the power limit's watts."""
     if clocks is None:
         return power
-    said = [] if power.applied else [f"power limit: {power.message or power.reason}"]
-    message = "; ".join(part for part in (*said, clocks.message) if part)
+    notes = [] if power.applied else [f"power limit: {power.message or power.reason}"]
+    message = "; ".join(part for part in (*notes, clocks.message) if part)
     return structs.replace(clocks, message=message, enforced_watts=power.enforced_watts)
 
 

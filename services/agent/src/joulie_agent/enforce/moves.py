@@ -1,7 +1,7 @@
 """Moves of the controls of one subsystem from backend to backend.
 
 What may be in force at a backend that the controls have left stays known, and in the report, until it was restored
-there. After a restart the last report tells where that may be.
+there. After a restart the last report names those places.
 """
 
 from abc import ABC, abstractmethod
