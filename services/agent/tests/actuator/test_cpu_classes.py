@@ -1,5 +1,6 @@
 """CPU classes on a /sys with the kernel's semantics: set, combined with the power loop's controls, and restored."""
 
+import errno
 from dataclasses import dataclass
 
 import pytest
@@ -19,6 +20,7 @@ from joulie_agent.actuator.protocol import (
     SetThrottle,
     Subsystem,
 )
+from joulie_agent.hardware.class_knobs import may_disable_idle_states
 from joulie_agent.hardware.journal import Journal
 from joulie_agent.hardware.journaled_writer import JournaledWriter
 from joulie_agent.hardware.knob import HardwareFailure
@@ -124,11 +126,11 @@ def test_a_class_controls_its_cpus_and_no_others(bench):
     changed = {key for key, value in bench.state.items() if value != before[key]}
     assert bench.limits == [2_000_000] * 2 + [FREE_KHZ] * 6
     assert bench.of("min") == [LOWEST_KHZ] * 2 + [2_500_000] * 2 + [LOWEST_KHZ] * 4
-    assert bench.of("epp")[:3] == ["power", "power", "performance"]
+    assert bench.of("epp")[:3] == ["power", "power", "balance_performance"]
     assert bench.of("governor") == ["powersave"] * 2 + ["performance"] * 2 + ["powersave"] * 4
     assert changed == {
         *(f"policy{cpu}" for cpu in (0, 1)),
-        *(f"policy{cpu}/epp" for cpu in (0, 1, 2, 3)),
+        *(f"policy{cpu}/epp" for cpu in (0, 1)),
         *(f"policy{cpu}/{control}" for cpu in (2, 3) for control in ("min", "governor")),
         *(f"cpu{cpu}/POLL" for cpu in (0, 1)),
         *(f"cpu{cpu}/C6" for cpu in (2, 3)),
@@ -447,7 +449,7 @@ def test_a_preference_that_a_governor_forbids_is_reported_and_the_rest_is_set(be
     report = bench.apply(eco=ECO)
     assert unmet(report, "eco") == {ClassControl.EPP: (Reason.IO_ERROR, "1")}
     assert bench.limits[:2] == [2_000_000] * 2
-    assert bench.of("epp")[:2] == ["power", "performance"]
+    assert bench.of("epp")[:2] == ["power", "balance_performance"]
 
 
 def test_a_class_with_governor_performance_has_no_other_preference(bench):
@@ -500,6 +502,16 @@ def test_a_machine_without_the_interfaces_says_so_for_each_control(make):
     assert report.classes["a"].ceiling_khz is None
 
 
+def test_idle_states_that_the_kernel_does_not_let_this_process_disable_are_reported(bench):
+    before = bench.state
+    bench.machine.set_fault("devices/system/cpu/cpu0/cpuidle/state0/disable", KernelFault(write_errno=errno.EPERM))
+    report = bench.apply(eco=ECO)
+    assert unmet(report, "eco") == {ClassControl.IDLE_STATES: (Reason.NOT_PERMITTED, "0")}
+    bench.apply()
+    assert bench.state == before
+    assert not bench.writer.managed
+
+
 def test_a_knob_that_fails_does_not_keep_the_others_from_being_set(bench):
     bench.machine.set_fault(f"{CPUFREQ}/policy0/scaling_max_freq", KernelFault(write_errno=5))
     report = bench.apply(**BOTH)
@@ -525,6 +537,7 @@ def test_a_machine_describes_the_controls_that_it_has(make):
         preferences=("default", "performance", "balance_performance", "balance_power", "power"),
         governors=(Governor.PERFORMANCE, Governor.POWERSAVE),
         idle_states=("POLL", "C1", "C1E", "C6"),
+        idle_states_permitted=may_disable_idle_states(),
         uncore=True,
     )
 

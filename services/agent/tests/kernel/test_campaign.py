@@ -1,8 +1,9 @@
 """The real commands on a mounted machine: killed at random, and interfered with by the platform and by other writers.
 
-A campaign is a sequence of runs of one machine. In each run the actuator caps and throttles, external writers, thermal
-and platform limits, CPU hotplug and renumbered zones come in between, and everything ends in one of six ways: SIGKILL
-and `joulie-agent restore`, SIGKILL and the next start, SIGTERM, the lease, easing, or `restore` through the actuator.
+A campaign is a sequence of runs of one machine. In each run the actuator caps, throttles and sets CPU classes; external
+writers, thermal and platform limits, CPU hotplug and renumbered zones come in between, and everything ends in one of
+six ways: SIGKILL and `joulie-agent restore`, SIGKILL and the next start, SIGTERM, the leases, easing, or `restore`
+through the actuator.
 After each run the machine itself is checked, not the code under test: every control holds what a writer other than us
 has put there last, and the exit code says whether that is so.
 """
@@ -21,7 +22,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from joulie_agent.actuator import blocking_client
-from joulie_agent.actuator.protocol import Restore, SetCpuCap, SetThrottle, Subsystem
+from joulie_agent.actuator.cpu_class_protocol import CpuClassControls, Governor
+from joulie_agent.actuator.protocol import CpuClassesReport, Restore, SetCpuCap, SetCpuClasses, SetThrottle, Subsystem
 from joulie_agent.hardware import journal
 from joulie_agent.outcome import ControlOutcome
 from joulie_agent.testing.kernel import Behaviour, PolicyReturn
@@ -64,6 +66,16 @@ SCENES = {
         policy_return=PolicyReturn.DEFAULTS,
     ),
 }
+
+#: Values of ours that no external writer requests.
+CLASSES = (
+    {"eco": CpuClassControls(cpus="0-3", max_khz=THROTTLED_KHZ, disabled_idle_states=("C6",))},
+    {
+        "eco": CpuClassControls(cpus="1,5", min_khz=2_500_000, governor=Governor.PERFORMANCE),
+        "fast": CpuClassControls(cpus="2-3,6-7", governor=Governor.POWERSAVE, disabled_idle_states=("POLL",)),
+    },
+    {},
+)
 
 
 class Actuator:
@@ -132,14 +144,16 @@ class Campaign:
         if self.dice.random() < 0.4:
             watts = self.dice.choice([60, 80, 100, 120, FACTORY_WATTS])
             return SetCpuCap(cap_watts_per_package=watts, lease_s=lease_s)
+        if self.dice.random() < 0.4:
+            return SetCpuClasses(classes=self.dice.choice(CLASSES), lease_s=lease_s)
         return SetThrottle(throttle_pct=self.dice.choice([0, 25, 50, 100, 100]), lease_s=lease_s)
 
     def control(self, lease_s=60.0):
         request = self.request(lease_s)
         self.external_writers.about_to_throttle()
         answer = self.ask(request)
-        assert isinstance(answer, ControlOutcome), answer
-        self.external_writers.story.append(f"{request}: {answer.result}, {answer.message}")
+        assert isinstance(answer, ControlOutcome | CpuClassesReport), answer
+        self.external_writers.story.append(f"{request}: {answer}")
         self.counts["requests"] += 1
         if isinstance(request, SetThrottle):
             self.external_writers.has_looked()
@@ -211,6 +225,9 @@ class Campaign:
 
     def let_the_lease_end(self):
         self.control(lease_s=0.05)
+        for renewed in (SetThrottle(throttle_pct=50, lease_s=0.05), SetCpuClasses(classes=CLASSES[0], lease_s=0.05)):
+            self.external_writers.about_to_throttle()
+            assert self.ask(renewed)
         self.wait_for_restore()
 
     def ease(self):

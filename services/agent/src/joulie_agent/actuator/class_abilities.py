@@ -35,6 +35,7 @@ def class_abilities(tree: SysfsTree, cpus: HostCpus) -> ClassAbilities:
         idle_states=tuple(
             dict.fromkeys(name for found in states for name, knob in found.items() if knob.probe_write() is None)
         ),
+        idle_states_permitted=any(states) and class_knobs.may_disable_idle_states(),
         uncore=_any_writable(cpu_tuning.uncore_knobs(tree)),
     )
 

@@ -122,4 +122,6 @@ class ClassAbilities(msgspec.Struct, frozen=True, kw_only=True):
     preferences: tuple[str, ...] = ()
     governors: tuple[Governor, ...] = ()
     idle_states: tuple[str, ...] = ()
+    #: Whether the actuator has the capability to disable them.
+    idle_states_permitted: bool = False
     uncore: bool = False

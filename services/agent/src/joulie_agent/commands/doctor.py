@@ -113,7 +113,10 @@ def _class_rows(can: ClassAbilities) -> Iterator[_Row]:
     yield "class frequencies", *_offered(can.frequencies, base)
     yield "class preferences", *_offered(bool(can.preferences), ", ".join(can.preferences))
     yield "class governors", *_offered(bool(can.governors), ", ".join(can.governors))
-    yield "class idle states", *_offered(bool(can.idle_states), ", ".join(can.idle_states))
+    if can.idle_states and not can.idle_states_permitted:
+        yield "class idle states", _BLOCKED, f"{Reason.NOT_PERMITTED}: needs the capability SYS_ADMIN"
+    else:
+        yield "class idle states", *_offered(bool(can.idle_states), ", ".join(can.idle_states))
     yield "class uncore", *_offered(can.uncore, "")
 
 

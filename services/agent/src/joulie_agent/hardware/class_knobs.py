@@ -2,13 +2,14 @@
 
 A lower limit is a request as the upper one is: a write sets the user's, and a read shows it only as far as the upper
 limit allows. Governors are words, which a knob has as numbers. Idle states are known by name, since their numbers
-differ between the kinds of cores of one machine.
-Source: Linux, Documentation/admin-guide/pm/cpufreq.rst and cpuidle.rst.
+differ between the kinds of cores of one machine; the kernel lets processes with CAP_SYS_ADMIN alone disable them.
+Source: Linux, Documentation/admin-guide/pm/cpufreq.rst and cpuidle.rst; drivers/cpuidle/sysfs.c.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from joulie_agent.hardware.cpufreq import KEYS, CpuPolicy, FrequencyRequest
@@ -22,6 +23,10 @@ FLOOR_KEY_END: Final = "/scaling_min_freq"
 GOVERNOR_KEY_END: Final = "/scaling_governor"
 IDLE_KEYS: Final = "cpuidle/"
 _IDLE_KEY: Final = re.compile(r"cpuidle/cpu(\d+)/(.+)")
+#: Capabilities of this process, and the bit of CAP_SYS_ADMIN (linux/capability.h).
+_STATUS: Final = Path("/proc/self/status")
+_CAPABILITIES: Final = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
+_SYS_ADMIN: Final = 21
 _STATE: Final = re.compile(r"state\d+")
 #: The numbers are in journals. Not `userspace`: the speed that it holds would be lost.
 GOVERNOR_CODES: Final[Mapping[str, int]] = {
@@ -77,6 +82,27 @@ class GovernorKnob:
         return self.tree.probe_write(self.path)
 
 
+@dataclass(frozen=True, slots=True)
+class IdleStateSwitch(SysfsKnob):
+    """`disable` of one idle state of one CPU; 1 disables."""
+
+    def write(self, value: int) -> int | HardwareFailure:
+        """Write, read back, and return what was read."""
+        failure = self.tree.write_int(self.path, value)
+        if failure is not None and failure.reason is Reason.FIRMWARE_LOCKED:  # EPERM of an open file
+            return replace(failure, reason=Reason.NOT_PERMITTED)
+        return failure or self.read()
+
+
+def may_disable_idle_states(status: Path = _STATUS) -> bool:
+    """Return whether this process has CAP_SYS_ADMIN; True where that cannot be read."""
+    try:
+        match = _CAPABILITIES.search(status.read_text(encoding="ascii"))
+    except OSError:
+        return True
+    return match is None or bool(int(match[1], 16) >> _SYS_ADMIN & 1)
+
+
 def floor_request(upper: FrequencyRequest) -> FloorRequest:
     """Return the lower limit of the policy that an upper one is of."""
     key = upper.key.rpartition("/")[0] + FLOOR_KEY_END
@@ -95,16 +121,16 @@ def forces_preference(policy: CpuPolicy, governor_name: str) -> bool:
     return governor_name == "performance" and policy.driver in _OWN_GOVERNOR
 
 
-def idle_states(tree: SysfsTree, cpu: int) -> dict[str, SysfsKnob]:
+def idle_states(tree: SysfsTree, cpu: int) -> dict[str, IdleStateSwitch]:
     """Return the switches that disable the idle states of a CPU, by name of the state; 1 disables."""
     root = f"{CPU_ROOT}/cpu{cpu}/cpuidle"
-    found: dict[str, SysfsKnob] = {}
+    found: dict[str, IdleStateSwitch] = {}
     for directory in tree.names(root, _STATE):
         name = tree.read_text(f"{root}/{directory}/name")
         if not isinstance(name, HardwareFailure) and name:
             key = f"{IDLE_KEYS}cpu{cpu}/{name}"
             path = f"{root}/{directory}/disable"
-            found.setdefault(name, SysfsKnob(tree, path, key, "flag", KnobLimits(0, 1), KnobKind.SWITCH))
+            found.setdefault(name, IdleStateSwitch(tree, path, key, "flag", KnobLimits(0, 1), KnobKind.SWITCH))
     return found
 
 
@@ -113,7 +139,7 @@ def knobs_of(
 ) -> Iterator[tuple[str, Knob]]:
     """Return the knobs of this module among `keys` that the machine has, each with its key."""
     uppers = {key.rpartition("/")[0]: upper for key, upper in requests.items()}
-    states: dict[int, dict[str, SysfsKnob]] = {}
+    states: dict[int, dict[str, IdleStateSwitch]] = {}
     for key in keys:
         upper = uppers.get(key.rpartition("/")[0])
         if upper is not None and key.endswith(FLOOR_KEY_END):

@@ -214,13 +214,16 @@ class KernelMachine:
             return values
 
     def class_controls(self) -> dict[str, int | str]:
-        """Return what writers have put beside `registers`: `policyN/min`, `/governor`, `/epp`, and `cpuN/STATE`."""
+        """Return what writers have put beside `registers`: `policyN/min`, `/governor`, `/epp`, and `cpuN/STATE`.
+
+        The preference is the one that returns after governor `performance`, where that forces another.
+        """
         with self._lock:
             values: dict[str, int | str] = {}
             for name, policy in self.cpufreq.policies.items():
                 values[f"{name}/min"] = max(policy.user_min, policy.lowest)
                 values[f"{name}/governor"] = policy.governor
-                values[f"{name}/epp"] = policy.epp
+                values[f"{name}/epp"] = policy.epp if policy.saved_epp is None else policy.saved_epp
             values |= {f"cpu{state.cpu}/{state.name}": int(state.disabled) for state in self.cpuidle.states}
             return values | {f"uncore/{die.package}-{die.die}/min": die.low * KHZ_PER_RATIO for die in self.uncore.dies}
 
