@@ -126,10 +126,16 @@ def test_cpus_of_a_higher_base_frequency_are_of_high_priority():
     assert allocate(machine, machine.online, 1, CpuPriority.LOW) == IdSet([1])
 
 
-def test_the_energy_performance_preference_outweighs_the_base_frequency():
+def test_cpus_of_packages_are_not_compared_with_each_other():
+    machine = MachineShape(packages=2, cores_per_node=2).topology()
+    cpus = {number: replace(cpu, base_khz=2_000_000 + cpu.package) for number, cpu in machine.cpus.items()}
+    assert replace(machine, cpus=cpus).priorities[CpuPriority.NORMAL] == machine.online
+
+
+def test_a_cpu_of_unknown_base_frequency_is_of_normal_priority():
     machine = MachineShape(cores_per_node=3, fast_cores_per_node=1).topology()
-    cpus = {**machine.cpus, 0: replace(machine.cpus[0], epp=255)}
-    assert replace(machine, cpus=cpus).priorities[CpuPriority.LOW] == IdSet([0])
+    cpus = {**machine.cpus, 2: replace(machine.cpus[2], base_khz=None)}
+    assert replace(machine, cpus=cpus).priorities[CpuPriority.NORMAL] == IdSet([2])
 
 
 def test_cpus_that_are_alike_are_of_normal_priority():

@@ -34,8 +34,6 @@ def change(host: Path, path: str, text: str) -> None:
 @given(shapes(most_cores_per_node=3))
 def test_what_is_written_is_read(shape):
     topology = shape.topology()
-    # Without frequency policies there is no place for the other two.
-    assume(shape.max_khz is not None or (shape.base_khz is None and shape.epp is None))
     # A node whose CPUs are all offline cannot be distinguished from one that is memory only.
     assume(all(topology.nodes[node].cpus for node in range(shape.nodes_with_cpus)))
     found = read_host_topology(*host_in_memory(topology))
@@ -158,15 +156,6 @@ def test_a_cpu_without_a_package_is_not_used(host):
     found = read(host)
     assert found.topology.online == IdSet([0, 1, 2, 4, 5, 6, 7])
     assert found.assumptions[0] == "CPUs 3 show no package: they are not used"
-
-
-@pytest.mark.parametrize(
-    ("text", "epp"),
-    [("performance", 0), ("balance_power", 192), ("37", 37), ("default", None), ("256", None), ("x", None)],
-)
-def test_preferences_are_numbers(text, epp, host):
-    change(host, f"{CPU_ROOT}/cpufreq/policy0/energy_performance_preference", text)
-    assert read(host).topology.cpus[0].epp == epp
 
 
 def test_a_memory_only_node_is_high_bandwidth_memory_where_it_is_smaller_than_the_others(tmp_path):

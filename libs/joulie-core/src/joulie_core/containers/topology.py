@@ -47,11 +47,8 @@ class LogicalCpu:
     l3: int
     #: A core of the efficient kind of a hybrid processor.
     efficient: bool = False
-    #: Base and highest frequency; None where not known.
+    #: Base frequency; None where not known.
     base_khz: int | None = None
-    max_khz: int | None = None
-    #: Energy performance preference, 0 (performance) to 255 (power); None where not known.
-    epp: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,20 +132,18 @@ class HardwareTopology:
     def priorities(self) -> Mapping[CpuPriority, Cpus]:
         """CPUs by priority: high, normal and low, of which two may be empty.
 
-        In a package whose CPUs differ in their energy performance preference, or else in their base frequency, the
-        slowest are low and the others high. Efficient cores are low in any case and not compared with the others.
+        In a package whose CPUs differ in their base frequency, the slowest are low and the others high. Efficient cores
+        are low in any case and not compared with the others. Energy performance preferences do not count: CPU classes
+        set them, so they follow from placements.
         """
         low = self.efficient
         high = EMPTY
         for package in self.packages.values():
-            cpus = [self.cpus[number] for number in package - self.efficient]
-            # The sign makes the slowest the lowest.
-            by_epp = {cpu.id: -cpu.epp for cpu in cpus if cpu.epp is not None}
-            by_base = {cpu.id: cpu.base_khz for cpu in cpus if cpu.base_khz is not None}
-            speeds = next((found for found in (by_epp, by_base) if len(set(found.values())) > 1), {})
-            slowest = IdSet(number for number, speed in speeds.items() if speed == min(speeds.values()))
-            low |= slowest
-            high |= IdSet(speeds) - slowest
+            speeds = {cpu: khz for cpu in package - self.efficient if (khz := self.cpus[cpu].base_khz) is not None}
+            slowest = IdSet(cpu for cpu, khz in speeds.items() if khz == min(speeds.values()))
+            if len(slowest) < len(speeds):
+                low |= slowest
+                high |= IdSet(speeds) - slowest
         return {CpuPriority.HIGH: high, CpuPriority.NORMAL: self.online - high - low, CpuPriority.LOW: low}
 
     def nodes_of(self, cpus: Cpus) -> MemoryNodes:

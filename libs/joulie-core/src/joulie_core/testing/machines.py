@@ -58,8 +58,6 @@ class MachineShape:
     fast_cores_per_node: int = 0
     base_khz: int | None = 2_000_000
     fast_base_khz: int = 2_600_000
-    max_khz: int | None = 3_500_000
-    epp: int | None = 128
 
     def topology(self) -> HardwareTopology:
         """Return the machine; raises ValueError where no CPU would be online."""
@@ -104,8 +102,6 @@ class MachineShape:
             l3=l3,
             efficient=hybrid and thread.efficient,
             base_khz=self.fast_base_khz if fast and self.base_khz else self.base_khz,
-            max_khz=self.max_khz,
-            epp=self.epp,
         )
 
     def _threads(self) -> "Iterator[tuple[int, _Thread]]":
@@ -222,8 +218,6 @@ def shapes(draw: st.DrawFn, *, most_cores_per_node: int = 6) -> MachineShape:
         id_step=draw(st.sampled_from((1, 1, 1, 3, 97))),
         fast_cores_per_node=draw(st.sampled_from((0, 0, 1, cores))),
         base_khz=draw(st.sampled_from((None, 2_000_000))),
-        max_khz=draw(st.sampled_from((None, 3_500_000))),
-        epp=draw(st.sampled_from((None, 0, 128, 255))),
     )
     present = list(shape.topology().online)
     offline = (

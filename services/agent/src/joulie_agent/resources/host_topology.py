@@ -22,9 +22,6 @@ _NODE: Final = re.compile(r"node\d+")
 _INDEX: Final = re.compile(r"index\d+")
 _MEM_TOTAL: Final = re.compile(r"(?:Node +\d+ +)?MemTotal: +(\d{1,15}) kB")
 _BYTES_PER_KB: Final = 1024
-#: What the kernel's words stand for on processors of Intel and AMD; `default` is up to the firmware.
-_EPP: Final[Mapping[str, int]] = {"performance": 0, "balance_performance": 128, "balance_power": 192, "power": 255}
-_HIGHEST_EPP: Final = 255
 #: Relative distances that firmware without a table stands for.
 _LOCAL, _REMOTE = 10, 20
 _L2: Final = 2
@@ -75,8 +72,6 @@ class _Reader:
                 l3=l3.get(cpu, packages[place.package]),
                 efficient=found.hybrid and place.kind == "cpu_atom",
                 base_khz=read_base_khz(self._tree, f"{CPU_ROOT}/cpu{cpu}/cpufreq", cpu),
-                max_khz=self._tree.read_known(f"{CPU_ROOT}/cpu{cpu}/cpufreq/cpuinfo_max_freq"),
-                epp=self._epp(cpu),
             )
             for cpu, place in places.items()
         }
@@ -97,14 +92,6 @@ class _Reader:
         online = self._list(f"{CPU_ROOT}/online") or IdSet([0])
         self._assume(f"no CPU shows its package: CPUs {online} are cores of one package")
         return {cpu: CpuCore(0, 0, cpu, "") for cpu in online}
-
-    def _epp(self, cpu: int) -> int | None:
-        text = self._tree.read_text(f"{CPU_ROOT}/cpu{cpu}/cpufreq/energy_performance_preference")
-        if isinstance(text, HardwareFailure):
-            return None
-        if text.isascii() and text.isdigit() and int(text) <= _HIGHEST_EPP:
-            return int(text)
-        return _EPP.get(text)
 
     def _caches(self, online: Cpus) -> tuple[dict[int, int], dict[int, int]]:
         """Return the lowest CPU with the same L2 cache and last-level cache; CPUs that show none are absent."""

@@ -18,10 +18,11 @@ from joulie_core.containers.topology import HardwareTopology, LogicalCpu, Memory
 CPU_ROOT: Final = "sys/devices/system/cpu"
 NODE_ROOT: Final = "sys/devices/system/node"
 IDLE_STATES: Final = ("POLL", "C1", "C6")
-_EPP_WORDS: Final = {0: "performance", 128: "balance_performance", 192: "balance_power", 255: "power"}
+_PREFERENCES: Final = ("default", "performance", "balance_performance", "balance_power", "power")
 _READ_ONLY: Final = 0o444
 _WRITABLE: Final = 0o644
 _LOWEST_KHZ: Final = 800_000
+_HIGHEST_KHZ: Final = 3_500_000
 _MEMORY_ROOT: Final = "/host"
 
 
@@ -43,11 +44,7 @@ def host_files(topology: HardwareTopology, idle_states: Sequence[str] = IDLE_STA
 
 def host_links(topology: HardwareTopology) -> Mapping[str, str]:
     """Return the targets of symbolic links of a machine, from the directory that each is in."""
-    return {
-        f"{CPU_ROOT}/cpu{cpu.id}/cpufreq": f"../cpufreq/policy{cpu.id}"
-        for cpu in topology.cpus.values()
-        if cpu.max_khz is not None
-    }
+    return {f"{CPU_ROOT}/cpu{cpu.id}/cpufreq": f"../cpufreq/policy{cpu.id}" for cpu in topology.cpus.values()}
 
 
 def put_host(root: Path, topology: HardwareTopology, *, idle_states: Sequence[str] = IDLE_STATES) -> None:
@@ -130,8 +127,7 @@ def _cpu_files(topology: HardwareTopology, idle_states: Sequence[str]) -> Iterat
             yield _file(f"{CPU_ROOT}/cpu{number}/cpuidle/state{index}/disable", 0, _WRITABLE)
     for cpu in topology.cpus.values():
         yield from _place_files(cpu, topology)
-        if cpu.max_khz is not None:
-            yield from _policy_files(cpu, cpu.max_khz)
+        yield from _policy_files(cpu)
 
 
 def _place_files(cpu: LogicalCpu, topology: HardwareTopology) -> Iterator[HostFile]:
@@ -143,24 +139,21 @@ def _place_files(cpu: LogicalCpu, topology: HardwareTopology) -> Iterator[HostFi
     yield _file(f"{directory}/cluster_cpus_list", topology.l2_groups[cpu.l2])
 
 
-def _policy_files(cpu: LogicalCpu, max_khz: int) -> Iterator[HostFile]:
+def _policy_files(cpu: LogicalCpu) -> Iterator[HostFile]:
     directory = f"{CPU_ROOT}/cpufreq/policy{cpu.id}"
-    lowest = min(_LOWEST_KHZ, cpu.base_khz or max_khz)
     yield _file(f"{directory}/related_cpus", cpu.id)
     yield _file(f"{directory}/affected_cpus", cpu.id)
-    yield _file(f"{directory}/cpuinfo_min_freq", lowest)
-    yield _file(f"{directory}/cpuinfo_max_freq", max_khz)
-    yield _file(f"{directory}/scaling_cur_freq", lowest)
+    yield _file(f"{directory}/cpuinfo_min_freq", _LOWEST_KHZ)
+    yield _file(f"{directory}/cpuinfo_max_freq", _HIGHEST_KHZ)
+    yield _file(f"{directory}/scaling_cur_freq", _LOWEST_KHZ)
     yield _file(f"{directory}/scaling_driver", "intel_pstate")
-    yield _file(f"{directory}/scaling_min_freq", lowest, _WRITABLE)
-    yield _file(f"{directory}/scaling_max_freq", max_khz, _WRITABLE)
+    yield _file(f"{directory}/scaling_min_freq", _LOWEST_KHZ, _WRITABLE)
+    yield _file(f"{directory}/scaling_max_freq", _HIGHEST_KHZ, _WRITABLE)
     yield _file(f"{directory}/scaling_governor", "powersave", _WRITABLE)
     if cpu.base_khz is not None:
         yield _file(f"{directory}/base_frequency", cpu.base_khz)
-    if cpu.epp is not None:
-        words = " ".join(("default", *_EPP_WORDS.values()))
-        yield _file(f"{directory}/energy_performance_available_preferences", words)
-        yield _file(f"{directory}/energy_performance_preference", _EPP_WORDS.get(cpu.epp, cpu.epp), _WRITABLE)
+    yield _file(f"{directory}/energy_performance_available_preferences", " ".join(_PREFERENCES))
+    yield _file(f"{directory}/energy_performance_preference", "balance_performance", _WRITABLE)
 
 
 def _cache_files(topology: HardwareTopology) -> Iterator[HostFile]:
