@@ -31,7 +31,7 @@ async def _events(system: System, name: str, namespace: str = "default") -> list
 
 
 @pytest.mark.system(operator={"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "1.0"})
-async def test_a_node_tells_of_its_plan_its_draining_and_its_enforcement(system: System) -> None:
+async def test_a_node_reports_its_plan_its_draining_and_its_enforcement(system: System) -> None:
     async def conditions_are(**expected: str) -> None:
         conditions = await _conditions(system)
         assert {type_: each["status"] for type_, each in conditions.items()} == expected

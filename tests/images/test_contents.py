@@ -97,7 +97,7 @@ async def test_the_command_prints_its_version(start, service):
     assert await running.log() == f"joulie-{service} {version}\n"
 
 
-def test_an_archive_is_saved_once_and_carries_the_name_that_pods_ask_for(builder, monkeypatch, tmp_path):
+def test_an_archive_is_saved_once_under_the_name_that_pods_use(builder, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     archive = builder.save("extender")
     assert archive.parent == tmp_path / "joulie" / "images"

@@ -85,7 +85,7 @@ async def test_an_object_that_drifted_is_written_again_and_one_that_did_not_is_n
     assert await applier.apply(NODE_POWER_PROFILES, "n1", body(), live=live)
 
 
-async def test_the_first_write_of_a_process_is_made_even_if_the_object_looks_right(fake_api, applier):
+async def test_the_first_write_of_a_process_is_made_even_if_the_object_is_as_desired(fake_api, applier):
     # A former process may have owned fields that this one no longer sets; only an apply takes them away.
     fake_api.put({"kind": "NodePowerProfile", "metadata": {"name": "n1"}, **body()})
     assert await applier.apply(NODE_POWER_PROFILES, "n1", body(), live=fake_api.get("NodePowerProfile", "n1"))

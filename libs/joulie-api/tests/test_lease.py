@@ -44,7 +44,7 @@ def test_leading_ends_the_renew_deadline_after_the_write_was_sent():
     assert not replica.is_leading(110.0)
 
 
-def test_another_holders_lease_is_waited_for_from_when_it_was_first_seen_whatever_the_wall_clocks_say():
+def test_another_holders_lease_is_waited_for_from_when_it_was_first_seen_whatever_the_wall_clocks_show():
     replica = candidate()
     replica.on_read(lease("b"), 1000.0)
     assert replica.attempt(1000.0, "now") == StandBy(15.0)

@@ -32,7 +32,7 @@ def test_percentages_are_published_by_default():
     assert intent(Profile.PERFORMANCE, GPU_NODE) == CapIntent(cpu_pct=100, gpu_pct=100)
 
 
-def test_an_eco_node_with_gpus_keeps_its_cpus_unless_their_own_knob_says_otherwise():
+def test_an_eco_node_with_gpus_keeps_its_cpus_unless_their_own_setting_caps_them():
     assert intent(Profile.ECO, GPU_NODE) == CapIntent(cpu_pct=100, gpu_pct=60)
     assert intent(Profile.ECO, GPU_NODE, cpu_eco_cap_pct_of_max_gpu_nodes=80).cpu_pct == 80
     assert intent(Profile.ECO, GPU_NODE, cpu_write_absolute_caps=True) == CapIntent(cpu_pct=100, gpu_pct=60)
@@ -61,7 +61,7 @@ def test_a_draining_node_keeps_the_caps_of_performance(hardware, settings):
 
 
 @given(st.sampled_from(Profile), st.booleans(), st.booleans(), st.sampled_from([CPU_NODE, GPU_NODE, None]))
-def test_no_watts_are_published_unless_asked_for_and_no_gpu_stanza_without_gpus(profile, draining, by_watts, hardware):
+def test_no_watts_are_published_unless_configured_and_no_gpu_stanza_without_gpus(profile, draining, by_watts, hardware):
     caps = intent(profile, hardware, draining=draining, gpu_write_absolute_caps=by_watts)
     assert caps.cpu_watts is None
     assert caps.gpu_watts is None, "no model is configured"

@@ -64,7 +64,7 @@ def test_the_very_name_wins_over_the_same_model_and_that_over_a_relative():
         entries.popitem()
 
 
-def test_a_name_that_the_inventory_does_not_know_is_told_with_the_closest_known_ones():
+def test_a_name_that_the_inventory_does_not_know_is_reported_with_the_closest_known_ones():
     [unknown] = unknown_models(["NVIDIA-H100-80GB-HBM3", "MI3O0X", "T4"])
     assert unknown.name == "MI3O0X"
     assert unknown.known[0] == "AMD Instinct MI300X"

@@ -53,7 +53,7 @@ def test_no_gpu_is_a_fact_only_where_somebody_looked():
     assert (unknown.gpu, unknown.origins.gpu) == (None, None)
 
 
-def test_a_node_that_offers_gpus_which_the_agent_does_not_see_is_a_node_of_gpus_and_the_conflict_is_told():
+def test_a_node_that_offers_gpus_which_the_agent_does_not_see_is_a_node_of_gpus_with_a_warning():
     hardware = view(CPU | H100, {"cpu": SEEN_CPU, "gpu": {"present": False}}, nvidia="8")
     assert (hardware.gpu.count, hardware.origins.gpu) == (8, Origin.LABELLED)
     assert eco_intent(hardware).cpu_pct == 100
@@ -62,19 +62,19 @@ def test_a_node_that_offers_gpus_which_the_agent_does_not_see_is_a_node_of_gpus_
     assert "no GPU" in said
 
 
-def test_labels_alone_do_not_overrule_an_agent_that_looked_and_the_conflict_is_told():
+def test_labels_alone_do_not_overrule_what_the_agent_saw_and_the_conflict_is_a_warning():
     hardware = view(CPU | H100, {"gpu": {"present": False}})
     assert hardware.gpu is None
     assert len(hardware.conflicts) == 1
 
 
-def test_a_status_that_says_both_no_gpu_and_a_count_is_taken_for_a_node_of_gpus():
+def test_a_status_with_both_no_gpu_and_a_count_is_taken_for_a_node_of_gpus():
     hardware = view(CPU | H100, {"gpu": {"present": False, "count": 8}})
     assert hardware.gpu.count == 8
     assert len(hardware.conflicts) == 1
 
 
-def test_fewer_gpus_seen_than_offered_are_told_and_the_seen_ones_count():
+def test_fewer_gpus_seen_than_offered_are_a_warning_and_the_seen_ones_count():
     hardware = view(CPU, {"gpu": {"present": True, "rawModel": "NVIDIA L40S", "count": 7}}, nvidia="8")
     assert (hardware.gpu.count, hardware.origins.gpu) == (7, Origin.SEEN)
     assert len(hardware.conflicts) == 1
@@ -133,7 +133,7 @@ def test_what_is_guessed_of_the_gpus_is_called_inferred(labels, allocatable, ori
     assert view(CPU | labels, **allocatable).origins.gpu is origin
 
 
-def test_a_machine_whose_cpus_and_memory_were_seen_says_so():
+def test_the_origin_of_cpus_and_memory_that_were_seen_is_reported():
     hardware = view({}, {"cpu": SEEN_CPU, "memory": {"totalBytes": 1024}})
     assert (hardware.origins.cpu, hardware.origins.memory) == (Origin.SEEN, Origin.SEEN)
     assert view({}, memory="1Gi").origins.memory is Origin.LABELLED

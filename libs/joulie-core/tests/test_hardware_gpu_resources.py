@@ -103,7 +103,7 @@ def test_offers_stand_for_physical_gpus(quantities, labels, gpus):
     assert physical_gpus(quantities, labels) == gpus
 
 
-def test_labels_tell_partitions_that_go_by_the_name_of_gpus():
+def test_partitions_named_like_gpus_are_recognised_by_labels():
     assert is_partitioned(SINGLE_MIG)
     assert not is_partitioned({PRODUCT: "NVIDIA-H100-80GB-HBM3", "nvidia.com/mig.strategy": "single"})
 

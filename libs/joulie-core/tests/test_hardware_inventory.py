@@ -183,7 +183,7 @@ def test_every_gpu_is_found_by_its_own_name_and_plausible(spec):
 
 
 @pytest.mark.parametrize("vendor", ["AMD", "Intel", None, "Phytium"])
-def test_generic_entries_say_that_they_are_generic(vendor):
+def test_generic_entries_are_marked_as_generic(vendor):
     assert INVENTORY.generic_cpu(vendor).key.startswith("generic-")
     assert INVENTORY.generic_gpu(vendor).key.startswith("generic-")
 

@@ -55,7 +55,7 @@ def test_a_cpu_only_node_is_of_its_cpus_family():
     assert (view.cpu.sockets, view.cpu.total_cores) == (1, 32)
 
 
-def test_cores_come_from_allocatable_threads_where_no_label_says():
+def test_cores_come_from_allocatable_threads_without_a_label():
     view = of_node({"joulie.io/hw.cpu-model": "AMD EPYC 7763"}, cpu="255500m")
     assert (view.cpu.total_cores, view.cpu.sockets) == (128, 2)
 
@@ -77,13 +77,13 @@ def test_a_node_of_unknown_cpus_is_generic_but_has_watts():
     assert view.family == "generic unknown CPU"
 
 
-def test_a_node_that_says_nothing_has_no_cpu():
+def test_a_node_without_facts_has_no_cpu():
     view = of_node()
     assert (view.cpu, view.gpu, view.memory_bytes, view.tdp_watts, view.family) == (None, None, 0, 0, "")
     assert view.exactness is Exactness.GENERIC
 
 
-def test_nfd_tells_the_cpu_generation():
+def test_the_cpu_generation_comes_from_nfd():
     view = of_node({f"{NFD_CPU}vendor_id": "Intel", f"{NFD_CPU}family": "6", f"{NFD_CPU}id": "143"}, cpu="208")
     assert view.cpu.spec.key == "intel-xeon-8470"
     assert view.exactness is Exactness.PROXY
@@ -127,7 +127,7 @@ def test_the_gpu_count_has_an_order_of_sources(labels, allocatable, count):
     assert of_node(labels, **allocatable).gpu.count == count
 
 
-def test_a_count_of_zero_says_that_there_is_no_gpu():
+def test_a_count_of_zero_means_that_there_is_no_gpu():
     labels = {"joulie.io/hw.gpu-count": "0", "joulie.io/hw.gpu-model": "A30", "joulie.io/hw.cpu-model": "9654"}
     view = of_node(labels)
     assert view.gpu is None
@@ -135,7 +135,7 @@ def test_a_count_of_zero_says_that_there_is_no_gpu():
 
 
 @pytest.mark.parametrize(("allocatable", "vendor"), [({"nvidia": "2"}, "NVIDIA"), ({"amd": "2"}, "AMD")])
-def test_allocatable_gpus_tell_their_vendor(allocatable, vendor):
+def test_the_vendor_follows_from_allocatable_gpus(allocatable, vendor):
     view = of_node(**allocatable)
     assert (view.gpu.vendor, view.gpu.count, view.exactness) == (vendor, 2, Exactness.GENERIC)
 
@@ -155,7 +155,7 @@ def test_allocatable_gpus_tell_their_vendor(allocatable, vendor):
         ("10de.sriov.capable", None),
     ],
 )
-def test_nfd_tells_the_gpu_vendor(label, vendor):
+def test_the_gpu_vendor_comes_from_nfd(label, vendor):
     gpu = of_node({NFD_PCI + label: "true"}).gpu
     assert (gpu.vendor if gpu else None) == vendor
     assert of_node({NFD_PCI + label: "false"}).gpu is None
@@ -294,7 +294,7 @@ label_keys = st.sampled_from(
         st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.sampled_from(["0", "8", "96", "1Gi", "?"])
     ),
 )
-def test_a_view_is_consistent_whatever_the_node_says(labels, allocatable):
+def test_a_view_is_consistent_for_any_node(labels, allocatable):
     view = view_from_node(Node("n1", labels=labels, allocatable=allocatable), INVENTORY)
     assert view == resolve_view(Node("n1", labels=labels, allocatable=allocatable), None, INVENTORY)
     if view.cpu:

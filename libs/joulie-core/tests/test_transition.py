@@ -28,7 +28,7 @@ PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE,
         (ECO, Profile.ECO, 3, ECO, GuardResult.UNCHANGED),
     ],
 )
-def test_each_condition_of_the_diagram_leads_where_it_says(state, planned, pods, expected, verdict):
+def test_each_condition_of_the_diagram_leads_to_its_state(state, planned, pods, expected, verdict):
     outcome = step(state, planned, pods, now=7.0)
     assert (outcome.state, outcome.verdict) == (expected, verdict)
     moved = Transition(state, expected, verdict, 7.0) if expected is not state else None

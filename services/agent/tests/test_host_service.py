@@ -85,9 +85,7 @@ async def test_a_target_reaches_the_packages_and_is_lifted_with_its_profile(actu
         await cluster.agents[0].kill()
 
 
-async def test_a_node_whose_agent_has_no_vendor_library_keeps_the_gpus_that_its_resources_tell(
-    cluster, machine, tmp_path
-):
+async def test_a_node_whose_agent_has_no_vendor_library_keeps_the_gpus_of_its_resources(cluster, machine, tmp_path):
     cluster.api.put(make_node("n1", gpus=8, gpu_model="NVIDIA-H100-80GB-HBM3"))
     async with in_process(machine, tmp_path) as env:
         await cluster.start_agent(**ON_HOST, **env)
@@ -110,7 +108,7 @@ async def test_a_machine_whose_power_cannot_be_capped_is_throttled(cluster, tmp_
         await cluster.agents[0].kill()
 
 
-async def test_without_an_actuator_the_report_is_blocked_and_says_where_it_was_looked_for(cluster, tmp_path):
+async def test_without_an_actuator_the_report_is_blocked_and_names_the_socket(cluster, tmp_path):
     cluster.api.put(make_node("n1"))
     cluster.set_target("n1", cpu={"packagePowerCapWatts": 120})
     await cluster.start_agent(**ON_HOST, ACTUATOR_SOCKET=str(tmp_path / "nowhere"))
@@ -141,7 +139,7 @@ async def test_somebody_elses_cap_is_written_over_at_the_next_tick_and_counted(c
         ("floor", {"result": "applied", "enforcedWatts": 60}),
     ],
 )
-async def test_a_target_that_cannot_be_refreshed_is_treated_as_its_policy_says(
+async def test_a_target_that_cannot_be_refreshed_is_treated_by_its_policy(
     choice, report, cluster, machine, monkeypatch
 ):
     cluster.api.put(make_node("n1"))
@@ -192,7 +190,7 @@ async def test_an_eco_node_gets_the_configured_preference_and_a_performance_node
         await agent.kill()
 
 
-async def test_a_machine_without_the_configured_controls_says_so_in_its_report(cluster, machine, tmp_path):
+async def test_missing_controls_that_were_configured_are_in_the_report(cluster, machine, tmp_path):
     cluster.api.put(make_node("n1"))
     cluster.set_target("n1", profile="eco", **ECO)
     async with in_process(machine, tmp_path) as env:

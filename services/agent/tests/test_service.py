@@ -121,7 +121,7 @@ async def test_small_changes_of_power_are_not_reported(cluster):
     await cluster.api.wait_for(lambda: reported() == 330)
 
 
-async def test_hardware_is_published_once_with_what_the_backend_tells(cluster):
+async def test_hardware_is_published_once_with_the_facts_of_the_backend(cluster):
     cluster.add_node("n1", gpus=4, target=False, gpu_watts=900)
     await cluster.start_agent()
     await cluster.api.wait_for(lambda: (cluster.api.get("NodeHardware", "n1") or {}).get("status"))

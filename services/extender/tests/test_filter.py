@@ -38,7 +38,7 @@ async def test_refusals_are_unresolvable_too_so_that_preemption_does_not_try(sta
     assert answer["FailedAndUnresolvableNodes"] == answer["FailedNodes"]
 
 
-async def test_a_refusal_says_why_without_naming_the_node(start, cluster):
+async def test_a_refusal_has_a_reason_without_the_name_of_the_node(start, cluster):
     extender = await start()
     _, answer = await extender.post("/filter", names_body(PERFORMANCE, cluster))
     assert answer["FailedNodes"]["eco"] == "joulie: node is eco, performance pods are kept off it"

@@ -191,7 +191,7 @@ async def test_a_burst_spreads_even_when_no_binding_is_seen_meanwhile(start, fak
     assert 2 <= min(placed.values()) <= max(placed.values()) <= 10, placed
 
 
-async def test_a_pods_claims_count_as_the_gpus_that_their_device_classes_say(start, fake_api, make_twin, make_hardware):
+async def test_a_pods_claims_count_as_the_gpus_of_their_device_classes(start, fake_api, make_twin, make_hardware):
     hardware = make_hardware("n", gpus=8, gpu_watts=400)
     fake_api.put_all([*dra_definitions(), make_claim("four", count=4, template=True), make_twin("n"), hardware])
     extender = await start()

@@ -62,7 +62,7 @@ def test_a_node_that_is_gone_scores_as_an_unknown_one_and_its_place_is_used_agai
     assert len(table) == 3
 
 
-def test_a_name_that_json_has_to_escape_is_told_as_it_came(table):
+def test_a_name_that_json_has_to_escape_is_returned_unchanged(table):
     assert scores(table, ['"\\\n', "a"]) == [50, 46]
 
 

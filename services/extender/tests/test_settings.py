@@ -23,7 +23,7 @@ def test_a_documented_variable_has_its_documented_default(name, default):
     assert {row.name: row.default for row in describe(ExtenderSettings)}[name] == default
 
 
-def test_every_wrong_value_is_told_at_once():
+def test_every_wrong_value_is_reported_at_once():
     wrong = {
         "CACHE_TTL": "soon",
         "SCORE_MAX": "0",

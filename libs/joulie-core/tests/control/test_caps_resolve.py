@@ -46,16 +46,16 @@ def test_a_percentage_without_a_range_stays_a_percentage():
     assert resolve_gpu_cap(GpuPowerCap(cap_pct_of_max=60), WattRange(max_watts=0)) == PctCap(60)
 
 
-def test_watts_without_a_range_are_asked_for_as_they_are():
+def test_watts_without_a_range_are_requested_unchanged():
     assert resolve_cpu_cap(CpuTarget(package_power_cap_watts=5000), UNKNOWN) == WattCap(5000, 5000)
 
 
-def test_watts_above_the_range_are_clamped_and_the_message_says_so():
+def test_watts_above_the_range_are_clamped_with_a_message():
     cap = resolve_cpu_cap(CpuTarget(package_power_cap_watts=5000), EPYC)
     assert cap == WattCap(5000, 400, "5000 W clamped to the maximum of 400 W")
 
 
-def test_a_percentage_below_the_minimum_is_clamped_and_the_message_says_so():
+def test_a_percentage_below_the_minimum_is_clamped_with_a_message():
     cap = resolve_gpu_cap(GpuPowerCap(cap_pct_of_max=10), WattRange(max_watts=700, min_watts=200))
     assert cap == WattCap(70, 200, "70 W clamped to the minimum of 200 W")
 
@@ -69,7 +69,7 @@ def test_each_gpu_is_clamped_to_its_own_range():
 
 
 @given(st.floats(0.1, 1e4), st.floats(1, 1000), st.floats(0, 1))
-def test_what_is_asked_for_lies_in_the_range(watts, max_watts, share):
+def test_a_requested_cap_lies_in_the_range(watts, max_watts, share):
     limits = WattRange(max_watts=max_watts, min_watts=share * max_watts)
     cap = resolve_gpu_cap(GpuPowerCap(cap_watts_per_gpu=watts), limits)
     assert limits.min_watts <= cap.cap_watts <= limits.max_watts

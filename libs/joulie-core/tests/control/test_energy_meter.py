@@ -44,7 +44,7 @@ def test_a_counter_of_an_unlisted_model_that_was_reset_gives_no_figure(range_uj)
     assert answers[1:] == [(SampleResult.NEGATIVE, None), (SampleResult.GOOD, 100.0)]
 
 
-def test_without_a_maximum_a_wrap_cannot_be_told_from_a_reset():
+def test_without_a_maximum_a_wrap_cannot_be_distinguished_from_a_reset():
     counter = EnergyCounter(RANGE_UJ, None)
     assert run([(0.0, RANGE_UJ - 40_000_000), (1.0, 60_000_000)], counter)[-1] == (SampleResult.NEGATIVE, None)
 

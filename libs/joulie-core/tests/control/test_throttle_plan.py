@@ -114,7 +114,7 @@ def test_policies_that_share_a_core_are_throttled_together(policies, pct):
 
 
 @given(machines(), pcts)
-def test_the_number_throttled_is_what_was_asked_filled_up_to_whole_cores(policies, pct):
+def test_the_number_throttled_is_the_request_filled_up_to_whole_cores(policies, pct):
     chosen = len(plan_throttle(policies, pct))
     asked = pct / 100 * len(policies)
     assert asked - 0.5 <= chosen <= max(1.0, asked + 0.5) + 1  # the fullest core here has two policies

@@ -45,7 +45,7 @@ def test_the_requests_of_a_claim_are_added_up():
     assert gpus() == 0
 
 
-def test_classes_that_nobody_named_are_told():
+def test_classes_without_a_vendor_are_reported():
     claim = ClaimDemand((of("gpu.nvidia.com"), of("fpga.example.com"), of("admin.example.com", admin=True)))
     assert claim.unknown_classes(CLASSES) == {"fpga.example.com"}
 

@@ -126,7 +126,7 @@ def test_memory_of_the_whole_pod_stands_for_that_of_its_containers():
     assert pod_demand(pod, STANDARD).memory_bytes == 4 * 2**30
 
 
-def test_gpus_are_asked_for_by_containers_only():
+def test_gpus_are_requested_by_containers_only():
     pod = Pod("p", limits={"nvidia.com/gpu": "8"}, containers=(container(limits={"nvidia.com/gpu": "1"}),))
     assert pod_demand(pod, STANDARD).gpus == 1
 

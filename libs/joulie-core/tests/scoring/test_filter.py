@@ -87,6 +87,6 @@ def test_a_twin_going_stale_never_makes_a_node_freer(schedulable_class, labels):
 
 
 @given(**NODES, stale=st.booleans())
-def test_every_refusal_says_whose_it_is(schedulable_class, labels, stale):
+def test_every_refusal_names_its_reason(schedulable_class, labels, stale):
     judged = judge(schedulable_class, labels, stale=stale)
     assert judged.ok or judged.message.startswith("joulie: ")

@@ -119,7 +119,7 @@ def test_without_a_measurement_the_predicted_headroom_is_used():
         (TwinSnapshot(), False, "NoHeadroom"),
     ],
 )
-def test_a_node_that_cannot_be_judged_scores_50_and_says_why(state, stale, reason):
+def test_a_node_that_cannot_be_judged_scores_50_with_the_reason(state, stale, reason):
     terms = points(state, stale=stale, workload_class=STANDARD, cluster=ClusterTerms(perf_pressure=100))
     assert terms.neutral == reason
     assert terms.score == 50

@@ -28,7 +28,7 @@ def test_every_command_has_help(command, capsys):
 
 
 @pytest.mark.parametrize("command", ["down", "status", "kubeconfig", "logs"])
-def test_without_a_cluster_the_exit_status_is_3_and_the_message_says_how_to_start_one(command, capsys):
+def test_without_a_cluster_the_exit_status_is_3_with_a_message_how_to_start_one(command, capsys):
     assert run([command]) == 3
     assert "joulie-devcluster up" in capsys.readouterr().err
 

@@ -115,7 +115,7 @@ def test_restoring_ends_the_lease(bench, executor):
     assert executor.check() is None
 
 
-def test_a_part_without_a_journal_cannot_say_that_nothing_is_left(bench, executor):
+def test_a_subsystem_without_a_journal_never_reports_that_nothing_is_left(bench, executor):
     bench.handler.writer = HardwareFailure(Reason.NO_JOURNAL, "damaged")
     assert executor.execute(Restore(subsystem=Subsystem.CPU)) == ErrorReply(message="damaged")
     assert executor.check() is None

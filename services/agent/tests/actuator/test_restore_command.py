@@ -55,7 +55,7 @@ def test_restore_fails_where_something_is_left(node):
     assert "read-only" in restored.stdout
 
 
-def test_restore_and_doctor_with_another_state_directory_say_who_manages_the_machine(node, elsewhere):
+def test_restore_and_doctor_with_another_state_directory_name_the_process_that_manages_the_machine(node, elsewhere):
     node.start_listening()
     node.request(cap(90))
     for command in ("restore", "doctor"):
@@ -107,7 +107,7 @@ def test_restoring_if_unowned_changes_nothing_where_nothing_was_ever_set(node):
     assert not Path(node.env["STATE_DIR"]).exists()
 
 
-def test_restoring_if_unowned_fails_where_a_journal_cannot_tell(capped):
+def test_restoring_if_unowned_fails_where_a_journal_cannot_be_read(capped):
     (Path(capped.env["STATE_DIR"]) / "gpu" / "journal.json").write_text("{")
     assert capped.run("restore", "--if-unowned").returncode == 1
     assert capped.limits_watts == [150, 150]

@@ -104,7 +104,7 @@ async def test_restoring_lifts_throttle_and_cap(transport, backend):
     assert (node.cap_watts, node.throttle_pct, node.gpu_cap_watts) == (250, 0, 400)
 
 
-async def test_restoring_without_a_range_lifts_the_throttle_and_says_what_it_could_not(transport, backend):
+async def test_restoring_without_a_range_lifts_the_throttle_and_reports_the_cap(transport, backend):
     node = backend.add("n1", cap_watts=100, throttle_pct=50)
     outcome = await actuator(transport, backend.url).restore_cpu(WattRange(), BOTH)
     assert (outcome.result, outcome.reason) == ("blocked", Reason.NO_CAP_RANGE)
@@ -238,7 +238,7 @@ def secret(**entries):
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "here"}, "data": data}
 
 
-async def test_a_secret_is_read_once_however_many_ask(fake_api, fake_client):
+async def test_a_secret_is_read_once_for_any_number_of_requests(fake_api, fake_client):
     fake_api.put(secret(Authorization=b"Bearer x\n"))
     headers = SecretHeaders(fake_client, "here")
     answers = await asyncio.gather(*(headers.headers("s") for _ in range(20)))

@@ -13,7 +13,7 @@ def test_the_short_form_is_the_power_of_all_packages():
     assert reading.gpu.power_watts is None
 
 
-def test_the_long_form_tells_cpu_gpu_and_hardware():
+def test_the_long_form_has_cpu_gpu_and_hardware():
     reading = parse_telemetry(
         b"""{
             "cpu": {"packagePowerWatts": 240.5, "throttlePct": 30, "sockets": 2, "model": "EPYC"},
@@ -59,7 +59,7 @@ def test_0_watts_is_no_measurement(raw, gpu_watts):
     assert not [sample for sample in reading.gpu.gpus if sample.power_watts == 0]
 
 
-def test_gpus_that_are_counted_and_not_said_to_be_present_are_not_absent():
+def test_gpus_that_are_counted_without_being_marked_as_present_are_not_absent():
     gpu = parse_telemetry(b'{"gpu": {"count": 8}}').facts.gpu
     assert (gpu.count, gpu.present) == (8, None)
 
@@ -93,7 +93,7 @@ def test_an_impossible_throttle_is_not_believed():
     assert parse_telemetry(b'{"cpu": {"throttlePct": 130}}').cpu.throttle_pct is None
 
 
-def test_a_reply_tells_what_is_in_force():
+def test_a_reply_has_what_is_in_force():
     reply = parse_reply(b'{"result": "applied", "message": "ok", "state": {"capWatts": 240, "throttlePct": 0, "x": 1}}')
     assert (reply.result, reply.message, reply.cap_watts) == ("applied", "ok", 240)
 

@@ -149,7 +149,7 @@ nodes = st.builds(
 
 
 @given(hosts, gpu_lists, buses, nodes)
-def test_whatever_a_machine_says_becomes_an_object_that_the_api_server_takes(host, gpus, bus, node):
+def test_the_facts_of_any_machine_become_an_object_that_the_api_server_accepts(host, gpus, bus, node):
     published(on_host(host, gpus, bus), node)
 
 
@@ -170,6 +170,6 @@ answers = st.fixed_dictionaries(
 
 
 @given(answers, nodes)
-def test_whatever_a_backend_says_becomes_an_object_that_the_api_server_takes(answer, node):
+def test_the_facts_of_any_backend_become_an_object_that_the_api_server_accepts(answer, node):
     read = parse_telemetry(json.dumps(answer).encode())
     published(getattr(read, "facts", HardwareFacts()), node)

@@ -44,7 +44,7 @@ def test_labels_are_looked_up_in_the_inventory(discover):
     assert hardware.status.quality.overall is Quality.EXACT
 
 
-def test_what_the_backend_tells_comes_before_the_inventory(discover):
+def test_facts_of_the_backend_come_before_the_inventory(discover):
     facts = HardwareFacts(
         cpu=CpuHardware(sockets=1, cap_range=CpuCapRange(min_watts_per_socket=90, max_watts_per_socket=225)),
         gpu=GpuHardware(present=True, count=8, cap_range_per_gpu=GpuCapRange(min_watts=150, max_watts=300)),
@@ -95,7 +95,7 @@ def test_gpus_that_the_backend_could_not_see_are_filled_from_labels_and_called_l
     assert status.quality.overall is Quality.EXACT
 
 
-def test_a_node_whose_gpus_nobody_knows_does_not_say_that_it_has_none(discover):
+def test_a_node_whose_gpus_are_unknown_is_not_published_as_without_gpus(discover):
     facts = HardwareFacts(gpu=GpuHardware(warnings=("no NVIDIA driver",)))
     status = discover({HW_CPU_MODEL: "AMD EPYC 7763"}, facts).status
     assert (status.gpu.present, status.gpu.warnings) == (None, ("no NVIDIA driver",))
@@ -104,7 +104,7 @@ def test_a_node_whose_gpus_nobody_knows_does_not_say_that_it_has_none(discover):
     assert discover({HW_CPU_MODEL: "AMD EPYC 7763"}).status.gpu is None
 
 
-def test_a_machine_that_was_searched_for_gpus_says_that_it_has_none(discover):
+def test_a_machine_that_was_searched_for_gpus_is_published_as_without_gpus(discover):
     status = discover({HW_CPU_MODEL: "AMD EPYC 7763"}, HardwareFacts(gpu=GpuHardware(present=False))).status
     assert (status.gpu.present, status.quality.facts.gpu) == (False, Origin.SEEN)
 

@@ -69,12 +69,12 @@ def test_a_gpu_that_does_not_answer_is_warned_of_and_not_counted():
     assert (gpus.count, len(gpus.devices), gpus.warnings) == (1, 1, (LOST.message,))
 
 
-def test_a_gpu_that_does_not_answer_is_there_and_the_warning_says_why_it_is_silent():
+def test_a_gpu_that_does_not_answer_is_present_with_a_warning():
     gpus = describe(GpuDeviceInfo("", 0, Vendor.NVIDIA, failure=LOST))
     assert (gpus.present, gpus.vendor, gpus.count, gpus.warnings) == (True, "NVIDIA", 0, (LOST.message,))
 
 
-def test_without_a_library_and_a_bus_to_look_at_nobody_knows_whether_there_are_gpus():
+def test_without_a_library_and_a_bus_the_presence_of_gpus_is_unknown():
     assert describe() == GpuHardware(control_available=True, telemetry_available=True)
     assert describe().present is None
 
@@ -84,7 +84,7 @@ def test_a_bus_without_gpus_counts_none():
     assert (gpus.present, gpus.warnings) == (False, ())
 
 
-def test_a_bus_that_cannot_be_told_apart_leaves_it_open():
+def test_a_bus_with_undecided_devices_leaves_the_presence_of_gpus_unknown():
     assert describe(on_bus=PciGpus({}, undecided=True)).present is None
 
 

@@ -39,7 +39,7 @@ def test_a_two_socket_server(described):
     assert (cpu.control_available, cpu.telemetry_available, cpu.warnings) == (True, True, ())
 
 
-def test_the_range_that_the_hardware_tells_wins_over_the_inventory(described):
+def test_the_range_of_the_hardware_wins_over_the_inventory(described):
     cpu = described(MachineSpec(max_watts=125.0))
     assert cpu.cap_range == CpuCapRange(min_watts_per_socket=60.0, max_watts_per_socket=125.0)
 
@@ -48,7 +48,7 @@ def test_a_multi_die_package_has_the_range_of_all_its_dies(described):
     assert described("xeon-multi-die").cap_range.max_watts_per_socket == 400.0
 
 
-def test_where_the_hardware_tells_no_range_the_inventory_does(described):
+def test_where_the_hardware_has_no_range_that_of_the_inventory_is_used(described):
     cpu = described("epyc-2s")
     assert cpu.model == "AMD EPYC 7763"
     assert cpu.cap_range == CpuCapRange(min_watts_per_socket=112.0, max_watts_per_socket=280.0)
@@ -78,7 +78,7 @@ def test_memory_is_what_the_kernel_manages(tmp_path):
     assert describe_memory(cpuinfo.discover(fake.tree(), fake.proc).facts).total_bytes == 8 * 1024**3
 
 
-def test_memory_that_is_not_told_is_absent(tmp_path):
+def test_memory_that_is_not_reported_is_absent(tmp_path):
     assert describe_memory(cpuinfo.discover(SysfsTree(tmp_path), tmp_path).facts) is None
 
 

@@ -34,14 +34,14 @@ async def test_watts_go_to_rapl_and_are_read_back():
     assert result.action is None
 
 
-async def test_a_clamped_cap_says_so():
+async def test_a_clamped_cap_is_reported_as_clamped():
     intent = replace(WATTS, cap=WattCap(5000, 400, "5000 W clamped to the maximum of 400 W"))
     result = await enforce(Actuator(), intent)
     assert (result.report.reason, result.report.requested_watts, result.report.enforced_watts) == ("Clamped", 5000, 400)
     assert "clamped" in result.report.message
 
 
-async def test_a_backend_that_cannot_be_reached_is_not_asked_twice():
+async def test_a_backend_that_cannot_be_reached_gets_one_request():
     actuator = Actuator(rapl=failed("http-rapl", Reason.TIMEOUT, "no answer within 5 s"))
     result = await enforce(actuator)
     assert actuator.calls == [("cap", 240)]

@@ -135,13 +135,13 @@ async def test_a_throttle_that_the_backend_lost_is_asserted_again():
     assert actuator.calls[-1] == ("throttle", 30)
 
 
-def test_the_loop_is_told_the_range_of_all_packages_and_the_share_of_the_cap():
+def test_the_loop_gets_the_range_of_all_packages_and_the_share_of_the_cap():
     plant = WATTS.plant(WattCap(240, 240))
     assert (plant.range_watts, plant.careful_pct) == (800, pytest.approx(40))
     assert replace(WATTS, limits=WattRange()).plant(WattCap(240, 240)).range_watts is None
 
 
-async def test_the_loop_reports_what_was_asked_and_why_it_acts():
+async def test_the_loop_reports_the_request_and_why_it_acts():
     result = await enforce(Actuator(rapl=RAPL_BLOCKED))
     assert result.report.requested_watts == 240
     assert result.report.message == (
@@ -150,7 +150,7 @@ async def test_the_loop_reports_what_was_asked_and_why_it_acts():
     assert result.state.throttle_known
 
 
-async def test_the_loop_alone_says_nothing_of_rapl_and_goes_by_the_time_of_its_samples():
+async def test_the_loop_alone_does_not_mention_rapl_and_goes_by_the_time_of_its_samples():
     result, actions = await run(Actuator(), 2, intent=DVFS_ONLY)
     assert actions == [DvfsDirection.THROTTLE_UP]
     assert result.report.message == "600 W drawn, 480 W allowed"

@@ -115,7 +115,7 @@ async def test_a_cap_of_unknown_range_hands_over_without_a_throttle():
     assert actuator.calls[0] == ("throttle", 0)
 
 
-async def test_a_cap_is_told_which_throttle_it_replaces():
+async def test_a_cap_gets_the_throttle_that_it_replaces():
     actuator = Actuator()
     await enforce(actuator, state=throttled(30))
     assert actuator.releases[0] is Held.YES
@@ -142,7 +142,7 @@ async def test_a_throttle_that_failed_leaves_the_one_before_it_in_force(outcome,
     assert len(actuator.calls) == 1
 
 
-async def test_where_cap_and_throttle_fail_the_report_says_both():
+async def test_where_cap_and_throttle_fail_the_report_has_both():
     result = await enforce(Actuator(rapl=RAPL_BLOCKED, dvfs=BUSY))
     assert result.report.message == "http-rapl blocked: locked by firmware; busy"
     assert result.report.requested_watts == 240

@@ -51,7 +51,7 @@ def test_no_throttle_is_reported_as_none():
 
 
 @pytest.mark.parametrize(("throttle_pct", "mode"), [(None, CpuMode.NONE), (0, CpuMode.NONE), (0.5, CpuMode.DVFS)])
-def test_a_report_tells_what_is_in_force_at_its_places_and_figures_of_the_first(throttle_pct, mode):
+def test_a_report_names_what_is_in_force_at_its_places_and_figures_of_the_first(throttle_pct, mode):
     places = [
         ControlPlace(type="host", cap=YES, throttle=PERHAPS),
         ControlPlace(type="none", cap=NO, throttle=YES),

@@ -56,7 +56,7 @@ async def test_a_percentage_becomes_watts_of_the_range():
     )
 
 
-async def test_each_device_gets_its_own_cap_and_the_clamp_is_told():
+async def test_each_device_gets_its_own_cap_and_the_clamp_is_reported():
     devices = (GpuDeviceRange("GPU-a", A100), GpuDeviceRange("GPU-b", WattRange(70, 60)))
     actuator = Actuator(devices)
     result = await gpu.enforce(INTENT, GpuControlState(), actuator)
@@ -151,7 +151,7 @@ async def test_a_cap_below_the_lowest_power_limit_is_held_by_the_clock():
     assert clocked(actuator) == [{"GPU-a": "1485 MHz"}]
 
 
-async def test_a_cap_that_the_lowest_clock_does_not_hold_is_blocked_and_said():
+async def test_a_cap_that_the_lowest_clock_does_not_hold_is_reported_as_blocked():
     actuator = Actuator((GpuDeviceRange("GPU-a", H100),), clocks={"GPU-a": CLOCKS})
     result = await run(actuator, [600] * 20)
     assert (result.report.result, result.report.reason) == ("blocked", "Saturated")
@@ -181,7 +181,7 @@ async def test_a_new_agent_takes_over_the_limit_that_it_reads():
     assert clocked(actuator) == [{"GPU-a": "1200 MHz"}]
 
 
-async def test_a_refused_clock_limit_is_not_believed_and_is_asked_for_again():
+async def test_a_refused_clock_limit_does_not_count_and_is_requested_again():
     refusal = blocked("nvml", Reason.NOT_PERMITTED, "insufficient permissions")
     actuator = Actuator((GpuDeviceRange("GPU-a", H100),), clocks={"GPU-a": CLOCKS}, clock_answer=refusal)
     result = await run(actuator, [500, 500])

@@ -160,7 +160,7 @@ def test_figures_of_a_report_are_of_its_first_place():
     assert there == CpuControlState(held=there.held)
 
 
-def test_a_throttle_that_no_report_tells_is_not_known():
+def test_a_throttle_that_is_in_no_report_is_not_known():
     state = recalled(ControlReport(places=(place("a", Held.YES),)), 0)
     assert (state.mode, state.throttle_known, state.dvfs) == (CpuMode.NONE, False, DvfsState())
 

@@ -117,7 +117,7 @@ def test_a_call_that_could_not_begin_in_time_is_never_made(worker, hang):
     assert made == []
 
 
-def test_a_stopped_worker_ends_its_thread_and_begins_another_when_asked(worker):
+def test_a_stopped_worker_ends_its_thread_and_begins_another_at_the_next_call(worker):
     first = worker.call(threading.current_thread, LONG_S)
     worker.stop()
     first.join(LONG_S)

@@ -89,7 +89,7 @@ def test_a_platform_limit_during_a_throttle_is_not_taken_for_a_request(shown, wr
     assert writer.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, 3500)]
 
 
-def test_an_explained_reading_is_not_tested_at_each_look(writer):
+def test_an_explained_reading_is_not_tested_at_each_reading(writer):
     policy = throttled(writer)
     policy.platform = 1200
     for _ in range(3):

@@ -75,7 +75,7 @@ def test_a_gpu_that_hangs_while_the_driver_is_opened_leaves_the_others_and_is_fo
     assert (library.opened, driver.generation) == (1, 1)
 
 
-def test_a_hung_call_takes_one_thread_however_often_it_is_asked_for(driver, library):
+def test_a_hung_call_takes_one_thread_however_often_it_is_repeated(driver, library):
 
     driver.devices()
     before = threading.active_count()
@@ -140,7 +140,7 @@ def test_one_library_hangs_and_the_other_goes_on(driver, library):
     assert power_mw(well, "GPU-x") == 90_000
 
 
-def test_a_closed_driver_opens_again_when_asked(driver, library):
+def test_a_closed_driver_opens_again_at_the_next_call(driver, library):
     assert power_mw(driver, "GPU-a") == 90_000
     driver.close()
     assert power_mw(driver, "GPU-a") == 90_000

@@ -141,7 +141,7 @@ def test_while_the_driver_is_unloaded_calls_are_refused_and_afterwards_the_same_
     assert drive("write", FIRST, value=400_000) == 400_000
 
 
-def test_a_driver_of_another_version_than_the_library_asks_for_a_restart(drive, state):
+def test_a_driver_of_another_version_than_the_library_requires_a_restart(drive, state):
     state.version_mismatch = 1
     answer = drive("devices")
     assert answer["reason"] == Reason.BACKEND_FAILED
