@@ -39,6 +39,7 @@ from joulie_devcluster.real_node.requirements import find_busybox, find_runc, fi
 NAMESPACES: Final = "namespaces"
 
 _IMPORT_TIMEOUT_S: Final = 300
+_CONTAINERD_STARTED: Final = "containerd successfully booted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,12 @@ class RealNode(Startable):
         # Unpacked when the first container needs it, by the snapshotter that containers use.
         await asyncio.to_thread(self._ctr, "images", "import", "--local", "--no-unpack", str(archive))
 
+    async def restart_containerd(self) -> None:
+        """Stop containerd and start it again, and wait until it serves. Containers go on running."""
+        process = self._processes[Binary.CONTAINERD]
+        await process.restart()
+        await process.wait_for_log(_CONTAINERD_STARTED, self.config.start_timeout_s)
+
     def logs(self, namespace: str, pod: str, container: str) -> str:
         """Return the log of a container, over all runs that the kubelet has kept, in the CRI log format."""
         files = sorted(self.layout.pod_logs.glob(f"{namespace}_{pod}_*/{container}/*.log"), key=_run_number)
@@ -185,7 +192,7 @@ class RealNode(Startable):
     async def _start_containerd(self) -> None:
         argv = self._inside(Binary.CONTAINERD, "--config", str(self.layout.containerd_config))
         process = await self._start(Binary.CONTAINERD, argv)
-        await process.wait_for_log("containerd successfully booted", self.config.start_timeout_s)
+        await process.wait_for_log(_CONTAINERD_STARTED, self.config.start_timeout_s)
 
     async def _start_kubelet(self) -> None:
         credentials = self.cluster.issue_kubeconfig(f"system:node:{self.name}", ["system:nodes"])

@@ -1,0 +1,170 @@
+"""A real node with the resource manager as a plain process, and containers that write down their CPUs."""
+
+import asyncio
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from joulie_api.client import KubeClient
+from joulie_api.errors import NotFound
+from joulie_api.resources import PODS
+from joulie_core.containers.idset import IdSet
+from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
+from joulie_devcluster.control_plane.nodes import HOSTNAME_LABEL
+from joulie_devcluster.host.ports import LOOPBACK, free_port
+from joulie_devcluster.host.process import ServiceProcess
+from joulie_devcluster.real_node.node import RealNode
+
+CONTAINER = "main"
+# The container writes its own view, again and again: the line that the kernel shows it inside.
+_SCRIPT = "while :; do grep Cpus_allowed_list /proc/self/status; sleep 0.1; done"
+_ALLOWED = re.compile(r"Cpus_allowed_list:\s*(\S+)")
+
+
+@dataclass(slots=True)
+class ResourceManager:
+    """`joulie-agent resources` on the sockets and files of a real node."""
+
+    node: RealNode
+    directory: Path
+    policy: str
+    process: ServiceProcess
+    port: int
+
+    @classmethod
+    async def start(cls, node: RealNode, directory: Path, policy: str, spec: dict[str, Any]) -> "ResourceManager":
+        """Start it with a configuration file, and wait until the runtime has registered it."""
+        port = free_port()
+        options = {
+            "policy": policy,
+            "config-file": directory / "policy.yaml",
+            "nri-socket": node.layout.root / "run" / "nri" / "nri.sock",
+            "state-dir": directory / "state",
+            "metrics-addr": f"{LOOPBACK}:{port}",
+            "node-name": node.name,
+        }
+        argv = [
+            sys.executable,
+            "-m",
+            "joulie_agent",
+            "resources",
+            *(f"--{key}={value}" for key, value in options.items()),
+        ]
+        process = ServiceProcess("resource-manager", argv, log_path=directory / "resource-manager.log")
+        manager = cls(node, directory, policy, process, port)
+        manager.configure(spec)
+        await process.start()
+        return manager
+
+    def configure(self, spec: dict[str, Any]) -> None:
+        """Replace the configuration file by rename."""
+        kind = {"balloons": "BalloonsPolicy", "topology-aware": "TopologyAwarePolicy"}[self.policy]
+        document = {"apiVersion": "config.nri/v1alpha1", "kind": kind, "metadata": {"name": "default"}, "spec": spec}
+        new = self.directory / "policy.new"
+        new.write_text(yaml.safe_dump(document))
+        new.rename(self.directory / "policy.yaml")
+
+    async def ready(self) -> None:
+        """AssertionError unless the runtime has registered it."""
+        try:
+            async with aiohttp.ClientSession() as http, http.get(f"http://{LOOPBACK}:{self.port}/readyz") as reply:
+                text = await reply.text()
+                assert reply.status == 200, text
+        except aiohttp.ClientError as error:
+            raise AssertionError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A pod of one container on the node."""
+
+    node: RealNode
+    client: KubeClient
+    namespace: str
+    name: str
+
+    async def cpus(self) -> IdSet:
+        """Return the CPUs that the container is allowed, as it sees it and as its cgroup has it.
+
+        Raises:
+            AssertionError: It does not run, or the two differ.
+        """
+        status = await self.status()
+        assert status.get("phase") == "Running", json.dumps(status.get("containerStatuses"))
+        container_id = status["containerStatuses"][0]["containerID"]
+        pids = self.node.container_pids(container_id)
+        assert pids, "the container has no process"
+        outside = IdSet.parse(_allowed_of(min(pids)))
+        log = await asyncio.to_thread(self.node.logs, self.namespace, self.name, CONTAINER)
+        inside = _ALLOWED.findall(log)
+        assert inside, "the container has written nothing yet"
+        assert IdSet.parse(inside[-1]) == outside, f"{inside[-1]} inside, {outside} outside"
+        return outside
+
+    async def restarts(self) -> int:
+        """Return how often the container was restarted."""
+        return int((await self.status())["containerStatuses"][0]["restartCount"])
+
+    async def status(self) -> dict[str, Any]:
+        """Return the status of the pod."""
+        try:
+            status: dict[str, Any] = json.loads(await self.client.get(PODS, self.name, self.namespace))["status"]
+        except NotFound as error:
+            raise AssertionError(f"no pod {self.name}") from error
+        return status
+
+    async def delete(self) -> None:
+        """Delete the pod, and wait until it is gone."""
+        await self.client.delete(PODS, self.name, self.namespace)
+        while True:
+            try:
+                await self.client.get(PODS, self.name, self.namespace)
+            except NotFound:
+                return
+            await asyncio.sleep(0.1)
+
+
+def _allowed_of(pid: int) -> str:
+    text = Path(f"/proc/{pid}/status").read_text()
+    found = _ALLOWED.search(text)
+    assert found is not None, text
+    return found[1]
+
+
+async def run_pod(
+    node: RealNode,
+    client: KubeClient,
+    namespace: str,
+    name: str,
+    *,
+    cpu: str = "",
+    annotations: dict[str, str] | None = None,
+) -> Workload:
+    """Create a pod; with `cpu` it is Guaranteed with that many CPUs, else BestEffort."""
+    amounts = {"cpu": cpu, "memory": "32Mi"}
+    container = {
+        "name": CONTAINER,
+        "image": BUSYBOX_IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", _SCRIPT],
+        "resources": {"requests": amounts, "limits": amounts} if cpu else {},
+    }
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {
+            "hostNetwork": True,
+            "nodeSelector": {HOSTNAME_LABEL: node.name},
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+        },
+    }
+    await client.create(PODS, body, namespace)
+    return Workload(node, client, namespace, name)

@@ -1,0 +1,190 @@
+"""Containers on a real kubelet and containerd, placed by the resource manager: cpusets inside and outside."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.e2e.conftest import FAILED
+from tests.e2e.container_node import ResourceManager, Workload, run_pod
+from tests.e2e.waiting import eventually, holds
+
+from joulie_core.containers.idset import IdSet
+from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.control_plane.nodes import default_node_classes, scale
+from joulie_devcluster.fixtures import RealNodeStarter, Starter, create_namespace
+from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="CPUs can be divided only where there are two"),
+]
+
+ALL = IdSet(os.sched_getaffinity(0))
+PERFORMANCE = IdSet([max(ALL)])
+REST = ALL - PERFORMANCE
+CLASS = "joulie.io/workload-class"
+
+#: A balloon per class of work; the reserved CPUs are those of standard containers.
+BALLOONS = {
+    "reservedResources": {"cpu": f"cpuset:{REST}"},
+    "balloonTypes": [
+        {
+            "name": "performance",
+            "minCPUs": 1,
+            "maxCPUs": 1,
+            "minBalloons": 1,
+            "preferNewBalloons": False,
+            "matchExpressions": [{"key": f"pod/annotations/{CLASS}", "operator": "Equals", "values": ["performance"]}],
+        },
+        {"name": "reserved", "namespaces": ["*"]},
+    ],
+}
+TOPOLOGY_AWARE = {"availableResources": {"cpu": f"cpuset:{ALL}"}}
+
+Run = Callable[..., Awaitable[Workload]]
+Manage = Callable[..., Awaitable[ResourceManager]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node(start_cluster: Starter, start_real_node: RealNodeStarter) -> AsyncIterator[RealNode]:
+    cluster = await start_cluster(ClusterConfig(nodes=scale(default_node_classes(), 1)))
+    try:
+        node = await start_real_node(cluster, RealNodeConfig())
+        yield node
+        await node.down()
+    finally:
+        await cluster.down()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def run(node: RealNode) -> AsyncIterator[Run]:
+    """Run pods, which are deleted at the end."""
+    pods: list[Workload] = []
+    async with await node.cluster.client() as client:
+        namespace = await create_namespace(client)
+
+        async def start(name: str, *, cpu: str = "", annotations: dict[str, str] | None = None) -> Workload:
+            pods.append(await run_pod(node, client, namespace, name, cpu=cpu, annotations=annotations))
+            return pods[-1]
+
+        yield start
+        await asyncio.gather(*(pod.delete() for pod in pods), return_exceptions=True)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def manage(request: pytest.FixtureRequest, node: RealNode, tmp_path: Path) -> AsyncIterator[Manage]:
+    """Start the resource manager, and stop it at the end."""
+    managers: list[ResourceManager] = []
+
+    async def start(policy: str, spec: dict[str, object]) -> ResourceManager:
+        manager = await ResourceManager.start(node, tmp_path, policy, spec)
+        managers.append(manager)
+        await eventually(manager.ready, within_s=20)
+        return manager
+
+    yield start
+    for manager in managers:
+        if request.node.stash.get(FAILED, False):
+            print(manager.process.log_tail())
+        await manager.process.stop()
+
+
+def on(pod: Workload, cpus: IdSet) -> Callable[[], Awaitable[None]]:
+    async def check() -> None:
+        assert await pod.cpus() == cpus
+
+    return check
+
+
+async def test_a_guaranteed_container_gets_a_cpu_of_its_own_and_the_others_get_it_back_when_it_ends(
+    manage: Manage, run: Run
+) -> None:
+    await manage("topology-aware", TOPOLOGY_AWARE)
+    shared = await run("shared")
+    await eventually(on(shared, ALL), within_s=20)
+
+    exclusive = await run("exclusive", cpu="1")
+    await eventually(lambda: one_cpu(exclusive), within_s=20)
+    own = await exclusive.cpus()
+    await eventually(on(shared, ALL - own), within_s=2)
+
+    await exclusive.delete()
+    await eventually(on(shared, ALL), within_s=10)
+    assert await shared.restarts() == 0
+
+
+async def one_cpu(pod: Workload) -> None:
+    assert len(await pod.cpus()) == 1
+
+
+async def test_each_class_of_work_runs_in_the_balloon_of_its_class(manage: Manage, run: Run) -> None:
+    await manage("balloons", BALLOONS)
+    fast = await run("fast", annotations={CLASS: "performance"})
+    slow = await run("slow")
+    await eventually(on(fast, PERFORMANCE), within_s=20)
+    await eventually(on(slow, REST), within_s=20)
+
+
+async def test_a_changed_configuration_moves_running_containers(manage: Manage, run: Run) -> None:
+    manager = await manage("topology-aware", TOPOLOGY_AWARE)
+    pod = await run("pod")
+    await eventually(on(pod, ALL), within_s=20)
+    manager.configure({"availableResources": {"cpu": f"cpuset:{REST}"}})
+    await eventually(on(pod, REST), within_s=10)
+    assert await pod.restarts() == 0
+
+
+async def test_an_invalid_configuration_leaves_the_one_in_force(manage: Manage, run: Run) -> None:
+    manager = await manage("topology-aware", {"availableResources": {"cpu": f"cpuset:{REST}"}})
+    pod = await run("pod")
+    await eventually(on(pod, REST), within_s=20)
+    manager.configure({"availableResources": {"cpu": "cpuset:fast"}})
+    await manager.process.wait_for_log("configuration refused", 10)
+    await holds(on(pod, REST), for_s=1)
+
+
+async def test_a_restart_of_the_resource_manager_moves_nothing(manage: Manage, run: Run) -> None:
+    manager = await manage("topology-aware", TOPOLOGY_AWARE)
+    exclusive = await run("exclusive", cpu="1")
+    await eventually(lambda: one_cpu(exclusive), within_s=20)
+    own = await exclusive.cpus()
+
+    manager.process.kill()
+    await manager.process.wait()
+    late = await run("late")
+    await eventually(late.cpus, within_s=20)
+
+    await manager.process.restart()
+    await eventually(manager.ready, within_s=20)
+    await eventually(on(late, ALL - own), within_s=5)
+    await holds(on(exclusive, own), for_s=1)
+
+
+async def test_a_restart_of_containerd_moves_nothing(manage: Manage, run: Run, node: RealNode) -> None:
+    manager = await manage("topology-aware", TOPOLOGY_AWARE)
+    exclusive, shared = await run("exclusive", cpu="1"), await run("shared")
+    await eventually(lambda: one_cpu(exclusive), within_s=20)
+    own = await exclusive.cpus()
+    await eventually(on(shared, ALL - own), within_s=20)
+
+    await node.restart_containerd()
+    await eventually(manager.ready, within_s=30)
+    await holds(on(exclusive, own), for_s=1)
+    await holds(on(shared, ALL - own), for_s=1)
+    late = await run("late")
+    await eventually(on(late, ALL - own), within_s=30)
+
+
+async def test_a_stopped_resource_manager_does_not_keep_pods_from_starting(manage: Manage, run: Run) -> None:
+    manager = await manage("topology-aware", TOPOLOGY_AWARE)
+    os.kill(manager.process.pid, signal.SIGSTOP)
+    pod = await run("pod", cpu="1")
+    await eventually(on(pod, ALL), within_s=30)
+    os.kill(manager.process.pid, signal.SIGCONT)
+    await eventually(manager.ready, within_s=30)
+    await eventually(lambda: one_cpu(pod), within_s=10)
