@@ -199,6 +199,14 @@ def test_gpu_privileges_are_granted_only_where_enabled(helm: Helm):
     assert amd["controller"]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+def test_idle_states_need_one_capability(helm: Helm):
+    values = {"agent": {"actuator": {"idleStates": {"enabled": True}}}}
+    actuator = containers(find(helm.render(values), "DaemonSet", "joulie-agent"))["actuator"]
+    assert actuator["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+    plain = containers(find(helm.render({}), "DaemonSet", "joulie-agent"))["actuator"]
+    assert plain["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
 def test_a_pool_has_no_actuator(helm: Helm):
     manifests = helm.render(POOL)
     assert not [m for m in manifests if m["kind"] == "DaemonSet"]

@@ -52,6 +52,7 @@ UNITS = {
     "amd": AMD,
     "both": {"agent": {"actuator": {"nvidia": {"enabled": True}, "amd": {"enabled": True}}}},
     "hsmp": HSMP,
+    "idle states": {"agent": {"actuator": {"idleStates": {"enabled": True}}}},
     "other paths": EVERYTHING,
 }
 

@@ -55,8 +55,8 @@ What needs more privileges than root's own files: docs/decisions/0005-chart.md.
     allowPrivilegeEscalation: false
     capabilities:
       drop: [ALL]
-      {{- if $actuator.nvidia.enabled }}
-      # Without it NVIDIA's driver refuses power limits.
+      {{- if or $actuator.nvidia.enabled $actuator.idleStates.enabled }}
+      # Without it NVIDIA's driver refuses power limits, and the kernel to disable idle states.
       add: [SYS_ADMIN]
       {{- end }}
     {{- end }}

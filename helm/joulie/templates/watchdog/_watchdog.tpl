@@ -35,15 +35,17 @@ ReadWritePaths=+/var/lib/joulie -+/host-sys/devices/virtual/powercap -+/host-sys
 {{- if $actuator.hsmp.enabled }}
 ReadWritePaths=-+/host-sys/devices/platform
 {{- end }}
-{{- if $actuator.nvidia.enabled }}
-# Without it NVIDIA's driver refuses power limits.
+{{- if or $actuator.nvidia.enabled $actuator.idleStates.enabled }}
+# Without it NVIDIA's driver refuses power limits, and the kernel to enable idle states.
 CapabilityBoundingSet=CAP_SYS_ADMIN
+{{- else }}
+CapabilityBoundingSet=
+{{- end }}
+{{- if $actuator.nvidia.enabled }}
 # The driver's library on the node; one directory per candidate, in this order.
 {{- range $index, $path := .Values.agent.watchdog.nvidiaLibraries }}
 BindReadOnlyPaths=-{{ $path }}:/opt/driver/{{ $index }}/libnvidia-ml.so.1
 {{- end }}
-{{- else }}
-CapabilityBoundingSet=
 {{- end }}
 {{- $libraries := list }}
 {{- if $actuator.nvidia.enabled }}
