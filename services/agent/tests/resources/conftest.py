@@ -15,11 +15,14 @@ from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.resources.cache import Cache
 from joulie_agent.resources.controllers import values_of
 from joulie_agent.resources.engine import Configured, PlacementEngine
+from joulie_agent.resources.hints import HintSource
 from joulie_agent.resources.ledger import Ledger
 from joulie_agent.resources.pipeline import Pipeline
 from joulie_agent.resources.settings import OnDeadline
+from joulie_agent.resources.translate import ContainerReader
 from joulie_agent.resources.updates import Updater
 from joulie_agent.testing.fake_nri_runtime import FakeNriRuntime
+from joulie_agent.testing.host_files import host_in_memory
 from joulie_core.containers.idset import EMPTY, Cpus
 from joulie_core.containers.policy import (
     ColdStartEnded,
@@ -31,6 +34,7 @@ from joulie_core.containers.policy import (
     PowerProfileChanged,
     RebalanceRequested,
 )
+from joulie_core.testing.machines import MachineShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,11 @@ class Recorder:
         pass
 
 
+def host_without_devices():
+    topology = MachineShape(cores_per_node=8).topology()
+    return host_in_memory(topology)[0], topology
+
+
 class Manager:
     """A resource manager connected to a fake runtime."""
 
@@ -180,11 +189,11 @@ class Manager:
             self.engine.restore(content)
         self.pipeline = Pipeline(
             self.engine,
+            ContainerReader(HintSource(*host_without_devices()), 64 << 30),
             self.recorder,
             self.recorder,
             on_deadline=on_deadline,
             on_configure=self.configured,
-            hints=lambda _container: (),
             updates_wanted=lambda: self.updater.wake(),  # noqa: PLW0108 - it exists later
         )
         endpoint = NriEndpoint(name="joulie", index="90", path=directory / "nri.sock")
@@ -237,7 +246,7 @@ class Manager:
 
 def make_pod(name="pod", *, annotations: Mapping[str, str] | None = None):
     pod = nri.PodSandbox(id=name, name=name, uid=f"uid-{name}", namespace="default", annotations=annotations or {})
-    pod.linux.cgroup_parent = "/kubepods/pod" + name
+    pod.linux.cgroup_parent = "/kubepods/burstable/pod" + name
     return pod
 
 

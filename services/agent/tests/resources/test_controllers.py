@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import pytest
 from structlog.testing import capture_logs
 
+from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.nri.proto.nri_pb2 import ContainerAdjustment
-from joulie_agent.resources.controllers import ClassControllers, values_of
+from joulie_agent.resources.controllers import CreationControllers, values_of
 from joulie_agent.resources.values import ContainerValues, read_values, to_resources
 from joulie_core.containers.container import (
     ContainerId,
@@ -14,6 +17,7 @@ from joulie_core.containers.container import (
 )
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import Placement
+from joulie_core.kinds.container_policy import SchedulingClassSpec
 
 POD = PodInfo(id=PodSandboxId("p"), uid="u", namespace="ns", name="pod", qos=QosClass.BURSTABLE)
 CONTAINER = ContainerInfo(id=ContainerId("c"), pod=POD, name="main")
@@ -55,7 +59,7 @@ def test_a_quota_of_another_period_is_read_in_the_period_of_the_kernel():
 
 def completed(root, **classes):
     adjustment = ContainerAdjustment()
-    controllers = ClassControllers(root)
+    controllers = CreationControllers(root)
     with capture_logs() as logs:
         for _ in range(2):
             controllers.complete(adjustment, CONTAINER, Placement(zone="z", **classes))
@@ -65,7 +69,7 @@ def completed(root, **classes):
 
 def test_classes_that_the_host_cannot_serve_are_stated_once_and_not_set(tmp_path):
     assert completed(tmp_path, rdt_class="gold", blockio_class="slow") == ("", "", ["rdt", "blockio"])
-    assert ClassControllers(tmp_path).unavailable.keys() == {"rdt", "blockio"}
+    assert CreationControllers(tmp_path).unavailable.keys() == {"rdt", "blockio"}
 
 
 def test_classes_are_set_where_the_host_serves_them(tmp_path):
@@ -79,3 +83,24 @@ def test_classes_are_set_where_the_host_serves_them(tmp_path):
 def test_a_host_with_the_older_cgroups_serves_block_io_classes(tmp_path):
     (tmp_path / "sys/fs/cgroup/blkio").mkdir(parents=True)
     assert completed(tmp_path, blockio_class="slow") == ("", "slow", [])
+
+
+def scheduled(**spec):
+    controllers = CreationControllers(Path("/none"))
+    controllers.define([SchedulingClassSpec(name="s", **spec)])
+    adjustment = ContainerAdjustment()
+    controllers.complete(adjustment, CONTAINER, Placement(zone="z", scheduling_class="s"))
+    return adjustment.linux
+
+
+def test_a_scheduling_class_sets_policy_and_io_priority():
+    linux = scheduled(policy="fifo", priority=7, flags=["reset-on-fork", "no-flag"], ioClass="rt", ioPriority=3)
+    assert linux.scheduler.policy == nri.SCHED_FIFO
+    assert (linux.scheduler.priority, list(linux.scheduler.flags)) == (7, [nri.SCHED_FLAG_RESET_ON_FORK])
+    assert (getattr(linux.io_priority, "class"), linux.io_priority.priority) == (nri.IOPRIO_CLASS_RT, 3)
+
+
+def test_an_empty_scheduling_class_sets_nothing():
+    linux = scheduled()
+    assert not linux.HasField("scheduler")
+    assert not linux.HasField("io_priority")

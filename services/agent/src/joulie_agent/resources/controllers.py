@@ -3,18 +3,31 @@
 A controller that the host cannot serve states why, once in the log, and sets nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import structlog
 
-from joulie_agent.nri.proto.nri_pb2 import ContainerAdjustment
+from joulie_agent.nri.proto.nri_pb2 import (
+    ContainerAdjustment,
+    IOPrioClass,
+    LinuxContainerAdjustment,
+    LinuxSchedulerFlag,
+    LinuxSchedulerPolicy,
+)
 from joulie_agent.resources.values import PERIOD_US, ContainerValues
 from joulie_core.containers.container import ContainerInfo, ContainerResources
 from joulie_core.containers.policy import Placement
+from joulie_core.kinds.container_policy import IoClass, SchedulingClassSpec
 
 _MILLI: Final = 1000
+_IO_CLASSES: Final = {
+    IoClass.NONE: "IOPRIO_CLASS_NONE",
+    IoClass.REAL_TIME: "IOPRIO_CLASS_RT",
+    IoClass.BEST_EFFORT: "IOPRIO_CLASS_BE",
+    IoClass.IDLE: "IOPRIO_CLASS_IDLE",
+}
 #: The lowest quota that the kernel accepts.
 _LOWEST_QUOTA_US: Final = 1000
 #: Lifts a limit, of CPU time as of memory.
@@ -43,8 +56,8 @@ def _quota_us(limit_milli: int | None) -> int:
     return _NO_LIMIT if limit_milli is None else max(_LOWEST_QUOTA_US, limit_milli * PERIOD_US // _MILLI)
 
 
-class ClassControllers:
-    """Names of RDT and block I/O classes in the adjustments of new containers.
+class CreationControllers:
+    """What is set for new containers besides cgroup values: classes of RDT and block I/O, and scheduling.
 
     Args:
         host_root: directory below which the host's /sys is found.
@@ -53,6 +66,14 @@ class ClassControllers:
     def __init__(self, host_root: Path) -> None:
         self._host_root = host_root
         self._stated: set[str] = set()
+        self._scheduling: Mapping[str, SchedulingClassSpec] = {}
+
+    def define(self, scheduling_classes: Iterable[SchedulingClassSpec]) -> None:
+        """Note the scheduling classes of the configuration."""
+        self._scheduling = {each.name: each for each in scheduling_classes}
+        for spec in self._scheduling.values():
+            if unknown := [flag for flag in spec.flags if _flag(flag) not in LinuxSchedulerFlag.keys()]:  # noqa: SIM118
+                _log.warning("scheduling flags ignored", scheduling_class=spec.name, flags=unknown)
 
     @property
     def unavailable(self) -> Mapping[str, str]:
@@ -66,6 +87,10 @@ class ClassControllers:
             adjustment.linux.resources.rdt_class.value = placement.rdt_class
         if placement.blockio_class is not None and self._is_available("blockio", container):
             adjustment.linux.resources.blockio_class.value = placement.blockio_class
+        if placement.scheduling_class is not None:
+            spec = self._scheduling.get(placement.scheduling_class)
+            assert spec is not None, "a policy names scheduling classes of its configuration only"
+            schedule(adjustment.linux, spec)
 
     def _is_available(self, kind: str, container: ContainerInfo) -> bool:
         why = self.unavailable.get(kind)
@@ -73,6 +98,25 @@ class ClassControllers:
             self._stated.add(kind)
             _log.warning("class unavailable", kind=kind, why=why, container=container.title)
         return why is None
+
+
+def schedule(linux: LinuxContainerAdjustment, spec: SchedulingClassSpec) -> None:
+    """Set the scheduling of a class; a runtime before NRI 0.11 ignores it."""
+    if spec.policy is not None:
+        # In the types of protobuf a value is a class of its own, and `Value` returns an integer.
+        linux.scheduler.policy = cast(LinuxSchedulerPolicy, LinuxSchedulerPolicy.Value(f"SCHED_{spec.policy.name}"))
+        flags = [_flag(flag) for flag in spec.flags if _flag(flag) in LinuxSchedulerFlag.keys()]  # noqa: SIM118
+        linux.scheduler.flags.extend(cast(LinuxSchedulerFlag, LinuxSchedulerFlag.Value(flag)) for flag in flags)
+        for name in ("nice", "priority", "runtime", "deadline", "period"):
+            if (value := getattr(spec, name)) is not None:
+                setattr(linux.scheduler, name, value)
+    if spec.io_class is not None:
+        setattr(linux.io_priority, "class", IOPrioClass.Value(_IO_CLASSES[spec.io_class]))
+        linux.io_priority.priority = spec.io_priority or 0
+
+
+def _flag(name: str) -> str:
+    return "SCHED_FLAG_" + name.removeprefix("SCHED_FLAG_").replace("-", "_").upper()
 
 
 def _rdt_problem(host_root: Path) -> str | None:

@@ -13,7 +13,6 @@ import structlog
 from joulie_agent.hardware.sysfs import SysfsTree
 from joulie_agent.nri.connection import NriConnection, NriState, nri_endpoint
 from joulie_agent.nri.handler import RuntimeInfo
-from joulie_agent.nri.proto.nri_pb2 import Container
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import InvalidCallError
 from joulie_agent.resources.adjustments import Adjustments
@@ -25,7 +24,7 @@ from joulie_agent.resources.configuration import (
     InvalidConfigurationError,
     PolicyHost,
 )
-from joulie_agent.resources.controllers import ClassControllers, values_of
+from joulie_agent.resources.controllers import CreationControllers, values_of
 from joulie_agent.resources.cpu_classes import CpuClassActuator, CpuClassController
 from joulie_agent.resources.engine import Configured, PlacementEngine
 from joulie_agent.resources.hints import HintSource
@@ -35,11 +34,11 @@ from joulie_agent.resources.pipeline import Pipeline
 from joulie_agent.resources.registry import policy_definition
 from joulie_agent.resources.reports import DecisionReports, EventRecorder
 from joulie_agent.resources.settings import ResourcesSettings
+from joulie_agent.resources.translate import ContainerReader, memory_bytes
 from joulie_agent.resources.updates import Updater
 from joulie_agent.resources.usage import UsageReader
 from joulie_api.metrics import Registry
-from joulie_core.containers.container import ContainerId, TopologyHint
-from joulie_core.containers.idset import Cpus
+from joulie_core.containers.container import ContainerId
 from joulie_core.containers.policy import PowerProfileChanged, RebalanceRequested
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.base import Profile
@@ -73,7 +72,8 @@ class ResourceManager:
     ) -> None:
         self._settings = settings
         self._sys = SysfsTree(Path(settings.host_root) / "sys")
-        self._hints = HintSource(self._sys, topology)
+        hints = HintSource(self._sys, topology)
+        self._reader = ContainerReader(hints, memory_bytes(topology))
         self.counts = ManagerCounts()
         self.usage_milli: Mapping[ContainerId, int] = {}
         self.classes = CpuClassController(actuator, lease_s=settings.cpu_class_lease)
@@ -82,13 +82,14 @@ class ResourceManager:
         ledger = Ledger(time.monotonic)
         self._adjustments = Adjustments(settings.node_name)
         self.engine = PlacementEngine(ledger, self.cache, self.reports, values_of, self._adjustments.adjusted)
+        self._controllers = CreationControllers(Path(settings.host_root))
         self.pipeline = Pipeline(
             self.engine,
-            ClassControllers(Path(settings.host_root)),
+            self._reader,
+            self._controllers,
             PipelineDurations(registry, self.counts),
             on_deadline=settings.on_deadline,
             on_configure=self._on_configure,
-            hints=self._hints_of,
             updates_wanted=self._wake_updater,
         )
         endpoint = nri_endpoint(
@@ -99,7 +100,7 @@ class ResourceManager:
         self.reports.on_event = self.pipeline.policy_event
         self.configuration = Configuration(
             policy_definition(settings.policy),
-            self._host(topology),
+            PolicyHost(topology=topology, close_cpus=hints.close_cpus),
             self._apply,
             file=Path(settings.config_file) if settings.config_file else None,
         )
@@ -129,8 +130,9 @@ class ResourceManager:
 
     async def use_topology(self, topology: HardwareTopology) -> None:
         """Place containers on changed hardware."""
-        self._hints = HintSource(self._sys, topology)
-        await self.configuration.use_host(self._host(topology))
+        hints = HintSource(self._sys, topology)
+        self._reader.use_host(hints, memory_bytes(topology))
+        await self.configuration.use_host(PolicyHost(topology=topology, close_cpus=hints.close_cpus))
 
     def not_registered(self) -> str | None:
         """Return why the plugin is not registered; None where it is. For readiness."""
@@ -246,7 +248,9 @@ class ResourceManager:
 
     async def _apply(self, configured: Configured, active: ActiveConfig) -> None:
         spec = active.resource.spec
-        self.classes.define(spec.classes_by_name if isinstance(spec, PlacementPolicySpec) else {})
+        if isinstance(spec, PlacementPolicySpec):
+            self.classes.define(spec.classes_by_name)
+            self._controllers.define(spec.scheduling_classes)
         await self.pipeline.apply(configured)
 
     async def _on_configure(self, runtime: RuntimeInfo) -> None:
@@ -256,16 +260,6 @@ class ResourceManager:
             await self.configuration.push(ConfigurationSource.RUNTIME, runtime.config)
         except InvalidConfigurationError as error:
             _log.warning("configuration of the runtime refused", problem=str(error))
-
-    def _host(self, topology: HardwareTopology) -> PolicyHost:
-        return PolicyHost(topology=topology, close_cpus=self._close_cpus)
-
-    def _close_cpus(self, path: str) -> Cpus | None:
-        locality = self._hints.close_to(path)
-        return None if locality is None else locality.cpus
-
-    def _hints_of(self, container: Container) -> tuple[TopologyHint, ...]:
-        return self._hints.hints(container)
 
     def _wake_updater(self) -> None:
         self.updater.wake()

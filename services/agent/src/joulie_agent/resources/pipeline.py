@@ -19,9 +19,9 @@ from joulie_agent.nri.proto.nri_pb2 import Container, ContainerAdjustment, Conta
 from joulie_agent.resources.engine import Configured, PlacementEngine
 from joulie_agent.resources.ledger import SentUpdate
 from joulie_agent.resources.settings import OnDeadline
-from joulie_agent.resources.translate import PRESENT, container_info, pod_info
+from joulie_agent.resources.translate import PRESENT, ContainerReader, pod_info
 from joulie_agent.resources.values import UNSET, ContainerValues, read_values, to_resources, to_update
-from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId, TopologyHint
+from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
 from joulie_core.containers.idset import InvalidIdListError
 from joulie_core.containers.policy import Placement, PolicyEvent
 
@@ -72,31 +72,31 @@ class Pipeline:
 
     Args:
         engine: decides.
+        reader: reads containers of messages.
         controllers: complete the adjustments of new containers.
         observer: takes figures.
         on_deadline: what happens to a creation that does not get its turn in time.
         on_configure: takes the runtime when it configures the plugin.
-        hints: returns what is close to the devices and mounts of a container.
         updates_wanted: called when there may be updates to send that no reply carries.
     """
 
     def __init__(
         self,
         engine: PlacementEngine,
+        reader: ContainerReader,
         controllers: AdjustmentControllers,
         observer: PipelineObserver,
         *,
         on_deadline: OnDeadline,
         on_configure: Callable[[RuntimeInfo], Awaitable[None]],
-        hints: Callable[[Container], tuple[TopologyHint, ...]],
         updates_wanted: Callable[[], None],
     ) -> None:
         self._engine = engine
+        self._reader = reader
         self._controllers = controllers
         self._observer = observer
         self._on_deadline = on_deadline
         self._on_configure = on_configure
-        self._hints = hints
         self._updates_wanted = updates_wanted
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
@@ -311,7 +311,7 @@ class Pipeline:
         if container.linux.cgroups_path:
             self._cgroups[ContainerId(container.id)] = container.linux.cgroups_path
         known = self._engine.known_resources(ContainerId(container.id))
-        return container_info(pod, container, known, update, self._hints(container))
+        return self._reader.container(pod, container, known, update)
 
     def _adjustment(self, info: ContainerInfo, values: ContainerValues) -> ContainerAdjustment:
         adjustment = ContainerAdjustment()

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+import structlog
+
 from joulie_agent.nri.proto.nri_pb2 import (
     CONTAINER_CREATED,
     CONTAINER_PAUSED,
@@ -11,19 +13,24 @@ from joulie_agent.nri.proto.nri_pb2 import (
     LinuxResources,
     PodSandbox,
 )
+from joulie_agent.resources.hints import HintSource
 from joulie_agent.resources.values import ContainerValues
-from joulie_core.containers.container import (
-    ContainerId,
-    ContainerInfo,
-    ContainerResources,
-    PodInfo,
-    PodSandboxId,
-    QosClass,
-    TopologyHint,
+from joulie_core.containers.container import ContainerId, ContainerInfo, ContainerResources, PodInfo, PodSandboxId
+from joulie_core.containers.estimates import (
+    CgroupValues,
+    ResourcesAnnotationError,
+    annotated_resources,
+    estimate,
+    qos_of,
 )
+from joulie_core.containers.topology import HardwareTopology
 
+#: Resources of all containers of a pod, as a webhook may write them; more exact than an estimate.
+RESOURCES_ANNOTATION: Final = "noderesource.dev/resources"
 #: States in which a container uses its CPUs, or is about to.
 PRESENT: Final = frozenset({CONTAINER_CREATED, CONTAINER_PAUSED, CONTAINER_RUNNING})
+
+_log = structlog.get_logger()
 
 
 def pod_info(pod: PodSandbox) -> PodInfo:
@@ -33,17 +40,10 @@ def pod_info(pod: PodSandbox) -> PodInfo:
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
-        qos=_qos(pod.linux.cgroup_parent),
+        qos=qos_of(pod.linux.cgroup_parent),
         labels=dict(pod.labels),
         annotations=dict(pod.annotations),
     )
-
-
-def _qos(cgroup_parent: str) -> QosClass:
-    """Return the class that the kubelet's name of the parent cgroup has; it names no class for Guaranteed."""
-    if "besteffort" in cgroup_parent:
-        return QosClass.BEST_EFFORT
-    return QosClass.BURSTABLE if "burstable" in cgroup_parent else QosClass.GUARANTEED
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,44 +55,85 @@ class KnownResources:
     set_values: ContainerValues
 
 
-def container_info(
-    pod: PodInfo,
-    container: Container,
-    known: KnownResources | None,
-    update: LinuxResources | None = None,
-    hints: tuple[TopologyHint, ...] = (),
-) -> ContainerInfo:
-    """Return a container of a message.
+class ContainerReader:
+    """Reads containers of the runtime's messages, on one host.
 
     Args:
-        pod: Its pod.
-        container: The container.
-        known: What an earlier message has shown.
-        update: Resources that it is about to get.
-        hints: What is close to its devices and mounts.
+        hints: finds what is close to devices and mounts.
+        memory_capacity_bytes: memory of the node; 0 where it is not known.
     """
-    resources = LinuxResources()
-    resources.CopyFrom(container.linux.resources)
-    if update is not None:
-        resources.MergeFrom(update)
-    return ContainerInfo(
-        id=ContainerId(container.id),
-        pod=pod,
-        name=container.name,
-        created_ns=container.created_at,
-        labels=dict(container.labels),
-        resources=_original_resources(pod.qos, resources, known, update),
-        hints=hints,
+
+    def __init__(self, hints: HintSource, memory_capacity_bytes: int) -> None:
+        self._hints = hints
+        self._memory_capacity_bytes = memory_capacity_bytes
+
+    def use_host(self, hints: HintSource, memory_capacity_bytes: int) -> None:
+        """Read containers on changed hardware from now on."""
+        self._hints, self._memory_capacity_bytes = hints, memory_capacity_bytes
+
+    def container(
+        self, pod: PodInfo, container: Container, known: KnownResources | None, update: LinuxResources | None = None
+    ) -> ContainerInfo:
+        """Return a container of a message.
+
+        Args:
+            pod: Its pod.
+            container: The container.
+            known: What an earlier message has shown.
+            update: Resources that it is about to get.
+        """
+        return ContainerInfo(
+            id=ContainerId(container.id),
+            pod=pod,
+            name=container.name,
+            created_ns=container.created_at,
+            labels=dict(container.labels),
+            resources=self._resources(pod, container, known, update),
+            hints=self._hints.hints(container),
+        )
+
+    def _resources(
+        self, pod: PodInfo, container: Container, known: KnownResources | None, update: LinuxResources | None
+    ) -> ContainerResources:
+        annotation = pod.annotations.get(RESOURCES_ANNOTATION)
+        if annotation is not None:
+            try:
+                annotated = annotated_resources(annotation, container.name)
+            except ResourcesAnnotationError as error:
+                title = f"{pod.namespace}/{pod.name}/{container.name}"
+                _log.warning("annotation ignored", key=RESOURCES_ANNOTATION, container=title, problem=str(error))
+            else:
+                if annotated is not None:
+                    return annotated
+        shown = LinuxResources()
+        shown.CopyFrom(container.linux.resources)
+        if update is not None:
+            shown.MergeFrom(update)
+        adjustment = container.linux.oom_score_adj.value if container.linux.HasField("oom_score_adj") else None
+        estimated = estimate(_cgroup_values(shown, adjustment), pod.qos, self._memory_capacity_bytes)
+        return estimated if known is None else _original_resources(estimated, shown, known, update)
+
+
+def memory_bytes(topology: HardwareTopology) -> int:
+    """Return the memory of a node."""
+    return sum(node.capacity_bytes for node in topology.nodes.values())
+
+
+def _cgroup_values(resources: LinuxResources, oom_score_adj: int | None) -> CgroupValues:
+    cpu, memory = resources.cpu, resources.memory
+    return CgroupValues(
+        cpu_shares=cpu.shares.value if cpu.HasField("shares") else None,
+        cpu_quota_us=cpu.quota.value if cpu.HasField("quota") else None,
+        cpu_period_us=cpu.period.value if cpu.HasField("period") else None,
+        memory_limit_bytes=memory.limit.value if memory.HasField("limit") else None,
+        oom_score_adj=oom_score_adj,
     )
 
 
 def _original_resources(
-    qos: QosClass, shown: LinuxResources, known: KnownResources | None, update: LinuxResources | None
+    resources: ContainerResources, shown: LinuxResources, known: KnownResources, update: LinuxResources | None
 ) -> ContainerResources:
     """Return requests and limits; those whose value was set here are taken from what was known before."""
-    resources = resources_of(qos, shown)
-    if known is None:
-        return resources
     mine, cpu, memory = known.set_values, shown.cpu, shown.memory
     new = update or LinuxResources()
     if mine.cpu_shares is not None and cpu.shares.value == mine.cpu_shares and not new.cpu.HasField("shares"):
@@ -107,23 +148,3 @@ def _original_resources(
             memory_limit_bytes=known.resources.memory_limit_bytes,
         )
     return resources
-
-
-#: cgroup values for one CPU, and the lowest share, which the kubelet sets for a request of 0.
-_SHARES_PER_CPU: Final = 1024
-_LOWEST_SHARES: Final = 2
-_DEFAULT_PERIOD_US: Final = 100_000
-
-
-def resources_of(qos: QosClass, resources: LinuxResources) -> ContainerResources:
-    """Return requests and limits from cgroup values, which are all that a runtime shows."""
-    cpu, memory = resources.cpu, resources.memory
-    shares = cpu.shares.value if cpu.shares.value > _LOWEST_SHARES else 0
-    quota_us, period_us = cpu.quota.value, cpu.period.value or _DEFAULT_PERIOD_US
-    limit_bytes = memory.limit.value if memory.limit.value > 0 else None
-    return ContainerResources(
-        cpu_request_milli=round(shares * 1000 / _SHARES_PER_CPU),
-        cpu_limit_milli=round(quota_us * 1000 / period_us) if quota_us > 0 else None,
-        memory_request_bytes=(limit_bytes or 0) if qos is QosClass.GUARANTEED else 0,
-        memory_limit_bytes=limit_bytes,
-    )
