@@ -218,7 +218,7 @@ _NO_INTERRUPTS: Final = "interrupts are not moved between CPUs; remove the field
 
 def _type_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
     classes = list(spec.classes_by_name)
-    loads = [each.name for each in spec.load_classes]
+    loads = list(dict.fromkeys(each.name for each in spec.load_classes))
     scheduling = [each.name for each in spec.scheduling_classes]
     for index, each in enumerate(spec.balloon_types):
         place = ("balloonTypes", index)
@@ -235,7 +235,7 @@ def _type_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
 
 def _range_problems(place: tuple[str | int, ...], each: BalloonTypeSpec) -> Iterator[_Problem]:
     least, most = each.min_cpus or 0, each.max_cpus or 0
-    if most and least > most:
+    if most and least > max(most, 0):
         yield _Problem((*place, "minCPUs"), least, f"is more than maxCPUs, which is {most}; raise that or lower this")
     least, most = each.min_balloons or 0, each.max_balloons or 0
     if most and least > most:

@@ -24,7 +24,7 @@ def records(state: BalloonsState) -> Mapping[ContainerId, GrantRecord]:
     """Return the record of every container."""
     layouts = {key: _layout(balloon) for key, balloon in state.balloons.items()}
     spare = [layouts[key] for key in sorted(state.balloons) if not state.balloons[key].seats]
-    found: dict[ContainerId, GrantRecord] = {container: {} for container in state.alone}
+    found: dict[ContainerId, GrantRecord] = {container: {_SPARE: spare} for container in state.alone}
     for container, key in state.homes.items():
         memory = state.placements[container].memory
         found[container] = {
