@@ -163,10 +163,11 @@ async def fuzz(handler, path, count, seed):
                 peer.broken()
                 await peer.close()
                 peer = None
+    # No connection may be on its way.
+    peer = peer or await peers.get()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    if peer:
-        await peer.close()
+    await peer.close()
     server.close()
     (rss_before, objects_before), (rss_after, objects_after) = measured
     return rss_after - rss_before, objects_after - objects_before, registrations

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from joulie_agent.nri import registration
 from joulie_agent.nri.connection import NriConnection, NriEndpoint, nri_endpoint
 from joulie_agent.nri.handler import CreateReply, NriDisconnectedError, NriRequestError, RequestRefusedError
 from joulie_agent.nri.proto import nri_pb2 as nri
@@ -337,3 +338,34 @@ async def test_an_inherited_descriptor_is_not_inherited_further(handler):
     assert not os.get_inheritable(connection._endpoint.descriptor)
     runtime.close()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_runtime_that_never_completes_the_registration_is_left(handler, monkeypatch):
+    monkeypatch.setattr(registration, "REGISTRATION_LIMIT_S", 0.02)
+    runtime, plugin = socket.socketpair()
+    connection = NriConnection(handler, NriEndpoint(name="joulie", index="90", descriptor=plugin.detach()))
+    with pytest.raises(TimeoutError, match=r"not registered within 0\.02 s"):
+        await connection.run()
+    runtime.close()
+    assert handler.calls == []
+
+
+async def test_an_update_without_reply_is_an_error_and_the_connection_stays(runtime, plugin, handler, monkeypatch):
+    await runtime.registered()
+    monkeypatch.setattr(registration, "_CALL_TIMEOUT_S", 0.02)
+    async with runtime.busy():
+        with pytest.raises(NriRequestError, match=r"no reply to UpdateContainers within 0\.02 s"):
+            await plugin.update_containers([])
+    monkeypatch.undo()
+    assert await plugin.update_containers([]) == []
+
+
+async def test_an_update_fails_when_the_runtime_disconnects(runtime, plugin, handler):
+    await runtime.registered()
+    async with runtime.busy():
+        updating = asyncio.create_task(plugin.update_containers([]))
+        while plugin._registration._client._waiting == {}:  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0)
+        await runtime.disconnect()
+        with pytest.raises(NriDisconnectedError):
+            await updating

@@ -1,6 +1,7 @@
 """One registration of a plugin with a container runtime, from the first message until the connection ends."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -92,21 +93,20 @@ class Registration:
         self._trunk.open(RUNTIME_CONNECTION, self._client.feed)
         reading = asyncio.create_task(self._trunk.run())
         registering = asyncio.create_task(self._register())
-        try:
+        async with contextlib.AsyncExitStack() as stack:
+            # Each is done whatever happens in the others, in the reverse order.
+            stack.push_async_callback(self._trunk.close)
+            stack.push_async_callback(self._server.close)
+            stack.push_async_callback(_cancel, registering)
+            stack.push_async_callback(_cancel, reading)
+            stack.callback(self._client.close)
+            stack.callback(self._registered.clear)
             await asyncio.wait((reading, registering), return_when=asyncio.FIRST_COMPLETED)
             if registering.done():
                 await registering
             await reading
             if not self.registered:
                 raise ConnectionResetError("the runtime closed the connection during the registration")
-        finally:
-            self._registered.clear()
-            self._client.close()
-            for task in (reading, registering):
-                task.cancel()
-            await asyncio.gather(reading, registering, return_exceptions=True)
-            await self._server.close()
-            await self._trunk.close()
 
     async def update_containers(self, updates: Sequence[nri.ContainerUpdate]) -> Sequence[nri.ContainerUpdate]:
         """Update containers, as documented at NriClient."""
@@ -217,7 +217,7 @@ class Registration:
         return nri.SynchronizeResponse(update=updates)
 
     async def _shutdown(self, _request: nri.Empty) -> Message:
-        _log.info("runtime shuts down")
+        _log.info("runtime shutting down")
         return nri.Empty()
 
     async def _create_container(self, request: nri.CreateContainerRequest) -> Message:
@@ -230,3 +230,8 @@ class Registration:
 
     async def _stop_container(self, request: nri.StopContainerRequest) -> Message:
         return nri.StopContainerResponse(update=await self._handler.stop_container(request.pod, request.container))
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

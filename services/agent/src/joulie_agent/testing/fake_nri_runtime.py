@@ -1,8 +1,9 @@
 """A container runtime's side of the Node Resource Interface, with a model of its containers."""
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,19 +47,27 @@ class FakeNriRuntime:
         self._per_event_requests = per_event_requests
         self._synchronize_chunk = synchronize_chunk
         self._turn = asyncio.Lock()
+        #: Those that have connected and are not registered.
         self._plugins: asyncio.Queue[_Plugin] = asyncio.Queue()
+        self._connected: list[_Plugin] = []
         self._current: _Plugin | None = None
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
         """Accept plugins; at the end all are disconnected."""
-        server = await asyncio.start_unix_server(self._accept, path)
-        try:
-            yield
-        finally:
-            server.close()
-            await self.disconnect()
-            await server.wait_closed()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.setblocking(False)
+            listener.bind(str(path))
+            listener.listen()
+            accepting = asyncio.create_task(self._accept(listener))
+            try:
+                yield
+            finally:
+                accepting.cancel()
+                await asyncio.gather(accepting, return_exceptions=True)
+                self._current = None
+                for plugin in self._connected:
+                    await plugin.close()
 
     async def registered(self) -> nri.RegisterPluginRequest:
         """Wait for the next plugin, register and synchronize it; return as what it registered.
@@ -82,8 +91,14 @@ class FakeNriRuntime:
     async def disconnect(self) -> None:
         """Close the connection of the plugin, without a word."""
         if self._current:
-            await self._current.trunk.close()
+            await self._current.close()
             self._current = None
+
+    @contextlib.asynccontextmanager
+    async def busy(self) -> AsyncIterator[None]:
+        """Carry out nothing meanwhile, as a runtime that waits for another plugin."""
+        async with self._turn:
+            yield
 
     async def run_pod(self, pod: nri.PodSandbox) -> None:
         """Add a pod."""
@@ -147,10 +162,14 @@ class FakeNriRuntime:
         container = self.containers.pop(container_id)
         await self._event(nri.REMOVE_CONTAINER, "RemoveContainer", self.pods[container.pod_sandbox_id], container)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        plugin = _Plugin(Trunk(reader, writer), self._update_containers)
-        self._plugins.put_nowait(plugin)
-        await plugin.run()
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            stream, _ = await loop.sock_accept(listener)
+            trunk = Trunk(*await asyncio.open_unix_connection(sock=stream))
+            plugin = _Plugin(trunk, self._update_containers)
+            self._connected.append(plugin)
+            self._plugins.put_nowait(plugin)
 
     async def _synchronize(self) -> Sequence[nri.ContainerUpdate]:
         pods, containers, size = list(self.pods.values()), list(self.containers.values()), self._synchronize_chunk
@@ -203,7 +222,7 @@ class _Plugin:
         trunk: Trunk,
         update_containers: Callable[[nri.UpdateContainersRequest], Awaitable[nri.UpdateContainersResponse]],
     ) -> None:
-        self.trunk = trunk
+        self._trunk = trunk
         self.registration: asyncio.Future[nri.RegisterPluginRequest] = asyncio.get_running_loop().create_future()
         self.client = TtrpcClient(lambda frame: trunk.send(PLUGIN_CONNECTION, frame))
         methods = {
@@ -211,18 +230,22 @@ class _Plugin:
             "UpdateContainers": unary(nri.UpdateContainersRequest, update_containers),
         }
         self._server = TtrpcServer({RUNTIME_SERVICE: methods}, lambda frame: trunk.send(RUNTIME_CONNECTION, frame))
+        trunk.open(PLUGIN_CONNECTION, self.client.feed)
+        trunk.open(RUNTIME_CONNECTION, self._server.feed)
+        self._running = asyncio.create_task(self._run())
 
-    async def run(self) -> None:
-        self.trunk.open(PLUGIN_CONNECTION, self.client.feed)
-        self.trunk.open(RUNTIME_CONNECTION, self._server.feed)
-        try:
-            await self.trunk.run()
-        except ConnectionError:
-            pass  # the plugin's end of the connection tells the test
-        finally:
-            self.client.close()
-            await self._server.close()
-            await self.trunk.close()
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._trunk.close()
+        await self._running
+
+    async def _run(self) -> None:
+        # What ends a connection is seen at the plugin.
+        with contextlib.suppress(ConnectionError):
+            await self._trunk.run()
+        self.client.close()
+        await self._server.close()
+        await self._trunk.close()
 
     async def _register(self, request: nri.RegisterPluginRequest) -> nri.Empty:
         self.registration.set_result(request)
