@@ -25,6 +25,7 @@ def families(workers: Mapping[str, NodeWorker]) -> Iterator[Metric]:
     yield from _gpus(views)
     yield from _dvfs(views)
     yield from _frequencies(views)
+    yield from _classes(views)
 
 
 def _enforcement(views: _Views) -> Iterator[Metric]:
@@ -159,6 +160,15 @@ def _dvfs(views: _Views) -> Iterator[Metric]:
         "Steps that the DVFS loop took.",
         ("node", "action"),
         (((node, action), view.actions[action]) for node, view in views.items() for action in DvfsDirection),
+    )
+
+
+def _classes(views: _Views) -> Iterator[Metric]:
+    yield gauge(
+        "joulie_dvfs_throttled_cpus",
+        "CPUs of a CPU class that are throttled.",
+        ("node", "class"),
+        (((node, name), cpus) for node, view in views.items() for name, cpus in view.cpu.throttled_by_class.items()),
     )
 
 

@@ -289,7 +289,10 @@ def test_eco_cpus_are_throttled_first_and_performance_cpus_last(bench):
         bench.throttle(pct)
         throttled.append([cpu for cpu, khz in enumerate(bench.limits) if khz == THROTTLED_KHZ])
     assert throttled == [[1, 5], [1, 2, 3, 5, 6, 7], list(range(8))]
+    assert bench.executor.execute(ReadCpu()).throttled_by_class == {"eco": 2, "fast": 2}
     assert bench.apply(eco=controls(cpus="1,5")).classes["eco"].throttled_cpus == 2
+    bench.throttle(0)
+    assert bench.executor.execute(ReadCpu()).throttled_by_class == {"eco": 0}
 
 
 def test_a_throttle_replaces_a_floor_that_is_above_it(bench):

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from joulie_agent.actuator.protocol import DescribeCpu, Epp, ErrorReply, ReadGpu, SetCpuTuning
+from joulie_agent.actuator.cpu_class_protocol import CpuClassControls
+from joulie_agent.actuator.protocol import DescribeCpu, Epp, ErrorReply, ReadGpu, SetCpuClasses, SetCpuTuning
 from joulie_agent.actuator.subsystems import HostSubsystems
 from joulie_agent.backends.actuator_client import InProcessActuator
 from joulie_agent.backends.base import CpuHeld, NodeReading, Unavailable
@@ -20,6 +21,7 @@ from joulie_agent.testing.fake_gpu import FakeGpu, FakeGpuLibrary, fake_gpu_driv
 from joulie_agent.testing.fake_sysfs import FakeMachine
 from joulie_core.control.caps_resolve import WattRange
 from joulie_core.control.gpu_clock import ClockRange
+from joulie_core.control.throttle_plan import ThrottleOrder
 from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_power_profile import GpuPowerCap
@@ -35,6 +37,7 @@ class Bench:
     machine: FakeMachine
     library: FakeGpuLibrary
     asked: list
+    client: InProcessActuator
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ async def bench(actuator_settings, events):
             asked.append(request)
             return await client.execute(request)
 
-    yield Bench(HostBackend(Spy(), Inventory.load(), lease_s=60), machine, library, asked)
+    yield Bench(HostBackend(Spy(), Inventory.load(), lease_s=60), machine, library, asked, client)
     await client.close()
 
 
@@ -103,6 +106,17 @@ async def test_a_reading_of_power_only_leaves_the_frequencies_alone(bench):
 async def test_a_throttle_is_read_back_as_requested(bench):
     assert (await bench.backend.set_dvfs_throttle(50)).applied
     assert (await bench.backend.read()).cpu.throttle_pct == 50
+
+
+async def test_the_controller_leaves_the_classes_of_another_client_in_force(bench):
+    # CPUs 0 and 16 are threads of one core.
+    eco = CpuClassControls(cpus="0,16", max_khz=2_000_000, throttle_order=ThrottleOrder.ECO)
+    await bench.client.execute(SetCpuClasses(classes={"eco": eco}, lease_s=60))
+    await bench.backend.set_dvfs_throttle(5)
+    assert (await bench.backend.read()).cpu.throttled_by_class == {"eco": 2}
+    assert (await bench.backend.restore_cpu(NO_LIMITS, CpuHeld(throttle=Held.YES))).applied
+    limits = [bench.machine.read(path) for path in bench.machine.policy_limits()]
+    assert sorted(limits) == [2_000_000] * 2 + [3_900_000] * 30
 
 
 async def test_gpus_are_capped_by_uuid_within_their_range(bench):

@@ -131,7 +131,7 @@ class CpuHandler:
         stuck: list[tuple[str, HardwareFailure]] = []
         if throttles:
             lifted = self._arbiter.set_throttle(self.writer, self._cpus, 0.0)
-            self._arbiter.throttle_pct = 0.0
+            self._arbiter.record_throttle(0.0, lifted.decisions)
             restored: Sequence[RestoredKnob] = lifted.restored
             stuck += [(key, answer) for key, answer in lifted.answers.items() if isinstance(answer, HardwareFailure)]
         else:
@@ -176,7 +176,7 @@ class CpuHandler:
         stuck = [failure for failure in results.failures(applied.restored) if failure.reason not in ABSENT]
         if len(failures) == len(slowed) and (failures or stuck):
             return results.failed(DVFS, failures + stuck, some_applied=bool(stuck))
-        self._arbiter.throttle_pct = throttle_pct
+        self._arbiter.record_throttle(throttle_pct, applied.decisions)
         messages = results.overwrite_messages(answers) + results.restore_messages(applied.restored)
         if failures:
             messages.append(f"{len(failures)} of {len(slowed)} policies failed: {failures[0].message}")
@@ -229,6 +229,7 @@ class CpuHandler:
                 *(ZoneReading(_NO_ZONE, failure=failure) for failure in self._packages_without_zone()),
             ),
             throttle_pct=self._arbiter.throttle_pct,
+            throttled_by_class=self._arbiter.throttled_by_class(self._cpus),
             overwritten=dict(self.writer.overwritten) if isinstance(self.writer, JournaledWriter) else {},
         )
 

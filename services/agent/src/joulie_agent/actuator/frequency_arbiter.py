@@ -67,9 +67,25 @@ class FrequencyArbiter:
         self.throttle_pct = 0.0
         self.tuning = NO_TUNING
         self.classes = NO_CLASSES
+        self._decisions: Mapping[str, FrequencyDecision] = {}
+
+    def throttled_by_class(self, cpus: HostCpus) -> dict[str, int]:
+        """Return how many CPUs of each class are throttled."""
+        found = dict.fromkeys(self.classes.controls, 0)
+        for policy in cpus.policies if self.classes else ():
+            decision = self._decisions.get(policy.name)
+            if decision is not None and decision.throttled:
+                for name, members in self.classes.members(policy.cpus).items():
+                    if name in found:
+                        found[name] += len(members)
+        return found
+
+    def record_throttle(self, throttle_pct: float, decisions: Mapping[str, FrequencyDecision]) -> None:
+        """Record what is in force."""
+        self.throttle_pct, self._decisions = throttle_pct, decisions
 
     def set_throttle(self, writer: JournaledWriter, cpus: HostCpus, throttle_pct: float) -> Applied:
-        """Write the frequency limits for a throttle; the caller records it with `throttle_pct`."""
+        """Write the frequency limits for a throttle; the caller records what is in force with `record_throttle`."""
         applied = Applied(decisions=self._decide(writer, cpus.policies, throttle_pct))
         self._limit(writer, cpus, applied)
         return applied
@@ -128,6 +144,7 @@ class FrequencyArbiter:
         idle = class_controls.idle_states(self._tree, online, self.classes, applied.shortages)
         self._put(writer, cpus, applied, idle, lambda key: key.startswith(IDLE_KEYS))
         class_controls.without_policy(cpus, online, self.classes, applied.shortages)
+        self._decisions = applied.decisions
         return applied
 
     def _decide(

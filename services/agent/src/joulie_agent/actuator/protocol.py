@@ -235,6 +235,8 @@ class CpuReadings(_Reply, frozen=True, tag="cpu_readings"):
     domains: tuple[ZoneReading, ...] = ()
     #: Every power limit of the package zones, whatever set it.
     constraints: tuple[ConstraintReading, ...] = ()
+    #: How many CPUs of each class are throttled; empty without classes.
+    throttled_by_class: dict[str, int] = {}
 
 
 class GpuPowerReading(msgspec.Struct, frozen=True, kw_only=True):

@@ -90,6 +90,8 @@ class CpuReading:
     #: RAPL domains beside the packages, such as `psys` and `package-0/dram`; no part of `power_watts`.
     domains: tuple[ZoneSample, ...] = ()
     constraints: tuple[PowerConstraint, ...] = ()
+    #: How many CPUs of each CPU class are throttled.
+    throttled_by_class: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

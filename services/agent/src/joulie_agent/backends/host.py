@@ -289,6 +289,7 @@ def _cpu_reading(readings: CpuReadings) -> CpuReading:
         overwritten=sum(readings.overwritten.values()),
         domains=tuple(ZoneSample(domain.zone, domain.energy_uj, domain.power_watts) for domain in readings.domains),
         constraints=tuple(_constraint(constraint) for constraint in readings.constraints),
+        throttled_by_class=readings.throttled_by_class,
     )
 
 
