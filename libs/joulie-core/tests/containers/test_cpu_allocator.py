@@ -126,6 +126,75 @@ def test_cpus_of_a_higher_base_frequency_are_of_high_priority():
     assert allocate(machine, machine.online, 1, CpuPriority.LOW) == IdSet([1])
 
 
+#: Two packages of four CPUs, of which 0 and 4 are of high priority and the others of low.
+TWO_SPEEDS = MachineShape(packages=2, cores_per_node=4, fast_cores_per_node=1).topology()
+
+
+def test_one_package_outweighs_the_priority_of_cpus():
+    assert allocate(TWO_SPEEDS, TWO_SPEEDS.online, 2, CpuPriority.HIGH) == IdSet([0, 1])
+    assert allocate(TWO_SPEEDS, TWO_SPEEDS.online, 5, CpuPriority.HIGH) == IdSet([0, 1, 2, 3, 4])
+
+
+def test_the_package_with_more_cpus_of_the_priority_is_taken():
+    free = TWO_SPEEDS.online - IdSet([0])
+    assert allocate(TWO_SPEEDS, free, 2, CpuPriority.HIGH) == IdSet([4, 5])
+    assert allocate(TWO_SPEEDS, free, 3, CpuPriority.LOW) == IdSet([1, 2, 3])
+    assert allocate(TWO_SPEEDS, free, 2, CpuPriority.NORMAL) == IdSet([1, 2])
+
+
+def test_the_package_with_the_least_room_of_the_priority_is_taken():
+    # Package 0 has fewer free CPUs and as many of low priority as package 1.
+    free = TWO_SPEEDS.online - IdSet([0, 5])
+    assert allocate(TWO_SPEEDS, free, 2, CpuPriority.LOW) == IdSet([6, 7])
+
+
+def test_what_is_kept_has_the_priority():
+    assert release(TWO_SPEEDS, IdSet([0, 1, 2]), 2, CpuPriority.HIGH) == IdSet([1, 2])
+    assert release(TWO_SPEEDS, IdSet([0, 1, 2]), 1, CpuPriority.LOW) == IdSet([0])
+
+
+def test_held_cpus_that_have_gone_offline_are_released_besides():
+    machine = MachineShape(cores_per_node=4, offline=IdSet([3])).topology()
+    assert release(machine, IdSet([0, 1, 3]), 1) == IdSet([1, 3])
+
+
+#: Two NUMA nodes in one package; cores are 0-1, 2-3, 4-5, 6-7 on node 0, and 8-9 to 14-15 on node 1.
+TWO_NODES = MachineShape(nodes_per_die=2, cores_per_node=4, threads_per_core=2, siblings_apart=False).topology()
+
+
+@pytest.mark.parametrize(
+    ("free", "count", "taken"),
+    [
+        # The node with least room that suffices.
+        ("0-5,8-15", 4, "0-3"),
+        ("0-7,8-13", 4, "8-11"),
+        # Whole cores of a larger node before threads of a smaller one.
+        ("0,2,8-15", 2, "8-9"),
+        ("0,2-3,5,8-15", 4, "8-11"),
+        # A single thread does not break a core where another is in use already.
+        ("0-1,8-13,15", 1, "15"),
+        ("0-3,8-13,15", 3, "8-9,15"),
+        # The core with fewest free threads.
+        ("0-2", 1, "2"),
+        ("0,2-3,8,10-15", 1, "0"),
+        # More than a node has: the larger one first.
+        ("0-3,8-13", 8, "0-1,8-13"),
+        ("0-7,8-13", 12, "0-7,8-11"),
+        # No idle core is left.
+        ("0,2,4", 2, "0,2"),
+    ],
+)
+def test_nodes_cores_and_threads_are_chosen_so_that_the_others_stay_whole(free, count, taken):
+    assert allocate(TWO_NODES, IdSet.parse(free), count) == IdSet.parse(taken)
+
+
+def test_the_last_thread_is_near_the_others():
+    machine = MachineShape(cores_per_node=8, threads_per_core=2, cores_per_l3=4, siblings_apart=False).topology()
+    # Caches of CPUs 0-7 and 8-15. Core 0-1 is in use, and so is core 10-11.
+    assert allocate(machine, IdSet.parse("1,8-9,11-15"), 5) == IdSet.parse("8-9,11-13")
+    assert allocate(machine, IdSet.parse("0-4,8,10-15"), 7) == IdSet.parse("8,10-15")
+
+
 def test_cpus_of_packages_are_not_compared_with_each_other():
     machine = MachineShape(packages=2, cores_per_node=2).topology()
     cpus = {number: replace(cpu, base_khz=2_000_000 + cpu.package) for number, cpu in machine.cpus.items()}
