@@ -19,7 +19,15 @@ from joulie_operator.settings import settings_model
 
 #: Set by the templates from other values.
 _DERIVED: Final = frozenset(
-    {"ACTUATOR_CONTROLLER_GID", "ACTUATOR_CONTROLLER_UID", "ACTUATOR_SOCKET", "AGENT_MODE", "EXTENDER_ADDR"}
+    {
+        "ACTUATOR_CONTROLLER_GID",
+        "ACTUATOR_CONTROLLER_UID",
+        "ACTUATOR_SOCKET",
+        "AGENT_MODE",
+        "EXTENDER_ADDR",
+        "NODE_AGENT_SOCKET",
+        "RESOURCE_MANAGER_SOCKET",
+    }
     | {"HARDWARE_ACCESS", "HOST_PROC_ROOT", "HOST_SYS_ROOT", "KUBECONFIG", "METRICS_ADDR", "NODE_NAME"}
     | {"POD_NAME", "POD_NAMESPACE", "POOL_NODE_SELECTOR", "POOL_SHARDS", "POOL_SHARD_ID", "STATE_DIR"}
 )

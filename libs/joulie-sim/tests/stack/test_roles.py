@@ -9,13 +9,17 @@ SERVICES = ("joulie-operator", "joulie-agent", "joulie-extender", "joulie-sim")
 
 def rules(user):
     return [
-        rule for role in service_roles("joulie-system") if role["metadata"]["name"] == user for rule in role["rules"]
+        rule
+        for role in service_roles("joulie-system")
+        if role["metadata"]["name"].startswith(user)
+        for rule in role["rules"]
     ]
 
 
 @pytest.mark.parametrize("user", SERVICES)
 def test_every_service_has_a_role_and_a_binding_for_each(user):
-    roles = [role for role in service_roles("joulie-system") if role["metadata"]["name"] == user]
+    names = (user, f"{user}-resource-manager")
+    roles = [role for role in service_roles("joulie-system") if role["metadata"]["name"] in names]
     found = bindings(service_roles("joulie-system"), user)
     assert roles
     assert [binding["roleRef"]["kind"] for binding in found] == [role["kind"] for role in roles]

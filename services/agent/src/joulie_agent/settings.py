@@ -106,6 +106,14 @@ class AgentSettings(ServiceSettings):
     host_proc_root: str = "/proc"
     """Path of the node's /proc, if HARDWARE_ACCESS is `in-process`."""
 
+    resource_manager_socket: str = ""
+    """Socket of the resource manager of this pod, whose configuration comes from custom resources then; unset, there is
+    none. Only in daemonset mode."""
+
+    node_agent_socket: str = "/run/joulie/node-agent.sock"
+    """Socket on which the resource manager may change labels, annotations, taints and capacity of the node; only with
+    RESOURCE_MANAGER_SOCKET."""
+
     simulate_only: bool = False
     """Do not touch this machine: host controls are reported as blocked. HTTP backends are used as usual."""
 
@@ -192,6 +200,8 @@ class AgentSettings(ServiceSettings):
             faults.append("NODE_NAME is required while AGENT_MODE is daemonset")
         if self.agent_mode is AgentMode.POOL:
             faults += self._shard_faults()
+            if self.resource_manager_socket:
+                faults.append("RESOURCE_MANAGER_SOCKET needs AGENT_MODE daemonset")
         for kind, kind_name, endpoint_name in (
             (self.telemetry_cpu_source, "TELEMETRY_CPU_SOURCE", "telemetry_cpu_http_endpoint"),
             (self.telemetry_cpu_control, "TELEMETRY_CPU_CONTROL", "telemetry_cpu_control_http_endpoint"),

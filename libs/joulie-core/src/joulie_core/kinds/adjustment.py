@@ -13,6 +13,8 @@ from joulie_core.quantity import parse_quantity
 
 #: Key of an error that concerns the whole object.
 WHOLE_OBJECT: Final = "spec"
+#: Errors that one node reports about one object.
+MOST_ERRORS: Final = 64
 
 
 def _quantity(text: str) -> str:
@@ -112,8 +114,10 @@ class AdjustmentNodeStatus(Model):
 
     generation: Count
     """`metadata.generation` that the errors refer to."""
-    errors: Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(max_length=1024, default_factory=dict)]
-    """By container (`namespace/pod/container`), or `spec` for the whole object."""
+    errors: Annotated[
+        dict[str, Annotated[str, Field(max_length=1024)]], Field(max_length=MOST_ERRORS, default_factory=dict)
+    ]
+    """By container (`namespace/pod/container`), `spec` for the whole object, or `more` for how many are left out."""
     timestamp: Timestamp | None = None
     """Time of the last change."""
 

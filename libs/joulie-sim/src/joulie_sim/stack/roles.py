@@ -18,6 +18,8 @@ _SIMULATOR: Final = Permissions(
         Grant((PODS,), ("patch",), subresource="status"),
     )
 )
+#: Ends the name of the role of a service beside a resource manager.
+_RESOURCE_MANAGER: Final = "-resource-manager"
 #: By the name of the service, which is also that of its user.
 PERMISSIONS: Final[Mapping[str, Permissions]] = {
     **{f"joulie-{service}": permissions for service, permissions in SERVICES.items()},
@@ -28,11 +30,12 @@ PERMISSIONS: Final[Mapping[str, Permissions]] = {
 def load_roles() -> list[dict[str, Any]]:
     """Return the roles of all services, the namespaced ones without a namespace."""
     return [
-        _role(kind, name, grants)
+        _role(kind, role, grants)
         for name, permissions in PERMISSIONS.items()
-        for kind, grants in (
-            ("ClusterRole", (*permissions.cluster, *permissions.resource_manager)),
-            ("Role", permissions.namespace),
+        for kind, role, grants in (
+            ("ClusterRole", name, permissions.cluster),
+            ("ClusterRole", f"{name}{_RESOURCE_MANAGER}", permissions.resource_manager),
+            ("Role", name, permissions.namespace),
         )
         if grants
     ]
@@ -47,8 +50,8 @@ def service_roles(namespace: str) -> list[dict[str, Any]]:
 
 
 def bindings(roles: Iterable[Mapping[str, Any]], user: str) -> list[dict[str, Any]]:
-    """Return a binding to `user` for each role of that name."""
-    return [_binding(role, user) for role in roles if role["metadata"]["name"] == user]
+    """Return a binding to `user` for each of its roles."""
+    return [_binding(role, user) for role in roles if role["metadata"]["name"].removesuffix(_RESOURCE_MANAGER) == user]
 
 
 def _role(kind: str, name: str, grants: Iterable[Grant]) -> dict[str, Any]:

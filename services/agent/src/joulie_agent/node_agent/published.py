@@ -1,0 +1,86 @@
+"""What the resource manager reports, published at the API server: extended resources and zones of the node."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+
+from joulie_agent.node_agent.capacity import capacity_changes
+from joulie_agent.node_agent.pusher import Pace, Pusher
+from joulie_agent.node_agent.topology import is_own, topology_body
+from joulie_agent.publish import FIELD_MANAGER
+from joulie_agent.resource_api.proto import resource_api_pb2 as pb
+from joulie_api.apply import Applier
+from joulie_api.client import KubeClient
+from joulie_api.errors import NotFound
+from joulie_api.resources import NODE_RESOURCE_TOPOLOGIES, NODES
+from joulie_core.node import Node
+
+#: After which a cluster without the kind NodeResourceTopology is asked again.
+_MISSING_KIND_S: Final = 600.0
+
+_log = structlog.get_logger()
+
+
+class StatePublisher:
+    """Publishes capacity and zones of one node.
+
+    Args:
+        client: client of the API server.
+        node_name: name of the node.
+        node: returns the node as watched; None where it is not known.
+        state: returns the state of the resource manager; None where it is not known.
+        pace: time constants.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        node_name: str,
+        *,
+        node: Callable[[], Node | None],
+        state: Callable[[], pb.ManagerStatus | None],
+        pace: Pace,
+    ) -> None:
+        self._client = client
+        self._node_name = node_name
+        self._node = node
+        self._state = state
+        self._applier = Applier(client, FIELD_MANAGER)
+        #: Names of extended resources that this process has set.
+        self._capacity_names: set[str] = set()
+        self._kind_missing_until = float("-inf")
+        self.pushers: Final[tuple[Pusher[Any], ...]] = (
+            Pusher("capacity", self._capacity_changes, self._publish_capacity, interval_s=0, pace=pace),
+            Pusher("topology", self._topology, self._publish_topology, interval_s=pace.topology_interval_s, pace=pace),
+        )
+
+    def _capacity_changes(self) -> dict[str, str | None] | None:
+        node, state = self._node(), self._state()
+        if node is None or state is None:
+            return None
+        return capacity_changes(state.extended_resources, node.capacity, self._capacity_names) or None
+
+    async def _publish_capacity(self, changes: dict[str, str | None]) -> None:
+        self._capacity_names |= changes.keys()
+        body = {"status": {"capacity": changes}}
+        await self._client.merge_patch(NODES, self._node_name, body, subresource="status", field_manager=FIELD_MANAGER)
+
+    def _topology(self) -> dict[str, Any] | None:
+        """Return the object, empty where there is to be none; None where that is not known, or the kind is missing."""
+        node, state = self._node(), self._state()
+        if node is None or state is None or asyncio.get_running_loop().time() < self._kind_missing_until:
+            return None
+        return topology_body(node, state) or {}
+
+    async def _publish_topology(self, body: dict[str, Any]) -> None:
+        try:
+            if body:
+                await self._applier.apply(NODE_RESOURCE_TOPOLOGIES, self._node_name, body)
+            elif is_own(await self._client.get(NODE_RESOURCE_TOPOLOGIES, self._node_name)):
+                await self._applier.delete(NODE_RESOURCE_TOPOLOGIES, self._node_name)
+        except NotFound:
+            if body:
+                _log.warning("the cluster has no kind NodeResourceTopology")
+                self._kind_missing_until = asyncio.get_running_loop().time() + _MISSING_KIND_S
