@@ -183,6 +183,7 @@ def _actuator() -> _Schema:
             "hostProcPath": {"type": "string", "pattern": "^(/.*)?$"},
             "seLinuxOptions": _STRINGS,
             "hsmp": _closed({"enabled": _FLAG}),
+            "idleStates": _closed({"enabled": _FLAG}),
             "nvidia": _closed({"enabled": _FLAG, "runtimeClassName": _NAME}),
             "amd": _closed({"enabled": _FLAG, "rocmPath": _PATH}),
         }
