@@ -98,10 +98,12 @@ def test_manifests_are_plain_json_and_the_same_every_time():
     assert json.dumps(manifests()) == json.dumps(manifests())
     assert sorted(manifests()) == [
         "joulie.io_adjustments.yaml",
+        "joulie.io_balloonspolicies.yaml",
         "joulie.io_nodehardwares.yaml",
         "joulie.io_nodepowerprofiles.yaml",
         "joulie.io_nodetwins.yaml",
         "joulie.io_telemetryprofiles.yaml",
+        "joulie.io_templatepolicies.yaml",
         "joulie.io_topologyawarepolicies.yaml",
     ]
 

@@ -1,11 +1,13 @@
 """Models of Joulie's custom resources, one module per kind; see docs/crds.md."""
 
 from joulie_core.kinds.adjustment import Adjustment
+from joulie_core.kinds.balloons_policy import BalloonsPolicy, BalloonsPolicySpec
 from joulie_core.kinds.base import API_VERSION, GROUP, VERSION, Condition, ConditionStatus, Kind, Model, Profile
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
 from joulie_core.kinds.node_twin import NodeTwin, NodeTwinStatus
 from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileStatus
+from joulie_core.kinds.template_policy import TemplatePolicy, TemplatePolicySpec
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicy, TopologyAwarePolicySpec
 
 #: Every kind, in the order in which the manifests are written.
@@ -14,7 +16,9 @@ KINDS: tuple[Kind, ...] = (
     NodePowerProfile.info,
     TelemetryProfile.info,
     NodeTwin.info,
+    BalloonsPolicy.info,
     TopologyAwarePolicy.info,
+    TemplatePolicy.info,
     Adjustment.info,
 )
 
@@ -24,6 +28,8 @@ __all__ = [
     "KINDS",
     "VERSION",
     "Adjustment",
+    "BalloonsPolicy",
+    "BalloonsPolicySpec",
     "Condition",
     "ConditionStatus",
     "Kind",
@@ -37,6 +43,8 @@ __all__ = [
     "Profile",
     "TelemetryProfile",
     "TelemetryProfileStatus",
+    "TemplatePolicy",
+    "TemplatePolicySpec",
     "TopologyAwarePolicy",
     "TopologyAwarePolicySpec",
 ]

@@ -63,6 +63,7 @@ class LoadClassSpec(Model):
     name: _Name
     """Name that balloon types refer to."""
     level: LoadLevel
+    """What the load strains."""
     overloads_level_in_balloon: bool = False
     """Also keep the CPUs of one balloon apart."""
 
@@ -85,6 +86,7 @@ class BalloonTypeSpec(Model):
     """A type of balloons. The names `reserved` and `default` change the built-in types."""
 
     name: _Name
+    """Name that annotations, components and balloons have."""
     namespaces: Globs = ()
     """Namespaces, as globs, whose containers belong to this type."""
     match_expressions: _Expressions = ()
@@ -178,7 +180,15 @@ class BalloonsPolicySpec(PlacementPolicySpec):
 
 
 class BalloonsPolicy(ContainerPolicyResource):
-    """Configuration of the balloons policy: which containers share which CPUs, and how fast these run."""
+    """Configuration of the balloons policy: which containers share which CPUs, and how fast these run.
+
+    A balloon is a set of CPUs that is as large as the requests of its containers. Two types exist always: `reserved`
+    for the namespaces of the system, and `default` for containers that belong to no other; an entry of that name
+    changes them. A number in `reservedResources` is the least size of the reserved balloon, which grows with its
+    containers. A set of CPUs is the reserved balloon: it has exactly these CPUs, whatever its containers request, and
+    no other balloon gets them. With `maxCPUs` on the type `reserved`, the set is where its balloons start, and they may
+    grow beyond it.
+    """
 
     info: ClassVar[Kind] = policy_kind("BalloonsPolicy", "blp", BalloonsPolicySpec)
 

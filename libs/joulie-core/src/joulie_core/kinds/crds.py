@@ -14,11 +14,13 @@ from inspect import cleandoc
 from typing import Any, Final
 
 from joulie_core.kinds.adjustment import Adjustment
+from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import GROUP, VERSION, Column, CustomResource, Model
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.kinds.node_power_profile import NodePowerProfile
 from joulie_core.kinds.node_twin import NodeTwin
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
+from joulie_core.kinds.template_policy import TemplatePolicy
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicy
 
 Schema = dict[str, Any]
@@ -28,7 +30,9 @@ RESOURCES: Final[tuple[type[CustomResource], ...]] = (
     NodePowerProfile,
     TelemetryProfile,
     NodeTwin,
+    BalloonsPolicy,
     TopologyAwarePolicy,
+    TemplatePolicy,
     Adjustment,
 )
 
