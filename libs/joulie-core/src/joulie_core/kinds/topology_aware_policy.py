@@ -1,14 +1,17 @@
 """TopologyAwarePolicy: configuration of the topology-aware policy."""
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from joulie_core.containers.container import QosClass
 from joulie_core.containers.topology import CpuPriority
 from joulie_core.kinds.base import Kind
 from joulie_core.kinds.container_policy import (
     ContainerPolicyResource,
+    Glob,
     PlacementPolicySpec,
     policy_kind,
 )
@@ -53,21 +56,30 @@ class TopologyAwarePolicySpec(PlacementPolicySpec):
     """CPU class of reserved CPUs."""
     default_exclusive_cpu_class: Annotated[ClassName | None, Field(alias="defaultExclusiveCPUClass")] = None
     """CPU class of exclusive CPUs of containers without an annotation about it."""
+    namespace_scheduling_classes: Annotated[dict[Glob, ClassName], Field(max_length=64, default_factory=dict)]
+    """Scheduling classes of containers without an annotation about it, by namespace."""
+    pod_qos_scheduling_classes: Annotated[
+        dict[QosClass, ClassName], Field(max_length=3, default_factory=dict, alias="podQoSSchedulingClasses")
+    ]
+    """Scheduling classes of other containers, by the quality of service class of their pod."""
     controllable_interrupts: Annotated[tuple[Annotated[str, Field(max_length=253)], ...], Field(max_length=64)] = ()
     """Accepted for compatibility and refused when set."""
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
-        classes = self.classes_by_name
+        cpu = self.classes_by_name
+        scheduling = {each.name for each in self.scheduling_classes}
         problems = [
-            f"{field}: {name!r} is not defined in cpuClasses; defined are {', '.join(classes)}"
-            for field, name in (
-                ("sharedPoolCPUClass", self.shared_pool_cpu_class),
-                ("reservedPoolCPUClass", self.reserved_pool_cpu_class),
-                ("defaultExclusiveCPUClass", self.default_exclusive_cpu_class),
-            )
-            if name is not None and name not in classes
+            *_undefined("sharedPoolCPUClass", self.shared_pool_cpu_class, "cpuClasses", cpu),
+            *_undefined("reservedPoolCPUClass", self.reserved_pool_cpu_class, "cpuClasses", cpu),
+            *_undefined(
+                "defaultExclusiveCPUClass", self.default_exclusive_cpu_class, "cpuClasses", self.classes_by_name
+            ),
         ]
+        for namespace, name in self.namespace_scheduling_classes.items():
+            problems += _undefined(f"namespaceSchedulingClasses.{namespace}", name, "schedulingClasses", scheduling)
+        for qos, name in self.pod_qos_scheduling_classes.items():
+            problems += _undefined(f"podQoSSchedulingClasses.{qos}", name, "schedulingClasses", scheduling)
         if self.controllable_interrupts:
             problems.append("controllableInterrupts: interrupts are not moved between CPUs; remove the field")
         if problems:
@@ -81,3 +93,10 @@ class TopologyAwarePolicy(ContainerPolicyResource):
     info: ClassVar[Kind] = policy_kind("TopologyAwarePolicy", "tap", TopologyAwarePolicySpec)
 
     spec: TopologyAwarePolicySpec
+
+
+def _undefined(field: str, name: str | None, where: str, defined: Collection[str]) -> list[str]:
+    if name is None or name in defined:
+        return []
+    known = f"; defined are {', '.join(sorted(defined))}" if defined else ""
+    return [f"{field}: {name!r} is not defined in {where}{known}"]

@@ -1,6 +1,13 @@
+<<<<<<< HEAD
 """Invented pods and containers."""
 
 from collections.abc import Mapping, Sequence
+=======
+"""Containers for tests of placement, in a few words."""
+
+from collections.abc import Mapping
+from typing import Final
+>>>>>>> 0bbd444 (Test the rules of the topology-aware policy one by one; scheduling classes, and memory of exclusive CPUs' own pool)
 
 from joulie_core.containers.container import (
     ContainerId,
@@ -12,6 +19,7 @@ from joulie_core.containers.container import (
     TopologyHint,
 )
 
+<<<<<<< HEAD
 
 def container(
     name: str,
@@ -56,4 +64,95 @@ def container(
         created_ns=created_ns,
         resources=ContainerResources(cpu_request_milli=cpu_milli, memory_limit_bytes=memory_bytes),
         hints=tuple(hints),
+=======
+MIB: Final = 1 << 20
+_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
+
+
+def guaranteed(
+    name: str,
+    cpu_milli: int,
+    memory_mib: int = 0,
+    *,
+    annotations: Mapping[str, str] = _NO_ANNOTATIONS,
+    hints: tuple[TopologyHint, ...] = (),
+    pod: str | None = None,
+    namespace: str = "default",
+    created_ns: int = 0,
+) -> ContainerInfo:
+    """Return a container of a Guaranteed pod: its limits are its requests."""
+    resources = ContainerResources(
+        cpu_request_milli=cpu_milli,
+        cpu_limit_milli=cpu_milli,
+        memory_request_bytes=memory_mib * MIB,
+        memory_limit_bytes=memory_mib * MIB or None,
+    )
+    return ContainerInfo(
+        id=ContainerId(name),
+        pod=_pod(pod or name, namespace, QosClass.GUARANTEED, annotations),
+        name="main",
+        created_ns=created_ns,
+        resources=resources,
+        hints=hints,
+    )
+
+
+def burstable(
+    name: str,
+    cpu_milli: int,
+    memory_mib: int = 0,
+    *,
+    cpu_limit_milli: int | None = None,
+    memory_limit_mib: int | None = None,
+    annotations: Mapping[str, str] = _NO_ANNOTATIONS,
+    hints: tuple[TopologyHint, ...] = (),
+    pod: str | None = None,
+    namespace: str = "default",
+    created_ns: int = 0,
+) -> ContainerInfo:
+    """Return a container of a Burstable pod; without a limit where none is given."""
+    resources = ContainerResources(
+        cpu_request_milli=cpu_milli,
+        cpu_limit_milli=cpu_limit_milli,
+        memory_request_bytes=memory_mib * MIB,
+        memory_limit_bytes=None if memory_limit_mib is None else memory_limit_mib * MIB,
+    )
+    return ContainerInfo(
+        id=ContainerId(name),
+        pod=_pod(pod or name, namespace, QosClass.BURSTABLE, annotations),
+        name="main",
+        created_ns=created_ns,
+        resources=resources,
+        hints=hints,
+    )
+
+
+def best_effort(
+    name: str,
+    *,
+    annotations: Mapping[str, str] = _NO_ANNOTATIONS,
+    hints: tuple[TopologyHint, ...] = (),
+    pod: str | None = None,
+    namespace: str = "default",
+    created_ns: int = 0,
+) -> ContainerInfo:
+    """Return a container of a BestEffort pod: it requests nothing."""
+    return ContainerInfo(
+        id=ContainerId(name),
+        pod=_pod(pod or name, namespace, QosClass.BEST_EFFORT, annotations),
+        name="main",
+        created_ns=created_ns,
+        hints=hints,
+    )
+
+
+def _pod(name: str, namespace: str, qos: QosClass, annotations: Mapping[str, str]) -> PodInfo:
+    return PodInfo(
+        id=PodSandboxId(f"sandbox-{name}"),
+        uid=f"uid-{name}",
+        namespace=namespace,
+        name=name,
+        qos=qos,
+        annotations=annotations,
+>>>>>>> 0bbd444 (Test the rules of the topology-aware policy one by one; scheduling classes, and memory of exclusive CPUs' own pool)
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from joulie_core.containers.memory import MemoryRequest
 from joulie_core.containers.topology_aware.attempt import Attempt, PlacementError
 from joulie_core.containers.topology_aware.ledger import PoolGrant, PoolLedger
 from joulie_core.containers.topology_aware.machine import Machine
@@ -49,8 +50,21 @@ def _in_pool(machine: Machine, ledger: PoolLedger, attempt: Attempt, cpu: CpuNee
         raise PlacementError(f"fail strict hint: no pool that is close to {providers} has the CPUs")
     supply = ledger.supply.with_users(pool.id, cpu.milli) if cpu.users else ledger.supply
     exclusive = _pick(machine, supply, pool, attempt, cpu)
+    if request is not None and not cpu.users and not need.hints:
+        pool = _narrowed(machine, ledger, pool, exclusive, replace(request, affinity=pool.memory))
     supply = supply.with_shared(supply.shared & ~exclusive, supply.isolated & ~exclusive)
     return ledger.with_grant(supply, _grant(attempt, pool, cpu, exclusive))
+
+
+def _narrowed(machine: Machine, ledger: PoolLedger, pool: Pool, exclusive: int, request: MemoryRequest) -> Pool:
+    """Return the smallest pool around exclusive CPUs whose memory suffices: the one chosen may be larger."""
+    for each in map(machine.tree.pools.__getitem__, pool.subtree):
+        if exclusive & ~each.cpus:
+            continue
+        offer = machine.memory.offer(ledger.memory, request, each.memory)
+        if offer is not None and offer <= each.memory:
+            return each
+    return pool
 
 
 def _pick(machine: Machine, supply: Supply, pool: Pool, attempt: Attempt, cpu: CpuNeed) -> int:

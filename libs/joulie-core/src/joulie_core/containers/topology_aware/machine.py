@@ -9,7 +9,7 @@ from joulie_core.containers.memory import MemoryAllocator, MemoryState
 from joulie_core.containers.node_cpus import NodeCpus, node_cpus
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.containers.topology_aware.ledger import PoolGrant, PoolLedger
-from joulie_core.containers.topology_aware.need import WHOLE_CPU_MILLI, CpuUse
+from joulie_core.containers.topology_aware.need import WHOLE_CPU_MILLI, ClassNames, CpuUse
 from joulie_core.containers.topology_aware.pools import PoolTree
 from joulie_core.containers.topology_aware.scoring import PoolChooser
 from joulie_core.containers.topology_aware.slicing import Slicer
@@ -28,7 +28,9 @@ class Machine:
         """
         cpus = node_cpus(topology, spec.available_resources.cpu, spec.reserved_resources.cpu)
         self.spec = spec
-        self.cpu_classes = frozenset(spec.classes_by_name)
+        self.classes = ClassNames(
+            frozenset(spec.classes_by_name), frozenset(each.name for each in spec.scheduling_classes)
+        )
         self.topology = topology
         self.available: Cpus = cpus.available
         self.reserved: Cpus = _reserved(topology, cpus)

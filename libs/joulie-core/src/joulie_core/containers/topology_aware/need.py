@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, NamedTuple
 
 from joulie_core.containers.affinity import Affinity
 from joulie_core.containers.annotations import Annotations
@@ -99,6 +99,7 @@ class ContainerNeed:
     burst_level: BurstLevel | None = None
     hide_hyperthreads: bool = False
     cpu_class: str | None = None
+    scheduling_class: str | None = None
 
     @property
     def tied(self) -> bool:
@@ -106,8 +107,20 @@ class ContainerNeed:
         return bool(self.hints or self.affinities)
 
 
+class ClassNames(NamedTuple):
+    """Classes that annotations may name."""
+
+    cpu: frozenset[str]
+    scheduling: frozenset[str]
+
+
 def read_need(
-    container: ContainerInfo, spec: TopologyAwarePolicySpec, annotations: Annotations, *, has_reserved: bool
+    container: ContainerInfo,
+    spec: TopologyAwarePolicySpec,
+    classes: ClassNames,
+    annotations: Annotations,
+    *,
+    has_reserved: bool,
 ) -> ContainerNeed:
     """Return what a container needs; what of its annotations cannot be used is reported to `annotations`."""
     burstable = container.qos is QosClass.BURSTABLE
@@ -123,7 +136,10 @@ def read_need(
         burst_level=level if burstable else None,
         affinities=annotations.affinities(),
         hide_hyperthreads=annotations.flag("hide-hyperthreads") or False,
-        cpu_class=annotations.text("cpu-class"),
+        cpu_class=_known(annotations, "cpu-class", classes.cpu),
+        scheduling_class=_known(annotations, "scheduling-class", classes.scheduling)
+        or spec.namespace_scheduling_classes.get(container.pod.namespace)
+        or spec.pod_qos_scheduling_classes.get(container.qos),
     )
 
 
@@ -190,3 +206,12 @@ def _hints(container: ContainerInfo, annotations: Annotations) -> tuple[Hint, ..
         except InvalidIdListError as error:
             annotations.warn("InvalidTopologyHint", f"the topology hint of {hint.provider} is ignored: {error}")
     return tuple(hint for hint in hints if hint.cpus or hint.nodes)
+
+
+def _known(annotations: Annotations, key: str, defined: frozenset[str]) -> str | None:
+    """Return the class that an annotation names, None where it is not defined."""
+    name = annotations.text(key)
+    if name is None or name in defined:
+        return name
+    annotations.warn("UnknownName", f"annotation {key} is ignored: the configuration has no class {name!r}")
+    return None

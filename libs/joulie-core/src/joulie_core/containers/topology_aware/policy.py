@@ -1,7 +1,6 @@
 """The topology-aware policy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from joulie_core.containers.annotations import Annotations
@@ -135,10 +134,8 @@ class TopologyAwareContainerPolicy(ContainerPolicy[TopologyAwareState]):
 
     def _attempt(self, container: ContainerInfo, *, previous: Previous = NOTHING, running: bool = False) -> Attempt:
         annotations = Annotations(container)
-        need = read_need(container, self._machine.spec, annotations, has_reserved=bool(self._machine.reserved))
-        if need.cpu_class is not None and need.cpu_class not in self._machine.cpu_classes:
-            annotations.warn("UnknownCpuClass", f"the CPU class {need.cpu_class!r} is not configured; it is ignored")
-            need = replace(need, cpu_class=None)
+        machine = self._machine
+        need = read_need(container, machine.spec, machine.classes, annotations, has_reserved=bool(machine.reserved))
         return Attempt(
             container=container, need=need, previous=previous, running=running, warnings=annotations.warnings
         )

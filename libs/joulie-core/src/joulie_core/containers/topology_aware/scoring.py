@@ -107,7 +107,8 @@ class PoolChooser:
     def _memory_rules(self, offers: "_Offers", need: ContainerNeed) -> Iterator[Rule]:
         yield lambda pool: offers.of(pool) is not None
         if need.memory.kinds:
-            yield lambda pool: self._memory.kinds_of(offers.of(pool) or EMPTY) == need.memory.kinds
+            # Of the wanted kinds, and of the pool itself.
+            yield lambda pool: self._memory.kinds_of((offers.of(pool) or EMPTY) & pool.memory) == need.memory.kinds
         limit = need.memory.limit_bytes
         if limit is not None and limit > need.memory.size_bytes:
             yield lambda pool: offers.free_bytes(pool) >= limit

@@ -81,6 +81,7 @@ def _placement(machine: Machine, ledger: PoolLedger, grant: PoolGrant) -> Placem
         memory=memory.nodes if memory and pinned else None,
         exclusive=IdSet.from_mask(exclusive),
         cpu_shares=_cpu_shares(grant),
+        scheduling_class=grant.need.scheduling_class,
     )
 
 
