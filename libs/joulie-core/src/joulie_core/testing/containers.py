@@ -1,13 +1,7 @@
-<<<<<<< HEAD
 """Invented pods and containers."""
 
 from collections.abc import Mapping, Sequence
-=======
-"""Containers for tests of placement, in a few words."""
-
-from collections.abc import Mapping
 from typing import Final
->>>>>>> 0bbd444 (Test the rules of the topology-aware policy one by one; scheduling classes, and memory of exclusive CPUs' own pool)
 
 from joulie_core.containers.container import (
     ContainerId,
@@ -19,7 +13,6 @@ from joulie_core.containers.container import (
     TopologyHint,
 )
 
-<<<<<<< HEAD
 
 def container(
     name: str,
@@ -64,7 +57,9 @@ def container(
         created_ns=created_ns,
         resources=ContainerResources(cpu_request_milli=cpu_milli, memory_limit_bytes=memory_bytes),
         hints=tuple(hints),
-=======
+    )
+
+
 MIB: Final = 1 << 20
 _NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 
@@ -154,5 +149,4 @@ def _pod(name: str, namespace: str, qos: QosClass, annotations: Mapping[str, str
         name=name,
         qos=qos,
         annotations=annotations,
->>>>>>> 0bbd444 (Test the rules of the topology-aware policy one by one; scheduling classes, and memory of exclusive CPUs' own pool)
     )
