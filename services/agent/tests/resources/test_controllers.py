@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.nri.proto.nri_pb2 import ContainerAdjustment
 from joulie_agent.resources.controllers import CreationControllers, values_of
 from joulie_agent.resources.values import ContainerValues, read_values, to_resources
+from joulie_core.containers.annotations import DOMAIN
 from joulie_core.containers.container import (
     ContainerId,
     ContainerInfo,
@@ -17,7 +19,7 @@ from joulie_core.containers.container import (
 )
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import Placement
-from joulie_core.kinds.container_policy import SchedulingClassSpec
+from joulie_core.kinds.container_policy import ControlOptions, SchedulingClassSpec
 
 POD = PodInfo(id=PodSandboxId("p"), uid="u", namespace="ns", name="pod", qos=QosClass.BURSTABLE)
 CONTAINER = ContainerInfo(id=ContainerId("c"), pod=POD, name="main")
@@ -57,37 +59,64 @@ def test_a_quota_of_another_period_is_read_in_the_period_of_the_kernel():
     assert read_values(resources).cpu_quota_us == -1
 
 
-def completed(root, **classes):
-    adjustment = ContainerAdjustment()
+RDT, BLOCK_IO = f"rdtclass.{DOMAIN}/pod", f"blockioclass.{DOMAIN}/container.main"
+ENABLED = {"rdt": {"enable": True}, "blockio": {"enable": True}}
+
+
+def completed(root, control, **annotations):
     controllers = CreationControllers(root)
+    controllers.define(ControlOptions.model_validate(control))
+    container = replace(CONTAINER, pod=replace(POD, annotations=annotations))
+    adjustment = ContainerAdjustment()
     with capture_logs() as logs:
         for _ in range(2):
-            controllers.complete(adjustment, CONTAINER, Placement(zone="z", **classes))
+            controllers.complete(adjustment, container, PLACEMENT)
     resources = adjustment.linux.resources
-    return resources.rdt_class.value, resources.blockio_class.value, [line["kind"] for line in logs]
+    return resources.rdt_class.value, resources.blockio_class.value, [line.get("kind") for line in logs]
 
 
-def test_classes_that_the_host_cannot_serve_are_stated_once_and_not_set(tmp_path):
-    assert completed(tmp_path, rdt_class="gold", blockio_class="slow") == ("", "", ["rdt", "blockio"])
-    assert CreationControllers(tmp_path).unavailable.keys() == {"rdt", "blockio"}
-
-
-def test_classes_are_set_where_the_host_serves_them(tmp_path):
+@pytest.fixture
+def host(tmp_path):
     (tmp_path / "sys/fs/resctrl").mkdir(parents=True)
     (tmp_path / "sys/fs/resctrl/schemata").touch()
     (tmp_path / "sys/fs/cgroup").mkdir()
     (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset cpu io memory\n")
-    assert completed(tmp_path, rdt_class="gold", blockio_class="slow") == ("gold", "slow", [])
+    return tmp_path
+
+
+def test_classes_that_the_host_cannot_serve_are_stated_once_and_not_set(tmp_path):
+    assert completed(tmp_path, ENABLED, **{RDT: "gold", BLOCK_IO: "slow"}) == ("", "", ["rdt", "blockio"])
+    assert CreationControllers(tmp_path).unavailable.keys() == {"rdt", "blockio"}
+
+
+def test_annotated_classes_are_set_where_the_host_serves_them(host):
+    assert completed(host, ENABLED, **{RDT: "gold", BLOCK_IO: "slow"}) == ("gold", "slow", [])
+
+
+def test_classes_are_set_only_where_the_configuration_enables_them(host):
+    assert completed(host, {"rdt": {"enable": True}}, **{RDT: "gold", BLOCK_IO: "slow"}) == ("gold", "", [])
+    assert completed(host, {"blockio": {"enable": True}}, **{RDT: "gold", BLOCK_IO: "slow"}) == ("", "slow", [])
+
+
+def test_a_container_has_no_class_unless_one_is_named_or_its_quality_of_service_is_one(host):
+    assert completed(host, ENABLED) == ("", "", [])
+    by_qos = {"rdt": {"enable": True, "usePodQoSAsDefaultClass": True}}
+    assert completed(host, by_qos) == ("Burstable", "", [])
+    assert completed(host, by_qos, **{RDT: "gold"}) == ("gold", "", [])
+
+
+def test_an_annotation_without_a_class_is_ignored(host):
+    assert completed(host, {"rdt": {"enable": True}}, **{RDT: " "}) == ("", "", [None, None])
 
 
 def test_a_host_with_the_older_cgroups_serves_block_io_classes(tmp_path):
     (tmp_path / "sys/fs/cgroup/blkio").mkdir(parents=True)
-    assert completed(tmp_path, blockio_class="slow") == ("", "slow", [])
+    assert completed(tmp_path, ENABLED, **{BLOCK_IO: "slow"}) == ("", "slow", [])
 
 
 def scheduled(**spec):
     controllers = CreationControllers(Path("/none"))
-    controllers.define([SchedulingClassSpec(name="s", **spec)])
+    controllers.define(ControlOptions(), [SchedulingClassSpec(name="s", **spec)])
     adjustment = ContainerAdjustment()
     controllers.complete(adjustment, CONTAINER, Placement(zone="z", scheduling_class="s"))
     return adjustment.linux
@@ -98,6 +127,12 @@ def test_a_scheduling_class_sets_policy_and_io_priority():
     assert linux.scheduler.policy == nri.SCHED_FIFO
     assert (linux.scheduler.priority, list(linux.scheduler.flags)) == (7, [nri.SCHED_FLAG_RESET_ON_FORK])
     assert (getattr(linux.io_priority, "class"), linux.io_priority.priority) == (nri.IOPRIO_CLASS_RT, 3)
+
+
+def test_times_of_a_scheduling_class_are_microseconds():
+    scheduler = scheduled(policy="deadline", runtime=10_000, deadline=20_000, period=30_000, nice=-5).scheduler
+    assert (scheduler.runtime, scheduler.deadline, scheduler.period) == (10_000_000, 20_000_000, 30_000_000)
+    assert scheduler.nice == -5
 
 
 def test_an_empty_scheduling_class_sets_nothing():

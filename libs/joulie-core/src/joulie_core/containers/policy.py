@@ -38,8 +38,6 @@ class Placement:
     cpu_shares: int | None = None
     #: Scheduling class of the configuration; the runtime applies it when the container is created.
     scheduling_class: str | None = None
-    rdt_class: str | None = None
-    blockio_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

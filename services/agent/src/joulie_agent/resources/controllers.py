@@ -17,11 +17,13 @@ from joulie_agent.nri.proto.nri_pb2 import (
     LinuxSchedulerPolicy,
 )
 from joulie_agent.resources.values import PERIOD_US, ContainerValues
+from joulie_core.containers.annotations import Annotations
 from joulie_core.containers.container import ContainerInfo, ContainerResources
 from joulie_core.containers.policy import Placement
-from joulie_core.kinds.container_policy import IoClass, SchedulingClassSpec
+from joulie_core.kinds.container_policy import BlockIoControl, ControlOptions, IoClass, RdtControl, SchedulingClassSpec
 
 _MILLI: Final = 1000
+_NS_PER_US: Final = 1000
 _IO_CLASSES: Final = {
     IoClass.NONE: "IOPRIO_CLASS_NONE",
     IoClass.REAL_TIME: "IOPRIO_CLASS_RT",
@@ -66,10 +68,12 @@ class CreationControllers:
     def __init__(self, host_root: Path) -> None:
         self._host_root = host_root
         self._stated: set[str] = set()
+        self._control = ControlOptions()
         self._scheduling: Mapping[str, SchedulingClassSpec] = {}
 
-    def define(self, scheduling_classes: Iterable[SchedulingClassSpec]) -> None:
-        """Note the scheduling classes of the configuration."""
+    def define(self, control: ControlOptions, scheduling_classes: Iterable[SchedulingClassSpec] = ()) -> None:
+        """Note the controls and the scheduling classes of the configuration."""
+        self._control = control
         self._scheduling = {each.name: each for each in scheduling_classes}
         for spec in self._scheduling.values():
             if unknown := [flag for flag in spec.flags if _flag(flag) not in LinuxSchedulerFlag.keys()]:  # noqa: SIM118
@@ -82,11 +86,13 @@ class CreationControllers:
         return {name: why for name, check in checks.items() if (why := check(self._host_root)) is not None}
 
     def complete(self, adjustment: ContainerAdjustment, container: ContainerInfo, placement: Placement) -> None:
-        """Add the classes of a placement to the adjustment of its container."""
-        if placement.rdt_class is not None and self._is_available("rdt", container):
-            adjustment.linux.resources.rdt_class.value = placement.rdt_class
-        if placement.blockio_class is not None and self._is_available("blockio", container):
-            adjustment.linux.resources.blockio_class.value = placement.blockio_class
+        """Add the classes of a container and of its placement to the adjustment of the container."""
+        rdt = _class_of("rdtclass", container, self._control.rdt)
+        if rdt is not None and self._is_available("rdt", container):
+            adjustment.linux.resources.rdt_class.value = rdt
+        blockio = _class_of("blockioclass", container, self._control.blockio)
+        if blockio is not None and self._is_available("blockio", container):
+            adjustment.linux.resources.blockio_class.value = blockio
         if placement.scheduling_class is not None:
             spec = self._scheduling.get(placement.scheduling_class)
             assert spec is not None, "a policy names scheduling classes of its configuration only"
@@ -107,12 +113,25 @@ def schedule(linux: LinuxContainerAdjustment, spec: SchedulingClassSpec) -> None
         linux.scheduler.policy = cast(LinuxSchedulerPolicy, LinuxSchedulerPolicy.Value(f"SCHED_{spec.policy.name}"))
         flags = [_flag(flag) for flag in spec.flags if _flag(flag) in LinuxSchedulerFlag.keys()]  # noqa: SIM118
         linux.scheduler.flags.extend(cast(LinuxSchedulerFlag, LinuxSchedulerFlag.Value(flag)) for flag in flags)
-        for name in ("nice", "priority", "runtime", "deadline", "period"):
-            if (value := getattr(spec, name)) is not None:
-                setattr(linux.scheduler, name, value)
+        linux.scheduler.nice = spec.nice or 0
+        linux.scheduler.priority = spec.priority or 0
+        linux.scheduler.runtime = _NS_PER_US * (spec.runtime or 0)
+        linux.scheduler.deadline = _NS_PER_US * (spec.deadline or 0)
+        linux.scheduler.period = _NS_PER_US * (spec.period or 0)
     if spec.io_class is not None:
         setattr(linux.io_priority, "class", IOPrioClass.Value(_IO_CLASSES[spec.io_class]))
         linux.io_priority.priority = spec.io_priority or 0
+
+
+def _class_of(key: str, container: ContainerInfo, control: RdtControl | BlockIoControl) -> str | None:
+    """Return the class in an annotation, or where the configuration has it so the one named like the QoS class."""
+    if not control.enable:
+        return None
+    annotations = Annotations(container)
+    named = annotations.text(key)
+    for warning in annotations.warnings:
+        _log.warning("annotation ignored", container=container.title, why=warning.message)
+    return named or (container.qos.value if control.use_pod_qos_as_default_class else None)
 
 
 def _flag(name: str) -> str:

@@ -250,7 +250,9 @@ class ResourceManager:
         spec = active.resource.spec
         if isinstance(spec, PlacementPolicySpec):
             self.classes.define(spec.classes_by_name)
-            self._controllers.define(spec.scheduling_classes)
+            self._controllers.define(spec.control, spec.scheduling_classes)
+        else:
+            self._controllers.define(spec.control)
         await self.pipeline.apply(configured)
 
     async def _on_configure(self, runtime: RuntimeInfo) -> None:
