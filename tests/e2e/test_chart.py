@@ -167,7 +167,7 @@ async def _uninstall_fails(release: Release) -> None:
 async def _rights_are_as_written(release: Release) -> None:
     for role in load_roles():
         service = role["metadata"]["name"]
-        if service == "joulie-sim":
+        if service in {"joulie-sim", "joulie-agent-resource-manager"}:
             continue
         account = "joulie-scheduler-extender" if service == "joulie-extender" else service
         namespace = NAMESPACE if role["kind"] == "Role" else ""

@@ -40,6 +40,7 @@ class Stage:
     manager: ScriptedManager
     directory: Path
     profile: Profile | None = None
+    pace: Pace = PACE
     agents: list[NodeAgent] = field(default_factory=list)
 
     @asynccontextmanager
@@ -53,7 +54,7 @@ class Stage:
             node=self._node,
             profile=lambda: self.profile,
             wall_time=lambda: WALL_TIME_S,
-            pace=PACE,
+            pace=self.pace,
         )
         tasks = [asyncio.create_task(each.run()) for each in agent.reflectors]
         tasks.append(asyncio.create_task(agent.run()))

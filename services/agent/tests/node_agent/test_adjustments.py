@@ -1,6 +1,7 @@
 """Adjustments that name the node, and their errors."""
 
 import json
+from dataclasses import replace
 
 from services.agent.tests.node_agent.documents import make_adjustment, make_policy
 
@@ -57,6 +58,15 @@ async def test_an_error_that_is_gone_leaves_the_status_and_the_others_stay(stage
         stage.manager.errors = {}
         stage.api.patch("Adjustment", "bad", {"spec": ECO})
         await stage.api.wait_for(lambda: stage.entry("Adjustment", "bad") is None)
+
+
+async def test_errors_of_containers_that_started_later_are_reported(stage):
+    stage.pace = replace(stage.pace, compare_interval_s=0.01)
+    stage.api.put(make_adjustment("bad", **ECO))
+    async with stage.agent():
+        await stage.manager.until(lambda: stage.manager.adjustments)
+        stage.manager.errors = {"bad": {"ns/late/main": "two Adjustments"}}
+        await stage.until_entry("Adjustment", "bad", errors={"ns/late/main": "two Adjustments"})
 
 
 async def test_a_scope_that_no_longer_names_the_node_withdraws_adjustment_and_entry(stage):

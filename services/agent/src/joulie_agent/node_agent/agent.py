@@ -49,7 +49,7 @@ class _Wanted:
     """What the resource manager is to have, all of it again after its restart."""
 
     instance: str
-    #: Counts the changes of what applies: what applies again is pushed again.
+    #: Differs where the same is to be pushed again.
     turn: int
     #: None: no object applies.
     applied: NodeObject | None = None
@@ -94,7 +94,10 @@ class NodeAgent:
         self._selection: Selection | None = None
         self._adjusting: tuple[NodeObject, ...] = ()
         self._applying: tuple[ObjectKey, ...] = ()
+        #: Counts the changes of what applies: what applies again is pushed again.
         self._turn = 0
+        #: Counts comparisons without a change: containers that have started since may not fit an Adjustment.
+        self._rounds = 0
         self._moved = asyncio.Event()
         self._failures = FailureLog(_log, failed="resource manager unreachable", recovered="resource manager reached")
         self._reflectors = tuple(
@@ -175,7 +178,7 @@ class NodeAgent:
                 async with asyncio.timeout(self._pace.compare_interval_s):
                     await self._moved.wait()
             except TimeoutError:
-                continue
+                self._rounds += 1
 
     def _select(self) -> None:
         node = self._node()
@@ -242,7 +245,10 @@ class NodeAgent:
 
     def _wanted_adjustments(self) -> _Wanted | None:
         wanted = self._wanted()
-        return None if wanted is None or self._selection is None else replace(wanted, adjustments=self._adjusting)
+        if wanted is None or self._selection is None:
+            return None
+        turn = wanted.turn + self._rounds if self._adjusting else 0
+        return replace(wanted, turn=turn, adjustments=self._adjusting)
 
     async def _push_adjustments(self, wanted: _Wanted) -> None:
         manifests = {each.key.name: each.manifest() for each in wanted.adjustments}

@@ -5,6 +5,7 @@ from typing import Final
 
 from joulie_agent.node_agent.node_metadata import capacity_problems
 from joulie_core.labels import PREFIX
+from joulie_core.quantity import parse_quantity
 
 _DOMAIN: Final = PREFIX.rstrip("/")
 
@@ -21,9 +22,16 @@ def capacity_changes(
             joulie.io or below it, since an earlier process has set them.
     """
     wanted = {name: str(amount) for name, amount in reported.items() if not capacity_problems({name: str(amount)})}
-    changed: dict[str, str | None] = {name: amount for name, amount in wanted.items() if capacity.get(name) != amount}
+    changed: dict[str, str | None] = {
+        name: amount for name, amount in wanted.items() if not _equal(capacity.get(name), amount)
+    }
     stale = [name for name in capacity if name not in wanted and (name in published or _is_own(name))]
     return {**changed, **dict.fromkeys(stale)}
+
+
+def _equal(present: str | None, wanted: str) -> bool:
+    """Return whether the node has an amount, in whatever notation: the API server writes 4000 as 4k."""
+    return present is not None and parse_quantity(present) == parse_quantity(wanted)
 
 
 def _is_own(name: str) -> bool:

@@ -1,7 +1,8 @@
 """What the resource manager reports, published at the API server: extended resources and zones of the node."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -21,6 +22,13 @@ from joulie_core.node import Node
 _MISSING_KIND_S: Final = 600.0
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _CapacityWrite:
+    changes: Mapping[str, str | None]
+    #: resourceVersion of the node that they are based on.
+    version: str
 
 
 class StatePublisher:
@@ -56,15 +64,16 @@ class StatePublisher:
             Pusher("topology", self._topology, self._publish_topology, interval_s=pace.topology_interval_s, pace=pace),
         )
 
-    def _capacity_changes(self) -> dict[str, str | None] | None:
+    def _capacity_changes(self) -> _CapacityWrite | None:
         node, state = self._node(), self._state()
         if node is None or state is None:
             return None
-        return capacity_changes(state.extended_resources, node.capacity, self._capacity_names) or None
+        changes = capacity_changes(state.extended_resources, node.capacity, self._capacity_names)
+        return _CapacityWrite(changes, node.resource_version) if changes else None
 
-    async def _publish_capacity(self, changes: dict[str, str | None]) -> None:
-        self._capacity_names |= changes.keys()
-        body = {"status": {"capacity": changes}}
+    async def _publish_capacity(self, write: _CapacityWrite) -> None:
+        self._capacity_names |= write.changes.keys()
+        body = {"status": {"capacity": write.changes}}
         await self._client.merge_patch(NODES, self._node_name, body, subresource="status", field_manager=FIELD_MANAGER)
 
     def _topology(self) -> dict[str, Any] | None:

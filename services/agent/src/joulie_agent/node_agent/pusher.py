@@ -28,10 +28,11 @@ class Pace:
     retry_initial_s: float = 1.0
     retry_cap_s: float = 30.0
     #: Between two requests for the state of the resource manager.
-    poll_interval_s: float = 1.0
+    poll_interval_s: float = 2.0
     #: Between two writes of one NodeResourceTopology.
     topology_interval_s: float = 2.0
-    #: After which everything is compared without a change: a kubelet that restarts resets capacities.
+    #: After which everything is compared without a change: a kubelet that restarts resets capacities, and containers
+    #: that have started may not fit an Adjustment.
     compare_interval_s: float = 30.0
     #: Within which entries are removed from the status of objects at the end.
     withdraw_timeout_s: float = 5.0
