@@ -7,6 +7,7 @@ import pytest
 
 from joulie_core.control.cpu_frequency import FrequencyName
 from joulie_core.control.throttle_plan import ThrottleOrder
+from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import Kind
 from joulie_core.kinds.container_policy import ContainerPolicyResource, PlacementPolicySpec, policy_kind
 from joulie_core.kinds.cpu_class import CpuClassSpec, parse_epp, parse_frequency
@@ -202,3 +203,47 @@ def test_the_api_server_accepts_what_is_accepted_here():
 
 def test_a_kind_is_named_in_the_plural():
     assert manifest(ExamplePolicy)["spec"]["names"]["plural"] == "examplepolicies"
+
+
+def balloons(version, **options):
+    spec = {
+        "reservedResources": {"cpu": 1},
+        "idleCPUClass": "normal",
+        "balloonTypes": [{"name": "a", "cpuClass": "fast"}],
+    }
+    document = {"apiVersion": version, "kind": "BalloonsPolicy", "spec": spec | options}
+    return load_policy(document, [BalloonsPolicy])
+
+
+def test_classes_of_a_document_of_the_older_group_that_defines_none_have_no_effect():
+    found = balloons("config.nri/v1alpha1", control={"cpu": {"classes": {}}})
+    assert found.policy.spec.idle_cpu_class == found.policy.spec.balloon_types[0].cpu_class == ""
+    assert found.ignored == ("spec.idleCPUClass", "spec.balloonTypes[0].cpuClass")
+
+
+def test_built_in_classes_may_be_named_in_a_document_of_the_older_group():
+    found = balloons("config.nri/v1alpha1", idleCPUClass="eco")
+    assert found.policy.spec.idle_cpu_class == "eco"
+
+
+@pytest.mark.parametrize(
+    ("version", "options"),
+    [
+        ("joulie.io/v1alpha1", {}),
+        ("config.nri/v1alpha1", {"cpuClasses": [{"name": "slow"}]}),
+        ("config.nri/v1alpha1", {"control": {"cpu": {"classes": {"slow": {}}}}}),
+    ],
+)
+def test_an_undefined_class_is_a_mistake_elsewhere(version, options):
+    with pytest.raises(PolicyDocumentError) as caught:
+        balloons(version, **options)
+    assert [problem.partition(": ")[0] for problem in caught.value.problems] == [
+        "spec.idleCPUClass",
+        "spec.balloonTypes[0].cpuClass",
+    ]
+
+
+@pytest.mark.parametrize("types", [3, [3], [{"cpuClass": 3}]])
+def test_a_malformed_document_of_the_older_group_is_refused(types):
+    with pytest.raises(PolicyDocumentError, match=r"spec\.balloonTypes"):
+        balloons("config.nri/v1alpha1", balloonTypes=types)

@@ -11,11 +11,14 @@ from pydantic_core import ErrorDetails
 
 from joulie_core.kinds.base import API_VERSION
 from joulie_core.kinds.container_policy import NO_EFFECT, ContainerPolicyResource
+from joulie_core.kinds.cpu_class import BUILTIN_CPU_CLASSES
 
 #: The group whose manifests are accepted unchanged.
 NRI_API_VERSION: Final = "config.nri/v1alpha1"
 #: Defaults of that group's schema that differ from those of the models here: by field of the spec.
 _NRI_DEFAULTS: Final[Mapping[str, object]] = {"agent": {"nodeResourceTopology": True}}
+#: Fields of a specification with the name of a CPU class; balloon types have one each.
+_CLASS_FIELDS: Final = ("idleCPUClass", "sharedPoolCPUClass", "reservedPoolCPUClass", "defaultExclusiveCPUClass")
 _LONGEST_VALUE: Final = 80
 
 
@@ -61,11 +64,36 @@ def load_policy(document: object, kinds: Sequence[type[ContainerPolicyResource]]
         )
     if problems or model is None:
         raise PolicyDocumentError(problems)
-    if version == NRI_API_VERSION and isinstance(document.get("spec"), Mapping):
-        document = {**document, "spec": {**_NRI_DEFAULTS, **document["spec"]}}
+    classless: list[str] = []
+    if version == NRI_API_VERSION and isinstance(document.get("spec"), dict):
+        document["spec"] = {**_NRI_DEFAULTS, **document["spec"]}
+        classless = list(_drop_undefined_classes(document["spec"]))
     # The status is what nodes report, and no part of a configuration.
     policy = _validated(model, {name: value for name, value in document.items() if name != "status"})
-    return PolicyDocument(policy, tuple(_ignored(policy.spec, document["spec"], "spec")))
+    return PolicyDocument(policy, (*classless, *_ignored(policy.spec, document["spec"], "spec")))
+
+
+def _drop_undefined_classes(spec: dict[str, Any]) -> Iterator[str]:
+    """Remove the names of CPU classes from a specification that defines none, and return where they were.
+
+    With the policies of that group such a name has no effect, and is no error.
+    """
+    control = spec.get("control")
+    cpu = control.get("cpu") if isinstance(control, Mapping) else None
+    if spec.get("cpuClasses") or (isinstance(cpu, Mapping) and cpu.get("classes")):
+        return
+    yield from _drop(spec, _CLASS_FIELDS, "spec")
+    types = spec.get("balloonTypes")
+    for index, each in enumerate(types if isinstance(types, list) else ()):
+        if isinstance(each, dict):
+            yield from _drop(each, ("cpuClass",), f"spec.balloonTypes[{index}]")
+
+
+def _drop(part: dict[str, Any], fields: Sequence[str], path: str) -> Iterator[str]:
+    for field in fields:
+        if isinstance(part.get(field), str) and part[field] not in BUILTIN_CPU_CLASSES:
+            del part[field]
+            yield f"{path}.{field}"
 
 
 def _validated(model: type[ContainerPolicyResource], document: Mapping[str, Any]) -> ContainerPolicyResource:
