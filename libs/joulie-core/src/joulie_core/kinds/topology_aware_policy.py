@@ -11,7 +11,6 @@ from joulie_core.containers.topology import CpuPriority
 from joulie_core.kinds.base import Kind
 from joulie_core.kinds.container_policy import (
     ContainerPolicyResource,
-    Glob,
     PlacementPolicySpec,
     policy_kind,
 )
@@ -56,10 +55,10 @@ class TopologyAwarePolicySpec(PlacementPolicySpec):
     """CPU class of reserved CPUs."""
     default_exclusive_cpu_class: Annotated[ClassName | None, Field(alias="defaultExclusiveCPUClass")] = None
     """CPU class of exclusive CPUs of containers without an annotation about it."""
-    namespace_scheduling_classes: Annotated[dict[Glob, ClassName], Field(max_length=64, default_factory=dict)]
+    namespace_scheduling_classes: Annotated[dict[str, ClassName], Field(max_length=64, default_factory=dict)]
     """Scheduling classes of containers without an annotation about it, by namespace."""
     pod_qos_scheduling_classes: Annotated[
-        dict[QosClass, ClassName], Field(max_length=3, default_factory=dict, alias="podQoSSchedulingClasses")
+        dict[str, ClassName], Field(max_length=3, default_factory=dict, alias="podQoSSchedulingClasses")
     ]
     """Scheduling classes of other containers, by the quality of service class of their pod."""
     controllable_interrupts: Annotated[tuple[Annotated[str, Field(max_length=253)], ...], Field(max_length=64)] = ()
@@ -79,6 +78,8 @@ class TopologyAwarePolicySpec(PlacementPolicySpec):
         for namespace, name in self.namespace_scheduling_classes.items():
             problems += _undefined(f"namespaceSchedulingClasses.{namespace}", name, "schedulingClasses", scheduling)
         for qos, name in self.pod_qos_scheduling_classes.items():
+            if qos not in QosClass.__members__.values():
+                problems.append(f"podQoSSchedulingClasses: {qos!r} is not one of {', '.join(QosClass)}")
             problems += _undefined(f"podQoSSchedulingClasses.{qos}", name, "schedulingClasses", scheduling)
         if self.controllable_interrupts:
             problems.append("controllableInterrupts: interrupts are not moved between CPUs; remove the field")
