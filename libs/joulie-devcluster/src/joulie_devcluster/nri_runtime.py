@@ -25,7 +25,7 @@ class ReferenceNriRuntime:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        #: Unsolicited updates of the plugin, as objects with `updates` and `failed`.
+        #: Unsolicited updates of the plugin, as objects with `updates` and `failed`, up to the last command.
         self.events: list[dict[str, Any]] = []
 
     async def command(self, op: str, *, timeout_s: float = 30.0, **fields: Any) -> dict[str, Any]:
