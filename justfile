@@ -77,6 +77,7 @@ docs:
     python -m tools.policy_page
     python -m tools.crd_page
     python -m tools.metrics_page
+    python -m tools.placement_drawings
 
 # the modules of the agent's protocol buffers
 protos:

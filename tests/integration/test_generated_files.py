@@ -16,6 +16,7 @@ _ROOT = Path(__file__).parents[2]
         ["policy_page"],
         ["crd_page"],
         ["metrics_page"],
+        ["placement_drawings"],
         ["crds", "helm/joulie/crds"],
         ["chart_rules"],
         ["chart_schema"],
