@@ -29,6 +29,12 @@ def test_a_set_is_exactly_the_reserved_balloon_whatever_is_requested(node):
     assert found.remove("a").balloons()["reserved[0]"] == 2
 
 
+def test_a_set_has_one_balloon_even_where_new_ones_are_preferred_without_limit(node):
+    found = node({"name": "reserved", "maxBalloons": 0, "preferNewBalloons": True}, reserved="cpuset:2,8")
+    found.add(system("a", 100), system("b", 100))
+    assert str(found.cpus("a")) == str(found.cpus("b")) == "2,8"
+
+
 def test_a_set_with_a_limit_of_the_type_is_preferred_and_may_be_exceeded(node):
     found = node({"name": "reserved", "maxCPUs": 4}, reserved="cpuset:8-9")
     assert str(found.balloon("reserved[0]")) == "8-9"

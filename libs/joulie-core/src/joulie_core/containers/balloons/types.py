@@ -147,7 +147,7 @@ class _Resolver:
             min_cpus=least,
             max_cpus=most,
             min_balloons=max(1, each.min_balloons or 0) if each.name == RESERVED else each.min_balloons or 0,
-            max_balloons=_most_balloons(each),
+            max_balloons=1 if exact is not None else _most_balloons(each),
             cpu_class=each.cpu_class or (DEFAULT_CLASS if DEFAULT_CLASS in self._classes else ""),
             loads=frozenset(each.loads),
             memory_kinds=frozenset(each.memory_types) or DRAM_ONLY,
