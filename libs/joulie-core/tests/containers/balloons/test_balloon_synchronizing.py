@@ -185,6 +185,16 @@ def test_running_containers_share_what_is_left_with_a_warning_until_there_is_roo
     assert len(found.cpus("c")) == 4
 
 
+def test_components_share_what_is_left_of_their_least_sizes(node):
+    part = {"name": "part", "minCPUs": 2}
+    whole = {"name": "w", "namespaces": ["default"], "components": [{"balloonType": "part"}] * 2}
+    found = node(part, whole).add(container("a", 4000))
+    found.configure(part, whole, availableResources={"cpu": "cpuset:0-3"})
+    found.synchronize(container("a", 4000))
+    components = found.state.balloons[found.state.homes["a"]].components
+    assert sorted(len(each.cpus) for each in components) == [1, 2]
+
+
 def test_a_container_of_a_type_that_gets_no_cpus_is_rejected(node):
     found = node({"name": "no", "namespaces": ["default"], "maxCPUs": -1})
     found.synchronize(container("a", 100), grants={})
@@ -233,3 +243,10 @@ def test_a_large_node_is_synchronized_in_few_steps(node):
     calls = 0
     found.synchronize(*running)
     assert calls == 0
+
+
+def test_a_running_container_of_components_without_cpus_shares_another_balloon(node):
+    whole = {"name": "w", "namespaces": ["default"], "components": [{"balloonType": "none"}]}
+    found = node({"name": "none", "maxCPUs": -1}, whole).synchronize(container("a", 100), grants={})
+    assert found.zone("a") == "default[0]"
+    assert "w[0]" not in found.balloons()

@@ -273,11 +273,14 @@ class Balloons(RuleBasedStateMachine):
             self.policy.check(self.state)
         assert not self.state.placements
         assert not self.state.memory.grants
+        if any("components" in each for each in self.options["balloonTypes"]):
+            # Components count towards the limits of their types; which balloons exist depends on which came first.
+            return
         sizes = sorted((key.type, len(each.cpus)) for key, each in self.state.balloons.items())
         assert sizes == sorted((key.type, len(each.cpus)) for key, each in self.empty.balloons.items())
 
 
 TestBalloons = Balloons.TestCase
 TestBalloons.settings = settings(
-    max_examples=60, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -120,8 +120,13 @@ class Draft:
         """Return how many balloons of a type there are, components included."""
         return len(self._indices(kind.name, ()))
 
-    def create(self, kind: BalloonType) -> Balloon | None:
-        """Create an empty balloon, or return None where the number of balloons or of idle CPUs does not allow it."""
+    def create(self, kind: BalloonType, least: int | None = None) -> Balloon | None:
+        """Create an empty balloon, or return None where the number of balloons or of idle CPUs does not allow it.
+
+        Args:
+            kind: Its type.
+            least: How many CPUs must be idle; as many as it has at least by default.
+        """
         balloon = self._new(kind, ())
         if balloon is None:
             return None
@@ -129,7 +134,7 @@ class Draft:
             self.balloons[balloon.key] = balloon = replace(balloon, cpus=kind.exact & self.free)
             self.free -= balloon.cpus
             return balloon
-        if self.sizes.least(balloon) > len(self.free):
+        if (self.sizes.least(balloon) if least is None else least) > len(self.free):
             return None
         self.balloons[balloon.key] = balloon
         self.fit(balloon)

@@ -9,6 +9,7 @@ from joulie_core.containers.balloons.state import Balloon, BalloonKey, BalloonsS
 from joulie_core.containers.balloons.types import DEFAULT_CLASS, BalloonTypes
 from joulie_core.containers.container import ContainerId, QosClass
 from joulie_core.containers.cpu_tree import CpuTree
+from joulie_core.containers.estimates import cpu_shares
 from joulie_core.containers.idset import EMPTY, Cpus, IdSet, MemoryNodes
 from joulie_core.containers.memory import (
     MemoryAllocator,
@@ -28,7 +29,6 @@ _PRIORITY: Final[Mapping[QosClass, MemoryPriority]] = {
     QosClass.BURSTABLE: MemoryPriority.BURSTABLE,
     QosClass.BEST_EFFORT: MemoryPriority.BEST_EFFORT,
 }
-_LEAST_SHARES, _MOST_SHARES = 2, 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Pinner:
             cpus=cpus if self._pin_cpu else None,
             memory=nodes,
             exclusive=cpus & balloon.cpus if self._pin_cpu and len(balloon.seats) == 1 else EMPTY,
-            cpu_shares=max(_LEAST_SHARES, min(_MOST_SHARES, seat.request_milli * 1024 // 1000)),
+            cpu_shares=cpu_shares(seat.request_milli),
             scheduling_class=seat.scheduling_class,
         )
 

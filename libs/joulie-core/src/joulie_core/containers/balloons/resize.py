@@ -45,8 +45,12 @@ class Sizes:
         return min(self.needed(balloon, balloon.requested_milli), self.most(balloon))
 
     def split(self, balloon: Balloon, count: int) -> list[int]:
-        """Return sizes for the components of a balloon: at least `count` CPUs together, as even as bounds allow."""
-        sizes = [self.least(component) for component in balloon.components]
+        """Return sizes for the components of a balloon: `count` CPUs together, as even as their bounds allow.
+
+        With fewer CPUs than they have at least, they are as even as possible.
+        """
+        least = [self.least(component) for component in balloon.components]
+        sizes = least if sum(least) <= count else [0] * len(least)
         most = [self.most(component) for component in balloon.components]
         for _ in range(count - sum(sizes)):
             growing = [index for index, size in enumerate(sizes) if size < most[index]]

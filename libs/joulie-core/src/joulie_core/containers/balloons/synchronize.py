@@ -181,15 +181,31 @@ class Synchronizer:
         self.warnings.append(PolicyWarning(container=container, reason=_OVERCOMMITTED, message=message))
 
     def _last_resort(self, kind: BalloonType) -> Balloon | None:
-        """Return the balloon with CPUs that has most room, of the type or of a built-in one."""
+        """Return a balloon for a running container that has no room: of its type, of a built-in one, or any."""
         if kind.max_cpus == 0:
             return None
-        by_name = self.draft.types.by_name
+        draft, by_name = self.draft, self.draft.types.by_name
         for each in (kind, by_name[DEFAULT], by_name[RESERVED]):
-            found = [balloon for balloon in self.draft.of_type(each) if balloon.cpus]
+            found = [balloon for balloon in draft.of_type(each) if draft.reach(balloon)]
+            if not found and each is kind and draft.free:
+                found = self._incomplete(kind)
             if found:
-                return max(found, key=lambda balloon: (balloon.free_milli, -balloon.key.number))
-        return None
+                return max(found, key=self._room)
+        return max((each for each in draft.balloons.values() if each.cpus), key=self._room, default=None)
+
+    def _incomplete(self, kind: BalloonType) -> list[Balloon]:
+        """Return a new balloon that may have fewer CPUs than its type demands; none where it could have no CPUs."""
+        created = self.draft.create(kind, least=1)
+        if created is None:
+            return []
+        if not self.draft.reach(created):
+            del self.draft.balloons[created.key]
+            return []
+        return [created]
+
+    def _room(self, balloon: Balloon) -> tuple[int, int, int]:
+        order = self.draft.types.by_name[balloon.key.type].order
+        return 1000 * self.draft.reach(balloon) - balloon.requested_milli, -order, -balloon.key.number
 
 
 def _limited(balloon: Balloon, cpus: Cpus) -> Balloon:
