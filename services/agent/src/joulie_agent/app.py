@@ -24,7 +24,7 @@ from joulie_agent.node_workers import NodeWorkers
 from joulie_agent.publish import FIELD_MANAGER, Publisher
 from joulie_agent.reasons import Reason
 from joulie_agent.scope import scope_of
-from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess
+from joulie_agent.settings import AgentMode, AgentSettings, HardwareAccess, PolicyStatusScope
 from joulie_agent.worker import WorkerDeps
 from joulie_api.app import App
 from joulie_api.apply import Applier
@@ -100,6 +100,7 @@ def _node_agent(settings: AgentSettings, client: KubeClient, informers: Informer
         node=lambda: informers.nodes.get(settings.node_name),
         profile=profile,
         wall_time=time.time,
+        report_success=settings.container_policy_status is PolicyStatusScope.ALL,
     )
 
 

@@ -53,6 +53,13 @@ class EnvSource(StrEnum):
     HTTP = "http"
 
 
+class PolicyStatusScope(StrEnum):
+    """Which nodes appear in the status of a container policy."""
+
+    ALL = "all"
+    FAILURES = "failures"
+
+
 class AgentSettings(ServiceSettings):
     """Settings of the agent."""
 
@@ -113,6 +120,11 @@ class AgentSettings(ServiceSettings):
     node_agent_socket: str = "/run/joulie/node-agent.sock"
     """Socket on which the resource manager may change labels, annotations, taints and capacity of the node; only with
     RESOURCE_MANAGER_SOCKET."""
+
+    container_policy_status: PolicyStatusScope = PolicyStatusScope.ALL
+    """Which nodes appear in the status of the configuration that applies to them: `all`, or those that do not use it
+    (`failures`). Every node watches these objects, so that the traffic of a change of `all` grows with the square of
+    the number of nodes: use `failures` from some hundreds of nodes on."""
 
     simulate_only: bool = False
     """Do not touch this machine: host controls are reported as blocked. HTTP backends are used as usual."""

@@ -41,6 +41,7 @@ class Stage:
     directory: Path
     profile: Profile | None = None
     pace: Pace = PACE
+    report_success: bool = True
     agents: list[NodeAgent] = field(default_factory=list)
 
     @asynccontextmanager
@@ -54,6 +55,7 @@ class Stage:
             node=self._node,
             profile=lambda: self.profile,
             wall_time=lambda: WALL_TIME_S,
+            report_success=self.report_success,
             pace=self.pace,
         )
         tasks = [asyncio.create_task(each.run()) for each in agent.reflectors]

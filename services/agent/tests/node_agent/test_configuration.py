@@ -82,6 +82,16 @@ async def test_two_kinds_for_one_node_are_reported_in_both_and_neither_is_pushed
     assert len(stage.manager.configs) == 1
 
 
+async def test_only_failures_are_reported_where_that_is_set(stage):
+    stage.report_success = False
+    stage.manager.refusals["never"] = "no quantity"
+    stage.api.put(make_policy("default", reservedResources={"cpu": "never"}))
+    async with stage.agent():
+        await stage.until_entry("TemplatePolicy", "default", status="Failure")
+        stage.api.patch("TemplatePolicy", "default", {"spec": {"reservedResources": {"cpu": "1"}}})
+        await stage.api.wait_for(lambda: stage.entry("TemplatePolicy", "default") is None)
+
+
 async def test_objects_of_other_nodes_get_no_entry(stage):
     stage.api.put_all([make_policy("node.n2"), make_policy("group.a"), make_policy("node.n1")])
     async with stage.agent():

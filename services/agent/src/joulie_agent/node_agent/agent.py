@@ -68,6 +68,7 @@ class NodeAgent:
         node: returns the node as watched elsewhere; None where it is not known, or gone.
         profile: returns its power profile; None without a target. `wake` is to be called after changes of both.
         wall_time: seconds since the epoch.
+        report_success: whether the status of a configuration names this node where it uses it.
         pace: time constants.
     """
 
@@ -81,12 +82,14 @@ class NodeAgent:
         node: Callable[[], Node | None],
         profile: Callable[[], Profile | None],
         wall_time: Callable[[], float],
+        report_success: bool = True,
         pace: Pace = PACE,
     ) -> None:
         self._node_name = node_name
         self._cluster_socket = cluster_socket
         self._node = node
         self._profile = profile
+        self._report_success = report_success
         self._pace = pace
         self._manager = ConfigClient(config_socket)
         #: The last state of the resource manager; None while it cannot be reached.
@@ -239,6 +242,9 @@ class NodeAgent:
             self._status_pusher.wake()
 
     def _report(self, each: NodeObject, error: str) -> None:
+        if not error and not self._report_success:
+            self._entries.want(each.key, None)
+            return
         outcome = PolicyOutcome.FAILURE if error else PolicyOutcome.SUCCESS
         errors = {"errors": _cut_error(error)} if error else {}
         self._entries.want(each.key, {"status": str(outcome), "generation": each.generation, **errors})

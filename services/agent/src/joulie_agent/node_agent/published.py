@@ -77,11 +77,17 @@ class StatePublisher:
         await self._client.merge_patch(NODES, self._node_name, body, subresource="status", field_manager=FIELD_MANAGER)
 
     def _topology(self) -> dict[str, Any] | None:
-        """Return the object, empty where there is to be none; None where that is not known, or the kind is missing."""
+        """Return the object, empty where there is to be none; None where that is not known, or the kind is missing.
+
+        Without a container runtime there are no zones, which says nothing about the node.
+        """
         node, state = self._node(), self._state()
         if node is None or state is None or asyncio.get_running_loop().time() < self._kind_missing_until:
             return None
-        return topology_body(node, state) or {}
+        body = topology_body(node, state)
+        if body is None:
+            return {}
+        return body if body["zones"] else None
 
     async def _publish_topology(self, body: dict[str, Any]) -> None:
         try:
