@@ -266,6 +266,16 @@ def test_a_lower_limit_that_something_limits_is_restored_all_the_same(bench):
     assert bench.of("min")[3] == 1_200_000
 
 
+def test_a_lower_limit_that_was_found_at_the_upper_one_is_restored_to_it(bench):
+    for file in ("scaling_min_freq", "scaling_max_freq"):
+        bench.write(3, file, 2_000_000)
+    before = bench.state
+    bench.apply(a=controls(cpus="3", min_khz=1_500_000))
+    assert bench.of("min")[3] == 1_500_000
+    bench.apply()
+    assert bench.state == before
+
+
 # --- beside the power loop ---
 
 
@@ -429,7 +439,7 @@ def test_a_lower_limit_of_an_administrator_stays_in_force_and_shows(bench):
     assert bench.limits[0] == 1_200_000
 
 
-def test_classes_that_share_a_policy_get_the_higher_limit_and_are_told(make):
+def test_classes_that_share_a_policy_get_the_higher_limit_which_is_reported(make):
     bench = make("policy-per-package")
     report = bench.apply(eco=controls(cpus="0", max_khz=2_000_000), fast=controls(cpus="1-3,8-11", max_khz=3_000_000))
     assert bench.limits == [3_000_000, FREE_KHZ]
@@ -483,7 +493,7 @@ def test_a_governor_that_a_driver_lacks_is_reported(bench):
     assert unmet(report, "a") == {ClassControl.GOVERNOR: (Reason.OUT_OF_RANGE, "0-1")}
 
 
-def test_a_machine_without_the_interfaces_says_so_for_each_control(make):
+def test_a_machine_without_the_interfaces_reports_each_control(make):
     bench = make("virtual-machine")
     wanted = controls(
         min_khz=FrequencyName.MIN,

@@ -435,6 +435,25 @@ def test_two_kills_in_a_row_lose_no_request_at_any_pair_of_points(written, story
     assert kills.every_pair(run) > 100
 
 
+@pytest.mark.parametrize("external", [None, 33])
+def test_two_kills_in_a_row_lose_no_floor_at_any_pair_of_points(external, kills):
+    def run(first, second):
+        machine = Policies({"a": 5})
+        knob = kills.knob(MortalFloor, machine)
+        kills.survives(None, lambda writer: writer.set(knob, 12))
+        wrote = kills.survives(first, lambda writer: writer.set(knob, 16))
+        if external is not None:
+            machine.values["a"] = external
+        machine.platform = {"a": 35}
+        restored = kills.survives(second, lambda writer: writer.restore([knob]))
+        machine.platform = {}
+        kills.survives(None, lambda writer: writer.restore([knob]))
+        assert machine.values["a"] == (external or 5), f"killed at steps {first} and {second}"
+        return wrote, restored
+
+    assert kills.every_pair(run) > 100
+
+
 def apply(machine, event):
     if "request" in event:
         machine.values["a"] = event["request"]
