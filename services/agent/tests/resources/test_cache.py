@@ -104,6 +104,23 @@ def test_a_process_killed_at_any_step_of_a_save_leaves_the_content_before_or_aft
     assert seen == {True, False}, "the process was never killed before the change, or never after it"
 
 
+def test_a_process_killed_in_its_first_save_leaves_nothing_that_is_used(tmp_path):
+    fate = Fate()
+    for step in range(1, 20):
+        directory = tmp_path / str(step)
+        cache = filled(directory, ["a"], step=fate.step)
+        try:
+            with fate.killed_at(step):
+                cache.save()
+        except Killed:
+            assert loaded(directory) is None or loaded(directory)[1] == {"a"}
+            filled(directory, ["b"]).save()
+            assert loaded(directory)[1] == {"b"}
+        else:
+            return
+    pytest.fail("a save has more steps than were tried")
+
+
 def rejected(directory):
     with capture_logs() as logs:
         assert Cache(directory).load() is None
@@ -190,5 +207,5 @@ def test_a_save_of_500_containers_takes_about_a_millisecond(tmp_path):
         cache.save()
         times.append(time.perf_counter() - start)
     # The fastest of them: other programs run on a test machine.
-    assert min(times) < 0.005
+    assert min(times) < 0.003
     print(f"fastest save: {1000 * min(times):.2f} ms")

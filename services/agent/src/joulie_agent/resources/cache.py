@@ -1,9 +1,11 @@
 """The cache: what the resource manager knows, in a file that a killed process leaves whole.
 
-Guarantees that the file holds what one `save` was given, whenever the process is killed: new content goes to a second
-file, which is renamed over the first. It is not synced to disk, since it is of no use after a power failure: no
-container that it describes exists then. Content is encoded when it changes, container by container, so that a save with
-hundreds of containers writes bytes that are ready.
+Guarantees that what one `save` was given is found again, whenever the process is killed: new content goes to a second
+file, which takes the place of the first when it is complete, and is read itself where the first is missing. The first
+is removed before, not replaced: where a file replaces another, ext4 writes it to disk at once, which takes several
+milliseconds. The cache is not synced to disk, since it is of no use after a power failure: no container that it
+describes exists then. Content is encoded when it changes, container by container, so that a save with hundreds of
+containers writes bytes that are ready.
 
 A file that may have been written by another user, is not a regular file or cannot be decoded is set aside under another
 name with an error in the log, and nothing of it is used. Source: docs/decisions/0014-container-resources.md.
@@ -114,6 +116,8 @@ class Cache:
     def load(self) -> CacheContent | None:
         """Read the file; None where there is none, or one that must not be used, which is set aside."""
         try:
+            if not os.path.lexists(self._path):
+                (self._directory / _NEW_FILE).rename(self._path)  # the last save was complete, except for this
             return _decode(_read(self._path))
         except FileNotFoundError:
             return None
@@ -229,6 +233,8 @@ class Cache:
                 self._step()
         finally:
             os.close(descriptor)
+        self._path.unlink(missing_ok=True)
+        self._step()
         new.rename(self._path)
         self._step()
 
