@@ -153,8 +153,8 @@ class Recorder:
     def warned(self, container, warning):
         self.warnings.append(warning)
 
-    def moved(self, container, before, after):
-        self.moves.append((container.id, str(before.cpus), str(after.cpus)))
+    def moved(self, containers):
+        self.moves += containers
 
     def classes_changed(self, cpu_classes):
         self.classes = {name: str(cpus) for name, cpus in cpu_classes.items()}

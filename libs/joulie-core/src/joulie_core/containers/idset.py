@@ -4,6 +4,7 @@ A set is one integer with a bit per member. Ids have no upper bound: machines nu
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final, Self, TypeAlias
 
 
@@ -100,20 +101,26 @@ class IdSet:
 
     def __str__(self) -> str:
         """Return the list format of the kernel, shortest form: `0-3,8`."""
-        parts: list[str] = []
-        rest, offset = self.mask, 0
-        while rest:
-            gap = (rest & -rest).bit_length() - 1
-            rest >>= gap
-            length = (~rest & (rest + 1)).bit_length() - 1
-            first = offset + gap
-            parts.append(str(first) if length == 1 else f"{first}-{first + length - 1}")
-            rest >>= length
-            offset = first + length
-        return ",".join(parts)
+        return _text(self.mask)
 
     def __repr__(self) -> str:
         return f"IdSet({str(self)!r})"
+
+
+@lru_cache(maxsize=4096)
+def _text(rest: int) -> str:
+    """Return the list format of a mask; the containers of a node share a few sets."""
+    parts: list[str] = []
+    offset = 0
+    while rest:
+        gap = (rest & -rest).bit_length() - 1
+        rest >>= gap
+        length = (~rest & (rest + 1)).bit_length() - 1
+        first = offset + gap
+        parts.append(str(first) if length == 1 else f"{first}-{first + length - 1}")
+        rest >>= length
+        offset = first + length
+    return ",".join(parts)
 
 
 #: CPUs by the kernel's number.

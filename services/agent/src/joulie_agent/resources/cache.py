@@ -13,7 +13,7 @@ name with an error in the log, and nothing of it is used. Source: docs/decisions
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,7 +103,7 @@ class Cache:
         self._encoder = msgspec.json.Encoder()
         self._head = b""
         self._pods: dict[str, bytes] = {}
-        self._containers: dict[str, bytes] = {}
+        self._containers: dict[str, tuple[CachedContainer, bytes]] = {}
         self._grants: dict[str, tuple[GrantRecord, bytes]] = {}
         self._changed = False
         self._failures = FailureLog(_log, failed="cache not saved", recovered="cache saved again")
@@ -154,8 +154,10 @@ class Cache:
             set_cpu_quota_us=values.cpu_quota_us,
             set_memory_limit_bytes=values.memory_limit_bytes,
         )
-        self._containers[info.id] = self._entry(info.id, container)
-        self._changed = True
+        stored = self._containers.get(info.id)
+        if stored is None or stored[0] != container:
+            self._containers[info.id] = (container, self._entry(info.id, container))
+            self._changed = True
 
     def put_pod(self, pod: PodInfo) -> None:
         """Store a pod from the next save on."""
@@ -210,8 +212,11 @@ class Cache:
 
     def _content(self) -> bytes:
         head = self._head or self._encoder.encode({"version": VERSION})
-        grants = (encoded for _, encoded in self._grants.values())
-        tables = {b"pods": self._pods.values(), b"containers": self._containers.values(), b"grants": grants}
+        tables: dict[bytes, Iterable[bytes]] = {
+            b"pods": self._pods.values(),
+            b"containers": (encoded for _, encoded in self._containers.values()),
+            b"grants": (encoded for _, encoded in self._grants.values()),
+        }
         return b"".join(
             [head[:-1], *(b',"%b":{%b}' % (name, b",".join(entries)) for name, entries in tables.items()), b"}\n"]
         )

@@ -50,8 +50,8 @@ class Consequences(Protocol):
     def warned(self, container: ContainerInfo | None, warning: PolicyWarning) -> None:
         """Note a warning of the policy; None is a container that has ended."""
 
-    def moved(self, container: ContainerInfo, before: Placement, after: Placement) -> None:
-        """Note that a running container gets another placement."""
+    def moved(self, containers: Sequence[ContainerId]) -> None:
+        """Note which containers that were placed before get another placement."""
 
     def classes_changed(self, cpu_classes: Mapping[str, Cpus]) -> None:
         """Note which CPUs have which CPU class."""
@@ -283,18 +283,19 @@ class PlacementEngine:
 
     def _commit(self, result: PolicyResult[Any], *, save: bool = True, fresh: bool = False) -> None:
         before, self._state = self.placements, result.state
-        classes = self._state
+        moved = []
         for name, placement in self.placements.items():
             earlier = before.get(name)
             if earlier is placement or (earlier == placement and not fresh):
                 continue
             self._want(name, placement)
             if earlier is not None and earlier != placement:
-                self._consequences.moved(self._containers[name], earlier, placement)
+                moved.append(name)
+        self._consequences.moved(moved)
         for warning in result.warnings:
             self._consequences.warned(self._containers.get(warning.container), warning)
         self._consequences.timers(result.timers)
-        self._consequences.classes_changed(classes.cpu_classes)
+        self._consequences.classes_changed(self._state.cpu_classes)
         self._cache.set_grants(self._policy.grants(self._state))
         if save:
             self._cache.save()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -12,9 +12,9 @@ from joulie_agent.resource_api.transport import ResourceApiError
 from joulie_agent.resources.cpu_classes import CpuClassController
 from joulie_agent.resources.metrics import ManagerCounts
 from joulie_api.failure_log import FailureLog
-from joulie_core.containers.container import ContainerInfo
+from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.idset import Cpus
-from joulie_core.containers.policy import Placement, PolicyEvent, PolicyTimer, PolicyWarning
+from joulie_core.containers.policy import PolicyEvent, PolicyTimer, PolicyWarning
 
 #: Events that wait for the node agent; the oldest are dropped.
 _MOST_EVENTS: Final = 256
@@ -66,15 +66,11 @@ class DecisionReports:
         if container is not None:
             self._add_event(container, warning.reason, warning.message)
 
-    def moved(self, container: ContainerInfo, before: Placement, after: Placement) -> None:
-        """Note that a running container gets another placement."""
-        self._counts.moved += 1
-        _log.debug(
-            "placement changed",
-            container=container.title,
-            zones=[before.zone, after.zone],
-            cpus=[str(before.cpus), str(after.cpus)],
-        )
+    def moved(self, containers: Sequence[ContainerId]) -> None:
+        """Note which containers that were placed before get another placement."""
+        self._counts.moved += len(containers)
+        if containers:
+            _log.debug("placements changed", containers=containers)
 
     def classes_changed(self, cpu_classes: Mapping[str, Cpus]) -> None:
         """Note which CPUs have which CPU class."""
