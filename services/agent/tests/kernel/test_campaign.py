@@ -67,7 +67,7 @@ SCENES = {
     ),
 }
 
-#: Values of ours that no external writer requests.
+#: No external writer requests these values.
 CLASSES = (
     {"eco": CpuClassControls(cpus="0-3", max_khz=THROTTLED_KHZ, disabled_idle_states=("C6",))},
     {
