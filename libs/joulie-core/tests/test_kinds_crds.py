@@ -7,6 +7,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from joulie_core.kinds import NodeHardware, NodePowerProfile, NodeTwin, TelemetryProfile
+from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import Column, Model
 from joulie_core.kinds.crds import RESOURCES, CrdError, manifest, manifests, structural_schema
 
@@ -167,6 +168,11 @@ def measurement(**fields):
     return nt(powerMeasurement={"source": "agent", "quality": "measured"} | fields)
 
 
+def balloons(*expressions, **options):
+    types = [{"name": "a", "matchExpressions": list(expressions)}]
+    return BalloonsPolicy, {"spec": {"reservedResources": {"cpu": "1"}, "balloonTypes": types} | options}
+
+
 def condition(**fields):
     kind, document = npp()
     return kind, document | {"status": {"conditions": [{"type": "Planned", "status": "True"} | fields]}}
@@ -201,9 +207,23 @@ GOOD = {
     "negative headroom": nt(predictedPowerHeadroomScore=-250),
     "class": nt(schedulableClass="draining", lastUpdated="2025-01-02T03:04:05.123456Z"),
     "measurement": measurement(measuredNodePowerW=450, powerTrendWPerMin=-5.2, nodeTdpW=2000.0),
+    "conditions on containers": balloons(
+        {"operator": "AlwaysTrue"},
+        {"key": "name", "operator": "Exists"},
+        {"key": "pod/labels/app", "operator": "Equals", "values": ["web"]},
+        {"key": "namespace", "operator": "In", "values": ["a", "b"]},
+    ),
+    "CPU class": balloons(cpuClasses=[{"name": "a", "maxFreq": 2_400_000}, {"name": "b", "maxFreq": "2.4GHz"}]),
     "hardware": nhw(cpu={"totalCores": 128, "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 350}}),
 }
 BAD = {
+    "condition without key": balloons({"key": "name", "operator": "Exists"}, {"operator": "Exists"}),
+    "condition with an empty key": balloons({"key": "", "operator": "Exists"}),
+    "condition without value": balloons({"key": "name", "operator": "Equals"}),
+    "condition with two values": balloons({"key": "name", "operator": "MatchesNot", "values": ["a", "b"]}),
+    "unknown operator": balloons({"key": "name", "operator": "Like", "values": ["a"]}),
+    "Speed Select": balloons(cpuClasses=[{"name": "a"}, {"name": "b", "pctPriority": "high"}]),
+    "Speed Select by its class": balloons(cpuClasses=[{"name": "b", "sstClosID": 0}]),
     "unknown profile": npp(profile="turbo"),
     "profile missing": (NodePowerProfile, {"spec": {"nodeName": "n1"}}),
     "nodeName missing": (NodePowerProfile, {"spec": {"profile": "eco"}}),
@@ -263,6 +283,9 @@ def rules_broken(schema, document, old=None):
         for name, child in schema.get("properties", {}).items():
             if name in document:
                 yield from rules_broken(child, document[name], None if old is None else old.get(name))
+    if isinstance(document, list):
+        for each in document:
+            yield from rules_broken(schema["items"], each)
 
 
 def accepted_by_schema(resource, document):
