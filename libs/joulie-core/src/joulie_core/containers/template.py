@@ -2,7 +2,7 @@
 
 Copy this file, replace "template" and "Template" by a name of your own, and you have a policy that works. What it does:
 containers of the namespaces in `reservedPoolNamespaces` run on the reserved CPUs, all others on the remaining available
-CPUs. Every method says what belongs there in a policy that does more.
+CPUs. The text of every method is about what belongs there in a policy that does more.
 
 Three rules make a policy work in the resource manager:
 

@@ -260,7 +260,7 @@ def _undefined(place: tuple[str | int, ...], name: str, defined: Sequence[str], 
         yield _Problem(place, name, f"is not defined in {where}{known}")
 
 
-#: Options that say where CPUs come from; those of a composite balloon come from its components.
+#: Options about where CPUs come from; those of a composite balloon come from its components.
 _OF_COMPONENTS: Final = (
     "cpu_class",
     "loads",

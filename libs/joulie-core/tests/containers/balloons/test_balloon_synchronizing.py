@@ -113,10 +113,11 @@ def test_a_grant_of_malformed_memory_gets_memory_of_its_cpus(node):
     assert found.synchronize(SOME[0], grants=grants).memory("a") == before
 
 
-def test_memory_nodes_are_kept_even_where_others_would_now_be_chosen(node):
-    found = node(T).add(SOME[0])
-    grants = {"a": {**found.policy.grants(found.state)["a"], "memory": "0-3"}}
-    assert found.synchronize(SOME[0], grants=grants).memory("a") == "0-3"
+@pytest.mark.parametrize("index", [0, 4], ids=["balloon", "balloon of reserved CPUs"])
+def test_memory_nodes_are_kept_even_where_others_would_now_be_chosen(node, index):
+    found, each = node(T).add(SOME[index]), SOME[index]
+    grants = {each.id: {**found.policy.grants(found.state)[each.id], "memory": "0-3"}}
+    assert found.synchronize(each, grants=grants).memory(each.id) == "0-3"
 
 
 def test_memory_nodes_that_are_gone_are_replaced(node):
@@ -250,3 +251,14 @@ def test_a_running_container_of_components_without_cpus_shares_another_balloon(n
     found = node({"name": "none", "maxCPUs": -1}, whole).synchronize(container("a", 100), grants={})
     assert found.zone("a") == "default[0]"
     assert "w[0]" not in found.balloons()
+
+
+def test_memory_follows_a_container_that_moves_to_another_kept_balloon(node):
+    moved, other = container("a", 1000), container("d", 1000, namespace="u")
+    near = [{"preferCloseToDevices": [f"/sys/devices/system/node/node{number}"]} for number in (1, 3)]
+    default, grouped = {"name": "default"} | near[0], {"name": "u", "namespaces": ["u"]} | near[1]
+    found = node(default, grouped).add(moved, other)
+    assert (found.memory("a"), found.memory("d")) == ("1", "3")
+    found.configure(default, grouped | {"namespaces": ["*"]})
+    found.synchronize(moved, other)
+    assert (found.zone("a"), found.memory("a")) == ("u[0]", "3")

@@ -14,7 +14,7 @@ def check_state(draft: Draft, state: BalloonsState, available: Cpus, topology: H
         _check_balloon(draft, state, balloon)
         _check_placements(state, balloon, topology)
     homes = {container: key for key, balloon in state.balloons.items() for container in balloon.seats}
-    assert homes == state.homes, "containers are not in the balloons that the state tells"
+    assert homes == state.homes, "homes of containers are not the balloons that they are in"
     assert state.placements.keys() == homes.keys() | state.alone, "placements are not those of the containers"
     assert all(state.placements[container].zone == ALONE for container in state.alone)
     assert state.memory.grants.keys() <= homes.keys(), "memory is granted to containers that have left"

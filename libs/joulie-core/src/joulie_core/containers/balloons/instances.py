@@ -15,7 +15,7 @@ from joulie_core.containers.idset import Cpus
 
 
 class NoRoomError(Exception):
-    """No balloon can take a container; the message says why."""
+    """No balloon can take a container; the message has the reason."""
 
 
 class Draft:
@@ -233,7 +233,7 @@ class Draft:
         return 0 < self._needed(balloon, seat) <= self.reach(balloon)
 
     def _rank(self, balloon: Balloon, seat: Seat, room_milli: int) -> tuple[int, int, int]:
-        # Containers without a request fit anywhere; their number says more than the room.
+        # Containers without a request fit anywhere; their number counts, not the room.
         count = len(balloon.seats)
         return (
             (-room_milli, count, balloon.key.number) if seat.request_milli else (count, -room_milli, balloon.key.number)

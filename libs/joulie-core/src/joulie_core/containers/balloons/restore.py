@@ -1,7 +1,7 @@
 """Grants as they are stored, and balloons made of the grants of containers that are still there.
 
 A record holds the balloon of its container with all CPUs, the memory nodes, and the balloons without containers, which
-no other record would tell of.
+have no record of their own.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which balloon type a container belongs to, and what its annotations say about its placement."""
+"""Which balloon type a container belongs to, and what its annotations request."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

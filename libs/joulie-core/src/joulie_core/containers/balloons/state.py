@@ -25,7 +25,7 @@ class BalloonKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """A container in a balloon, with what its metadata says about its placement."""
+    """A container in a balloon, with what its metadata requests."""
 
     container: ContainerInfo
     #: Name of the balloon type that it belongs to. It is in a balloon of another one where its own have no room.

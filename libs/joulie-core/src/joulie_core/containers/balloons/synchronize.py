@@ -11,7 +11,7 @@ from joulie_core.containers.balloons.selection import BalloonChoice, Selector
 from joulie_core.containers.balloons.state import Balloon, BalloonKey, Seat
 from joulie_core.containers.balloons.types import BalloonType
 from joulie_core.containers.container import ContainerId, ContainerInfo
-from joulie_core.containers.idset import EMPTY, Cpus, union
+from joulie_core.containers.idset import Cpus, union
 from joulie_core.containers.policy import GrantRecord, PolicyWarning
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.balloons_policy import DEFAULT, RESERVED
@@ -35,6 +35,8 @@ class Synchronizer:
         self._claimable = draft.free
         #: The CPUs of kept balloons as they were recorded.
         self._recorded: dict[BalloonKey, Cpus] = {}
+        #: The kept balloon of each container.
+        self._kept_in: dict[ContainerId, BalloonKey] = {}
 
     def run(self, containers: Iterable[ContainerInfo], grants: Mapping[ContainerId, GrantRecord]) -> None:
         """Place all containers."""
@@ -55,10 +57,10 @@ class Synchronizer:
         waiting += [by_container[container] for container in self._fit()]
         self._restore_spare(choices, grants)
         self.draft.settle()
-        self._keep_memory(grants)
         for choice in sorted(waiting, key=lambda each: (each.seat.container.created_ns, each.seat.container.id)):
             self._place(choice)
         self.draft.settle()
+        self._keep_memory(grants)
         self._warn_of_displaced()
 
     def _create_exact(self) -> None:
@@ -81,13 +83,13 @@ class Synchronizer:
             if balloon is None:
                 return False
             self.draft.free -= balloon.cpus
-            self._recorded[recorded.key] = recorded.cpus
+        self._recorded.setdefault(recorded.key, recorded.cpus)
         self.draft.balloons[balloon.key] = replace(
             balloon,
             seats={**balloon.seats, seat.container.id: seat},
             requested_milli=balloon.requested_milli + seat.request_milli,
         )
-        self.draft.homes[seat.container.id] = balloon.key
+        self.draft.homes[seat.container.id] = self._kept_in[seat.container.id] = balloon.key
         return True
 
     def _usable(self, recorded: Balloon) -> Balloon | None:
@@ -115,7 +117,8 @@ class Synchronizer:
             draft.fit(draft.balloons[key])
         evicted: list[ContainerId] = []
         for key in keys:
-            if len(draft.balloons[key].cpus) < len(self._recorded.get(key, EMPTY)):
+            fixed = draft.types.by_name[key.type].exact is not None
+            if not fixed and len(draft.balloons[key].cpus) < len(self._recorded[key]):
                 evicted += self._evict(key)
         return evicted
 
@@ -131,7 +134,7 @@ class Synchronizer:
         return evicted
 
     def _restore_spare(self, choices: Iterable[BalloonChoice], grants: Mapping[ContainerId, GrantRecord]) -> None:
-        """Create the balloons without containers where they were, as the oldest container's record tells."""
+        """Create the balloons without containers where they were by the oldest container's record."""
         draft = self.draft
         known = (grants[choice.seat.container.id] for choice in choices if choice.seat.container.id in grants)
         for spare in next((found for record in known if (found := self._restorer.spare(record))), ()):
@@ -147,10 +150,12 @@ class Synchronizer:
 
     def _keep_memory(self, grants: Mapping[ContainerId, GrantRecord]) -> None:
         """Note the memory nodes of containers whose balloon has CPUs on the same nodes as before."""
-        for container, key in self.draft.homes.items():
-            nodes = self._topology.nodes_of(self.draft.balloons[key].cpus)
+        for container, key in self._kept_in.items():
             kept = kept_memory(grants[container])
-            if kept is not None and nodes == self._topology.nodes_of(self._recorded.get(key, EMPTY)):
+            if kept is None or self.draft.homes.get(container) != key:
+                continue
+            nodes = self._topology.nodes_of(self.draft.balloons[key].cpus)
+            if nodes == self._topology.nodes_of(self._recorded[key]):
                 self.kept[container] = kept
 
     def _place(self, choice: BalloonChoice) -> None:
