@@ -101,6 +101,19 @@ def test_a_burstable_container_has_its_own_request_and_limit(request_milli, limi
     assert (found.cpu_request_milli, found.cpu_limit_milli) == (request_milli, limit_milli)
 
 
+def test_the_smallest_limits_are_limits():
+    values = CgroupValues(cpu_quota_us=1, cpu_period_us=1, memory_limit_bytes=1)
+    found = estimate(values, QosClass.BURSTABLE, CAPACITY)
+    assert (found.cpu_limit_milli, found.memory_limit_bytes) == (1000, 1)
+
+
+def test_estimates_are_whole_numbers():
+    values = CgroupValues(cpu_quota_us=10_007, cpu_period_us=100_000, oom_score_adj=500)
+    found = estimate(values, QosClass.BURSTABLE, GIB + 1)
+    assert repr(found.cpu_limit_milli) == "101"
+    assert repr(found.memory_request_bytes) == str(GIB // 2 + 1)
+
+
 def test_a_best_effort_container_requests_nothing():
     values = CgroupValues(cpu_shares=2, oom_score_adj=1000)
     assert estimate(values, QosClass.BEST_EFFORT, CAPACITY) == ContainerResources()
