@@ -24,6 +24,7 @@ POOL: Values = {"agent": {"mode": "pool", "pool": {"shards": 3, "nodeSelector": 
 NVIDIA: Values = {"agent": {"actuator": {"nvidia": {"enabled": True, "runtimeClassName": "nvidia"}}}}
 HSMP: Values = {"agent": {"actuator": {"hsmp": {"enabled": True}}}}
 AMD: Values = {"agent": {"actuator": {"amd": {"enabled": True}}}}
+RESOURCE_MANAGER: Values = {"agent": {"resourceManager": {"enabled": True}}}
 WATCHDOG: Values = {"agent": {"watchdog": {"enabled": True}}}
 EVERYTHING: Values = {
     "fullnameOverride": "power",
@@ -69,6 +70,7 @@ MATRIX: dict[str, Values] = {
     "everything": EVERYTHING,
     "agent alone": {"operator": {"enabled": False}, "extender": {"enabled": False}},
     "no agent": {"agent": {"enabled": False}},
+    "resource manager": RESOURCE_MANAGER,
     "watchdog": WATCHDOG,
     "watchdog with GPUs": {"agent": {**NVIDIA["agent"], **WATCHDOG["agent"]}},
     "no hook": {"uninstall": {"enabled": False}},

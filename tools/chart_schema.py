@@ -12,6 +12,7 @@ from typing import Any, Final
 from tools.generated import ROOT, finish
 
 from joulie_agent.actuator import settings as actuator_settings
+from joulie_agent.resources.settings import PolicyName, ResourcesSettings
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import Settings, describe
 from joulie_extender.settings import ExtenderSettings
@@ -23,9 +24,14 @@ _DERIVED: Final = frozenset(
         "ACTUATOR_CONTROLLER_GID",
         "ACTUATOR_CONTROLLER_UID",
         "ACTUATOR_SOCKET",
+        "API_SOCKET",
+        "API_SOCKET_GID",
         "AGENT_MODE",
         "EXTENDER_ADDR",
+        "HOST_ROOT",
         "NODE_AGENT_SOCKET",
+        "NRI_SOCKET",
+        "POLICY",
         "RESOURCE_MANAGER_SOCKET",
     }
     | {"HARDWARE_ACCESS", "HOST_PROC_ROOT", "HOST_SYS_ROOT", "KUBECONFIG", "METRICS_ADDR", "NODE_NAME"}
@@ -149,6 +155,7 @@ def _agent() -> _Schema:
                 }
             ),
             "actuator": _actuator(),
+            "resourceManager": _resource_manager(),
             "watchdog": _closed(
                 {
                     "enabled": _FLAG,
@@ -186,6 +193,22 @@ def _actuator() -> _Schema:
             "idleStates": _closed({"enabled": _FLAG}),
             "nvidia": _closed({"enabled": _FLAG, "runtimeClassName": _NAME}),
             "amd": _closed({"enabled": _FLAG, "rocmPath": _PATH}),
+        }
+    )
+
+
+def _resource_manager() -> _Schema:
+    return _closed(
+        {
+            "enabled": _FLAG,
+            "policy": {"enum": [str(name) for name in PolicyName]},
+            "env": _service_env(ResourcesSettings),
+            "extraEnv": _ENTRIES,
+            "resources": _OBJECT,
+            "metricsPort": _PORT,
+            "hostNriPath": _PATH,
+            "hostStatePath": _PATH,
+            "rdt": _closed({"enabled": _FLAG}),
         }
     )
 

@@ -1,8 +1,8 @@
 """Writes docs/metrics.md, the reference of every metric of the three services, from their registries."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from types import SimpleNamespace
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
 
 from prometheus_client.metrics import MetricWrapperBase
@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from tools.generated import ROOT, cell, finish
 
 from joulie_agent.metrics import families
+from joulie_agent.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_agent.worker import NodeView
 from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_extender.metrics import ExtenderMetrics
@@ -18,9 +19,9 @@ from joulie_operator.metrics import OperatorMetrics, register_node_series
 _HEAD: Final = """\
 # Metrics
 
-Services serve `/metrics` in the text format of Prometheus: operator `:8081`, agent `:8080`, extender `:9877`. Names and
-labels are stable. Series with the label `node` are made when they are scraped and exist as long as the process serves
-the node; the operator's are exported by the leader only. An unknown value has no sample.
+Services serve `/metrics` in the text format of Prometheus: operator `:8081`, agent `:8080`, resource manager `:8082`,
+extender `:9877`. Names and labels are stable. Series with the label `node` are made when they are scraped and exist as
+long as the process serves the node; the operator's are exported by the leader only. An unknown value has no sample.
 
 This page is generated: `just docs`.
 """
@@ -35,17 +36,37 @@ class _EmptyTable:
         return iter(())
 
 
+class _NoContainers:
+    """A resource manager without containers."""
+
+    counts = ManagerCounts()
+    usage_milli: Mapping[str, int] = MappingProxyType({})
+    configuration_problem = None
+    engine = SimpleNamespace(ledger=SimpleNamespace(pending=()), placements={}, containers={}, zones=(), cpu_classes={})
+    updater = SimpleNamespace(sent=0, failed=0)
+    runtime_state = SimpleNamespace(registered=False, registrations=0)
+
+
 def page() -> str:
     """Return the page."""
     common = new_registry("service", "version")
-    operator, agent, extender = Registry(), Registry(), Registry()
+    operator, agent, manager, extender = Registry(), Registry(), Registry(), Registry()
     no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, lambda: True)
     worker: Any = SimpleNamespace(view=NodeView())
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
+    no_containers: Any = _NoContainers()
+    PipelineDurations(manager, no_containers.counts)
+    register_series(manager, no_containers)
     table: Any = _EmptyTable()
     ExtenderMetrics(extender, table)
-    sections = {"Every service": common, "Operator": operator, "Agent": agent, "Extender": extender}
+    sections = {
+        "Every service": common,
+        "Operator": operator,
+        "Agent": agent,
+        "Resource manager": manager,
+        "Extender": extender,
+    }
     return "\n".join([_HEAD, *(line for title, each in sections.items() for line in _section(title, each))])
 
 

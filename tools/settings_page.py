@@ -7,6 +7,7 @@ from typing import Final
 from tools.generated import ROOT, cell, finish
 
 from joulie_agent.actuator import settings as actuator
+from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.settings import AgentSettings
 from joulie_api.settings import describe
 from joulie_extender.settings import ExtenderSettings
@@ -17,8 +18,9 @@ _HEAD: Final = """\
 # Settings
 
 Services read their settings from environment variables when they start, and exit with a list of all errors if one is
-invalid. `joulie-operator --help` and its like print the same tables. Durations are written as in Go: `30s`, `1m30s`. An
-empty variable counts as unset.
+invalid. `joulie-operator --help` and its like print the same tables. `joulie-agent resources` takes each setting as an
+option too: CONFIG_FILE is `--config-file`. Durations are written as in Go: `30s`, `1m30s`. An empty variable counts as
+unset.
 
 This page is generated: `just docs`.
 """
@@ -29,6 +31,7 @@ def page() -> str:
     models = {
         "joulie-operator": settings_model(),
         "joulie-agent": AgentSettings,
+        "joulie-agent resources": ResourcesSettings,
         "joulie-extender": ExtenderSettings,
         "joulie-sim": SimSettings,
     }

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from tests.chart import (
     MATRIX,
     NVIDIA,
     POOL,
+    RESOURCE_MANAGER,
     ROOT,
     Helm,
     HelmError,
@@ -27,6 +29,7 @@ from joulie_agent.actuator.settings import ActuatorSettings
 from joulie_agent.actuator.settings import read_settings as read_actuator_settings
 from joulie_agent.commands.probe import TIMEOUT_S as PROBE_DEADLINE_S
 from joulie_agent.hardware.gpu.device_calls import PATIENT_OPEN_WAIT_S
+from joulie_agent.resources.settings import ResourcesSettings
 from joulie_agent.settings import AgentMode, AgentSettings
 from joulie_api.settings import read_settings
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings, extender_block
@@ -129,6 +132,60 @@ def test_the_actuator_has_hardware_access_and_no_token(helm: Helm):
     assert "privileged" not in security
     # Without capabilities, root can change a file's group only to one of its own groups.
     assert ActuatorSettings().actuator_controller_gid in pod_spec(agent)["securityContext"]["supplementalGroups"]
+
+
+def test_the_resource_manager_is_off_by_default(helm: Helm):
+    assert containers(find(helm.render({}), "DaemonSet", "joulie-agent")).keys() == {"controller", "actuator"}
+    pool = {"agent": {**POOL["agent"], **RESOURCE_MANAGER["agent"]}}
+    assert containers(find(helm.render(pool), "StatefulSet", "joulie-agent")).keys() == {"controller"}
+
+
+def test_the_resource_manager_has_the_runtimes_socket_and_no_token_or_writable_host_files(helm: Helm):
+    agent = find(helm.render(RESOURCE_MANAGER), "DaemonSet", "joulie-agent")
+    manager = containers(agent)["resource-manager"]
+    security = manager["securityContext"]
+    assert manager["args"] == ["resources"]
+    assert security["runAsUser"] == 0
+    assert security["readOnlyRootFilesystem"]
+    assert not security["allowPrivilegeEscalation"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    volumes = {each["name"]: each.get("hostPath", {}).get("path") for each in pod_spec(agent)["volumes"]}
+    mounts = {volumes[each["name"]]: each for each in manager["volumeMounts"]}
+    assert "token" not in {each["name"] for each in manager["volumeMounts"]}
+    assert {path for path, mount in mounts.items() if not mount.get("readOnly")} == {None, "/run/joulie-resources"}
+    assert "/var/run/nri" in mounts
+    assert {path for path in mounts if path and path.startswith("/sys")} == {
+        f"/sys/{each}" for each in ("class", "dev", "devices", "fs/cgroup")
+    }
+
+
+def test_controller_and_resource_manager_meet_on_sockets_of_the_pod(helm: Helm):
+    manifests = helm.render(RESOURCE_MANAGER)
+    agent = find(manifests, "DaemonSet", "joulie-agent")
+    controller, manager = containers(agent)["controller"], containers(agent)["resource-manager"]
+    settings = read_settings(ResourcesSettings, {name: value or "n1" for name, value in env_of(manager).items()})
+    agent_settings = read_settings(AgentSettings, {name: value or "n1" for name, value in env_of(controller).items()})
+    assert settings.api_socket == agent_settings.resource_manager_socket
+    assert settings.node_agent_socket == agent_settings.node_agent_socket
+    assert settings.actuator_socket == agent_settings.actuator_socket
+    assert settings.api_socket_gid in pod_spec(agent)["securityContext"]["supplementalGroups"]
+    sockets = {each["mountPath"] for each in manager["volumeMounts"] if each["name"] == "socket"}
+    assert sockets == {str(Path(settings.api_socket).parent)}
+    assert (settings.host_root, settings.policy) == ("/host", "topology-aware")
+
+
+def test_the_agent_may_read_container_policies_only_with_a_resource_manager(helm: Helm):
+    def may_read(values) -> bool:
+        return any("balloonspolicies" in rule["resources"] for rule in rules(helm.render(values)))
+
+    assert (may_read({}), may_read(RESOURCE_MANAGER)) == (False, True)
+
+
+def test_rdt_classes_need_resctrl_of_the_host(helm: Helm):
+    values = {"agent": {"resourceManager": {"enabled": True, "rdt": {"enabled": True}}}}
+    agent = find(helm.render(values), "DaemonSet", "joulie-agent")
+    mounts = {each["mountPath"] for each in containers(agent)["resource-manager"]["volumeMounts"]}
+    assert "/host/sys/fs/resctrl" in mounts
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)

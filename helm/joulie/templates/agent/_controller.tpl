@@ -24,6 +24,10 @@
       value: void
     {{- end }}
     {{- end }}
+    {{- if and $agent.resourceManager.enabled (ne $agent.mode "pool") }}
+    - name: RESOURCE_MANAGER_SOCKET
+      value: /run/joulie/resources.sock
+    {{- end }}
     - name: METRICS_ADDR
       value: {{ printf "%s:%d" $agent.metricsHost (int $agent.metricsPort) | quote }}
     {{- include "joulie.env" (list $agent.env $agent.extraEnv) | nindent 4 }}

@@ -1,0 +1,119 @@
+{{/*
+The resource manager's container, in the agent's DaemonSet: root for the socket of the container runtime, without capabilities, network
+use or API token; nothing of the host is writable but its state directory.
+*/}}
+{{- define "joulie.resourceManager" -}}
+{{- $manager := .Values.agent.resourceManager -}}
+- name: resource-manager
+  image: {{ include "joulie.image" .Values.agent.image }}
+  imagePullPolicy: {{ .Values.agent.image.pullPolicy }}
+  args: [resources]
+  env:
+    - name: NODE_NAME
+      valueFrom:
+        fieldRef:
+          fieldPath: spec.nodeName
+    - name: POLICY
+      value: {{ $manager.policy }}
+    - name: HOST_ROOT
+      value: /host
+    - name: STATE_DIR
+      value: /var/lib/joulie-resources
+    - name: NRI_SOCKET
+      value: /var/run/nri/nri.sock
+    - name: ACTUATOR_SOCKET
+      value: /run/joulie/actuator.sock
+    - name: API_SOCKET
+      value: /run/joulie/resources.sock
+    # The controller's group.
+    - name: API_SOCKET_GID
+      value: "65532"
+    - name: NODE_AGENT_SOCKET
+      value: /run/joulie/node-agent.sock
+    - name: METRICS_ADDR
+      value: {{ printf "%s:%d" .Values.agent.metricsHost (int $manager.metricsPort) | quote }}
+    {{- if .Values.agent.actuator.nvidia.enabled }}
+    # Where the NVIDIA runtime is the default one, it must not mount anything here.
+    - name: NVIDIA_VISIBLE_DEVICES
+      value: void
+    {{- end }}
+    {{- include "joulie.env" (list $manager.env $manager.extraEnv) | nindent 4 }}
+  ports:
+    - name: resources
+      containerPort: {{ $manager.metricsPort }}
+  {{- include "joulie.probes" .Values.agent.metricsHost | replace "port: metrics" "port: resources" | nindent 2 }}
+  securityContext:
+    runAsUser: 0
+    runAsGroup: 0
+    runAsNonRoot: false
+    readOnlyRootFilesystem: true
+    allowPrivilegeEscalation: false
+    capabilities:
+      drop: [ALL]
+    {{- with .Values.agent.actuator.seLinuxOptions }}
+    seLinuxOptions:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+  {{- with $manager.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  volumeMounts:
+    - name: socket
+      mountPath: /run/joulie
+    - name: nri
+      mountPath: /var/run/nri
+      readOnly: true
+    - name: resources-state
+      mountPath: /var/lib/joulie-resources
+    {{- range include "joulie.resourceManagerSys" . | fromYamlArray }}
+    - name: {{ include "joulie.resourceManagerVolume" . }}
+      mountPath: /host/sys/{{ . }}
+      readOnly: true
+    {{- end }}
+    - name: resources-proc
+      mountPath: /host/proc
+      readOnly: true
+{{- end -}}
+
+{{/*
+The directories of the node's /sys that it reads: topology, devices and CPU usage of containers. Not /sys as a whole: a read-only mount
+leaves file systems mounted below it writable.
+*/}}
+{{- define "joulie.resourceManagerSys" -}}
+- class
+- dev
+- devices
+- fs/cgroup
+{{- if .Values.agent.resourceManager.rdt.enabled }}
+- fs/resctrl
+{{- end }}
+{{- end -}}
+
+{{/* Name of the volume of such a directory. */}}
+{{- define "joulie.resourceManagerVolume" -}}
+resources-sys-{{ replace "/" "-" . }}
+{{- end -}}
+
+{{/* Its volumes; that of the sockets is the actuator's. */}}
+{{- define "joulie.resourceManagerVolumes" -}}
+{{- $manager := .Values.agent.resourceManager -}}
+- name: nri
+  hostPath:
+    path: {{ $manager.hostNriPath | quote }}
+    type: Directory
+- name: resources-state
+  hostPath:
+    path: {{ $manager.hostStatePath | quote }}
+    type: DirectoryOrCreate
+{{- range include "joulie.resourceManagerSys" . | fromYamlArray }}
+- name: {{ include "joulie.resourceManagerVolume" . }}
+  hostPath:
+    path: {{ printf "%s/%s" (trimSuffix "/" $.Values.agent.actuator.hostSysPath) . | quote }}
+    type: Directory
+{{- end }}
+- name: resources-proc
+  hostPath:
+    path: {{ .Values.agent.actuator.hostProcPath | default "/proc" | quote }}
+    type: Directory
+{{- end -}}
