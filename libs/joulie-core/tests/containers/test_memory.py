@@ -168,6 +168,16 @@ def test_guaranteed_grants_are_widened_when_the_others_do_not_suffice() -> None:
     assert zones(state) == {"guaranteed": "0-1", "burstable": "0-1", "new": "0"}
 
 
+def test_a_guaranteed_grant_is_only_widened_where_no_kind_of_memory_helps_for_the_others() -> None:
+    state = granted(
+        MemoryAllocator(nodes()),
+        request("kept", 100, "0", priority=MemoryPriority.PRESERVED),
+        request("guaranteed", 10, "0", kinds=frozenset({DRAM, HBM}), priority=MemoryPriority.GUARANTEED),
+        request("burstable", 15, "4", kinds=frozenset({HBM})),
+    )
+    assert zones(state) == {"kept": "0", "guaranteed": "0,4", "burstable": "1,4"}
+
+
 def test_preserved_grants_are_never_widened() -> None:
     allocator = MemoryAllocator(nodes(2))
     state = granted(allocator, request("kept", 60, priority=MemoryPriority.PRESERVED))

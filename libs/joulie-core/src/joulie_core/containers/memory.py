@@ -270,20 +270,13 @@ _SPILL_ORDER: Final = (MemoryKind.DRAM, MemoryKind.PMEM, MemoryKind.HBM)
 
 
 def _by_importance(grants: Iterable[MemoryGrant], within: int, limit: MemoryPriority) -> list[MemoryGrant]:
-    inside = [
-        grant
-        for grant in grants
-        if not grant.nodes.mask & ~within and grant.request.size_bytes and grant.request.priority <= limit
-    ]
-    return sorted(
-        inside,
-        key=lambda grant: (
-            grant.request.priority,
-            grant.request.size_bytes,
-            -grant.request.created_ns,
-            grant.request.container,
-        ),
-    )
+    inside = [grant for grant in grants if not grant.nodes.mask & ~within and grant.request.size_bytes]
+    return sorted((grant for grant in inside if grant.request.priority <= limit), key=_importance)
+
+
+def _importance(grant: MemoryGrant) -> tuple[int, int, int, str]:
+    request = grant.request
+    return request.priority, request.size_bytes, -request.created_ns, request.container
 
 
 def _moved(wanted: Mapping[int, int], size: int, old: int, new: int) -> Mapping[int, int]:

@@ -83,8 +83,8 @@ def test_a_container_without_a_request_is_placed_where_something_is_left():
     found.run(guaranteed("a", 1900, annotations={key("prefer-shared-cpus"): "true"}))
     found.run(guaranteed("b", 100, annotations={f"{SUFFIX}/affinity": "{main: [main]}"}, pod="a"))
     assert len(set(found.zones().values())) == 1
-    found.run(*(best_effort(name) for name in "cde"))
-    assert found.zones("a")["a"] not in found.zones("c", "d", "e").values()
+    found.run(*(best_effort(name) for name in "cdefg"))
+    assert found.zones("a")["a"] not in found.zones(*"cdefg").values()
 
 
 def test_containers_with_an_affinity_are_placed_together_and_with_an_anti_affinity_apart():
@@ -185,12 +185,17 @@ def test_a_pool_with_exactly_the_wanted_kinds_of_memory_is_preferred():
 
 def test_a_pool_whose_memory_has_room_for_the_limit_is_preferred():
     found = node(shape=MachineShape(nodes_per_die=2, cores_per_node=4))
-    found.run(best_effort("x"), guaranteed("a", 100, 20 * GIB_IN_MIB))
-    found.run(best_effort("y", pod="y"))
-    limited = burstable("b", 100, 100, cpu_limit_milli=500, memory_limit_mib=25 * GIB_IN_MIB)
-    found.run(limited)
-    assert found.memory("b") != found.memory("a")
-    assert len(found.placement("b").memory) == 1
+    found.run(guaranteed("a", 100, 20 * GIB_IN_MIB, hints=(hint("0-3"),)))
+    # The other node has more containers, and more memory.
+    found.run(*(best_effort(name, hints=(hint("4-7"),)) for name in "bcd"))
+    found.run(burstable("e", 100, 100, cpu_limit_milli=500, memory_limit_mib=25 * GIB_IN_MIB))
+    assert found.memory("e") == {"e": "1"}
+
+
+def test_a_burstable_container_without_a_memory_limit_is_not_confined_to_a_small_pool():
+    found = node()
+    found.run(burstable("a", 100, 100, cpu_limit_milli=500))
+    assert found.zones()["a"].startswith("socket")
 
 
 def test_a_burstable_container_gets_the_smallest_pool_that_has_its_cpu_limit():
