@@ -75,7 +75,6 @@ def test_flags_are_written_as_in_go(text, value):
             lambda a: a.duration("k"),
             ["", "0s", "-1s", "soon", "duration: 3", "[60s]", "period: 60s", "{", "&a 60s: *a"],
         ),
-        (lambda a: a.quantity_bytes("k"), ["", "-1", "ten"]),
     ],
 )
 def test_a_malformed_annotation_is_ignored_with_a_warning_and_the_next_one_counts(getter, texts):
@@ -96,11 +95,11 @@ def test_a_malformed_annotation_is_ignored_with_a_warning_and_the_next_one_count
 def test_values_are_typed():
     assert read("p", "High").choice("p", CpuPriority) is CpuPriority.HIGH
     assert read("m", "dram, PMEM").memory_kinds("m") == {MemoryKind.DRAM, MemoryKind.PMEM}
+    assert read("m", "dram,pmem,hbm").memory_kinds("m") == set(MemoryKind)
     assert read("m", "").memory_kinds("n") == frozenset()
     assert read("d", "60s").duration("d") == 60
+    assert read("d", "500ms").duration("d") == 0.5
     assert read("d", "duration: 1m30s\n").duration("d") == 90
-    assert read("q", "1Ki").quantity_bytes("q") == 1024
-    assert read("q", "100m").quantity_bytes("q") == 1
 
 
 @given(st.text(max_size=200))
@@ -112,9 +111,19 @@ def test_no_text_stops_a_container(text):
     }
     annotations = Annotations(container(pod))
     annotations.text("a"), annotations.flag("a"), annotations.choice("a", CpuPriority), annotations.memory_kinds("a")
-    annotations.duration("a"), annotations.quantity_bytes("a"), annotations.affinities()
+    annotations.duration("a"), annotations.affinities()
     annotations.wanted_hints([TopologyHint(provider="mount:/data")])
     assert all(len(each.message) < 1000 for each in annotations.warnings)
+
+
+def test_a_warning_shows_what_was_written_shortened():
+    annotations = read("k", "maybe")
+    annotations.flag("k")
+    assert messages(annotations)[0].endswith("is ignored: 'maybe' is neither true nor false")
+    annotations = read("k", "maybe" * 100)
+    annotations.flag("k")
+    assert "maybe..." in messages(annotations)[0]
+    assert len(messages(annotations)[0]) < 250
 
 
 # --- topology hints ---
@@ -141,6 +150,7 @@ def wanted(**annotations):
         ("none", []),
         ("mounts", ["mount"]),
         ("devices,pod-resources", ["device", "resource"]),
+        ("mounts,devices,pod-resources", ["mount", "device", "resource"]),
     ],
 )
 def test_hints_are_wanted_by_kind(text, kinds):

@@ -10,7 +10,6 @@ A malformed annotation never stops a container: it is ignored, and the next less
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil
 from typing import Final, TypeVar
 
 from joulie_core.containers.affinity import Affinity, parse_affinities
@@ -21,7 +20,6 @@ from joulie_core.containers.policy import PolicyWarning
 from joulie_core.containers.topology import MemoryKind
 from joulie_core.durations import DurationError, parse_duration
 from joulie_core.kinds.match_expression import check_glob
-from joulie_core.quantity import parse_quantity
 
 DOMAIN: Final = "resource-policy.nri.io"
 INVALID: Final = "InvalidAnnotation"
@@ -80,10 +78,6 @@ class Annotations:
     def duration(self, key: str) -> float | None:
         """Return seconds of a duration, written as `60s` or `duration: 60s`."""
         return self._read(key, _duration)
-
-    def quantity_bytes(self, key: str) -> int | None:
-        """Return the bytes of a quantity such as `10Gi`, rounded up."""
-        return self._read(key, _bytes)
 
     def wanted_hints(self, hints: Sequence[TopologyHint]) -> tuple[TopologyHint, ...]:
         """Return the topology hints that the annotations leave."""
@@ -162,13 +156,6 @@ def _duration(text: str) -> float:
     if seconds <= 0:
         raise ValueError(f"{_shown(text)} is not a time above 0")
     return seconds
-
-
-def _bytes(text: str) -> int:
-    size = parse_quantity(text.strip())
-    if size < 0:
-        raise ValueError(f"{_shown(text)} is negative")
-    return ceil(size)
 
 
 def _hint_sources(text: str) -> frozenset[str]:
