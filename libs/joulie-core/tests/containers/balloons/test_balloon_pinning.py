@@ -157,3 +157,11 @@ def test_zones_describe_the_balloons(node):
     assert (zone.capacity_milli, zone.allocatable_milli, zone.available_milli) == (32_000, 6000, 3500)
     assert zone.attributes["excess cpus"] == "500m"
     assert (zone.attributes["fewest cpus"], zone.attributes["most cpus"]) == ("2", "6")
+
+
+def test_memory_that_no_longer_fits_after_an_update_is_not_pinned_before_and_after_a_restart(node):
+    large = container("a", 1000, memory_bytes=500 * GIB)
+    found = node(T).add(container("a", 1000, memory_bytes=GIB)).update(large)
+    assert found.state.placements["a"].memory is None
+    before = found.state
+    assert found.synchronize(large).state == before

@@ -262,3 +262,17 @@ def test_memory_follows_a_container_that_moves_to_another_kept_balloon(node):
     found.configure(default, grouped | {"namespaces": ["*"]})
     found.synchronize(moved, other)
     assert (found.zone("a"), found.memory("a")) == ("u[0]", "3")
+
+
+def test_two_grants_with_the_same_component_do_not_both_stay(node):
+    whole = {"name": "w", "namespaces": ["default"], "maxCPUs": 1, "components": [{"balloonType": "part"}]}
+    found = node({"name": "part"}, whole).add(container("a", 1000, created_ns=1), container("b", 1000, created_ns=2))
+    grants = dict(found.policy.grants(found.state))
+    layout = grants["b"]["balloon"]
+    same = [{**layout["components"][0], "number": 0}]
+    grants["b"] = {**grants["b"], "balloon": {**layout, "components": same}}
+    kept = found.cpus("a")
+    found.synchronize(container("a", 1000, created_ns=1), container("b", 1000, created_ns=2), grants=grants)
+    names = [key for each in found.state.balloons.values() for key in each.all_keys()]
+    assert len(set(names)) == len(names)
+    assert found.cpus("a") == kept

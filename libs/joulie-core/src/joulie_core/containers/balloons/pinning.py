@@ -119,6 +119,8 @@ class Pinner:
             try:
                 memory = self._granted(memory, request, kept.get(request.container))
             except MemoryRequestError as error:
+                # An earlier grant was for another request, and would not be kept after a restart.
+                memory = self._memory.release(memory, request.container)
                 warnings.append(_not_pinned(request.container, error))
         return memory, warnings
 
