@@ -187,7 +187,7 @@ async def test_warnings_timers_and_cpu_classes_of_the_policy_are_passed_on(node)
 @pytest.fixture
 async def held(node):
     """A manager whose policy is busy with a new configuration until `release` is called."""
-    node.runtime.request_timeout_s = 0.3
+    node.runtime.request_timeout_s = 1.0
     manager = await node.start()
     await node.add(node.container("a"))
     held = manager.policy.hold = threading.Event()
@@ -319,3 +319,25 @@ async def test_after_a_restart_resources_that_were_set_here_are_not_taken_for_th
     assert second.engine.originals["g"].resources.cpu_request_milli == 1000
     assert second.engine.originals["g"].resources.cpu_limit_milli is None
     await second.until(lambda: limits(node, "g") == (-1, -1))
+
+
+async def test_a_container_that_is_started_again_gets_its_grant_and_moves_no_other(node):
+    manager = await node.start()
+    await node.add(node.container("g", milli=1000), node.container("h", milli=1000), node.container("a"))
+    await node.runtime.stop_container("g")
+    await node.runtime.stop_container("h")
+    again = node.container("h2", milli=1000)
+    again.name = "h"
+    await node.add(again)
+    assert manager.cpus() == {"h2": "1", "a": "0,2-7"}
+
+
+async def test_a_grant_that_another_container_has_by_now_is_not_given_again(node):
+    manager = await node.start()
+    await node.add(node.container("g", milli=1000))
+    await node.runtime.stop_container("g")
+    await node.add(node.container("x", milli=1000, pod="other"))
+    again = node.container("g2", milli=1000)
+    again.name = "g"
+    await node.add(again)
+    assert manager.cpus() == {"x": "0", "g2": "1"}

@@ -15,7 +15,7 @@ from joulie_agent.resources.cache import Cache, CacheContent
 from joulie_agent.resources.ledger import Ledger
 from joulie_agent.resources.translate import KnownResources
 from joulie_agent.resources.values import UNSET, ContainerValues
-from joulie_core.containers.container import ContainerId, ContainerInfo, ContainerResources
+from joulie_core.containers.container import ContainerId, ContainerInfo, ContainerResources, PodSandboxId
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import (
     ContainerPolicy,
@@ -89,6 +89,10 @@ class PlacementEngine:
         #: Containers as the policy sees them, and without what adjustments change.
         self._containers: dict[ContainerId, ContainerInfo] = {}
         self._originals: dict[ContainerId, ContainerInfo] = {}
+        #: Grants and placements of ended containers whose pod goes on: the kubelet may start them again.
+        self._ended: dict[tuple[PodSandboxId, str], tuple[GrantRecord, Placement]] = {}
+        #: Grants in force.
+        self._records: Mapping[ContainerId, GrantRecord] = {}
         #: Those whose limits were set here once, so that the runtime's are not in force any more.
         self._once_adjusted: set[ContainerId] = set()
         #: Of an earlier process, until the runtime has listed its containers.
@@ -175,9 +179,13 @@ class PlacementEngine:
             self.ledger.report(name, values)
         await self._replace(list(self._containers.values()), grants)
         self._stored_grants, self._stored_resources = {}, {}
+        self._ended.clear()
 
-    def create(self, container: ContainerInfo) -> None:
+    async def create(self, container: ContainerInfo) -> None:
         """Place a container that is being created; one of the same name in its pod must have ended.
+
+        A container that is started again gets the grant that it had, where that is free: a crash is no reason to move
+        its neighbours.
 
         Raises:
             RequestRefusedError: it cannot be placed; nothing has changed but that an earlier one of its name is gone.
@@ -194,18 +202,36 @@ class PlacementEngine:
             self._consequences.rejected(container, reason)
             self._cache.save()
             raise RequestRefusedError(reason)
+        ended = self._ended.pop((container.pod.id, container.name), None)
+        if ended is not None and result.state.placements[container.id] != ended[1]:
+            result = await self._started_again(adjusted, ended) or result
         self._originals[container.id] = container
         self._containers[container.id] = adjusted
         self._commit(result)
 
-    def update(self, container: ContainerInfo) -> None:
+    async def _started_again(
+        self, container: ContainerInfo, ended: tuple[GrantRecord, Placement]
+    ) -> PolicyResult[Any] | None:
+        """Return a state in which a container has an earlier grant and no other moves; None where there is none."""
+        record, placement = ended
+        containers = [*self._containers.values(), container]
+        grants = {**self._records, container.id: record}
+        result = await asyncio.to_thread(self._policy.synchronize, containers, grants)
+        return None if result.rejected or result.state.placements[container.id] != placement else result
+
+    def end_pod(self, pod: PodSandboxId) -> None:
+        """Note that no container of a pod is started again."""
+        for key in [key for key in self._ended if key[0] == pod]:
+            del self._ended[key]
+
+    async def update(self, container: ContainerInfo) -> None:
         """Place a container whose resources change.
 
         Raises:
             RequestRefusedError: it cannot be placed; nothing has changed.
         """
         if container.id not in self._containers:
-            self.create(container)
+            await self.create(container)
             return
         adjusted = self._adjusted(container)
         if (reason := self._update(adjusted)) is not None:
@@ -273,6 +299,9 @@ class PlacementEngine:
     def _release(self, containers: Collection[ContainerId]) -> bool:
         known = [container for container in containers if container in self._containers]
         for container in known:
+            info = self._containers[container]
+            if container in self._records and container in self.placements:
+                self._ended[info.pod.id, info.name] = (self._records[container], self.placements[container])
             result = self._policy.release(self._present_state, container)
             del self._containers[container], self._originals[container]
             self._once_adjusted.discard(container)
@@ -296,7 +325,8 @@ class PlacementEngine:
             self._consequences.warned(self._containers.get(warning.container), warning)
         self._consequences.timers(result.timers)
         self._consequences.classes_changed(self._state.cpu_classes)
-        self._cache.set_grants(self._policy.grants(self._state))
+        self._records = self._policy.grants(self._state)
+        self._cache.set_grants(self._records)
         if save:
             self._cache.save()
 

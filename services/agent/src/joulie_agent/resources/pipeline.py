@@ -162,7 +162,7 @@ class Pipeline:
 
         async def work() -> None:
             if not creation.refused:
-                self._engine.create(info)
+                await self._engine.create(info)
 
         if await self._in_turn(PipelineRequest.CREATE, work):
             if info.id not in self._engine.containers:
@@ -192,7 +192,7 @@ class Pipeline:
         values = _values_in_force(resources)
 
         async def work() -> None:
-            self._engine.update(info)
+            await self._engine.update(info)
             self._engine.ledger.overwrite(info.id, values)
 
         if not await self._in_turn(PipelineRequest.UPDATE, work):
@@ -299,6 +299,7 @@ class Pipeline:
         if left():
             await self._release(PipelineRequest.REMOVE, left)
             self._updates_wanted()
+        self._engine.end_pod(PodSandboxId(pod.id))
 
     # Messages
 
