@@ -134,6 +134,18 @@ async def test_an_equal_entry_is_not_written_again_by_the_next_process(stage):
         assert stage.entry("TemplatePolicy", "default") == left["status"]["nodes"]["n1"]
 
 
+async def test_what_applies_again_is_pushed_again(stage):
+    stage.api.put(make_policy("default"))
+    async with stage.agent() as agent:
+        await stage.until_entry("TemplatePolicy", "default", status="Success")
+        # Nothing else runs between the two changes, as where a push takes longer than both.
+        for labels in (A, dict.fromkeys(A)):
+            stage.relabel(labels)
+            agent._select()
+        await stage.manager.until(lambda: len(stage.manager.configs) == 2)
+        await stage.until_entry("TemplatePolicy", "default", status="Success")
+
+
 async def test_a_restarted_resource_manager_gets_everything_again(stage):
     stage.api.put(make_policy("default"))
     async with stage.agent():

@@ -105,6 +105,17 @@ async def test_zones_are_published_where_the_configuration_wants_it_and_the_kind
     ]
 
 
+async def test_without_zones_what_is_published_stays(stage):
+    found = []
+    for state in (None, status(), status(agent=False), status(ZONE)):
+        publisher = published.StatePublisher(
+            stage.client, "n1", node=stage._node, state=lambda state=state: state, pace=stage.pace
+        )
+        found.append(publisher._topology())
+    assert found[:3] == [None, None, {}]
+    assert found[3]["zones"]
+
+
 async def test_containers_are_zones_where_the_configuration_wants_it(stage):
     stage.api.put(DEFINITION)
     stage.manager.status = status(ZONE, showContainersInNrt=True)
