@@ -20,7 +20,7 @@ from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_devcluster.real_node.node import RealNode
 from joulie_sim.stack.stack import NAMESPACE
 
-CONTROLLER, ACTUATOR = "controller", "actuator"
+CONTROLLER, ACTUATOR, RESOURCE_MANAGER = "controller", "actuator", "resource-manager"
 
 # The least that the chart allows.
 GRACE_S = 25
@@ -41,6 +41,8 @@ class AgentRelease:
     node: RealNode
     machine: FakeMachine
     client: KubeClient
+    # The container policy; None leaves the resource manager out.
+    container_policy: str | None = None
 
     async def install(self) -> None:
         """Install the chart without operator and extender."""
@@ -107,6 +109,11 @@ class AgentRelease:
             {"name": "KUBERNETES_SERVICE_PORT", "value": str(server.port)},
         ]
         here = {HOSTNAME_LABEL: self.node.name}
+        resource_manager = {
+            "enabled": self.container_policy is not None,
+            "policy": self.container_policy or "topology-aware",
+            "metricsPort": free_port(),
+        }
         return {
             "operator": {"enabled": False},
             "extender": {"enabled": False},
@@ -119,6 +126,7 @@ class AgentRelease:
                 "metricsPort": free_port(),
                 "daemonset": {"nodeSelector": here},
                 "terminationGracePeriodSeconds": GRACE_S,
+                "resourceManager": resource_manager,
                 "actuator": {
                     "hostSysPath": str(self.machine.sys),
                     "hostProcPath": str(self.machine.proc),

@@ -1,0 +1,183 @@
+"""The resource manager as the chart installs it: configuration by custom resources, CPU classes down to cpufreq."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.chart import Helm
+from tests.e2e.agent_pod import RESOURCE_MANAGER, AgentRelease
+from tests.e2e.conftest import FAILED
+from tests.e2e.container_node import Workload, run_pod
+from tests.e2e.test_container_resources import ALL, BALLOONS, CLASS, PERFORMANCE, REST, on
+from tests.e2e.waiting import eventually, holds
+
+from joulie_agent.testing.fake_sysfs import build
+from joulie_agent.testing.machine_spec import MachineSpec
+from joulie_api.resources import BALLOONS_POLICIES, PODS
+from joulie_core.containers.idset import IdSet
+from joulie_core.kinds import API_VERSION
+from joulie_core.labels import MANAGED
+from joulie_devcluster.containers.images import save_image
+from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.control_plane.nodes import default_node_classes, scale
+from joulie_devcluster.fixtures import RealNodeStarter, Starter, create_namespace
+from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
+from joulie_sim.stack.stack import NAMESPACE, JoulieStack
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(len(ALL) < 2, reason="CPUs can be divided only where there are two"),
+]
+
+#: The machine of the actuator has the CPUs of this one, and frequencies of its own.
+MACHINE = MachineSpec(cores=max(ALL) + 1, threads=1, lowest_khz=800_000, base_khz=2_000_000, highest_khz=3_000_000)
+SLOW_KHZ = 1_200_000
+SPEC: dict[str, Any] = BALLOONS | {
+    "cpuClasses": [{"name": "slow", "maxFreq": SLOW_KHZ}],
+    "balloonTypes": [
+        BALLOONS["balloonTypes"][0] | {"cpuClass": "performance"},
+        BALLOONS["balloonTypes"][1] | {"cpuClass": "slow"},
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster with a real node, and the agent on it."""
+
+    agent: AgentRelease
+    namespace: str
+
+    async def run(self, name: str, *, annotations: dict[str, str] | None = None) -> Workload:
+        return await run_pod(self.agent.node, self.agent.client, self.namespace, name, annotations=annotations)
+
+    async def configure(self, spec: dict[str, Any]) -> None:
+        """Create or replace the configuration of all nodes."""
+        body = {"apiVersion": API_VERSION, "kind": "BalloonsPolicy", "metadata": {"name": "default"}, "spec": spec}
+        await self.agent.client.apply(BALLOONS_POLICIES, "default", body, field_manager="tests")
+
+    async def entry(self) -> dict[str, Any]:
+        """What the configuration's status says about the node."""
+        found = json.loads(await self.agent.client.get(BALLOONS_POLICIES, "default"))
+        entry: dict[str, Any] = found.get("status", {}).get("nodes", {}).get(self.agent.node.name, {})
+        return entry
+
+    def highest_khz(self, cpus: IdSet) -> set[int]:
+        """The frequency limits of CPUs, as the machine has them."""
+        machine = self.agent.machine
+        return {machine.read(f"devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq") for cpu in cpus}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node(start_cluster: Starter, start_real_node: RealNodeStarter) -> AsyncIterator[RealNode]:
+    image = await asyncio.to_thread(save_image, "agent")
+    cluster = await start_cluster(ClusterConfig(nodes=scale(default_node_classes(), 1)))
+    try:
+        await JoulieStack(cluster).install()
+        node = await start_real_node(cluster, RealNodeConfig(labels={MANAGED: "true"}))
+        await node.import_image(image)
+        yield node
+        await node.down()
+    finally:
+        await cluster.down()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(request: pytest.FixtureRequest, node: RealNode, helm: Helm, tmp_path: Path) -> AsyncIterator[Site]:
+    machine = build(tmp_path / "machine", MACHINE)
+    for directory in ("bus", "dev", "fs/cgroup"):
+        (machine.sys / directory).mkdir(parents=True, exist_ok=True)
+    cluster = node.cluster
+    async with await cluster.client() as client:
+        namespace = await create_namespace(client)
+        release = AgentRelease(
+            Helm(helm.path, helm.home, cluster.kubeconfig), node, machine, client, container_policy="balloons"
+        )
+        try:
+            site = Site(release, namespace)
+            await site.configure(SPEC)
+            await release.install()
+            await eventually(release.pod, within_s=60)
+            yield site
+        finally:
+            if request.node.stash.get(FAILED, False):
+                for pod in await release.pods():
+                    for container in ("controller", "actuator", RESOURCE_MANAGER):
+                        print(f"--- {container}\n{node.logs(NAMESPACE, pod['metadata']['name'], container)[-5_000:]}")
+            for pod in await client.list(PODS, namespace):
+                await Workload(node, client, namespace, pod["metadata"]["name"]).delete()
+            await release.uninstall("--no-hooks", "--ignore-not-found", "--wait")
+
+
+def slowed(site: Site, cpus: IdSet, khz: int) -> Callable[[], Awaitable[None]]:
+    async def check() -> None:
+        assert site.highest_khz(cpus) == {khz}
+
+    return check
+
+
+async def test_containers_of_each_class_run_on_cpus_of_its_frequency_until_the_agent_is_uninstalled(
+    site: Site,
+) -> None:
+    fast, slow = await site.run("fast", annotations={CLASS: "performance"}), await site.run("slow")
+    await eventually(on(fast, PERFORMANCE), within_s=30)
+    await eventually(on(slow, REST), within_s=10)
+    await eventually(slowed(site, REST, SLOW_KHZ), within_s=15)
+    await slowed(site, PERFORMANCE, MACHINE.highest_khz)()
+
+    assert (await site.entry())["status"] == "Success"
+    # The runtime's socket is root's; nothing else is needed.
+    manager = await site.agent.process(RESOURCE_MANAGER)
+    assert {int(manager.fields()[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {0}
+    assert not manager.can_see("/run/secrets/kubernetes.io/serviceaccount/token")
+
+    await site.agent.uninstall("--no-hooks", "--wait")
+    await eventually(slowed(site, ALL, MACHINE.highest_khz), within_s=30)
+    await on(fast, PERFORMANCE)()
+
+
+async def test_a_changed_object_moves_containers_and_an_invalid_one_changes_nothing(site: Site) -> None:
+    pod = await site.run("pod")
+    await eventually(on(pod, REST), within_s=30)
+
+    await site.configure(SPEC | {"reservedResources": {"cpu": "cpuset:99"}})
+
+    async def refused() -> None:
+        entry = await site.entry()
+        assert entry["status"] == "Failure"
+        assert "reservedResources" in json.dumps(entry["errors"])
+
+    await eventually(refused, within_s=15)
+    await holds(on(pod, REST), for_s=1)
+
+    swapped = {"reservedResources": {"cpu": f"cpuset:{PERFORMANCE}"}}
+    await site.configure(SPEC | swapped)
+    await eventually(on(pod, PERFORMANCE), within_s=15)
+    assert (await site.entry())["status"] == "Success"
+    assert await pod.restarts() == 0
+
+
+async def test_a_killed_resource_manager_comes_back_and_moves_nothing(site: Site) -> None:
+    fast, slow = await site.run("fast", annotations={CLASS: "performance"}), await site.run("slow")
+    await eventually(on(fast, PERFORMANCE), within_s=30)
+    await eventually(on(slow, REST), within_s=10)
+    (await site.agent.process(RESOURCE_MANAGER)).signal(SIGKILL)
+
+    async def back() -> None:
+        assert (await site.agent.status(RESOURCE_MANAGER))["restartCount"] == 1
+
+    async def unmoved() -> None:
+        await on(fast, PERFORMANCE)()
+        await on(slow, REST)()
+
+    await asyncio.gather(eventually(back, within_s=30), holds(unmoved, for_s=3))
+    late = await site.run("late")
+    await eventually(on(late, REST), within_s=20)
+    await unmoved()
