@@ -167,13 +167,13 @@ def test_exclusive_cpus_can_be_picked_by_hints():
     assert found.cpus() == {"a": "5-6"}
 
 
-def test_a_pool_with_enough_memory_is_preferred():
-    found = node()
-    found.run(*(burstable(name, 100, 30 * GIB_IN_MIB, cpu_limit_milli=500) for name in "ab"))
-    assert len(set(found.memory().values())) == 2
-    found.run(guaranteed("c", 100, 20 * GIB_IN_MIB))
-    assert found.memory("c")["c"] not in found.memory("a", "b").values()
-    assert len(found.placement("c").memory) == 1
+def test_a_pool_whose_memory_suffices_alone_is_preferred():
+    found = node(shape=MachineShape(nodes_per_die=2, cores_per_node=4))
+    found.run(guaranteed("a", 100, 20 * GIB_IN_MIB, hints=(hint("0-3"),)))
+    # The other node has more containers, and more memory.
+    found.run(*(best_effort(name, hints=(hint("4-7"),)) for name in "bcd"))
+    found.run(guaranteed("e", 100, 20 * GIB_IN_MIB))
+    assert found.memory("a", "e") == {"a": "0", "e": "1"}
 
 
 def test_a_pool_with_exactly_the_wanted_kinds_of_memory_is_preferred():
@@ -253,9 +253,11 @@ def test_the_configuration_has_a_default_priority():
 
 def test_a_pool_that_has_enough_cpus_of_the_priority_is_preferred():
     found = node(shape=MachineShape(packages=2, cores_per_node=4, fast_cores_per_node=2))
-    found.run(guaranteed("a", 1000, annotations={key("prefer-cpu-priority"): "high"}))
-    found.run(guaranteed("b", 2000, annotations={key("prefer-cpu-priority"): "high"}))
-    assert sorted(found.cpus().values()) == ["0", "4-5"]
+    high, low = ({key("prefer-cpu-priority"): priority} for priority in ("high", "low"))
+    found.run(guaranteed("a", 1000, annotations=high), guaranteed("b", 2000, annotations=low, hints=(hint("4-7"),)))
+    # More CPUs are left where fewer are fast.
+    found.run(guaranteed("c", 2000, annotations=high))
+    assert found.cpus() == {"a": "0", "b": "6-7", "c": "4-5"}
 
 
 def test_all_memory_of_a_pool_is_used_where_no_kind_is_named():
@@ -277,3 +279,20 @@ def test_a_smaller_pool_is_not_used_where_its_memory_does_not_suffice():
     found.run(guaranteed("a", 4000, 100, pod="p"))
     found.run(guaranteed("b", 4000, 40 * GIB_IN_MIB, pod="p", annotations=affinity))
     assert (found.cpus("b"), found.memory("b")) == ({"b": "4-7"}, {"b": "0-1"})
+
+
+def test_isolated_cpus_are_taken_where_most_of_them_are():
+    found = node(shape=MachineShape(packages=2, cores_per_node=4, isolated=IdSet([3, 6, 7])))
+    found.run(guaranteed("a", 1000))
+    assert found.placement("a").cpus <= IdSet([6, 7])
+
+
+def test_exclusive_cpus_are_taken_where_most_of_normal_speed_are():
+    found = node(shape=MachineShape(packages=2, cores_per_node=4, efficient_per_node=4))
+    first, second = (found.topology.packages[number] for number in (0, 1))
+    low = {key("prefer-cpu-priority"): "low"}
+    found.run(guaranteed("a", 4000, annotations=low, hints=(hint(str(first)),)))
+    found.run(guaranteed("b", 2000, hints=(hint(str(second)),)))
+    # More CPUs are left in the second package, but fewer performance cores.
+    found.run(guaranteed("c", 1000))
+    assert found.placement("c").cpus <= first

@@ -102,6 +102,8 @@ class PoolChooser:
         yield from self._burst_rules(supply, need)
         if offers is not None:
             yield lambda pool: -len(offers.of(pool) or self._tree.root.memory)
+            # Rather than widening the memory of a container that runs.
+            yield lambda pool: offers.free_bytes(pool) >= need.memory.size_bytes
         yield from self._last_rules(supply, cpu)
 
     def _memory_rules(self, offers: "_Offers", need: ContainerNeed) -> Iterator[Rule]:
@@ -138,7 +140,7 @@ class PoolChooser:
             return
         if cpu.isolated:
             yield lambda pool: (pool.cpus & supply.isolated).bit_count()
-        elif self._mixed and wanted is None:
+        if self._mixed and wanted is None:
             normal = self._by_priority[CpuPriority.NORMAL]
             yield lambda pool: (pool.cpus & supply.shared & normal).bit_count()
         yield lambda pool: supply.removable(pool.id)
