@@ -104,6 +104,8 @@ def new_registry(service: str, version: str) -> Registry:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = Registry()
     ProcessCollector(registry=registry)
-    info = Gauge("joulie_build_info", "Always 1; the labels tell what runs.", ("service", "version"), registry=registry)
+    info = Gauge(
+        "joulie_build_info", "Always 1; service and version are labels.", ("service", "version"), registry=registry
+    )
     info.labels(service, version).set(1)
     return registry

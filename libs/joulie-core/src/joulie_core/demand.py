@@ -1,7 +1,7 @@
 """Which profile of node a pod demands: the one classifier of all services.
 
-A pod demands performance if its annotation says so, or if its required scheduling constraints cannot be met by an eco
-node; it demands eco if they cannot be met by a performance node. Everything else is general, including a pod that
+A pod demands performance if its annotation requests it, or if its required scheduling constraints cannot be met by an
+eco node; it demands eco if they cannot be met by a performance node. Everything else is general, including a pod that
 neither kind of node can serve (it will never run on a managed node, so no node may be held for it).
 
 Only `joulie.io/power-profile` and `joulie.io/draining` are evaluated: constraints on other keys, and matchFields, are
@@ -41,7 +41,7 @@ def classify(pod: Pod) -> Demand:
     """Return the pod's demand class.
 
     The annotation can only raise the demand: `standard` does not overrule constraints that demand performance, and
-    `performance` wins over constraints that only eco nodes meet (such a pod cannot be placed, and says so by pending).
+    `performance` wins over constraints that only eco nodes meet (such a pod cannot be placed, and stays pending).
     """
     if pod.annotations.get(WORKLOAD_CLASS) == WorkloadClass.PERFORMANCE:
         return Demand.PERFORMANCE

@@ -6,7 +6,7 @@ is too high is a meter's fault or unknown hardware; it is not exact, but it does
 either, so it must not be replaced by a lower figure than the limit that it exceeded.
 
 The limit is `OVER_MAX` times the maximum from the hardware itself or its own entry of the inventory. A maximum
-that is inferred (a relative's, a generic model's, a label's) bounds nothing: a reading far above it says that the
+that is inferred (a relative's, a generic model's, a label's) bounds nothing: a reading far above it means that the
 inference was wrong. Then only what no machine exceeds holds. Source: docs/decisions/0010-readings-and-demand.md.
 """
 

@@ -1,7 +1,7 @@
 """Times as resources carry them: RFC 3339 in UTC, as text and as seconds since the epoch.
 
 A timestamp that cannot be read is unknown (None), and so is one without a zone: it may be off by half a day, so it
-says nothing about an age. Source: RFC 3339, section 5.6; Kubernetes API conventions for `metav1.Time` (whole seconds)
+gives no age. Source: RFC 3339, section 5.6; Kubernetes API conventions for `metav1.Time` (whole seconds)
 and `metav1.MicroTime`.
 """
 

@@ -1,4 +1,4 @@
-"""Exceptions that this package raises. Every message says what the user can do."""
+"""Exceptions that this package raises. Every message states what the user can do."""
 
 
 class DevClusterError(Exception):

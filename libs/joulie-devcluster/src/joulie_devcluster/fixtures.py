@@ -2,7 +2,7 @@
 
 Enable it with `pytest_plugins = ["joulie_devcluster.fixtures"]` in the top-level conftest. Requires pytest and
 pytest-asyncio, which are not dependencies of this package. If a binary is neither found nor can be built, tests that
-need it fail with a message that says what to do. Tests on a real node are skipped if the user is not root.
+need it fail with a message that states what to do. Tests on a real node are skipped if the user is not root.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ def _enforcement(views: _Views) -> Iterator[Metric]:
     )
     yield gauge(
         "joulie_policy_cap_watts",
-        "CPU cap per package that the published target asks for, in watts.",
+        "CPU cap per package of the published target, in watts.",
         ("node", "policy"),
         (((node, view.policy), view.cap_watts) for node, view in views.items()),
     )
@@ -111,7 +111,7 @@ def _gpus(views: _Views) -> Iterator[Metric]:
     samples = [(node, sample) for node, view in views.items() for sample in view.gpu.gpus]
     yield gauge(
         "joulie_gpu_power_watts",
-        "Power of a GPU, in watts; gpu is `all` where the source does not tell them apart.",
+        "Power of a GPU, in watts; gpu is `all` where the source does not distinguish them.",
         ("node", "gpu"),
         (((node, sample.gpu), sample.power_watts) for node, sample in samples),
     )

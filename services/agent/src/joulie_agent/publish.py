@@ -54,8 +54,8 @@ def decode_status_profile(raw: bytes) -> StatusProfile:
         DecodeError: the object does not fit its schema.
     """
     found = _decode_profile(raw)
-    ours = is_generated(found.metadata.labels, found.metadata.annotations, found.model.spec)
-    return StatusProfile(found.metadata, found.model, ours)
+    generated = is_generated(found.metadata.labels, found.metadata.annotations, found.model.spec)
+    return StatusProfile(found.metadata, found.model, generated)
 
 
 class Publisher:

@@ -1,4 +1,4 @@
-"""`joulie-extender`: the process kube-scheduler asks."""
+"""`joulie-extender`: the process that kube-scheduler calls."""
 
 from typing import NoReturn
 

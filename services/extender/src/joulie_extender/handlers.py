@@ -69,7 +69,7 @@ class Handlers:
             return _not_synced()
         self._feeds.refresh()
         answer = self._table.answer(query.names, query.demand)
-        # After the reply is on its way: the scheduler does not wait for it, and asks nothing before.
+        # After the reply is on its way: the scheduler does not wait for it, and sends nothing before.
         asyncio.get_running_loop().call_soon(self._expect, query, answer)
         self._metrics.last_demands[query.demand.workload_class] = query.demand
         self._metrics.prioritize.observe(query.demand.workload_class, started)

@@ -1,4 +1,4 @@
-"""What kube-scheduler asks: the body of /filter and /prioritize.
+"""What kube-scheduler sends: the body of /filter and /prioritize.
 
 Guarantees to read only what is needed: names come out as strings, full Node objects stay the bytes they were. Keys of
 the body are accepted in any letter case, as Go accepts them (kube-scheduler itself sends `Pod`, `Nodes`, `NodeNames`,

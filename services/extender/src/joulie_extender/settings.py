@@ -19,11 +19,11 @@ class ExtenderSettings(ServiceSettings):
     """Where /metrics, /healthz and /readyz are served; port 0 takes a free one, which the log names."""
 
     extender_addr: Addr = ":9876"
-    """Where kube-scheduler asks; port 0 takes a free one, which the log names."""
+    """Address for kube-scheduler; port 0 takes a free one, which the log names."""
 
     cache_ttl: Duration = 30.0
     """How old watched data may be while the API server cannot be read, before every node counts as stale and the
-    process as not ready. A watch that is open and merely quiet is not old: it has 70 s more, since the API server says
+    process as not ready. A watch that is open and merely quiet is not old: it has 70 s more, since the API server sends
     nothing but a bookmark a minute when nothing changes."""
 
     twin_staleness_threshold: Duration = 300.0
@@ -47,7 +47,7 @@ class ExtenderSettings(ServiceSettings):
     measurement that much younger than the binding arrives, the pod's estimated watts are added to its node."""
 
     assumed_window: Duration = 2.0
-    """How long a pod that was just scored counts on the best node without being seen there. kube-scheduler asks for the
+    """How long a pod that was just scored counts on the best node without being seen there. kube-scheduler queries the
     next pods before this binding's watch event is here; that takes milliseconds, on a busy API server up to a second. A
     pod that was bound elsewhere, or not at all, weighs on the wrong node for no longer than this. 0s: wait for the
     event."""

@@ -163,7 +163,7 @@ def _memory_limit_bytes(values: CgroupValues) -> int | None:
 
 
 def _burstable_memory_bytes(oom_score_adj: int | None, capacity_bytes: int) -> int:
-    """Return the least request that gives an adjustment; 0 where there is none, or one that says nothing.
+    """Return the least request that gives an adjustment; 0 where there is none, or one that holds no information.
 
     The kubelet takes a thousandth off 1000 for each thousandth of the node's memory that is requested. Pods of the
     highest priorities have an adjustment that does not depend on their requests.

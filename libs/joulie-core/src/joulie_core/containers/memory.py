@@ -21,7 +21,7 @@ UNKNOWN_DISTANCE: Final = 255
 
 
 class MemoryRequestError(Exception):
-    """A request cannot be granted; says which rule or how many bytes stand against it."""
+    """A request cannot be granted; names the rule, or how many bytes are missing."""
 
 
 class MemoryPriority(IntEnum):

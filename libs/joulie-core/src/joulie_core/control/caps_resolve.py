@@ -42,7 +42,7 @@ class PctCap:
 
 @dataclass(frozen=True, slots=True)
 class GpuDeviceRange:
-    """One GPU and its limits; an empty UUID stands for every GPU behind a backend that does not tell them apart."""
+    """One GPU and its limits; an empty UUID stands for every GPU behind a backend that does not distinguish them."""
 
     uuid: str
     limits: WattRange

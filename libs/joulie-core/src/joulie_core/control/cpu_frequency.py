@@ -26,7 +26,7 @@ from joulie_core.control.throttle_plan import (
 
 
 class FrequencyName(StrEnum):
-    """A frequency that each CPU has a figure of its own for."""
+    """A named frequency, whose value differs between CPUs."""
 
     #: The lowest frequency of the hardware.
     MIN = "min"

@@ -2,7 +2,7 @@
 
 Guarantees to recognise what `/proc/cpuinfo`, NVML, AMD SMI, device plugins' labels and the openb trace call a model, in
 any letter case and with any separators, and to grade the match: the very model, a close relative, or a guess by
-vendor. Figures are the data file's (`inventory.toml`), each with its source; what the hardware itself says is always
+vendor. Figures are the data file's (`inventory.toml`), each with its source; what the hardware itself reports is always
 better.
 """
 

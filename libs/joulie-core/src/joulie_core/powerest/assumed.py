@@ -1,6 +1,6 @@
 """Pods that are placed, or about to be, but not yet in the measurement.
 
-Between a decision and the first measurement that contains the pod, a node looks as empty as before, and a burst of
+Between a decision and the first measurement that contains the pod, a node appears as empty as before, and a burst of
 equal pods would pile up on it. This ledger remembers those pods by their uid, in two stages:
 
 - *Expected*: the pod was scored just now and will probably go to the best node, but was not seen there. Holds for

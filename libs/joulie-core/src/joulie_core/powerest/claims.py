@@ -1,6 +1,6 @@
 """How many GPUs a pod's claims are: dynamic resource allocation (DRA), where pods do not name extended resources.
 
-A claim asks for devices of device classes. Returns the most GPUs that a claim may be: of alternatives the largest, and
+A claim requests devices of device classes. Returns the most GPUs that a claim may be: of alternatives the largest, and
 an unlisted class counts as a whole GPU for each device, as does a claim that cannot be found; both are returned to the
 caller, which logs a warning. Selectors are not read, so a partition counts as a whole GPU. A claim that several pods
 share counts for each of them. Source: KEP-4381, resource.k8s.io/v1; DRA drivers of NVIDIA, AMD and Intel.
@@ -62,8 +62,8 @@ class ClaimDemand:
 
     def unknown_classes(self, classes: Mapping[str, float]) -> frozenset[str]:
         """Return the device classes that are not named."""
-        asked = {each.device_class for request in self.requests for each in request.alternatives if not each.admin}
-        return frozenset(asked - classes.keys())
+        requested = {each.device_class for request in self.requests for each in request.alternatives if not each.admin}
+        return frozenset(requested - classes.keys())
 
 
 def _most(request: ClaimRequest, classes: Mapping[str, float]) -> float:

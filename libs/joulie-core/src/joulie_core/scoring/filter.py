@@ -4,8 +4,8 @@ Performance pods stay off eco and draining nodes; everything else is allowed, wi
 name the node: kube-scheduler counts equal texts in its event.
 
 A stale twin still counts here, though its numbers no longer count in scores: silence of the operator is no evidence
-that a capped node was freed, so a node is refused if either the last known class or the label says so. A missing
-reading never makes a node freer.
+that a capped node was freed, so a node is refused if either the last known class or the label is a refused one. A
+missing reading never makes a node freer.
 Source: docs/decisions/0002-extender.md.
 """
 

@@ -111,7 +111,7 @@ def ensure(
         The path of each binary.
 
     Raises:
-        BinaryError: a binary is not found and cannot be built; the message says what the user can do.
+        BinaryError: a binary is not found and cannot be built; the message states what the user can do.
     """
     cache = cache if cache is not None else cache_home()
     paths: dict[Binary, Path] = {}

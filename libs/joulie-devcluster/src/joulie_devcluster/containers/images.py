@@ -54,7 +54,7 @@ def save_image(service: str, reporter: Reporter | None = None) -> Path:
     """Return an archive of a service's image in the format of `docker save`; build it if it does not exist.
 
     Raises:
-        EngineError: the archive does not exist and cannot be built; the message says what to install.
+        EngineError: the archive does not exist and cannot be built; the message states what to install.
     """
     archive = archive_path(service)
     if not archive.exists():

@@ -66,7 +66,7 @@ _NO_FALLBACK: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CpuIntent:
-    """What is asked of one node's CPUs at one tick."""
+    """What is requested of one node's CPUs at one tick."""
 
     #: None: unmanaged, for the reason in `absent`.
     cap: WattCap | PctCap | None

@@ -117,7 +117,7 @@ class NodeControl:
 
     @property
     def looping(self) -> bool:
-        """Whether the DVFS loop holds the power, from readings that are fresh whenever they are asked for."""
+        """Whether the DVFS loop holds the power, from readings that are fresh whenever they are requested."""
         return self._sampled() is not None
 
     @property

@@ -18,7 +18,7 @@ from joulie_api.errors import NotFound
 from joulie_api.resources import NODE_RESOURCE_TOPOLOGIES, NODES
 from joulie_core.node import Node
 
-#: After which a cluster without the kind NodeResourceTopology is asked again.
+#: After which a cluster without the kind NodeResourceTopology is checked again.
 _MISSING_KIND_S: Final = 600.0
 
 _log = structlog.get_logger()
@@ -79,7 +79,7 @@ class StatePublisher:
     def _topology(self) -> dict[str, Any] | None:
         """Return the object, empty where there is to be none; None where that is not known, or the kind is missing.
 
-        Without a container runtime there are no zones, which says nothing about the node.
+        Without a container runtime there are no zones, which is no statement about the node.
         """
         node, state = self._node(), self._state()
         if node is None or state is None or asyncio.get_running_loop().time() < self._kind_missing_until:

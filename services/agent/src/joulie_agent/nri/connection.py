@@ -23,7 +23,7 @@ DEFAULT_SOCKET: Final = Path("/var/run/nri/nri.sock")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.+-]+")
 _INDEX: Final = re.compile(r"[0-9]{2}")
-#: A runtime that disconnects the plugin at once, again and again, is asked less and less often.
+#: A runtime that disconnects the plugin at once, again and again, is tried less and less often.
 _BACKOFF_INITIAL_S: Final = 0.2
 _BACKOFF_CAP_S: Final = 5.0
 _BACKOFF_RESET_AFTER_S: Final = 30.0

@@ -21,8 +21,8 @@ from joulie_agent.nri.ttrpc import Method, TtrpcClient, TtrpcCode, TtrpcError, T
 PLUGIN_SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
 RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
 
-#: The events that the handler has methods for. A runtime disconnects a plugin that asks for one it does not know; all
-#: of these are as old as the interface.
+#: The events that the handler has methods for. A runtime disconnects a plugin that subscribes to one it does not know;
+#: all of these are as old as the interface.
 EVENTS: Final = sum(
     1 << (event - 1)
     for event in (

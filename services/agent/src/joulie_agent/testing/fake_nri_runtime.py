@@ -41,7 +41,7 @@ class FakeNriRuntime:
         self.containers: dict[str, nri.Container] = {}
         #: Ids of containers whose unsolicited updates fail.
         self.refuse_updates: set[str] = set()
-        #: Every update that a plugin has asked for, in order.
+        #: Every update that a plugin has requested, in order.
         self.updates: list[nri.ContainerUpdate] = []
         self.request_timeout_s = request_timeout_s
         self._per_event_requests = per_event_requests

@@ -42,7 +42,7 @@ RESTORED = ControlOutcome(ControlResult.APPLIED, Reason.RESTORED, "host")
 
 @dataclass
 class ScriptedHost:
-    """Applies everything unless an outcome is set, and records what it was asked for."""
+    """Applies everything unless an outcome is set, and records what was requested of it."""
 
     reading: NodeReading | Unavailable = READING
     cap: ControlOutcome | None = None

@@ -1,4 +1,4 @@
-"""Choice of the pool for a container: rules in order, of which the first that tells pools apart decides."""
+"""Choice of the pool for a container: rules in order, of which the first that distinguishes pools decides."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
