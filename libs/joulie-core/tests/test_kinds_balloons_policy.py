@@ -24,7 +24,7 @@ MANIFEST = {
         "schedulingClasses": [{"name": "rt", "policy": "fifo", "priority": 10}],
         "cpuClasses": [{"name": "idle", "maxFreq": "min"}, {"name": "fast", "minFreq": "2.4GHz"}],
         "control": {"cpu": {"classes": {"older": {"minFreq": 1000000}}}},
-        "turboDomain": "system",
+        "turboDomain": "package",
         "balloonTypes": [
             {
                 "name": "part",
@@ -97,7 +97,9 @@ def test_defaults_are_those_of_the_manifests_schema():
 def test_all_errors_are_reported_at_once_with_field_value_and_what_to_do():
     spec = {
         "idleCPUClass": "none",
+        "cpuClasses": [{"name": "idle"}],
         "controllableInterrupts": ["eth0"],
+        "turboDomain": "system",
         "loadClasses": [{"name": "avx", "level": "core"}, {"name": "avx", "level": "l2cache"}],
         "balloonTypes": [
             {"name": "a", "minCPUs": 3, "maxCPUs": 2, "minBalloons": 5, "maxBalloons": 4, "irqMode": "sink"},
@@ -109,13 +111,20 @@ def test_all_errors_are_reported_at_once_with_field_value_and_what_to_do():
     assert problems(spec) == [
         "spec.reservedResources.cpu: None: is required; write a quantity such as 1 or cpuset:0-1",
         "spec.controllableInterrupts: ('eth0',): interrupts are not moved between CPUs; remove the field",
-        "spec.idleCPUClass: 'none': is not defined in cpuClasses; defined are performance, standard, eco",
+        (
+            "spec.turboDomain: 'system': classes compete for frequencies within each package; write package, or remove"
+            " the field"
+        ),
+        "spec.idleCPUClass: 'none': is not defined in cpuClasses; defined are performance, standard, eco, idle",
         "spec.balloonTypes[1].name: 'a': is the name of an earlier entry; choose another",
         "spec.loadClasses[1].name: 'avx': is the name of an earlier entry; choose another",
         "spec.balloonTypes[0].minCPUs: 3: is more than maxCPUs, which is 2; raise that or lower this",
         "spec.balloonTypes[0].minBalloons: 5: is more than maxBalloons, which is 4; raise that or lower this",
         "spec.balloonTypes[0].irqMode: 'sink': interrupts are not moved between CPUs; remove the field",
-        "spec.balloonTypes[1].cpuClass: 'quick': is not defined in cpuClasses; defined are performance, standard, eco",
+        (
+            "spec.balloonTypes[1].cpuClass: 'quick': is not defined in cpuClasses; defined are performance, standard,"
+            " eco, idle"
+        ),
         "spec.balloonTypes[1].schedulingClass: 'rt': is not defined in schedulingClasses",
         "spec.balloonTypes[1].loads[1]: 'net': is not defined in loadClasses; defined are avx",
         "spec.balloonTypes[1].irqClaim: ('*',): interrupts are not moved between CPUs; remove the field",

@@ -167,7 +167,7 @@ class BalloonsPolicySpec(PlacementPolicySpec):
     load_classes: Annotated[tuple[LoadClassSpec, ...], Field(max_length=64, json_schema_extra=BY_NAME)] = ()
     """Load classes."""
     turbo_domain: Literal["package", "system"] = "package"
-    """Where classes compete for frequencies above the base frequency."""
+    """Where classes compete for frequencies above the base frequency; `system` is refused."""
     controllable_interrupts: Annotated[tuple[_Text, ...], Field(max_length=64)] = ()
     """Accepted for compatibility and refused when set."""
 
@@ -213,6 +213,8 @@ def _option_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
         yield _Problem(("reservedResources", "cpu"), None, "is required; write a quantity such as 1 or cpuset:0-1")
     if spec.controllable_interrupts:
         yield _Problem(("controllableInterrupts",), spec.controllable_interrupts, _NO_INTERRUPTS)
+    if spec.turbo_domain != "package":
+        yield _Problem(("turboDomain",), spec.turbo_domain, _PACKAGES_ONLY)
     yield from _undefined(("idleCPUClass",), spec.idle_cpu_class, list(spec.classes_by_name), "cpuClasses")
     for field, names in (
         ("balloonTypes", [each.name for each in spec.balloon_types]),
@@ -224,6 +226,7 @@ def _option_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
 
 
 _NO_INTERRUPTS: Final = "interrupts are not moved between CPUs; remove the field"
+_PACKAGES_ONLY: Final = "classes compete for frequencies within each package; write package, or remove the field"
 
 
 def _type_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
