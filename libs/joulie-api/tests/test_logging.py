@@ -2,23 +2,10 @@ import logging
 import warnings
 
 import msgspec
-import pytest
 import structlog
 
 from joulie_api.logging import configure_logging
 from joulie_api.settings import LogFormat, LogLevel
-
-
-@pytest.fixture(autouse=True)
-def _restore():
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
-    logging.captureWarnings(capture=False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def events(capsys):

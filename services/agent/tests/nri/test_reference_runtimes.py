@@ -195,7 +195,7 @@ async def test_the_runtime_goes_on_without_a_plugin_that_is_late_and_gets_it_bac
     async def create(_pod, _container):
         await asyncio.Event().wait()
 
-    async with runtime(request_timeout_s=0.3) as peer, plugin():
+    async with runtime(request_timeout_s=1.0) as peer, plugin():
         await peer.command("await")
         await peer.command("run", pod=pod())
         handler.on["create_container"] = create

@@ -130,7 +130,7 @@ async def test_the_runtime_starts_it_as_an_installed_plugin(nri_runtime_binary, 
     plugins, configuration = tmp_path / "plugins", tmp_path / "conf.d"
     plugins.mkdir()
     configuration.mkdir()
-    (configuration / "90-joulie.conf").write_text(MANIFEST.replace(f"cpuset:{CPUS}", "cpuset:8-15"))
+    (configuration / "90-joulie.conf").write_text(MANIFEST.replace(f"cpuset:{CPUS}", "cpuset:8-11"))
     executable = plugins / "90-joulie"
     executable.write_text(f"#!/bin/sh\nexec {' '.join(command)}\n")
     executable.chmod(0o755)
@@ -138,4 +138,4 @@ async def test_the_runtime_starts_it_as_an_installed_plugin(nri_runtime_binary, 
         nri_runtime_binary, tmp_path / "runtime.log", plugins=plugins, plugin_config=configuration
     ) as peer:
         await create(peer, "shared")
-        assert await cpus_of(peer) == {"shared": IdSet.parse("8-15")}
+        assert await cpus_of(peer) == {"shared": IdSet.parse("8-11")}

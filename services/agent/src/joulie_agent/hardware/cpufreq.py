@@ -103,7 +103,9 @@ class FrequencyRequest(SysfsKnob):
         return max((each for each in self._available() if each <= khz), default=khz)
 
     def _available(self) -> tuple[int, ...]:
-        return _numbers(self.tree, f"{self.policy}/scaling_available_frequencies")
+        text = self.tree.read_text(f"{self.policy}/scaling_available_frequencies")
+        words = () if isinstance(text, HardwareFailure) else text.split()
+        return tuple(int(word) for word in words if word.isdecimal())
 
 
 def discover(
@@ -141,7 +143,7 @@ def driver_family(policies: Iterable[CpuPolicy]) -> str:
 
 
 def _request(tree: SysfsTree, path: str, coolers: Sequence[tuple[str, int | None]]) -> FrequencyRequest | None:
-    related = _numbers(tree, f"{path}/related_cpus")
+    related = _cpus(tree, f"{path}/related_cpus")
     lowest_khz = tree.read_known(f"{path}/cpuinfo_min_freq")
     highest_khz = tree.read_known(f"{path}/cpuinfo_max_freq")
     if not related or lowest_khz is None or highest_khz is None or lowest_khz > highest_khz:
@@ -160,7 +162,7 @@ def _request(tree: SysfsTree, path: str, coolers: Sequence[tuple[str, int | None
 
 def _policy(tree: SysfsTree, request: FrequencyRequest, topology: Topology) -> CpuPolicy | None:
     path = request.policy
-    cpus = _numbers(tree, f"{path}/affected_cpus")
+    cpus = _cpus(tree, f"{path}/affected_cpus")
     if not cpus:
         return None
     return CpuPolicy(
@@ -204,7 +206,7 @@ def _firmware_nodes(tree: SysfsTree) -> dict[str, int]:
     }
 
 
-def _numbers(tree: SysfsTree, path: str) -> tuple[int, ...]:
+def _cpus(tree: SysfsTree, path: str) -> tuple[int, ...]:
     text = tree.read_text(path)
     return () if isinstance(text, HardwareFailure) else parse_cpu_list(text)
 
