@@ -1,7 +1,7 @@
 """The balloons policy."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from joulie_core.containers.balloons.checks import check_state
 from joulie_core.containers.balloons.instances import Draft, NoRoomError
@@ -27,6 +27,9 @@ from joulie_core.containers.policy import (
 )
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.balloons_policy import BalloonsPolicySpec
+
+#: Repetitions of a synchronization; one suffices unless balloons have become smaller.
+_MOST_PASSES: Final = 4
 
 
 class BalloonsContainerPolicy(ContainerPolicy[BalloonsState]):
@@ -70,8 +73,20 @@ class BalloonsContainerPolicy(ContainerPolicy[BalloonsState]):
         """Return the state for exactly these containers.
 
         A balloon stays with its CPUs where its type still exists and the CPUs are available to it; where it has to
-        become smaller, its youngest containers leave it first.
+        become smaller, its youngest containers leave it first. That may give room to others, so it is repeated until
+        nothing changes: the next restart must move nothing.
         """
+        result = self._synchronized(containers, grants)
+        for _ in range(_MOST_PASSES):
+            again = self._synchronized(containers, records(result.state))
+            if again.state == result.state:
+                break
+            result = again
+        return result
+
+    def _synchronized(
+        self, containers: Sequence[ContainerInfo], grants: Mapping[ContainerId, GrantRecord]
+    ) -> PolicyResult[BalloonsState]:
         empty = BalloonsState(free=self._available)
         work = Synchronizer(self._draft(empty), Restorer(self._types), self._selector, self._topology)
         work.run(containers, grants)

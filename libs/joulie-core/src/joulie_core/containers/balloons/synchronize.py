@@ -142,7 +142,7 @@ class Synchronizer:
             balloon = self._usable(spare)
             if (
                 balloon is not None
-                and draft.count(kind) < kind.min_balloons
+                and len(draft.of_type(kind)) < kind.min_balloons
                 and len(balloon.cpus) == draft.sizes.least(balloon)
             ):
                 draft.balloons[balloon.key] = balloon
