@@ -9,14 +9,12 @@ FULL = {
     "scope": [{"nodes": ["n*"], "containers": [{"key": "pod/labels/app", "operator": "Equals", "values": ["db"]}]}],
     "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "2Gi"}},
     "classes": {"rdt": "gold", "blockio": "slow", "cpu": "eco"},
-    "toptierLimit": "512Mi",
 }
 
 
 def test_what_is_written_is_read():
     spec = Adjustment.model_validate({"spec": FULL}).spec
     assert spec.resources.limits.cpu == "2"
-    assert spec.toptier_limit == "512Mi"
     assert spec.classes.cpu == "eco"
     assert spec.scope[0].containers[0].values == ("db",)
 
@@ -28,6 +26,7 @@ def test_what_is_written_is_read():
         ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "2G"}}}, r"limits\.memory: 2G is less"),
         ({"resources": {"limits": {"cpu": "-1"}}}, "at least 0"),
         ({"toptierLimit": "much"}, "not a Kubernetes quantity"),
+        ({"toptierLimit": "512Mi"}, "toptierLimit is not supported, since Linux has no limit for one tier of memory"),
         ({"classes": {"cpu": ""}}, "at least 1 character"),
         ({"scope": [{"containers": [{"key": "color", "operator": "Exists"}]}]}, "is no key"),
     ],

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 from pydantic import Field, ValidationError
 
-from joulie_core.kinds import NodeHardware, NodePowerProfile, NodeTwin, TelemetryProfile
+from joulie_core.kinds import Adjustment, NodeHardware, NodePowerProfile, NodeTwin, TelemetryProfile
 from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import Column, Model
 from joulie_core.kinds.crds import RESOURCES, CrdError, manifest, manifests, structural_schema
@@ -214,6 +214,11 @@ GOOD = {
         {"key": "namespace", "operator": "In", "values": ["a", "b"]},
     ),
     "CPU class": balloons(cpuClasses=[{"name": "a", "maxFreq": 2_400_000}, {"name": "b", "maxFreq": "2.4GHz"}]),
+    "CPU class as a resource": balloons(cpuClasses=[{"name": "night.1_b-c", "publishExtendedResource": True}]),
+    "CPU class of any name": balloons(cpuClasses=[{"name": "at night", "publishExtendedResource": False}]),
+    "CPU class of a resource at its longest": balloons(
+        cpuClasses=[{"name": "n" * 57, "publishExtendedResource": True}]
+    ),
     "hardware": nhw(cpu={"totalCores": 128, "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 350}}),
 }
 BAD = {
@@ -224,6 +229,9 @@ BAD = {
     "unknown operator": balloons({"key": "name", "operator": "Like", "values": ["a"]}),
     "Speed Select": balloons(cpuClasses=[{"name": "a"}, {"name": "b", "pctPriority": "high"}]),
     "Speed Select by its class": balloons(cpuClasses=[{"name": "b", "sstClosID": 0}]),
+    "CPU class that is no name of a resource": balloons(cpuClasses=[{"name": "a b", "publishExtendedResource": True}]),
+    "CPU class too long for a resource": balloons(cpuClasses=[{"name": "n" * 58, "publishExtendedResource": True}]),
+    "limit of one tier of memory": (Adjustment, {"spec": {"toptierLimit": "1Gi"}}),
     "unknown profile": npp(profile="turbo"),
     "profile missing": (NodePowerProfile, {"spec": {"nodeName": "n1"}}),
     "nodeName missing": (NodePowerProfile, {"spec": {"profile": "eco"}}),

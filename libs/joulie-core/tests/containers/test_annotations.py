@@ -279,3 +279,18 @@ def test_scalars_are_texts():
 def test_yaml_that_could_do_harm_is_refused(text, reason):
     with pytest.raises(PlainYamlError, match=reason):
         parse_yaml(text)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("toptierlimit", "Linux has no limit for one tier of memory"),
+        ("irq-affinity", "interrupts are not moved between CPUs"),
+    ],
+)
+def test_annotations_without_effect_are_warned_of_where_they_are_meant_for_the_container(key, why):
+    found = Annotations(container({f"{key}.{SUFFIX}/container.main": "1", f"{key}.{SUFFIX}/container.other": "1"}))
+    found.warn_of_unsupported()
+    (warning,) = found.warnings
+    assert (warning.container, warning.reason) == ("p1-main", "UnsupportedAnnotation")
+    assert warning.message == f"annotation {key}.{SUFFIX}/container.main is ignored: {why}"

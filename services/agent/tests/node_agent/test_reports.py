@@ -116,15 +116,20 @@ async def test_without_zones_what_is_published_stays(stage):
     assert found[3]["zones"]
 
 
-async def test_containers_are_zones_where_the_configuration_wants_it(stage):
+async def test_containers_are_zones_where_their_zone_says_so(stage):
     stage.api.put(DEFINITION)
-    stage.manager.status = status(ZONE, showContainersInNrt=True)
+    shown = pb.Zone()
+    shown.CopyFrom(ZONE)
+    shown.name, shown.show_containers = "balloon1", True
+    stage.manager.status = status(ZONE, shown)
     async with stage.agent():
         await stage.api.wait_for(lambda: stage.api.get("NodeResourceTopology", "n1"))
-    assert stage.api.get("NodeResourceTopology", "n1")["zones"][1] == {
+    zones = stage.api.get("NodeResourceTopology", "n1")["zones"]
+    assert [zone["name"] for zone in zones] == ["balloon0", "balloon1", "ns/p/main"]
+    assert zones[2] == {
         "name": "ns/p/main",
         "type": "allocation for container",
-        "parent": "balloon0",
+        "parent": "balloon1",
         "attributes": [{"name": "cpuset", "value": "0-3"}],
         "resources": [{"name": "cpu", "capacity": "1500m", "allocatable": "1500m", "available": "0"}],
     }

@@ -100,3 +100,43 @@ async def test_the_pools_of_the_machine_are_published(stage):
     assert len(zones) > 2
     assert all(zone.get("parent", zone["name"]) in names for zone in zones)
     assert zones[0]["resources"][0]["capacity"] == "8"
+
+
+async def test_the_cpus_of_a_class_are_published_as_capacity_of_the_node_and_follow_the_configuration(stage):
+    classes = [{"name": "night", "maxFreq": "min", "publishExtendedResource": True}, {"name": "day"}]
+    types = [{"name": "dark", "cpuClass": "night", "maxCPUs": 3, "maxBalloons": 1}]
+    policy = make_policy("default", "BalloonsPolicy", reservedResources={"cpu": "1"}, cpuClasses=classes)
+    policy["spec"]["balloonTypes"] = types
+    stage.api.put(policy)
+
+    def published():
+        capacity = stage.api.get("Node", "n1")["status"].get("capacity", {})
+        return {name: amount for name, amount in capacity.items() if name.startswith("cpuclass.")}
+
+    async with resource_manager(stage, "balloons"), stage.agent():
+        await stage.api.wait_for(lambda: published() == {"cpuclass.joulie.io/night-milli": "3000"})
+        types[0]["maxCPUs"] = 0
+        stage.api.patch("BalloonsPolicy", "default", {"spec": {"balloonTypes": types}})
+        await stage.api.wait_for(lambda: published() == {"cpuclass.joulie.io/night-milli": "7000"})
+        stage.api.patch("BalloonsPolicy", "default", {"spec": {"cpuClasses": [{"name": "night"}]}})
+        await stage.api.wait_for(lambda: published() == {})
+
+
+async def test_containers_are_published_of_the_balloon_types_that_say_so(stage):
+    stage.api.put(DEFINITION)
+    policy = make_policy("default", "BalloonsPolicy", reservedResources={"cpu": "1"}, showContainersInNrt=True)
+    policy["spec"]["agent"] = {"nodeResourceTopology": True}
+    types = policy["spec"]["balloonTypes"] = [{"name": "dark", "namespaces": ["ns"], "showContainersInNrt": False}]
+    stage.api.put(policy)
+
+    def parents():
+        found = stage.api.get("NodeResourceTopology", "n1") or {"zones": []}
+        return {zone["name"]: zone.get("parent") for zone in found["zones"] if zone["name"].startswith("ns/")}
+
+    async with resource_manager(stage, "balloons") as runtime, stage.agent():
+        runtime.pods["other"] = nri.PodSandbox(id="other", name="other", uid="uid-other", namespace="ns/light")
+        await runtime.create_container(nri.Container(id="b", pod_sandbox_id="other", name="main"))
+        await stage.api.wait_for(lambda: parents() == {"ns/light/other/main": "default[0]"})
+        types[0]["showContainersInNrt"] = True
+        stage.api.patch("BalloonsPolicy", "default", {"spec": {"balloonTypes": types}})
+        await stage.api.wait_for(lambda: parents().get("ns/pod/main") == "dark[0]")

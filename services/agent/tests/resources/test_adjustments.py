@@ -91,14 +91,13 @@ def test_a_request_above_the_limit_of_a_container_is_a_problem_of_that_container
 
 
 def test_classes_become_annotations_of_the_container_alone():
-    spec = {"classes": {"cpu": "eco", "rdt": "gold", "blockio": "slow"}, "toptierLimit": "1Gi"}
+    spec = {"classes": {"cpu": "eco", "rdt": "gold", "blockio": "slow"}}
     changed = adjustments(a=spec).adjusted(CONTAINER)
     assert changed.pod.annotations == {
         "other": "x",
         "cpu-class.resource-policy.nri.io/container.main": "eco",
         "rdtclass.resource-policy.nri.io/container.main": "gold",
         "blockioclass.resource-policy.nri.io/container.main": "slow",
-        "toptierlimit.resource-policy.nri.io/container.main": "1Gi",
     }
     assert changed.resources == CONTAINER.resources
 
@@ -111,8 +110,12 @@ def test_a_malformed_adjustment_is_reported_and_the_others_are_in_force():
             "b": "{}",
             "c": json.dumps({"spec": {"resources": {"requests": {"cpu": 3}, "limits": {"cpu": 1}}}}),
             "d": json.dumps({"spec": {"resources": {"requests": {"cpu": "600m"}}}}),
+            "e": json.dumps({"spec": {"toptierLimit": "1Gi", "resources": {"requests": {"cpu": "700m"}}}}),
         }
     )
-    assert errors.keys() == {"a", "b", "c"}
+    assert errors.keys() == {"a", "b", "c", "e"}
+    assert errors["e"].startswith(
+        "spec: toptierLimit is not supported, since Linux has no limit for one tier of memory"
+    )
     assert errors["c"] == "spec.resources: limits.cpu: 1 is less than the request 3"
     assert found.adjusted(CONTAINER).resources.cpu_request_milli == 600

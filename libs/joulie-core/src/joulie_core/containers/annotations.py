@@ -23,6 +23,12 @@ from joulie_core.kinds.match_expression import check_glob
 
 DOMAIN: Final = "resource-policy.nri.io"
 INVALID: Final = "InvalidAnnotation"
+UNSUPPORTED: Final = "UnsupportedAnnotation"
+#: Annotations of other resource policies that have no effect here, and why.
+_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "toptierlimit": "Linux has no limit for one tier of memory",
+    "irq-affinity": "interrupts are not moved between CPUs",
+}
 
 _TRUE: Final = frozenset({"1", "t", "true"})
 _FALSE: Final = frozenset({"0", "f", "false"})
@@ -58,6 +64,13 @@ class Annotations:
     def __init__(self, container: ContainerInfo) -> None:
         self._container = container
         self.warnings: list[PolicyWarning] = []
+
+    def warn_of_unsupported(self) -> None:
+        """Add a warning for each annotation that is meant for this container and has no effect."""
+        for key, why in _WITHOUT_EFFECT.items():
+            for name in self._names(key):
+                if name in self._container.pod.annotations:
+                    self.warn(UNSUPPORTED, f"annotation {name} is ignored: {why}")
 
     def text(self, key: str) -> str | None:
         """Return a text, such as the name of a class; None without annotation, as for all that follow."""
@@ -105,12 +118,16 @@ class Annotations:
         return self._parsed(key, text, lambda text: parse_affinities(parse_yaml(text), container, default_weight)) or ()
 
     def _read(self, key: str, parse: Callable[[str], Value]) -> Value | None:
-        base = f"{key}.{DOMAIN}"
         annotations = self._container.pod.annotations
-        for name in (f"{base}/container.{self._container.name}", f"{base}/pod", base):
+        for name in self._names(key):
             if name in annotations and (value := self._parsed(name, annotations[name], parse)) is not None:
                 return value
         return None
+
+    def _names(self, key: str) -> tuple[str, ...]:
+        """Return the annotations of a key that concern this container, the most specific one first."""
+        base = f"{key}.{DOMAIN}"
+        return f"{base}/container.{self._container.name}", f"{base}/pod", base
 
     def _parsed(self, name: str, text: str, parse: Callable[[str], Value]) -> Value | None:
         try:

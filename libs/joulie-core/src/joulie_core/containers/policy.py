@@ -101,6 +101,8 @@ class PlacementZone:
     #: What another container could still be granted.
     available_milli: int = 0
     containers: tuple[ContainerId, ...] = ()
+    #: Whether NodeResourceTopology lists the containers besides the zone.
+    show_containers: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -171,6 +173,13 @@ class ContainerPolicy(ABC, Generic[State]):
     @abstractmethod
     def zones(self, state: State) -> tuple[PlacementZone, ...]:
         """Return the pools or balloons, parents first."""
+
+    def class_capacity(self) -> Mapping[str, int]:
+        """Return how many CPUs of a class containers can have at most, in thousandths, by CPU class; 0 where absent.
+
+        It depends on configuration and topology only: a scheduler compares it with the requests of all pods.
+        """
+        return {}
 
     @abstractmethod
     def check(self, state: State) -> None:

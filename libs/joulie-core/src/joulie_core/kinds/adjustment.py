@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from joulie_core.kinds.base import Column, Count, CustomResource, Kind, Model, Timestamp
+from joulie_core.kinds.base import CheckedModel, Column, Count, CustomResource, Invariant, Kind, Model, Timestamp
 from joulie_core.kinds.container_policy import Amount, Globs
 from joulie_core.kinds.match_expression import ExpressionSpec
 from joulie_core.quantity import parse_quantity
@@ -80,15 +80,23 @@ class AdjustedClasses(Model):
     """CPU class, such as `performance` or `eco`: the container moves to CPUs of that class."""
 
 
-class AdjustmentSpec(Model):
+class AdjustmentSpec(CheckedModel):
     """Which containers are changed, and how. A container that several Adjustments concern is not changed."""
+
+    invariants = (
+        Invariant(
+            "!has(self.toptierLimit)",
+            "toptierLimit is not supported, since Linux has no limit for one tier of memory; remove it",
+            lambda spec: spec.toptier_limit is None,
+        ),
+    )
 
     scope: Annotated[tuple[AdjustmentScope, ...], Field(max_length=32)] = ()
     """Containers that are changed; absent: all containers of all nodes."""
     resources: AdjustedResources = AdjustedResources()
     classes: AdjustedClasses = AdjustedClasses()
     toptier_limit: AdjustedAmount | None = None
-    """Most memory of the fastest tier, such as DRAM beside persistent memory."""
+    """Accepted for compatibility and refused when set."""
 
 
 def names_node(spec: Mapping[str, object], node: str) -> bool:

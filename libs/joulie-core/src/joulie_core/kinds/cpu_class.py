@@ -11,6 +11,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 from joulie_core.control.cpu_frequency import ClassFrequency, FrequencyName
 from joulie_core.control.throttle_plan import ThrottleOrder
 from joulie_core.kinds.base import CheckedModel, Invariant, Model
+from joulie_core.labels import PREFIX
 
 #: Schema of a field that takes a number or a text.
 INT_OR_STRING: Final[dict[str, Any]] = {"x-kubernetes-int-or-string": True}
@@ -18,6 +19,8 @@ INT_OR_STRING: Final[dict[str, Any]] = {"x-kubernetes-int-or-string": True}
 _FREQUENCY: Final = re.compile(r"(?P<number>\d{1,9}(\.\d{1,9})?)\s*(?P<unit>[kMG]Hz)?")
 _KHZ: Final = {None: 1, "kHz": 1, "MHz": 1_000, "GHz": 1_000_000}
 _HIGHEST_KHZ: Final = 100_000_000
+#: With its suffix, the name of a resource has at most 63 characters.
+_RESOURCE_NAME: Final = re.compile("^[A-Za-z0-9]([-A-Za-z0-9_.]{0,55}[A-Za-z0-9])?$")
 _EPP_WORDS: Final = ("default", "performance", "balance_performance", "balance_power", "power")
 _HIGHEST_EPP: Final = 255
 
@@ -95,6 +98,13 @@ class CpuClassSpec(CpuClassControlsSpec, CheckedModel):
             "pctPriority and sstClosID need Intel Speed Select, which is not supported; remove them",
             lambda spec: spec.pct_priority is None and spec.sst_clos_id is None,
         ),
+        Invariant(
+            "!has(self.publishExtendedResource) || !self.publishExtendedResource || "
+            f"self.name.matches('{_RESOURCE_NAME.pattern}')",
+            "with publishExtendedResource the name has 1 to 57 letters, digits, '-', '_' or '.', and begins and ends "
+            "with a letter or digit",
+            lambda spec: not spec.publish_extended_resource or _RESOURCE_NAME.fullmatch(spec.name) is not None,
+        ),
     )
 
     name: ClassName
@@ -104,6 +114,9 @@ class CpuClassSpec(CpuClassControlsSpec, CheckedModel):
     throttle_order: ThrottleOrder | None = None
     """When a power cap throttles these CPUs: `eco` first, then `standard`, then `performance`. Absent: the class of
     that name, else `standard`."""
+    publish_extended_resource: bool = False
+    """Publish as the node's extended resource `cpuclass.joulie.io/NAME-milli` how many CPUs of the class containers can
+    have there at most, in thousandths."""
     pct_priority: Annotated[str, Field(max_length=16)] | None = None
     """Accepted for compatibility and refused when set."""
     sst_clos_id: Annotated[int, Field(ge=0, le=3)] | None = Field(default=None, alias="sstClosID")
@@ -128,6 +141,11 @@ BUILTIN_CPU_CLASSES: Final[Mapping[str, CpuClassSpec]] = MappingProxyType(
         )
     }
 )
+
+
+def cpu_class_resource(name: str) -> str:
+    """Return the extended resource of a CPU class, whose amounts are thousandths of a CPU."""
+    return f"cpuclass.{PREFIX}{name}-milli"
 
 
 def cpu_classes(

@@ -92,3 +92,11 @@ def test_the_scheduling_class_is_that_of_the_annotation_or_the_type(node):
         container("c"), container("d", annotations=annotations), container("e", namespace="kube-system")
     )
     assert [found.state.placements[name].scheduling_class for name in "cde"] == ["rt", "bg", None]
+
+
+@pytest.mark.parametrize("preserved", ["false", "true"])
+def test_a_limit_of_the_top_tier_is_ignored_with_a_warning(node, preserved):
+    annotations = {"toptierlimit.resource-policy.nri.io": "1Gi", "cpu.preserve.resource-policy.nri.io": preserved}
+    found = node()
+    result = found.policy.allocate(found.state, container("x", annotations=annotations))
+    assert [(each.container, each.reason) for each in result.warnings] == [("x", "UnsupportedAnnotation")]

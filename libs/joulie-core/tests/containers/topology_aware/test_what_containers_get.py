@@ -259,3 +259,8 @@ def test_a_malformed_annotation_is_a_warning_and_ignored():
     assert {warning.reason for warning in result.warnings} == {"InvalidAnnotation"}
     assert len(result.warnings) == 2
     assert exclusive(found) == 1
+
+
+def test_a_limit_of_the_top_tier_is_ignored_with_a_warning():
+    result = node().run(guaranteed("a", 1000, annotations={key("toptierlimit"): "1Gi"}))
+    assert [(each.container, each.reason) for each in result.warnings] == [("a", "UnsupportedAnnotation")]

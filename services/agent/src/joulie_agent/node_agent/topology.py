@@ -25,7 +25,6 @@ class _Agent(msgspec.Struct, rename="camel"):
 
 class _Spec(msgspec.Struct, rename="camel"):
     agent: _Agent = msgspec.field(default_factory=_Agent)
-    show_containers_in_nrt: bool = False
 
 
 class _Manifest(msgspec.Struct):
@@ -46,7 +45,7 @@ def topology_body(node: Node, status: pb.ManagerStatus) -> dict[str, Any] | None
     spec = msgspec.json.decode(manifest, type=_Manifest).spec if manifest else _Spec()
     if not spec.agent.node_resource_topology:
         return None
-    zones = [each for zone in status.zones for each in _zones(zone, with_containers=spec.show_containers_in_nrt)]
+    zones = [each for zone in status.zones for each in _zones(zone)]
     return {
         "metadata": {"labels": {MANAGED_BY: MANAGED_BY_AGENT}, **owned_by(node)},
         "attributes": [{"name": "TopologyPolicy", "value": status.configuration.policy}],
@@ -59,7 +58,7 @@ def is_own(raw: bytes) -> bool:
     return (msgspec.json.decode(raw, type=_Object).metadata.labels or {}).get(MANAGED_BY) == MANAGED_BY_AGENT
 
 
-def _zones(zone: pb.Zone, *, with_containers: bool) -> Iterator[dict[str, Any]]:
+def _zones(zone: pb.Zone) -> Iterator[dict[str, Any]]:
     sets = {"cpuset": zone.cpus, "shared cpuset": zone.shared_idle, "memory set": zone.memory}
     attributes = {**{name: ids for name, ids in sets.items() if ids}, **zone.attributes}
     yield {
@@ -76,7 +75,7 @@ def _zones(zone: pb.Zone, *, with_containers: bool) -> Iterator[dict[str, Any]]:
             }
         ],
     }
-    for container in zone.containers if with_containers else ():
+    for container in zone.containers if zone.show_containers else ():
         requested = _cpus(container.request_milli)
         yield {
             "name": f"{container.namespace}/{container.pod}/{container.name}",

@@ -1,7 +1,7 @@
 """Adjustments: changes of requests, limits and classes of running containers by objects of kind Adjustment.
 
-A container that several adjustments concern is not changed at all. Classes and the limit of the top tier reach the
-container policy as the annotations that stand for them.
+A container that several adjustments concern is not changed at all. Classes reach the container policy as the
+annotations that stand for them.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class Adjustments:
                 specs[name] = AdjustmentSpec.model_validate(msgspec.json.decode(document)["spec"])
             except ValidationError as error:
                 errors[name] = "; ".join(
-                    f"spec.{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}"
+                    f"{'.'.join(('spec', *map(str, each['loc'])))}: {each['msg'].removeprefix('Value error, ')}"
                     for each in error.errors(include_url=False)
                 )
             except (msgspec.DecodeError, KeyError, TypeError) as error:
@@ -135,6 +135,5 @@ def _annotations(container: str, spec: AdjustmentSpec) -> Mapping[str, str]:
         "rdtclass": spec.classes.rdt,
         "blockioclass": spec.classes.blockio,
         "cpu-class": spec.classes.cpu,
-        "toptierlimit": spec.toptier_limit,
     }
     return {f"{key}.{DOMAIN}/container.{container}": value for key, value in values.items() if value is not None}

@@ -43,6 +43,7 @@ from joulie_core.containers.policy import PowerProfileChanged, RebalanceRequeste
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.container_policy import PlacementPolicySpec
+from joulie_core.kinds.cpu_class import cpu_class_resource
 
 #: A handler that is busy for so many timeouts of the runtime will not end.
 _HUNG_TIMEOUTS: Final = 2
@@ -82,6 +83,7 @@ class ResourceManager:
         ledger = Ledger(time.monotonic)
         self._adjustments = Adjustments(settings.node_name)
         self.engine = PlacementEngine(ledger, self.cache, self.reports, values_of, self._adjustments.adjusted)
+        self._extended_resources: Mapping[str, int] = {}
         self._controllers = CreationControllers(Path(settings.host_root))
         self.pipeline = Pipeline(
             self.engine,
@@ -223,9 +225,11 @@ class ResourceManager:
                     available_milli=zone.available_milli,
                     containers=[self._zone_container(name) for name in zone.containers],
                     attributes=zone.attributes,
+                    show_containers=zone.show_containers,
                 )
                 for zone in self.engine.zones
             ],
+            extended_resources=self._extended_resources,
         )
 
     def _check_node(self, name: str) -> None:
@@ -251,6 +255,9 @@ class ResourceManager:
         if isinstance(spec, PlacementPolicySpec):
             self.classes.define(spec.classes_by_name)
             self._controllers.define(spec.control, spec.scheduling_classes)
+            published = [each.name for each in spec.cpu_classes if each.publish_extended_resource]
+            capacity = configured.policy.class_capacity()
+            self._extended_resources = {cpu_class_resource(name): capacity.get(name, 0) for name in published}
         else:
             self._controllers.define(spec.control)
         await self.pipeline.apply(configured)

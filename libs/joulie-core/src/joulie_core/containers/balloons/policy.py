@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+from joulie_core.containers.balloons.capacity import class_capacity
 from joulie_core.containers.balloons.checks import check_state
 from joulie_core.containers.balloons.instances import Draft, NoRoomError
 from joulie_core.containers.balloons.pinning import KeptMemory, Pinner
@@ -151,6 +152,10 @@ class BalloonsContainerPolicy(ContainerPolicy[BalloonsState]):
     def zones(self, state: BalloonsState) -> tuple[PlacementZone, ...]:
         """Return the balloons, each before its components."""
         return balloon_zones(self._draft(state), state, self._topology)
+
+    def class_capacity(self) -> Mapping[str, int]:
+        """Return how many CPUs of a class balloons can have at most, in thousandths, by CPU class."""
+        return class_capacity(self._types, len(self._available))
 
     def check(self, state: BalloonsState) -> None:
         """Check that balloons, idle CPUs, placements and memory fit together."""

@@ -41,6 +41,7 @@ class Selector:
     def choose(self, container: ContainerInfo) -> BalloonChoice:
         """Return the type of a container and its seat; an annotation that is wrong is ignored, with a warning."""
         annotations = Annotations(container)
+        annotations.warn_of_unsupported()
         if self._preserved(container, annotations):
             return BalloonChoice(None, Seat(container=container), annotations.warnings)
         chosen = self._annotated(annotations) or self._by_rules(container)

@@ -1,6 +1,6 @@
 """Balloon types as the policy uses them: options with their defaults applied, resolved on one node."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,6 +96,13 @@ class BalloonTypes:
             yield kind
         for name in kind.components:
             yield from self.leaves(self.by_name[name])
+
+    def least(self, kind: BalloonType) -> int:
+        """Return how many CPUs a balloon of a type has at least."""
+        if not kind.components:
+            return kind.min_cpus
+        parts = [self.least(self.by_name[name]) for name in kind.components]
+        return max(kind.min_cpus, max(parts) if kind.balance_components else sum(parts))
 
 
 def resolve_types(
@@ -229,22 +236,15 @@ def _first(own: bool | None, common: bool) -> bool:  # noqa: FBT001 - two values
 
 def _check_room(types: BalloonTypes, available: int) -> None:
     for each in types.by_name.values():
-        if each.components and _least(types, each) > each.max_cpus:
+        if each.components and types.least(each) > each.max_cpus:
             raise PolicyConfigError(
                 f"balloonTypes: maxCPUs of type {each.name} is {each.max_cpus}, less than the "
-                f"{_least(types, each)} CPUs that its components have at least; raise it or lower their minCPUs"
+                f"{types.least(each)} CPUs that its components have at least; raise it or lower their minCPUs"
             )
-    needs = {each.name: each.min_balloons * _least(types, each) for each in types.by_name.values()}
+    needs = {each.name: each.min_balloons * types.least(each) for each in types.by_name.values()}
     if sum(needs.values()) > available:
         parts = ", ".join(f"{count} for type {name}" for name, count in needs.items() if count)
         raise PolicyConfigError(
             f"balloonTypes: the balloons that always exist need {sum(needs.values())} CPUs ({parts}), and {available} "
             "are available; lower minBalloons or minCPUs"
         )
-
-
-def _least(types: BalloonTypes, kind: BalloonType) -> int:
-    if not kind.components:
-        return kind.min_cpus
-    parts: Sequence[int] = [_least(types, types.by_name[name]) for name in kind.components]
-    return max(kind.min_cpus, max(parts) if kind.balance_components else sum(parts))

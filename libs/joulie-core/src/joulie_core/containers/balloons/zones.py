@@ -31,6 +31,7 @@ def _zones(
         allocatable_milli=reach_milli,
         available_milli=max(0, reach_milli - balloon.requested_milli),
         containers=tuple(sorted(balloon.seats)),
+        show_containers=kind.show_containers,
         attributes={
             "balloon type": kind.name,
             "cpu class": kind.cpu_class,
@@ -38,7 +39,6 @@ def _zones(
             "most cpus": str(draft.sizes.most(balloon)),
             "excess cpus": f"{max(0, balloon.free_milli)}m",
             "groups": ",".join(sorted({seat.group for seat in balloon.seats.values() if seat.group})),
-            "show containers": str(kind.show_containers).lower(),
         },
     )
     for component in balloon.components:

@@ -123,6 +123,7 @@ def read_need(
     has_reserved: bool,
 ) -> ContainerNeed:
     """Return what a container needs; what of its annotations cannot be used is reported to `annotations`."""
+    annotations.warn_of_unsupported()
     burstable = container.qos is QosClass.BURSTABLE
     limit = container.resources.cpu_limit_milli
     level = annotations.choice("unlimited-burstable", BurstLevel) or spec.unlimited_burstable

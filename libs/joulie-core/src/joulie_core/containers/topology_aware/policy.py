@@ -25,7 +25,7 @@ from joulie_core.containers.topology_aware.machine import Machine
 from joulie_core.containers.topology_aware.memory_grants import end_cold_start
 from joulie_core.containers.topology_aware.need import read_need
 from joulie_core.containers.topology_aware.rebalancing import rebalance
-from joulie_core.containers.topology_aware.reporting import pool_zones
+from joulie_core.containers.topology_aware.reporting import class_capacity, pool_zones
 from joulie_core.containers.topology_aware.state import TopologyAwareState, new_state
 from joulie_core.containers.topology_aware.synchronizing import place, synchronize
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicySpec
@@ -106,6 +106,10 @@ class TopologyAwareContainerPolicy(ContainerPolicy[TopologyAwareState]):
     def zones(self, state: TopologyAwareState) -> tuple[PlacementZone, ...]:
         """Return the pools, parents first."""
         return pool_zones(self._machine, state.ledger)
+
+    def class_capacity(self) -> Mapping[str, int]:
+        """Return how many CPUs the pools have for each CPU class at most, in thousandths."""
+        return class_capacity(self._machine)
 
     def check(self, state: TopologyAwareState) -> None:
         """Raise AssertionError where CPUs or memory are granted twice or not there, or a needed pool is empty."""

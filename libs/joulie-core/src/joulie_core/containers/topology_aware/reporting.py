@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from joulie_core.containers.container import ContainerId
-from joulie_core.containers.idset import IdSet
+from joulie_core.containers.idset import IdSet, union
 from joulie_core.containers.policy import PlacementZone
 from joulie_core.containers.topology_aware.ledger import PoolLedger
 from joulie_core.containers.topology_aware.machine import Machine
@@ -26,6 +26,25 @@ def pool_zones(machine: Machine, ledger: PoolLedger) -> tuple[PlacementZone, ...
     for name, grant in sorted(ledger.grants.items()):
         containers.setdefault(grant.pool, []).append(name)
     return tuple(_zone(machine, ledger, pool, containers.get(pool.id, ())) for pool in reversed(machine.tree.pools))
+
+
+def class_capacity(machine: Machine) -> Mapping[str, int]:
+    """Return how many CPUs containers can have of each CPU class at most, in thousandths.
+
+    A class that no pool has may be that of exclusive CPUs by an annotation.
+    """
+    spec = machine.spec
+    exclusive = machine.shared | machine.isolated
+    pools = (
+        (spec.shared_pool_cpu_class, machine.shared),
+        (spec.reserved_pool_cpu_class, machine.reserved),
+        (spec.default_exclusive_cpu_class, exclusive),
+    )
+    capacity = {}
+    for name in sorted(machine.classes.cpu):
+        cpus = union(cpus for each, cpus in pools if each == name)
+        capacity[name] = WHOLE_CPU_MILLI * len(cpus or exclusive)
+    return capacity
 
 
 def _zone(machine: Machine, ledger: PoolLedger, pool: Pool, containers: Sequence[ContainerId]) -> PlacementZone:

@@ -111,7 +111,7 @@ class ActiveConfiguration(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., source: _Optional[str] = ..., error: _Optional[str] = ..., manifest: _Optional[str] = ...) -> None: ...
 
 class Zone(_message.Message):
-    __slots__ = ("name", "kind", "parent", "cpus", "shared_idle", "memory", "capacity_milli", "allocatable_milli", "available_milli", "containers", "attributes")
+    __slots__ = ("name", "kind", "parent", "cpus", "shared_idle", "memory", "capacity_milli", "allocatable_milli", "available_milli", "containers", "attributes", "show_containers")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +130,7 @@ class Zone(_message.Message):
     AVAILABLE_MILLI_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    SHOW_CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: str
     parent: str
@@ -141,7 +142,8 @@ class Zone(_message.Message):
     available_milli: int
     containers: _containers.RepeatedCompositeFieldContainer[ZoneContainer]
     attributes: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., parent: _Optional[str] = ..., cpus: _Optional[str] = ..., shared_idle: _Optional[str] = ..., memory: _Optional[str] = ..., capacity_milli: _Optional[int] = ..., allocatable_milli: _Optional[int] = ..., available_milli: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[ZoneContainer, _Mapping]]] = ..., attributes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    show_containers: bool
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., parent: _Optional[str] = ..., cpus: _Optional[str] = ..., shared_idle: _Optional[str] = ..., memory: _Optional[str] = ..., capacity_milli: _Optional[int] = ..., allocatable_milli: _Optional[int] = ..., available_milli: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[ZoneContainer, _Mapping]]] = ..., attributes: _Optional[_Mapping[str, str]] = ..., show_containers: _Optional[bool] = ...) -> None: ...
 
 class ZoneContainer(_message.Message):
     __slots__ = ("id", "namespace", "pod", "name", "cpus", "memory", "request_milli")
