@@ -2,6 +2,7 @@
 
     just bench extender                     the table against its limits
     just bench extender --plot              also latency over the number of nodes, in both modes, to out/
+    just bench extender --replay            pods with their requests and watch events: CPU per pod, and pods a second
     just bench extender --peer http://host:port   the same bytes alternately to another server, and the ratio
 
 The extender runs unmodified and watches an API server with as many nodes, twins and hardware objects as the requests
@@ -23,6 +24,9 @@ from client import Client, Probe
 from cluster import compact, full_node, names_bodies, node_names, nodes_body
 from matplotlib.figure import Figure
 from prometheus_client.parser import text_string_to_metric_families
+from replay import HEADER as HEADER_OF_REPLAY
+from replay import measure as replay_figures
+from replay import run_replay
 from service import Extender, run_extender
 
 NODES = 5_000
@@ -30,6 +34,8 @@ OUT = Path("out")
 SIZES = (100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 #: Twins of 5,000 nodes rewritten once a minute.
 TWINS_PER_S = 83.0
+#: CPU time of the extender per pod, both requests and all watch events, with kube-scheduler's sample of the nodes.
+CPU_MS_A_POD = 1.2
 
 
 @dataclass(frozen=True)
@@ -233,14 +239,34 @@ def plot(extender: Extender, rounds: int) -> Path:
     return path
 
 
+def replay_pods(options: argparse.Namespace) -> bool:
+    """Replay pods at every size and rate and print the figures; True where CPU time and rates were kept."""
+    print(HEADER_OF_REPLAY)
+    kept = True
+    for nodes in options.nodes:
+        for rate in options.rate:
+            with run_replay(nodes, options.candidates) as (replay, extender):
+                figures = replay_figures(replay, extender, nodes=nodes, rate=rate, count=options.pods)
+            print(figures.line(), flush=True)
+            kept &= figures.cpu_ms <= CPU_MS_A_POD
+    return kept
+
+
 def main() -> int:
     """Run the bench; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1_000, help="requests per row; full nodes take a fiftieth")
     parser.add_argument("--twins-per-s", type=float, default=TWINS_PER_S, help="twin updates during the measurement")
     parser.add_argument("--peer", help="base URL of another extender to compare with")
+    parser.add_argument("--replay", action="store_true", help="pods and their watch events instead of single requests")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000], help="sizes of the replay's cluster")
+    parser.add_argument("--rate", type=float, nargs="+", default=[0.0], help="pods a second of the replay; 0: the most")
+    parser.add_argument("--pods", type=int, default=4_000, help="pods of each replay")
+    parser.add_argument("--candidates", type=int, help="names in a request of the replay, not kube-scheduler's sample")
     parser.add_argument("--plot", action="store_true", help="draw latency over node count")
     options = parser.parse_args()
+    if options.replay:
+        return 0 if replay_pods(options) else 1
     with run_extender(NODES, options.twins_per_s) as extender:
         met = print_table(extender, options.rounds, options.peer)
     if options.plot:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -55,19 +55,21 @@ def run_extender(nodes: int, twins_per_s: float) -> Iterator[Extender]:
         api = context.Process(target=_serve_api, args=(nodes, twins_per_s, Path(directory), child_channel), daemon=True)
         api.start()
         kubeconfig = channel.recv()
-        env = os.environ | {
-            "KUBECONFIG": kubeconfig,
-            "EXTENDER_ADDR": "127.0.0.1:0",
-            "METRICS_ADDR": "127.0.0.1:0",
-        }
-        command = [sys.executable, "-m", "joulie_extender"]
-        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                yield _wait(process)
-            finally:
-                process.terminate()
+        with start_extender(kubeconfig) as extender:
+            yield extender
         channel.send("stop")
         api.join(10)
+
+
+@contextmanager
+def start_extender(kubeconfig: str, launcher: Sequence[str] = ("-m", "joulie_extender")) -> Iterator[Extender]:
+    """Start the extender against an API server, by other arguments of the interpreter than its module if given."""
+    env = os.environ | {"KUBECONFIG": kubeconfig, "EXTENDER_ADDR": "127.0.0.1:0", "METRICS_ADDR": "127.0.0.1:0"}
+    with subprocess.Popen([sys.executable, *launcher], env=env, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield _wait(process)
+        finally:
+            process.terminate()
 
 
 def _wait(process: "subprocess.Popen[str]") -> Extender:
