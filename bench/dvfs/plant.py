@@ -1,4 +1,4 @@
-"""The plant of the DVFS loop: the simulator's physics, a load with steps, and readings with noise.
+"""The plant of the DVFS loop: the simulator's power law, a load with steps, and readings with noise.
 
 Power follows the throttle without delay, as a frequency limit does within milliseconds; only the loop is slow. A
 reading is the mean since the last one, as from an energy counter, with noise of the load.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from joulie_core.control.dvfs import DvfsSettings, DvfsState, Plant, careful_throttle_pct, step
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.power_curve import PowerCurve
-from joulie_sim.physics.draw import draw_under
+from joulie_core.power.draw import draw_under
 
 PACKAGES = 2
 #: Power is constant over this time; energy is the sum.
@@ -91,7 +91,9 @@ def simulate(case: Case, controller: Controller, seed: int) -> Trace:
             sample_at, last_at, joules = sample_at + controller.period_s, now, 0.0
         load = min(1.0, max(0.0, stage.load + noise))
         share = state.throttle_pct / 100
-        watts = PACKAGES * draw_under(curve, max_watts, load, cap_watts=None, throttled_share=share).watts
+        natural_watts, idle_watts = curve.watts(load, max_watts), curve.watts(0, max_watts)
+        draw = draw_under(curve.response, natural_watts, idle_watts, cap_watts=None, throttled_share=share)
+        watts = PACKAGES * draw.watts
         joules += watts * TICK_S
         trace.seconds.append(now)
         trace.watts.append(watts)

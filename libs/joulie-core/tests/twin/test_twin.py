@@ -15,6 +15,7 @@ from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.transition import NodeState
 from joulie_core.twin import (
+    FacilityConditions,
     LinearPue,
     MeasuredPue,
     Measurement,
@@ -84,8 +85,8 @@ def test_a_rack_may_have_its_own_capacity():
 
 
 def test_pue_without_facility_metrics_grows_with_cooling_stress():
-    assert [LinearPue().estimate(stress) for stress in (0, 100)] == pytest.approx([1.05, 1.40])
-    assert LinearPue().estimate(None) is None
+    assert [LinearPue().estimate(FacilityConditions(stress)) for stress in (0, 100)] == pytest.approx([1.05, 1.40])
+    assert LinearPue().estimate(FacilityConditions(outdoor_c=20, load_share=0.5)) is None
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_pue_without_facility_metrics_grows_with_cooling_stress():
     [(1000, 600, 1.6), (1000, 0, 1), (None, 600, None), (1000, None, None), (0, 600, None)],
 )
 def test_measured_pue_is_facility_over_it(it_watts, cooling_watts, expected):
-    assert MeasuredPue(it_watts, cooling_watts).estimate(10) == expected
+    assert MeasuredPue(it_watts, cooling_watts).estimate(FacilityConditions(10)) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_measured_pue_is_facility_over_it(it_watts, cooling_watts, expected):
 )
 def test_figures_that_make_no_pue_of_a_facility_are_unknown(it_watts, cooling_watts):
     measured = MeasuredPue(it_watts, cooling_watts)
-    assert measured.estimate(10) is None
+    assert measured.estimate(FacilityConditions(10)) is None
     assert not measured.plausible
 
 

@@ -9,8 +9,8 @@ from typing import Final
 from joulie_core.hardware.power_curve import CapResponse, PowerCurve
 from joulie_sim.physics.parts import CpuPart, GpuPart, Hardware
 
-CPU_CURVE: Final = PowerCurve((0.2, 1.0), CapResponse(0.2, 0.5, 0.0, "fictional"), "fictional")
-GPU_CURVE: Final = PowerCurve((0.1, 1.0), CapResponse(0.1, 0.5, 0.0, "fictional"), "fictional")
+CPU_CURVE: Final = PowerCurve((0.2, 1.0), CapResponse(None, 0.5, 0.0, "fictional"), "fictional")
+GPU_CURVE: Final = PowerCurve((0.1, 1.0), CapResponse(None, 0.5, 0.0, "fictional"), "fictional")
 #: Two packages of 8 cores with 16 threads each.
 CPU_PART: Final = CpuPart(
     model="Test CPU",

@@ -2,8 +2,8 @@
 
 Guarantees to recognise what `/proc/cpuinfo`, NVML, AMD SMI, device plugins' labels and the openb trace call a model, in
 any letter case and with any separators, and to grade the match: the very model, a close relative, or a guess by
-vendor. Figures are the data file's (`inventory.toml`), each with its source; what the hardware itself reports is always
-better.
+vendor. Figures are the data files' (`inventory.toml`, `power_models.toml`), each with its source; what the hardware
+itself reports is always better.
 """
 
 import re
@@ -37,8 +37,12 @@ class CpuSpec:
     min_watts: float
     #: Instructions per cycle relative to EPYC 7002.
     ipc: float
+    #: The generation whose published results stand for the model.
+    curve_name: str
     curve: PowerCurve
     source: str
+    #: Whether it stands for every CPU of a vendor that is not listed.
+    generic: bool = False
 
     @property
     def idle_watts(self) -> float:
@@ -143,7 +147,7 @@ class Inventory:
     """All known models. Immutable; `Inventory.load()` gives the one that ships with the package."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        responses = {name: CapResponse(**entry) for name, entry in data["response"].items()}
+        responses = {name: _response(entry) for name, entry in data["response"].items()}
         curves = {name: _curve(entry, responses) for name, entry in data["curve"].items()}
         self.cpus: Mapping[str, CpuSpec] = {each.key: each for entry in data["cpu"] for each in _cpus(entry, curves)}
         self.gpus: Mapping[str, GpuSpec] = {
@@ -165,8 +169,11 @@ class Inventory:
     @lru_cache(maxsize=1)
     def load() -> "Inventory":
         """Return the inventory that ships with the package."""
-        text = files("joulie_core.hardware").joinpath("inventory.toml").read_text(encoding="utf-8")
-        return Inventory(tomllib.loads(text))
+        data, models = (
+            tomllib.loads(files("joulie_core.hardware").joinpath(name).read_text(encoding="utf-8"))
+            for name in ("inventory.toml", "power_models.toml")
+        )
+        return Inventory({**data, "curve": models["curve"], "response": {**data["response"], **models["response"]}})
 
     def find_cpu(self, raw: str) -> Match[CpuSpec] | None:
         """Return the entry for a raw CPU model string; None where not even the vendor is recognised."""
@@ -257,6 +264,11 @@ def _curve(entry: Mapping[str, Any], responses: Mapping[str, CapResponse]) -> Po
     return PowerCurve(tuple(entry["shares"]), responses[entry["response"]], entry["source"])
 
 
+def _response(entry: Mapping[str, Any]) -> CapResponse:
+    # TOML has no null: a law without the key has the device's own idle power.
+    return CapResponse(entry.get("static_share"), entry["exponent"], entry["lowest"], entry["source"])
+
+
 def _cpus(entry: Mapping[str, Any], curves: Mapping[str, PowerCurve]) -> Iterable[CpuSpec]:
     for number, cores, base_ghz, boost_ghz, tdp_watts in entry["models"]:
         name = f"{entry['vendor']} {entry['brand']} {number}"
@@ -272,6 +284,7 @@ def _cpus(entry: Mapping[str, Any], curves: Mapping[str, PowerCurve]) -> Iterabl
             max_watts=tdp_watts,
             min_watts=tdp_watts * entry["min_share"],
             ipc=entry["ipc"],
+            curve_name=entry["curve"],
             curve=curves[entry["curve"]],
             source=entry["source"],
         )
@@ -323,6 +336,7 @@ def _generic_cpu(vendor: str, like: CpuSpec) -> CpuSpec:
         model=f"generic {vendor} CPU",
         vendor=_known(vendor),
         source=f"as {like.model}",
+        generic=True,
     )
 
 

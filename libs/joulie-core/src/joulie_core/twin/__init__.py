@@ -8,10 +8,14 @@ from joulie_core.twin.build import (
     build_twin,
     schedulable_class,
 )
-from joulie_core.twin.pue import LinearPue, MeasuredPue, PueModel
+from joulie_core.twin.economizer import AirsideEconomizer, CoolingMode
+from joulie_core.twin.pue import FacilityConditions, LinearPue, MeasuredPue, PueModel
 from joulie_core.twin.trend import PowerWindow
 
 __all__ = [
+    "AirsideEconomizer",
+    "CoolingMode",
+    "FacilityConditions",
     "LinearPue",
     "MeasuredPue",
     "Measurement",

@@ -18,7 +18,7 @@ from joulie_core.kinds.node_twin import (
     SchedulableClass,
 )
 from joulie_core.transition import NodeState
-from joulie_core.twin.pue import LinearPue, PueModel
+from joulie_core.twin.pue import FacilityConditions, LinearPue, PueModel
 from joulie_core.twin.stress import DEFAULT_RACK_CAPACITY_WATTS, cooling_stress, headroom_pct, psu_stress
 
 _CLASSES = {
@@ -115,7 +115,7 @@ def build_twin(inputs: TwinInputs) -> NodeTwinStatus:
         predicted_cooling_stress_score=_tenth(cooling),
         predicted_psu_stress_score=_tenth(psu_stress(inputs.rack_draw_watts, inputs.rack_capacity_watts)),
         hardware_density_score=_hundredth(inputs.density),
-        estimated_pue=_hundredth(inputs.pue.estimate(cooling)),
+        estimated_pue=_hundredth(inputs.pue.estimate(FacilityConditions(cooling_stress=cooling))),
         effective_cap_state=_cap_state(budget),
         power_measurement=_power_measurement(inputs) if budget.tdp_watts > 0 else None,
     )

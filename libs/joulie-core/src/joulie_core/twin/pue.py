@@ -1,7 +1,8 @@
 """Power usage effectiveness: what the facility draws for each watt of computing.
 
-`PueModel` is the interface; `LinearPue` is what is used without facility metrics, `MeasuredPue` with them. Source:
-docs/decisions/0013-conventions.md.
+`PueModel` is the interface; `LinearPue` is what is used without facility metrics, `MeasuredPue` with them;
+`joulie_core.twin.economizer` has a facility that cools with outdoor air where it can. Source:
+docs/decisions/0013-conventions.md, docs/models.md.
 """
 
 from dataclasses import dataclass
@@ -12,11 +13,22 @@ from typing import Final, Protocol
 HIGHEST_PLAUSIBLE: Final = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class FacilityConditions:
+    """What a PUE may depend on; None where it is unknown."""
+
+    #: Of the node, 0 to 100: see `joulie_core.twin.stress`.
+    cooling_stress: float | None = None
+    outdoor_c: float | None = None
+    #: IT power over the IT power that the cooling was built for.
+    load_share: float | None = None
+
+
 class PueModel(Protocol):
     """Estimates the PUE that a node's watts are subject to."""
 
-    def estimate(self, cooling_stress: float | None) -> float | None:
-        """Return the PUE, at least 1, or None where it is unknown; `cooling_stress` is 0 to 100."""
+    def estimate(self, conditions: FacilityConditions) -> float | None:
+        """Return the PUE, at least 1, or None where what it depends on is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +38,10 @@ class LinearPue:
     base: float = 1.05
     at_full_stress: float = 0.35
 
-    def estimate(self, cooling_stress: float | None) -> float | None:
+    def estimate(self, conditions: FacilityConditions) -> float | None:
         """Return base + at_full_stress * stress/100."""
-        return None if cooling_stress is None else self.base + self.at_full_stress * cooling_stress / 100
+        stress = conditions.cooling_stress
+        return None if stress is None else self.base + self.at_full_stress * stress / 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,7 @@ class MeasuredPue:
         """Whether the figures, as far as they are known, make a PUE from 1 to `HIGHEST_PLAUSIBLE`."""
         return self.it_watts is None or self.cooling_watts is None or self._value() is not None
 
-    def estimate(self, cooling_stress: float | None) -> float | None:  # noqa: ARG002
+    def estimate(self, conditions: FacilityConditions) -> float | None:  # noqa: ARG002
         """Return (IT + cooling) / IT; None where that is no PUE that a facility can have."""
         return self._value()
 

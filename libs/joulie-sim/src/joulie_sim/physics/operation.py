@@ -6,7 +6,7 @@ Watts and speeds are constant until load or controls change, so that energy over
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from joulie_sim.physics.draw import draw_under
+from joulie_core.power.draw import Draw, draw_under
 from joulie_sim.physics.parts import Controls, CpuPart, GpuPart, Hardware
 
 
@@ -67,19 +67,13 @@ def operate(hardware: Hardware, controls: Controls, loads: Sequence[Load]) -> Op
         busy_cores = sum(load.cores * load.cpu_utilization for load in loads)
         cpu_share = min(1.0, hardware.cpu.cores / busy_cores) if busy_cores > 0.0 else 1.0
         cpu_utilization = min(1.0, busy_cores / hardware.cpu.cores)
-        draw = draw_under(
-            hardware.cpu.curve,
-            hardware.cpu.max_watts,
-            cpu_utilization,
-            cap_watts=effective_cpu_cap(hardware.cpu, controls),
-            throttled_share=controls.throttle_pct / 100.0,
+        draw = _draw(
+            hardware.cpu, cpu_utilization, effective_cpu_cap(hardware.cpu, controls), controls.throttle_pct / 100.0
         )
         package_watts, cpu_speed = draw.watts, draw.speed
     utilizations = _gpu_utilizations(hardware.gpu, loads)
     draws = [
-        draw_under(
-            hardware.gpu.curve, hardware.gpu.max_watts, used, cap_watts=effective_gpu_cap(hardware.gpu, controls)
-        )
+        _draw(hardware.gpu, used, effective_gpu_cap(hardware.gpu, controls))
         for used in utilizations
         if hardware.gpu is not None
     ]
@@ -111,6 +105,12 @@ def effective_cpu_cap(cpu: CpuPart, controls: Controls) -> float:
 def effective_gpu_cap(gpu: GpuPart, controls: Controls) -> float:
     """Return the cap of one GPU: as set, else the default."""
     return gpu.default_cap_watts if controls.gpu_cap_watts is None else controls.gpu_cap_watts
+
+
+def _draw(part: CpuPart | GpuPart, utilization: float, cap_watts: float, throttled_share: float = 0.0) -> Draw:
+    curve, max_watts = part.curve, part.max_watts
+    natural_watts, idle_watts = curve.watts(utilization, max_watts), curve.watts(0.0, max_watts)
+    return draw_under(curve.response, natural_watts, idle_watts, cap_watts=cap_watts, throttled_share=throttled_share)
 
 
 def _gpu_utilizations(gpu: GpuPart | None, loads: Sequence[Load]) -> tuple[float, ...]:
