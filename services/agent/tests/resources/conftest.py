@@ -109,6 +109,12 @@ class SlicesPolicy(ContainerPolicy[SlicesState]):
             timers = (PolicyTimer(after_s=0.01, event=ColdStartEnded(container.id)),)
         return PolicyResult(state=SlicesState(slices, self.available), warnings=warnings, timers=timers)
 
+    def restore(self, state, container, grant):
+        cpus = Cpus.parse(grant["cpus"])
+        if not cpus <= self._free(state):
+            return None
+        return PolicyResult(state=SlicesState({**state.slices, container.id: cpus}, self.available))
+
     def release(self, state, container):
         return PolicyResult(
             state=SlicesState({name: cpus for name, cpus in state.slices.items() if name != container}, self.available)

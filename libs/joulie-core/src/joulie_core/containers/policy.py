@@ -154,6 +154,23 @@ class ContainerPolicy(ABC, Generic[State]):
     def allocate(self, state: State, container: ContainerInfo) -> PolicyResult[State]:
         """Place a new container; where that is not possible, return the state unchanged and the reason."""
 
+    def restore(self, state: State, container: ContainerInfo, grant: GrantRecord) -> PolicyResult[State] | None:
+        """Place a new container with a grant that an earlier one had, and move no other.
+
+        For a container that is started again: a crash is no reason to move it or its neighbours.
+
+        Args:
+            state: The state, without the container.
+            container: The container that is being created.
+            grant: What `grants` of this policy returned for the earlier one, under any configuration and topology.
+
+        Returns:
+            None where the grant is no longer valid or free. A policy whose placements follow from the container alone
+            needs no other answer.
+        """
+        del state, container, grant
+        return None
+
     @abstractmethod
     def release(self, state: State, container: ContainerId) -> PolicyResult[State]:
         """Free what a container was granted; an unknown container changes nothing."""

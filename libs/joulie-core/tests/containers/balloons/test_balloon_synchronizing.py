@@ -38,6 +38,41 @@ def test_empty_balloons_stay_where_they_are_even_if_only_preserved_containers_te
     assert found.synchronize(container("p", annotations={PRESERVE: "true"})).state == before
 
 
+def test_a_container_that_is_started_again_is_in_the_balloon_that_it_had(node):
+    found = node(T, U, SPARE).add(*SOME)
+    before = found.state
+    for each in SOME:
+        ended = found.policy.release(before, each.id).state
+        again = found.policy.restore(ended, each, found.policy.grants(before)[each.id])
+        assert again.state.placements == before.placements
+        assert again.state.balloons == before.balloons
+        found.policy.check(again.state)
+
+
+def test_a_balloon_whose_cpus_others_have_by_now_is_not_restored(node):
+    found = node(T, U)
+    alone = found.policy.allocate(found.state, SOME[3])
+    grant = found.policy.grants(alone.state)[SOME[3].id]
+    crowded = found.add(container("x", 2000, namespace="u")).state
+    assert found.policy.restore(crowded, SOME[3], grant) is None
+
+
+def test_a_balloon_that_has_no_room_any_more_is_not_joined_again(node):
+    found = node(T).add(container("a", 3000), container("b", 1000))
+    grant = found.policy.grants(found.state)["b"]
+    found.remove("b").add(container("x", 1000))
+    assert found.zone("a") == found.zone("x")
+    assert found.policy.restore(found.state, container("b", 1000), grant) is None
+
+
+def test_a_container_of_another_type_by_now_is_not_put_into_the_balloon_that_it_had(node):
+    found = node(T, U).add(SOME[0])
+    grant = found.policy.grants(found.state)["a"]
+    found.remove("a")
+    assert found.policy.restore(found.state, container("a", 3000, namespace="u"), grant) is None
+    assert found.policy.restore(found.state, SOME[0], {}) is None
+
+
 def test_grants_are_plain_values(node):
     found = node(T, U, SPARE).add(*SOME)
     before, grants = found.state, found.policy.grants(found.state)

@@ -212,6 +212,27 @@ class Balloons(RuleBasedStateMachine):
                 assert result.state.homes[name] == home
         self.state = result.state
 
+    @precondition(lambda self: self.containers)
+    @rule(data=st.data(), meanwhile=st.lists(containers(), max_size=2))
+    def start_again(self, data, meanwhile):
+        """A container that is started again is in its balloon with all CPUs or refused, and no other moves."""
+        name = data.draw(st.sampled_from(sorted(self.containers)))
+        grant, home = self.policy.grants(self.state)[name], self.state.homes.get(name)
+        cpus = self.state.balloons[home].cpus if home else None
+        container = self.containers.pop(name)
+        self.state = self.policy.release(self.state, name).state
+        self.allocate(meanwhile)
+        self.created += 1
+        container = replace(container, id=ContainerId(f"c{self.created:03}"), created_ns=self.created // 2)
+        result = self.policy.restore(self.state, container, grant)
+        if result is None:
+            return
+        assert result.state.homes[container.id] == home
+        assert result.state.balloons[home].cpus == cpus
+        assert {key for key, each in self.state.balloons.items() if result.state.balloons[key] is not each} <= {home}
+        self.containers[container.id] = container
+        self.state = result.state
+
     @rule(data=st.data())
     def restart(self, data):
         before = self.state

@@ -58,6 +58,28 @@ def test_without_grants_the_order_of_creation_decides_and_not_the_order_of_the_l
     assert result.state.placements[first.id].exclusive == alone.placements[first.id].exclusive
 
 
+def test_a_container_that_is_started_again_has_the_grant_that_it_had():
+    found = node()
+    mixed(found)
+    before = found.state
+    for name in list(found.containers):
+        container, grant = found.containers[name], found.policy.grants(before)[name]
+        ended = found.policy.release(before, name).state
+        again = found.policy.restore(ended, container, grant)
+        assert again.state.placements == before.placements
+        found.policy.check(again.state)
+
+
+def test_a_grant_that_is_not_free_any_more_is_not_restored():
+    found = node()
+    a, b = guaranteed("a", 1000), guaranteed("b", 1000)
+    grant = found.policy.grants(found.policy.allocate(found.state, a).state)[a.id]
+    taken = found.policy.allocate(found.state, b).state
+    assert found.policy.restore(taken, a, grant) is None
+    assert found.policy.restore(found.state, a, {}) is None
+    assert found.policy.restore(found.state, guaranteed("a", 2000), grant) is None
+
+
 def test_two_grants_of_one_exclusive_cpu_leave_it_to_the_older_container():
     found = node()
     a, b = guaranteed("a", 1000, created_ns=1), guaranteed("b", 1000, created_ns=2)

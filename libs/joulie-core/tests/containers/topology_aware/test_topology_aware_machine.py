@@ -175,6 +175,30 @@ class TopologyAwareMachine(RuleBasedStateMachine):
         self.state = result.state
 
     @precondition(lambda self: self.containers)
+    @rule(data=st.data(), number=st.integers(10_000, 99_999))
+    def start_again(self, data, number):
+        """A container that is started again has its pool and exclusive CPUs or is refused, and no other moves."""
+        old = self.some(data)
+        grant, earlier = self.policy.grants(self.state)[old.id], self.state.placements[old.id]
+        self.state = self.policy.release(self.state, self.containers.pop(old.id).id).state
+        between = data.draw(container(number))
+        self.apply(between, self.policy.allocate(self.state, between))
+        again = replace(old, id=ContainerId(f"{old.id}-{number}"))
+        result = self.policy.restore(self.state, again, grant)
+        if result is None:
+            return
+        placement = result.state.placements[again.id]
+        assert (placement.zone, placement.exclusive, placement.memory) == (
+            earlier.zone,
+            earlier.exclusive,
+            earlier.memory,
+        )
+        for name, each in self.state.placements.items():
+            other = result.state.placements[name]
+            assert (other.zone, other.exclusive, other.memory) == (each.zone, each.exclusive, each.memory)
+        self.apply(again, result)
+
+    @precondition(lambda self: self.containers)
     @rule(seed=st.integers(0, 9))
     def start_without_grants(self, seed):
         """The order of the list decides nothing."""

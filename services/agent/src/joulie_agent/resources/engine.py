@@ -197,27 +197,24 @@ class PlacementEngine:
         ]
         self._release(earlier)
         adjusted = self._adjusted(container)
-        result = self._policy.allocate(self._present_state, adjusted)
+        result = self._started_again(adjusted) or self._policy.allocate(self._present_state, adjusted)
         if (reason := result.rejected.get(container.id)) is not None:
             self._consequences.rejected(container, reason)
             self._cache.save()
             raise RequestRefusedError(reason)
-        ended = self._ended.pop((container.pod.id, container.name), None)
-        if ended is not None and result.state.placements[container.id] != ended[1]:
-            result = await self._started_again(adjusted, ended) or result
+        self._ended.pop((container.pod.id, container.name), None)
         self._originals[container.id] = container
         self._containers[container.id] = adjusted
         self._commit(result)
 
-    async def _started_again(
-        self, container: ContainerInfo, ended: tuple[GrantRecord, Placement]
-    ) -> PolicyResult[Any] | None:
-        """Return a state in which a container has an earlier grant and no other moves; None where there is none."""
+    def _started_again(self, container: ContainerInfo) -> PolicyResult[Any] | None:
+        """Return a state in which a container has the grant of its last run and no other moves; None without one."""
+        ended = self._ended.get((container.pod.id, container.name))
+        if ended is None:
+            return None
         record, placement = ended
-        containers = [*self._containers.values(), container]
-        grants = {**self._records, container.id: record}
-        result = await asyncio.to_thread(self._policy.synchronize, containers, grants)
-        return None if result.rejected or result.state.placements[container.id] != placement else result
+        result = self._policy.restore(self._present_state, container, record)
+        return result if result is not None and result.state.placements[container.id] == placement else None
 
     def end_pod(self, pod: PodSandboxId) -> None:
         """Note that no container of a pod is started again."""

@@ -11,7 +11,7 @@ from joulie_core.containers.balloons.resize import Resizer
 from joulie_core.containers.balloons.state import Balloon, BalloonKey, BalloonsState, Seat
 from joulie_core.containers.balloons.types import BalloonType, BalloonTypes
 from joulie_core.containers.container import ContainerId
-from joulie_core.containers.idset import Cpus
+from joulie_core.containers.idset import Cpus, union
 
 
 class NoRoomError(Exception):
@@ -38,6 +38,38 @@ class Draft:
             NoRoomError: No balloon of the type can take it.
         """
         self.seat(self._find(kind, seat), seat)
+
+    def place_in(self, recorded: Balloon, seat: Seat) -> bool:
+        """Put a container into the balloon of a record, and return whether that then has exactly the recorded CPUs.
+
+        Where the balloon has gone, it is created. If it cannot have these CPUs, the draft must not be used any more.
+        """
+        balloon = self.balloons.get(recorded.key)
+        if balloon is None:
+            balloon = self.usable(recorded, self.free)
+            if balloon is None:
+                return False
+            self.free -= balloon.cpus
+        if not self._reachable(balloon, seat):
+            return False
+        self.seat(balloon, seat)
+        return self.balloons[recorded.key].cpus == recorded.cpus
+
+    def usable(self, recorded: Balloon, claimable: Cpus) -> Balloon | None:
+        """Return a recorded balloon with those of its CPUs that may be claimed; None where it contradicts others."""
+        keys = list(recorded.all_keys())
+        existing = {key for balloon in self.balloons.values() for key in balloon.all_keys()}
+        if existing.intersection(keys) or len(set(keys)) < len(keys):
+            return None
+        leaves = [leaf.cpus & claimable for leaf in recorded.leaves()]
+        cpus = union(leaves)
+        if sum(map(len, leaves)) != len(cpus) or not cpus <= self.free:
+            return None
+        for name in {key.type for key in keys}:
+            most = self.types.by_name[name].max_balloons
+            if most is not None and sum(key.type == name for key in (*existing, *keys)) > most:
+                return None
+        return _limited(recorded, cpus)
 
     def seat(self, balloon: Balloon, seat: Seat) -> None:
         """Add a container to a balloon, or replace it there, and resize the balloon as far as idle CPUs allow."""
@@ -250,6 +282,15 @@ class Draft:
             f"{balloons or 'there is none'}; the type allows {limit} of {kind.min_cpus} to {kind.max_cpus} CPUs, "
             f"{len(self.free)} CPUs are idle"
         )
+
+
+def _limited(balloon: Balloon, cpus: Cpus) -> Balloon:
+    """Return a balloon with only those of its CPUs that are in a set."""
+    return replace(
+        balloon,
+        cpus=balloon.cpus & cpus,
+        components=tuple(_limited(component, cpus) for component in balloon.components),
+    )
 
 
 _Method = Callable[[BalloonType, Seat], Balloon | None]

@@ -8,7 +8,7 @@ from joulie_core.containers.balloons.checks import check_state
 from joulie_core.containers.balloons.instances import Draft, NoRoomError
 from joulie_core.containers.balloons.pinning import KeptMemory, Pinner
 from joulie_core.containers.balloons.resize import Resizer
-from joulie_core.containers.balloons.restore import Restorer, records
+from joulie_core.containers.balloons.restore import Restorer, kept_memory, records
 from joulie_core.containers.balloons.selection import Selector
 from joulie_core.containers.balloons.state import BalloonsState
 from joulie_core.containers.balloons.synchronize import Synchronizer
@@ -63,6 +63,7 @@ class BalloonsContainerPolicy(ContainerPolicy[BalloonsState]):
         self._available = cpus.available
         self._types = resolve_types(spec, topology, cpus, devices or {})
         self._resizer = Resizer(tree, self._types, spec.load_classes)
+        self._restorer = Restorer(self._types)
         self._selector = Selector(
             self._types, spec.preserve.match_expressions, [each.name for each in spec.scheduling_classes]
         )
@@ -89,7 +90,7 @@ class BalloonsContainerPolicy(ContainerPolicy[BalloonsState]):
         self, containers: Sequence[ContainerInfo], grants: Mapping[ContainerId, GrantRecord]
     ) -> PolicyResult[BalloonsState]:
         empty = BalloonsState(free=self._available)
-        work = Synchronizer(self._draft(empty), Restorer(self._types), self._selector, self._topology)
+        work = Synchronizer(self._draft(empty), self._restorer, self._selector, self._topology)
         work.run(containers, grants)
         return self._finish(work.draft, empty, work.warnings, work.kept, work.rejected)
 
@@ -107,6 +108,19 @@ class BalloonsContainerPolicy(ContainerPolicy[BalloonsState]):
         except NoRoomError as error:
             return PolicyResult(state=state, rejected={container.id: str(error)}, warnings=tuple(choice.warnings))
         return self._finish(draft, state, choice.warnings)
+
+    def restore(
+        self, state: BalloonsState, container: ContainerInfo, grant: GrantRecord
+    ) -> PolicyResult[BalloonsState] | None:
+        """Put a new container into the balloon of an earlier one, which is created with its CPUs where it has gone."""
+        choice = self._selector.choose(container)
+        recorded, memory = self._restorer.balloon(grant), kept_memory(grant)
+        if choice.type is None or recorded is None or memory is None or recorded.key.type != choice.type.name:
+            return None
+        draft = self._draft(state)
+        if not draft.place_in(recorded, choice.seat):
+            return None
+        return self._finish(draft, state, choice.warnings, {container.id: memory})
 
     def release(self, state: BalloonsState, container: ContainerId) -> PolicyResult[BalloonsState]:
         """Take a container out of its balloon, which shrinks."""

@@ -11,7 +11,7 @@ from joulie_core.containers.balloons.selection import BalloonChoice, Selector
 from joulie_core.containers.balloons.state import Balloon, BalloonKey, Seat
 from joulie_core.containers.balloons.types import BalloonType
 from joulie_core.containers.container import ContainerId, ContainerInfo
-from joulie_core.containers.idset import Cpus, union
+from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import GrantRecord, PolicyWarning
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.balloons_policy import DEFAULT, RESERVED
@@ -79,7 +79,7 @@ class Synchronizer:
             return False
         balloon = self.draft.balloons.get(recorded.key)
         if balloon is None:
-            balloon = self._usable(recorded)
+            balloon = self.draft.usable(recorded, self._claimable)
             if balloon is None:
                 return False
             self.draft.free -= balloon.cpus
@@ -91,22 +91,6 @@ class Synchronizer:
         )
         self.draft.homes[seat.container.id] = self._kept_in[seat.container.id] = balloon.key
         return True
-
-    def _usable(self, recorded: Balloon) -> Balloon | None:
-        """Return a recorded balloon with the CPUs that are still available to it; None where it contradicts others."""
-        keys = list(recorded.all_keys())
-        existing = {key for balloon in self.draft.balloons.values() for key in balloon.all_keys()}
-        if existing.intersection(keys) or len(set(keys)) < len(keys):
-            return None
-        leaves = [leaf.cpus & self._claimable for leaf in recorded.leaves()]
-        cpus = union(leaves)
-        if sum(map(len, leaves)) != len(cpus) or not cpus <= self.draft.free:
-            return None
-        for name in {key.type for key in keys}:
-            most = self.draft.types.by_name[name].max_balloons
-            if most is not None and sum(key.type == name for key in (*existing, *keys)) > most:
-                return None
-        return _limited(recorded, cpus)
 
     def _fit(self) -> list[ContainerId]:
         """Give kept balloons their sizes, and return the containers of CPUs that cannot be replaced."""
@@ -139,7 +123,7 @@ class Synchronizer:
         known = (grants[choice.seat.container.id] for choice in choices if choice.seat.container.id in grants)
         for spare in next((found for record in known if (found := self._restorer.spare(record))), ()):
             kind = draft.types.by_name[spare.key.type]
-            balloon = self._usable(spare)
+            balloon = draft.usable(spare, self._claimable)
             if (
                 balloon is not None
                 and len(draft.of_type(kind)) < kind.min_balloons
@@ -211,12 +195,3 @@ class Synchronizer:
     def _room(self, balloon: Balloon) -> tuple[int, int, int]:
         order = self.draft.types.by_name[balloon.key.type].order
         return 1000 * self.draft.reach(balloon) - balloon.requested_milli, -order, -balloon.key.number
-
-
-def _limited(balloon: Balloon, cpus: Cpus) -> Balloon:
-    """Return a balloon with only those of its CPUs that are in a set."""
-    return replace(
-        balloon,
-        cpus=balloon.cpus & cpus,
-        components=tuple(_limited(component, cpus) for component in balloon.components),
-    )

@@ -25,6 +25,7 @@ from joulie_core.containers.topology_aware.machine import Machine
 from joulie_core.containers.topology_aware.memory_grants import end_cold_start
 from joulie_core.containers.topology_aware.need import read_need
 from joulie_core.containers.topology_aware.rebalancing import rebalance
+from joulie_core.containers.topology_aware.records import keep, read_record
 from joulie_core.containers.topology_aware.reporting import class_capacity, pool_zones
 from joulie_core.containers.topology_aware.state import TopologyAwareState, new_state
 from joulie_core.containers.topology_aware.synchronizing import place, synchronize
@@ -69,6 +70,17 @@ class TopologyAwareContainerPolicy(ContainerPolicy[TopologyAwareState]):
         if container.id in state.ledger.grants:
             return self.update(state, container)
         return self._placed(state, state.ledger, self._attempt(container))
+
+    def restore(
+        self, state: TopologyAwareState, container: ContainerInfo, grant: GrantRecord
+    ) -> PolicyResult[TopologyAwareState] | None:
+        """Place a new container with the pool, the exclusive CPUs and the memory nodes of an earlier one."""
+        attempt = self._attempt(container)
+        stored = read_record(self._machine, grant)
+        kept = keep(self._machine, state.ledger, attempt, stored) if stored is not None else None
+        if kept is None or not kept.with_memory:
+            return None
+        return self._changed(state, kept.ledger, [attempt])
 
     def release(self, state: TopologyAwareState, container: ContainerId) -> PolicyResult[TopologyAwareState]:
         """Free what a container was granted; containers on shared CPUs may use its exclusive ones again."""
