@@ -19,10 +19,11 @@ from tests.e2e.waiting import eventually, holds
 
 from joulie_agent.testing.fake_sysfs import build
 from joulie_agent.testing.machine_spec import MachineSpec
-from joulie_api.resources import BALLOONS_POLICIES, PODS
+from joulie_api.resources import BALLOONS_POLICIES, NODES, PODS
 from joulie_core.containers.idset import IdSet
 from joulie_core.kinds import API_VERSION
 from joulie_core.labels import MANAGED
+from joulie_core.quantity import parse_quantity
 from joulie_devcluster.containers.images import save_image
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import default_node_classes, scale
@@ -40,7 +41,7 @@ pytestmark = [
 MACHINE = MachineSpec(cores=max(ALL) + 1, threads=1, lowest_khz=800_000, base_khz=2_000_000, highest_khz=3_000_000)
 SLOW_KHZ = 1_200_000
 SPEC: dict[str, Any] = BALLOONS | {
-    "cpuClasses": [{"name": "slow", "maxFreq": SLOW_KHZ}],
+    "cpuClasses": [{"name": "slow", "maxFreq": SLOW_KHZ, "publishExtendedResource": True}],
     "balloonTypes": [
         BALLOONS["balloonTypes"][0] | {"cpuClass": "performance"},
         BALLOONS["balloonTypes"][1] | {"cpuClass": "slow"},
@@ -116,6 +117,16 @@ async def site(request: pytest.FixtureRequest, node: RealNode, helm: Helm, tmp_p
             await release.uninstall("--no-hooks", "--ignore-not-found", "--wait")
 
 
+def offers(site: Site, milli: int) -> Callable[[], Awaitable[None]]:
+    async def check() -> None:
+        node = json.loads(await site.agent.client.get(NODES, site.agent.node.name))
+        allocatable = node["status"]["allocatable"].get("cpuclass.joulie.io/slow-milli")
+        assert allocatable is not None
+        assert parse_quantity(allocatable) == milli
+
+    return check
+
+
 def slowed(site: Site, cpus: IdSet, khz: int) -> Callable[[], Awaitable[None]]:
     async def check() -> None:
         assert site.highest_khz(cpus) == {khz}
@@ -133,6 +144,7 @@ async def test_containers_of_each_class_run_on_cpus_of_its_frequency_until_the_a
     await slowed(site, PERFORMANCE, MACHINE.highest_khz)()
 
     assert (await site.entry())["status"] == "Success"
+    await eventually(offers(site, 1000 * len(REST)), within_s=60)
     # The runtime's socket is root's; nothing else is needed.
     manager = await site.agent.process(RESOURCE_MANAGER)
     assert {int(manager.fields()[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {0}

@@ -195,6 +195,47 @@ async def test_adjustments_reach_containers_and_their_errors_the_node_agent(host
         await client.close()
 
 
+GOLD = json.dumps({"spec": {"classes": {"rdt": "gold"}}})
+
+
+async def test_the_class_of_an_adjustment_is_set_at_the_next_creation_and_missing_from_running_containers(host):
+    resctrl = host.root / "sys/fs/resctrl"
+    resctrl.mkdir(parents=True)
+    (resctrl / "schemata").touch()
+    api = {"API_SOCKET": str(host.root / "api.sock")}
+    client = ConfigClient(host.root / "api.sock")
+    async with host.process(**api):
+        await client.set_config("n1", manifest("0-7", control={"rdt": {"enable": True}}))
+        await host.node.add(host.node.container("a"))
+        (error,) = (await client.set_adjustments("n1", {"x": GOLD}))["x"].items()
+        assert error == (
+            "default/pod/a",
+            "classes.rdt: gold is set when the container is created again; runtimes do not change it before",
+        )
+        await host.node.add(host.node.container("b"))
+        classes = {name: each.linux.resources.rdt_class.value for name, each in host.node.runtime.containers.items()}
+        assert classes == {"a": "", "b": "gold"}
+        assert (await client.set_adjustments("n1", {"x": GOLD}))["x"].keys() == {"default/pod/a"}
+    async with host.process(**api):
+        assert (await client.set_adjustments("n1", {"x": GOLD}))["x"].keys() == {"default/pod/a"}
+        silver = GOLD.replace("gold", "silver")
+        errors = await client.set_adjustments("n1", {"x": silver})
+        assert errors["x"].keys() == {"default/pod/a", "default/pod/b"}
+    await client.close()
+
+
+async def test_a_class_of_an_adjustment_that_cannot_be_set_is_reported_with_the_reason(host):
+    client = ConfigClient(host.root / "api.sock")
+    async with host.process(API_SOCKET=str(host.root / "api.sock")):
+        await host.node.add(host.node.container("a"))
+        (error,) = (await client.set_adjustments("n1", {"x": GOLD}))["x"].values()
+        assert error == "classes.rdt: the configuration in force does not enable control.rdt"
+        await client.set_config("n1", manifest("0-7", control={"rdt": {"enable": True}}))
+        (error,) = (await client.set_adjustments("n1", {"x": GOLD}))["x"].values()
+        assert error == "classes.rdt: the host has not mounted resctrl at /sys/fs/resctrl"
+    await client.close()
+
+
 async def test_cpus_that_are_taken_offline_are_left(host):
     process._TOPOLOGY_INTERVAL_S, before = 0.005, process._TOPOLOGY_INTERVAL_S
     try:

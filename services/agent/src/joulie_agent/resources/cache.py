@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from joulie_agent.resources.values import ContainerValues
+from joulie_agent.resources.values import NO_CLASSES, ContainerValues, CreationClasses
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
 from joulie_core.containers.policy import GrantRecord
@@ -65,6 +65,9 @@ class CachedContainer(msgspec.Struct, frozen=True, kw_only=True):
     set_cpu_shares: int | None = None
     set_cpu_quota_us: int | None = None
     set_memory_limit_bytes: int | None = None
+    #: Classes that it was created with.
+    rdt_class: str | None = None
+    blockio_class: str | None = None
 
 
 class CacheContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,8 +139,8 @@ class Cache:
         self._changed |= head != self._head
         self._head = head
 
-    def put(self, info: ContainerInfo, values: ContainerValues) -> None:
-        """Store a container, its pod and what is set for it from the next save on."""
+    def put(self, info: ContainerInfo, values: ContainerValues, classes: CreationClasses = NO_CLASSES) -> None:
+        """Store a container, its pod, what is set for it and what it was created with from the next save on."""
         pod = info.pod
         if pod.id not in self._pods:
             self.put_pod(pod)
@@ -153,6 +156,8 @@ class Cache:
             set_cpu_shares=values.cpu_shares,
             set_cpu_quota_us=values.cpu_quota_us,
             set_memory_limit_bytes=values.memory_limit_bytes,
+            rdt_class=classes.rdt,
+            blockio_class=classes.blockio,
         )
         stored = self._containers.get(info.id)
         if stored is None or stored[0] != container:

@@ -3,7 +3,7 @@
 A controller that the host cannot serve states why, once in the log, and sets nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
@@ -16,10 +16,11 @@ from joulie_agent.nri.proto.nri_pb2 import (
     LinuxSchedulerFlag,
     LinuxSchedulerPolicy,
 )
-from joulie_agent.resources.values import PERIOD_US, ContainerValues
+from joulie_agent.resources.values import PERIOD_US, ContainerValues, CreationClasses
 from joulie_core.containers.annotations import Annotations
 from joulie_core.containers.container import ContainerInfo, ContainerResources
 from joulie_core.containers.policy import Placement
+from joulie_core.kinds.adjustment import AdjustedClasses
 from joulie_core.kinds.container_policy import BlockIoControl, ControlOptions, IoClass, RdtControl, SchedulingClassSpec
 
 _MILLI: Final = 1000
@@ -58,6 +59,10 @@ def _quota_us(limit_milli: int | None) -> int:
     return _NO_LIMIT if limit_milli is None else max(_LOWEST_QUOTA_US, limit_milli * PERIOD_US // _MILLI)
 
 
+#: Fields of the classes, by kind.
+_KINDS: Final = ("rdt", "blockio")
+
+
 class CreationControllers:
     """What is set for new containers besides cgroup values: classes of RDT and block I/O, and scheduling.
 
@@ -87,16 +92,48 @@ class CreationControllers:
 
     def complete(self, adjustment: ContainerAdjustment, container: ContainerInfo, placement: Placement) -> None:
         """Add the classes of a container and of its placement to the adjustment of the container."""
-        rdt = _class_of("rdtclass", container, self._control.rdt)
-        if rdt is not None and self._is_available("rdt", container):
-            adjustment.linux.resources.rdt_class.value = rdt
-        blockio = _class_of("blockioclass", container, self._control.blockio)
-        if blockio is not None and self._is_available("blockio", container):
-            adjustment.linux.resources.blockio_class.value = blockio
+        classes = self.classes_of(container)
+        if classes.rdt is not None:
+            adjustment.linux.resources.rdt_class.value = classes.rdt
+        if classes.blockio is not None:
+            adjustment.linux.resources.blockio_class.value = classes.blockio
         if placement.scheduling_class is not None:
             spec = self._scheduling.get(placement.scheduling_class)
             assert spec is not None, "a policy names scheduling classes of its configuration only"
             schedule(adjustment.linux, spec)
+
+    def classes_of(self, container: ContainerInfo) -> CreationClasses:
+        """Return the classes that a container gets when it is created."""
+        rdt = _class_of("rdtclass", container, self._control.rdt)
+        blockio = _class_of("blockioclass", container, self._control.blockio)
+        return CreationClasses(
+            rdt=rdt if rdt is not None and self._is_available("rdt", container) else None,
+            blockio=blockio if blockio is not None and self._is_available("blockio", container) else None,
+        )
+
+    def class_problems(self, wanted: AdjustedClasses, created: CreationClasses) -> Sequence[str]:
+        """Return why a running container does not have the classes of an Adjustment.
+
+        A runtime takes both kinds of classes in an update of a container and does nothing with them: containerd
+        converts updates to a message of the CRI, which has neither, and `runc update` cannot change them.
+
+        Args:
+            wanted: The classes of the Adjustment.
+            created: Those that the container was created with.
+        """
+        problems = []
+        unavailable = self.unavailable
+        for kind in _KINDS:
+            name = getattr(wanted, kind)
+            if name is None or name == getattr(created, kind):
+                continue
+            if not getattr(self._control, kind).enable:
+                why = f"the configuration in force does not enable control.{kind}"
+            else:
+                late = f"{name} is set when the container is created again; runtimes do not change it before"
+                why = unavailable.get(kind, late)
+            problems.append(f"classes.{kind}: {why}")
+        return problems
 
     def _is_available(self, kind: str, container: ContainerInfo) -> bool:
         why = self.unavailable.get(kind)

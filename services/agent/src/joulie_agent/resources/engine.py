@@ -14,7 +14,7 @@ from joulie_agent.nri.handler import RequestRefusedError
 from joulie_agent.resources.cache import Cache, CacheContent
 from joulie_agent.resources.ledger import Ledger
 from joulie_agent.resources.translate import KnownResources
-from joulie_agent.resources.values import UNSET, ContainerValues
+from joulie_agent.resources.values import NO_CLASSES, UNSET, ContainerValues, CreationClasses
 from joulie_core.containers.container import ContainerId, ContainerInfo, ContainerResources, PodSandboxId
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import (
@@ -69,6 +69,7 @@ class PlacementEngine:
         consequences: takes everything else that follows from a change.
         values_of: what a placement means for a container; with its resources where they are, or once were, adjusted.
         adjusted: returns a container with what adjustments change in it.
+        classes_of: returns the classes that a container gets when it is created.
     """
 
     def __init__(
@@ -78,12 +79,15 @@ class PlacementEngine:
         consequences: Consequences,
         values_of: Callable[[Placement, ContainerResources | None], ContainerValues],
         adjusted: Callable[[ContainerInfo], ContainerInfo],
+        *,
+        classes_of: Callable[[ContainerInfo], CreationClasses] = lambda _container: NO_CLASSES,
     ) -> None:
         self.ledger = ledger
         self._cache = cache
         self._consequences = consequences
         self._values_of = values_of
         self._adjusted = adjusted
+        self._classes_of = classes_of
         self._configured: Configured | None = None
         self._state: PolicyState | None = None
         #: Containers as the policy sees them, and without what adjustments change.
@@ -95,6 +99,8 @@ class PlacementEngine:
         self._records: Mapping[ContainerId, GrantRecord] = {}
         #: Those whose limits were set here once, so that the runtime's are not in force any more.
         self._once_adjusted: set[ContainerId] = set()
+        #: What containers were created with; those that this resource manager did not create have no classes.
+        self._created_with: dict[ContainerId, CreationClasses] = {}
         #: Of an earlier process, until the runtime has listed its containers.
         self._stored_grants: Mapping[ContainerId, GrantRecord] = {}
         self._stored_resources: Mapping[ContainerId, KnownResources] = {}
@@ -148,6 +154,14 @@ class PlacementEngine:
             )
             for name, stored in content.containers.items()
         }
+        self._created_with = {
+            ContainerId(name): CreationClasses(rdt=stored.rdt_class, blockio=stored.blockio_class)
+            for name, stored in content.containers.items()
+        }
+
+    def created_with(self, container: ContainerId) -> CreationClasses:
+        """Return the classes that a container was created with."""
+        return self._created_with.get(container, NO_CLASSES)
 
     def known_resources(self, container: ContainerId) -> KnownResources | None:
         """Return what is known of a container's resources besides what the runtime shows."""
@@ -172,20 +186,25 @@ class PlacementEngine:
         }
         self._originals = {name: info for name, (info, _) in reported.items()}
         self._containers = {name: self._adjusted(info) for name, info in self._originals.items()}
+        self._created_with = {name: self.created_with(name) for name in reported}
         self._cache.clear()
         self.ledger.clear()
         for name, (info, values) in reported.items():
-            self._cache.put(info, UNSET)
+            self._cache.put(info, UNSET, self.created_with(name))
             self.ledger.report(name, values)
         await self._replace(list(self._containers.values()), grants)
         self._stored_grants, self._stored_resources = {}, {}
         self._ended.clear()
 
-    async def create(self, container: ContainerInfo) -> None:
+    async def create(self, container: ContainerInfo, *, with_classes: bool = True) -> None:
         """Place a container that is being created; one of the same name in its pod must have ended.
 
         A container that is started again gets the grant that it had, where that is free: a crash is no reason to move
         its neighbours.
+
+        Args:
+            container: As the runtime shows it.
+            with_classes: Whether the reply that creates it has its classes.
 
         Raises:
             RequestRefusedError: it cannot be placed; nothing has changed but that an earlier one of its name is gone.
@@ -205,6 +224,7 @@ class PlacementEngine:
         self._ended.pop((container.pod.id, container.name), None)
         self._originals[container.id] = container
         self._containers[container.id] = adjusted
+        self._created_with[container.id] = self._classes_of(adjusted) if with_classes else NO_CLASSES
         self._commit(result)
 
     def _started_again(self, container: ContainerInfo) -> PolicyResult[Any] | None:
@@ -228,14 +248,14 @@ class PlacementEngine:
             RequestRefusedError: it cannot be placed; nothing has changed.
         """
         if container.id not in self._containers:
-            await self.create(container)
+            await self.create(container, with_classes=False)
             return
         adjusted = self._adjusted(container)
         if (reason := self._update(adjusted)) is not None:
             self._consequences.rejected(container, reason)
             raise RequestRefusedError(reason)
         self._originals[container.id] = container
-        self._cache.put(container, self.ledger.wanted(container.id))
+        self._cache.put(container, self.ledger.wanted(container.id), self.created_with(container.id))
         self._cache.save()
 
     def adjust(self) -> Mapping[ContainerId, str]:
@@ -302,6 +322,7 @@ class PlacementEngine:
             result = self._policy.release(self._present_state, container)
             del self._containers[container], self._originals[container]
             self._once_adjusted.discard(container)
+            self._created_with.pop(container, None)
             self.ledger.forget(container)
             self._cache.drop(container)
             self._commit(result, save=False)
@@ -334,7 +355,7 @@ class PlacementEngine:
         resources = container.resources if name in self._once_adjusted else None
         values = self._values_of(placement, resources)
         self.ledger.want(name, values, placement.exclusive)
-        self._cache.put(original, values)
+        self._cache.put(original, values, self.created_with(name))
 
 
 def _sets_limits(values: ContainerValues) -> bool:

@@ -38,7 +38,7 @@ from joulie_agent.resources.translate import ContainerReader, memory_bytes
 from joulie_agent.resources.updates import Updater
 from joulie_agent.resources.usage import UsageReader
 from joulie_api.metrics import Registry
-from joulie_core.containers.container import ContainerId
+from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.policy import PowerProfileChanged, RebalanceRequested
 from joulie_core.containers.topology import HardwareTopology
 from joulie_core.kinds.base import Profile
@@ -82,9 +82,16 @@ class ResourceManager:
         self.cache = Cache(Path(settings.state_dir))
         ledger = Ledger(time.monotonic)
         self._adjustments = Adjustments(settings.node_name)
-        self.engine = PlacementEngine(ledger, self.cache, self.reports, values_of, self._adjustments.adjusted)
         self._extended_resources: Mapping[str, int] = {}
         self._controllers = CreationControllers(Path(settings.host_root))
+        self.engine = PlacementEngine(
+            ledger,
+            self.cache,
+            self.reports,
+            values_of,
+            self._adjustments.adjusted,
+            classes_of=self._controllers.classes_of,
+        )
         self.pipeline = Pipeline(
             self.engine,
             self._reader,
@@ -181,7 +188,7 @@ class ResourceManager:
         errors: dict[str, dict[str, str]] = {name: {"": why} for name, why in wrong.items()}
         not_placed = await self.pipeline.adjust()
         for container in self.engine.originals.values():
-            problems = dict(self._adjustments.problems(container))
+            problems = {**self._class_problems(container), **self._adjustments.problems(container)}
             if (reason := not_placed.get(container.id)) is not None:
                 problems |= dict.fromkeys(self._adjustments.of(container), reason)
             for name, why in problems.items():
@@ -247,6 +254,15 @@ class ResourceManager:
             memory=str(placement.memory or ""),
             request_milli=info.resources.cpu_request_milli,
         )
+
+    def _class_problems(self, container: ContainerInfo) -> Mapping[str, str]:
+        """Return which classes of adjustments a running container does not have, by the name of the adjustment."""
+        created = self.engine.created_with(container.id)
+        found = {
+            name: "; ".join(self._controllers.class_problems(spec.classes, created))
+            for name, spec in self._adjustments.of(container).items()
+        }
+        return {name: why for name, why in found.items() if why}
 
     # What the parts need of each other
 

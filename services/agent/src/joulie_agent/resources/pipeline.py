@@ -65,6 +65,8 @@ class _Creation:
 
     #: It was refused before its turn came.
     refused: bool = False
+    #: It was replied to before its turn came.
+    late: bool = False
 
 
 class Pipeline:
@@ -162,7 +164,7 @@ class Pipeline:
 
         async def work() -> None:
             if not creation.refused:
-                await self._engine.create(info)
+                await self._engine.create(info, with_classes=not creation.late)
 
         if await self._in_turn(PipelineRequest.CREATE, work):
             if info.id not in self._engine.containers:
@@ -173,6 +175,7 @@ class Pipeline:
         if self._on_deadline is OnDeadline.REJECT:
             creation.refused = True
             raise RequestRefusedError("the containers of this node are being placed anew; this one was not in time")
+        creation.late = True
         return CreateReply(adjustment=self._adjustment(info, self._values_of_earlier(info)))
 
     async def start_container(self, pod: PodSandbox, container: Container) -> None:
@@ -319,7 +322,7 @@ class Pipeline:
         if values != UNSET:
             adjustment.linux.resources.CopyFrom(to_resources(values))
         if (placement := self._engine.placements.get(info.id)) is not None:
-            self._controllers.complete(adjustment, info, placement)
+            self._controllers.complete(adjustment, self._engine.containers[info.id], placement)
         return adjustment
 
     def _values_of_earlier(self, info: ContainerInfo) -> ContainerValues:

@@ -35,6 +35,15 @@ class ContainerValues:
         return ContainerValues(**merged)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreationClasses:
+    """Classes that a container was created with, which stay as long as it runs; None is none."""
+
+    rdt: str | None = None
+    blockio: str | None = None
+
+
+NO_CLASSES: Final = CreationClasses()
 UNSET: Final = ContainerValues()
 _NAMES: Final = tuple(field.name for field in fields(ContainerValues))
 
