@@ -1,8 +1,10 @@
+import asyncio
 import base64
 import json
 from datetime import timedelta
 from pathlib import Path
 
+import aiohttp
 import certifi
 import pytest
 from aiohttp import web
@@ -124,6 +126,16 @@ async def test_every_request_has_a_time_limit(fake_api, fake_client):
         await fake_client.get(NODES, "n1", timeout_s=0.1)
 
 
+async def test_a_request_waits_for_no_thread(fake_api, fake_client, monkeypatch):
+    fake_api.put(make_node("n1"))
+    threads = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "run_in_executor", lambda *call: threads.append(call))
+    await fake_client.get(NODES, "n1")
+    await fake_client.merge_patch(NODES, "n1", {"metadata": {"labels": {"a": "1"}}})
+    assert threads == []
+
+
 async def test_an_unreachable_server_is_a_transport_error(fake_api, fake_client):
     await fake_api.stop()
     with pytest.raises(TransportError, match="ClientConnectorError"):
@@ -166,9 +178,11 @@ class Secured:
     def __init__(self):
         self.token = "first"
         self.seen = []
+        self.seen_as_proxy = []
 
     async def handle(self, request):
         self.seen.append(request.headers.get("Authorization"))
+        self.seen_as_proxy.append(request.headers.get("Proxy-Authorization"))
         if self.seen[-1] != f"Bearer {self.token}":
             return web.json_response({"kind": "Status", "code": 401, "reason": "Unauthorized"}, status=401)
         return web.json_response({"metadata": {"name": "n1"}})
@@ -187,11 +201,11 @@ async def secured():
     await runner.cleanup()
 
 
-def write_kubeconfig(path, port, **user):
+def write_kubeconfig(path, port, *, host="127.0.0.1", **user):
     content = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://{host}:{port}"}}],
         "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "x",
@@ -208,6 +222,25 @@ async def test_a_token_in_the_kubeconfig_is_sent_and_read_again_when_it_changed(
         write_kubeconfig(tmp_path / "config", secured.port, token="second")
         await client.get(NODES, "n1")
     assert secured.seen == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+async def test_the_proxy_of_the_environment_is_used_with_its_credentials(secured, tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://user:p%40ss@127.0.0.1:{secured.port}")
+    kubeconfig = write_kubeconfig(tmp_path / "config", 80, host="cluster.invalid", token="first")
+    async with await KubeClient.connect(kubeconfig=kubeconfig, user_agent="test") as client:
+        await client.get(NODES, "n1")
+    assert secured.seen == ["Bearer first"]
+    assert secured.seen_as_proxy == [aiohttp.encode_basic_auth("user", "p@ss")]
+
+
+async def test_a_host_that_the_environment_excepts_is_not_reached_through_the_proxy(secured, tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{secured.port}")
+    monkeypatch.setenv("no_proxy", "cluster.invalid")
+    kubeconfig = write_kubeconfig(tmp_path / "config", 80, host="cluster.invalid", token="first")
+    async with await KubeClient.connect(kubeconfig=kubeconfig, user_agent="test") as client:
+        with pytest.raises(TransportError):
+            await client.get(NODES, "n1")
+    assert secured.seen == []
 
 
 async def test_the_token_of_an_exec_plugin_is_used(secured, tmp_path):

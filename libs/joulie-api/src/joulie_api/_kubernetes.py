@@ -1,4 +1,4 @@
-"""The only module that imports kubernetes_asyncio: configuration, credentials, TLS and the HTTP session come from it.
+"""The only module that imports kubernetes_asyncio: configuration, credentials and TLS come from it.
 
 Why not a plain `import kubernetes_asyncio`: every import path of the library runs `client/__init__`, which defines
 its ~700 models, and Joulie uses none. `load_library` therefore registers empty packages for the library, its
@@ -12,9 +12,15 @@ with `load_library`. To repeat::
 
     python -c "from joulie_api._kubernetes import load_library as f; f(); print(*open('/proc/self/status'))" | grep RSS
 
-Status checks, timeouts and JSON are left to `joulie_api.client`.
+Requests are sent by an aiohttp session of this module's own, on the library's connections. The library's `call_api`
+costs 2.1 ms of CPU for a request that costs 0.6 ms here: it copies headers, query and body several times, and for
+every request two threads read the environment and a .netrc file, which no API server needs. Proxies of the environment
+are read once.
+
+Status checks and timeouts are left to `joulie_api.client`.
 """
 
+import asyncio
 import functools
 import importlib
 import importlib.util
@@ -23,8 +29,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
+from urllib.parse import unquote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import msgspec
 import structlog
 
 from joulie_api.errors import ConfigError, TransportError
@@ -32,6 +41,8 @@ from joulie_api.errors import ConfigError, TransportError
 _LIBRARY: Final = "kubernetes_asyncio"
 #: Concurrent connections of one process; each watch occupies one while it is open.
 _CONNECTIONS: Final = 100
+#: Bytes that are read from a connection at once: a line of a watch may have more than aiohttp's default of 64 KiB.
+_READ_BYTES: Final = 2**21
 
 _log = structlog.get_logger()
 
@@ -112,6 +123,8 @@ class Session:
         self._configuration: Any = library.configuration()
         self._configuration.connection_pool_maxsize = _CONNECTIONS
         self._api: Any = None
+        self._http: aiohttp.ClientSession | None = None
+        self._proxy: Mapping[str, Any] = {}
 
     async def open(self, user_agent: str) -> None:
         """Load the configuration and create the session.
@@ -124,7 +137,14 @@ class Session:
             self._api = self._library.api_client(self._configuration)
         except OSError as error:  # certificate files that are missing or do not parse (ssl.SSLError is an OSError)
             raise ConfigError(f"cannot use the certificates of {self._source}: {error}") from error
-        self._api.user_agent = user_agent
+        self._proxy = _proxy_arguments(self._configuration.proxy or await asyncio.to_thread(_proxy_of, self.server))
+        self._http = aiohttp.ClientSession(
+            connector=self._api.rest_client.pool_manager.connector,
+            connector_owner=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": user_agent},
+            read_bufsize=_READ_BYTES,
+        )
 
     async def reload_credentials(self) -> None:
         """Reload kubeconfig or service-account files, an exec plugin's output included."""
@@ -168,23 +188,48 @@ class Session:
         Raises:
             TransportError: no answer.
         """
+        assert self._http is not None, "the session is not open"
+        headers = dict(headers)
+        url = f"{self.server}{path}?{urlencode(query)}" if query else f"{self.server}{path}"
         try:
-            response: aiohttp.ClientResponse = await self._api.call_api(
-                path,
+            await self._api.update_params_for_auth(headers, [], ["BearerToken"])
+            return await self._http.request(
                 method,
-                query_params=list(query),
-                header_params=dict(headers),
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=timeout,
+                url,
+                headers=headers,
+                data=None if body is None else msgspec.json.encode(body),
+                timeout=timeout,
+                server_hostname=self._configuration.tls_server_name,
+                **self._proxy,
             )
         # The library reads the token file before each request, which raises OSError while the file is being rotated.
         except (aiohttp.ClientError, OSError, self._library.config.ConfigException) as error:
             raise TransportError(f"{method} {path}: {describe(error)}") from error
-        return response
 
     async def close(self) -> None:
         """Close all connections; an open watch ends."""
+        if self._http is not None:
+            await self._http.close()
         if self._api is not None:
             await self._api.close()
+
+
+def _proxy_of(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL, None if it names none or excepts the host."""
+    parts = urlsplit(url)
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+def _proxy_arguments(proxy: str | None) -> dict[str, Any]:
+    """Return a request's arguments for a proxy; credentials in its URL are sent to the proxy only."""
+    if proxy is None:
+        return {}
+    parts = urlsplit(proxy)
+    arguments: dict[str, Any] = {"proxy": parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()}
+    if parts.username:
+        # aiohttp sends it as Proxy-Authorization.
+        credentials = aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
+        arguments["proxy_headers"] = {"Authorization": credentials}
+    return arguments

@@ -57,3 +57,12 @@ def test_configuration_files_contain_the_ports(tmp_path):
 def test_a_kubelet_is_not_part_of_the_control_plane(tmp_path):
     with pytest.raises(ValueError, match="kubelet"):
         arguments(Binary.KUBELET, Layout(tmp_path), ClusterConfig(), PORTS)
+
+
+def test_the_api_server_logs_requests_only_where_users_are_audited(tmp_path):
+    layout = Layout(tmp_path)
+    assert "--audit-log-path" not in flags(Binary.APISERVER, tmp_path)
+    config = ClusterConfig(audited_users=("joulie-agent",))
+    write_configuration(layout, config, PORTS, write_pki(layout), None)
+    assert yaml.safe_load(layout.audit_policy.read_text())["rules"][0]["users"] == ["joulie-agent"]
+    assert f"--audit-policy-file={layout.audit_policy}" in arguments(Binary.APISERVER, layout, config, PORTS)

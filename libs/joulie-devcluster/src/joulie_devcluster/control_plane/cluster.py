@@ -20,8 +20,10 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from joulie_api.client import KubeClient
 from joulie_devcluster.binaries import lookup
 from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane.audit import AuditLog
 from joulie_devcluster.control_plane.components import (
     ADMIN,
+    AUDIT_LOG,
     Credentials,
     Layout,
     arguments,
@@ -108,6 +110,10 @@ class DevCluster(Startable):
         if self._extender_port is None:
             raise RuntimeError("the cluster is not up or has no extender")
         return self._extender_port
+
+    def audit_log(self) -> AuditLog:
+        """Return the API server's log of the requests of `ClusterConfig.audited_users`, from its start."""
+        return AuditLog(self.layout.log(AUDIT_LOG))
 
     @property
     def processes(self) -> Mapping[str, ServiceProcess]:

@@ -8,6 +8,7 @@ from typing import Final
 import yaml
 
 from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane.audit import audit_policy
 from joulie_devcluster.control_plane.config import ClusterConfig, Ports
 from joulie_devcluster.control_plane.kubeconfig import write_kubeconfig
 from joulie_devcluster.control_plane.manifests import DATA, load_manifests
@@ -17,6 +18,8 @@ from joulie_devcluster.control_plane.scheduler_config import scheduler_configura
 from joulie_devcluster.host.ports import LOOPBACK
 
 ADMIN: Final = "admin"
+#: Name of the API server's audit log among the logs.
+AUDIT_LOG: Final = "audit"
 
 _SERVICE_CIDR: Final = "10.96.0.0/16"
 #: Duration of the Lease of a KWOK node, after which it is considered dead.
@@ -70,6 +73,11 @@ class Layout:
     def config(self, binary: Binary) -> Path:
         """Return the path of the configuration file of one process."""
         return self.root / "config" / f"{binary}.yaml"
+
+    @property
+    def audit_policy(self) -> Path:
+        """Path of the API server's audit policy."""
+        return self.root / "config" / "audit-policy.yaml"
 
     def log(self, name: str) -> Path:
         """Return the path of the log of one process."""
@@ -141,6 +149,8 @@ def write_configuration(
             "nodeLeaseParallelism": 16,
         },
     }
+    if config.audited_users:
+        _write_yaml(layout.audit_policy, audit_policy(config.audited_users))
     # Always passed: without --config KWOK reads the user's ~/.kwok/kwok.yaml. Its built-in stages apply to pods.
     _write_yaml(layout.config(Binary.KWOK), kwok, *load_manifests(DATA / "kwok-stages.yaml"))
 
@@ -167,7 +177,7 @@ def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Port
         case Binary.ETCD:
             return _etcd(layout, ports)
         case Binary.APISERVER:
-            return [*_apiserver(layout, ports), f"--v={config.verbosity}"]
+            return [*_apiserver(layout, ports), *_audit(layout, config), f"--v={config.verbosity}"]
         case Binary.SCHEDULER:
             flags = [f"--config={layout.config(binary)}"]
             return [*flags, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
@@ -243,6 +253,12 @@ def _apiserver(layout: Layout, ports: Ports) -> list[str]:
         f"--proxy-client-cert-file={pki / 'front-proxy-client.crt'}",
         f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
     ]
+
+
+def _audit(layout: Layout, config: ClusterConfig) -> list[str]:
+    if not config.audited_users:
+        return []
+    return [f"--audit-policy-file={layout.audit_policy}", f"--audit-log-path={layout.log(AUDIT_LOG)}"]
 
 
 def _kubernetes_client(binary: Binary, layout: Layout, ports: Ports) -> list[str]:

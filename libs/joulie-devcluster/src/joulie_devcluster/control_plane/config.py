@@ -24,6 +24,7 @@ class ClusterConfig:
         nodes: classes of KWOK nodes to create.
         start_timeout_s: time that each process has to become ready.
         verbosity: klog's `-v` of the Kubernetes processes.
+        audited_users: users whose requests the API server logs, see `DevCluster.audit_log`.
     """
 
     name: str = "joulie"
@@ -35,6 +36,7 @@ class ClusterConfig:
     nodes: tuple[NodeClass, ...] = ()
     start_timeout_s: float = 60.0
     verbosity: int = 0
+    audited_users: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
