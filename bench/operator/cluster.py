@@ -54,6 +54,13 @@ def pods(node_count: int, count: int) -> Iterator[dict[str, Any]]:
         yield _sized(make_pod(f"pod-{number}", node=node, cpu=1, workload_class="performance" if performance else None))
 
 
+def bound_pod(name: str, node: str | None, *, phase: str, conditions: int, performance: bool) -> dict[str, Any]:
+    """Return a pod in one state of its life: with so many of its conditions met."""
+    pod = _sized(make_pod(name, node=node, cpu=2, workload_class="performance" if performance else None, phase=phase))
+    del pod["status"]["conditions"][conditions:]
+    return pod
+
+
 def hardware(name: str) -> dict[str, Any]:
     """Return the agent's NodeHardware."""
     return make_node_hardware(
@@ -63,7 +70,7 @@ def hardware(name: str) -> dict[str, Any]:
     )
 
 
-def telemetry(name: str, watts: float) -> dict[str, Any]:
+def telemetry(name: str, cpu_watts: float, gpu_watts: float) -> dict[str, Any]:
     """Return the agent's report."""
     now = rfc3339(time.time())
     control = {"backend": "rapl", "result": "applied", "reason": "Capped", "enforcedWatts": 280, "updatedAt": now}
@@ -71,7 +78,7 @@ def telemetry(name: str, watts: float) -> dict[str, Any]:
         name,
         controls={"cpu": {"type": "host"}},
         control={"cpu": control, "gpu": control},
-        power={"cpuWatts": watts, "gpuWatts": 3 * watts, "updatedAt": now},
+        power={"cpuWatts": cpu_watts, "gpuWatts": gpu_watts, "updatedAt": now},
         labels={"app.kubernetes.io/managed-by": "joulie-agent"},
     )
 

@@ -73,7 +73,7 @@ async def _serve(plan: Plan, directory: Path, parent: Connection) -> None:
         server.put_all(nodes(plan.nodes))
         for number in range(plan.nodes):
             name = node_name(number)
-            server.put_all([hardware(name), telemetry(name, 100.0)])
+            server.put_all([hardware(name), telemetry(name, 100.0, 300.0)])
         server.put_all(pods(plan.nodes, plan.pods))
         seen = Seen()
         async with asyncio.TaskGroup() as group:
@@ -122,9 +122,12 @@ async def _churn(server: FakeApiServer, plan: Plan, seen: Seen) -> dict[str, lis
     ends_at = time.monotonic() + plan.churn_s
     number = 0
     while time.monotonic() < ends_at and leaving:
+        node = leaving.pop()
+        if not _is_draining(server, node_name(node)):
+            # The densest node of its family, or one that demand has made a performance node since: nothing follows.
+            continue
         await asyncio.sleep(dice.expovariate(plan.leaves_per_s))
         number += 1
-        node = leaving.pop()
         # Its demand stays: only the node is concerned.
         server.put(make_pod(f"standin-{number}", workload_class="performance"))
         server.remove("Pod", f"drainer-{node}", "default")
@@ -143,6 +146,11 @@ async def _churn(server: FakeApiServer, plan: Plan, seen: Seen) -> dict[str, lis
             grown[index] - at if index < len(grown) else float("inf") for index, at in enumerate(grow_at)
         ],
     }
+
+
+def _is_draining(server: FakeApiServer, name: str) -> bool:
+    node = server.get("Node", name)
+    return node is not None and node["metadata"]["labels"].get("joulie.io/draining") == "true"
 
 
 async def _note(server: FakeApiServer, seen: Seen) -> None:
@@ -171,7 +179,7 @@ async def _report(server: FakeApiServer, count: int) -> None:
         await asyncio.sleep(0.1)
         for _ in range(round(count / REPORT_S * 0.1)):
             number = (number + 1) % count
-            server.put(telemetry(node_name(number), 100 + dice.uniform(-1, 1)))
+            server.put(telemetry(node_name(number), 100 + dice.uniform(-1, 1), 300.0))
 
 
 async def _next_message(parent: Connection) -> None:
