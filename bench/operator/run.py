@@ -10,8 +10,9 @@ leave draining nodes at random moments while others come, and the time from each
 measured; a restart with a full pass every second, to measure the CPU of one pass. Takes about four minutes. Exit code 1
 where a limit is missed.
 
-The burst: 1,500 pods are bound to 1,000 nodes at 60 per second, run and end, and their nodes' power follows. CPU is that
-of the operator's process, over the time of the burst and until its last twin, less what the same time costs at rest.
+The burst: 1,500 pods are bound to 1,000 nodes at 60 per second, run and end, and their nodes' power follows. CPU is
+that of the operator's process, over the time of the burst and until its last twin, less what the same time costs at
+rest.
 """
 
 import argparse

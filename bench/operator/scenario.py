@@ -122,11 +122,11 @@ async def _churn(server: FakeApiServer, plan: Plan, seen: Seen) -> dict[str, lis
     ends_at = time.monotonic() + plan.churn_s
     number = 0
     while time.monotonic() < ends_at and leaving:
+        await asyncio.sleep(dice.expovariate(plan.leaves_per_s))
         node = leaving.pop()
         if not _is_draining(server, node_name(node)):
             # The densest node of its family, or one that demand has made a performance node since: nothing follows.
             continue
-        await asyncio.sleep(dice.expovariate(plan.leaves_per_s))
         number += 1
         # Its demand stays: only the node is concerned.
         server.put(make_pod(f"standin-{number}", workload_class="performance"))
