@@ -17,7 +17,7 @@ FOUR = PodDemand(4.0)
 
 
 def put(table, name, *row):
-    table.put(name, dict.fromkeys(SCORE_PROFILES, AffineRow(*row)))
+    table.put(name, lambda _profile: AffineRow(*row))
 
 
 @pytest.fixture
@@ -76,7 +76,8 @@ def test_other_pods_and_other_pressure_get_other_scores(table):
 
 def test_every_aspect_has_rows_of_its_own():
     table = ScoreTable(100)
-    table.put("a", {aspect: AffineRow(10.0 * number, 0.0, 0.0, 0.0) for number, aspect in enumerate(SCORE_PROFILES, 1)})
+    rows = {aspect: AffineRow(10.0 * number, 0.0, 0.0, 0.0) for number, aspect in enumerate(SCORE_PROFILES, 1)}
+    table.put("a", rows.__getitem__)
     bodies = {
         table.answer(["a"], PodDemand(1.0, workload_class=workload_class), ClusterTerms(trend_w_per_min=trend)).body
         for workload_class in WorkloadClass
@@ -92,21 +93,32 @@ def test_a_score_is_rounded_half_away_from_zero_and_stays_within_its_range():
     assert scores(table, "abcdefg") == [0, 0, 1, 9, 10, 10, 5]
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.floats(-50, 150)), max_size=30))
-def test_kept_scores_follow_any_changes(changes):
-    kept, bases = ScoreTable(100), {}
-    for name, base in changes:
-        scores(kept, "abcd")
+WEIGHTS = {"a": 0.0, "b": 0.1, "c": 0.3, "d": 0.0}
+NODE_CHANGES = st.tuples(st.sampled_from("abcd"), st.none() | st.floats(-50, 150))
+PRESSURES = st.sampled_from([0.0, 0.1, 20.0, 99.9, 100.0])
+
+
+@given(st.lists(NODE_CHANGES | PRESSURES, max_size=30), st.sampled_from(WorkloadClass))
+def test_kept_scores_follow_any_changes(changes, workload_class):
+    kept, bases, pressure = ScoreTable(100), {}, 0.0
+    demand = PodDemand(4.0, workload_class=workload_class)
+    for change in changes:
+        scores(kept, "abcd", demand=demand, pressure=pressure)
+        if isinstance(change, float):
+            pressure = change
+            continue
+        name, base = change
         if base is None:
             kept.drop(name)
             bases.pop(name, None)
         else:
-            put(kept, name, base, 0.5, 0.0, 0.0)
+            put(kept, name, base, 0.5, 0.0, WEIGHTS[name])
             bases[name] = base
     fresh = ScoreTable(100)
     for name, base in bases.items():
-        put(fresh, name, base, 0.5, 0.0, 0.0)
-    assert scores(kept, "dcbaa") == scores(fresh, "dcbaa")
+        put(fresh, name, base, 0.5, 0.0, WEIGHTS[name])
+    kept_scores = scores(kept, "dcbaa", demand=demand, pressure=pressure)
+    assert kept_scores == scores(fresh, "dcbaa", demand=demand, pressure=pressure)
     assert len(kept) == len(bases)
 
 
@@ -144,3 +156,14 @@ def test_guesses_among_equals_are_repeatable_and_spread(table):
     assert guesses.keys() == set("abcd")
     assert min(guesses.values()) > 60
     assert guesses == Counter(likely(table, "abcdx", f"uid-{number}") for number in range(400))
+
+
+def test_a_row_is_made_when_a_request_needs_it_and_only_for_its_profile():
+    made = []
+    table = ScoreTable(100)
+    for _ in range(3):
+        table.put("a", lambda profile: made.append(profile) or AffineRow(10.0, 0.0, 0.0, 0.0))
+    assert not made
+    for cores in (1.0, 1.0, 2.0):
+        table.answer(["a"], PodDemand(cores, workload_class=WorkloadClass.PERFORMANCE), ClusterTerms())
+    assert made == [(WorkloadClass.PERFORMANCE, 6.0)]

@@ -14,8 +14,9 @@ from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import verdict
 from joulie_core.scoring.formula import score
 from joulie_core.scoring.state import TwinSnapshot, cluster_terms
+from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
-from joulie_extender.table import BoundPod, NodeTable, TableConfig
+from joulie_extender.table import NodeTable, TableConfig
 
 NOW_S = 1_000.0
 POWER = NodePower(cpu_threads=64, cpu_max_watts=500, gpu_count=4, gpu_max_watts=1_600)

@@ -14,11 +14,10 @@ import msgspec
 
 from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.errors import DecodeError
-from joulie_api.wire import decode_pod
-from joulie_core.demand import workload_class
 from joulie_core.labels import POWER_PROFILE
-from joulie_core.powerest.pod_demand import PodDemand, pod_demand
+from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.quantity import QuantityError
+from joulie_extender.pods import SentPod
 
 T = TypeVar("T")
 B = TypeVar("B")
@@ -43,7 +42,7 @@ class _NodeList(msgspec.Struct):
 
 
 class _Args(msgspec.Struct, rename="pascal"):
-    pod: msgspec.Raw = _NULL
+    pod: SentPod | None = None
     nodes: _NodeList | None = None
     node_names: list[str] | None = None
 
@@ -135,20 +134,19 @@ def _cut(body: Body, first: int, end: int) -> Iterator[memoryview]:
 
 
 def _query(args: _Args, claimed_gpus: ClaimedGpus) -> ExtenderRequest:
-    pod = _decode(decode_pod, bytes(args.pod))
-    uid, demand = pod.uid, _decode(lambda read: pod_demand(read, workload_class(read), claimed_gpus(read)), pod)
+    if args.pod is None:
+        raise BadRequestError("no Pod in the request")
+    pod = _decode(lambda sent: sent.read(claimed_gpus), args.pod)
     if args.node_names is not None or args.nodes is None:
-        return ExtenderRequest(uid, demand, args.node_names or [])
-    return ExtenderRequest(uid, demand, [], args.nodes.items or [])
+        return ExtenderRequest(pod.uid, pod.demand, args.node_names or [])
+    return ExtenderRequest(pod.uid, pod.demand, [], args.nodes.items or [])
 
 
 def _read_args(body: Body) -> _Args:
     args = _decode(_ARGS.decode, body)
-    if _is_null(args.pod) or (args.node_names is None and (args.nodes is None or args.nodes.items is None)):
+    if args.pod is None or (args.node_names is None and (args.nodes is None or args.nodes.items is None)):
         # Something seems to be missing: perhaps it is only spelled otherwise.
         args = _decode(_ARGS.decode, _spelled_as_usual(body))
-    if _is_null(args.pod):
-        raise BadRequestError("no Pod in the request")
     return args
 
 

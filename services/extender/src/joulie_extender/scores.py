@@ -3,13 +3,14 @@
 Guarantees whole numbers in 0..SCORE_MAX, rounded half away from zero, for any set of candidates in any order; a node
 that is not known scores neutrally. Thousands of candidates come in another order every time, so what is kept for a
 request key is each node's finished entry of the reply: one look-up for each candidate. Bursts are made of equal pods,
-which have the same request key; an entry is made anew when its node has changed. Source: kube-scheduler's extender API
-v1, HostPriorityList.
+which have the same request key. Neither a row nor an entry is made before a request needs it: most changes of a node
+concern no workload class, trend scale or pod that is requested before the next change.
+Source: kube-scheduler's extender API v1, HostPriorityList; docs/decisions/0015-cost-per-pod.md.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -28,8 +29,10 @@ SCORE_PROFILES: Final[tuple[ScoreProfile, ...]] = tuple(
     (workload_class, scale) for workload_class in WorkloadClass for scale in (STEADY_TREND_SCALE, BURST_TREND_SCALE)
 )
 
-#: Cores, GPUs and pressure: all that a score depends on beside the node.
-_RequestKey = tuple[float, float, float]
+#: Returns a node's row in a profile, in points of 100.
+RowMaker = Callable[[ScoreProfile], AffineRow]
+#: Cores and GPUs: all that a score depends on beside the node and the pressure.
+_RequestKey = tuple[float, float]
 #: A node's row in points of SCORE_MAX, and its entry in the reply from the host on.
 _Row = tuple[float, float, float, float, bytes]
 #: Request keys that are remembered for each profile: with 5,000 nodes up to a megabyte each.
@@ -62,31 +65,32 @@ class ScoredNodes:
 
 
 class ScoreTable:
-    """The rows of all nodes in every profile."""
+    """The rows of all nodes in every profile, each made when a request needs it first."""
 
     def __init__(self, score_max: int) -> None:
-        self._hosts: dict[str, bytes] = {}
+        self._nodes: dict[str, _Node] = {}
         self._profiles = {
-            profile: _ProfileTable(score_max, competing=profile[0] is WorkloadClass.STANDARD)
+            profile: _ProfileTable(profile, self._nodes, score_max, competing=profile[0] is WorkloadClass.STANDARD)
             for profile in SCORE_PROFILES
         }
 
     def __len__(self) -> int:
-        return len(self._hosts)
+        return len(self._nodes)
 
-    def put(self, name: str, rows: Mapping[ScoreProfile, AffineRow]) -> None:
-        """Enter a node or change its rows, given for every profile."""
-        host = self._hosts.get(name)
-        if host is None:
-            host = self._hosts[name] = _host(name)
-        for profile, table in self._profiles.items():
-            table.put(name, rows[profile], host)
+    def put(self, name: str, row: RowMaker) -> None:
+        """Enter a node or note that it has changed; `row` returns its row in a profile as the node is when called."""
+        if name not in self._nodes:
+            self._nodes[name] = _Node(_host(name), row)
+        else:
+            self._nodes[name].row = row
+        for table in self._profiles.values():
+            table.forget(name)
 
     def drop(self, name: str) -> None:
         """Forget a node."""
-        if self._hosts.pop(name, None) is not None:
+        if self._nodes.pop(name, None) is not None:
             for table in self._profiles.values():
-                table.drop(name)
+                table.forget(name)
 
     def answer(self, names: Sequence[str], demand: PodDemand, terms: ClusterTerms) -> ScoredNodes:
         """Score the candidates for a pod."""
@@ -95,78 +99,89 @@ class ScoreTable:
         return ScoredNodes(entries, b"[" + b",".join(entries) + b"]")
 
 
+@dataclass(slots=True)
+class _Kept:
+    """Entries for one request key and the latest pressure, of nodes that did not change since they were made."""
+
+    pressure: float
+    by_name: dict[str, bytes] = field(default_factory=dict)
+    #: The nodes of `by_name` whose scores depend on the pressure, and perhaps more.
+    under_pressure: set[str] = field(default_factory=set)
+
+    def move(self, pressure: float) -> None:
+        """Drop the entries that another pressure may change."""
+        if pressure != self.pressure:
+            self.pressure = pressure
+            for name in self.under_pressure:
+                self.by_name.pop(name, None)
+            self.under_pressure.clear()
+
+
+@dataclass(slots=True)
+class _Node:
+    #: Its entry in the reply from the host on.
+    host: bytes
+    row: RowMaker
+
+
 class _ProfileTable:
     """The rows of one profile, and the entries that were made of them lately."""
 
-    def __init__(self, score_max: int, *, competing: bool) -> None:
+    def __init__(self, profile: ScoreProfile, nodes: Mapping[str, _Node], score_max: int, *, competing: bool) -> None:
+        self._profile = profile
+        self._nodes = nodes
         self._factor = score_max / MAX_SCORE
         self._competing = competing
         width = len(str(score_max))
         #: By score: an entry of the reply up to the host.
         self._score_prefixes = tuple(b'{"Score":%*d,' % (width, score) for score in range(score_max + 1))
+        #: Of nodes that did not change since their row was made.
         self._rows: dict[str, _Row] = {}
-        self._kept: OrderedDict[_RequestKey, _Entries] = OrderedDict()
+        self._kept: OrderedDict[_RequestKey, _Kept] = OrderedDict()
 
-    def put(self, name: str, row: AffineRow, host: bytes) -> None:
-        """Enter a node or change its row."""
-        base, cpu, gpu, weight = (points * self._factor for points in row)
-        self._rows[name] = (base, cpu, gpu, weight, host)
-        self._forget(name)
-
-    def drop(self, name: str) -> None:
-        """Forget a node."""
-        del self._rows[name]
-        self._forget(name)
+    def forget(self, name: str) -> None:
+        """Drop what was made of a node."""
+        if self._rows.pop(name, None) is not None:
+            for kept in self._kept.values():
+                kept.by_name.pop(name, None)
 
     def entries(self, names: Sequence[str], demand: PodDemand, perf_pressure: float) -> list[bytes]:
         """Entries of the candidates."""
-        # Performance pods do not compete for performance nodes: the pressure must not make their keys differ.
-        key = (demand.cpu_cores, demand.gpus, perf_pressure if self._competing else 0.0)
+        kept = self._kept_for((demand.cpu_cores, demand.gpus))
+        if self._competing:
+            kept.move(perf_pressure)
+        by_name = kept.by_name
+        try:
+            return [*map(by_name.__getitem__, names)]
+        except KeyError:
+            self._make(kept, demand, [name for name in names if name not in by_name])
+        try:
+            return [*map(by_name.__getitem__, names)]
+        except KeyError:
+            return [by_name[name] if name in by_name else self._neutral_entry(name) for name in names]
+
+    def _kept_for(self, key: _RequestKey) -> _Kept:
         kept = self._kept.get(key)
         if kept is None:
-            kept = self._kept[key] = _Entries(self._rows, self._score_prefixes, key)
-            if 2 * len(names) > len(self._rows):
-                kept.make_all()
+            # Performance pods do not compete for performance nodes: to them the pressure is always 0.
+            kept = self._kept[key] = _Kept(0.0)
             if len(self._kept) > _REQUEST_KEYS:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        return [*map(kept.__getitem__, names)]
+        return kept
 
-    def _forget(self, name: str) -> None:
-        for kept in self._kept.values():
-            kept.pop(name, None)
-
-
-class _Entries(dict[str, bytes]):
-    """Entries of the reply for one request key by node name; what is missing is made when it is looked up."""
-
-    __slots__ = ("_key", "_rows", "_score_prefixes")
-
-    def __init__(self, rows: Mapping[str, _Row], score_prefixes: Sequence[bytes], key: _RequestKey) -> None:
-        super().__init__()
-        self._rows = rows
-        self._score_prefixes = score_prefixes
-        self._key = key
-
-    def __missing__(self, name: str) -> bytes:
-        if name in self._rows:
-            self.update(self._make({name: self._rows[name]}))
-            return self[name]
-        # Not kept: no event would ever remove an unknown node.
-        neutral = round_half_away(NEUTRAL_ROW.base / MAX_SCORE * (len(self._score_prefixes) - 1))
-        return self._score_prefixes[neutral] + _host(name)
-
-    def make_all(self) -> None:
-        """Make the entries of all nodes: in one go this takes a fraction of the time."""
-        self.update(self._make(self._rows))
-
-    def _make(self, rows: Mapping[str, _Row]) -> dict[str, bytes]:
+    def _make(self, kept: _Kept, demand: PodDemand, names: Iterable[str]) -> None:
+        """Make the entries of the nodes that are known."""
+        rows = self._rows
+        known = self._nodes.keys()
+        wanted = [(name, rows[name] if name in rows else self._row(name)) for name in names if name in known]
+        kept.under_pressure.update([name for name, (_, _, _, weight, _) in wanted if weight])
         score_prefixes = self._score_prefixes
         most = len(score_prefixes) - 1
-        cores, gpus, pressure = self._key
-        # Thousands of turns a request, so nothing in it but a sum.
-        return {
+        cores, gpus, pressure = demand.cpu_cores, demand.gpus, kept.pressure
+        # Hundreds of turns a request, so nothing in it but a sum.
+        kept.by_name |= {
             name: score_prefixes[
                 0
                 if (points := base - cpu * cores - gpu * gpus - weight * pressure) <= 0
@@ -175,8 +190,20 @@ class _Entries(dict[str, bytes]):
                 else most
             ]
             + host
-            for name, (base, cpu, gpu, weight, host) in rows.items()
+            for name, (base, cpu, gpu, weight, host) in wanted
         }
+
+    def _row(self, name: str) -> _Row:
+        node = self._nodes[name]
+        base, cpu, gpu, weight = node.row(self._profile)
+        factor = self._factor
+        row = self._rows[name] = (base * factor, cpu * factor, gpu * factor, weight * factor, node.host)
+        return row
+
+    def _neutral_entry(self, name: str) -> bytes:
+        # Not kept: no event would ever remove an unknown node.
+        neutral = round_half_away(NEUTRAL_ROW.base / MAX_SCORE * (len(self._score_prefixes) - 1))
+        return self._score_prefixes[neutral] + _host(name)
 
 
 def _host(name: str) -> bytes:

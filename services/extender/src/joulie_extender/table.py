@@ -10,6 +10,7 @@ Source: docs/decisions/0002-extender.md.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import fsum, inf
 
 from joulie_core.demand import WorkloadClass
@@ -22,17 +23,9 @@ from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import FilterResult, verdict
 from joulie_core.scoring.prepared import AffineRow, ClusterSums, prepare_row
 from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
-from joulie_extender.scores import SCORE_PROFILES, ScoredNodes, ScoreTable
-
-
-@dataclass(frozen=True, slots=True)
-class BoundPod:
-    """A pod on its node, as far as the ledger of pods in flight needs it."""
-
-    uid: str
-    node: NodeName
-    demand: PodDemand
+from joulie_extender.scores import ScoredNodes, ScoreProfile, ScoreTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +184,10 @@ class NodeTable:
 
     def row(self, entry: NodeEntry, workload_class: WorkloadClass) -> AffineRow:
         """Return the node's row, in points of 100, for the current cluster."""
-        return self._row(entry, workload_class, self.terms.trend_scale)
+        return self._row(entry, (workload_class, self.terms.trend_scale))
 
-    def _row(self, entry: NodeEntry, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:
+    def _row(self, entry: NodeEntry, profile: ScoreProfile) -> AffineRow:
+        workload_class, trend_scale = profile
         return prepare_row(
             entry.state,
             stale=entry.stale,
@@ -226,7 +220,7 @@ class NodeTable:
         if hardware_changed:
             entry.power = self._read_power(entry.node, entry.hardware)
         self._age(entry)
-        self._scores.put(entry.name, {profile: self._row(entry, *profile) for profile in SCORE_PROFILES})
+        self._scores.put(entry.name, partial(self._row, entry))
         judged = entry.judge(WorkloadClass.PERFORMANCE)
         if judged.ok:
             self._refusals.pop(entry.name, None)

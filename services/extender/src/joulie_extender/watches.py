@@ -15,13 +15,12 @@ from joulie_api.claims import Claims
 from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_HARDWARES, NODE_TWINS, NODES, PODS
-from joulie_api.wire import decode_kind, decode_node, decode_pod
-from joulie_core.demand import workload_class
+from joulie_api.wire import decode_kind, decode_node
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
 from joulie_core.kinds.node_twin import NodeTwin
-from joulie_core.powerest.pod_demand import pod_demand
 from joulie_core.scoring.state import TwinSnapshot, node_state
-from joulie_extender.table import BoundPod, NodeTable
+from joulie_extender.pods import BoundPod, read_bound_pod
+from joulie_extender.table import NodeTable
 
 #: Pods that are on a node and may draw power there; the API server leaves the others out, whose number has no bound.
 _BOUND_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
@@ -88,10 +87,7 @@ class ExtenderWatches:
         await reflector.run()
 
     def _read_bound_pod(self, raw: bytes) -> BoundPod:
-        pod = decode_pod(raw)
-        if pod.node_name is None:
-            raise ValueError(f"{pod.key} is not bound")
-        return BoundPod(pod.uid, pod.node_name, pod_demand(pod, workload_class(pod), self.claims.gpus(pod)))
+        return read_bound_pod(raw, self.claims.gpus)
 
 
 def _read_twin(raw: bytes) -> TwinSnapshot:
