@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.labels import WORKLOAD_CLASS
+from joulie_core.power.draw import WorkKind
 from joulie_sim.annotations import CPU_UTILIZATION, DURATION, GPU_UTILIZATION
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"
@@ -29,6 +30,8 @@ class WorkItem:
     work_s: float
     cpu_utilization: float
     gpu_utilization: float = 0.0
+    #: What the work on CPUs waits for; the live simulator takes all of it for `compute`.
+    kind: WorkKind = WorkKind.COMPUTE
 
 
 def pod_manifest(item: WorkItem, *, workload: str) -> dict[str, Any]:

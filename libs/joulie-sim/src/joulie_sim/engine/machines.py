@@ -1,0 +1,134 @@
+"""The nodes of a simulation: what they offer, and what hardware they have.
+
+Nodes are in kube-scheduler's order from here on; an index stands for a node everywhere in the engine. Nodes whose
+labels and resources describe the same hardware share one view, so that a decision of `joulie_core` is made once for
+all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from joulie_core.hardware.density import density
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import HardwareView, view_from_node
+from joulie_core.names import NodeName
+from joulie_core.node import Node
+from joulie_core.policy import Candidate
+from joulie_core.powerest.gpu_share import units_per_gpu
+from joulie_core.powerest.marginal import NodePower
+from joulie_core.quantity import QuantityError, parse_quantity
+from joulie_sim.engine.arrays import Floats, Ints
+from joulie_sim.engine.node_sample import zone_order
+from joulie_sim.hardware import hardware_of
+from joulie_sim.physics.parts import Hardware
+
+_ZONE_LABELS: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+_DEFAULT_PODS: Final = "110"
+
+
+class MachineError(Exception):
+    """A node cannot be simulated; the message has its name and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareGroup:
+    """Nodes of the same hardware, as Joulie sees it and as it is simulated."""
+
+    view: HardwareView
+    hardware: Hardware
+    power: NodePower
+    density: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Machines:
+    """All nodes, in kube-scheduler's order."""
+
+    names: tuple[NodeName, ...]
+    groups: tuple[HardwareGroup, ...]
+    #: Index of each node's group.
+    group: Ints
+    #: CPU in thousandths and memory in bytes, shape (2, nodes).
+    allocatable: Floats
+    pods: Ints
+    #: GPUs that can be requested, one row for each of `gpu_resources`.
+    gpus: Ints
+    gpu_resources: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def candidates(self) -> list[Candidate]:
+        """Return the nodes as policies take them."""
+        groups = [self.groups[index] for index in self.group]
+        return [
+            Candidate(name, group.density, group.view.family) for name, group in zip(self.names, groups, strict=True)
+        ]
+
+
+def machines_of(nodes: Sequence[Node], inventory: Inventory) -> Machines:
+    """Return the nodes of a cluster, in kube-scheduler's order.
+
+    Raises:
+        MachineError: there is no node, a name occurs twice, or a node offers no CPU or memory or has unknown CPUs.
+    """
+    if not nodes:
+        raise MachineError("there are no nodes")
+    zones = [":".join(node.labels.get(key, "") for key in _ZONE_LABELS) for node in nodes]
+    ordered = [nodes[index] for index in zone_order(zones)]
+    names = tuple(node.name for node in ordered)
+    if len(set(names)) < len(names):
+        raise MachineError("two nodes have the same name")
+    resources = tuple(sorted({key for node in ordered for key in node.allocatable if key.endswith("/gpu")}))
+    of_node = [_group(node, inventory) for node in ordered]
+    places = {group: index for index, group in enumerate(dict.fromkeys(of_node))}
+    return Machines(
+        names=names,
+        groups=tuple(places),
+        group=np.array([places[group] for group in of_node], dtype=np.int64),
+        allocatable=np.array(
+            [
+                [1000.0 * _amount(node, "cpu") for node in ordered],
+                [_amount(node, "memory") for node in ordered],
+            ]
+        ),
+        pods=np.array([int(_quantity(node, "pods", _DEFAULT_PODS)) for node in ordered], dtype=np.int64),
+        gpus=np.array([[int(_quantity(node, key, "0")) for node in ordered] for key in resources], dtype=np.int64),
+        gpu_resources=resources,
+    )
+
+
+def _group(node: Node, inventory: Inventory) -> HardwareGroup:
+    view = view_from_node(node, inventory)
+    if view.cpu is None:
+        raise MachineError(f"node {node.name}: neither labels nor resources tell its CPUs")
+    return HardwareGroup(view, hardware_of(node, inventory), _power(view, node), density(view).total)
+
+
+def _power(view: HardwareView, node: Node) -> NodePower:
+    return NodePower(
+        cpu_threads=view.cpu.threads if view.cpu else 0,
+        cpu_max_watts=view.cpu_max_watts,
+        gpu_count=view.gpu.count if view.gpu else 0,
+        gpu_max_watts=view.gpu_max_watts,
+        cpu_cores=view.cpu.total_cores if view.cpu else 0,
+        units_per_gpu=units_per_gpu(node, view.gpu.vendor) if view.gpu else 1,
+    )
+
+
+def _amount(node: Node, resource: str) -> float:
+    amount = _quantity(node, resource, "0")
+    if amount <= 0:
+        raise MachineError(f"node {node.name}: it offers no {resource}")
+    return amount
+
+
+def _quantity(node: Node, resource: str, default: str) -> float:
+    written = node.allocatable.get(resource, default)
+    try:
+        return float(parse_quantity(written))
+    except QuantityError as error:
+        raise MachineError(f"node {node.name}: {resource} {written!r}: {error}") from error

@@ -1,0 +1,87 @@
+"""Power and speed of a node's devices under caps: what the engine requires of a model, and the model in use.
+
+The engine knows no law; it holds the values that a model returns until load or caps change.
+"""
+
+from typing import Final, NamedTuple, Protocol
+
+from joulie_core.power.draw import Draw, draw_under
+from joulie_core.power.server import SUPPLY_EFFICIENCY, server_power
+from joulie_sim.engine.machines import HardwareGroup
+from joulie_sim.physics.operation import effective_cpu_cap, effective_gpu_cap
+from joulie_sim.physics.parts import Controls
+
+_GIB: Final = 1024**3
+_KEPT_DRAWS: Final = 10_000
+
+
+class ServerDraw(NamedTuple):
+    """A server without its GPUs."""
+
+    #: At the wall, with everything that is in the server.
+    wall_watts: float
+    #: Of the CPU packages, which is what RAPL measures.
+    package_watts: float
+    #: Share of the full frequency; `joulie_core.power.draw` has what that means for each kind of work.
+    frequency: float
+
+
+class PowerModel(Protocol):
+    """Power and speed of the devices of one node; each GPU is held by one job or by none."""
+
+    def server(self, busy_cores: float, controls: Controls) -> ServerDraw:
+        """Return the draw of the server with that many busy hardware threads."""
+
+    def gpu(self, utilization: float, controls: Controls) -> Draw:
+        """Return the draw of one GPU whose job keeps it busy to that share, at the GPU itself."""
+
+    def wall_watts(self, gpu_watts: float) -> float:
+        """Return what the GPUs' watts are at the wall."""
+
+
+class CalibratedPowerModel:
+    """The calibrated models of `joulie_core.power` (docs/models.md); one object serves all nodes of a group."""
+
+    def __init__(self, group: HardwareGroup) -> None:
+        self._hardware = group.hardware
+        cpu = group.view.cpu
+        assert cpu is not None, "machines have known CPUs"
+        self._curve = cpu.spec.curve
+        memory_gib = group.view.memory_bytes / _GIB
+        self._server = server_power(cpu.spec, cpu.sockets, memory_gib or None)
+        #: GPUs have few utilizations at a time, since a job keeps its own from start to end.
+        self._gpu_draws: dict[tuple[float, float | None], Draw] = {}
+
+    def server(self, busy_cores: float, controls: Controls) -> ServerDraw:
+        """Return the draw of the server."""
+        cpu, server = self._hardware.cpu, self._server
+        assert cpu is not None, "machines have known CPUs"
+        utilization = busy_cores / cpu.cores
+        natural_watts = server.packages_at(utilization)
+        cap_watts = effective_cpu_cap(cpu, controls) * cpu.sockets
+        if cap_watts >= natural_watts:
+            return ServerDraw(server.wall_at(utilization), natural_watts, 1.0)
+        draw = draw_under(self._curve.response, natural_watts, server.idle_packages_watts, cap_watts=cap_watts)
+        return ServerDraw(server.wall_with(utilization, draw.watts), draw.watts, draw.speed)
+
+    def gpu(self, utilization: float, controls: Controls) -> Draw:
+        """Return the draw of one GPU."""
+        key = (utilization, controls.gpu_cap_watts)
+        draw = self._gpu_draws.get(key)
+        if draw is None:
+            if len(self._gpu_draws) >= _KEPT_DRAWS:
+                self._gpu_draws.clear()
+            draw = self._gpu_draws[key] = self._gpu(utilization, controls)
+        return draw
+
+    def wall_watts(self, gpu_watts: float) -> float:
+        """Return the GPUs' watts with the losses of the power supply."""
+        return gpu_watts / SUPPLY_EFFICIENCY
+
+    def _gpu(self, utilization: float, controls: Controls) -> Draw:
+        gpu = self._hardware.gpu
+        if gpu is None:
+            return Draw(0.0, 1.0)
+        idle_watts = gpu.curve.watts(0.0, gpu.max_watts)
+        natural_watts = gpu.curve.watts(utilization, gpu.max_watts)
+        return draw_under(gpu.curve.response, natural_watts, idle_watts, cap_watts=effective_gpu_cap(gpu, controls))

@@ -1,0 +1,54 @@
+"""What a simulation records: the course of every job, and the state of the cluster every minute."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from joulie_sim.engine.arrays import Floats, Ints
+
+MINUTE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobRecords:
+    """Arrays over jobs. A job that was not done has no end (NaN), one that never ran no start and node -1."""
+
+    started_s: Floats
+    ended_s: Floats
+    node: Ints
+
+    @staticmethod
+    def empty(jobs: int) -> "JobRecords":
+        """Return the records of jobs that have not started."""
+        return JobRecords(np.full(jobs, np.nan), np.full(jobs, np.nan), np.full(jobs, -1, dtype=np.int64))
+
+
+@dataclass(slots=True)
+class MinuteRecords:
+    """One entry for each minute, that is the last one until the end of the simulation; watts are means over it."""
+
+    ends_s: list[float] = field(default_factory=list)
+    it_watts: list[float] = field(default_factory=list)
+    facility_watts: list[float] = field(default_factory=list)
+    running_jobs: list[int] = field(default_factory=list)
+    waiting_jobs: list[int] = field(default_factory=list)
+    performance_nodes: list[int] = field(default_factory=list)
+    draining_nodes: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimulationResult:
+    """Everything that a simulation leaves behind; energies since its start."""
+
+    jobs: JobRecords
+    minutes: MinuteRecords
+    #: Joules of each node.
+    node_joules: Floats
+    it_joules: float
+    facility_joules: float
+    #: Watts of all nodes without a job and without caps.
+    idle_watts: float
+    end_s: float
+    events: int
+    transitions: int
