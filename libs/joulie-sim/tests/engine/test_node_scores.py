@@ -98,7 +98,7 @@ def test_an_answer_is_the_rounded_score_of_each_row(machines, busy_jobs) -> None
     simulation = Simulation(machines, busy_jobs, ARMS["static_partition"], SimulationSettings(horizon_s=2000.0))
     simulation.run()
     scores = simulation.scores
-    nodes = simulation._placement._sample.take(simulation._placement.powered)
+    nodes = simulation._scheduler._sample.take(simulation._scheduler.powered)
     for workload_class in WorkloadClass:
         for demand in (PodDemand(2.0, 0.0, 0.0, workload_class), PodDemand(8.0, 2.0, 0.0, workload_class)):
             rows = [scores.row(int(node), workload_class, scores.terms.trend_scale) for node in nodes]

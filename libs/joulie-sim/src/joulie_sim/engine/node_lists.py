@@ -24,7 +24,7 @@ class NodeListError(Exception):
     """A file is no list of nodes; the message has its name and the reason."""
 
 
-class RecordedNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class NodeLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A line of a file of recorded nodes."""
 
     name: str
@@ -60,7 +60,7 @@ def read_node_list(path: Path) -> list[Node]:
 
 def write_recorded_nodes(path: Path, nodes: Sequence[Node]) -> None:
     """Write nodes as JSON lines."""
-    lines = (RecordedNode(node.name, dict(node.labels), dict(node.allocatable)) for node in nodes)
+    lines = (NodeLine(node.name, dict(node.labels), dict(node.allocatable)) for node in nodes)
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
@@ -79,7 +79,7 @@ def _node(manifest: dict[str, Any]) -> Node:
 
 
 def _recorded(path: Path) -> list[Node]:
-    decoder = msgspec.json.Decoder(RecordedNode)
+    decoder = msgspec.json.Decoder(NodeLine)
     nodes = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:

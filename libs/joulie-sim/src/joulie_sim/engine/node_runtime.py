@@ -11,7 +11,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from joulie_core.power.draw import speed_at_frequency
-from joulie_sim.engine.power_model import PowerModel
+from joulie_sim.engine.power_model import NodePowerModel
 from joulie_sim.physics.parts import Controls, Hardware
 
 #: Busy CPU is counted in whole millionths of a core, so that no sum drifts.
@@ -54,7 +54,7 @@ class NodeRuntime:
         *("controls", "device_watts", "now_s", "watts"),
     )
 
-    def __init__(self, hardware: Hardware, model: PowerModel) -> None:
+    def __init__(self, hardware: Hardware, model: NodePowerModel) -> None:
         self._model = model
         self._gpus = hardware.gpu.count if hardware.gpu is not None else 0
         self._clocks: dict[_ClockKey, WorkClock] = {}

@@ -52,7 +52,7 @@ class ExtenderScores(Protocol):
         """Return a score for each of the nodes."""
 
 
-class Placement:
+class KubeScheduler:
     """Free resources of all nodes, and the choice among them.
 
     Args:

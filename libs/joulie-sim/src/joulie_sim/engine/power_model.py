@@ -26,7 +26,7 @@ class ServerDraw(NamedTuple):
     frequency: float
 
 
-class PowerModel(Protocol):
+class NodePowerModel(Protocol):
     """Power and speed of the devices of one node; each GPU is held by one job or by none."""
 
     def server(self, busy_cores: float, controls: Controls) -> ServerDraw:

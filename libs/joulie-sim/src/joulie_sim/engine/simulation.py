@@ -22,8 +22,8 @@ from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_runtime import NodeRuntime, RunningJob
 from joulie_sim.engine.node_scores import NodeScores
-from joulie_sim.engine.placement import Placement, PlacementRequest, PlacementRequests
-from joulie_sim.engine.power_model import CalibratedPowerModel, PowerModel
+from joulie_sim.engine.placement import KubeScheduler, PlacementRequest, PlacementRequests
+from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel
 from joulie_sim.engine.records import MINUTE_S, JobRecords, MinuteRecords, SimulationResult
 from joulie_sim.engine.waiting import WaitingJobs
 
@@ -49,7 +49,7 @@ class SimulationSettings:
     facility: FacilityModel = field(default_factory=LinearFacility)
 
 
-def calibrated_models(machines: Machines) -> list[PowerModel]:
+def calibrated_models(machines: Machines) -> list[NodePowerModel]:
     """Return the model of each hardware group."""
     return [CalibratedPowerModel(group) for group in machines.groups]
 
@@ -76,7 +76,7 @@ class Simulation:
         arm: Arm,
         settings: SimulationSettings,
         *,
-        power_models: list[PowerModel] | None = None,
+        power_models: list[NodePowerModel] | None = None,
         on_progress: Callable[[float, int], None] | None = None,
     ) -> None:
         self._machines = machines
@@ -165,7 +165,7 @@ class Simulation:
         joulie = arm.joulie
         if joulie is not None:
             self._set_up_joulie(joulie)
-        self._placement = Placement(
+        self._scheduler = KubeScheduler(
             self._machines,
             strategy=arm.strategy,
             nodes_to_score_pct=arm.nodes_to_score_pct,
@@ -203,7 +203,7 @@ class Simulation:
     def _placeable(self) -> bool:
         """Return whether a job that waits could run on a node: while none runs nothing changes by itself."""
         requests = (self._requests.requests[line] for line in self._waiting.lines())
-        return any(self._placement.allows(request).any() for request in requests)
+        return any(self._scheduler.allows(request).any() for request in requests)
 
     def _next_arrival_s(self) -> float:
         return self._jobs.arrives_s.item(self._next_job) if self._next_job < len(self._jobs) else inf
@@ -249,7 +249,7 @@ class Simulation:
     def _try(self, job: int, line: int) -> bool:
         """Place a job if possible, else let a back-off begin where the filter was in its way."""
         request = self._requests.requests[line]
-        node, refused = self._placement.choose(request)
+        node, refused = self._scheduler.choose(request)
         if node is not None:
             self._attempts.pop(line, None)
             self._bind(job, request, node)
@@ -262,7 +262,7 @@ class Simulation:
         return False
 
     def _bind(self, job: int, request: PlacementRequest, node: int) -> None:
-        self._placement.bind(request, node)
+        self._scheduler.bind(request, node)
         runtime = self._nodes[node]
         runtime.advance(self._now_s)
         runtime.start(job, self._running_job(job, request), self._jobs.work_s.item(job))
@@ -283,7 +283,7 @@ class Simulation:
         for job in runtime.complete():
             request = self._request(job)
             runtime.release(self._running_job(job, request))
-            self._placement.free(request, node)
+            self._scheduler.free(request, node)
             self._records.ended_s[job] = self._now_s
             self._running -= 1
             self._done += 1
@@ -306,9 +306,9 @@ class Simulation:
         """Place waiting jobs on the nodes that have got room or a class, in order of arrival."""
         opened, self._opened = self._opened, {}
         for node in opened if self._waiting.jobs else ():
-            for line in self._waiting.below(*self._placement.room(node)):
+            for line in self._waiting.below(*self._scheduler.room(node)):
                 request = self._requests.requests[line]
-                while (job := self._waiting.first(line)) is not None and self._placement.fits_node(request, node):
+                while (job := self._waiting.first(line)) is not None and self._scheduler.fits_node(request, node):
                     if not self._try(job, line):
                         break
                     self._waiting.pop(line)
@@ -317,7 +317,7 @@ class Simulation:
         """Put the state of a node in force."""
         assert self._control is not None
         published = self._control.published(node)
-        self._placement.refused[node] = published.refused
+        self._scheduler.refused[node] = published.refused
         self._opened[node] = None
         if self._scores is not None:
             self._scores.publish(node, published)
