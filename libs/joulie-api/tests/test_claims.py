@@ -78,6 +78,14 @@ async def test_an_unknown_claim_or_class_counts_as_a_whole_gpu_with_one_warning(
     assert warned == [("ml/gone", None), (None, "fpga.example.com")]
 
 
+async def test_many_unknown_claims_at_once_are_one_warning(dra_api, fake_client):
+    with capture_logs() as logs:
+        async with following(fake_client) as claims:
+            for number in range(500):
+                assert claims.gpus(pod(PodClaim(f"gone-{number}"))) == 1
+    assert [line["claim"] for line in logs if line["log_level"] == "warning"] == ["ml/gone-0"]
+
+
 async def test_a_cluster_without_the_api_does_not_delay_pods(fake_api, fake_client):
     with capture_logs() as logs:
         async with following(fake_client) as claims:

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 
+from joulie_api.addresses import Address
 from joulie_api.client import KubeClient
+from joulie_api.http_server import HttpServer, RequestLog
 from joulie_api.metrics import Registry
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer, make_node_hardware, make_node_twin
@@ -43,7 +45,7 @@ class Clock:
 class Extender:
     """A running extender and everything to look at it with."""
 
-    http: TestClient[Any, Any]
+    http: aiohttp.ClientSession
     table: NodeTable
     feeds: ExtenderWatches
     registry: Registry
@@ -133,8 +135,10 @@ async def start(fake_api: FakeApiServer, fake_client: KubeClient) -> AsyncIterat
             feeds = ExtenderWatches(fake_client, table, cache_ttl_s=settings.cache_ttl)
             registry = Registry()
             handlers = Handlers(table, feeds, ExtenderMetrics(registry, table))
-            server = TestServer(make_endpoints(handlers, Debug(table, feeds)))
-            http = await stack.enter_async_context(TestClient(server))
+            server = HttpServer(make_endpoints(handlers, Debug(table, feeds)), RequestLog())
+            port = await server.start(Address("127.0.0.1", 0))
+            stack.push_async_callback(server.close)
+            http = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))
             watches = [asyncio.create_task(work, name=name) for name, work in feeds.runs()]
             stack.push_async_callback(_end, watches)
             if wait:

@@ -27,6 +27,7 @@ from aiohttp import web
 from joulie_api.addresses import Address, parse_addr
 from joulie_api.entry import BackgroundTaskError, main
 from joulie_api.health import Health
+from joulie_api.http_server import HttpServer, RequestLog
 from joulie_api.metrics import CONTENT_TYPE, new_registry
 from joulie_api.settings import ProcessSettings
 
@@ -76,7 +77,8 @@ class App:
         self._shutdown_timeout_s = shutdown_timeout_s
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
-        self._runners: list[web.AppRunner] = []
+        self._servers: list[HttpServer] = []
+        self._requests = RequestLog()
         self._watchdog: threading.Timer | None = None
 
     def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
@@ -120,8 +122,8 @@ class App:
                 raise
 
     async def _release(self) -> None:
-        for runner in reversed(self._runners):
-            await runner.cleanup()
+        for server in reversed(self._servers):
+            await server.close()
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
@@ -170,12 +172,9 @@ class App:
             OSError: the address cannot be bound.
         """
         address = parse_addr(addr)
-        runner = web.AppRunner(endpoints, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        self._runners.append(runner)
-        site = web.TCPSite(runner, address.host or None, address.port)
-        await site.start()
-        port = int(runner.addresses[0][1])
+        server = HttpServer(endpoints, self._requests)
+        self._servers.append(server)
+        port = await server.start(address)
         _log.info("listening", name=name, host=address.host, port=port)
         return port
 

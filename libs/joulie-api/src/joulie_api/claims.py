@@ -1,7 +1,8 @@
 """Demand of pods' claims: ResourceClaims and their templates, watched where the cluster has them.
 
 Guarantees an immediate answer for every pod, without a request: a claim that is not known (just created, or not
-readable) counts as a whole GPU, and so does each device of an unknown class; one warning is logged for each. Where the
+readable) counts as a whole GPU, and so does each device of an unknown class; one warning is logged for each, of claims
+one a second at most, since whatever is requested of a service may name claims. Where the
 cluster does not serve dynamic resource allocation v1, or RBAC does not permit to read it, this is checked again
 periodically.
 """
@@ -16,6 +17,7 @@ import structlog
 
 from joulie_api.client import KubeClient
 from joulie_api.errors import DecodeError, Forbidden, KubeError, NotFound
+from joulie_api.log_limit import LogLimit
 from joulie_api.reflector import Reflector
 from joulie_api.resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from joulie_core.pod import Pod, PodClaim
@@ -140,6 +142,7 @@ class Claims:
         self._templates = Reflector(client, RESOURCE_CLAIM_TEMPLATES, decode_template)
         self._absent = asyncio.Event()
         self._logged: set[str] = set()
+        self._unknown_claims = LogLimit()
 
     def gpus(self, pod: Pod) -> float:
         """Return the largest number of GPUs that the pod's claims may get."""
@@ -191,7 +194,7 @@ class Claims:
         demand = self._find(namespace, pod_claim)
         if demand is None:
             name = f"{namespace}/{pod_claim.claim or pod_claim.template}"
-            self._log_once(_log.warning, "claim unknown, counted as a whole gpu", claim=name)
+            self._log_once(_log.warning, "claim unknown, counted as a whole gpu", self._unknown_claims, claim=name)
             return UNKNOWN_GPUS
         for device_class in sorted(demand.unknown_classes(self._classes)):
             self._log_once(
@@ -208,11 +211,12 @@ class Claims:
             found = self._templates.store.get(f"{namespace}/{pod_claim.template}")
         return found
 
-    def _log_once(self, log: Callable[..., None], event: str, **fields: str) -> None:
+    def _log_once(self, log: Callable[..., None], event: str, limit: LogLimit | None = None, /, **fields: str) -> None:
         key = " ".join((event, *fields.values()))
-        if key not in self._logged and len(self._logged) < _MAX_LOGGED:
-            self._logged.add(key)
-            log(event, **fields)
+        if key in self._logged or len(self._logged) >= _MAX_LOGGED or (limit is not None and limit.admit() is None):
+            return
+        self._logged.add(key)
+        log(event, **fields)
 
 
 def _demand(spec: _ClaimSpec | None, allocated: list[str] | None) -> ClaimDemand:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from joulie_api.claims import ClaimedGpus
 from joulie_extender.requests import (
@@ -59,7 +59,7 @@ async def _read_objects(query: ExtenderRequest) -> tuple[ExtenderRequest, list[S
 async def _receive(request: web.Request) -> Body:
     # Into one buffer of the announced size, as growing and copying 47 MB costs more than reading them.
     size = request.content_length
-    if size is None or hdrs.CONTENT_ENCODING in request.headers:
+    if size is None:
         return await request.read()  # of unknown size: grown step by step up to the limit
     if size > MAX_BODY_BYTES:
         raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, size)

@@ -1,0 +1,196 @@
+"""The HTTP server of every service: aiohttp's, with limits for what clients may send and how long they may take.
+
+Guarantees for any input: no answer of 5xx but those of the handlers; a request is received, handled and answered within
+`REQUEST_TIMEOUT_S`, or its connection is closed; a connection without a complete first request, an idle one and one
+beyond `MAX_CONNECTIONS` is closed; all servers of a process together log one line a second at most.
+
+Encoded bodies are refused with 415: no client of Joulie encodes what it sends, and a decoder is where a small body
+becomes a large one. Size limits of request line and headers are aiohttp's: 8 KiB for a line, 128 headers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+from aiohttp import hdrs, http_exceptions, web
+
+from joulie_api.addresses import Address
+from joulie_api.log_limit import LogLimit
+
+#: Receiving, handling and answering one request, however large: 47 MB of full nodes take two seconds.
+REQUEST_TIMEOUT_S: Final = 30.0
+#: From the connection to the end of the first request's headers.
+FIRST_REQUEST_TIMEOUT_S: Final = 10.0
+#: Between requests. Go's clients close idle connections after 90 s: a server that does so earlier closes some just as
+#: the next request is sent.
+IDLE_TIMEOUT_S: Final = 120.0
+#: kube-scheduler, kubelets and Prometheus use a handful.
+MAX_CONNECTIONS: Final = 256
+_SHUTDOWN_TIMEOUT_S: Final = 1.0
+_NO_ENCODINGS: Final = frozenset({"", "identity"})
+
+_log = structlog.get_logger()
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class RequestLog(logging.Handler):
+    """What clients or handlers did wrong, one line a second at most; also the handler of aiohttp's own log records."""
+
+    def __init__(self, limit: LogLimit | None = None) -> None:
+        super().__init__()
+        self._limit = limit or LogLimit()
+
+    def refused(self, problem: str) -> None:
+        """Log a request that its sender is to blame for."""
+        self._write(logging.WARNING, "http request refused", problem)
+
+    def failed(self, error: BaseException) -> None:
+        """Log a failure of the service itself, with its traceback."""
+        self._write(logging.ERROR, "http request failed", f"{type(error).__name__}: {error}", error)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log a record of aiohttp: a request that is not HTTP, or an error outside the handlers."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None or isinstance(error, http_exceptions.HttpProcessingError):
+            self.refused(record.getMessage() if error is None else f"{type(error).__name__}: {error}")
+        else:
+            self.failed(error)
+
+    def _write(self, level: int, event: str, problem: str, error: BaseException | None = None) -> None:
+        suppressed = self._limit.admit()
+        if suppressed is None:
+            return
+        trace = {} if error is None else {"exc_info": error}
+        _log.log(level, event, problem=" ".join(problem.split()), suppressed=suppressed, **trace)
+
+
+class HttpServer:
+    """One listening port. `start` and `close` once each."""
+
+    def __init__(self, endpoints: web.Application, log: RequestLog) -> None:
+        self._log = log
+        # Not registered, so that only this server writes to it.
+        records = logging.Logger("http", logging.INFO)  # noqa: LOG001
+        records.addHandler(log)
+        self._runner = web.AppRunner(
+            endpoints,
+            access_log=None,
+            logger=records,
+            shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
+            keepalive_timeout=IDLE_TIMEOUT_S,
+            auto_decompress=False,
+        )
+        self._listener: asyncio.Server | None = None
+        #: Connections without a complete first request.
+        self._silent: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}
+
+    async def start(self, address: Address) -> int:
+        """Listen, and return the bound port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        await self._runner.setup()
+        server = self._server
+        server.request_handler = self._guarded(server.request_handler)
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._accept, address.host or None, address.port)
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening, give requests that are being answered a second, and close all connections."""
+        if self._listener is not None:
+            self._listener.close()
+        await self._runner.cleanup()
+        for timer in self._silent.values():
+            timer.cancel()
+
+    @property
+    def _server(self) -> web.Server:
+        server = self._runner.server
+        assert server is not None
+        return server
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        server = self._server
+        if len(server.connections) >= MAX_CONNECTIONS:
+            self._log.refused("too many connections")
+            return _Closed()
+        connection = server()
+        loop = asyncio.get_running_loop()
+        self._silent[connection] = loop.call_later(FIRST_REQUEST_TIMEOUT_S, self._give_up, connection)
+        return connection
+
+    def _give_up(self, connection: web.RequestHandler) -> None:
+        del self._silent[connection]
+        if connection.transport is not None:
+            self._log.refused("no request in time")
+            connection.transport.abort()
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            if self._silent:
+                timer = self._silent.pop(request.protocol, None)
+                if timer is not None:
+                    timer.cancel()
+            try:
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    response = await self._respond(handler, request)
+                    # Here and not by aiohttp afterwards, so that a client that does not read is timed as well.
+                    await response.prepare(request)
+                    await response.write_eof()
+            except TimeoutError:
+                self._log.refused("request not received and answered in time")
+                _abort(request)
+            except ConnectionError:
+                pass  # The client has gone.
+            else:
+                return response
+            # aiohttp requires a response; writing it to a closed connection has no effect.
+            return web.Response(status=HTTPStatus.REQUEST_TIMEOUT)
+
+        return handle
+
+    async def _respond(self, handler: Handler, request: web.BaseRequest) -> web.StreamResponse:
+        encoding = request.headers.get(hdrs.CONTENT_ENCODING)
+        if encoding is not None and encoding.strip().lower() not in _NO_ENCODINGS:
+            return _unsupported_encoding()
+        try:
+            return await handler(request)
+        except (web.HTTPException, ConnectionError):
+            raise
+        except (web.RequestPayloadError, http_exceptions.PayloadEncodingError) as error:
+            self._log.refused(f"{type(error).__name__}: {error}")
+            return web.Response(status=HTTPStatus.BAD_REQUEST, text="the body is not transferred as HTTP requires\n")
+        except Exception as error:
+            self._log.failed(error)
+            if request.writer.output_size:
+                _abort(request)  # The client must not take the part that was sent for the whole answer.
+                raise ConnectionAbortedError from error
+            return web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="internal error, see the log\n")
+
+
+class _Closed(asyncio.Protocol):
+    """A connection that is closed as soon as it is made."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _unsupported_encoding() -> web.Response:
+    response = web.Response(
+        status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        text="encoded bodies are not accepted: send the body without Content-Encoding\n",
+        headers={hdrs.ACCEPT_ENCODING: "identity"},
+    )
+    response.force_close()  # The body has not been read.
+    return response
+
+
+def _abort(request: web.BaseRequest) -> None:
+    if request.transport is not None:
+        request.transport.abort()
