@@ -95,6 +95,10 @@ schema:
 bench WHAT *ARGS:
     python bench/{{WHAT}}/run.py {{ARGS}}
 
+# mutated requests, raw sockets and slow clients against a running extender; --bodies N --seed N
+fuzz *ARGS:
+    python -m tools.fuzz.run {{ARGS}}
+
 # mutation testing of a module, for example joulie_core.transition: which small changes do its tests not notice?
 mutants MODULE *ARGS:
     python tools/mutants/run.py {{MODULE}} {{ARGS}}

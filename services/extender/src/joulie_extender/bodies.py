@@ -57,15 +57,14 @@ async def _read_objects(query: ExtenderRequest) -> tuple[ExtenderRequest, list[S
 
 
 async def _receive(request: web.Request) -> Body:
-    # Into one buffer of the announced size, as growing and copying 47 MB costs more than reading them.
-    size = request.content_length
-    if size is None:
-        return await request.read()  # of unknown size: grown step by step up to the limit
-    if size > MAX_BODY_BYTES:
-        raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, size)
-    body = bytearray(size)
-    end = 0
+    # Not `request.read()`, which copies what it has received once more. The buffer grows with what arrives and not to
+    # the announced size, which costs a client nothing.
+    announced = request.content_length or 0
+    if announced > MAX_BODY_BYTES:
+        raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, announced)
+    body = bytearray()
     async for part in request.content.iter_any():
-        start, end = end, end + len(part)
-        body[start:end] = part
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, len(body))
     return body

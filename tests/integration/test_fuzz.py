@@ -1,0 +1,59 @@
+"""A short campaign of `just fuzz`: the real process, a fixed seed."""
+
+import json
+from contextlib import closing
+
+import pytest
+from tools.fuzz.client import Connection, SlowClients, send_raw
+from tools.fuzz.mutator import Mutator, corpus, request
+from tools.fuzz.run import Findings, fuzz
+from tools.fuzz.target import run_target
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_two_thousand_bodies_leave_the_extender_as_it_was() -> None:
+    findings = await fuzz(bodies=2_000, seed=20)
+    assert not findings.failures, findings.report()
+    assert findings.bodies == findings.answers.total() == 2_000
+    assert set(findings.answers) == {"200", "400"}
+    assert {"400", "415"} <= set(findings.odd_answers)
+
+
+def test_a_seed_gives_the_same_requests_again() -> None:
+    first, second = Mutator(3), Mutator(3)
+    assert [first.body() for _ in range(50)] == [second.body() for _ in range(50)]
+    assert [first.raw() for _ in range(50)] == [second.raw() for _ in range(50)]
+
+
+async def test_the_corpus_is_answered_200_and_what_is_encoded_415() -> None:
+    async with run_target() as target:
+        port = target.ports["extender"]
+        with closing(Connection(port)) as connection:
+            statuses = connection.exchange([request(b"/prioritize", body) for body in corpus()])
+        assert statuses == [200] * len(corpus())
+        encoded = request(b"/filter", corpus()[0], b"Content-Encoding: gzip")
+        assert send_raw(port, encoded, leave=False) == {"415": 1}
+        assert json.loads(corpus()[0])["NodeNames"]
+
+
+async def test_an_announced_body_takes_no_memory_before_it_arrives() -> None:
+    async with run_target() as target:
+        before, port = target.rss_mib, target.ports["extender"]
+        announced = b"POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: 250000000\r\n\r\n{"
+        assert send_raw(port, announced, leave=False) == {"none": 1}
+        with closing(SlowClients(port, 5)) as clients:
+            for _ in range(5):
+                clients.step(announced)
+            with closing(Connection(port)) as connection:
+                assert connection.exchange([request(b"/filter", corpus()[0])]) == [200]
+            assert target.rss_mib - before < 50
+
+
+def test_memory_that_grows_after_the_first_tenth_is_a_failure() -> None:
+    findings = Findings(rss_mib=[50.0, 90.0, *[92.0] * 18])
+    findings.check_growth()
+    assert not findings.failures
+    findings.rss_mib.append(130.0)
+    findings.check_growth()
+    assert findings.failures == ["memory grew from 92 to 130 MiB"]
