@@ -32,6 +32,15 @@ def test_percentages_are_published_by_default():
     assert intent(Profile.PERFORMANCE, GPU_NODE) == CapIntent(cpu_pct=100, gpu_pct=100)
 
 
+def test_the_default_eco_caps_are_not_below_the_knee_of_any_device():
+    settings = CapSettings()
+    for cpu in INVENTORY.cpus.values():
+        knee = cpu.curve.response.knee_watts(cpu.max_watts, cpu.idle_watts)
+        assert settings.cpu_eco_cap_pct_of_max / 100 * cpu.max_watts >= knee, cpu.model
+    for gpu in INVENTORY.gpus.values():
+        assert settings.gpu_eco_cap_pct_of_max / 100 * gpu.max_watts >= gpu.knee_watts, gpu.model
+
+
 def test_an_eco_node_with_gpus_keeps_its_cpus_unless_their_own_setting_caps_them():
     assert intent(Profile.ECO, GPU_NODE) == CapIntent(cpu_pct=100, gpu_pct=60)
     assert intent(Profile.ECO, GPU_NODE, cpu_eco_cap_pct_of_max_gpu_nodes=80).cpu_pct == 80

@@ -214,3 +214,10 @@ def test_any_string_is_looked_up_without_failure_and_by_words_only(raw):
 
 def test_loading_twice_gives_the_same_inventory():
     assert Inventory.load() is Inventory.load()
+
+
+def test_demanding_jobs_on_a_measured_gpu_draw_its_own_share_of_the_limit_and_others_the_typical_one():
+    p100, h100 = INVENTORY.gpus["nvidia-p100-pcie"], INVENTORY.gpus["nvidia-h100-sxm"]
+    assert p100.natural_watts / p100.default_watts == pytest.approx(0.68, abs=0.01)
+    assert h100.natural_watts / h100.default_watts == pytest.approx(0.90, abs=0.01)
+    assert 0.5 < h100.knee_watts / h100.natural_watts < 0.55

@@ -42,6 +42,19 @@ def test_packages_held_lower_take_their_watts_and_losses_off_the_wall(cpu, count
     assert server.wall_with(load, held) >= server.rest_at(load) - 1e-9
 
 
+@given(cpus, sockets, memories, st.floats(0.1, 1), st.floats(0, 1))
+def test_the_energy_of_the_whole_server_per_unit_of_work_is_least_at_its_knee(cpu, count, memory_gib, load, share):
+    server, response = server_power(cpu, count, memory_gib), cpu.curve.response
+    idle, natural = server.idle_packages_watts, server.packages_at(load)
+
+    def energy_per_work(watts):
+        return server.wall_with(load, watts) / response.retention(watts, natural, idle)
+
+    other = idle + share * (natural - idle)
+    if other > idle:
+        assert energy_per_work(server.knee_at(load, response)) <= energy_per_work(other) * (1 + 1e-9)
+
+
 def test_a_measured_model_has_its_published_curve():
     measured = MODELS.measured["intel-xeon-8280", 2]
     server = server_power(XEON, 2, measured.memory_gib)

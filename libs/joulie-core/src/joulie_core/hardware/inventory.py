@@ -64,8 +64,15 @@ class GpuSpec:
     memory_gib: float
     #: Dense half-precision throughput with matrix units, the measure of density.
     fp16_tflops: float
+    #: What demanding jobs draw without a cap: measured for this model, else the typical share of the default limit.
+    natural_watts: float
     curve: PowerCurve
     source: str
+
+    @property
+    def knee_watts(self) -> float:
+        """The cap below which the energy per unit of work rises, for demanding jobs and without what is around it."""
+        return self.curve.response.knee_watts(self.natural_watts, self.idle_watts)
 
 
 Spec = TypeVar("Spec", CpuSpec, GpuSpec)
@@ -151,7 +158,7 @@ class Inventory:
         curves = {name: _curve(entry, responses) for name, entry in data["curve"].items()}
         self.cpus: Mapping[str, CpuSpec] = {each.key: each for entry in data["cpu"] for each in _cpus(entry, curves)}
         self.gpus: Mapping[str, GpuSpec] = {
-            each.key: each for each in (_gpu(entry, responses) for entry in data["gpu"])
+            each.key: each for each in (_gpu(entry, responses, data["natural_share"]["gpu"]) for entry in data["gpu"])
         }
         self._generations = tuple(_generation(entry, self.cpus) for entry in data["cpu"])
         self._by_number = {key.rpartition("-")[2].upper(): spec for key, spec in self.cpus.items()}
@@ -173,7 +180,10 @@ class Inventory:
             tomllib.loads(files("joulie_core.hardware").joinpath(name).read_text(encoding="utf-8"))
             for name in ("inventory.toml", "power_models.toml")
         )
-        return Inventory({**data, "curve": models["curve"], "response": {**data["response"], **models["response"]}})
+        response = {**data["response"], **models["response"]}
+        return Inventory(
+            {**data, "response": response, "curve": models["curve"], "natural_share": models["natural_share"]}
+        )
 
     def find_cpu(self, raw: str) -> Match[CpuSpec] | None:
         """Return the entry for a raw CPU model string; None where not even the vendor is recognised."""
@@ -301,12 +311,15 @@ def _generation(entry: Mapping[str, Any], cpus: Mapping[str, CpuSpec]) -> _Gener
     )
 
 
-def _gpu(entry: Mapping[str, Any], responses: Mapping[str, CapResponse]) -> GpuSpec:
+def _gpu(
+    entry: Mapping[str, Any], responses: Mapping[str, CapResponse], natural_shares: Mapping[str, float]
+) -> GpuSpec:
+    key = _key(entry["model"])
     min_watts, default_watts, max_watts = entry["watts"]
     # Between idle and full load GPUs are taken as linear: there is no public load curve as for servers.
     curve = PowerCurve((entry["idle_watts"] / max_watts, 1.0), responses[entry["response"]], entry["source"])
     return GpuSpec(
-        key=_key(entry["model"]),
+        key=key,
         model=entry["model"],
         vendor=entry["model"].split()[0],
         min_watts=min_watts,
@@ -315,6 +328,7 @@ def _gpu(entry: Mapping[str, Any], responses: Mapping[str, CapResponse]) -> GpuS
         idle_watts=entry["idle_watts"],
         memory_gib=entry["memory_gib"],
         fp16_tflops=entry["fp16_tflops"],
+        natural_watts=default_watts * natural_shares.get(key, natural_shares["typical"]),
         curve=curve,
         source=entry["source"],
     )

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 def interpolate(points: Sequence[float], utilization: float) -> float:
     """Return the value at a load in [0, 1] (clamped) of at least two points at equally spaced loads from 0 to 1."""
     last = len(points) - 1
-    position = min(max(utilization, 0.0), 1.0) * last
-    index = min(int(position), last - 1)
+    position = utilization * last
+    if position <= 0.0:
+        return points[0]
+    if position >= last:
+        return points[last]
+    index = int(position)
     low = points[index]
     return low + (points[index + 1] - low) * (position - index)
 

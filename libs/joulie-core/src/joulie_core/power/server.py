@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from joulie_core.hardware.inventory import CpuSpec
-from joulie_core.hardware.power_curve import interpolate
+from joulie_core.hardware.power_curve import CapResponse, interpolate
 
 #: Output over input of a server's power supplies from half to full load: 80 PLUS Platinum and Titanium at 230 V ask for
 #: 0.91 to 0.96 there (clearesult.com/80plus/program-details).
@@ -69,6 +69,11 @@ class ServerPower:
         """Return the watts at the wall when limits hold the packages at `packages_watts` at that load."""
         return self.wall_at(utilization) - (self.packages_at(utilization) - packages_watts) / SUPPLY_EFFICIENCY
 
+    def knee_at(self, utilization: float, response: CapResponse) -> float:
+        """Return the power of all packages at which the server's energy per unit of work is least at that load."""
+        rest_watts = self.rest_at(utilization) * SUPPLY_EFFICIENCY
+        return response.knee_watts(self.packages_at(utilization), self.idle_packages_watts, rest_watts)
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredServer:
@@ -88,8 +93,8 @@ class ServerModels:
     #: The rest of a server at the wall: a constant, and watts per GiB of memory.
     rest_watts: float
     rest_watts_per_gib: float
-    #: GiB per watt of TDP where the memory of a server is not known.
-    memory_gib_per_tdp_watt: float
+    #: Group -> GiB per watt of TDP, for a server whose memory is not known.
+    memory_gib_per_tdp_watt: Mapping[str, float]
     #: Group -> position between idle (0) and maximum (1).
     shapes: Mapping[str, tuple[float, ...]]
     #: Group -> watts at the wall, less the rest of the server, over the TDP of all packages.
@@ -110,7 +115,7 @@ class ServerModels:
         return ServerModels(
             rest_watts=data["rest_watts"],
             rest_watts_per_gib=data["rest_watts_per_gib"],
-            memory_gib_per_tdp_watt=data["memory_gib_per_tdp_watt"],
+            memory_gib_per_tdp_watt={name: entry["memory_gib_per_tdp_watt"] for name, entry in data["group"].items()},
             shapes={name: tuple(entry["shape"]) for name, entry in data["group"].items()},
             tdp_shares={name: tuple(entry["tdp_shares"]) for name, entry in data["group"].items()},
             measured={
@@ -162,9 +167,9 @@ def server_power(
     """
     models = ServerModels.load() if models is None else models
     tdp_watts = cpu.max_watts * sockets
-    memory_gib = models.memory_gib_per_tdp_watt * tdp_watts if memory_gib is None else memory_gib
-    rest_watts = models.rest(memory_gib)
     group = models.group(cpu, sockets)
+    memory_gib = models.memory_gib_per_tdp_watt[group] * tdp_watts if memory_gib is None else memory_gib
+    rest_watts = models.rest(memory_gib)
     measured = models.measured.get((cpu.key, sockets))
     if idle_watts is not None or max_watts is not None:
         if idle_watts is None or max_watts is None or not 0 < idle_watts < max_watts:

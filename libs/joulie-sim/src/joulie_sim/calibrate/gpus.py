@@ -4,11 +4,12 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from statistics import fmean, median, quantiles
+from statistics import fmean, median
 from typing import Final
 
 from joulie_core.hardware.power_curve import CapResponse
-from joulie_sim.calibrate.results import GpuJob, GpuResults
+from joulie_sim.calibrate.quantile import quantile
+from joulie_sim.calibrate.results import FitError, GpuJob, GpuResults
 
 #: Of the natural power; two of 417 points are below. Must be above every static share that is tried.
 LOWEST_SHARE: Final = 0.4
@@ -47,31 +48,39 @@ class FittedResponse:
 
 
 def fit_response(jobs: Sequence[GpuJob]) -> CapResponse:
-    """Return the law with the least mean absolute error of retention over the runs whose cap is below natural power."""
+    """Return the law with the least mean absolute error of retention over the runs whose cap is below natural power.
+
+    Raises:
+        FitError: no cap is.
+    """
     grid = _errors_of(jobs)
-    static_share, exponent = _best(grid, range(len(grid)))
-    return _response(static_share, exponent)
+    return _response(*_best(grid, range(len(grid))))
 
 
 def fit_with_range(files: Iterable[GpuResults]) -> FittedResponse:
-    """Return the fit to all jobs and its 95 % range; deterministic."""
-    jobs = list(chain.from_iterable(each.jobs for each in files))
-    grid = _errors_of(jobs)
-    static_share, exponent = _best(grid, range(len(grid)))
+    """Return the fit to all jobs and its 95 % range; deterministic.
+
+    Raises:
+        FitError: no cap is below natural power.
+    """
+    grid = _errors_of(list(chain.from_iterable(each.jobs for each in files)))
+    fit = _best(grid, range(len(grid)))
     dice = random.Random(1)  # noqa: S311 - no secret
     fits = [_best(grid, dice.choices(range(len(grid)), k=len(grid))) for _ in range(_RESAMPLES)]
-    return FittedResponse(
-        _response(static_share, exponent), _range([each[0] for each in fits]), _range([each[1] for each in fits])
-    )
+    return FittedResponse(_response(*fit), _range([each[0] for each in fits]), _range([each[1] for each in fits]))
 
 
-def left_out_errors(files: Sequence[GpuResults]) -> dict[str, tuple[CapResponse, GpuErrors]]:
-    """Return per GPU the law that is fitted to the others, and its errors."""
-    found = {}
+def left_out_errors(files: Sequence[GpuResults]) -> list[tuple[str, CapResponse, GpuErrors]]:
+    """Return per GPU the law that is fitted to the others, and its errors.
+
+    Raises:
+        FitError: the others have no cap below natural power.
+    """
+    found = []
     for each in files:
         others = list(chain.from_iterable(other.jobs for other in files if other is not each))
         response = fit_response(others)
-        found[each.name] = (response, evaluate_gpu(each.jobs, response))
+        found.append((each.name, response, evaluate_gpu(each.jobs, response)))
     return found
 
 
@@ -104,7 +113,7 @@ def evaluate_gpu(jobs: Sequence[GpuJob], response: CapResponse) -> GpuErrors:
 
 def natural_share(results: GpuResults) -> float:
     """Return the natural power over the highest limit that nine of ten jobs do not exceed."""
-    return quantiles((job.free.watts / job.free.limit_watts for job in results.jobs), n=10, method="inclusive")[-1]
+    return quantile((job.free.watts / job.free.limit_watts for job in results.jobs), 0.9)
 
 
 def _response(static_share: float, exponent: float) -> CapResponse:
@@ -123,6 +132,8 @@ def _errors_of(jobs: Sequence[GpuJob]) -> list[list[float]]:
             natural = job.free.watts
             sums = [sum(abs(law.retention(limit, natural, 0.0) - kept) for limit, kept in runs) for law in laws]
             rows.append(sums)
+    if not rows:
+        raise FitError("no cap is below the natural power of its job")
     return rows
 
 
@@ -134,5 +145,4 @@ def _best(rows: Sequence[Sequence[float]], chosen: Iterable[int]) -> tuple[float
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    cuts = quantiles(values, n=40, method="inclusive")
-    return round(cuts[0], 3), round(cuts[-1], 3)
+    return round(quantile(values, 0.025), 3), round(quantile(values, 0.975), 3)

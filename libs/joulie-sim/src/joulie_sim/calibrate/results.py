@@ -28,6 +28,10 @@ class ResultError(Exception):
         super().__init__(f"{place}: {reason}")
 
 
+class FitError(Exception):
+    """Results that no constants can be fitted to."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerResult:
     """One published result of one server, at the wall."""

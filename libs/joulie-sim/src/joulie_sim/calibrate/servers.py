@@ -9,7 +9,7 @@ from typing import Final
 from joulie_core.hardware.inventory import CpuSpec, Inventory
 from joulie_core.kinds.node_hardware import Exactness
 from joulie_core.power.server import MeasuredServer, ServerModels, groups, server_power
-from joulie_sim.calibrate.results import LOADS_PCT, ServerResult
+from joulie_sim.calibrate.results import LOADS_PCT, FitError, ServerResult
 
 #: A group of CPUs with fewer results than this has no shape of its own.
 _LEAST_RESULTS: Final = 3
@@ -45,7 +45,13 @@ def cpu_of(result: ServerResult) -> tuple[CpuSpec, bool]:
 
 
 def fit_servers(results: Sequence[ServerResult]) -> ServerModels:
-    """Return the constants that fit the results."""
+    """Return the constants that fit the results.
+
+    Raises:
+        FitError: there are too few results.
+    """
+    if len(results) < _LEAST_RESULTS:
+        raise FitError(f"{len(results)} server results; a fit needs {_LEAST_RESULTS}")
     members = _members(results)
     rest_watts, per_gib = _fit_rest(results, members)
 
@@ -56,7 +62,10 @@ def fit_servers(results: Sequence[ServerResult]) -> ServerModels:
     return ServerModels(
         rest_watts=rest_watts,
         rest_watts_per_gib=per_gib,
-        memory_gib_per_tdp_watt=round(median(each.memory_gib / (each.tdp_watts * each.sockets) for each in results), 2),
+        memory_gib_per_tdp_watt={
+            name: round(median(each.memory_gib / (each.tdp_watts * each.sockets) for each in group), 2)
+            for name, group in members.items()
+        },
         shapes={name: _rising(_medians(_shape(each) for each in group)) for name, group in members.items()},
         tdp_shares={name: _rising(_medians(tdp_share(each) for each in group)) for name, group in members.items()},
         measured=_measured(results),
@@ -102,16 +111,17 @@ def evaluate_servers(results: Sequence[ServerResult], models: ServerModels) -> S
 
 
 def left_out(results: Sequence[ServerResult], key: Callable[[ServerResult], Hashable]) -> ServerErrors:
-    """Return the errors on each group of results by models that are fitted to all others."""
-    pairs = []
+    """Return the errors on each group of results by models that are fitted to all others, where those are enough."""
+    found = []
     for name in dict.fromkeys(key(result) for result in results):
         outside = [result for result in results if key(result) != name]
         inside = [result for result in results if key(result) == name]
-        pairs.append(evaluate_servers(inside, fit_servers(outside)))
+        if len(outside) >= _LEAST_RESULTS:
+            found.append(evaluate_servers(inside, fit_servers(outside)))
     return ServerErrors(
-        tuple(error for each in pairs for error in each.known_pct),
-        tuple(error for each in pairs for error in each.tdp_memory_pct),
-        tuple(error for each in pairs for error in each.tdp_pct),
+        tuple(error for each in found for error in each.known_pct),
+        tuple(error for each in found for error in each.tdp_memory_pct),
+        tuple(error for each in found for error in each.tdp_pct),
     )
 
 

@@ -1,0 +1,19 @@
+"""The sub-commands of `joulie-sim`; without one it runs the simulator."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Final
+
+from joulie_sim.calibrate import command as calibrate
+
+COMMANDS: Final = ("calibrate",)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a sub-command; return its exit status."""
+    parser = argparse.ArgumentParser(prog="joulie-sim")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    calibrate.add_parser(subparsers)
+    arguments = parser.parse_args(argv)
+    status: int = arguments.run(arguments)
+    return status
