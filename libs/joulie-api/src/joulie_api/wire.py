@@ -59,6 +59,18 @@ class _WireObject(msgspec.Struct):
     metadata: WireMeta
 
 
+class WireIdentity(msgspec.Struct, rename="camel"):
+    """The fields of `metadata` that tell an object and its version from others."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _WireIdentified(msgspec.Struct):
+    metadata: WireIdentity
+
+
 class _WireNodeSpec(msgspec.Struct):
     unschedulable: bool = False
 
@@ -175,6 +187,7 @@ _PAGES: Final = msgspec.json.Decoder(ListPage)
 _NODES: Final = msgspec.json.Decoder(WireNode)
 _PODS: Final = msgspec.json.Decoder(WirePod)
 _OBJECTS: Final = msgspec.json.Decoder(_WireObject)
+_IDENTIFIED: Final = msgspec.json.Decoder(_WireIdentified)
 
 
 def decode_page(raw: bytes) -> ListPage:
@@ -186,13 +199,13 @@ def decode_page(raw: bytes) -> ListPage:
     return _decode(_PAGES, raw, "list")
 
 
-def decode_metadata(raw: bytes) -> WireMeta:
-    """Return the `metadata` of any object.
+def decode_identity(raw: bytes | msgspec.Raw) -> WireIdentity:
+    """Return what identifies any object and its version.
 
     Raises:
         DecodeError: not an object.
     """
-    return _decode(_OBJECTS, raw, "object").metadata
+    return _decode(_IDENTIFIED, raw, "object").metadata
 
 
 def decode_node(raw: bytes) -> Node:
@@ -283,7 +296,7 @@ def metadata_from_wire(meta: WireMeta) -> Metadata:
     )
 
 
-def _decode(decoder: msgspec.json.Decoder[W], raw: bytes, what: str) -> W:
+def _decode(decoder: msgspec.json.Decoder[W], raw: bytes | msgspec.Raw, what: str) -> W:
     try:
         return decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -104,6 +104,8 @@ def split_nodes(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> ExtenderRe
     the body is written otherwise. It may look like it and not be: then one of the objects cannot be read, and
     `read_query` has the answer.
     """
+    if not body.endswith(b"null}"):
+        return None  # with names, which stand last
     nodes = body.find(b'"Nodes":{', 0, _POD_BYTES)
     if nodes < 0:
         return None

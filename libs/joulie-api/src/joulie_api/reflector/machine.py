@@ -29,7 +29,7 @@ from joulie_api.errors import (
     TooManyRequests,
     error_of_status,
 )
-from joulie_api.wire import ListMeta, WireMeta, decode_metadata, decode_page
+from joulie_api.wire import ListMeta, WireIdentity, decode_identity, decode_page
 
 T = TypeVar("T")
 
@@ -240,7 +240,7 @@ class ReflectorMachine(Generic[T]):
             case "BOOKMARK":
                 # No change up to this version: resuming from it avoids a replay and, later, a 410.
                 self.counters.bookmarks += 1
-                self._advance(_version(decode_metadata(raw)), now)
+                self._advance(_version(decode_identity(raw)), now)
                 return Step()
             case "ERROR":
                 # The stream has ended; the Status has the reason.
@@ -346,13 +346,13 @@ class ReflectorMachine(Generic[T]):
 
 def _identity(raw: bytes | msgspec.Raw) -> tuple[str, str]:
     """Return the key and resourceVersion of an object; raise DecodeError without them, since both are needed."""
-    meta = decode_metadata(raw)
+    meta = decode_identity(raw)
     if not meta.name:
         raise DecodeError("an object without a name")
     return (f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name), _version(meta)
 
 
-def _version(meta: WireMeta | ListMeta) -> str:
+def _version(meta: WireIdentity | ListMeta) -> str:
     if not meta.resource_version:
         raise DecodeError("no resourceVersion")
     return meta.resource_version
