@@ -57,7 +57,7 @@ async def _burst(system: System, prefix: str, *, count_in_flight: bool) -> Count
     """
     await system.extender.restart({"COUNT_IN_FLIGHT": str(count_in_flight).lower()})
     await system.extender.wait_ready()
-    await eventually(lambda: _measured(system), within_s=60)
+    await eventually(lambda: _measured(system), within_s=120)
     await system.operator.restart()
     await eventually(lambda: _calm(system), within_s=120)
     names = await system.view.create_pods(_PODS, prefix, cpu="1")
