@@ -19,6 +19,7 @@ import structlog
 
 from joulie_api._kubernetes import Session, describe, load_library
 from joulie_api.errors import ConfigError, IdleTimeoutError, StreamBrokenError, TransportError, api_error
+from joulie_api.outage import Outage
 from joulie_api.resources import Resource
 from joulie_api.wire import decode_page
 
@@ -33,6 +34,8 @@ REQUEST_TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 5.0
 #: API servers send a bookmark about once a minute and keep 75 s of events: a longer silence means a dead stream.
 WATCH_IDLE_TIMEOUT_S: Final = 70.0
+#: API servers send the headers of a watch at once.
+_WATCH_ANSWER_TIMEOUT_S: Final = 10.0
 #: Time that a watch may take beyond its `timeoutSeconds`.
 _WATCH_GRACE_S: Final = 30.0
 #: Objects in one page of a list; client-go requests 500 too.
@@ -46,7 +49,8 @@ _log = structlog.get_logger()
 class KubeClient:
     """A client, one per process; an async context manager that closes its connections.
 
-    `reload_count` is the number of times credentials were reloaded after a 401.
+    `reload_count` is the number of times credentials were reloaded after a 401; `outage` is where its users wait after
+    failures.
     """
 
     def __init__(self, session: Session) -> None:
@@ -54,6 +58,7 @@ class KubeClient:
         self._reloading = asyncio.Lock()
         self._reloaded_at = float("-inf")
         self.reload_count = 0
+        self.outage = Outage()
 
     @classmethod
     async def connect(cls, *, kubeconfig: str | None = None, context: str | None = None, user_agent: str) -> Self:
@@ -291,7 +296,11 @@ class KubeClient:
         timeout = aiohttp.ClientTimeout(
             total=timeout_s + _WATCH_GRACE_S, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s
         )
-        response = await self._answer("GET", path, query, body=None, content_type=JSON, timeout=timeout)
+        try:
+            async with asyncio.timeout(_WATCH_ANSWER_TIMEOUT_S):
+                response = await self._answer("GET", path, query, body=None, content_type=JSON, timeout=timeout)
+        except TimeoutError as error:
+            raise TransportError(f"watch of {path}: no answer") from error
         try:
             yield _lines(response, path)
         finally:

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from joulie_api.errors import Forbidden, StreamBrokenError, TransportError
+from joulie_api.outage import Outage
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODES
 
@@ -46,6 +47,7 @@ class Server:
 
     answers: list
     requests: list = field(default_factory=list)
+    outage: Outage = field(default_factory=Outage)
 
     async def list_page(self, *args, **options):
         return self._next("list", args, options)

@@ -12,6 +12,7 @@ from joulie_api.errors import (
     ServerError,
     StreamBrokenError,
     TooManyRequests,
+    TransportError,
 )
 from joulie_api.reflector.machine import Change, Listing, Phase, ReflectorMachine, Watching
 
@@ -215,12 +216,36 @@ def test_the_length_of_a_watch_counts_from_its_opening(machine):
     assert machine.on_end(10.5) == Watching("10", 450, 0.4)
 
 
-def test_silence_resumes_from_the_last_version_without_relist(machine):
+def test_silence_leads_to_a_new_list(machine):
     watching(machine)
-    assert machine.on_failure(IdleTimeoutError("no data"), 70.0) == Watching("10", 450, 0.0)
-    assert (machine.counters.relists, machine.counters.backoffs, machine.counters.reconnects) == (0, 0, 1)
-    machine.on_watch_open(80.0)
-    assert machine.on_failure(IdleTimeoutError("no data"), 80.5) == Watching("10", 450, 0.0)
+    assert machine.on_failure(IdleTimeoutError("no data"), 70.0) == Listing("", 0.0)
+    assert machine.counters.backoffs == 0
+    machine.check()
+
+
+def test_a_short_outage_continues_from_the_last_version_and_a_longer_one_lists_again(machine):
+    watching(machine)
+    assert machine.on_failure(StreamBrokenError("reset"), 100.0) == Watching("10", 450)
+    assert isinstance(machine.on_failure(TransportError("refused"), 105.0), Watching)
+    assert isinstance(machine.on_failure(TransportError("refused"), 110.0), Listing)
+    assert isinstance(machine.on_failure(TransportError("refused"), 300.0), Listing)
+    machine.check()
+
+
+def test_an_outage_ends_with_an_answer(machine):
+    watching(machine)
+    machine.on_failure(TransportError("refused"), 100.0)
+    machine.on_watch_open(105.0)
+    assert isinstance(machine.on_failure(TransportError("refused"), 111.0), Watching)
+
+
+def test_a_copy_is_current_from_the_last_page_on(machine):
+    watching(machine)
+    machine.on_failure(IdleTimeoutError("no data"), 70.0)
+    machine.on_list_page(page(obj("x", 5), token="more"), 80.0)
+    assert (machine.progress_at, machine.problem) == (0.0, None)
+    machine.on_list_page(page(obj("y", 6)), 81.0)
+    assert machine.progress_at == 81.0
 
 
 def test_a_stream_that_worked_resumes_at_once_and_one_that_did_not_backs_off(machine):

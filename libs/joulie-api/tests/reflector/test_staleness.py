@@ -8,6 +8,7 @@ import pytest
 
 from joulie_api.client import WATCH_IDLE_TIMEOUT_S
 from joulie_api.errors import TransportError
+from joulie_api.outage import PROBE_INTERVAL_S, Outage
 from joulie_api.reflector import STALE_TOLERANCE_S, Reflector
 from joulie_api.resources import NODES
 from joulie_api.wire import decode_node
@@ -23,9 +24,12 @@ class Server:
     def __init__(self):
         self.down = asyncio.Event()
         self.listing = asyncio.Event()
+        self.outage = Outage()
+        self.lists = 0
 
     async def list_page(self, *_args, **_options):
         await self.listing.wait()
+        self.lists += 1
         if self.down.is_set():
             raise TransportError("refused")
         return PAGE
@@ -95,3 +99,44 @@ async def test_a_server_that_cannot_be_read_is_tolerated_for_the_tolerance_only(
     await asyncio.sleep(2)
     assert reflector.is_stale()
     assert reflector.stale_reason() == f"no contact for {STALE_TOLERANCE_S + 1:.0f} s (refused)"
+
+
+async def test_a_quiet_copy_is_current_within_seconds_of_the_end_of_a_long_outage(server, reflector):
+    server.listing.set()
+    await reflector.wait_synced()
+    server.down.set()
+    await asyncio.sleep(STALE_TOLERANCE_S + 150)
+    assert reflector.is_stale()
+    lists = server.lists
+    server.down.clear()
+    await asyncio.sleep(PROBE_INTERVAL_S)
+    assert not reflector.is_stale(0)
+    assert reflector.age_s() <= PROBE_INTERVAL_S
+    assert server.lists == lists + 1
+
+
+async def test_a_server_that_accepts_watches_and_cannot_be_read_makes_no_copy_current(server, reflector):
+    server.listing.set()
+    await reflector.wait_synced()
+    server.down.set()
+    await asyncio.sleep(STALE_TOLERANCE_S + 150)
+    server.listing.clear()
+    server.down.clear()
+    await asyncio.sleep(60)
+    assert reflector.is_stale()
+
+
+async def test_all_copies_of_a_process_are_current_soon_after_the_first_answer(server):
+    server.listing.set()
+    reflectors = [Reflector(server, NODES, decode_node) for _ in range(7)]
+    async with asyncio.TaskGroup() as group:
+        runs = [group.create_task(each.run()) for each in reflectors]
+        for each in reflectors:
+            await each.wait_synced()
+        server.down.set()
+        await asyncio.sleep(600)
+        server.down.clear()
+        await asyncio.sleep(PROBE_INTERVAL_S + 0.1)
+        assert [each.stale_reason(0) for each in reflectors] == [None] * 7
+        for run in runs:
+            run.cancel()

@@ -15,8 +15,9 @@ from typing import Final, Generic, NoReturn, Protocol, TypeVar
 import structlog
 
 from joulie_api.client import WATCH_IDLE_TIMEOUT_S
-from joulie_api.errors import KubeError
+from joulie_api.errors import KubeError, ServerError, TransportError
 from joulie_api.failure_log import FailureLog
+from joulie_api.outage import Outage
 from joulie_api.reflector.machine import Change, Counters, Listing, ReflectorMachine, Request, Watching
 from joulie_api.resources import Resource
 
@@ -32,6 +33,8 @@ _log = structlog.get_logger()
 
 class ListWatch(Protocol):
     """The part of `joulie_api.client.KubeClient` that a reflector uses."""
+
+    outage: Outage
 
     async def list_page(
         self,
@@ -104,7 +107,7 @@ class Reflector(Generic[T]):
         return None if error is None else str(error)
 
     def age_s(self) -> float:
-        """Return the seconds since the server last sent a list page, an event or a bookmark; infinite before the first.
+        """Return the seconds since the last complete list, event or bookmark; infinite before the first.
 
         With a healthy watch of an unchanged resource it reaches about 60 s, the interval of bookmarks.
         """
@@ -145,13 +148,20 @@ class Reflector(Generic[T]):
         request = self._machine.start()
         while True:
             if request.delay_s > 0:
-                await asyncio.sleep(request.delay_s)
+                await self._wait(request.delay_s)
             match request:
                 case Listing():
                     request = await self._list(request)
                 case Watching():
                     request = await self._watch(request)
             self._report()
+
+    async def _wait(self, delay_s: float) -> None:
+        match self._machine.problem:
+            case TransportError() | ServerError(retry_after_s=0):
+                await self._client.outage.wait(delay_s)
+            case _:
+                await asyncio.sleep(delay_s)
 
     async def _list(self, request: Listing) -> Request:
         try:
@@ -160,6 +170,7 @@ class Reflector(Generic[T]):
             )
         except KubeError as error:
             return self._machine.on_failure(error, self._now())
+        self._client.outage.answered()
         step = self._machine.on_list_page(raw, self._now())
         assert step.request is not None
         self._deliver(step.changes)
@@ -182,6 +193,7 @@ class Reflector(Generic[T]):
                 lines = await stack.enter_async_context(watch)
             except KubeError as error:
                 return self._machine.on_failure(error, self._now())
+            self._client.outage.answered()
             self._machine.on_watch_open(self._now())
             while True:
                 self._report()

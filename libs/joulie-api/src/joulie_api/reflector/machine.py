@@ -38,6 +38,10 @@ WATCH_TIMEOUT_S: Final = (300.0, 600.0)
 #: A watch shorter than this without events is a failure: a server that disconnects at once must not be overloaded.
 SHORT_WATCH_S: Final = 1.0
 
+#: After failures for this long the collection is listed again: an accepted watch does not show that the server is not
+#: behind.
+RELIST_AFTER_S: Final = 10.0
+
 _log = structlog.get_logger()
 
 
@@ -123,10 +127,12 @@ class ReflectorMachine(Generic[T]):
         self.phase = Phase.LISTING
         #: True once a list was complete; never False again.
         self.synced = False
-        #: When the server last sent data of the resource, None before the first answer.
+        #: When the server last sent a complete list, an event or a bookmark; None before the first.
         self.progress_at: float | None = None
         #: Why the last request failed, None if it did not.
         self.problem: KubeError | None = None
+        #: When the first request failed since the server last answered.
+        self._failing_since = 0.0
         #: Where the next watch starts: the version of the list (from its first page on), then of the latest event.
         self._resource_version = ""
         #: Pages of the current list, not yet visible; both empty while watching.
@@ -166,7 +172,7 @@ class ReflectorMachine(Generic[T]):
             items = [(_identity(item), item) for item in page.items or ()]
         except DecodeError as error:
             return Step(request=self.on_failure(error, now))
-        self._progress(now)
+        self.problem = None
         if not self._continue_token:
             # If the server pages without a snapshot, its first page is the oldest: a watch from there misses nothing.
             self._resource_version = page_version
@@ -175,6 +181,7 @@ class ReflectorMachine(Generic[T]):
         self._continue_token = page.metadata.continue_
         if self._continue_token:
             return Step(request=Listing(self._continue_token))
+        self._progress(now)
         return Step(self._swap(), self._watch())
 
     def _take_item(self, key: str, version: str, raw: bytes) -> None:
@@ -297,6 +304,8 @@ class ReflectorMachine(Generic[T]):
 
     def on_failure(self, error: KubeError, now: float) -> Request:
         """Handle a refused request or a broken stream, and return the next request."""
+        if self.problem is None:
+            self._failing_since = now
         self.problem = error
         match error:
             case Gone():
@@ -306,24 +315,26 @@ class ReflectorMachine(Generic[T]):
                 self._gone_before = True
                 return self._relist(delay_s)
             case IdleTimeoutError():
-                # Silence, not even a bookmark: the connection is dead. The version is still valid, and the idle timeout
-                # was delay enough.
-                return self._watch()
+                # Silence, not even a bookmark: the connection is dead, or the server hangs or is behind. The idle
+                # timeout was delay enough.
+                return self._relist(0.0)
             case StreamBrokenError() if now - self._watch_opened_at >= SHORT_WATCH_S:
                 # A working stream was cut, by a proxy or a restarting server. At most one reconnect per second.
                 return self._watch()
             case TooManyRequests() | ServerError():
                 # Overload or outage; the server may request a delay.
-                return self._again(max(error.retry_after_s, self._back_off(now)))
+                return self._again(now, max(error.retry_after_s, self._back_off(now)))
             case _:
                 # 401: the client has reloaded the credentials without success. 403: RBAC lacks a verb, which an
                 # administrator may add. No connection, not JSON: transient. Keep the version and retry.
-                return self._again(self._back_off(now))
+                return self._again(now, self._back_off(now))
 
-    def _again(self, delay_s: float) -> Request:
-        """Return a retry of what failed: the same page, or a watch from the latest version."""
+    def _again(self, now: float, delay_s: float) -> Request:
+        """Return a retry of what failed: the same page, or a watch from the latest version, a list after an outage."""
         if self.phase is Phase.LISTING:
             return Listing(self._continue_token, delay_s)
+        if now + delay_s - self._failing_since >= RELIST_AFTER_S:
+            return self._relist(delay_s)
         return self._watch(delay_s)
 
     def _back_off(self, now: float) -> float:

@@ -1,0 +1,44 @@
+"""Waiting for a server that does not answer: the watches of a process share one probe.
+
+Guarantees: while some work waits, the next attempt of the process begins within `PROBE_INTERVAL_S`; the first answer
+ends the waits of all others.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+#: Short enough to be ready within 5 s of the server's return, long enough for thousands of processes to wait for it.
+PROBE_INTERVAL_S: Final = 2.0
+
+
+class Outage:
+    """Waits after failures, of everything that uses one client."""
+
+    def __init__(self) -> None:
+        self._probing = False
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    async def wait(self, delay_s: float) -> None:
+        """Wait `delay_s` or until the server has answered; `PROBE_INTERVAL_S` at most if no other work does so."""
+        if not self._probing:
+            self._probing = True
+            try:
+                await asyncio.sleep(min(delay_s, PROBE_INTERVAL_S))
+            finally:
+                self._probing = False
+            return
+        answered = asyncio.get_running_loop().create_future()
+        self._waiters.add(answered)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await answered
+        finally:
+            self._waiters.discard(answered)
+
+    def answered(self) -> None:
+        """End all waits: the server has answered."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
