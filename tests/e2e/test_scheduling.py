@@ -10,6 +10,16 @@ from tests.e2e.waiting import eventually, holds
 
 pytestmark = pytest.mark.e2e
 
+#: What users write to have kube-scheduler itself keep a pod off eco nodes.
+_NOT_ECO = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "joulie.io/power-profile", "operator": "NotIn", "values": ["eco"]}]}
+            ]
+        }
+    }
+}
 _HALF = {"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0.5"}
 
 
@@ -102,6 +112,35 @@ async def test_pods_are_scheduled_while_the_extender_is_down(system: System) -> 
         5, "orphan-fast", cpu="1", workload_class="performance"
     )
     await _placed(system, pods)
+
+
+@pytest.mark.system(operator=_HALF)
+async def test_a_node_affinity_keeps_pods_off_eco_nodes_while_the_extender_is_down(system: System) -> None:
+    await eventually(lambda: _planned(system, 6), within_s=30)
+    profiles = await system.view.profiles()
+    system.extender.kill()
+    await system.extender.wait(5)
+    pods = await system.view.create_pods(30, "native", cpu="1", workload_class="performance", affinity=_NOT_ECO)
+    placements = await _placed(system, pods)
+    assert {profiles[node] for node in placements.values()} == {"performance"}
+
+
+@pytest.mark.parametrize("affinity", [None, _NOT_ECO], ids=["annotation", "affinity"])
+@pytest.mark.system(operator={"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0"})
+async def test_waiting_performance_pods_are_placed_soon_after_nodes_are_no_longer_eco(system: System, affinity) -> None:
+    """kube-scheduler tries a refused pod again when a node changes, and otherwise after five minutes."""
+    await eventually(lambda: _planned(system, 0), within_s=30)
+    pods = await system.view.create_pods(3, "waiting", cpu="1", workload_class="performance", affinity=affinity)
+
+    async def refused() -> None:
+        for pod in pods:
+            assert any("0/12 nodes" in message for message in await system.view.event_messages(pod))
+
+    await eventually(refused, within_s=15)
+    await system.operator.restart({"STATIC_HP_FRAC": "0.5"})
+    placements = await _placed(system, pods)
+    profiles = await system.view.profiles()
+    assert {profiles[node] for node in placements.values()} == {"performance"}
 
 
 @pytest.mark.system(operator=_HALF)

@@ -19,9 +19,9 @@ from joulie_core import labels
 from joulie_operator.notifications import CapsRefused
 
 
-def test_a_new_node_gets_its_target_labels_twin_and_conditions():
+def test_a_new_node_gets_its_target_twin_labels_and_conditions():
     world = World(frac=1)
-    assert world.reconcile() == [TARGET, LABELS, TWIN, TWIN_STATUS, CONDITIONS]
+    assert world.reconcile() == [TARGET, TWIN, TWIN_STATUS, LABELS, CONDITIONS]
     reference = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid-1"}
     for kind in ("NodePowerProfile", "NodeTwin"):
         assert world.server.objects[kind, "n1"]["metadata"]["ownerReferences"] == [reference]
@@ -64,7 +64,7 @@ def test_on_the_way_to_draining_the_offer_is_withdrawn_first():
 def test_on_the_way_to_performance_the_caps_are_lifted_before_the_node_is_offered():
     world = settled(0)
     world.frac = 1
-    assert world.reconcile() == [TARGET, LABELS, TWIN_STATUS, CONDITIONS]
+    assert world.reconcile() == [TARGET, TWIN_STATUS, LABELS, CONDITIONS]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -1,7 +1,9 @@
 """The workers that bring one node's objects to the desired state, in the safe order.
 
-On the way to performance the caps are lifted before the node is offered (target, labels, twin); on the way to eco the
-offer is withdrawn before the caps come (twin, labels, target). A decision is committed when its target is on the API
+On the way to performance the caps are lifted before the node is offered (target, twin, labels); on the way to eco the
+offer is withdrawn before the caps come (twin, labels, target). The twin is written before the labels in both cases: a
+change of a Node, and not one of a NodeTwin, makes kube-scheduler try refused pods again, and the extender then has to
+know the twin. A decision is committed when its target is on the API
 server, an announcement of eco when its labels are; notifications follow then, and not before.
 
 A failed write is repeated for that node after a growing pause; a write refused by the fence ends the process.
@@ -139,7 +141,7 @@ class NodeReconciler:
         if desired.profile_label is Profile.PERFORMANCE:
             found = {await self._writer.write_target(node, desired.target)}
             self._commit(decision)
-            found |= {await self._writer.write_labels(node, desired), await self._write_twin(decision)}
+            found |= {await self._write_twin(decision), await self._writer.write_labels(node, desired)}
         else:
             found = {
                 await self._write_twin(decision),
