@@ -1,33 +1,36 @@
 """The system under test: a real control plane with KWOK nodes, Joulie, and a scheduler that is reconfigured per wave.
 
-Pods are created while no scheduler runs, so that only scheduling is measured. Bindings are counted by a watch in this
-process.
+Pods are created while no scheduler runs, so that what scheduling costs is told apart from what creating them costs.
+Bindings are counted by a watch in this process.
 """
 
 import asyncio
 import json
-import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 import yaml
+from cost import CpuMeter
 
 from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
 from joulie_api.resources import PODS
 from joulie_api.testing.builders import make_pod
+from joulie_core.kinds.base import Profile
+from joulie_core.labels import POWER_PROFILE
 from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings, scheduler_configuration
 from joulie_devcluster.fixtures import create_namespace
+from joulie_devcluster.host.ports import LOOPBACK
 from joulie_devcluster.host.process import ServiceProcess
+from joulie_devcluster.host.readiness import tls_context
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack, StackConfig
 
@@ -44,9 +47,13 @@ _ENV = {
     Service.AGENT: {"RECONCILE_INTERVAL": "10s"},
     Service.EXTENDER: {"TELEMETRY_INTERVAL": "10s"},
 }
+AUDITED = (Service.OPERATOR, Service.AGENT, Service.EXTENDER, "system:kube-scheduler")
 _WRITES_IN_FLIGHT = 32
 _SETTLED_S = 180.0
 _PLACED_S = 180.0
+_PROFILE_TIMEOUT_S = 30.0
+_TERM = {"matchExpressions": [{"key": POWER_PROFILE, "operator": "NotIn", "values": [Profile.ECO.value]}]}
+_NOT_ECO = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]}}}
 
 
 class System:
@@ -62,6 +69,16 @@ class System:
         self._changed = asyncio.Event()
         self._bindings = Reflector(client, PODS, _node_of, namespace=namespace, field_selector="spec.nodeName!=")
         self._bindings.subscribe(self._on_pod)
+        self.audit = cluster.audit_log()
+        self.meter = CpuMeter(
+            {
+                "kube-scheduler": (self.scheduler,),
+                "extender": (stack.extender,),
+                "operator": (stack.operator,),
+                "agents": stack.agents,
+                "kube-apiserver": (cluster.processes[Binary.APISERVER],),
+            }
+        )
 
     @property
     def scheduler(self) -> ServiceProcess:
@@ -76,15 +93,38 @@ class System:
                 raise TimeoutError(f"{len(problems)} nodes are not at rest, such as {problems[0]}")
             await asyncio.sleep(0.5)
 
-    async def schedule(self, pods: list[dict[str, Any]], settings: SchedulerSettings, *, extender: bool) -> list[float]:
-        """Schedule a wave with a scheduler configured so; when each pod was seen to be bound, in order."""
+    async def create(self, pods: list[dict[str, Any]]) -> None:
+        """Create the pods of a wave; no scheduler runs afterwards until `schedule`."""
         await self.scheduler.stop()
         self._bound_at.clear()
-        await self._create(pods)
+
+        async def create(pod: dict[str, Any]) -> None:
+            placed = {**pod, "metadata": {**pod["metadata"], "namespace": self._namespace}}
+            await self._client.create(PODS, placed, self._namespace)
+
+        await self._each(pods, create)
+
+    async def schedule(self, pods: int, settings: SchedulerSettings, *, extender: bool) -> list[float]:
+        """Schedule the pods with a scheduler configured so; when each pod was seen to be bound, in order."""
         self._configure(settings, extender=extender)
         await self.scheduler.start()
-        await self._wait_bindings(lambda: len(self._bound_at) == len(pods))
+        await self._wait_bindings(lambda: len(self._bound_at) == pods)
         return sorted(self._bound_at.values())
+
+    async def profile(self, seconds: int, after_pods: int) -> tuple[bytes, int]:
+        """Return a CPU profile of kube-scheduler in the middle of a wave, and how many pods were bound meanwhile."""
+        await self._wait_bindings(lambda: len(self._bound_at) >= after_pods)
+        pki = self.cluster.layout.pki
+        ssl = tls_context(pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
+        url = f"https://{LOOPBACK}:{self.cluster.port_of(Binary.SCHEDULER)}/debug/pprof/profile?seconds={seconds}"
+        timeout = aiohttp.ClientTimeout(total=seconds + _PROFILE_TIMEOUT_S)
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, ssl=ssl) as answer:
+            answer.raise_for_status()
+            bound = len(self._bound_at)
+            profile = await answer.read()
+        if len(self._bound_at) == bound:
+            raise RuntimeError("no pod was bound during the profile: the wave needs more pods")
+        return profile, len(self._bound_at) - bound
 
     def placements(self) -> dict[str, str]:
         """Node of every pod by the pod's name."""
@@ -96,13 +136,13 @@ class System:
         await self._each(keys, lambda key: self._client.delete(PODS, key.rpartition("/")[2], self._namespace))
         await self._wait_bindings(lambda: not self._bindings.store)
 
-    async def watts(self, *, pods: int) -> tuple[float, float]:
-        """Return the simulated power of all nodes, once the simulator has seen that many pods."""
+    async def cpu_watts(self, *, pods: int) -> float:
+        """Return the simulated power of all CPUs, once the simulator has seen that many pods."""
         async with asyncio.timeout(_PLACED_S):
             while True:
                 nodes = (await _fetch(f"{self.stack.sim_url}/state"))["nodes"].values()
                 if sum(len(node["jobs"]) for node in nodes) == pods:
-                    return sum(node["cpuWatts"] for node in nodes), sum(node["gpuWatts"] for node in nodes)
+                    return float(sum(node["cpuWatts"] for node in nodes))
                 await asyncio.sleep(0.2)
 
     async def scoring(self) -> list[dict[str, Any]]:
@@ -137,13 +177,6 @@ class System:
         ]
         return problems + ["unknown"] * (nodes - len(known))
 
-    async def _create(self, pods: list[dict[str, Any]]) -> None:
-        async def create(pod: dict[str, Any]) -> None:
-            placed = {**pod, "metadata": {**pod["metadata"], "namespace": self._namespace}}
-            await self._client.create(PODS, placed, self._namespace)
-
-        await self._each(pods, create)
-
     async def _each(self, items: Sequence[T], act: Callable[[T], Awaitable[object]]) -> None:
         limit = asyncio.Semaphore(_WRITES_IN_FLIGHT)
 
@@ -168,7 +201,7 @@ class System:
 @asynccontextmanager
 async def run_system(nodes: int) -> AsyncIterator[System]:
     """Bring up a cluster of so many mixed nodes with Joulie on it."""
-    cluster = DevCluster(ClusterConfig(name="bench", nodes=scale(default_node_classes(), nodes)))
+    cluster = DevCluster(ClusterConfig(name="bench", nodes=scale(default_node_classes(), nodes), audited_users=AUDITED))
     async with cluster, JoulieStack(cluster, StackConfig(env=_ENV)) as stack, await cluster.client() as client:
         system = System(cluster, stack, client, await create_namespace(client))
         watch = asyncio.create_task(system.follow())
@@ -179,19 +212,28 @@ async def run_system(nodes: int) -> AsyncIterator[System]:
             await asyncio.gather(watch, return_exceptions=True)
 
 
-def make_wave(count: int, number: int) -> list[dict[str, Any]]:
-    """Return the pods of a wave, always in the same mix: seven of ten are services, two are fast, one has a GPU."""
+def make_wave(count: int, number: int, *, native: bool = False) -> list[dict[str, Any]]:
+    """Return the pods of a wave, always in the same mix: seven of ten are services, two are fast, one has a GPU.
+
+    Args:
+        count: number of pods.
+        number: number of the wave, a part of the pods' names.
+        native: whether fast pods have a required node affinity that keeps them off eco nodes.
+    """
     dice = random.Random(1)
     kinds = dice.choices(("service", "fast", "gpu"), (7, 2, 1), k=count)
-    return [_pod(kind, f"{kind}-{number}-{index}", dice) for index, kind in enumerate(kinds)]
+    return [_pod(kind, f"{kind}-{number}-{index}", dice, native=native) for index, kind in enumerate(kinds)]
 
 
-def _pod(kind: str, name: str, dice: random.Random) -> dict[str, Any]:
+def _pod(kind: str, name: str, dice: random.Random, *, native: bool) -> dict[str, Any]:
     match kind:
         case "service":
             return make_pod(name, cpu=dice.choice((2, 4, 8)), memory="8Gi")
         case "fast":
-            return make_pod(name, cpu=dice.choice((8, 16)), memory="32Gi", workload_class="performance")
+            affinity = _NOT_ECO if native else None
+            return make_pod(
+                name, cpu=dice.choice((8, 16)), memory="32Gi", workload_class="performance", affinity=affinity
+            )
         case _:
             return make_pod(name, cpu=8, memory="64Gi", gpu=1)
 
@@ -215,9 +257,3 @@ async def _fetch(url: str) -> Any:
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         answer.raise_for_status()
         return json.loads(await answer.read())
-
-
-def cpu_s(process: ServiceProcess) -> float:
-    """CPU time that a running process has used."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -100,6 +100,14 @@ class DevCluster(Startable):
         """URL of the API server."""
         return server_url(self._up_ports)
 
+    def port_of(self, binary: Binary) -> int:
+        """Return the loopback port of a process of the control plane.
+
+        Raises:
+            RuntimeError: the cluster is not up.
+        """
+        return self._up_ports.of(binary)
+
     @property
     def extender_port(self) -> int:
         """Loopback port on which kube-scheduler calls its extender.

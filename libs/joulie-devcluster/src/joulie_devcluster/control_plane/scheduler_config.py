@@ -28,8 +28,9 @@ class SchedulerSettings:
             100 is shipped: power is drawn for as long as the pods run, most clusters of that size never start dozens of
             pods per second, and two cores are the worst case. A cluster that starts hundreds of pods per second, or has
             thousands of nodes, sets 0: the sample then contains hundreds of nodes, and costs a tenth of the power
-            rather than a third. The power of GPUs (50 to 58 kW more at 1,000 nodes) depends on the model that a pod
-            happens to get, with and without the extender.
+            rather than a third, and its performance pods need a node affinity against eco nodes, as a sample may
+            contain no node that the extender accepts. The power of GPUs (50 to 58 kW more at 1,000 nodes) depends on
+            the model that a pod happens to get, with and without the extender.
         client_qps: requests per second to the API server. With kube-scheduler's default of 50, a benchmark on one
             machine would measure this limit.
     """
