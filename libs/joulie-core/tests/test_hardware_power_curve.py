@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.power_curve import CapResponse
 
 INVENTORY = Inventory.load()
 CURVES = {key: spec.curve for key, spec in {**INVENTORY.cpus, **INVENTORY.gpus}.items()}
@@ -63,6 +64,11 @@ def test_other_watts_raise_the_knee(response, natural, idle_share, one, other):
     less, more = sorted((one, other))
     low, high = (response.knee_watts(natural, idle_share * natural, share * natural) for share in (less, more))
     assert low <= high
+
+
+def test_the_knee_is_not_below_what_was_measured():
+    law = CapResponse(0.1, 0.5, 0.4, "test")
+    assert law.knee_watts(500, 20) == 0.4 * 500
 
 
 def test_the_knee_of_a_gpu_alone_is_at_about_half_its_natural_power():

@@ -74,6 +74,12 @@ def test_a_known_idle_and_maximum_are_met_and_the_shape_lies_between():
     assert server.wall_at(0.5) == pytest.approx(70 + 360 * MODELS.shapes["cascade-lake"][5])
 
 
+def test_packages_draw_a_fifth_of_an_idle_power_that_is_below_the_usual_rest_of_such_a_server():
+    server = server_power(XEON, 2, 4096, idle_watts=60, max_watts=430)
+    assert MODELS.rest(4096) > 430
+    assert server.packages_at(0) == pytest.approx(0.94 * 0.2 * 60)
+
+
 @pytest.mark.parametrize(("idle_watts", "max_watts"), [(50, None), (None, 300), (300, 300), (0, 300), (-1, 300)])
 def test_an_idle_or_maximum_that_makes_no_range_is_refused(idle_watts, max_watts):
     with pytest.raises(ValueError, match="idle"):

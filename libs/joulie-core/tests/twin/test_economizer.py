@@ -52,3 +52,12 @@ def test_the_pue_is_unknown_without_outdoor_temperature_or_load():
     assert pue(None, 0.5) is None
     assert pue(20.0, None) is None
     assert pue(20.0, 0.0) is None
+
+
+def test_fans_do_not_turn_slower_than_their_least_speed():
+    # At a fifth of the load they run at 40 % speed; the losses are 1 % and 4 % of the load.
+    assert pue(10, 0.2) == pytest.approx(1 + (0.04 * 0.4**3 + 0.01 + 0.04 * 0.2) / 0.2)
+
+
+def test_air_colder_than_the_condenser_needs_does_not_help_the_plant():
+    assert FACILITY.cop(-30, 1.0) == FACILITY.cop(15, 1.0) > FACILITY.cop(35, 1.0) == 4.39
