@@ -14,6 +14,7 @@ class ServiceAddress:
         self._port = port
         self._backends = list(backends)
         self._connections: set[asyncio.Task[None]] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
         #: Connections by backend.
         self.served = dict.fromkeys(backends, 0)
 
@@ -28,6 +29,11 @@ class ServiceAddress:
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Close all connections, as a load balancer does that has lost its state."""
+        for pump in self._pumps:
+            pump.cancel()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -49,10 +55,12 @@ class ServiceAddress:
                 continue
             self.served[port] += 1
             pumps = [asyncio.create_task(_pump(reader, ours)), asyncio.create_task(_pump(theirs, writer))]
+            self._pumps.update(pumps)
             try:
                 # As soon as either side is done so is the other: what is half open would hang until a timeout.
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                self._pumps.difference_update(pumps)
                 for pump in pumps:
                     pump.cancel()
                 await asyncio.gather(*pumps, return_exceptions=True)

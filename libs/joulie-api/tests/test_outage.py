@@ -9,10 +9,10 @@ from joulie_api.outage import PROBE_INTERVAL_S, Outage
 pytestmark = pytest.mark.looptime
 
 
-async def waited(outage, delay_s):
+async def waited(outage, delay_s, **options):
     loop = asyncio.get_running_loop()
     start = loop.time()
-    await outage.wait(delay_s)
+    await outage.wait(delay_s, **options)
     return loop.time() - start
 
 
@@ -49,3 +49,15 @@ async def test_a_probe_that_is_cancelled_leaves_its_place():
         async with asyncio.timeout(1.0):
             await outage.wait(30.0)
     assert await waited(outage, 30.0) == PROBE_INTERVAL_S
+
+
+async def test_what_the_server_refused_waits_in_full_or_until_another_is_answered():
+    outage = Outage()
+    assert await waited(outage, 30.0, probe=False) == 30.0
+
+    async def probe():
+        await outage.wait(30.0)
+        outage.answered()
+
+    _, refused = await asyncio.gather(probe(), waited(outage, 30.0, probe=False))
+    assert refused == PROBE_INTERVAL_S

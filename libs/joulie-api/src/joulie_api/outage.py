@@ -19,9 +19,15 @@ class Outage:
         self._probing = False
         self._waiters: set[asyncio.Future[None]] = set()
 
-    async def wait(self, delay_s: float) -> None:
-        """Wait `delay_s` or until the server has answered; `PROBE_INTERVAL_S` at most if no other work does so."""
-        if not self._probing:
+    async def wait(self, delay_s: float, *, probe: bool = True) -> None:
+        """Wait until the server has answered something else, at most `delay_s`.
+
+        Args:
+            delay_s: the longest wait.
+            probe: whether this work may be the one that waits `PROBE_INTERVAL_S` at most; not after an answer, such as
+                a refusal, since the server is there.
+        """
+        if probe and not self._probing:
             self._probing = True
             try:
                 await asyncio.sleep(min(delay_s, PROBE_INTERVAL_S))

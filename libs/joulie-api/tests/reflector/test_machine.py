@@ -187,7 +187,7 @@ def test_retry_after_is_honoured_when_longer_than_the_back_off(machine):
     watching(machine)
     assert machine.on_failure(TooManyRequests(429, "", "slow down", retry_after_s=9), 0.0).delay_s == 9
     assert machine.on_failure(ServerError(503, "", "away", retry_after_s=1), 0.0).delay_s == 1
-    assert machine.on_failure(TooManyRequests(429, "", "slow down"), 0.0).delay_s == pytest.approx(1.6)
+    assert machine.on_failure(ServerError(503, "", "away"), 0.0).delay_s == pytest.approx(1.6)
 
 
 def test_a_missing_permission_is_the_problem_until_the_server_answers(machine):
@@ -237,6 +237,16 @@ def test_an_outage_ends_with_an_answer(machine):
     machine.on_failure(TransportError("refused"), 100.0)
     machine.on_watch_open(105.0)
     assert isinstance(machine.on_failure(TransportError("refused"), 111.0), Watching)
+
+
+def test_a_server_that_refuses_after_an_outage_is_tried_again_soon(machine):
+    watching(machine)
+    for number in range(20):
+        long = machine.on_failure(TransportError("refused"), 10.0 * number)
+    assert long.delay_s == 15.0
+    refused = machine.on_failure(Forbidden(403, "Forbidden", "rules not loaded"), 200.0)
+    assert refused.delay_s == 0.4
+    assert machine.on_failure(Forbidden(403, "Forbidden", "rules not loaded"), 201.0).delay_s == 0.8
 
 
 def test_a_copy_is_current_from_the_last_page_on(machine):

@@ -15,7 +15,7 @@ from typing import Final, Generic, NoReturn, Protocol, TypeVar
 import structlog
 
 from joulie_api.client import WATCH_IDLE_TIMEOUT_S
-from joulie_api.errors import KubeError, ServerError, TransportError
+from joulie_api.errors import KubeError, ServerError, TooManyRequests, TransportError
 from joulie_api.failure_log import FailureLog
 from joulie_api.outage import Outage
 from joulie_api.reflector.machine import Change, Counters, Listing, ReflectorMachine, Request, Watching
@@ -157,11 +157,13 @@ class Reflector(Generic[T]):
             self._report()
 
     async def _wait(self, delay_s: float) -> None:
-        match self._machine.problem:
-            case TransportError() | ServerError(retry_after_s=0):
-                await self._client.outage.wait(delay_s)
-            case _:
-                await asyncio.sleep(delay_s)
+        problem = self._machine.problem
+        requested_s = problem.retry_after_s if isinstance(problem, ServerError | TooManyRequests) else 0.0
+        if requested_s > 0:
+            await asyncio.sleep(requested_s)
+        if delay_s > requested_s:
+            may_probe = isinstance(problem, TransportError | ServerError)
+            await self._client.outage.wait(delay_s - requested_s, probe=may_probe)
 
     async def _list(self, request: Listing) -> Request:
         try:

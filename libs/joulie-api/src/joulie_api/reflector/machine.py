@@ -27,6 +27,7 @@ from joulie_api.errors import (
     Status,
     StreamBrokenError,
     TooManyRequests,
+    TransportError,
     error_of_status,
 )
 from joulie_api.wire import ListMeta, WireIdentity, decode_identity, decode_page
@@ -41,6 +42,9 @@ SHORT_WATCH_S: Final = 1.0
 #: After failures for this long the collection is listed again: an accepted watch does not show that the server is not
 #: behind.
 RELIST_AFTER_S: Final = 10.0
+
+#: Failures that show no server at work.
+_NO_ANSWER: Final = (TransportError, ServerError)
 
 _log = structlog.get_logger()
 
@@ -306,6 +310,9 @@ class ReflectorMachine(Generic[T]):
         """Handle a refused request or a broken stream, and return the next request."""
         if self.problem is None:
             self._failing_since = now
+        elif isinstance(self.problem, _NO_ANSWER) and not isinstance(error, _NO_ANSWER):
+            # The server is back. One that has just started refuses requests until it has loaded RBAC rules and data.
+            self._backoff = Backoff(self._chance)
         self.problem = error
         match error:
             case Gone():
