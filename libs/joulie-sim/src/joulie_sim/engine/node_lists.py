@@ -35,7 +35,7 @@ class NodeLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 def default_nodes(total: int) -> list[Node]:
     """Return a mixed cluster of that many nodes with several CPU and GPU models."""
-    return _nodes(scale(default_node_classes(), total))
+    return nodes_of_classes(scale(default_node_classes(), total))
 
 
 def read_node_list(path: Path) -> list[Node]:
@@ -49,9 +49,9 @@ def read_node_list(path: Path) -> list[Node]:
     """
     match path.suffix:
         case ".csv":
-            return _nodes(node_classes(scaled_groups(read_nodes(path), 1.0)))
+            return nodes_of_classes(node_classes(scaled_groups(read_nodes(path), 1.0)))
         case ".yaml" | ".yml":
-            return _nodes(read_node_classes(path))
+            return nodes_of_classes(read_node_classes(path))
         case ".jsonl":
             return _recorded(path)
         case _:
@@ -64,7 +64,7 @@ def write_recorded_nodes(path: Path, nodes: Sequence[Node]) -> None:
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
-def _nodes(classes: Sequence[NodeClass]) -> list[Node]:
+def nodes_of_classes(classes: Sequence[NodeClass]) -> list[Node]:
     return [_node(manifest) for manifest in node_manifests(classes)]
 
 
