@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from joulie_sim.calibrate import command as calibrate
+from joulie_sim.commands import compare, import_, plot, run, sweep
 
-COMMANDS: Final = ("calibrate",)
+_MODULES: Final = (run, sweep, compare, plot, import_, calibrate)
+COMMANDS: Final = ("run", "sweep", "compare", "plot", "import", "calibrate")
 
 
 def main(argv: Sequence[str]) -> int:
     """Run a sub-command; return its exit status."""
     parser = argparse.ArgumentParser(prog="joulie-sim")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    calibrate.add_parser(subparsers)
+    for module in _MODULES:
+        module.add_parser(subparsers)
     arguments = parser.parse_args(argv)
     status: int = arguments.run(arguments)
     return status

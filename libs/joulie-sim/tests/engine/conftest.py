@@ -19,7 +19,7 @@ def machines() -> Machines:
 
 @pytest.fixture(scope="session")
 def busy_jobs(machines: Machines) -> Jobs:
-    return synthetic_jobs(ArrivalMix(jobs=600, window_s=7200.0, load=0.8), machines, seed=3)
+    return synthetic_jobs(ArrivalMix(jobs=1500, window_s=7200.0, load=0.3), machines, seed=3)
 
 
 @pytest.fixture(scope="session")

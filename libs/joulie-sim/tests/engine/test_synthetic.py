@@ -36,7 +36,7 @@ def test_more_jobs_arrive_by_day_than_by_night(jobs) -> None:
 
 
 def test_the_jobs_of_a_burst_are_alike(machines) -> None:
-    bursts = ArrivalMix(jobs=5_000, window_s=_DAY_S, load=0.6, burst_share=1.0)
+    bursts = ArrivalMix(jobs=5_000, window_s=_DAY_S, load=0.3, burst_share=1.0)
     jobs = synthetic_jobs(bursts, machines, seed=1)
     alike = np.stack([jobs.work_s, jobs.cpu_milli, jobs.gpus, jobs.performance, jobs.kind, jobs.cpu_utilization])
     kinds, sizes = np.unique(alike, axis=1, return_counts=True)

@@ -58,13 +58,14 @@ def read_node_list(path: Path) -> list[Node]:
             raise NodeListError(f"{path}: the suffix of a list of nodes is .csv, .yaml or .jsonl")
 
 
-def write_recorded_nodes(path: Path, nodes: Sequence[Node]) -> None:
+def write_node_lines(path: Path, nodes: Sequence[Node]) -> None:
     """Write nodes as JSON lines."""
     lines = (NodeLine(node.name, dict(node.labels), dict(node.allocatable)) for node in nodes)
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
 def nodes_of_classes(classes: Sequence[NodeClass]) -> list[Node]:
+    """Return the nodes of node classes."""
     return [_node(manifest) for manifest in node_manifests(classes)]
 
 

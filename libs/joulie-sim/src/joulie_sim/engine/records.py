@@ -49,6 +49,8 @@ class SimulationResult:
     facility_joules: float
     #: Watts of all nodes without a job and without caps.
     idle_watts: float
+    #: Facility's watts for these, at the start.
+    idle_facility_watts: float
     end_s: float
     events: int
     transitions: int

@@ -93,7 +93,7 @@ class Simulation:
         self._watts: Floats = np.array([node.watts for node in self._nodes])
         #: What agents measure.
         self._device_watts: Floats = np.array([node.device_watts for node in self._nodes])
-        self._idle_watts = fsum(self._watts)
+        self._idle_watts: Floats = self._watts.copy()
         self._tdp: Floats = np.array([machines.groups[group].view.tdp_watts for group in machines.group])
         #: Planned completions (time, node, version); a node's earlier plans are void.
         self._agenda: list[tuple[float, int, int]] = []
@@ -373,7 +373,8 @@ class Simulation:
             node_joules=joules,
             it_joules=fsum(joules),
             facility_joules=self._facility_joules,
-            idle_watts=self._idle_watts,
+            idle_watts=fsum(self._idle_watts),
+            idle_facility_watts=self._settings.facility.watts(self._idle_watts, self._tdp, 0.0),
             end_s=self._now_s,
             events=self._events,
             transitions=self._control.transitions if self._control is not None else 0,

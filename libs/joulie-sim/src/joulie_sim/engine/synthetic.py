@@ -9,9 +9,9 @@ of an array of a batch system, within a minute. Bursts follow the same daily cyc
 Every core comes with 2 GiB of memory. The work is 60 % compute, 30 % memory, 10 % io. Class, kind of work, GPUs and
 cores are independent of each other.
 
-**Work** is log-normal with a sigma of 1.2: a tenth of the jobs have 4.7 times the median or more, and half of all work.
-It is scaled so that, at full speed, jobs with GPUs occupy `load` of the GPUs over the window, and all jobs together
-`load` of the cores.
+**Work** is log-normal with a sigma of 1.2, from 5 s to the length of the window: a tenth of the jobs have 4.7 times the
+median or more, and half of all work. It is scaled so that, at full speed, jobs with GPUs occupy `load` of the GPUs over
+the window, and all jobs together `load` of the cores.
 
 The figures are those of a mixed batch cluster and not fitted to any one trace; a trace is replayed by the importers.
 """
@@ -38,6 +38,7 @@ _CORES_PER_GPU: Final = 8
 _MEMORY_PER_CORE: Final = 2 * 1024**3
 _WORK_SIGMA: Final = 1.2
 _LEAST_WORK_S: Final = 5.0
+_BISECTIONS: Final = 60
 #: Compute, memory, io: `tuple(WorkKind)`.
 _KIND_SHARES: Final = (0.6, 0.3, 0.1)
 
@@ -65,7 +66,7 @@ def synthetic_jobs(mix: ArrivalMix, machines: Machines, seed: int) -> Jobs:
     """Return the workload for a cluster; the same arguments give the same jobs.
 
     Raises:
-        WorkloadError: no node could hold the jobs, or jobs with GPUs alone exceed the load of the cores.
+        WorkloadError: no node could hold the jobs, they are too few for the load, or jobs with GPUs alone exceed it.
     """
     source = np.random.Generator(np.random.PCG64(seed))
     arrives_s, template = _arrivals(mix, source)
@@ -154,10 +155,30 @@ def _scaled(mix: ArrivalMix, machines: Machines, cores: Floats, gpus: Floats, wo
     work_s = work.copy()
     if with_gpu.any():
         gpu_s = float(machines.gpus.sum()) * mix.window_s * mix.load
-        work_s[with_gpu] *= gpu_s / float((gpus * work)[with_gpu].sum())
+        work_s[with_gpu] = _fitted(work[with_gpu], gpus[with_gpu], gpu_s, mix.window_s)
     left = core_s - float((cores * work_s)[with_gpu].sum())
     if left <= 0.0:
         raise WorkloadError("the cores of jobs with GPUs exceed the load; the nodes have too few cores per GPU")
     if not with_gpu.all():
-        work_s[~with_gpu] *= left / float((cores * work)[~with_gpu].sum())
-    return np.maximum(work_s, _LEAST_WORK_S)
+        work_s[~with_gpu] = _fitted(work[~with_gpu], cores[~with_gpu], left, mix.window_s)
+    return work_s
+
+
+def _fitted(work: Floats, devices: Floats, device_s: float, longest_s: float) -> Floats:
+    """Return the work times one factor, within bounds, so that all of it takes `device_s` on its devices."""
+    if float(devices.sum()) * longest_s <= device_s:
+        raise WorkloadError("so few jobs cannot offer the load; more jobs or less load is needed")
+
+    def bounded(factor: float) -> Floats:
+        clipped: Floats = np.clip(work * factor, _LEAST_WORK_S, longest_s)
+        return clipped
+
+    # Bisection of the logarithm: the total rises with the factor.
+    low, high = -12.0, 12.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2.0
+        if float((devices * bounded(10.0**middle)).sum()) <= device_s:
+            low = middle
+        else:
+            high = middle
+    return bounded(10.0**low)

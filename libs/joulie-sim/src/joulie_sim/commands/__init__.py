@@ -1,0 +1,1 @@
+"""The commands of `joulie-sim` that simulate."""

@@ -1,0 +1,121 @@
+"""Arguments that several commands share: nodes, jobs, arms and what they are made into."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from joulie_core.hardware.inventory import Inventory
+from joulie_devcluster.errors import NodeClassError
+from joulie_sim.engine.arms import ARMS
+from joulie_sim.engine.comparison import ComparisonError
+from joulie_sim.engine.jobs import Jobs
+from joulie_sim.engine.machines import MachineError, Machines, machines_of
+from joulie_sim.engine.node_lists import NodeListError, default_nodes, read_node_list
+from joulie_sim.engine.records import SimulationResult
+from joulie_sim.engine.results import Manifest, StoredResultError, versions, write_result
+from joulie_sim.engine.simulation import Simulation, SimulationSettings
+from joulie_sim.engine.summary import SimulationSummary, summarize
+from joulie_sim.engine.synthetic import ArrivalMix, WorkloadError, synthetic_jobs
+from joulie_sim.workload.job_lines import read_job_lines
+from joulie_sim.workload.openb_csv import TraceError
+
+#: What a wrong file or argument raises; the command prints it and ends with status 2.
+INPUT_ERRORS: Final = (
+    *(ComparisonError, MachineError, NodeClassError, NodeListError, OSError),
+    *(StoredResultError, TraceError, ValueError, WorkloadError),
+)
+_SECONDS_PER_HOUR: Final = 3600.0
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that make nodes and jobs."""
+    nodes = parser.add_argument_group("nodes").add_mutually_exclusive_group()
+    nodes.add_argument(
+        "--nodes",
+        type=Path,
+        metavar="FILE",
+        help="list of nodes: .csv in openb's format, .yaml with node classes, .jsonl of recorded nodes",
+    )
+    nodes.add_argument(
+        "--node-count", type=int, default=100, metavar="N", help="that many nodes of a mixed cluster (default 100)"
+    )
+    jobs = parser.add_argument_group("jobs")
+    jobs.add_argument("--jobs", type=Path, metavar="FILE", help="JSON lines, see `joulie-sim import`; else synthetic")
+    jobs.add_argument("--job-count", type=int, default=5000, metavar="N", help="synthetic jobs (default 5000)")
+    jobs.add_argument("--hours", type=float, default=24.0, metavar="H", help="time in which they arrive (default 24)")
+    jobs.add_argument(
+        "--load", type=float, default=0.6, help="share of cores and GPUs that the work occupies (default 0.6)"
+    )
+    jobs.add_argument("--performance-share", type=float, default=0.3, help="of the jobs (default 0.3)")
+    jobs.add_argument("--gpu-share", type=float, default=0.25, help="of the jobs (default 0.25)")
+    protocol = parser.add_argument_group("protocol")
+    protocol.add_argument("--drop-on-arrival", action="store_true", help="jobs without room are dropped, not queued")
+    protocol.add_argument("--horizon-hours", type=float, metavar="H", help="end then, whatever still runs")
+
+
+def add_arms(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that selects arms."""
+    text = "; ".join(f"{arm.name}: {arm.summary}" for arm in ARMS.values())
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), metavar="ARM", help=text)
+
+
+def machines_from(arguments: argparse.Namespace) -> Machines:
+    """Return the nodes that the arguments name."""
+    nodes = read_node_list(arguments.nodes) if arguments.nodes else default_nodes(arguments.node_count)
+    return machines_of(nodes, Inventory.load())
+
+
+def jobs_from(arguments: argparse.Namespace, machines: Machines, *, seed: int, load: float) -> Jobs:
+    """Return the jobs that the arguments name; a file of jobs does not depend on seed and load."""
+    if arguments.jobs:
+        return Jobs.of(read_job_lines(arguments.jobs))
+    mix = ArrivalMix(
+        jobs=arguments.job_count,
+        window_s=arguments.hours * _SECONDS_PER_HOUR,
+        load=load,
+        performance_share=arguments.performance_share,
+        gpu_share=arguments.gpu_share if machines.gpus.any() else 0.0,
+    )
+    return synthetic_jobs(mix, machines, seed)
+
+
+def simulate(
+    arguments: argparse.Namespace, machines: Machines, jobs: Jobs, *, arm: str, seed: int, load: float, out: Path
+) -> SimulationSummary:
+    """Run one arm with a progress bar, write its result and return its figures."""
+    horizon_s = arguments.horizon_hours * _SECONDS_PER_HOUR if arguments.horizon_hours else None
+    settings = SimulationSettings(seed=seed, drop_on_arrival=arguments.drop_on_arrival, horizon_s=horizon_s)
+    with _progress(f"{arm}, seed {seed}", len(jobs)) as (progress, task):
+        result: SimulationResult = Simulation(
+            machines,
+            jobs,
+            ARMS[arm],
+            settings,
+            on_progress=lambda _now_s, done: progress.update(task, completed=done),
+        ).run()
+    summary = summarize(result, jobs)
+    inputs: dict[str, Any] = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in vars(arguments).items()
+        if name not in {"run", "out", "arms", "seeds", "loads", "load"} and not callable(value)
+    } | {"load": load}
+    manifest = Manifest(arm=arm, seed=seed, inputs=inputs, nodes=len(machines), versions=versions(), summary=summary)
+    write_result(out, manifest, machines, jobs, result)
+    return summary
+
+
+@contextmanager
+def _progress(title: str, jobs: int) -> Iterator[tuple[Progress, TaskID]]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} jobs"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield progress, progress.add_task(title, total=jobs)

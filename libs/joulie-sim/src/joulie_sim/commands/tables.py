@@ -1,0 +1,63 @@
+"""Tables of results."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from joulie_core.demand import WorkloadClass
+from joulie_sim.engine.comparison import ArmComparison, Interval
+from joulie_sim.engine.summary import SimulationSummary
+
+
+def summary_table(arm: str, summary: SimulationSummary) -> Table:
+    """Return the figures of one arm, by class and pool."""
+    facts = (
+        f"{summary.it_kwh:,.1f} kWh IT",
+        f"{summary.facility_kwh:,.1f} kWh facility",
+        f"peak {summary.peak_kw:,.1f} kW",
+        f"ramp p99 {summary.ramp_p99_kw:,.2f} kW",
+        f"{summary.joules_per_core_second:,.2f} J per core-second of work",
+        f"{summary.done:,} of {summary.jobs:,} jobs done",
+        f"{summary.transitions:,} transitions",
+    )
+    table = Table(title=arm, caption="; ".join(facts))
+    for title in ("class", "pool", "jobs", "done", "device hours", "slowdown mean", "p50", "p95", "p99", "running"):
+        table.add_column(title, justify="left" if title in {"class", "pool"} else "right")
+    for group in summary.groups:
+        slowdowns = (group.slowdown_mean, group.slowdown_p50, group.slowdown_p95, group.slowdown_p99)
+        table.add_row(
+            *(group.workload_class, group.pool, f"{group.jobs:,}", f"{group.done:,}"),
+            f"{group.work_device_hours:,.0f}",
+            *(f"{value:.3f}" for value in (*slowdowns, group.running_slowdown_mean)),
+        )
+    return table
+
+
+def comparison_table(title: str, arms: Sequence[ArmComparison]) -> Table:
+    """Return arms beside each other; the first is the baseline."""
+    table = Table(
+        title=title,
+        caption="savings: percent less energy than the first arm, up to the same end; slowdown: time from arrival to "
+        "completion over the work; +- is half of the 95 % confidence interval over the seeds",
+    )
+    columns = ("IT kWh", "IT saving %", "facility saving %", "peak kW", "slowdown performance", "slowdown standard")
+    for column in ("arm", "seeds", *columns, "missed jobs"):
+        table.add_column(column, justify="left" if column == "arm" else "right", no_wrap=column == "arm")
+    for arm in arms:
+        table.add_row(
+            arm.arm,
+            str(arm.seeds),
+            _interval(arm.it_kwh, 1),
+            _interval(arm.it_saving_pct, 2),
+            _interval(arm.facility_saving_pct, 2),
+            _interval(arm.peak_kw, 1),
+            _interval(arm.slowdown[WorkloadClass.PERFORMANCE], 3),
+            _interval(arm.slowdown[WorkloadClass.STANDARD], 3),
+            str(arm.missed),
+        )
+    return table
+
+
+def _interval(interval: Interval, digits: int) -> str:
+    mean = f"{interval.mean:,.{digits}f}"
+    return mean if interval.half_width is None else f"{mean} +- {interval.half_width:,.{digits}f}"
