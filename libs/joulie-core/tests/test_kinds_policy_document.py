@@ -150,7 +150,7 @@ def test_fields_that_change_nothing_are_named():
         {
             "log": {"debug": ["policy"], "klog": {"v": 3}},
             "colour": "red",
-            "cpuClasses": [{"name": "a"}, {"name": "b", "publishExtendedResource": True}],
+            "cpuClasses": [{"name": "a"}, {"name": "b", "price": 3}],
             "control": {"cpu": {"classes": {"old": {"speed": 3}}}, "rdt": {"enable": True, "partitions": {"p": {}}}},
         }
     )
@@ -158,7 +158,7 @@ def test_fields_that_change_nothing_are_named():
         "spec.log.debug",
         "spec.log.klog",
         "spec.colour",
-        "spec.cpuClasses[1].publishExtendedResource",
+        "spec.cpuClasses[1].price",
         "spec.control.cpu.classes.old.speed",
         "spec.control.rdt.partitions",
     )
