@@ -23,9 +23,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pprof
 from matplotlib.figure import Figure
@@ -256,11 +255,15 @@ def _save(figure: Figure, name: str) -> Path:
 
 
 def _write_figures(results: dict[Arm, list[Wave]], nodes: int) -> Path:
-    written: list[dict[str, Any]] = [
+    written = [
         {
             "arm": arm.title,
-            **asdict(wave),
+            "cpu_ms": wave.cpu_ms,
+            "pods_per_s": wave.pods_per_s,
+            "cpu_watts": wave.cpu_watts,
+            "misplaced": wave.misplaced,
             "requests": {str(request): count for request, count in wave.requests.items()},
+            "profile": wave.profile,
         }
         for arm, waves in results.items()
         for wave in waves

@@ -118,9 +118,9 @@ class System:
         ssl = tls_context(pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
         url = f"https://{LOOPBACK}:{self.cluster.port_of(Binary.SCHEDULER)}/debug/pprof/profile?seconds={seconds}"
         timeout = aiohttp.ClientTimeout(total=seconds + _PROFILE_TIMEOUT_S)
+        bound = len(self._bound_at)
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, ssl=ssl) as answer:
             answer.raise_for_status()
-            bound = len(self._bound_at)
             profile = await answer.read()
         if len(self._bound_at) == bound:
             raise RuntimeError("no pod was bound during the profile: the wave needs more pods")
