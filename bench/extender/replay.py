@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -90,10 +89,8 @@ class Connection:
             raise RuntimeError("the extender closed the connection")
         return part
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self._socket.close()
 
 
@@ -166,9 +163,8 @@ HEADER: Final = (
 class Replay:
     """One scheduler, and what its pods cause in the cluster."""
 
-    def __init__(self, feed: Feed, connection: Connection, names: Sequence[str], candidates: int) -> None:
+    def __init__(self, feed: Feed, url: str, names: Sequence[str], candidates: int) -> None:
         self._feed = feed
-        self._connection = connection
         self._samples = samples(names, candidates)
         self._dice = random.Random(candidates)
         self._version = _FIRST_VERSION
@@ -176,6 +172,8 @@ class Replay:
         self._twins_due = self._heartbeats_due = 0.0
         self._twins = [twin_json(name, number) for number, name in enumerate(names)]
         self._nodes = [node_json(name, number) for number, name in enumerate(names)]
+        # Last, since a server does not wait long for a connection's first request.
+        self._connection = Connection(url)
 
     def schedule(self, pod: PodTraffic) -> tuple[float, float]:
         """Place a pod, and return the seconds that /filter and /prioritize took."""
@@ -193,6 +191,10 @@ class Replay:
         self._placed.append((pod, node.encode()))
         self._report(len(self._placed))
         return between - started, ended - again
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
     def _report(self, number: int) -> None:
         """Send the events that are due when so many pods are placed."""
@@ -217,9 +219,10 @@ class Replay:
             self._feed.send("pods", lines)
 
     def _measured(self, changed: dict[str, Any]) -> bytes:
-        """Return the event of a twin with a new measurement."""
+        """Return the event of a twin with a new measurement, which differs by what a pod or two draw."""
         power = changed["status"]["powerMeasurement"]
-        power["measuredNodePowerW"] = round(self._dice.uniform(0.1, 0.9) * power["nodeCappedPowerW"], 1)
+        share = power["measuredNodePowerW"] / power["nodeCappedPowerW"] + self._dice.uniform(-0.05, 0.05)
+        power["measuredNodePowerW"] = round(min(0.9, max(0.1, share)) * power["nodeCappedPowerW"], 1)
         changed["status"]["lastUpdated"] = rfc3339(time.time())
         return self._renewed(changed)
 
@@ -239,8 +242,9 @@ def run_replay(nodes: int, candidates: int | None, launcher: Sequence[str] = ())
         extender = stack.enter_context(start_extender(*arguments))
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(extender.pid, cores[:1])
-        connection = stack.enter_context(Connection(extender.url))
-        yield Replay(feed, connection, names, candidates or sample_size(nodes)), extender
+        replay = Replay(feed, extender.url, names, candidates or sample_size(nodes))
+        stack.callback(replay.close)
+        yield replay, extender
 
 
 def measure(

@@ -28,6 +28,7 @@ from replay import HEADER as HEADER_OF_REPLAY
 from replay import measure as replay_figures
 from replay import run_replay
 from service import Extender, run_extender
+from shares import draw
 
 NODES = 5_000
 OUT = Path("out")
@@ -241,13 +242,20 @@ def plot(extender: Extender, rounds: int) -> Path:
 
 def replay_pods(options: argparse.Namespace) -> bool:
     """Replay pods at every size and rate and print the figures; True where CPU time and rates were kept."""
+    OUT.mkdir(exist_ok=True)
     print(HEADER_OF_REPLAY)
     kept = True
     for nodes in options.nodes:
         for rate in options.rate:
-            with run_replay(nodes, options.candidates) as (replay, extender):
-                figures = replay_figures(replay, extender, nodes=nodes, rate=rate, count=options.pods)
+            stacks = OUT / f"extender-stacks-{nodes}.json"
+            launcher = (str(Path(__file__).with_name("sampler.py")), str(stacks)) if options.profile else ()
+            with run_replay(nodes, options.candidates, launcher) as (replay, extender):
+                figures = replay_figures(
+                    replay, extender, nodes=nodes, rate=rate, count=options.pods, profiled=options.profile
+                )
             print(figures.line(), flush=True)
+            if options.profile:
+                draw({f"{nodes:,} nodes": stacks}, OUT / f"extender-profile-{nodes}.png")
             kept &= figures.cpu_ms <= CPU_MS_A_POD
     return kept
 
@@ -259,6 +267,7 @@ def main() -> int:
     parser.add_argument("--twins-per-s", type=float, default=TWINS_PER_S, help="twin updates during the measurement")
     parser.add_argument("--peer", help="base URL of another extender to compare with")
     parser.add_argument("--replay", action="store_true", help="pods and their watch events instead of single requests")
+    parser.add_argument("--profile", action="store_true", help="with --replay: draw where the CPU time goes, to out/")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000], help="sizes of the replay's cluster")
     parser.add_argument("--rate", type=float, nargs="+", default=[0.0], help="pods a second of the replay; 0: the most")
     parser.add_argument("--pods", type=int, default=4_000, help="pods of each replay")

@@ -2,7 +2,8 @@
 
     python bench/extender/sampler.py STACKS.json
 
-From SIGUSR1 on the stack is counted at every tick of CPU time. `just bench extender --profile` draws the result.
+From SIGUSR1 on the stack is counted at every tick of CPU time. `just bench extender --replay
+--profile` draws the result.
 """
 
 import atexit

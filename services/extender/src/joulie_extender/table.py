@@ -1,7 +1,7 @@
 """What is known of every node, in the form in which requests use it.
 
-The watches feed it; each change recomputes what depends on it, for that node only, so that a request finds one prepared
-row and one verdict per node and computes no more than a sum. Nothing here calls the API server.
+The watches feed it; each change recomputes the state and the verdict of that node only. The rows of its scores are made
+when a request needs them, and then kept until the next change. Nothing here calls the API server.
 
 Guarantees: a twin past its threshold counts as stale from the first request after that moment, and every twin does
 while the watches are silent. Wall time is used for the age of twins only, whose dates are in it; all else is monotonic.
