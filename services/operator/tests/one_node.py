@@ -20,8 +20,9 @@ from joulie_operator.node_reconciler import NodeReconciler
 from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifications import TransitionMade
 from joulie_operator.planner import NodePlanner
+from joulie_operator.pod_decoder import PodDecoder
 from joulie_operator.power import PowerTracker
-from joulie_operator.published import decode_pod_summary, decode_target, decode_twin
+from joulie_operator.published import decode_target, decode_twin
 from joulie_operator.published_state import PublishedState
 from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 from joulie_operator.workqueue import WorkQueue
@@ -31,7 +32,7 @@ N1 = NodeName("n1")
 SETTLE_S = 1.0
 WALL = 1_800_000_000.0
 PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE, NodeState.ACTIVE_ECO
-PERFORMANCE_POD = decode_pod_summary()(msgspec.json.encode(make_pod(node="n1", workload_class="performance")))
+PERFORMANCE_POD = PodDecoder()(msgspec.json.encode(make_pod(node="n1", workload_class="performance")))
 TARGET, TWIN = ("NodePowerProfile", ""), ("NodeTwin", "")
 CONDITIONS, TWIN_STATUS, LABELS = ("NodePowerProfile", "status"), ("NodeTwin", "status"), ("Node", "labels")
 FAULTS = ["before", "after"]
@@ -152,6 +153,7 @@ class World:
             RackCapacities(50_000),
             heartbeat_s=90,
             least_interval_s=10,
+            settle_s=20,
         )
         self.reconciler = NodeReconciler(
             self.cluster,

@@ -13,14 +13,15 @@ from joulie_core.transition import NodeState
 from joulie_operator.cluster import Cluster
 from joulie_operator.notifications import TransitionMade
 from joulie_operator.planner import NodePlanner
-from joulie_operator.published import PublishedTarget, decode_pod_summary
+from joulie_operator.pod_decoder import PodDecoder
+from joulie_operator.published import PublishedTarget
 from joulie_operator.published_state import PublishedState
 
 INVENTORY = Inventory.load()
 N1 = NodeName("n1")
 SETTLE_S = 1.0
 PERF, DRAIN, ECO = NodeState.ACTIVE_PERFORMANCE, NodeState.DRAINING_PERFORMANCE, NodeState.ACTIVE_ECO
-PERFORMANCE_POD = decode_pod_summary()(msgspec.json.encode(make_pod(node="n1", workload_class="performance")))
+PERFORMANCE_POD = PodDecoder()(msgspec.json.encode(make_pod(node="n1", workload_class="performance")))
 HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256}
 
 

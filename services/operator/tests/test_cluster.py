@@ -12,7 +12,8 @@ from joulie_core.kinds.node_hardware import GpuHardware, NodeHardwareStatus
 from joulie_core.names import NodeName
 from joulie_operator.changes import ChangeScope, ClusterChange
 from joulie_operator.cluster import Cluster, Eligibility
-from joulie_operator.published import NO_POD, PodSummary, decode_pod_summary
+from joulie_operator.pod_decoder import PodDecoder
+from joulie_operator.published import NO_POD, PodSummary
 
 INVENTORY = Inventory.load()
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -23,7 +24,7 @@ def node(name="n1", **fields):
 
 
 def pod(**fields):
-    return decode_pod_summary()(msgspec.json.encode(make_pod(**fields)))
+    return PodDecoder()(msgspec.json.encode(make_pod(**fields)))
 
 
 class PodWatch:
@@ -39,6 +40,9 @@ class RecordingCluster(Cluster):
     def __init__(self):
         self.changes, self.watch = [], PodWatch()
         super().__init__(INVENTORY, pods=self.watch, on_change=self.changes.append)
+
+
+DEMAND = ClusterChange(ChangeScope.DEMAND)
 
 
 def plan_change(name):
@@ -67,15 +71,54 @@ def test_performance_pods_are_counted_for_the_cluster_and_for_their_node():
     assert (cluster.performance_pods, cluster.load(N1).performance_pods) == (0, 0)
 
 
-def test_only_performance_pods_alter_a_plan():
+def test_pods_that_do_not_demand_performance_cause_nothing():
     cluster = RecordingCluster()
     standard = pod(node="n1")
-    cluster.on_pod("a", None, standard)
+    cluster.on_pod("a", None, pod())
+    cluster.on_pod("a", pod(), standard)
     cluster.on_pod("a", standard, None)
     assert cluster.changes == []
-    cluster.on_pod("b", None, pod(node="n2", workload_class="performance"))
-    cluster.on_pod("c", None, pod(workload_class="performance"))
-    assert cluster.changes == [plan_change(N2), plan_change(None)]
+
+
+def test_a_performance_pod_is_demand_when_it_comes_and_goes_and_concerns_its_node_when_it_is_bound():
+    cluster = RecordingCluster()
+    waiting, bound = pod(workload_class="performance"), pod(node="n2", workload_class="performance")
+    cluster.on_pod("b", None, waiting)
+    assert cluster.changes == [DEMAND]
+    cluster.on_pod("b", waiting, bound)
+    assert cluster.changes == [DEMAND, ClusterChange(ChangeScope.NODE, N2)]
+    cluster.on_pod("b", bound, None)
+    assert cluster.changes[2:] == [ClusterChange(ChangeScope.NODE, N2), DEMAND]
+
+
+def test_only_the_first_and_the_last_performance_pod_of_a_node_concern_it():
+    cluster = RecordingCluster()
+    waiting, bound = pod(workload_class="performance"), pod(node="n1", workload_class="performance")
+    for key in "abc":
+        cluster.on_pod(key, None, waiting)
+    cluster.changes.clear()
+    for key in "abc":
+        cluster.on_pod(key, waiting, bound)
+    assert cluster.changes == [ClusterChange(ChangeScope.NODE, N1)]
+    cluster.changes.clear()
+    for key in "abc":
+        cluster.on_pod(key, bound, waiting)
+    assert cluster.changes == [ClusterChange(ChangeScope.NODE, N1)]
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_a_node_is_reported_whenever_it_becomes_free_of_performance_pods_or_ceases_to_be(bindings):
+    cluster, seen = RecordingCluster(), [False]
+    bound, pods = pod(node="n1", workload_class="performance"), []
+    for number, comes in enumerate(bindings):
+        if comes:
+            pods.append(f"p{number}")
+            cluster.on_pod(pods[-1], None, bound)
+        elif pods:
+            cluster.on_pod(pods.pop(), bound, None)
+        if seen[-1] is not bool(pods):
+            seen.append(bool(pods))
+    assert cluster.changes.count(ClusterChange(ChangeScope.NODE, N1)) == len(seen) - 1
 
 
 facts = st.builds(

@@ -73,6 +73,7 @@ class World:
             RackCapacities(50_000, {"small": 24_000}),
             heartbeat_s=90,
             least_interval_s=10,
+            settle_s=20,
         )
 
     def set_node(self, name=N0, **fields):
@@ -94,7 +95,7 @@ class World:
         return self.twins.status(name, schedulable_class, self.cap, self.now)
 
     def is_due(self, name=N0, schedulable_class=CLASS):
-        return self.twins.is_due(name, self.status(name, schedulable_class), self.state.last_twin(name))
+        return self.twins.is_due(name, self.status(name, schedulable_class), self.state.last_twin(name), self.now)
 
 
 WALL = 1_800_000_000.0
@@ -122,6 +123,74 @@ def test_a_twin_whose_power_moved_is_due_but_not_more_often_than_allowed():
     assert not world.is_due()
     world.now = 10
     assert world.is_due()
+
+
+def bind(world, number, name=N0):
+    world.cluster.on_pod(f"p{number}", None, PodSummary(node=name, performance=False, cpu_cores=1, gpus=0))
+
+
+def sweep(world, until, writes):
+    """Sweep every ten seconds, and write what is due."""
+    while world.now < until:
+        world.now += 10
+        if world.is_due():
+            world.write()
+            writes.append(world.now)
+
+
+def test_numbers_wait_for_the_measurement_that_contains_a_pod():
+    world, writes = World(), []
+    world.write()
+    sweep(world, 30, writes)
+    bind(world, 1)
+    world.watts[N0] = 400
+    sweep(world, 50, writes)
+    assert writes == []
+    sweep(world, 60, writes)
+    assert writes == [60], "seen at 40, twenty seconds before"
+
+
+def test_a_burst_of_pods_on_a_node_costs_one_write_of_its_twin():
+    world, writes = World(), []
+    world.write()
+    sweep(world, 30, writes)
+    for number in range(2):
+        bind(world, number)
+        world.watts[N0] += 50
+        sweep(world, world.now + 10, writes)
+    sweep(world, 80, writes)
+    assert writes == [70]
+
+
+def test_pods_that_keep_coming_hold_back_numbers_no_longer_than_twice_the_time():
+    world, writes = World(), []
+    world.write()
+    sweep(world, 30, writes)
+    for number in range(6):
+        bind(world, number)
+        world.watts[N0] += 20
+        sweep(world, world.now + 10, writes)
+    assert writes == [80], "the first was seen at 40"
+
+
+def test_numbers_that_move_without_a_new_pod_do_not_wait():
+    world, writes = World(), []
+    bind(world, 1)
+    world.write()
+    world.cluster.on_pod("p1", PodSummary(N0, False, 1, 0), None)
+    bind(world, 2, N1)
+    world.watts[N0] = 400
+    sweep(world, 10, writes)
+    assert writes == [10]
+
+
+def test_a_change_of_class_does_not_wait_for_pods():
+    world = World()
+    world.write()
+    bind(world, 1)
+    world.now = 10
+    assert not world.is_due()
+    assert world.is_due(schedulable_class=SchedulableClass.DRAINING)
 
 
 def test_another_class_or_other_caps_are_due_at_once():
@@ -225,7 +294,9 @@ def test_heartbeats_of_different_nodes_do_not_come_together():
     for name in NAMES[:20]:
         status = world.status(name)
         due_at[name] = next(
-            second for second in range(91) if world.twins.is_due(name, status, LastTwin(float(second), CLASS, status))
+            second
+            for second in range(91)
+            if world.twins.is_due(name, status, LastTwin(float(second), CLASS, status), world.now)
         )
     assert min(due_at.values()) >= 68
     assert max(due_at.values()) <= 90
@@ -236,15 +307,15 @@ def test_a_heartbeat_comes_at_the_nodes_own_share_of_the_period():
     world = World([N0])
     status = world.status()
     heartbeat_s = 90 * (0.75 + 0.25 * (fnv1a_32(N0) % 1000) / 1000)
-    assert not world.twins.is_due(N0, status, LastTwin(heartbeat_s - 1e-6, CLASS, status))
-    assert world.twins.is_due(N0, status, LastTwin(heartbeat_s, CLASS, status))
+    assert not world.twins.is_due(N0, status, LastTwin(heartbeat_s - 1e-6, CLASS, status), world.now)
+    assert world.twins.is_due(N0, status, LastTwin(heartbeat_s, CLASS, status), world.now)
 
 
 @pytest.mark.parametrize("age_s", [0.0, 0.5])
 def test_a_twin_that_was_just_written_is_not_due(age_s):
     world = World([N0])
     status = world.status()
-    assert not world.twins.is_due(N0, status, LastTwin(age_s, CLASS, status))
+    assert not world.twins.is_due(N0, status, LastTwin(age_s, CLASS, status), world.now)
 
 
 def test_psu_stress_is_the_share_of_the_racks_capacity_that_its_nodes_draw():

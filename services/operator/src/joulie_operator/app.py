@@ -80,8 +80,9 @@ class Operator:
             on_write=self._metrics.on_write,
         )
         self._watches = watch(client, settings, UnknownClasses(self._recorder.record).on_pod)
+        policy = build_policy(settings.policy_type, dict(settings))
         self._queue = WorkQueue()
-        self._trigger = PlanTrigger(self._queue)
+        self._trigger = PlanTrigger(self._queue, follows_demand=policy.follows_demand)
         self._reports = ReportCache(self._trigger.on_change)
         self._cluster = Cluster(
             Inventory.load(),
@@ -95,7 +96,7 @@ class Operator:
         )
         self._planner = NodePlanner(
             self._cluster,
-            build_policy(settings.policy_type, dict(settings)),
+            policy,
             settings,
             reconcile_interval_s=settings.reconcile_interval,
             settle_s=settings.downgrade_settle,
@@ -112,6 +113,7 @@ class Operator:
             RackCapacities(settings.rack_capacity_watts, settings.rack_capacity_json),
             heartbeat_s=settings.twin_heartbeat,
             least_interval_s=settings.twin_interval,
+            settle_s=settings.twin_settle,
         )
         self._gpu_caps_check = GpuCapsCheck(settings)
         self._reconciler = self._build_reconciler(client)

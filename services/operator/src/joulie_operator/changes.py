@@ -14,6 +14,8 @@ class ChangeScope(Enum):
 
     #: The plan, and the node that it is about.
     PLAN = auto()
+    #: How many performance pods there are; the plan, if the policy follows demand.
+    DEMAND = auto()
     #: That node only.
     NODE = auto()
     #: What the agent of that node reports; nodes that wait for a decision go first.
@@ -25,7 +27,7 @@ class ClusterChange:
     """A change that may need an action."""
 
     scope: ChangeScope
-    #: None where no single node is concerned, such as a pod that waits for a node.
+    #: None where no single node is concerned, as by demand.
     name: NodeName | None = None
 
 
@@ -33,19 +35,23 @@ ChangeListener = Callable[[ClusterChange], None]
 
 
 class PlanTrigger:
-    """Queues the nodes that changed, and wakes the planning loop where the plan may change."""
+    """Queues the nodes that changed, and wakes the planning loop where the plan may change.
 
-    def __init__(self, queue: WorkQueue) -> None:
+    `follows_demand` is whether the plan depends on the number of performance pods.
+    """
+
+    def __init__(self, queue: WorkQueue, *, follows_demand: bool) -> None:
         self._queue = queue
+        self._follows_demand = follows_demand
         self._changed: set[NodeName] = set()
         self._wake = asyncio.Event()
 
     def on_change(self, change: ClusterChange) -> None:
         """Take a change."""
         if change.name is not None:
-            # Also where a plan follows: a draining node whose last performance pod has left need not wait for it.
+            # Also where a plan follows: what the node itself decides need not wait for it.
             self._queue.add(change.name, urgent=change.scope is not ChangeScope.REPORT)
-        if change.scope is ChangeScope.PLAN:
+        if change.scope is ChangeScope.PLAN or (change.scope is ChangeScope.DEMAND and self._follows_demand):
             if change.name is not None:
                 self._changed.add(change.name)
             self._wake.set()

@@ -53,6 +53,8 @@ class PodLoad:
     pods: int = 0
     cpu_cores: float = 0
     gpus: float = 0
+    #: Number of the pod that came last, among all that came to the nodes of the cluster.
+    last_arrival: int = 0
 
     def add(self, pod: PodSummary, sign: int) -> None:
         """Count a pod in (1) or out (-1)."""
@@ -86,7 +88,8 @@ class Cluster:
     """The model of the cluster.
 
     `pods` is the watch whose changes arrive at `on_pod`; `on_change` is called after each change that may need an
-    action: `PLAN` for nodes, hardware and performance pods, `NODE` where the labels that the operator writes changed.
+    action: `PLAN` for nodes and hardware, `DEMAND` for the number of performance pods, `NODE` where the labels that the
+    operator writes changed, and where a node got its first performance pod or lost its last.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class Cluster:
         self._reported_hardware: dict[NodeName, NodeHardwareStatus] = {}
         self._hardware: dict[NodeName, ManagedHardware] = {}
         self._loads: dict[NodeName, PodLoad] = {}
+        self._arrivals = 0
         self._candidates: list[Candidate] | None = None
         #: Active performance pods, pending ones included.
         self.performance_pods = 0
@@ -186,25 +190,33 @@ class Cluster:
         """Take a change of a pod."""
         if old == new:
             return
+        demand = self.performance_pods
+        nodes = {pod.node for pod in (old, new) if pod is not None and pod.node is not None}
+        blocked = {name: self._is_blocked(name) for name in nodes}
         for pod, sign in ((old, -1), (new, 1)):
             if pod is None:
                 continue
             self.performance_pods += sign * pod.performance
             if pod.node is not None:
                 self._count(pod.node, pod, sign)
-        self._report_pod(old, new)
+        if new is not None and new.node is not None and (old is None or old.node != new.node):
+            self._arrivals += 1
+            self._loads[new.node].last_arrival = self._arrivals
+        # Decisions about a node depend on whether it has performance pods, not on how many.
+        for name, before in blocked.items():
+            if self._is_blocked(name) is not before:
+                self._on_change(ClusterChange(ChangeScope.NODE, name))
+        if self.performance_pods != demand:
+            self._on_change(ClusterChange(ChangeScope.DEMAND))
+
+    def _is_blocked(self, name: NodeName) -> bool:
+        return self.load(name).performance_pods > 0
 
     def _count(self, name: NodeName, pod: PodSummary, sign: int) -> None:
         load = self._loads.setdefault(name, PodLoad())
         load.add(pod, sign)
         if load.pods == 0:
             del self._loads[name]
-
-    def _report_pod(self, old: PodSummary | None, new: PodSummary | None) -> None:
-        """Only performance pods alter a plan: by their number, and by the nodes they block."""
-        concerned = {pod.node for pod in (old, new) if pod is not None and pod.performance}
-        for name in concerned:
-            self._on_change(ClusterChange(ChangeScope.PLAN, name))
 
 
 def _known_max_watts(view: HardwareView) -> float | None:

@@ -119,7 +119,7 @@ class OperatorLoops:
         caps = self._planner.published_caps(name)
         self._twins.measure(name, caps, now)
         status = self._twins.status(name, self._planner.published_class(name), caps, now)
-        return self._twins.is_due(name, status, self._published.last_twin(name))
+        return self._twins.is_due(name, status, self._published.last_twin(name), now)
 
     def _adopt(self) -> None:
         """Take over what the operator before this one has measured."""

@@ -159,8 +159,9 @@ class NodeReconciler:
     async def _write_twin(self, decision: Decision) -> Comparison:
         node, desired = decision.node, decision.desired
         found = await self._writer.write_twin(node)
-        status = self._twins.status(node.name, desired.schedulable_class, desired.caps, self._clock())
-        if self._twins.is_due(node.name, status, self._published.last_twin(node.name)):
+        now = self._clock()
+        status = self._twins.status(node.name, desired.schedulable_class, desired.caps, now)
+        if self._twins.is_due(node.name, status, self._published.last_twin(node.name), now):
             await self._writer.write_twin_status(node, status)
         return found
 

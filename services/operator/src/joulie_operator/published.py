@@ -5,7 +5,6 @@ publishes, what is needed to see whether others have changed it.
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +13,6 @@ import pydantic
 
 from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.errors import DecodeError
-from joulie_api.wire import decode_pod
 from joulie_core.demand import WorkloadClass, workload_class
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.node_twin import MeasurementQuality
@@ -105,20 +103,6 @@ class _Twin(msgspec.Struct):
 
 _TARGETS: Final = msgspec.json.Decoder(_Target)
 _TWINS: Final = msgspec.json.Decoder(_Twin)
-
-
-def decode_pod_summary(
-    on_pod: Callable[[Pod], None] | None = None, claimed_gpus: ClaimedGpus = no_claims
-) -> Callable[[bytes], PodSummary]:
-    """Return a decoder of pods; `on_pod` gets each whole pod."""
-
-    def decode(raw: bytes) -> PodSummary:
-        pod = decode_pod(raw)
-        if on_pod is not None:
-            on_pod(pod)
-        return summarize(pod, claimed_gpus)
-
-    return decode
 
 
 def summarize(pod: Pod, claimed_gpus: ClaimedGpus = no_claims) -> PodSummary:

@@ -125,6 +125,10 @@ class OperatorSettings(PowerSettings, CapSettings):
     twin_interval: PositiveDuration = 10
     """How often the numbers of the twins are computed; also the least time between two writes of one twin that change
     numbers only."""
+    twin_settle: Duration = 20
+    """How long changed numbers of a twin wait after a pod was bound to its node, at most twice that long while pods
+    keep coming. The extender's TELEMETRY_INTERVAL: until then it counts the pod by its estimate, and a measurement that
+    arrives earlier would count it twice."""
     twin_heartbeat: PositiveDuration = 90
     """Longest time between two writes of a twin; well below the five minutes after which it counts as stale."""
     gpu_product_label_keys: tuple[str, ...] = GPU_PRODUCT_KEYS

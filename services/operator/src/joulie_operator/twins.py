@@ -6,6 +6,7 @@ Heartbeats of different nodes are spread by their names, so that they do not com
 """
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, Protocol
 
 from joulie_core import labels
@@ -76,6 +77,11 @@ class _NodeTwin:
     budget: PowerBudget
     measurement: Measurement | None = None
     trend_w_per_min: float | None = None
+    #: `PodLoad.last_arrival` at the last measurement, when it was new, and since when numbers wait for such pods; None
+    #: when none came since the last write.
+    last_arrival: int = 0
+    arrived_at: float = -inf
+    waits_since: float | None = None
 
 
 class TwinTracker:
@@ -90,6 +96,7 @@ class TwinTracker:
         *,
         heartbeat_s: float,
         least_interval_s: float,
+        settle_s: float,
     ) -> None:
         self._cluster = cluster
         self._power = power
@@ -97,6 +104,7 @@ class TwinTracker:
         self._racks = racks
         self._heartbeat_s = heartbeat_s
         self._least_interval_s = least_interval_s
+        self._settle_s = settle_s
         self._nodes: dict[NodeName, _NodeTwin] = {}
         self._rack_draws: dict[str, float | None] = {}
 
@@ -139,8 +147,14 @@ class TwinTracker:
             )
         )
 
-    def is_due(self, name: NodeName, status: NodeTwinStatus, last: LastTwin | None) -> bool:
+    def is_due(self, name: NodeName, status: NodeTwinStatus, last: LastTwin | None, now: float) -> bool:
         """Return whether the twin has to be written; `last` is the one that is published, if any."""
+        due = self._is_due(name, status, last, now)
+        if due:
+            self._nodes[name].waits_since = None
+        return due
+
+    def _is_due(self, name: NodeName, status: NodeTwinStatus, last: LastTwin | None, now: float) -> bool:
         if last is None or not 0 <= last.age_s < self._heartbeat_of(name):
             # An age below zero comes from another clock, and is unknown.
             return True
@@ -149,7 +163,19 @@ class TwinTracker:
             return last.schedulable_class != status.schedulable_class
         if decisive(last.status) != decisive(status):
             return True
-        return last.age_s >= self._least_interval_s and has_moved(last.status, status)
+        return (
+            last.age_s >= self._least_interval_s
+            and not self._waits(self._nodes[name], now)
+            and has_moved(last.status, status)
+        )
+
+    def _waits(self, twin: _NodeTwin, now: float) -> bool:
+        """Return whether the node's numbers do not contain its latest pods yet."""
+        return (
+            twin.waits_since is not None
+            and now - twin.arrived_at < self._settle_s
+            and now - twin.waits_since < 2 * self._settle_s
+        )
 
     def adopt(self, name: NodeName, measured_watts: float) -> None:
         """Take what another process measured last."""
@@ -162,10 +188,15 @@ class TwinTracker:
 
     def _measure(self, name: NodeName, twin: _NodeTwin, now: float) -> Measurement:
         hardware = self._cluster.hardware(name)
+        load = self._cluster.load(name)
+        if load.last_arrival > twin.last_arrival:
+            if twin.waits_since is None or now - twin.arrived_at >= self._settle_s:
+                twin.waits_since = now
+            twin.last_arrival, twin.arrived_at = load.last_arrival, now
         inputs = PowerInputs(
             view=hardware.view if hardware is not None else None,
             budget=twin.budget,
-            load=self._cluster.load(name),
+            load=load,
             max_watts=hardware.max_watts if hardware is not None else None,
             gpu_units=hardware.gpu_units if hardware is not None else 1,
         )
@@ -177,7 +208,9 @@ class TwinTracker:
         view = hardware.view if hardware is not None else None
         twin = self._nodes.get(name)
         if twin is None:
-            twin = self._nodes[name] = _NodeTwin(caps, view, budget_of(view, caps))
+            # The pods that are there already are in its first measurement.
+            arrival = self._cluster.load(name).last_arrival
+            twin = self._nodes[name] = _NodeTwin(caps, view, budget_of(view, caps), last_arrival=arrival)
         elif twin.caps != caps or twin.view is not view:
             twin.caps, twin.view, twin.budget = caps, view, budget_of(view, caps)
         return twin

@@ -12,11 +12,11 @@ from joulie_api.wire import Versioned, decode_kind, decode_node
 from joulie_core.kinds import NodeHardware, TelemetryProfile
 from joulie_core.node import Node
 from joulie_core.pod import Pod
+from joulie_operator.pod_decoder import PodDecoder
 from joulie_operator.published import (
     PodSummary,
     PublishedTarget,
     PublishedTwin,
-    decode_pod_summary,
     decode_target,
     decode_twin,
 )
@@ -51,11 +51,11 @@ class OperatorWatches:
 
 
 def watch(client: KubeClient, settings: OperatorSettings, on_pod: Callable[[Pod], None]) -> OperatorWatches:
-    """Return the watches, not started; `on_pod` gets every whole pod."""
+    """Return the watches, not started; `on_pod` gets each pod whole when its demand is computed."""
     claims = Claims(client, settings.device_class_gpus_json)
     return OperatorWatches(
         nodes=Reflector(client, NODES, decode_node, label_selector=settings.node_selector),
-        pods=Reflector(client, PODS, decode_pod_summary(on_pod, claims.gpus), field_selector=ACTIVE_PODS),
+        pods=Reflector(client, PODS, PodDecoder(on_pod, claims.gpus), field_selector=ACTIVE_PODS),
         hardware=Reflector(client, NODE_HARDWARES, decode_kind(NodeHardware)),
         telemetry=Reflector(client, TELEMETRY_PROFILES, decode_kind(TelemetryProfile)),
         targets=Reflector(client, NODE_POWER_PROFILES, decode_target),

@@ -55,5 +55,9 @@ class Policy(Protocol):
     def name(self) -> str:
         """Name under which the policy is selected and reported."""
 
+    @property
+    def follows_demand(self) -> bool:
+        """Whether the plan depends on the performance pods; if not, no pod makes a new plan necessary."""
+
     def plan(self, context: PolicyContext) -> Plan:
         """Assign a profile to every candidate."""

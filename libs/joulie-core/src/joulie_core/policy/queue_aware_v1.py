@@ -47,6 +47,7 @@ class QueueAware:
 
     settings: QueueAwareSettings
     name: str = NAME
+    follows_demand: bool = True
 
     def hp_count(self, nodes: int, performance_pods: int) -> int:
         """Return the number of performance nodes among `nodes` for that many pods, in [0, nodes]."""

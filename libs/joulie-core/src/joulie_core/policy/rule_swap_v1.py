@@ -40,6 +40,7 @@ class RuleSwap:
 
     settings: RuleSwapSettings
     name: str = NAME
+    follows_demand: bool = False
 
     def plan(self, context: PolicyContext) -> Plan:
         """Assign eco to the node whose turn it is."""

@@ -31,6 +31,7 @@ class StaticPartition:
 
     settings: StaticPartitionSettings
     name: str = NAME
+    follows_demand: bool = False
 
     def hp_count(self, nodes: int) -> int:
         """Return the number of performance nodes among `nodes`, halves rounded up, in [0, nodes]."""
