@@ -59,7 +59,7 @@ async def test_queue_aware_follows_the_demand_within_five_seconds(system: System
     await eventually(lambda: performance_nodes(6), within_s=15)
 
 
-@pytest.mark.system(operator={"POLICY_TYPE": "static_partition"})
+@pytest.mark.system(operator={"POLICY_TYPE": "static_partition", "TWIN_HEARTBEAT": "45s"})
 @pytest.mark.timeout(240)
 async def test_nothing_but_heartbeats_is_written_in_a_quiet_minute(system: System) -> None:
     await eventually(lambda: _settled(system), within_s=30)
@@ -67,7 +67,7 @@ async def test_nothing_but_heartbeats_is_written_in_a_quiet_minute(system: Syste
     await asyncio.sleep(60)  # the quiet minute itself
     assert await _writings(system) == before
     written = {kind: total - twins_before.get(kind, 0) for kind, total in (await system.writes()).items()}
-    # A twin is written at least every 90 s, and more often only when its numbers move.
+    # A twin is written at least every 45 s, and more often only when its numbers move.
     assert 0 < written.pop("NodeTwin") <= 2 * _NODES
     assert not any(written.values()), written
 
