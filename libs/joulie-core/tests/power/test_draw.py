@@ -88,6 +88,11 @@ def test_a_full_throttle_runs_at_the_lowest_frequency():
     assert draw.watts == pytest.approx(50.0 + 200.0 / 4)
 
 
+def test_a_throttle_slows_memory_work_less_than_the_clock():
+    draw = drawn(CPU_CURVE, 250.0, 1.0, cap_watts=None, throttled_share=1.0, sensitivity=0.4)
+    assert draw.speed == pytest.approx(1 / 1.4)
+
+
 def test_half_the_cores_throttled_cost_a_quarter_of_the_speed():
     draw = drawn(CPU_CURVE, 250.0, 1.0, cap_watts=None, throttled_share=0.5)
     assert draw.speed == pytest.approx(0.75)

@@ -43,10 +43,10 @@ def test_models_have_no_error_on_servers_that_follow_them():
 
 
 def test_what_is_left_out_is_not_in_the_fit():
-    odd = server(vendor="odd", factor=2.0)
-    errors = left_out([*FLEET, odd], lambda result: result.vendor)
-    assert max(errors.tdp_memory_pct) == pytest.approx(evaluate_servers([odd], fit_servers(FLEET)).tdp_memory_pct[0])
-    assert max(errors.tdp_memory_pct) > 30
+    # More than the others, so that a fit with them would follow them.
+    odd = [server(vendor="odd", factor=2.0) for _ in range(9)]
+    errors = left_out([*FLEET, *odd], lambda result: result.vendor)
+    assert min(errors.tdp_memory_pct[-len(odd) :]) > 30
 
 
 def test_a_group_of_fewer_than_three_results_has_no_shape_of_its_own():
