@@ -1,4 +1,4 @@
-"""Requests to an extender as nobody means them: bodies, headers and raw bytes, reproducible by their seed."""
+"""Mutated bodies, headers and raw bytes for an extender, reproducible by their seed."""
 
 import json
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from joulie_api import http_server
 from joulie_api.addresses import Address
-from joulie_api.http_server import HttpServer, RequestLog
+from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.log_limit import LogLimit
 
 HOST = "127.0.0.1"
@@ -67,7 +67,7 @@ async def port(logs, clock) -> AsyncIterator[int]:
     endpoints = web.Application(client_max_size=1 << 20)
     routes = {"/echo": echo, "/fail": fail, "/midway": fail_midway, "/flood": flood}
     endpoints.add_routes([web.post(path, handler) for path, handler in routes.items()])
-    server = HttpServer(endpoints, RequestLog(LogLimit(clock=clock)))
+    server = HttpServer(endpoints, HttpLog(LogLimit(clock=clock)))
     yield await server.start(Address(HOST, 0))
     await server.close()
 

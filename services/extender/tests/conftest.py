@@ -14,7 +14,7 @@ import pytest
 
 from joulie_api.addresses import Address
 from joulie_api.client import KubeClient
-from joulie_api.http_server import HttpServer, RequestLog
+from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.metrics import Registry
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer, make_node_hardware, make_node_twin
@@ -135,7 +135,7 @@ async def start(fake_api: FakeApiServer, fake_client: KubeClient) -> AsyncIterat
             feeds = ExtenderWatches(fake_client, table, cache_ttl_s=settings.cache_ttl)
             registry = Registry()
             handlers = Handlers(table, feeds, ExtenderMetrics(registry, table))
-            server = HttpServer(make_endpoints(handlers, Debug(table, feeds)), RequestLog())
+            server = HttpServer(make_endpoints(handlers, Debug(table, feeds)), HttpLog())
             port = await server.start(Address("127.0.0.1", 0))
             stack.push_async_callback(server.close)
             http = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))

@@ -27,7 +27,7 @@ from aiohttp import web
 from joulie_api.addresses import Address, parse_addr
 from joulie_api.entry import BackgroundTaskError, main
 from joulie_api.health import Health
-from joulie_api.http_server import HttpServer, RequestLog
+from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.metrics import CONTENT_TYPE, new_registry
 from joulie_api.settings import ProcessSettings
 
@@ -78,7 +78,7 @@ class App:
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
         self._servers: list[HttpServer] = []
-        self._requests = RequestLog()
+        self._requests = HttpLog()
         self._watchdog: threading.Timer | None = None
 
     def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:

@@ -37,7 +37,7 @@ _log = structlog.get_logger()
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class RequestLog(logging.Handler):
+class HttpLog(logging.Handler):
     """What clients or handlers did wrong, one line a second at most; also the handler of aiohttp's own log records."""
 
     def __init__(self, limit: LogLimit | None = None) -> None:
@@ -71,7 +71,7 @@ class RequestLog(logging.Handler):
 class HttpServer:
     """One listening port. `start` and `close` once each."""
 
-    def __init__(self, endpoints: web.Application, log: RequestLog) -> None:
+    def __init__(self, endpoints: web.Application, log: HttpLog) -> None:
         self._log = log
         # Not registered, so that only this server writes to it.
         records = logging.Logger("http", logging.INFO)  # noqa: LOG001
