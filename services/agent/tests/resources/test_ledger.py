@@ -197,7 +197,7 @@ class RuntimeMachine(RuleBasedStateMachine):
             self.book.want(name, ContainerValues(cpus=exclusive or Cpus(free)), exclusive)
 
     def exclusive(self, name):
-        return self.book._entries[name].exclusive
+        return self.book._exclusive.get(name, EMPTY)
 
     @precondition(lambda self: not self.flight)
     @rule(name=st.sampled_from(NAMES), seed=st.integers(0, 255), fails=FAILS)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from joulie_core.containers.container import ContainerResources
+from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.idset import IdSet
 from joulie_core.testing.containers import container
 from joulie_core.testing.machines import GIB, LARGE
@@ -71,6 +72,25 @@ def test_a_container_of_another_type_by_now_is_not_put_into_the_balloon_that_it_
     found.remove("a")
     assert found.policy.restore(found.state, container("a", 3000, namespace="u"), grant) is None
     assert found.policy.restore(found.state, SOME[0], {}) is None
+
+
+def test_an_event_makes_nothing_anew_but_what_it_changes(node):
+    shared = {"name": "shared", "namespaces": ["web"], "minCPUs": 2, "shareIdleCPUsInSame": "system"}
+    found = node(T, U, shared).add(*SOME, *(container(f"w{number}", 100, namespace="web") for number in range(8)))
+    before = found.state
+    after = found.add(container("w", 100, namespace="web")).state
+    assert set(changed_keys(after.placements, before.placements)) == {"w"}
+    assert set(changed_keys(after.records, before.records)) == {"w"}
+    gone = found.remove("w").state
+    assert not set(changed_keys(gone.placements, after.placements))
+    assert not set(changed_keys(gone.records, after.records))
+    exclusive = found.add(container("e", 1000, namespace="u")).state
+    changed = set(changed_keys(exclusive.placements, before.placements))
+    assert changed == {name for name, each in exclusive.placements.items() if each != before.placements.get(name)}
+    assert {f"w{number}" for number in range(8)} < changed, "idle CPUs that they share have gone"
+    assert set(changed_keys(exclusive.records, before.records)) == {"e"}
+    # What is the same for many is one object, so that it is worked out once.
+    assert len({id(exclusive.placements[f"w{number}"]) for number in range(8)}) == 1
 
 
 def test_grants_are_plain_values(node):

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from joulie_core.containers.container import ContainerId
+from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.idset import IdSet
 from joulie_core.containers.policy import PolicyConfigError, RebalanceRequested
 from joulie_core.kinds.topology_aware_policy import TopologyAwarePolicySpec
@@ -45,6 +46,23 @@ def test_a_restart_moves_nothing():
     result = found.restart()
     assert (found.state.placements, found.state.records) == (before.placements, before.records)
     assert not result.warnings
+
+
+def test_an_event_makes_nothing_anew_but_what_it_changes():
+    found = node()
+    mixed(found)
+    before = found.state
+    after = found.policy.allocate(before, best_effort("x")).state
+    assert set(changed_keys(after.placements, before.placements)) == {"x"}
+    assert set(changed_keys(after.records, before.records)) == {"x"}
+    gone = found.policy.release(after, ContainerId("x")).state
+    assert not set(changed_keys(gone.placements, after.placements))
+    assert not set(changed_keys(gone.records, after.records))
+    exclusive = found.policy.allocate(before, guaranteed("e", 1000)).state
+    assert set(changed_keys(exclusive.records, before.records)) == {"e"}
+    assert set(changed_keys(exclusive.placements, before.placements)) == {
+        name for name, each in exclusive.placements.items() if each != before.placements.get(name)
+    }
 
 
 def test_without_grants_the_order_of_creation_decides_and_not_the_order_of_the_list():

@@ -13,9 +13,9 @@ name with an error in the log, and nothing of it is used. Source: docs/decisions
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import structlog
@@ -23,6 +23,7 @@ import structlog
 from joulie_agent.resources.values import NO_CLASSES, ContainerValues, CreationClasses
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
+from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.policy import GrantRecord
 
 VERSION: Final = 1
@@ -34,6 +35,9 @@ _MOST_BYTES: Final = 64 << 20
 _WRITABLE_BY_OTHERS: Final = 0o022
 _FILE_MODE: Final = 0o644
 _DIRECTORY_MODE: Final = 0o710
+
+#: Of a container: CPU shares, CPU quota, memory limit.
+_SetValues: TypeAlias = tuple[int | None, int | None, int | None]
 
 _log = structlog.get_logger()
 
@@ -105,9 +109,12 @@ class Cache:
         self._path = directory / CACHE_FILE
         self._encoder = msgspec.json.Encoder()
         self._head = b""
-        self._pods: dict[str, bytes] = {}
-        self._containers: dict[str, tuple[CachedContainer, bytes]] = {}
-        self._grants: dict[str, tuple[GrantRecord, bytes]] = {}
+        #: What was encoded, and the entries of the file.
+        self._containers: dict[str, tuple[ContainerInfo, _SetValues, CreationClasses]] = {}
+        self._grants: dict[ContainerId, GrantRecord] = {}
+        self._pod_entries: dict[str, bytes] = {}
+        self._container_entries: dict[str, bytes] = {}
+        self._grant_entries: dict[str, bytes] = {}
         self._changed = False
         self._failures = FailureLog(_log, failed="cache not saved", recovered="cache saved again")
 
@@ -141,8 +148,13 @@ class Cache:
 
     def put(self, info: ContainerInfo, values: ContainerValues, classes: CreationClasses = NO_CLASSES) -> None:
         """Store a container, its pod, what is set for it and what it was created with from the next save on."""
+        kept = (values.cpu_shares, values.cpu_quota_us, values.memory_limit_bytes), classes
+        stored = self._containers.get(info.id)
+        if stored is not None and stored[0] is info and stored[1:] == kept:
+            return
+        self._containers[info.id] = info, *kept
         pod = info.pod
-        if pod.id not in self._pods:
+        if pod.id not in self._pod_entries:
             self.put_pod(pod)
         resources = info.resources
         container = CachedContainer(
@@ -159,42 +171,44 @@ class Cache:
             rdt_class=classes.rdt,
             blockio_class=classes.blockio,
         )
-        stored = self._containers.get(info.id)
-        if stored is None or stored[0] != container:
-            self._containers[info.id] = (container, self._entry(info.id, container))
+        entry = self._entry(info.id, container)
+        if self._container_entries.get(info.id) != entry:
+            self._container_entries[info.id] = entry
             self._changed = True
 
     def put_pod(self, pod: PodInfo) -> None:
         """Store a pod from the next save on."""
         stored = CachedPod(uid=pod.uid, namespace=pod.namespace, name=pod.name, qos=pod.qos)
-        self._pods[pod.id] = self._entry(pod.id, stored)
+        self._pod_entries[pod.id] = self._entry(pod.id, stored)
         self._changed = True
 
     def drop_pod(self, pod: PodSandboxId) -> None:
         """Store a pod no longer."""
-        self._changed |= self._pods.pop(pod, None) is not None
+        self._changed |= self._pod_entries.pop(pod, None) is not None
 
     def drop(self, container: ContainerId) -> None:
         """Store a container and its grant no longer."""
-        self._changed |= self._containers.pop(container, None) is not None
-        self._changed |= self._grants.pop(container, None) is not None
+        self._containers.pop(container, None)
+        self._grants.pop(container, None)
+        self._changed |= self._container_entries.pop(container, None) is not None
+        self._changed |= self._grant_entries.pop(container, None) is not None
 
     def clear(self) -> None:
         """Store no pod, container and grant."""
-        self._changed |= bool(self._pods or self._containers or self._grants)
-        self._pods.clear()
-        self._containers.clear()
-        self._grants.clear()
+        self._changed |= bool(self._pod_entries or self._container_entries or self._grant_entries)
+        for table in (self._containers, self._grants, self._pod_entries, self._container_entries, self._grant_entries):
+            table.clear()
 
     def set_grants(self, grants: Mapping[ContainerId, GrantRecord]) -> None:
-        """Store exactly these grants from the next save on."""
+        """Store exactly these grants from the next save on; a grant that has not changed is best the same object."""
         for container in self._grants.keys() - grants.keys():
-            del self._grants[container]
+            del self._grants[container], self._grant_entries[container]
             self._changed = True
-        for container, record in grants.items():
-            stored = self._grants.get(container)
-            if stored is None or (stored[0] is not record and stored[0] != record):
-                self._grants[container] = (record, self._entry(container, record))
+        for container in list(changed_keys(grants, self._grants)):
+            record, stored = grants[container], self._grants.get(container)
+            self._grants[container] = record
+            if stored != record:
+                self._grant_entries[container] = self._entry(container, record)
                 self._changed = True
 
     def save(self) -> None:
@@ -217,13 +231,17 @@ class Cache:
 
     def _content(self) -> bytes:
         head = self._head or self._encoder.encode({"version": VERSION})
-        tables: dict[bytes, Iterable[bytes]] = {
-            b"pods": self._pods.values(),
-            b"containers": (encoded for _, encoded in self._containers.values()),
-            b"grants": (encoded for _, encoded in self._grants.values()),
+        tables = {
+            b"pods": self._pod_entries,
+            b"containers": self._container_entries,
+            b"grants": self._grant_entries,
         }
         return b"".join(
-            [head[:-1], *(b',"%b":{%b}' % (name, b",".join(entries)) for name, entries in tables.items()), b"}\n"]
+            [
+                head[:-1],
+                *(b',"%b":{%b}' % (name, b",".join(entries.values())) for name, entries in tables.items()),
+                b"}\n",
+            ]
         )
 
     def _replace(self, content: bytes) -> None:

@@ -16,6 +16,7 @@ from joulie_agent.resources.ledger import Ledger
 from joulie_agent.resources.translate import KnownResources
 from joulie_agent.resources.values import NO_CLASSES, UNSET, ContainerValues, CreationClasses
 from joulie_core.containers.container import ContainerId, ContainerInfo, ContainerResources, PodSandboxId
+from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import (
     ContainerPolicy,
@@ -310,7 +311,7 @@ class PlacementEngine:
         self._containers[container.id] = container
         self._commit(result, save=False)
         if (placement := self.placements.get(container.id)) is not None:
-            self._want(container.id, placement)  # limits may have changed with an equal placement
+            self._want(container.id, placement, {})  # limits may have changed with an equal placement
         return None
 
     def _release(self, containers: Collection[ContainerId]) -> bool:
@@ -329,13 +330,14 @@ class PlacementEngine:
         return bool(known)
 
     def _commit(self, result: PolicyResult[Any], *, save: bool = True, fresh: bool = False) -> None:
-        before, self._state = self.placements, result.state
+        before, placements, self._state = self.placements, result.state.placements, result.state
         moved = []
-        for name, placement in self.placements.items():
-            earlier = before.get(name)
-            if earlier is placement or (earlier == placement and not fresh):
+        known: dict[int, ContainerValues] = {}
+        for name in changed_keys(placements, before):
+            earlier, placement = before.get(name), placements[name]
+            if earlier == placement and not fresh:
                 continue
-            self._want(name, placement)
+            self._want(name, placement, known)
             if earlier is not None and earlier != placement:
                 moved.append(name)
         self._consequences.moved(moved)
@@ -348,12 +350,17 @@ class PlacementEngine:
         if save:
             self._cache.save()
 
-    def _want(self, name: ContainerId, placement: Placement) -> None:
+    def _want(self, name: ContainerId, placement: Placement, known: dict[int, ContainerValues]) -> None:
+        """Note what a container is to have; `known` has the values of placements that many containers share."""
         original, container = self._originals[name], self._containers[name]
-        if original.resources != container.resources:
+        if container is not original and original.resources != container.resources:
             self._once_adjusted.add(name)
-        resources = container.resources if name in self._once_adjusted else None
-        values = self._values_of(placement, resources)
+        if name in self._once_adjusted:
+            values = self._values_of(placement, container.resources)
+        elif (shared := known.get(id(placement))) is not None:
+            values = shared
+        else:
+            values = known[id(placement)] = self._values_of(placement, None)
         self.ledger.want(name, values, placement.exclusive)
         self._cache.put(original, values, self.created_with(name))
 

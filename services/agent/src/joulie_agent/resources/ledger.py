@@ -44,7 +44,6 @@ class SentUpdate:
 @dataclass(slots=True)
 class _Entry:
     wanted: ContainerValues = UNSET
-    exclusive: Cpus = EMPTY
     in_force: ContainerValues = UNSET
     #: CPUs that it may be running on; None is any.
     may_use: Cpus | None = None
@@ -91,6 +90,8 @@ class Ledger:
         self._entries: dict[ContainerId, _Entry] = {}
         #: Those whose values are not in force as far as known.
         self._pending: set[ContainerId] = set()
+        #: The exclusive CPUs of those that have some.
+        self._exclusive: dict[ContainerId, Cpus] = {}
         #: Updates in the reply to a creation whose container has not started yet, with the CPUs that were in use.
         self._unstarted: dict[ContainerId, dict[ContainerId, Cpus | None]] = {}
 
@@ -99,7 +100,11 @@ class Ledger:
         entry = self._entries.setdefault(container, _Entry())
         if entry.wanted != values:
             entry.failures, entry.retry_at = 0, -math.inf
-        entry.wanted, entry.exclusive = values, exclusive
+        entry.wanted = values
+        if exclusive:
+            self._exclusive[container] = exclusive
+        else:
+            self._exclusive.pop(container, None)
         self._sort(container)
 
     def report(self, container: ContainerId, values: ContainerValues) -> None:
@@ -119,6 +124,7 @@ class Ledger:
         """Drop a container that has ended; what its creation was to change in others is sent again."""
         self._entries.pop(container, None)
         self._pending.discard(container)
+        self._exclusive.pop(container, None)
         for other, may_use in self._unstarted.pop(container, {}).items():
             if (entry := self._entries.get(other)) is not None:
                 entry.doubtful = True
@@ -129,6 +135,7 @@ class Ledger:
         """Drop all containers: the runtime is about to list them."""
         self._entries.clear()
         self._pending.clear()
+        self._exclusive.clear()
         self._unstarted.clear()
 
     def started(self, container: ContainerId) -> None:
@@ -149,6 +156,11 @@ class Ledger:
     def pending(self) -> Mapping[ContainerId, int]:
         """Containers whose values are not in force as far as known, with the number of failed attempts."""
         return {container: self._entries[container].failures for container in self._pending}
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether there is a container whose values are not in force as far as known."""
+        return bool(self._pending)
 
     def reply_to_creation(self, created: ContainerId) -> Sequence[SentUpdate]:
         """Return the updates of others for the reply that creates a container with what is wanted."""
@@ -172,12 +184,11 @@ class Ledger:
     def batch(self) -> Sequence[SentUpdate]:
         """Return the next updates that may be sent on the resource manager's own initiative; none is possible now."""
         now = self._clock()
-        taken = self._exclusive()
-        order = self._order(taken)
-        ready = [container for container in order if self._entries[container].retry_at <= now]
-        left_over = union(self._entries[container].left_over(taken) for container in order)
-        free = [container for container in ready if self._entries[container].exclusive.isdisjoint(left_over)]
-        if not free and len(ready) == len(order):
+        left_over = self._left_over()
+        ready = [container for container in left_over if self._entries[container].retry_at <= now]
+        in_use = union(left_over.values())
+        free = [container for container in ready if self._exclusive.get(container, EMPTY).isdisjoint(in_use)]
+        if not free and len(ready) == len(left_over):
             free = ready  # all wait for each other: an exchange
         updates = []
         for container in free[:MOST_PER_BATCH]:
@@ -209,20 +220,19 @@ class Ledger:
         return max(0.0, min(times) - self._clock()) if times else None
 
     def _updates(self, *, strict: bool, without: ContainerId | None = None) -> list[SentUpdate]:
-        taken = self._exclusive()
         return [
             SentUpdate(
                 container=container,
                 values=self._entries[container].wanted,
-                must_succeed=strict and bool(self._entries[container].left_over(taken)),
+                must_succeed=strict and bool(left_over),
             )
-            for container in self._order(taken)
+            for container, left_over in self._left_over().items()
             if container != without
         ]
 
     def _send(self, updates: Sequence[SentUpdate]) -> Sequence[SentUpdate]:
         """Note updates of a reply: the result is assumed, except where exclusive CPUs depend on it."""
-        taken = self._exclusive()
+        taken = union(self._exclusive.values())
         in_the_way = {update.container for update in updates if self._entries[update.container].left_over(taken)}
         for update in updates:
             if update.container in in_the_way:
@@ -236,7 +246,10 @@ class Ledger:
         entry = self._entries[container]
         entry.revision += 1
         entry.accepted(values)
-        self._sort(container)
+        if values is entry.wanted:
+            self._pending.discard(container)
+        else:
+            self._sort(container)
 
     def _sort(self, container: ContainerId) -> None:
         if self._entries[container].pending:
@@ -244,9 +257,9 @@ class Ledger:
         else:
             self._pending.discard(container)
 
-    def _order(self, taken: Cpus) -> list[ContainerId]:
-        """Return the containers with pending values, those that others wait for first."""
-        return sorted(self._pending, key=lambda name: (not self._entries[name].left_over(taken), name))
-
-    def _exclusive(self) -> Cpus:
-        return union(entry.exclusive for entry in self._entries.values())
+    def _left_over(self) -> Mapping[ContainerId, Cpus]:
+        """Return which exclusive CPUs the containers with pending values are to leave, those that leave some first."""
+        taken = union(self._exclusive.values())
+        found = {container: self._entries[container].left_over(taken) for container in sorted(self._pending)}
+        leaving = {container: cpus for container, cpus in found.items() if cpus}
+        return leaving | found

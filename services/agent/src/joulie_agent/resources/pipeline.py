@@ -17,10 +17,10 @@ import structlog
 from joulie_agent.nri.handler import CreateReply, RequestRefusedError, RuntimeInfo
 from joulie_agent.nri.proto.nri_pb2 import Container, ContainerAdjustment, ContainerUpdate, LinuxResources, PodSandbox
 from joulie_agent.resources.engine import Configured, PlacementEngine
-from joulie_agent.resources.ledger import SentUpdate
 from joulie_agent.resources.settings import OnDeadline
 from joulie_agent.resources.translate import PRESENT, ContainerReader, pod_info
-from joulie_agent.resources.values import UNSET, ContainerValues, read_values, to_resources, to_update
+from joulie_agent.resources.updates import update_messages
+from joulie_agent.resources.values import UNSET, ContainerValues, read_values, to_resources
 from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
 from joulie_core.containers.idset import InvalidIdListError
 from joulie_core.containers.policy import Placement, PolicyEvent
@@ -138,7 +138,7 @@ class Pipeline:
 
         if not await self._in_turn(PipelineRequest.SYNCHRONIZE, work):
             return ()
-        return self._messages(self._engine.ledger.reply())
+        return update_messages(self._engine.ledger.reply())
 
     async def run_pod(self, pod: PodSandbox) -> None:
         """Note a new pod; no resources depend on it."""
@@ -171,7 +171,7 @@ class Pipeline:
                 return CreateReply(adjustment=ContainerAdjustment())  # another registration has begun meanwhile
             updates = self._engine.ledger.reply_to_creation(info.id)
             adjustment = self._adjustment(info, self._engine.ledger.wanted(info.id))
-            return CreateReply(adjustment=adjustment, updates=self._messages(updates))
+            return CreateReply(adjustment=adjustment, updates=update_messages(updates))
         if self._on_deadline is OnDeadline.REJECT:
             creation.refused = True
             raise RequestRefusedError("the containers of this node are being placed anew; this one was not in time")
@@ -200,14 +200,14 @@ class Pipeline:
 
         if not await self._in_turn(PipelineRequest.UPDATE, work):
             return ()
-        return self._messages(self._engine.ledger.reply_to_update())
+        return update_messages(self._engine.ledger.reply_to_update())
 
     async def stop_container(self, pod: PodSandbox, container: Container) -> Sequence[ContainerUpdate]:
         """Release what a container was granted."""
         del pod
         if not await self._release(PipelineRequest.STOP, lambda: [ContainerId(container.id)]):
             return ()
-        return self._messages(self._engine.ledger.reply())
+        return update_messages(self._engine.ledger.reply())
 
     async def remove_container(self, pod: PodSandbox, container: Container) -> None:
         """Release what a container was granted, if the runtime did not report that it stopped."""
@@ -258,7 +258,7 @@ class Pipeline:
             self._continue(task, request)
             return False
         task.result()
-        if self._engine.ledger.pending:
+        if self._engine.ledger.has_pending:
             self._updates_wanted()
         return True
 
@@ -331,9 +331,6 @@ class Pipeline:
             if other.pod.id == info.pod.id and other.name == info.name:
                 return self._engine.ledger.in_force(other.id)
         return UNSET
-
-    def _messages(self, updates: Sequence[SentUpdate]) -> Sequence[ContainerUpdate]:
-        return [to_update(each.container, each.values, must_succeed=each.must_succeed) for each in updates]
 
 
 def _values_in_force(resources: LinuxResources) -> ContainerValues:

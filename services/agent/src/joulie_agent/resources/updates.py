@@ -7,8 +7,9 @@ from typing import Final
 import structlog
 
 from joulie_agent.nri.handler import NriClient, NriDisconnectedError, NriRequestError
+from joulie_agent.nri.proto.nri_pb2 import ContainerUpdate, LinuxContainerUpdate
 from joulie_agent.resources.ledger import Ledger, SentUpdate
-from joulie_agent.resources.values import to_update
+from joulie_agent.resources.values import to_resources
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.container import ContainerId
 
@@ -16,6 +17,19 @@ from joulie_core.containers.container import ContainerId
 _RECONNECT_POLL_S: Final = 1.0
 
 _log = structlog.get_logger()
+
+
+def update_messages(updates: Sequence[SentUpdate]) -> Sequence[ContainerUpdate]:
+    """Return the messages of updates."""
+    # Hundreds of containers of one pool or balloon get the same values.
+    known: dict[int, LinuxContainerUpdate] = {}
+    messages = []
+    for each in updates:
+        linux = known.get(id(each.values))
+        if linux is None:
+            linux = known[id(each.values)] = LinuxContainerUpdate(resources=to_resources(each.values))
+        messages.append(ContainerUpdate(container_id=each.container, linux=linux, ignore_failure=not each.must_succeed))
+    return messages
 
 
 class Updater:
@@ -60,10 +74,11 @@ class Updater:
 
     async def _send(self, batch: Sequence[SentUpdate]) -> float:
         """Send a batch; return how long to wait before the next one."""
-        messages = [to_update(each.container, each.values, must_succeed=each.must_succeed) for each in batch]
         everything = {each.container for each in batch}
         try:
-            failed = {ContainerId(each.container_id) for each in await self._client.update_containers(messages)}
+            failed = {
+                ContainerId(each.container_id) for each in await self._client.update_containers(update_messages(batch))
+            }
         except NriDisconnectedError:
             self._ledger.settle(batch, everything)
             return _RECONNECT_POLL_S

@@ -1,10 +1,10 @@
 """What is set for a container in its cgroup, as values and as the messages of the runtime."""
 
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Final
 
-from joulie_agent.nri.proto.nri_pb2 import ContainerUpdate, LinuxResources
-from joulie_core.containers.container import ContainerId
+from joulie_agent.nri.proto.nri_pb2 import LinuxResources
 from joulie_core.containers.idset import Cpus, IdSet, MemoryNodes
 
 #: Period of a CPU quota that is set here, the kernel's default.
@@ -25,14 +25,20 @@ class ContainerValues:
 
     def fulfilled_by(self, other: "ContainerValues") -> bool:
         """Return whether all that is set here is equal there."""
-        return all((value := getattr(self, name)) is None or value == getattr(other, name) for name in _NAMES)
+        pairs = zip(_values(self), _values(other), strict=True)
+        return self is other or all(mine is None or mine == theirs for mine, theirs in pairs)
 
     def over(self, other: "ContainerValues") -> "ContainerValues":
         """Return what is set here, and for the rest what is set there."""
-        merged = {
-            name: value if (value := getattr(self, name)) is not None else getattr(other, name) for name in _NAMES
-        }
-        return ContainerValues(**merged)
+        if other is UNSET:
+            return self
+        return ContainerValues(
+            cpus=other.cpus if self.cpus is None else self.cpus,
+            memory=other.memory if self.memory is None else self.memory,
+            cpu_shares=other.cpu_shares if self.cpu_shares is None else self.cpu_shares,
+            cpu_quota_us=other.cpu_quota_us if self.cpu_quota_us is None else self.cpu_quota_us,
+            memory_limit_bytes=other.memory_limit_bytes if self.memory_limit_bytes is None else self.memory_limit_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +51,7 @@ class CreationClasses:
 
 NO_CLASSES: Final = CreationClasses()
 UNSET: Final = ContainerValues()
-_NAMES: Final = tuple(field.name for field in fields(ContainerValues))
+_values: Final = attrgetter(*(field.name for field in fields(ContainerValues)))
 
 
 def to_resources(values: ContainerValues) -> LinuxResources:
@@ -63,13 +69,6 @@ def to_resources(values: ContainerValues) -> LinuxResources:
     if values.memory_limit_bytes is not None:
         resources.memory.limit.value = values.memory_limit_bytes
     return resources
-
-
-def to_update(container: ContainerId, values: ContainerValues, *, must_succeed: bool) -> ContainerUpdate:
-    """Return the message that updates a container."""
-    update = ContainerUpdate(container_id=container, ignore_failure=not must_succeed)
-    update.linux.resources.CopyFrom(to_resources(values))
-    return update
 
 
 def read_values(resources: LinuxResources) -> ContainerValues:

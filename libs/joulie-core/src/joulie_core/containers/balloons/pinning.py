@@ -1,14 +1,15 @@
 """From balloons to placements: CPUs with shared idle ones, memory nodes, weights and CPU classes."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from joulie_core.containers.balloons.instances import Draft
-from joulie_core.containers.balloons.state import Balloon, BalloonKey, BalloonsState, Seat
+from joulie_core.containers.balloons.restore import is_alike, make_records
+from joulie_core.containers.balloons.state import Balloon, BalloonKey, BalloonsState, KeptMemory, Seat
 from joulie_core.containers.balloons.types import DEFAULT_CLASS, BalloonTypes
 from joulie_core.containers.container import ContainerId, QosClass
 from joulie_core.containers.cpu_tree import CpuTree
+from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.estimates import cpu_shares
 from joulie_core.containers.idset import EMPTY, Cpus, IdSet, MemoryNodes
 from joulie_core.containers.memory import (
@@ -24,19 +25,12 @@ from joulie_core.kinds.balloons_policy import RESERVED, BalloonsPolicySpec
 
 #: The zone of containers that are left alone; no balloon has such a name.
 ALONE: Final = "preserved"
+_LEFT_ALONE: Final = Placement(zone=ALONE)
 _PRIORITY: Final[Mapping[QosClass, MemoryPriority]] = {
     QosClass.GUARANTEED: MemoryPriority.GUARANTEED,
     QosClass.BURSTABLE: MemoryPriority.BURSTABLE,
     QosClass.BEST_EFFORT: MemoryPriority.BEST_EFFORT,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class KeptMemory:
-    """Memory nodes that a container has already."""
-
-    #: None where its memory was not pinned.
-    nodes: MemoryNodes | None
 
 
 class Pinner:
@@ -74,7 +68,8 @@ class Pinner:
         """
         changed = [balloon for key, balloon in draft.balloons.items() if before.balloons.get(key) is not balloon]
         memory, warnings = self._pin_memory(draft, before, changed, kept or {})
-        shared = self._shared_idle(draft)
+        shared = self._shared_idle(draft, before)
+        placements = self._placements(draft, before, shared, memory)
         state = BalloonsState(
             balloons=draft.balloons,
             free=draft.free,
@@ -82,17 +77,20 @@ class Pinner:
             alone=frozenset(draft.alone),
             shared_idle=shared,
             memory=memory,
-            placements=self._placements(draft, before, shared, memory),
-            cpu_classes=self._classes(draft),
+            placements=placements,
+            records=make_records(draft.balloons, draft.homes, placements, before),
+            cpu_classes=self._classes(draft, before, changed),
         )
         return state, warnings
 
-    def _shared_idle(self, draft: Draft) -> Mapping[BalloonKey, Cpus]:
+    def _shared_idle(self, draft: Draft, before: BalloonsState) -> Mapping[BalloonKey, Cpus]:
         usable = draft.free - self._topology.isolated
         found = {}
         for key, balloon in draft.balloons.items():
             level = self._types.by_name[key.type].share_idle
-            if level is not None:
+            if draft.free == before.free and before.balloons.get(key) is balloon:
+                found[key] = before.shared_idle.get(key, EMPTY)
+            elif level is not None:
                 idle = self._tree.around(balloon.cpus, level) & usable
                 found[key] = idle if key.type == RESERVED else idle - self._reserved
         return {key: idle for key, idle in found.items() if idle}
@@ -155,23 +153,41 @@ class Pinner:
     def _placements(
         self, draft: Draft, before: BalloonsState, shared: Mapping[BalloonKey, Cpus], memory: MemoryState
     ) -> Mapping[ContainerId, Placement]:
-        placements = {container: Placement(zone=ALONE) for container in draft.alone}
+        placements = dict(before.placements)
+        for container in before.placements.keys() - draft.homes.keys():
+            del placements[container]
+        placements.update(dict.fromkeys(draft.alone, _LEFT_ALONE))
+        others = _with_other_memory(before, memory)
         for key, balloon in draft.balloons.items():
             idle = shared.get(key, EMPTY)
-            same = before.balloons.get(key) is balloon and before.shared_idle.get(key, EMPTY) == idle
-            known: dict[tuple[object, ...], Placement] = {}
-            for container, seat in balloon.seats.items():
-                grant = memory.grants.get(container) if seat.pin_memory else None
-                old = before.placements[container] if same else None
-                if old is not None and before.memory.grants.get(container) is grant:
-                    placements[container] = old
-                    continue
-                nodes = grant.nodes if grant else None
-                kind = (seat.request_milli, seat.hide_hyperthreads, nodes, seat.scheduling_class)
-                if kind not in known:
-                    known[kind] = self._placement(balloon, idle, seat, nodes)
-                placements[container] = known[kind]
+            if (
+                before.balloons.get(key) is not balloon
+                or before.shared_idle.get(key, EMPTY) != idle
+                or not others.isdisjoint(balloon.seats)
+            ):
+                placements.update(self._placed(balloon, idle, before, memory))
         return placements
+
+    def _placed(
+        self, balloon: Balloon, idle: Cpus, before: BalloonsState, memory: MemoryState
+    ) -> Iterator[tuple[ContainerId, Placement]]:
+        """Return the placements in a balloon that are not the ones before; equal ones are one object."""
+        old = before.balloons.get(balloon.key) or Balloon(key=balloon.key)
+        same = (
+            old.cpus == balloon.cpus
+            and before.shared_idle.get(balloon.key, EMPTY) == idle
+            and (len(old.seats) == 1) == (len(balloon.seats) == 1)
+        )
+        known: dict[tuple[object, ...], Placement] = {}
+        for container, seat in balloon.seats.items():
+            grant = memory.grants.get(container)
+            nodes = grant.nodes if grant and seat.pin_memory else None
+            if same and old.seats.get(container) is seat and before.memory.grants.get(container) is grant:
+                continue
+            kind = seat.request_milli, seat.hide_hyperthreads, nodes, seat.scheduling_class
+            if kind not in known:
+                known[kind] = self._placement(balloon, idle, seat, nodes)
+            yield container, known[kind]
 
     def _placement(self, balloon: Balloon, idle: Cpus, seat: Seat, nodes: MemoryNodes | None) -> Placement:
         cpus = balloon.cpus | idle
@@ -192,7 +208,13 @@ class Pinner:
             first.setdefault(self._topology.cpus[number].core, number)
         return IdSet(first.values())
 
-    def _classes(self, draft: Draft) -> Mapping[str, Cpus]:
+    def _classes(self, draft: Draft, before: BalloonsState, changed: Sequence[Balloon]) -> Mapping[str, Cpus]:
+        if (
+            draft.free == before.free
+            and len(draft.balloons) == len(before.balloons)
+            and all(is_alike(before.balloons.get(balloon.key), balloon) for balloon in changed)
+        ):
+            return before.cpu_classes
         classes: dict[str, Cpus] = {}
         for balloon in draft.balloons.values():
             for leaf in balloon.leaves():
@@ -200,6 +222,14 @@ class Pinner:
                 classes[name] = classes.get(name, EMPTY) | leaf.cpus
         classes[self._idle_class] = classes.get(self._idle_class, EMPTY) | draft.free
         return {name: cpus for name, cpus in classes.items() if name and cpus}
+
+
+def _with_other_memory(before: BalloonsState, memory: MemoryState) -> set[ContainerId]:
+    """Return the containers whose grant of memory is not the very one before."""
+    if memory is before.memory:
+        return set()
+    old = before.memory.grants
+    return {*changed_keys(memory.grants, old), *(old.keys() - memory.grants.keys())}
 
 
 def _not_pinned(container: ContainerId, error: MemoryRequestError) -> PolicyWarning:

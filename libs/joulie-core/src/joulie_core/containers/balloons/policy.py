@@ -6,11 +6,11 @@ from typing import ClassVar, Final
 from joulie_core.containers.balloons.capacity import class_capacity
 from joulie_core.containers.balloons.checks import check_state
 from joulie_core.containers.balloons.instances import Draft, NoRoomError
-from joulie_core.containers.balloons.pinning import KeptMemory, Pinner
+from joulie_core.containers.balloons.pinning import Pinner
 from joulie_core.containers.balloons.resize import Resizer
-from joulie_core.containers.balloons.restore import Restorer, kept_memory, records
+from joulie_core.containers.balloons.restore import Restorer, kept_memory
 from joulie_core.containers.balloons.selection import Selector
-from joulie_core.containers.balloons.state import BalloonsState
+from joulie_core.containers.balloons.state import BalloonsState, KeptMemory
 from joulie_core.containers.balloons.synchronize import Synchronizer
 from joulie_core.containers.balloons.types import resolve_types
 from joulie_core.containers.balloons.zones import balloon_zones
@@ -80,7 +80,7 @@ class BalloonsContainerPolicy(ContainerPolicy[BalloonsState]):
         """
         result = self._synchronized(containers, grants)
         for _ in range(_MOST_PASSES):
-            again = self._synchronized(containers, records(result.state))
+            again = self._synchronized(containers, result.state.records)
             if again.state == result.state:
                 break
             result = again
@@ -161,7 +161,7 @@ class BalloonsContainerPolicy(ContainerPolicy[BalloonsState]):
 
     def grants(self, state: BalloonsState) -> Mapping[ContainerId, GrantRecord]:
         """Return for each container its balloon with all CPUs, and its memory nodes."""
-        return records(state)
+        return state.records
 
     def zones(self, state: BalloonsState) -> tuple[PlacementZone, ...]:
         """Return the balloons, each before its components."""

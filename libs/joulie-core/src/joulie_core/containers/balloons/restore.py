@@ -7,12 +7,12 @@ have no record of their own.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from joulie_core.containers.balloons.pinning import KeptMemory
-from joulie_core.containers.balloons.state import Balloon, BalloonKey, BalloonsState
+from joulie_core.containers.balloons.state import Balloon, BalloonKey, BalloonsState, KeptMemory
 from joulie_core.containers.balloons.types import BalloonType, BalloonTypes
 from joulie_core.containers.container import ContainerId
+from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.idset import IdSet, InvalidIdListError, union
-from joulie_core.containers.policy import GrantRecord
+from joulie_core.containers.policy import GrantRecord, Placement
 
 _BALLOON, _SPARE, _MEMORY = "balloon", "spare", "memory"
 _TYPE, _NUMBER, _CPUS, _COMPONENTS = "type", "number", "cpus", "components"
@@ -20,19 +20,60 @@ _TYPE, _NUMBER, _CPUS, _COMPONENTS = "type", "number", "cpus", "components"
 _DEEPEST: Final = 16
 
 
-def records(state: BalloonsState) -> Mapping[ContainerId, GrantRecord]:
-    """Return the record of every container."""
-    layouts = {key: _layout(balloon) for key, balloon in state.balloons.items()}
-    spare = [layouts[key] for key in sorted(state.balloons) if not state.balloons[key].seats]
-    found: dict[ContainerId, GrantRecord] = {container: {_SPARE: spare} for container in state.alone}
-    for container, key in state.homes.items():
-        memory = state.placements[container].memory
+def make_records(
+    balloons: Mapping[BalloonKey, Balloon],
+    homes: Mapping[ContainerId, BalloonKey],
+    placements: Mapping[ContainerId, Placement],
+    before: BalloonsState,
+) -> Mapping[ContainerId, GrantRecord]:
+    """Return the record of every container; one that is as before is the same object.
+
+    Args:
+        balloons: The balloons that are no component of another.
+        homes: The balloon of each container that is in one.
+        placements: Of all containers.
+        before: An earlier state.
+    """
+    spare = _spare(balloons)
+    if spare != _spare(before.balloons):
+        before = BalloonsState()  # it is in every record
+    found = dict(before.records)
+    for container in before.records.keys() - placements.keys():
+        del found[container]
+    changed: set[ContainerId] = set()
+    for container in changed_keys(placements, before.placements):
+        old, placement = before.placements.get(container), placements[container]
+        if old is None or old.zone != placement.zone or old.memory != placement.memory:
+            changed.add(container)
+    for key, balloon in balloons.items():
+        if not is_alike(before.balloons.get(key), balloon):
+            changed.update(balloon.seats)
+    layouts: dict[BalloonKey, Mapping[str, object]] = {}
+    for container in changed:
+        home = homes.get(container)
+        if home is None:
+            found[container] = {_SPARE: spare}
+            continue
+        if home not in layouts:
+            layouts[home] = _layout(balloons[home])
+        memory = placements[container].memory
         found[container] = {
-            _BALLOON: layouts[key],
+            _BALLOON: layouts[home],
             _MEMORY: None if memory is None else str(memory),
             _SPARE: spare,
         }
     return found
+
+
+def _spare(balloons: Mapping[BalloonKey, Balloon]) -> list[Mapping[str, object]]:
+    return [_layout(balloons[key]) for key in sorted(key for key, each in balloons.items() if not each.seats)]
+
+
+def is_alike(balloon: Balloon | None, other: Balloon) -> bool:
+    """Return whether a balloon has the CPUs of another, each component as well."""
+    return balloon is other or (
+        balloon is not None and balloon.cpus == other.cpus and balloon.components == other.components
+    )
 
 
 def _layout(balloon: Balloon) -> Mapping[str, object]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from joulie_core.containers.container import ContainerId, ContainerInfo
-from joulie_core.containers.idset import EMPTY, Cpus
+from joulie_core.containers.idset import EMPTY, Cpus, MemoryNodes
 from joulie_core.containers.memory import MemoryState
-from joulie_core.containers.policy import Placement
+from joulie_core.containers.policy import GrantRecord, Placement
 from joulie_core.containers.topology import MemoryKind
 
 
@@ -21,6 +21,14 @@ class BalloonKey(NamedTuple):
     def __str__(self) -> str:
         """Return its name, such as `web[0]`."""
         return f"{self.type}[{self.number}]"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMemory:
+    """Memory nodes that a container has already."""
+
+    #: None where its memory was not pinned.
+    nodes: MemoryNodes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,4 +102,6 @@ class BalloonsState:
     shared_idle: Mapping[BalloonKey, Cpus] = field(default_factory=dict)
     memory: MemoryState = field(default_factory=MemoryState)
     placements: Mapping[ContainerId, Placement] = field(default_factory=dict)
+    #: What is stored of each container.
+    records: Mapping[ContainerId, GrantRecord] = field(default_factory=dict)
     cpu_classes: Mapping[str, Cpus] = field(default_factory=dict)

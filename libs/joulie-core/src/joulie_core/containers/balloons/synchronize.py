@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from joulie_core.containers.balloons.instances import Draft, NoRoomError
-from joulie_core.containers.balloons.pinning import KeptMemory
 from joulie_core.containers.balloons.restore import Restorer, kept_memory
 from joulie_core.containers.balloons.selection import BalloonChoice, Selector
-from joulie_core.containers.balloons.state import Balloon, BalloonKey, Seat
+from joulie_core.containers.balloons.state import Balloon, BalloonKey, KeptMemory, Seat
 from joulie_core.containers.balloons.types import BalloonType
 from joulie_core.containers.container import ContainerId, ContainerInfo
 from joulie_core.containers.idset import Cpus

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_core.containers.container import ContainerId
+from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.idset import Cpus, IdSet
 from joulie_core.containers.memory import MemoryPriority
 from joulie_core.containers.policy import GrantRecord, Placement
@@ -37,34 +38,39 @@ def new_state(machine: Machine, ledger: PoolLedger, before: TopologyAwareState |
         ledger: The grants.
         before: An earlier state of the same machine; what has not changed since is taken from it.
     """
-    placements: dict[ContainerId, Placement] = {}
-    records: dict[ContainerId, GrantRecord] = {}
-    changed_pools = _pools_with_other_cpus(machine, ledger, before) if before else frozenset()
-    for name, grant in ledger.grants.items():
-        if before is None or not _is_same(ledger, before.ledger, name):
-            placements[name] = _placement(machine, ledger, grant)
-            records[name] = to_record(machine, ledger, grant)
-            continue
-        records[name] = before.records[name]
-        if grant.pool in changed_pools and grant.cpu.users:
-            placements[name] = _placement(machine, ledger, grant)
-        else:
-            placements[name] = before.placements[name]
+    if before is None:
+        names = set(ledger.grants)
+        placements: dict[ContainerId, Placement] = {}
+        records: dict[ContainerId, GrantRecord] = {}
+    else:
+        names = _changed(ledger, before.ledger)
+        placements, records = dict(before.placements), dict(before.records)
+        for name in before.ledger.grants.keys() - ledger.grants.keys():
+            del placements[name], records[name]
+    for name in names:
+        records[name] = to_record(machine, ledger, ledger.grants[name])
+        placements[name] = _placement(machine, ledger, ledger.grants[name])
+    if before is not None and (pools := _pools_with_other_cpus(machine, ledger, before)):
+        for name, grant in ledger.grants.items():
+            if grant.pool in pools and name not in names and grant.cpu.users:
+                placements[name] = _placement(machine, ledger, grant)
     return TopologyAwareState(
         ledger=ledger, placements=placements, records=records, cpu_classes=_cpu_classes(machine, ledger)
     )
 
 
+def _changed(ledger: PoolLedger, before: PoolLedger) -> set[ContainerId]:
+    """Return the containers whose grant is not the very one of an earlier ledger."""
+    changed = set(changed_keys(ledger.grants, before.grants))
+    if ledger.memory is not before.memory:
+        memory, old = ledger.memory.grants, before.memory.grants
+        changed.update(changed_keys(memory, old), (old.keys() - memory.keys()) & ledger.grants.keys())
+    return changed
+
+
 def _pools_with_other_cpus(machine: Machine, ledger: PoolLedger, before: TopologyAwareState) -> frozenset[int]:
     changed = ledger.supply.shared ^ before.ledger.supply.shared
     return frozenset(pool.id for pool in machine.tree.pools if pool.cpus & changed)
-
-
-def _is_same(ledger: PoolLedger, before: PoolLedger, name: ContainerId) -> bool:
-    """Return whether a grant is the very one of an earlier ledger."""
-    return before.grants.get(name) is ledger.grants[name] and before.memory.grants.get(
-        name
-    ) is ledger.memory.grants.get(name)
 
 
 def _placement(machine: Machine, ledger: PoolLedger, grant: PoolGrant) -> Placement:
