@@ -76,6 +76,7 @@ class ControlPlane:
         self._performance_pods = 0
         #: Planned eco or not, by the number of performance pods: all else that a policy depends on is constant.
         self._plans: dict[int, Bools] = {}
+        self._distinct_plans: dict[bytes, Bools] = {}
         self._planned_eco: Bools = np.zeros(len(machines), dtype=np.bool_)
         self._published: dict[tuple[int, NodeState], PublishedNode] = {}
         self.transitions = 0
@@ -138,8 +139,7 @@ class ControlPlane:
         profiles: Sequence[Profile] = [plan.profiles[name] for name in self._machines.names]
         eco = np.array([profile is Profile.ECO for profile in profiles], dtype=np.bool_)
         # One array for equal plans, so that a plan that changes nothing costs nothing.
-        equal = next((known for known in self._plans.values() if np.array_equal(known, eco)), None)
-        return eco if equal is None else equal
+        return self._distinct_plans.setdefault(eco.tobytes(), eco)
 
     def _step(self, node: int, now_s: float) -> None:
         planned = Profile.ECO if self._planned_eco[node] else Profile.PERFORMANCE

@@ -101,6 +101,7 @@ class NodeScores:
         self._trend: Floats = np.zeros(nodes)
         self._assumed_watts: Floats = np.zeros(nodes)
         self._supplies: Bools = np.zeros(nodes, dtype=np.bool_)
+        self._supplying = 0
         #: One row per class: points per core, per GPU and per percent of pressure, and of the profile.
         self._cpu_points: Floats = np.zeros((len(_CLASSES), nodes))
         self._gpu_points: Floats = np.zeros((len(_CLASSES), nodes))
@@ -120,7 +121,9 @@ class NodeScores:
         budget = published.budget
         self._capped[node] = round(budget.capped_watts, 1)
         self._tdp[node] = budget.tdp_watts
-        self._supplies[node] = published.schedulable_class is SchedulableClass.PERFORMANCE
+        supplies = published.schedulable_class is SchedulableClass.PERFORMANCE
+        self._supplying += supplies - bool(self._supplies[node])
+        self._supplies[node] = supplies
         for place, row in enumerate(self._rows_of(node, published)):
             self._cpu_points[place, node] = row.cpu_points
             self._gpu_points[place, node] = row.gpu_points
@@ -241,8 +244,7 @@ class NodeScores:
         self._set_terms()
 
     def _set_terms(self) -> None:
-        supplying = int(np.count_nonzero(self._supplies))
-        congestion = self._congestion_sum / _UNITS / supplying if supplying else 0.0
+        congestion = self._congestion_sum / _UNITS / self._supplying if self._supplying else 0.0
         self.terms = ClusterTerms(self._trend_sum / _UNITS, pressure(congestion))
 
 
