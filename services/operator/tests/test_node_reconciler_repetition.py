@@ -41,7 +41,7 @@ def test_a_write_that_is_not_seen_yet_is_awaited_and_then_repeated():
     assert world.reconcile() == []
     assert world.queue.later == [(N1, ECHO_GRACE_S)]
     world.now += 0.1
-    assert world.reconcile() == [TARGET, LABELS, TWIN, CONDITIONS]
+    assert world.reconcile() == [TARGET, TWIN, LABELS, CONDITIONS]
     world.deliver()
     world.queue.later.clear()
     world.now += ECHO_GRACE_S
@@ -137,7 +137,7 @@ def test_a_new_node_of_the_same_name_owns_its_objects():
     world.server.objects["Node", "n1"] = node("uid-2")
     world.server.labels.clear()
     world.deliver()
-    assert world.reconcile() == [TARGET, LABELS, TWIN]
+    assert world.reconcile() == [TARGET, TWIN, LABELS]
     for kind in ("NodePowerProfile", "NodeTwin"):
         assert world.server.objects[kind, "n1"]["metadata"]["ownerReferences"][0]["uid"] == "uid-2"
 

@@ -146,7 +146,7 @@ async def test_on_the_way_to_performance_the_caps_are_lifted_before_the_node_is_
     cluster.start(STATIC_HP_FRAC="1")
     await cluster.until(lambda: cluster.view("node-0") == "performance")
     writes = cluster.api.requests.writes(since=since, manager="joulie-operator")
-    assert [write.kind for write in writes][:3] == ["NodePowerProfile", "Node", "NodeTwin"]
+    assert [write.kind for write in writes][:3] == ["NodePowerProfile", "NodeTwin", "Node"]
 
 
 async def test_a_performance_pod_that_lands_on_an_eco_node_leaves_it_eco(cluster):

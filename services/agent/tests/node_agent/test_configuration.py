@@ -191,6 +191,8 @@ async def test_an_object_that_is_replaced_by_one_of_the_same_name_is_pushed_agai
         await stage.until_entry("TemplatePolicy", "default", status="Success")
         stage.api.remove("TemplatePolicy", "default")
         stage.api.put(make_policy("default", reservedResources={"cpu": "2"}))
+        # An entry is written by the object's name: one for the first object may reach the second before its own.
+        await stage.manager.until(lambda: len(stage.manager.configs) == 2)
         await stage.until_entry("TemplatePolicy", "default", status="Success")
     assert json.loads(stage.manager.configs[-1])["spec"] == {"reservedResources": {"cpu": "2"}}
 
