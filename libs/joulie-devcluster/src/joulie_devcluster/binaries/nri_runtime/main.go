@@ -9,7 +9,7 @@
 //	op         fields               output
 //	add        pods, containers     nothing is sent to the plugin
 //	await                           after the next Synchronize has been answered: "updates", "ms"
-//	run        pod                  "ms", as of all that follow
+//	run        pod                  "ms", the time until all is carried out, as of all that follow
 //	create     container            "adjustment", "updates"
 //	start      id
 //	update     id, resources        "updates"
@@ -72,6 +72,10 @@ type result struct {
 	Failed     []string  `json:"failed,omitempty"`
 	Containers []message `json:"containers,omitempty"`
 	Ms         float64   `json:"ms"`
+
+	// In "adjustment" and "updates" when they are printed: no runtime waits for that.
+	adjustment *nri.ContainerAdjustment
+	updates    []*nri.ContainerUpdate
 }
 
 type runtime struct {
@@ -176,6 +180,10 @@ func (r *runtime) serve() {
 }
 
 func (r *runtime) print(result result) {
+	if result.adjustment != nil {
+		result.Adjustment = marshal(result.adjustment)
+	}
+	result.Updates = marshalAll(result.updates)
 	line, err := json.Marshal(result)
 	if err != nil {
 		fatal(err)
@@ -293,8 +301,8 @@ func (r *runtime) create(ctx context.Context, c *command, out *result) error {
 		proto.Merge(container.Linux.Resources, adjusted)
 	}
 	r.model.Unlock()
-	out.Adjustment = marshal(reply.Adjust)
-	out.Updates = marshalAll(reply.Update)
+	out.adjustment = reply.Adjust
+	out.updates = reply.Update
 	if err := r.apply(reply.Update); err != nil {
 		return err
 	}
@@ -322,7 +330,7 @@ func (r *runtime) change(ctx context.Context, c *command, out *result) error {
 			return err
 		}
 		container.State = api.ContainerState_CONTAINER_STOPPED
-		out.Updates = marshalAll(reply.Update)
+		out.updates = reply.Update
 		return r.apply(reply.Update)
 	default:
 		r.model.Lock()
@@ -347,7 +355,7 @@ func (r *runtime) update(
 	if err != nil {
 		return err
 	}
-	out.Updates = marshalAll(reply.Update)
+	out.updates = reply.Update
 	r.model.Lock()
 	proto.Merge(container.Linux.Resources, resources)
 	r.model.Unlock()
@@ -385,7 +393,7 @@ func (r *runtime) synchronize(ctx context.Context, plugin nri.SyncCB) error {
 	r.model.Unlock()
 	begin := time.Now()
 	updates, err := plugin(ctx, pods, containers)
-	out := result{Op: "await", Ms: milliseconds(begin), Updates: marshalAll(updates)}
+	out := result{Op: "await", Ms: milliseconds(begin), updates: updates}
 	if err == nil {
 		err = r.apply(updates)
 	}
@@ -403,7 +411,7 @@ func (r *runtime) synchronize(ctx context.Context, plugin nri.SyncCB) error {
 // updateContainers is called by the adaptation for unsolicited updates.
 func (r *runtime) updateContainers(_ context.Context, updates []*nri.ContainerUpdate) ([]*nri.ContainerUpdate, error) {
 	var accepted, failed []*nri.ContainerUpdate
-	out := result{Event: "update", Updates: marshalAll(updates)}
+	out := result{Event: "update", updates: updates}
 	r.model.Lock()
 	for _, each := range updates {
 		if _, ok := r.containers[each.ContainerId]; !ok || r.refused[each.ContainerId] {
