@@ -37,7 +37,7 @@ test *ARGS:
 
 # the end-to-end suite on a real control plane
 e2e *ARGS:
-    pytest -n 2 --dist loadfile -m e2e --timeout 300 --durations 20 {{ARGS}}
+    pytest -m e2e --timeout 300 --durations 20 {{ARGS}}
 
 # build, start and use the images of the services, on DOCKER_HOST or, as root, on a private engine
 docker *ARGS:

@@ -118,6 +118,9 @@ class JoulieStack(Startable):
             for service in (Service.SIM, Service.OPERATOR, Service.EXTENDER):
                 if service in selected:
                     await self.start(service, wait=False)
+            if Service.SIM in selected:
+                # The machines are there before their agents, as in a real cluster.
+                await self.sim.wait_ready(self.config.start_timeout_s)
             if Service.AGENT in selected:
                 for shard in range(self.config.agent_shards):
                     await self.start(
