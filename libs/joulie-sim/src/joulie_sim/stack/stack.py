@@ -6,7 +6,7 @@ found in tests and not in production. Ports are chosen here and do not change wh
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -126,7 +126,7 @@ class JoulieStack(Startable):
                     await self.start(
                         Service.AGENT, f"{Service.AGENT}-{shard}", env={"POOL_SHARD_ID": str(shard)}, wait=False
                     )
-            await self.wait_ready(self.config.start_timeout_s)
+            await _wait_ready(list(self.services.values()), self.config.start_timeout_s)
         except BaseException:
             await self.down()
             raise
@@ -183,10 +183,7 @@ class JoulieStack(Startable):
         Raises:
             StartError: a service is not ready after `timeout_s` seconds.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        for process in [process for process in self.services.values() if process.running]:
-            await process.wait_ready(max(0.0, deadline - loop.time()))
+        await _wait_ready([process for process in self.services.values() if process.running], timeout_s)
 
     def _settings(self, service: Service, name: str, port: int) -> dict[str, str]:
         settings = {
@@ -217,6 +214,13 @@ class JoulieStack(Startable):
             "TELEMETRY_GPU_CONTROL": "http",
             "TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT": control,
         }
+
+
+async def _wait_ready(processes: Iterable[JoulieService], timeout_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    for process in processes:
+        await process.wait_ready(max(0.0, deadline - loop.time()))
 
 
 async def _wait_established(client: KubeClient, name: str) -> None:
