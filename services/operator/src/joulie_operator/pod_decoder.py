@@ -66,8 +66,9 @@ _Key = tuple[str | None, *tuple[bytes, ...]]
 class PodDecoder:
     """A decoder of pods into summaries.
 
-    `on_pod` gets each pod whole when its demand is computed: at least once, and whenever its annotation changes. A pod
-    with claims for devices is computed every time, since what a claim gets may become known at any moment.
+    `on_pod` gets a pod whole when a demand is computed: pods with equal fields share one demand, so at least once for
+    each value of the annotation. A pod with claims for devices is computed every time, since what a claim gets may
+    become known at any moment.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from joulie_core.transition import NodeState
 from joulie_sim.engine.arms import Arm, JoulieSettings
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
-from joulie_sim.engine.facility import FacilityModel, LinearFacility
+from joulie_sim.engine.facility import LinearFacility
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_runtime import NodeRuntime, RunningJob
@@ -46,7 +46,7 @@ class SimulationSettings:
     drop_on_arrival: bool = False
     #: The simulation ends at this time whatever still runs; None: when all work is done.
     horizon_s: float | None = None
-    facility: FacilityModel = field(default_factory=LinearFacility)
+    facility: LinearFacility = field(default_factory=LinearFacility)
 
 
 def calibrated_models(machines: Machines) -> list[NodePowerModel]:
@@ -349,7 +349,7 @@ class Simulation:
         joules = self._joules + self._watts * (self._now_s - self._changed_s)
         means = (joules - self._minute_joules) / length_s
         self._minute_joules = joules
-        facility = self._settings.facility.watts(means, self._tdp, self._now_s)
+        facility = self._settings.facility.watts(means, self._tdp)
         self._facility_joules += facility * length_s
         minutes, control = self._minutes, self._control
         minutes.ends_s.append(self._now_s)
@@ -374,7 +374,7 @@ class Simulation:
             it_joules=fsum(joules),
             facility_joules=self._facility_joules,
             idle_watts=fsum(self._idle_watts),
-            idle_facility_watts=self._settings.facility.watts(self._idle_watts, self._tdp, 0.0),
+            idle_facility_watts=self._settings.facility.watts(self._idle_watts, self._tdp),
             end_s=self._now_s,
             events=self._events,
             transitions=self._control.transitions if self._control is not None else 0,
