@@ -16,6 +16,7 @@ _PARTS: Final[Mapping[str, str]] = {
     "joulie_core.powerest.assumed": "ledger of pods in flight",
     "joulie_core.powerest": "pods: demand and watts",
     "joulie_extender.pods": "pods: demand and watts",
+    "joulie_api.pod_reader": "pods: demand and watts",
     "joulie_extender.requests": "requests: decoding",
     "joulie_extender.bodies": "requests: decoding",
     "joulie_extender.replies": "reply of /filter",

@@ -1,101 +1,12 @@
-"""What is read of a pod: its uid, its node, and its demand, which is computed once for all pods that request the same.
-
-Guarantees the demand that `joulie_api.wire.decode_pod` and `joulie_core` compute of the whole pod: a pod is reduced to
-the fields that a demand depends on, those are written out again, and the demand is computed of nothing but what was
-written. Equal bytes therefore have equal demands, and the last ones are kept: a burst is made of equal pods, and each
-of them is read in two requests and five watch events. A pod with claims is computed anew each time, since its demand
-also depends on the claims.
-Source: docs/decisions/0015-cost-per-pod.md.
-"""
+"""Pods on their nodes, as the ledger of pods in flight needs them."""
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
-
-import msgspec
 
 from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.errors import DecodeError
-from joulie_api.wire import decode_pod
-from joulie_core.demand import workload_class
-from joulie_core.labels import WORKLOAD_CLASS
+from joulie_api.pod_reader import read_pod
 from joulie_core.names import NodeName
-from joulie_core.powerest.pod_demand import PodDemand, pod_demand
-
-#: A part that is not looked into; left out of what is written where the pod does not have it.
-_Part = msgspec.Raw | msgspec.UnsetType
-#: Demands that are kept. Clusters have some hundred kinds of pods.
-_KEPT: Final = 1024
-#: Fields of more bytes are not kept: long selectors of an unusual pod.
-_MAX_KEPT_BYTES: Final = 4096
-
-
-class _Annotations(msgspec.Struct, omit_defaults=True):
-    workload_class: str | None = msgspec.field(default=None, name=WORKLOAD_CLASS)
-
-
-class _Meta(msgspec.Struct, omit_defaults=True):
-    name: str = ""
-    uid: str = ""
-    namespace: str = ""
-    annotations: _Annotations | None = None
-
-
-class _Container(msgspec.Struct, rename="camel", omit_defaults=True):
-    resources: _Part = msgspec.UNSET
-    restart_policy: _Part = msgspec.UNSET
-
-
-class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
-    node_name: str | None = None
-    node_selector: _Part = msgspec.UNSET
-    affinity: _Part = msgspec.UNSET
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
-    overhead: _Part = msgspec.UNSET
-    resources: _Part = msgspec.UNSET
-    resource_claims: _Part = msgspec.UNSET
-
-
-class _Status(msgspec.Struct, rename="camel", omit_defaults=True):
-    resource_claim_statuses: _Part = msgspec.UNSET
-
-
-class SentPod(msgspec.Struct, omit_defaults=True):
-    """A pod on the wire, as far as a demand depends on it, and its uid and node. Read it with `read`."""
-
-    metadata: _Meta
-    spec: _Spec | None = None
-    status: _Status | None = None
-
-    def read(self, claimed_gpus: ClaimedGpus = no_claims) -> "DemandingPod":
-        """Return uid, node and demand; the object is not to be used afterwards.
-
-        Raises:
-            DecodeError: a field cannot be read.
-            QuantityError: a quantity cannot be read.
-        """
-        meta, spec = self.metadata, self.spec
-        uid, node = meta.uid, (spec.node_name or None) if spec else None
-        meta.name = meta.uid = ""
-        if spec is not None:
-            spec.node_name = None
-            if spec.resource_claims is not msgspec.UNSET:
-                return DemandingPod(uid, node, _demand(_ENCODER.encode(self), claimed_gpus))
-        # Only claims depend on them.
-        meta.namespace, self.status = "", None
-        fields = _ENCODER.encode(self)
-        demand = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(fields)
-        return DemandingPod(uid, node, demand)
-
-
-@dataclass(frozen=True, slots=True)
-class DemandingPod:
-    """A pod as the extender uses it; `uid` is empty and `node` None where it has none."""
-
-    uid: str
-    node: str | None
-    demand: PodDemand
+from joulie_core.powerest.pod_demand import PodDemand
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +18,6 @@ class BoundPod:
     demand: PodDemand
 
 
-_ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(SentPod)
-
-
 def read_bound_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> BoundPod:
     """Read a pod that is on a node.
 
@@ -118,20 +25,7 @@ def read_bound_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> BoundPo
         DecodeError: not a pod, or not on a node.
         QuantityError: a quantity cannot be read.
     """
-    try:
-        pod = _DECODER.decode(raw).read(claimed_gpus)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"not a Pod: {error}") from error
+    pod = read_pod(raw, claimed_gpus)
     if pod.node is None:
         raise DecodeError("the pod is not bound")
     return BoundPod(pod.uid, NodeName(pod.node), pod.demand)
-
-
-def _demand(fields: bytes, claimed_gpus: ClaimedGpus = no_claims) -> PodDemand:
-    pod = decode_pod(fields)
-    return pod_demand(pod, workload_class(pod), claimed_gpus(pod))
-
-
-@lru_cache(maxsize=_KEPT)
-def _kept_demand(fields: bytes) -> PodDemand:
-    return _demand(fields)

@@ -14,10 +14,10 @@ import msgspec
 
 from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.errors import DecodeError
+from joulie_api.pod_reader import PodFields
 from joulie_core.labels import POWER_PROFILE
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.quantity import QuantityError
-from joulie_extender.pods import SentPod
 
 T = TypeVar("T")
 B = TypeVar("B")
@@ -42,7 +42,7 @@ class _NodeList(msgspec.Struct):
 
 
 class _Args(msgspec.Struct, rename="pascal"):
-    pod: SentPod | None = None
+    pod: PodFields | None = None
     nodes: _NodeList | None = None
     node_names: list[str] | None = None
 

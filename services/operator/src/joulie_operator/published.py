@@ -4,22 +4,17 @@ The reflectors use the decoders. Of a pod its demand and its node are kept; of a
 publishes, what is needed to see whether others have changed it.
 """
 
-import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 import pydantic
 
-from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.errors import DecodeError
-from joulie_core.demand import WorkloadClass, workload_class
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.node_twin import MeasurementQuality
 from joulie_core.names import NodeName
 from joulie_core.plausible import reading_watts
-from joulie_core.pod import Pod
-from joulie_core.powerest.pod_demand import pod_demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +98,6 @@ class _Twin(msgspec.Struct):
 
 _TARGETS: Final = msgspec.json.Decoder(_Target)
 _TWINS: Final = msgspec.json.Decoder(_Twin)
-
-
-def summarize(pod: Pod, claimed_gpus: ClaimedGpus = no_claims) -> PodSummary:
-    """Return what the operator keeps of a pod. A pod that is being deleted still runs, and counts until it is gone."""
-    if not pod.active:
-        return NO_POD
-    demanded = workload_class(pod)
-    demand = pod_demand(pod, demanded, claimed_gpus(pod))
-    return PodSummary(
-        node=NodeName(sys.intern(pod.node_name)) if pod.node_name else None,
-        performance=demanded is WorkloadClass.PERFORMANCE,
-        cpu_cores=float(demand.cpu_cores),
-        gpus=float(demand.gpus),
-    )
 
 
 def decode_target(raw: bytes) -> PublishedTarget:

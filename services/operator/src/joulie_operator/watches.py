@@ -50,12 +50,12 @@ class OperatorWatches:
         await self.pods.run()
 
 
-def watch(client: KubeClient, settings: OperatorSettings, on_pod: Callable[[Pod], None]) -> OperatorWatches:
-    """Return the watches, not started; `on_pod` gets each pod whole when its demand is computed."""
+def watch(client: KubeClient, settings: OperatorSettings, on_unknown: Callable[[Pod], None]) -> OperatorWatches:
+    """Return the watches, not started; `on_unknown` gets each pod whose workload class is not known."""
     claims = Claims(client, settings.device_class_gpus_json)
     return OperatorWatches(
         nodes=Reflector(client, NODES, decode_node, label_selector=settings.node_selector),
-        pods=Reflector(client, PODS, PodDecoder(on_pod, claims.gpus), field_selector=ACTIVE_PODS),
+        pods=Reflector(client, PODS, PodDecoder(on_unknown, claims.gpus), field_selector=ACTIVE_PODS),
         hardware=Reflector(client, NODE_HARDWARES, decode_kind(NodeHardware)),
         telemetry=Reflector(client, TELEMETRY_PROFILES, decode_kind(TelemetryProfile)),
         targets=Reflector(client, NODE_POWER_PROFILES, decode_target),

@@ -1,0 +1,129 @@
+"""What services read of a pod: its uid, its node, its phase, and its demand, which is computed once for equal pods.
+
+Guarantees the demand that `joulie_api.wire.decode_pod` and `joulie_core` compute of the whole pod: a pod is reduced to
+the fields that a demand depends on, those are written out again, and the demand is computed of nothing but what was
+written. Equal bytes therefore have equal demands, and the last ones are kept: a burst is made of equal pods, and each
+of them is sent again whenever its status changes. A pod with claims is computed anew each time, since its demand also
+depends on the claims.
+Source: docs/decisions/0015-cost-per-pod.md.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from joulie_api.claims import ClaimedGpus, no_claims
+from joulie_api.errors import DecodeError
+from joulie_api.wire import decode_pod
+from joulie_core.demand import workload_class
+from joulie_core.labels import WORKLOAD_CLASS
+from joulie_core.powerest.pod_demand import PodDemand, pod_demand
+
+#: A part that is not looked into; left out of what is written where the pod does not have it.
+_Part = msgspec.Raw | msgspec.UnsetType
+#: Demands that are kept. Clusters have some hundred kinds of pods.
+_KEPT: Final = 1024
+#: Fields of more bytes are not kept: long selectors of an unusual pod.
+_MAX_KEPT_BYTES: Final = 4096
+
+
+class _Annotations(msgspec.Struct, omit_defaults=True):
+    workload_class: str | None = msgspec.field(default=None, name=WORKLOAD_CLASS)
+
+
+class _Meta(msgspec.Struct, omit_defaults=True):
+    name: str = ""
+    uid: str = ""
+    namespace: str = ""
+    annotations: _Annotations | None = None
+
+
+class _Container(msgspec.Struct, rename="camel", omit_defaults=True):
+    resources: _Part = msgspec.UNSET
+    restart_policy: _Part = msgspec.UNSET
+
+
+class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+    node_name: str | None = None
+    node_selector: _Part = msgspec.UNSET
+    affinity: _Part = msgspec.UNSET
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    overhead: _Part = msgspec.UNSET
+    resources: _Part = msgspec.UNSET
+    resource_claims: _Part = msgspec.UNSET
+
+
+class _Status(msgspec.Struct, rename="camel", omit_defaults=True):
+    phase: str | None = None
+    resource_claim_statuses: _Part = msgspec.UNSET
+
+
+class PodFields(msgspec.Struct, omit_defaults=True):
+    """A pod on the wire, as far as a demand depends on it, and its uid, node and phase. Read it with `read`."""
+
+    metadata: _Meta
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+    def read(self, claimed_gpus: ClaimedGpus = no_claims) -> "DemandingPod":
+        """Return what services use; the object is not to be used afterwards.
+
+        Raises:
+            DecodeError: a field cannot be read.
+            QuantityError: a quantity cannot be read.
+        """
+        meta, spec = self.metadata, self.spec
+        annotation = meta.annotations.workload_class if meta.annotations else None
+        phase = self.status.phase if self.status else None
+        uid, node = meta.uid, None
+        meta.name = meta.uid = ""
+        if spec is not None:
+            node, spec.node_name = spec.node_name or None, None
+            if spec.resource_claims is not msgspec.UNSET:
+                demand = _demand(_ENCODER.encode(self), claimed_gpus)
+                return DemandingPod(uid, node, phase, annotation, demand)
+        # Only claims depend on them.
+        meta.namespace, self.status = "", None
+        fields = _ENCODER.encode(self)
+        demand = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(fields)
+        return DemandingPod(uid, node, phase, annotation, demand)
+
+
+class DemandingPod(msgspec.Struct, frozen=True):
+    """A pod as services use it; `uid` is empty and the others None where it has none."""
+
+    uid: str
+    node: str | None
+    phase: str | None
+    #: The value of the annotation for the workload class, which may be none of the known ones.
+    annotation: str | None
+    demand: PodDemand
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(PodFields)
+
+
+def read_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> DemandingPod:
+    """Read a pod.
+
+    Raises:
+        DecodeError: not a pod.
+        QuantityError: a quantity cannot be read.
+    """
+    try:
+        return _DECODER.decode(raw).read(claimed_gpus)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DecodeError(f"not a Pod: {error}") from error
+
+
+def _demand(fields: bytes, claimed_gpus: ClaimedGpus = no_claims) -> PodDemand:
+    pod = decode_pod(fields)
+    return pod_demand(pod, workload_class(pod), claimed_gpus(pod))
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_demand(fields: bytes) -> PodDemand:
+    return _demand(fields)

@@ -1,0 +1,189 @@
+"""What is read of a pod, against what the whole pod has."""
+
+import copy
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulie_api import pod_reader
+from joulie_api.errors import DecodeError
+from joulie_api.pod_reader import read_pod
+from joulie_api.testing import make_pod
+from joulie_api.wire import decode_pod
+from joulie_core.demand import workload_class
+from joulie_core.labels import POWER_PROFILE
+from joulie_core.powerest.pod_demand import pod_demand
+from joulie_core.quantity import QuantityError
+
+QUANTITIES = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "amd.com/gpu", "example.com/other"]),
+    st.sampled_from(["0", "1", "2500m", "4Gi", "8"]) | st.sampled_from([1, 0.5]),
+    max_size=3,
+)
+RESOURCES = st.none() | st.fixed_dictionaries({}, optional={"requests": QUANTITIES, "limits": st.none() | QUANTITIES})
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("ab"), "image": st.just("i")},
+        optional={"resources": RESOURCES, "restartPolicy": st.sampled_from(["Always", "Never"]), "env": st.just([])},
+    ),
+    max_size=3,
+)
+EXPRESSIONS = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from([POWER_PROFILE, "zone"]),
+        "operator": st.sampled_from(["In", "NotIn", "Exists"]),
+        "values": st.sampled_from([["eco"], ["performance"], ["eco", "performance"]]),
+    }
+)
+TERMS = st.fixed_dictionaries({"matchExpressions": st.lists(EXPRESSIONS, max_size=2)})
+AFFINITY = st.builds(
+    lambda terms: {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
+    st.lists(TERMS, max_size=2),
+)
+SPECS = st.fixed_dictionaries(
+    {"nodeName": st.just("n"), "schedulerName": st.just("s")},
+    optional={
+        "containers": CONTAINERS,
+        "initContainers": CONTAINERS,
+        "overhead": QUANTITIES,
+        "resources": RESOURCES,
+        "nodeSelector": st.sampled_from([{POWER_PROFILE: "eco"}, {POWER_PROFILE: "performance"}, {"zone": "z"}]),
+        "affinity": st.none() | AFFINITY,
+        "resourceClaims": st.none() | st.just([{"name": "c", "resourceClaimName": "claim"}]),
+    },
+)
+PODS = st.builds(
+    lambda annotations, spec: {
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"a": "b"}, "annotations": annotations},
+        "spec": spec,
+        "status": {"phase": "Running"},
+    },
+    st.none()
+    | st.dictionaries(st.sampled_from(["joulie.io/workload-class", "other"]), st.sampled_from(["performance"])),
+    SPECS,
+)
+
+
+def gpus_of_claims(pod):
+    return 3.0 * len(pod.claims) if pod.namespace == "ns" else 0.0
+
+
+@given(st.lists(PODS, min_size=1, max_size=4))
+def test_any_pods_in_any_order_have_the_demand_of_the_whole_pod(pods):
+    for pod in pods * 2:
+        raw = msgspec.json.encode(pod)
+        whole = decode_pod(raw)
+        expected = pod_demand(whole, workload_class(whole), gpus_of_claims(whole))
+        read = read_pod(raw, gpus_of_claims)
+        assert (read.uid, read.node, read.phase, read.demand) == ("u", "n", "Running", expected)
+
+
+def test_a_pods_claims_are_counted_anew_each_time():
+    pod = make_pod("p", node="n", cpu=1)
+    pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "claim"}]
+    raw = msgspec.json.encode(pod)
+    assert [read_pod(raw, lambda _pod, gpus=gpus: gpus).demand.gpus for gpus in (1.0, 2.0)] == [1.0, 2.0]
+
+
+def life(**fields):
+    """Return the states of a pod as the API server sends them."""
+    pending = make_pod("p", cpu=2, **fields)
+    bound = copy.deepcopy(pending)
+    bound["spec"]["nodeName"] = "n1"
+    bound["status"] = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+    running = copy.deepcopy(bound)
+    running["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
+    running["metadata"]["resourceVersion"] = "9"
+    deleting = copy.deepcopy(running)
+    deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return [pending, bound, running, deleting]
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The pods whose demand is computed."""
+    pods = []
+
+    def decode(raw):
+        pods.append(raw)
+        return decode_pod(raw)
+
+    monkeypatch.setattr(pod_reader, "decode_pod", decode)
+    pod_reader._kept_demand.cache_clear()
+    return pods
+
+
+def test_the_demand_of_a_pod_is_computed_once_in_its_life(computed):
+    read = [read_pod(msgspec.json.encode(state)) for state in life(workload_class="performance")]
+    assert len(computed) == 1
+    assert [each.node for each in read] == [None, "n1", "n1", "n1"]
+    assert all(each.annotation == "performance" and each.demand.cpu_cores == 2 for each in read)
+
+
+def test_the_demand_of_pods_that_request_the_same_is_computed_once(computed):
+    for number in range(10):
+        read_pod(msgspec.json.encode(make_pod(f"p{number}", f"team-{number}", cpu=1, node=f"n{number}")))
+    assert len(computed) == 1
+
+
+def test_the_demand_of_a_pod_with_many_fields_is_computed_each_time(computed):
+    selector = {f"key-{number}": "value" * 10 for number in range(100)}
+    raw = msgspec.json.encode(make_pod("p", node_selector=selector))
+    assert read_pod(raw) == read_pod(raw)
+    assert len(computed) == 2
+
+
+def _resize(pod):
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
+
+
+def _annotate(pod):
+    pod["metadata"].setdefault("annotations", {})["joulie.io/workload-class"] = "performance"
+
+
+def _select(pod):
+    pod["spec"]["nodeSelector"] = {"joulie.io/power-profile": "performance"}
+
+
+def _require(pod):
+    expression = {"key": "joulie.io/power-profile", "operator": "In", "values": ["performance"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    pod["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def _start(pod):
+    pod["spec"]["initContainers"] = [{"name": "init", "resources": {"requests": {"cpu": "8"}}}]
+
+
+def _overhead(pod):
+    pod["spec"]["overhead"] = {"cpu": "1"}
+
+
+def _whole(pod):
+    pod["spec"]["resources"] = {"requests": {"cpu": "3"}}
+
+
+@pytest.mark.parametrize("change", [_resize, _annotate, _select, _require, _start, _overhead, _whole])
+def test_whatever_changes_the_demand_is_seen(change):
+    pod = life()[2]
+    before = read_pod(msgspec.json.encode(pod)).demand
+    change(pod)
+    raw = msgspec.json.encode(pod)
+    whole = decode_pod(raw)
+    assert read_pod(raw).demand == pod_demand(whole, workload_class(whole)) != before
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{}", b"[]", b"{", b"\xff", b'{"metadata":{"name":"\xff"}}', b'{"metadata":{},"spec":{"containers":1}}']
+)
+def test_what_is_no_pod_is_refused(raw):
+    with pytest.raises(DecodeError):
+        read_pod(raw)
+
+
+def test_a_quantity_that_cannot_be_read_is_an_error_every_time():
+    for _ in range(2):
+        with pytest.raises(QuantityError):
+            read_pod(msgspec.json.encode(make_pod(cpu="much")))
