@@ -95,17 +95,25 @@ class Workload:
         Raises:
             AssertionError: It does not run, or the two differ.
         """
-        status = await self.status()
-        assert status.get("phase") == "Running", json.dumps(status.get("containerStatuses"))
-        container_id = status["containerStatuses"][0]["containerID"]
-        pids = self.node.container_pids(container_id)
-        assert pids, "the container has no process"
+        pids = await self.pids()
         outside = IdSet.parse(_allowed_of(min(pids)))
         log = await asyncio.to_thread(self.node.logs, self.namespace, self.name, CONTAINER)
         inside = _ALLOWED.findall(log)
         assert inside, "the container has written nothing yet"
         assert IdSet.parse(inside[-1]) == outside, f"{inside[-1]} inside, {outside} outside"
         return outside
+
+    async def pids(self) -> tuple[int, ...]:
+        """Return the processes of the container.
+
+        Raises:
+            AssertionError: It does not run.
+        """
+        status = await self.status()
+        assert status.get("phase") == "Running", json.dumps(status.get("containerStatuses"))
+        pids = self.node.container_pids(status["containerStatuses"][0]["containerID"])
+        assert pids, "the container has no process"
+        return pids
 
     async def restarts(self) -> int:
         """Return how often the container was restarted."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import os
+import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,28 @@ Run = Callable[..., Awaitable[Workload]]
 Manage = Callable[..., Awaitable[ResourceManager]]
 
 
+@pytest.fixture(scope="module")
+def hold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory: while it exists, containers do not start after the runtime has read what they start with.
+
+    Each container that waits has a file there, named by its id.
+    """
+    directory = tmp_path_factory.mktemp("runc")
+    hold, runc = directory / "hold", directory / "runc"
+    runc.write_text(f"""#!/bin/sh
+for last; do :; done
+case " $* " in *" create "*) touch {hold}/$last 2>/dev/null; while [ -e {hold} ]; do sleep 0.05; done ;; esac
+exec {shutil.which("runc")} "$@"
+""")
+    runc.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(directory), prepend=os.pathsep)
+        yield hold
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def node(start_cluster: Starter, start_real_node: RealNodeStarter) -> AsyncIterator[RealNode]:
+async def node(start_cluster: Starter, start_real_node: RealNodeStarter, hold: Path) -> AsyncIterator[RealNode]:
+    del hold  # a directory that is not there delays nothing
     cluster = await start_cluster(ClusterConfig(nodes=scale(default_node_classes(), 1)))
     try:
         node = await start_real_node(cluster, RealNodeConfig())
@@ -137,6 +158,27 @@ async def test_a_changed_configuration_moves_running_containers(manage: Manage, 
     manager.configure({"availableResources": {"cpu": f"cpuset:{REST}"}})
     await eventually(on(pod, REST), within_s=10)
     assert await pod.restarts() == 0
+
+
+async def test_a_container_whose_start_has_begun_gets_a_changed_configuration_when_it_runs(
+    manage: Manage, run: Run, hold: Path
+) -> None:
+    manager = await manage("topology-aware", TOPOLOGY_AWARE)
+    pod = await run("pod")
+    await eventually(pod.cpus, within_s=20)
+    await asyncio.to_thread(hold.mkdir)
+    try:
+        os.kill(min(await pod.pids()), signal.SIGKILL)  # the kubelet starts the container again, in the same sandbox
+        await eventually(lambda: waiting(hold), within_s=20)
+        manager.configure({"availableResources": {"cpu": f"cpuset:{REST}"}})
+        await manager.process.wait_for_log(r"configuration in force[\s\S]*configuration in force", 10)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, hold)
+    await eventually(on(pod, REST), within_s=10)
+
+
+async def waiting(hold: Path) -> bool:
+    return bool(await asyncio.to_thread(os.listdir, hold))
 
 
 async def test_an_invalid_configuration_leaves_the_one_in_force(manage: Manage, run: Run) -> None:

@@ -53,6 +53,9 @@ class RecordingHandler:
     async def start_container(self, pod, container):
         await self._record("start_container", pod, container)
 
+    async def container_running(self, pod, container):
+        await self._record("container_running", pod, container)
+
     async def update_container(self, pod, container, resources):
         return await self._record("update_container", pod, container, resources)
 

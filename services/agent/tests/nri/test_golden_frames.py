@@ -15,8 +15,8 @@ REGISTER = bytes.fromhex(
     "0a1c 6e72692e706b672e6170692e7631616c706861312e52756e74696d65 120e 5265676973746572506c7567696e"
     "1a0c 0a066a6f756c6965 12023930 20 80e497d012"
 )
-#: The reply to Configure with the events 0x6af: connection 1, stream 1.
-CONFIGURED = bytes.fromhex("00000001 0000000f 00000005 00000001 0200 1203 10af0d")
+#: The reply to Configure with the events 0x6ef: connection 1, stream 1.
+CONFIGURED = bytes.fromhex("00000001 0000000f 00000005 00000001 0200 1203 10ef0d")
 #: The reply to RunPodSandbox of a plugin without that method: connection 1, stream 7.
 UNIMPLEMENTED = bytes.fromhex(
     "00000001 00000024 0000001a 00000007 0200 0a18 080c 1214 6d6574686f642052756e506f6453616e64626f78"

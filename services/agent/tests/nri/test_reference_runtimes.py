@@ -103,6 +103,7 @@ async def test_every_event_of_a_pod_is_answered(runtime, plugin, handler):
             ("run_pod", "pod"),
             ("create_container", "pod", "new"),
             ("start_container", "pod", "new"),
+            ("container_running", "pod", "new"),
             ("update_container", "pod", "new"),
             ("stop_container", "pod", "new"),
             ("remove_container", "pod", "new"),
@@ -225,7 +226,7 @@ class Handler:
         return CreateReply(adjustment=nri.ContainerAdjustment(linux=linux, annotations=annotations))
     async def nothing(self, *_):
         pass
-    run_pod = stop_pod = remove_pod = start_container = remove_container = disconnected = nothing
+    run_pod = stop_pod = remove_pod = start_container = container_running = remove_container = disconnected = nothing
     async def unexpected(self, *_):
         return []
     update_container = stop_container = unexpected

@@ -118,6 +118,7 @@ async def test_every_event_reaches_its_method(handler, tmp_path, per_event_reque
         ("run_pod", "pod"),
         ("create_container", "pod", "ctr"),
         ("start_container", "pod", "ctr"),
+        ("container_running", "pod", "ctr"),
         ("update_container", "pod", "ctr"),
         ("stop_container", "pod", "ctr"),
         ("remove_container", "pod", "ctr"),

@@ -78,6 +78,45 @@ def test_updates_of_a_creation_that_started_are_in_force():
     assert sent(book.batch()) == {}
 
 
+def test_what_a_reply_changes_in_a_container_that_does_not_run_yet_is_sent_again_when_it_runs():
+    book = ledger(a="0-3", b="0-3")
+    book.not_running(ContainerId("a"))
+    for name in ("a", "b"):
+        want(book, name, "0-2")
+    assert sent(book.reply()) == {"a": "0-2", "b": "0-2"}
+    assert sent(book.batch()) == {}
+    book.running(ContainerId("a"))
+    again = book.batch()
+    assert sent(again) == {"a": "0-2"}
+    book.settle(again, failed=())
+    assert not book.pending
+
+
+def test_what_a_creation_changes_in_a_container_that_does_not_run_yet_is_sent_again_when_it_runs():
+    book = ledger(a="0-3")
+    book.not_running(ContainerId("a"))
+    want(book, "new", "3", exclusive="3")
+    want(book, "a", "0-2")
+    assert sent(book.reply_to_creation(ContainerId("new"))) == {"a": "0-2"}
+    book.started(ContainerId("new"))
+    book.running(ContainerId("a"))
+    assert sent(book.batch()) == {"a": "0-2"}
+
+
+def test_no_container_is_moved_to_exclusive_cpus_that_one_may_be_started_on():
+    book = ledger(a="0-3", b="0-3")
+    book.not_running(ContainerId("a"))
+    want(book, "a", "0-2")
+    book.reply()
+    want(book, "b", "3", exclusive="3")
+    assert sent(book.batch()) == {}
+    book.running(ContainerId("a"))
+    first = book.batch()
+    assert sent(first) == {"a": "0-2"}
+    book.settle(first, failed=())
+    assert sent(book.batch()) == {"b": "3"}
+
+
 def test_a_container_gets_exclusive_cpus_after_the_update_that_takes_them():
     book = ledger(a="0-3", b="0-3")
     want(book, "b", "3", exclusive="3")

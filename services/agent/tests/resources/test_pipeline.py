@@ -98,6 +98,39 @@ async def test_containers_that_ran_before_are_placed_when_the_plugin_registers(n
     assert manager.engine.containers.keys() == {"a", "g"}
 
 
+async def test_a_container_whose_start_has_begun_is_updated_again_when_it_runs(node):
+    manager = await node.start()
+    await node.add(node.container("a"), start=False)
+    node.runtime.begin_start("a")
+    await node.add(node.container("g", milli=2000))
+    assert (manager.cpus()["a"], running_cpus(node, "a")) == ("2-7", "0-7")
+    await node.runtime.end_start("a")
+    await manager.until(lambda: running_cpus(node, "a") == "2-7")
+
+
+async def test_a_container_whose_start_had_begun_when_the_plugin_registered_is_updated_again_when_it_runs(node):
+    node.existing(node.container("a", state=nri.CONTAINER_CREATED, cpus="0-7"), node.container("g", milli=2000))
+    node.runtime.begin_start("a")
+    manager = await node.start()
+    assert (manager.cpus()["a"], running_cpus(node, "a")) == ("2-7", "0-7")
+    await node.runtime.end_start("a")
+    await manager.until(lambda: running_cpus(node, "a") == "2-7")
+
+
+async def test_a_container_whose_start_has_begun_gets_a_new_configuration_when_it_runs(node):
+    manager = await node.start()
+    await node.add(node.container("a"), start=False)
+    node.runtime.begin_start("a")
+    await manager.apply(node.policy("0-3"))
+    await node.runtime.end_start("a")
+    await manager.until(lambda: running_cpus(node, "a") == "0-3")
+
+
+def running_cpus(node, name):
+    """The CPUs that the process of a container has."""
+    return node.runtime.running[name].cpu.cpus
+
+
 async def test_a_restart_moves_nothing(node):
     first = await node.start()
     await node.add(node.container("g", milli=2000), node.container("h", milli=1000), node.container("a"))

@@ -81,6 +81,9 @@ class NriHandler(Protocol):
     async def start_container(self, pod: PodSandbox, container: Container) -> None:
         """Note that a container is about to start."""
 
+    async def container_running(self, pod: PodSandbox, container: Container) -> None:
+        """Note that a container has started."""
+
     async def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
     ) -> Sequence[ContainerUpdate]:

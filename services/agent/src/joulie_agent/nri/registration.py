@@ -31,6 +31,7 @@ EVENTS: Final = sum(
         nri.REMOVE_POD_SANDBOX,
         nri.CREATE_CONTAINER,
         nri.START_CONTAINER,
+        nri.POST_START_CONTAINER,
         nri.UPDATE_CONTAINER,
         nri.STOP_CONTAINER,
         nri.REMOVE_CONTAINER,
@@ -156,6 +157,7 @@ class Registration:
         }
         self._container_events: Mapping[nri.Event, Callable[[nri.PodSandbox, nri.Container], Awaitable[None]]] = {
             nri.START_CONTAINER: handler.start_container,
+            nri.POST_START_CONTAINER: handler.container_running,
             nri.REMOVE_CONTAINER: handler.remove_container,
         }
         return {
@@ -171,6 +173,7 @@ class Registration:
             "StopPodSandbox": self._event(nri.STOP_POD_SANDBOX),
             "RemovePodSandbox": self._event(nri.REMOVE_POD_SANDBOX),
             "StartContainer": self._event(nri.START_CONTAINER),
+            "PostStartContainer": self._event(nri.POST_START_CONTAINER),
             "RemoveContainer": self._event(nri.REMOVE_CONTAINER),
         }
 

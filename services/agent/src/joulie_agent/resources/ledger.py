@@ -10,6 +10,8 @@ gives a container exclusive CPUs only when no other container may be running on 
   container then never starts, its updates count as unknown and are sent again.
 - In other replies the failure of an update is ignored by the runtime; an update that takes exclusive CPUs of another
   container is sent once more to learn its result.
+- Between its creation and its start a runtime writes an update of a container down for the next start only, which may
+  have begun; it reports success either way. What a reply has changed in such a container is sent again when it runs.
 
 Two containers that exchange exclusive CPUs need each other's update first; these are sent together.
 """
@@ -94,6 +96,8 @@ class Ledger:
         self._exclusive: dict[ContainerId, Cpus] = {}
         #: Updates in the reply to a creation whose container has not started yet, with the CPUs that were in use.
         self._unstarted: dict[ContainerId, dict[ContainerId, Cpus | None]] = {}
+        #: Created containers that do not run yet.
+        self._not_running: set[ContainerId] = set()
 
     def want(self, container: ContainerId, values: ContainerValues, exclusive: Cpus = EMPTY) -> None:
         """Note what a container is to have, and which of its CPUs no other container may use."""
@@ -125,6 +129,7 @@ class Ledger:
         self._entries.pop(container, None)
         self._pending.discard(container)
         self._exclusive.pop(container, None)
+        self._not_running.discard(container)
         for other, may_use in self._unstarted.pop(container, {}).items():
             if (entry := self._entries.get(other)) is not None:
                 entry.doubtful = True
@@ -137,10 +142,19 @@ class Ledger:
         self._pending.clear()
         self._exclusive.clear()
         self._unstarted.clear()
+        self._not_running.clear()
 
     def started(self, container: ContainerId) -> None:
         """Note that a container starts: the updates in the reply to its creation were carried out."""
         self._unstarted.pop(container, None)
+
+    def not_running(self, container: ContainerId) -> None:
+        """Note a container that is created and does not run yet."""
+        self._not_running.add(container)
+
+    def running(self, container: ContainerId) -> None:
+        """Note that a container runs: from here on updates change it at once."""
+        self._not_running.discard(container)
 
     def wanted(self, container: ContainerId) -> ContainerValues:
         """Return what a container is to have; nothing for an unknown one."""
@@ -169,7 +183,7 @@ class Ledger:
             update.container: self._entries[update.container].may_use for update in updates if update.must_succeed
         }
         for update in updates:
-            self._accept(update.container, update.values)
+            self._assume(update, known=update.container not in self._not_running)
         self._accept(created, self._entries[created].wanted)
         return updates
 
@@ -185,7 +199,11 @@ class Ledger:
         """Return the next updates that may be sent on the resource manager's own initiative; none is possible now."""
         now = self._clock()
         left_over = self._left_over()
-        ready = [container for container in left_over if self._entries[container].retry_at <= now]
+        ready = [
+            container
+            for container in left_over
+            if self._entries[container].retry_at <= now and container not in self._not_running
+        ]
         in_use = union(left_over.values())
         free = [container for container in ready if self._exclusive.get(container, EMPTY).isdisjoint(in_use)]
         if not free and len(ready) == len(left_over):
@@ -234,13 +252,18 @@ class Ledger:
         """Note updates of a reply: the result is assumed, except where exclusive CPUs depend on it."""
         taken = union(self._exclusive.values())
         in_the_way = {update.container for update in updates if self._entries[update.container].left_over(taken)}
+        doubtful = in_the_way | self._not_running
         for update in updates:
-            if update.container in in_the_way:
-                self._entries[update.container].sent(update.values)
-                self._sort(update.container)
-            else:
-                self._accept(update.container, update.values)
+            self._assume(update, known=update.container not in doubtful)
         return updates
+
+    def _assume(self, update: SentUpdate, *, known: bool) -> None:
+        """Note an update of a reply: as carried out, or where that is not known, as to be sent again."""
+        if known:
+            self._accept(update.container, update.values)
+        else:
+            self._entries[update.container].sent(update.values)
+            self._sort(update.container)
 
     def _accept(self, container: ContainerId, values: ContainerValues) -> None:
         entry = self._entries[container]

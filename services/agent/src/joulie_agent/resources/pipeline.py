@@ -15,7 +15,14 @@ from typing import Final, Protocol
 import structlog
 
 from joulie_agent.nri.handler import CreateReply, RequestRefusedError, RuntimeInfo
-from joulie_agent.nri.proto.nri_pb2 import Container, ContainerAdjustment, ContainerUpdate, LinuxResources, PodSandbox
+from joulie_agent.nri.proto.nri_pb2 import (
+    CONTAINER_CREATED,
+    Container,
+    ContainerAdjustment,
+    ContainerUpdate,
+    LinuxResources,
+    PodSandbox,
+)
 from joulie_agent.resources.engine import Configured, PlacementEngine
 from joulie_agent.resources.settings import OnDeadline
 from joulie_agent.resources.translate import PRESENT, ContainerReader, pod_info
@@ -135,6 +142,9 @@ class Pipeline:
                     values = _values_in_force(container.linux.resources)
                     present[ContainerId(container.id)] = self._info(pod, container), values
             await self._engine.synchronize(present)
+            for container in containers:
+                if container.state == CONTAINER_CREATED:
+                    self._engine.ledger.not_running(ContainerId(container.id))
 
         if not await self._in_turn(PipelineRequest.SYNCHRONIZE, work):
             return ()
@@ -160,6 +170,15 @@ class Pipeline:
             RequestRefusedError: it cannot be placed, or not in time where that is configured.
         """
         info = self._info(self._pod(pod), container)
+        ledger = self._engine.ledger
+        ledger.not_running(info.id)
+        try:
+            return await self._create(info)
+        except RequestRefusedError:
+            ledger.forget(info.id)
+            raise
+
+    async def _create(self, info: ContainerInfo) -> CreateReply:
         creation = _Creation()
 
         async def work() -> None:
@@ -182,6 +201,13 @@ class Pipeline:
         """Note that the runtime has carried out what the reply to the creation of a container had."""
         del pod
         self._engine.ledger.started(ContainerId(container.id))
+
+    async def container_running(self, pod: PodSandbox, container: Container) -> None:
+        """Send what has changed in a container while it was starting."""
+        del pod
+        self._engine.ledger.running(ContainerId(container.id))
+        if self._engine.ledger.has_pending:
+            self._updates_wanted()
 
     async def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources

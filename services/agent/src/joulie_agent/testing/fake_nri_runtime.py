@@ -20,7 +20,8 @@ _Reply = TypeVar("_Reply", bound=Message)
 class FakeNriRuntime:
     """Serves plugins on a UNIX socket. Like a runtime it sends one request after the other.
 
-    `pods` and `containers` are the model, by id: replies of the plugin change it.
+    `pods` and `containers` are the model, by id: replies of the plugin change it. As with containerd, a container runs
+    with what it had when its start began, plus the updates that it gets while it runs; `running` has that.
     """
 
     def __init__(
@@ -39,6 +40,8 @@ class FakeNriRuntime:
         """
         self.pods: dict[str, nri.PodSandbox] = {}
         self.containers: dict[str, nri.Container] = {}
+        #: The resources that the processes of containers have.
+        self.running: dict[str, nri.LinuxResources] = {}
         #: Ids of containers whose unsolicited updates fail.
         self.refuse_updates: set[str] = set()
         #: Every update that a plugin has requested, in order.
@@ -132,9 +135,21 @@ class FakeNriRuntime:
 
     async def start_container(self, container_id: str) -> None:
         """Start a container."""
+        self.begin_start(container_id)
+        await self.end_start(container_id)
+
+    def begin_start(self, container_id: str) -> None:
+        """Make the process of a container, which gets what the container has now; it does not run yet."""
+        self.running[container_id] = nri.LinuxResources()
+        self.running[container_id].CopyFrom(self.containers[container_id].linux.resources)
+
+    async def end_start(self, container_id: str) -> None:
+        """Let the process of a container run."""
         container = self.containers[container_id]
-        await self._event(nri.START_CONTAINER, "StartContainer", self.pods[container.pod_sandbox_id], container)
+        pod = self.pods[container.pod_sandbox_id]
+        await self._event(nri.START_CONTAINER, "StartContainer", pod, container)
         container.state = nri.CONTAINER_RUNNING
+        await self._event(nri.POST_START_CONTAINER, "PostStartContainer", pod, container)
 
     async def update_container(self, container_id: str, resources: nri.LinuxResources) -> Sequence[nri.ContainerUpdate]:
         """Change the resources of a container; an update of the plugin for it wins."""
@@ -143,7 +158,7 @@ class FakeNriRuntime:
         request = nri.UpdateContainerRequest(pod=pod, container=container, linux_resources=resources)
         async with self._turn:
             reply = await self._call("UpdateContainer", request, nri.UpdateContainerResponse)
-            container.linux.resources.MergeFrom(resources)
+            self._merge(container, resources)
             self._update(reply.update)
         return reply.update
 
@@ -160,6 +175,7 @@ class FakeNriRuntime:
     async def remove_container(self, container_id: str) -> None:
         """Remove a container."""
         container = self.containers.pop(container_id)
+        self.running.pop(container_id, None)
         await self._event(nri.REMOVE_CONTAINER, "RemoveContainer", self.pods[container.pod_sandbox_id], container)
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -211,7 +227,12 @@ class FakeNriRuntime:
     def _update(self, updates: Iterable[nri.ContainerUpdate]) -> None:
         for update in updates:
             self.updates.append(update)
-            self.containers[update.container_id].linux.resources.MergeFrom(update.linux.resources)
+            self._merge(self.containers[update.container_id], update.linux.resources)
+
+    def _merge(self, container: nri.Container, resources: nri.LinuxResources) -> None:
+        container.linux.resources.MergeFrom(resources)
+        if container.state == nri.CONTAINER_RUNNING and container.id in self.running:
+            self.running[container.id].MergeFrom(resources)
 
 
 class _Plugin:
