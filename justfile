@@ -79,6 +79,7 @@ crds:
 docs:
     python -m tools.settings_page
     python -m tools.policy_page
+    python -m tools.score_page
     python -m tools.crd_page
     python -m tools.metrics_page
     python -m tools.placement_drawings

@@ -38,6 +38,7 @@ def test_the_page_has_the_recipes() -> None:
         "Add a GPU vendor",
         "Add a field to a custom resource",
         "Add a term to the score",
+        "Add a score",
         "Add a metric",
     ]
 

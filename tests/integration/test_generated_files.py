@@ -14,6 +14,7 @@ _ROOT = Path(__file__).parents[2]
     [
         ["settings_page"],
         ["policy_page"],
+        ["score_page"],
         ["crd_page"],
         ["metrics_page"],
         ["placement_drawings"],

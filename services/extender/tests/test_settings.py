@@ -15,6 +15,7 @@ DOCUMENTED = {
     "MARGINAL_GPU_UTIL_COEFF_PERFORMANCE": "0.9",
     "ENABLE_FACILITY_METRICS": "false",
     "SCORE_MAX": "100",
+    "SCORE_POLICY": "headroom_v1",
 }
 
 
@@ -27,6 +28,7 @@ def test_every_wrong_value_is_reported_at_once():
     wrong = {
         "CACHE_TTL": "soon",
         "SCORE_MAX": "0",
+        "SCORE_POLICY": "headroom",
         "MARGINAL_CPU_UTIL_COEFF": "-1",
         "ENABLE_FACILITY_METRICS": "perhaps",
         "EXTENDER_ADDR": "9876",

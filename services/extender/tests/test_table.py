@@ -1,18 +1,24 @@
 """The table's prepared answers against the readable formula."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_core.demand import WorkloadClass
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import view_from_node
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.labels import POWER_PROFILE
 from joulie_core.node import Node
+from joulie_core.power.curves import node_curves
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import verdict
 from joulie_core.scoring.formula import score
+from joulie_core.scoring.registry import DEFAULT_SCORE, SCORE_POLICIES
 from joulie_core.scoring.state import TwinSnapshot, cluster_terms
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
@@ -20,6 +26,9 @@ from joulie_extender.table import NodeTable, TableConfig
 
 NOW_S = 1_000.0
 POWER = NodePower(cpu_threads=64, cpu_max_watts=500, gpu_count=4, gpu_max_watts=1_600)
+CURVES = node_curves(
+    view_from_node(Node("a", labels={"joulie.io/hw.cpu-model": "Intel Xeon Platinum 8280"}), Inventory.load())
+)
 NAMES = ["a", "b", "c", "d", "e"]
 TWINS = st.builds(
     TwinSnapshot,
@@ -27,6 +36,8 @@ TWINS = st.builds(
     measured_watts=st.none() | st.floats(0, 5_000),
     capped_watts=st.none() | st.floats(1, 5_000),
     predicted_headroom_pct=st.none() | st.floats(-100, 100),
+    cpu_cap_share=st.none() | st.sampled_from([0.3, 0.6, 1.0]),
+    gpu_cap_share=st.none() | st.sampled_from([0.3, 0.6, 1.0]),
     cooling_stress_pct=st.none() | st.floats(0, 100),
     trend_w_per_min=st.floats(-300, 300),
     pue=st.none() | st.floats(1, 2),
@@ -59,7 +70,7 @@ class Clock:
         return self.now_s
 
 
-def make_table(clock, *, score_max=100, weigh_pue=True, read_power=lambda *_: POWER):
+def make_table(clock, *, score_max=100, weigh_pue=True, read_power=lambda *_: POWER, score_policy=DEFAULT_SCORE):
     config = TableConfig(
         Coefficients(),
         staleness_threshold_s=300.0,
@@ -68,6 +79,7 @@ def make_table(clock, *, score_max=100, weigh_pue=True, read_power=lambda *_: PO
         count_in_flight=True,
         weigh_pue=weigh_pue,
         score_max=score_max,
+        score=score_policy,
     )
     return NodeTable(config, read_power=read_power, wall_clock=clock, clock=clock)
 
@@ -117,6 +129,17 @@ def test_any_history_of_changes_ends_in_the_scores_of_the_formula(changes, deman
         ).score
         # Pressure is taken in tenths, where the last digit of a sum may decide: 0.03 points.
         assert abs(each["Score"] - expected * score_max / 100) <= 0.5 + 0.031 * score_max / 100
+
+
+@given(CHANGES, DEMANDS, st.sampled_from([1, 10, 100]))
+def test_any_history_of_changes_ends_in_the_scores_of_the_selected_policy(changes, demand, score_max):
+    power = replace(POWER, curves=CURVES)
+    policy = SCORE_POLICIES["energy_v1"]
+    table = make_table(Clock(), score_max=score_max, read_power=lambda *_: power, score_policy=policy)
+    play(table, changes, between=lambda: table.answer(NAMES, demand))
+    for each in msgspec.json.decode(table.answer(NAMES, demand).body):
+        expected = table.explain(table.entry(each["Host"]), demand).score * score_max / 100
+        assert abs(each["Score"] - expected) <= 0.5 + 1e-6
 
 
 @given(CHANGES)

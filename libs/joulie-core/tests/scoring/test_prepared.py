@@ -53,7 +53,7 @@ def row_score(state, *, stale, power, demand, coefficients, pue, cluster):
         workload_class=demand.workload_class,
         trend_scale=cluster.trend_scale,
     )
-    return row.score(demand, cluster.perf_pressure)
+    return row.score((demand.cpu_cores, demand.gpus), cluster.perf_pressure)
 
 
 def formula_score(state, *, stale, power, demand, coefficients, pue, cluster):
@@ -145,7 +145,7 @@ def test_a_node_that_cannot_be_judged_gets_the_neutral_row(state):
         trend_scale=6.0,
     )
     assert row is NEUTRAL_ROW
-    assert row.score(PodDemand(1e9, 1e9), 100.0) == 50
+    assert row.score((1e9, 1e9), 100.0) == 50
 
 
 def test_pressure_uses_the_terms_of_the_whole_cluster():

@@ -102,6 +102,8 @@ def test_an_answer_is_the_rounded_score_of_each_row(machines, busy_jobs) -> None
     for workload_class in WorkloadClass:
         for demand in (PodDemand(2.0, 0.0, 0.0, workload_class), PodDemand(8.0, 2.0, 0.0, workload_class)):
             rows = [scores.row(int(node), workload_class, scores.terms.trend_scale) for node in nodes]
-            expected = [round_half_away(row.score(demand, scores.terms.perf_pressure)) for row in rows]
+            expected = [
+                round_half_away(row.score((demand.cpu_cores, demand.gpus), scores.terms.perf_pressure)) for row in rows
+            ]
             assert scores.scores(nodes, demand).tolist() == expected
             assert len(set(expected)) > 3

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from joulie_api.app import App, freeze_heap
 from joulie_api.client import KubeClient
+from joulie_core.scoring.registry import SCORE_POLICIES
 from joulie_extender import VERSION
 from joulie_extender.bodies import MAX_BODY_BYTES
 from joulie_extender.debug import Debug
@@ -62,6 +63,7 @@ def make_table(settings: ExtenderSettings, *, wall_clock: Callable[[], float] = 
         count_in_flight=settings.count_in_flight,
         weigh_pue=settings.enable_facility_metrics,
         score_max=settings.score_max,
+        score=SCORE_POLICIES[settings.score_policy],
     )
     return NodeTable(config, read_power=PowerReader(), wall_clock=wall_clock, clock=asyncio.get_running_loop().time)
 

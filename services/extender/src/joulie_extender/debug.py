@@ -15,10 +15,10 @@ from aiohttp import web
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_core.powerest.marginal import Marginal, marginal_watts
+from joulie_core.powerest.marginal import marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
-from joulie_core.scoring import formula
 from joulie_core.scoring.filter import FilterResult
+from joulie_core.scoring.formula import MAX_SCORE
 from joulie_core.scoring.state import TwinSnapshot
 from joulie_extender.bodies import read_request
 from joulie_extender.handlers import bad_request
@@ -63,6 +63,7 @@ class Debug:
     def _cluster(self) -> dict[str, Any]:
         coefficients, terms = self._table.config.coefficients, self._table.terms
         return {
+            "scorePolicy": self._table.config.score.name,
             "coefficients": {
                 "cpuUtilCoeff": coefficients.cpu_util,
                 "gpuUtilCoeffStandard": coefficients.gpu_util_standard,
@@ -103,26 +104,14 @@ class Debug:
     def _base_score(self, entry: NodeEntry) -> float:
         """Return the score for a pod that adds no power, without the terms that depend on the pod's class."""
         # Neither bonus nor pressure applies to performance pods.
-        return formula.score(
-            entry.state,
-            stale=entry.stale,
-            marginal=Marginal(),
-            workload_class=WorkloadClass.PERFORMANCE,
-            cluster=self._table.terms,
-        ).score
+        return self._table.explain(entry, PodDemand(0.0, workload_class=WorkloadClass.PERFORMANCE)).score
 
     def _explain(self, entry: NodeEntry, demand: PodDemand) -> dict[str, Any]:
         marginal = marginal_watts(demand, entry.power, self._table.config.coefficients, self._table.pue(entry))
-        terms = formula.score(
-            entry.state,
-            stale=entry.stale,
-            marginal=marginal,
-            workload_class=demand.workload_class,
-            cluster=self._table.terms,
-        )
+        terms = self._table.explain(entry, demand)
         return {
             "nodeName": entry.name,
-            "score": terms.score * self._table.config.score_max / formula.MAX_SCORE,
+            "score": terms.score * self._table.config.score_max / MAX_SCORE,
             "terms": terms.by_name,
             "projectedHeadroom": terms.headroom_pct,
             "marginalCpuW": marginal.cpu_watts,

@@ -7,6 +7,7 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import HardwareView, resolve_view, view_from_status
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.node import Node
+from joulie_core.power.curves import node_curves
 from joulie_core.powerest.gpu_share import units_per_gpu
 from joulie_core.powerest.marginal import NodePower
 
@@ -32,4 +33,5 @@ def _power(view: HardwareView, node: Node | None) -> NodePower:
         gpu_max_watts=view.gpu_max_watts,
         cpu_cores=view.cpu.total_cores if view.cpu else 0,
         units_per_gpu=units_per_gpu(node, view.gpu.vendor) if view.gpu else 1,
+        curves=node_curves(view),
     )

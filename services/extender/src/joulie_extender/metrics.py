@@ -83,6 +83,6 @@ class ExtenderMetrics:
         )
 
     def _score(self, entry: NodeEntry, workload_class: WorkloadClass, demand: PodDemand) -> int:
-        row = self._table.row(entry, workload_class)
-        score = row.score(demand, self._table.terms.perf_pressure) * self._table.config.score_max / MAX_SCORE
+        row, config = self._table.row(entry, workload_class), self._table.config
+        score = row.score(config.score.size(demand), self._table.terms.perf_pressure) * config.score_max / MAX_SCORE
         return round_half_away(score)

@@ -1,10 +1,10 @@
 """Scores of all nodes, and the reply that is made of them.
 
 Guarantees whole numbers in 0..SCORE_MAX, rounded half away from zero, for any set of candidates in any order; a node
-that is not known scores neutrally. Thousands of candidates come in another order every time, so what is kept for a
-request key is each node's finished entry of the reply: one look-up for each candidate. Bursts are made of equal pods,
-which have the same request key. Neither a row nor an entry is made before a request needs it: most changes of a node
-concern no workload class, trend scale or pod that is requested before the next change.
+that is not known scores what the policy has for such nodes. Thousands of candidates come in another order every time,
+so what is kept for a request key is each node's finished entry of the reply: one look-up for each candidate. Bursts
+are made of equal pods, which have the same request key. Neither a row nor an entry is made before a request needs it:
+most changes of a node concern no workload class, trend scale or pod that is requested before the next change.
 Source: kube-scheduler's extender API v1, HostPriorityList; docs/decisions/0015-cost-per-pod.md.
 """
 
@@ -20,7 +20,9 @@ from joulie_core.fnv import fnv1a_32
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.rounding import round_half_away
 from joulie_core.scoring.formula import MAX_SCORE
-from joulie_core.scoring.prepared import NEUTRAL_ROW, AffineRow
+from joulie_core.scoring.policy import ScorePolicy
+from joulie_core.scoring.prepared import AffineRow, PodSize
+from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.scoring.state import BURST_TREND_SCALE, STEADY_TREND_SCALE, ClusterTerms
 
 #: What a row holds for: a workload class and a trend scale.
@@ -31,8 +33,8 @@ SCORE_PROFILES: Final[tuple[ScoreProfile, ...]] = tuple(
 
 #: Returns a node's row in a profile, in points of 100.
 RowMaker = Callable[[ScoreProfile], AffineRow]
-#: Cores and GPUs: all that a score depends on beside the node and the pressure.
-_RequestKey = tuple[float, float]
+#: All that a score depends on beside the node and the pressure.
+_RequestKey = PodSize
 #: A node's row in points of SCORE_MAX, and its entry in the reply from the host on.
 _Row = tuple[float, float, float, float, bytes]
 #: Request keys that are remembered for each profile: with 5,000 nodes up to a megabyte each.
@@ -67,10 +69,12 @@ class ScoredNodes:
 class ScoreTable:
     """The rows of all nodes in every profile, each made when a request needs it first."""
 
-    def __init__(self, score_max: int) -> None:
+    def __init__(self, score_max: int, policy: ScorePolicy = DEFAULT_SCORE) -> None:
         self._nodes: dict[str, _Node] = {}
         self._profiles = {
-            profile: _ProfileTable(profile, self._nodes, score_max, competing=profile[0] is WorkloadClass.STANDARD)
+            profile: _ProfileTable(
+                profile, self._nodes, score_max, policy, competing=profile[0] is WorkloadClass.STANDARD
+            )
             for profile in SCORE_PROFILES
         }
 
@@ -127,8 +131,17 @@ class _Node:
 class _ProfileTable:
     """The rows of one profile, and the entries that were made of them lately."""
 
-    def __init__(self, profile: ScoreProfile, nodes: Mapping[str, _Node], score_max: int, *, competing: bool) -> None:
+    def __init__(
+        self,
+        profile: ScoreProfile,
+        nodes: Mapping[str, _Node],
+        score_max: int,
+        policy: ScorePolicy,
+        *,
+        competing: bool,
+    ) -> None:
         self._profile = profile
+        self._policy = policy
         self._nodes = nodes
         self._factor = score_max / MAX_SCORE
         self._competing = competing
@@ -147,14 +160,15 @@ class _ProfileTable:
 
     def entries(self, names: Sequence[str], demand: PodDemand, perf_pressure: float) -> list[bytes]:
         """Entries of the candidates."""
-        kept = self._kept_for((demand.cpu_cores, demand.gpus))
+        size = self._policy.size(demand)
+        kept = self._kept_for(size)
         if self._competing:
             kept.move(perf_pressure)
         by_name = kept.by_name
         try:
             return [*map(by_name.__getitem__, names)]
         except KeyError:
-            self._make(kept, demand, [name for name in names if name not in by_name])
+            self._make(kept, size, [name for name in names if name not in by_name])
         try:
             return [*map(by_name.__getitem__, names)]
         except KeyError:
@@ -171,7 +185,7 @@ class _ProfileTable:
             self._kept.move_to_end(key)
         return kept
 
-    def _make(self, kept: _Kept, demand: PodDemand, names: Iterable[str]) -> None:
+    def _make(self, kept: _Kept, size: PodSize, names: Iterable[str]) -> None:
         """Make the entries of the nodes that are known."""
         rows = self._rows
         known = self._nodes.keys()
@@ -179,12 +193,13 @@ class _ProfileTable:
         kept.under_pressure.update([name for name, (_, _, _, weight, _) in wanted if weight])
         score_prefixes = self._score_prefixes
         most = len(score_prefixes) - 1
-        cores, gpus, pressure = demand.cpu_cores, demand.gpus, kept.pressure
+        cpu_size, gpu_size = size
+        pressure = kept.pressure
         # Hundreds of turns a request, so nothing in it but a sum.
         kept.by_name |= {
             name: score_prefixes[
                 0
-                if (points := base - cpu * cores - gpu * gpus - weight * pressure) <= 0
+                if (points := base - cpu * cpu_size - gpu * gpu_size - weight * pressure) <= 0
                 else int(points + 0.5)
                 if points < most
                 else most
@@ -202,7 +217,7 @@ class _ProfileTable:
 
     def _neutral_entry(self, name: str) -> bytes:
         # Not kept: no event would ever remove an unknown node.
-        neutral = round_half_away(NEUTRAL_ROW.base / MAX_SCORE * (len(self._score_prefixes) - 1))
+        neutral = round_half_away(self._policy.unknown_row.base / MAX_SCORE * (len(self._score_prefixes) - 1))
         return self._score_prefixes[neutral] + _host(name)
 
 

@@ -2,14 +2,21 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from joulie_api.settings import Addr, Duration, ServiceSettings
 from joulie_core.powerest.marginal import Coefficients
+from joulie_core.scoring.registry import DEFAULT_SCORE, SCORE_POLICIES
 
 Coefficient = Annotated[float, Field(ge=0, le=10)]
 NonNegative = Annotated[float, Field(ge=0)]
 _DEFAULTS = Coefficients()
+
+
+def _known_score(name: str) -> str:
+    if name not in SCORE_POLICIES:
+        raise ValueError(f"unknown score policy; known: {', '.join(SCORE_POLICIES)}")
+    return name
 
 
 class ExtenderSettings(ServiceSettings):
@@ -55,6 +62,10 @@ class ExtenderSettings(ServiceSettings):
     count_in_flight: bool = True
     """Add the estimated watts of pods that are bound, or about to be, and not in the measurement yet. Without it a
     burst piles up on the nodes that were best when it began."""
+
+    score_policy: Annotated[str, AfterValidator(_known_score)] = DEFAULT_SCORE.name
+    """How nodes are scored: `headroom_v1` by the power that is left, `energy_v1` by the joules of the pod's work; see
+    docs/scores.md."""
 
     score_max: Annotated[int, Field(ge=1, le=1000)] = 100
     """Score of a perfect node. kube-scheduler multiplies an extender's score by 10, so that 10 here weighs as much as

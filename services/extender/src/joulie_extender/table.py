@@ -21,7 +21,9 @@ from joulie_core.powerest.assumed import AssumedPods
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import FilterResult, verdict
-from joulie_core.scoring.prepared import AffineRow, ClusterSums, prepare_row
+from joulie_core.scoring.policy import ExplainedScore, ScorePolicy
+from joulie_core.scoring.prepared import AffineRow, ClusterSums
+from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
@@ -43,6 +45,8 @@ class TableConfig:
     weigh_pue: bool
     #: The score of a perfect node.
     score_max: int
+    #: How nodes are scored.
+    score: ScorePolicy = DEFAULT_SCORE
 
 
 @dataclass(slots=True)
@@ -96,7 +100,7 @@ class NodeTable:
         #: Sums over the `state` of all entries that are not stale.
         self._sums = ClusterSums()
         #: Scores of all entries.
-        self._scores = ScoreTable(config.score_max)
+        self._scores = ScoreTable(config.score_max, config.score)
         #: Reasons that keep performance pods off nodes, as in the reply; nodes that accept them are left out.
         self._refusals: dict[str, bytes] = {}
         #: No entry becomes stale before this moment of the wall clock.
@@ -186,9 +190,21 @@ class NodeTable:
         """Return the node's row, in points of 100, for the current cluster."""
         return self._row(entry, (workload_class, self.terms.trend_scale))
 
+    def explain(self, entry: NodeEntry, demand: PodDemand) -> ExplainedScore:
+        """Return the node's score for a pod by the plain form, in points of 100."""
+        return self.config.score.explain(
+            entry.state,
+            stale=entry.stale,
+            power=entry.power,
+            coefficients=self.config.coefficients,
+            pue=self.pue(entry),
+            demand=demand,
+            cluster=self.terms,
+        )
+
     def _row(self, entry: NodeEntry, profile: ScoreProfile) -> AffineRow:
         workload_class, trend_scale = profile
-        return prepare_row(
+        return self.config.score.row(
             entry.state,
             stale=entry.stale,
             power=entry.power,

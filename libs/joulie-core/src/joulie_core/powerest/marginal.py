@@ -12,6 +12,7 @@ from typing import Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.plausible import plausible_value
+from joulie_core.power.curves import NodeCurves
 from joulie_core.powerest.pod_demand import PodDemand
 
 #: Watts of one hardware thread of a node whose CPU is not known; current server CPUs draw between 1.2 and 8, the most
@@ -51,6 +52,8 @@ class NodePower:
     cpu_cores: float = 0.0
     #: Units of a pod's GPU demand that each GPU is handed out in, see `joulie_core.powerest.gpu_share`.
     units_per_gpu: float = 1.0
+    #: Power over load and cap; None where it is not known. No estimate of a pod's watts takes it.
+    curves: NodeCurves | None = None
 
     @property
     def watts_per_thread(self) -> float:

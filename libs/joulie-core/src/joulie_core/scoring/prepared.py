@@ -17,6 +17,9 @@ from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring import formula
 from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, pressure
 
+#: What a row takes of a pod: an amount of CPU and one of GPUs, in the units of its score.
+PodSize = tuple[float, float]
+
 
 class AffineRow(NamedTuple):
     """Score of one node before clamping, as a function of the pod and of the pressure on performance nodes."""
@@ -26,14 +29,10 @@ class AffineRow(NamedTuple):
     gpu_points: float
     pressure_weight: float
 
-    def score(self, demand: PodDemand, perf_pressure: float) -> float:
-        """Return the score within 0..100."""
-        points = (
-            self.base
-            - self.cpu_points * demand.cpu_cores
-            - self.gpu_points * demand.gpus
-            - self.pressure_weight * perf_pressure
-        )
+    def score(self, size: PodSize, perf_pressure: float) -> float:
+        """Return the score within 0..100 of a pod of that size, see `ScorePolicy.size`."""
+        cpu, gpu = size
+        points = self.base - self.cpu_points * cpu - self.gpu_points * gpu - self.pressure_weight * perf_pressure
         return formula.within_range(points)
 
 

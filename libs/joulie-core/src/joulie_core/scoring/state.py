@@ -20,6 +20,7 @@ from joulie_core.twin import stress
 BURST_W_PER_MIN: Final = 500.0
 STEADY_TREND_SCALE: Final = 6.0
 BURST_TREND_SCALE: Final = 2.0
+_PERCENT: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,9 @@ class TwinSnapshot:
     #: What the published caps allow; None where there is no usable figure.
     capped_watts: float | None = None
     tdp_watts: float | None = None
+    #: What the caps of CPUs and of GPUs leave of their highest ones, 0 to 1; None where unknown.
+    cpu_cap_share: float | None = None
+    gpu_cap_share: float | None = None
     predicted_headroom_pct: float | None = None
     #: 0 is cool, 100 is at the limit.
     cooling_stress_pct: float | None = None
@@ -61,13 +65,15 @@ class TwinSnapshot:
 
 def node_state(status: NodeTwinStatus) -> TwinSnapshot:
     """Return the snapshot of a twin's status."""
-    power = status.power_measurement
+    power, caps = status.power_measurement, status.effective_cap_state
     measured = power.measured_node_power_w if power else None
     return TwinSnapshot(
         schedulable_class=status.schedulable_class,
         measured_watts=plausible_value(None if measured is None else min(measured, limit_watts())),
         capped_watts=plausible_value(power.node_capped_power_w, at_least=stress.LEAST_CAP_WATTS) if power else None,
         tdp_watts=plausible_value(power.node_tdp_w, at_least=stress.LEAST_CAP_WATTS) if power else None,
+        cpu_cap_share=caps.cpu_pct / _PERCENT if caps else None,
+        gpu_cap_share=caps.gpu_pct / _PERCENT if caps else None,
         predicted_headroom_pct=plausible_value(status.predicted_power_headroom_score, at_least=-HIGHEST_VALUE),
         cooling_stress_pct=plausible_value(status.predicted_cooling_stress_score),
         trend_w_per_min=(plausible_value(power.power_trend_w_per_min, at_least=-HIGHEST_VALUE) or 0.0)

@@ -17,6 +17,7 @@ from joulie_core.hardware.view import HardwareView, view_from_node
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.policy import Candidate
+from joulie_core.power.curves import node_curves
 from joulie_core.powerest.gpu_share import units_per_gpu
 from joulie_core.powerest.marginal import NodePower
 from joulie_core.quantity import QuantityError, parse_quantity
@@ -116,6 +117,7 @@ def _power(view: HardwareView, node: Node) -> NodePower:
         gpu_max_watts=view.gpu_max_watts,
         cpu_cores=view.cpu.total_cores if view.cpu else 0,
         units_per_gpu=units_per_gpu(node, view.gpu.vendor) if view.gpu else 1,
+        curves=node_curves(view),
     )
 
 

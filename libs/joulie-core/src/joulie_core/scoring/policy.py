@@ -1,0 +1,85 @@
+"""What a score policy is: it judges how well a node suits a pod, in points from 0 to 100.
+
+A policy has a plain form, for people and as the reference, and a fast form: one affine row per node. It promises that
+both give the same number, and that the number depends on its arguments only, not on other candidates.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.powerest.marginal import Coefficients, NodePower
+from joulie_core.powerest.pod_demand import PodDemand
+from joulie_core.scoring.prepared import AffineRow, PodSize
+from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
+
+
+class ExplainedScore(Protocol):
+    """A score and how it came about."""
+
+    @property
+    def score(self) -> float:
+        """The score within 0..100."""
+
+    @property
+    def by_name(self) -> Mapping[str, float]:
+        """The terms by name, in points."""
+
+    @property
+    def headroom_pct(self) -> float | None:
+        """Headroom in percent of the cap with the pod in place; None where the policy takes none, or it is unknown."""
+
+    @property
+    def neutral(self) -> str | None:
+        """Why the terms do not apply; None where they do."""
+
+
+class ScorePolicy(Protocol):
+    """A way to score nodes."""
+
+    @property
+    def name(self) -> str:
+        """Name under which the policy is selected."""
+
+    @property
+    def unknown_row(self) -> AffineRow:
+        """The row of a node without a twin that can be believed."""
+
+    def size(self, demand: PodDemand) -> PodSize:
+        """Return what the rows take of a pod."""
+
+    def explain(
+        self,
+        node: TwinSnapshot | None,
+        *,
+        stale: bool,
+        power: NodePower,
+        coefficients: Coefficients,
+        pue: float | None,
+        demand: PodDemand,
+        cluster: ClusterTerms,
+    ) -> ExplainedScore:
+        """Return the score of one node for one pod by the plain form.
+
+        Args:
+            node: the twin; None where the node has none.
+            stale: whether the twin is too old, or the whole view of the cluster is.
+            power: the node's hardware.
+            coefficients: of the estimate of a pod's watts.
+            pue: of the node; None where it is unknown or not to be weighted.
+            demand: the pod.
+            cluster: what the cluster contributes.
+        """
+
+    def row(
+        self,
+        node: TwinSnapshot | None,
+        *,
+        stale: bool,
+        power: NodePower,
+        coefficients: Coefficients,
+        pue: float | None,
+        workload_class: WorkloadClass,
+        trend_scale: float,
+    ) -> AffineRow:
+        """Return the row of one node for pods of a class at a trend scale; other arguments as in `explain`."""
