@@ -335,10 +335,11 @@ class PlacementEngine:
         known: dict[int, ContainerValues] = {}
         for name in changed_keys(placements, before):
             earlier, placement = before.get(name), placements[name]
-            if earlier == placement and not fresh:
+            equal = earlier == placement
+            if equal and not fresh:
                 continue
             self._want(name, placement, known)
-            if earlier is not None and earlier != placement:
+            if earlier is not None and not equal:
                 moved.append(name)
         self._consequences.moved(moved)
         for warning in result.warnings:

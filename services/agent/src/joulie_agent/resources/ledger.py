@@ -19,11 +19,11 @@ Two containers that exchange exclusive CPUs need each other's update first; thes
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from joulie_agent.resources.values import UNSET, ContainerValues
 from joulie_core.containers.container import ContainerId
-from joulie_core.containers.idset import EMPTY, Cpus, union
+from joulie_core.containers.idset import EMPTY, Cpus, IdSet, union
 
 #: Most updates in one message: the runtime carries out nothing else meanwhile, and each takes milliseconds.
 MOST_PER_BATCH: Final = 32
@@ -31,9 +31,8 @@ _FIRST_RETRY_S: Final = 1.0
 _LAST_RETRY_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentUpdate:
-    """The update of one container."""
+class SentUpdate(NamedTuple):
+    """The update of one container. A tuple, since hundreds are made in one reply."""
 
     container: ContainerId
     values: ContainerValues
@@ -64,7 +63,10 @@ class _Entry:
         """Return which of the exclusive CPUs of all containers it is to leave and may still be running on."""
         if self.wanted.cpus is None:
             return EMPTY
-        return (taken if self.may_use is None else taken & self.may_use) - self.wanted.cpus
+        left = taken.mask & ~self.wanted.cpus.mask
+        if self.may_use is not None:
+            left &= self.may_use.mask
+        return IdSet.from_mask(left) if left else EMPTY
 
     def accepted(self, values: ContainerValues) -> None:
         self.in_force = values.over(self.in_force)
@@ -101,8 +103,8 @@ class Ledger:
 
     def want(self, container: ContainerId, values: ContainerValues, exclusive: Cpus = EMPTY) -> None:
         """Note what a container is to have, and which of its CPUs no other container may use."""
-        entry = self._entries.setdefault(container, _Entry())
-        if entry.wanted != values:
+        entry = self._entry(container)
+        if entry.failures and entry.wanted != values:
             entry.failures, entry.retry_at = 0, -math.inf
         entry.wanted = values
         if exclusive:
@@ -113,14 +115,14 @@ class Ledger:
 
     def report(self, container: ContainerId, values: ContainerValues) -> None:
         """Note what the runtime has in force for a container."""
-        entry = self._entries.setdefault(container, _Entry())
+        entry = self._entry(container)
         entry.revision += 1
         entry.accepted(values)
         self._sort(container)
 
     def overwrite(self, container: ContainerId, values: ContainerValues) -> None:
         """Note what the runtime is about to set for a container on the request of another program."""
-        entry = self._entries.setdefault(container, _Entry())
+        entry = self._entry(container)
         entry.in_force = values.over(entry.in_force)
         self._sort(container)
 
@@ -184,7 +186,7 @@ class Ledger:
         }
         for update in updates:
             self._assume(update, known=update.container not in self._not_running)
-        self._accept(created, self._entries[created].wanted)
+        self._accept(created)
         return updates
 
     def reply_to_update(self) -> Sequence[SentUpdate]:
@@ -237,6 +239,12 @@ class Ledger:
         times = [entry.retry_at for entry in map(self._entries.__getitem__, self._pending) if entry.failures]
         return max(0.0, min(times) - self._clock()) if times else None
 
+    def _entry(self, container: ContainerId) -> _Entry:
+        entry = self._entries.get(container)
+        if entry is None:
+            entry = self._entries[container] = _Entry()
+        return entry
+
     def _updates(self, *, strict: bool, without: ContainerId | None = None) -> list[SentUpdate]:
         return [
             SentUpdate(
@@ -260,19 +268,17 @@ class Ledger:
     def _assume(self, update: SentUpdate, *, known: bool) -> None:
         """Note an update of a reply: as carried out, or where that is not known, as to be sent again."""
         if known:
-            self._accept(update.container, update.values)
+            self._accept(update.container)
         else:
             self._entries[update.container].sent(update.values)
             self._sort(update.container)
 
-    def _accept(self, container: ContainerId, values: ContainerValues) -> None:
+    def _accept(self, container: ContainerId) -> None:
+        """Note that a container has what is wanted."""
         entry = self._entries[container]
         entry.revision += 1
-        entry.accepted(values)
-        if values is entry.wanted:
-            self._pending.discard(container)
-        else:
-            self._sort(container)
+        entry.accepted(entry.wanted)
+        self._pending.discard(container)
 
     def _sort(self, container: ContainerId) -> None:
         if self._entries[container].pending:

@@ -1,7 +1,6 @@
 """What is set for a container in its cgroup, as values and as the messages of the runtime."""
 
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import Final
 
 from joulie_agent.nri.proto.nri_pb2 import LinuxResources
@@ -25,19 +24,26 @@ class ContainerValues:
 
     def fulfilled_by(self, other: "ContainerValues") -> bool:
         """Return whether all that is set here is equal there."""
-        pairs = zip(_values(self), _values(other), strict=True)
-        return self is other or all(mine is None or mine == theirs for mine, theirs in pairs)
+        return self is other or (
+            (self.cpus is None or self.cpus == other.cpus)
+            and (self.memory is None or self.memory == other.memory)
+            and (self.cpu_shares is None or self.cpu_shares == other.cpu_shares)
+            and (self.cpu_quota_us is None or self.cpu_quota_us == other.cpu_quota_us)
+            and (self.memory_limit_bytes is None or self.memory_limit_bytes == other.memory_limit_bytes)
+        )
 
     def over(self, other: "ContainerValues") -> "ContainerValues":
         """Return what is set here, and for the rest what is set there."""
-        if other is UNSET:
-            return self
+        cpus = other.cpus if self.cpus is None else self.cpus
+        memory = other.memory if self.memory is None else self.memory
+        shares = other.cpu_shares if self.cpu_shares is None else self.cpu_shares
+        quota = other.cpu_quota_us if self.cpu_quota_us is None else self.cpu_quota_us
+        limit = other.memory_limit_bytes if self.memory_limit_bytes is None else self.memory_limit_bytes
+        mine = self.cpus, self.memory, self.cpu_shares, self.cpu_quota_us, self.memory_limit_bytes
+        if (cpus, memory, shares, quota, limit) == mine:
+            return self  # shared by hundreds of containers
         return ContainerValues(
-            cpus=other.cpus if self.cpus is None else self.cpus,
-            memory=other.memory if self.memory is None else self.memory,
-            cpu_shares=other.cpu_shares if self.cpu_shares is None else self.cpu_shares,
-            cpu_quota_us=other.cpu_quota_us if self.cpu_quota_us is None else self.cpu_quota_us,
-            memory_limit_bytes=other.memory_limit_bytes if self.memory_limit_bytes is None else self.memory_limit_bytes,
+            cpus=cpus, memory=memory, cpu_shares=shares, cpu_quota_us=quota, memory_limit_bytes=limit
         )
 
 
@@ -51,7 +57,6 @@ class CreationClasses:
 
 NO_CLASSES: Final = CreationClasses()
 UNSET: Final = ContainerValues()
-_values: Final = attrgetter(*(field.name for field in fields(ContainerValues)))
 
 
 def to_resources(values: ContainerValues) -> LinuxResources:
