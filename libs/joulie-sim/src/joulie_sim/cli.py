@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from joulie_sim.calibrate import command as calibrate
-from joulie_sim.commands import compare, import_, plot, run, sweep
+from joulie_sim.commands import compare, import_, plot, record, run, sweep
 
-_MODULES: Final = (run, sweep, compare, plot, import_, calibrate)
-COMMANDS: Final = ("run", "sweep", "compare", "plot", "import", "calibrate")
+_MODULES: Final = (run, sweep, compare, plot, record, import_, calibrate)
+COMMANDS: Final = ("run", "sweep", "compare", "plot", "record", "import", "calibrate")
 
 
 def main(argv: Sequence[str]) -> int:

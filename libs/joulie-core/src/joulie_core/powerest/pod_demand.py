@@ -50,16 +50,27 @@ def pod_demand(pod: Pod, workload_class: WorkloadClass, claimed_gpus: float = 0.
     Raises:
         QuantityError: a quantity of CPU, memory or GPUs cannot be read.
     """
-    requested = _of_whole_pod(pod, "cpu")
     overhead = _quantity(pod.overhead, "cpu")
-    cpu = (requested or DEFAULT_CPU_CORES[workload_class]) + overhead
-    memory = _of_whole_pod(pod, "memory") + _quantity(pod.overhead, "memory")
-    return PodDemand(float(cpu), float(_gpus(pod)) + claimed_gpus, float(memory), workload_class)
+    cpu = (_of_whole_pod(pod, "cpu") or DEFAULT_CPU_CORES[workload_class]) + overhead
+    return PodDemand(float(cpu), float(_gpus(pod)) + claimed_gpus, float(requested(pod, "memory")), workload_class)
+
+
+def requested(pod: Pod, resource: str) -> Decimal:
+    """Return what kube-scheduler reserves of one resource for a pod, its overhead included; 0 where it requests none.
+
+    Raises:
+        QuantityError: a quantity cannot be read.
+    """
+    return _of_whole_pod(pod, resource) + _quantity(pod.overhead, resource)
+
+
+def gpu_resources(pod: Pod) -> tuple[str, ...]:
+    """Return the extended resources of a pod that are GPUs, their partitions or their shares."""
+    return tuple(name for name in dict.fromkeys(_resource_names(pod)) if gpu_share(name))
 
 
 def _gpus(pod: Pod) -> Decimal:
-    shares = {name: share for name in dict.fromkeys(_resource_names(pod)) if (share := gpu_share(name))}
-    return sum((share * _effective(pod, name) for name, share in shares.items()), _ZERO)
+    return sum((gpu_share(name) * _effective(pod, name) for name in gpu_resources(pod)), _ZERO)
 
 
 def _resource_names(pod: Pod) -> Iterable[str]:

@@ -2,11 +2,14 @@
 
 import argparse
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from joulie_sim.commands.inputs import INPUT_ERRORS
+from joulie_sim.commands.inputs import INPUT_ERRORS, add_assumed_use
 from joulie_sim.engine.node_lists import read_node_list, write_node_lines
+from joulie_sim.recording.reading import read_recording
+from joulie_sim.recording.replay import AssumedUse, replay_recording
 from joulie_sim.workload.item import WorkItem
 from joulie_sim.workload.job_lines import write_job_lines
 from joulie_sim.workload.openb import capacity_of, densest, replay, scaled_groups
@@ -15,11 +18,13 @@ from joulie_sim.workload.swf import SwfOptions, read_swf
 
 _EPILOG: Final = """\
 openb: pods of a list in openb's format, for the nodes of another; the work is scaled to the load, the arrivals to the
-hours. swf: jobs of a log in the Standard Workload Format, as they were.
+hours. swf: jobs of a log in the Standard Workload Format, as they were. recording: pods of a directory that
+`joulie-sim record` wrote.
 
 examples:
   joulie-sim import openb pods.csv --nodes nodes.csv --hours 48 --load 0.6 --out jobs.jsonl --nodes-out nodes.jsonl
   joulie-sim import swf log.swf --performance-queues 1 2 --out jobs.jsonl
+  joulie-sim import recording tuesday --out jobs.jsonl --nodes-out nodes.jsonl
 """
 _EXIT_USAGE: Final = 2
 _SECONDS_PER_HOUR: Final = 3600.0
@@ -34,25 +39,28 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("format", choices=("openb", "swf"))
-    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("format", choices=list(_IMPORTERS))
+    parser.add_argument("file", type=Path, metavar="FILE", help="or the directory of a recording")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the JSON lines")
+    parser.add_argument(
+        "--nodes-out", type=Path, metavar="FILE", help="write the nodes of openb or a recording as JSON lines, too"
+    )
     openb = parser.add_argument_group("openb")
     openb.add_argument("--nodes", type=Path, metavar="FILE", help="list of nodes in openb's format")
-    openb.add_argument("--nodes-out", type=Path, metavar="FILE", help="write the nodes as JSON lines, too")
     openb.add_argument("--pods", type=int, metavar="N", help="the N consecutive pods that came in the shortest time")
     openb.add_argument("--hours", type=float, default=48.0, metavar="H", help="time in which they arrive (default 48)")
     openb.add_argument("--load", type=float, default=0.6, help="share of the scarcer resource (default 0.6)")
     swf = parser.add_argument_group("swf")
     swf.add_argument("--cores-per-pod", type=int, default=16, metavar="N", help="larger jobs are divided (default 16)")
     swf.add_argument("--performance-queues", type=int, nargs="*", default=(), metavar="QUEUE")
+    add_assumed_use(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the sub-command; 0, or 2 with a message for files it cannot use."""
     try:
-        items = _openb(arguments) if arguments.format == "openb" else _swf(arguments)
+        items = _IMPORTERS[arguments.format](arguments)
         write_job_lines(arguments.out, items)
     except INPUT_ERRORS as error:
         sys.stderr.write(f"joulie-sim import: {error}\n")
@@ -82,3 +90,19 @@ def _swf(arguments: argparse.Namespace) -> tuple[WorkItem, ...]:
         cores_per_pod=arguments.cores_per_pod, performance_queues=frozenset(arguments.performance_queues)
     )
     return read_swf(arguments.file, options)
+
+
+def _recording(arguments: argparse.Namespace) -> tuple[WorkItem, ...]:
+    use = AssumedUse(cpu=arguments.cpu_use, gpu=arguments.gpu_use)
+    replayed = replay_recording(read_recording(arguments.file), use)
+    if arguments.nodes_out is not None:
+        write_node_lines(arguments.nodes_out, replayed.nodes)
+    sys.stdout.write("".join(f"- {note}\n" for note in replayed.notes))
+    return replayed.items
+
+
+_IMPORTERS: Final[Mapping[str, Callable[[argparse.Namespace], tuple[WorkItem, ...]]]] = {
+    "openb": _openb,
+    "swf": _swf,
+    "recording": _recording,
+}

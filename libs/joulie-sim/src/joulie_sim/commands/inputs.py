@@ -1,8 +1,9 @@
 """Arguments that several commands share: nodes, jobs, arms and what they are made into."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.node import Node
 from joulie_devcluster.errors import NodeClassError
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.comparison import ComparisonError
@@ -21,12 +23,14 @@ from joulie_sim.engine.results import Manifest, StoredResultError, versions, wri
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
 from joulie_sim.engine.synthetic import ArrivalMix, WorkloadError, synthetic_jobs
+from joulie_sim.recording.reading import RecordingError, read_recording
+from joulie_sim.recording.replay import AssumedUse, Replay, replay_recording
 from joulie_sim.workload.job_lines import read_job_lines
 from joulie_sim.workload.openb_csv import TraceError
 
 #: What a wrong file or argument raises; the command prints it and ends with status 2.
 INPUT_ERRORS: Final = (
-    *(ComparisonError, MachineError, NodeClassError, NodeListError, OSError),
+    *(ComparisonError, MachineError, NodeClassError, NodeListError, OSError, RecordingError),
     *(StoredResultError, TraceError, ValueError, WorkloadError),
 )
 _SECONDS_PER_HOUR: Final = 3600.0
@@ -44,6 +48,9 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument(
         "--node-count", type=int, default=100, metavar="N", help="that many nodes of a mixed cluster (default 100)"
     )
+    nodes.add_argument(
+        "--recording", type=Path, metavar="DIR", help="nodes and jobs of a live cluster, see `joulie-sim record`"
+    )
     jobs = parser.add_argument_group("jobs")
     jobs.add_argument("--jobs", type=Path, metavar="FILE", help="JSON lines, see `joulie-sim import`; else synthetic")
     jobs.add_argument("--job-count", type=int, default=5000, metavar="N", help="synthetic jobs (default 5000)")
@@ -53,9 +60,24 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     )
     jobs.add_argument("--performance-share", type=float, default=0.3, help="of the jobs (default 0.3)")
     jobs.add_argument("--gpu-share", type=float, default=0.25, help="of the jobs (default 0.25)")
+    add_assumed_use(parser)
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument("--drop-on-arrival", action="store_true", help="jobs without room are dropped, not queued")
     protocol.add_argument("--horizon-hours", type=float, metavar="H", help="end then, whatever still runs")
+
+
+def add_assumed_use(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments with what recordings do not have."""
+    assumed = AssumedUse()
+    group = parser.add_argument_group("of recorded pods")
+    for device, default in (("cpu", assumed.cpu), ("gpu", assumed.gpu)):
+        group.add_argument(
+            f"--{device}-use",
+            type=_share,
+            default=default,
+            metavar="SHARE",
+            help=f"busy share of the {device.upper()}s that they request, which is not recorded (default {default:g})",
+        )
 
 
 def add_arms(parser: argparse.ArgumentParser) -> None:
@@ -66,12 +88,27 @@ def add_arms(parser: argparse.ArgumentParser) -> None:
 
 def machines_from(arguments: argparse.Namespace) -> Machines:
     """Return the nodes that the arguments name."""
-    nodes = read_node_list(arguments.nodes) if arguments.nodes else default_nodes(arguments.node_count)
+    if arguments.recording:
+        nodes: Sequence[Node] = replay_from(arguments).nodes
+    else:
+        nodes = read_node_list(arguments.nodes) if arguments.nodes else default_nodes(arguments.node_count)
     return machines_of(nodes, Inventory.load())
 
 
+def replay_from(arguments: argparse.Namespace) -> Replay:
+    """Return what the recording that the arguments name is simulated as."""
+    return _replay(arguments.recording, arguments.cpu_use, arguments.gpu_use)
+
+
+@lru_cache(maxsize=1)
+def _replay(directory: Path, cpu_use: float, gpu_use: float) -> Replay:
+    return replay_recording(read_recording(directory), AssumedUse(cpu=cpu_use, gpu=gpu_use))
+
+
 def jobs_from(arguments: argparse.Namespace, machines: Machines, *, seed: int, load: float) -> Jobs:
-    """Return the jobs that the arguments name; a file of jobs does not depend on seed and load."""
+    """Return the jobs that the arguments name; recorded ones and those of a file do not depend on seed and load."""
+    if arguments.recording:
+        return Jobs.of(replay_from(arguments).items)
     if arguments.jobs:
         return Jobs.of(read_job_lines(arguments.jobs))
     mix = ArrivalMix(
@@ -107,6 +144,13 @@ def simulate(
     manifest = Manifest(arm=arm, seed=seed, inputs=inputs, nodes=len(machines), versions=versions(), summary=summary)
     write_result(out, manifest, machines, jobs, result)
     return summary
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0.0 <= share <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return share
 
 
 @contextmanager

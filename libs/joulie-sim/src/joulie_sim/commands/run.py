@@ -7,8 +7,8 @@ from typing import Final
 
 from rich.console import Console
 
-from joulie_sim.commands.inputs import INPUT_ERRORS, add_inputs, jobs_from, machines_from, simulate
-from joulie_sim.commands.tables import summary_table
+from joulie_sim.commands.inputs import INPUT_ERRORS, add_inputs, jobs_from, machines_from, replay_from, simulate
+from joulie_sim.commands.tables import replay_notes, summary_table
 from joulie_sim.engine.arms import ARMS
 
 _EPILOG: Final = """\
@@ -39,6 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the sub-command; 0, or 2 with a message for inputs it cannot use."""
     try:
         machines = machines_from(arguments)
+        if arguments.recording:
+            Console().print(replay_notes(replay_from(arguments)))
         jobs = jobs_from(arguments, machines, seed=arguments.seed, load=arguments.load)
         summary = simulate(
             arguments,

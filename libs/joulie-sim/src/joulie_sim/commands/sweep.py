@@ -7,9 +7,17 @@ from typing import Final
 
 from rich.console import Console
 
-from joulie_sim.commands.inputs import INPUT_ERRORS, add_arms, add_inputs, jobs_from, machines_from, simulate
+from joulie_sim.commands.inputs import (
+    INPUT_ERRORS,
+    add_arms,
+    add_inputs,
+    jobs_from,
+    machines_from,
+    replay_from,
+    simulate,
+)
 from joulie_sim.commands.plot import write_power_plot
-from joulie_sim.commands.tables import comparison_table
+from joulie_sim.commands.tables import comparison_table, replay_notes
 from joulie_sim.engine.comparison import compare
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.results import read_manifest
@@ -45,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console()
     try:
         machines = machines_from(arguments)
+        if arguments.recording:
+            console.print(replay_notes(replay_from(arguments)))
         for load in arguments.loads or [arguments.load]:
             directory = arguments.out / f"load-{load:g}"
             results = _simulate_load(arguments, machines, load, directory)

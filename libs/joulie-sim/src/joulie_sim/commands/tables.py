@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from joulie_core.demand import WorkloadClass
 from joulie_sim.engine.comparison import ArmComparison, Interval
 from joulie_sim.engine.summary import SimulationSummary
+from joulie_sim.recording.replay import Replay
 
 
 def summary_table(arm: str, summary: SimulationSummary) -> Table:
@@ -56,6 +58,11 @@ def comparison_table(title: str, arms: Sequence[ArmComparison]) -> Table:
             str(arm.missed),
         )
     return table
+
+
+def replay_notes(replay: Replay) -> Text:
+    """Return what is simulated of a recording, and what it does not show."""
+    return Text("\n".join(("recording:", *(f"- {note}" for note in replay.notes))))
 
 
 def _interval(interval: Interval, digits: int) -> str:
