@@ -403,3 +403,42 @@ async def test_a_counter_that_stands_still_is_no_measurement(serve, session, ser
 )
 def test_a_series_names_its_node_by_the_most_specific_label(found, name):
     assert node_of(PrometheusSample(found, 1), {N1, N2}) == name
+
+
+class Forgetful(PowerTracker):
+    """Measures anew each time."""
+
+    def _until(self, *_args):
+        return -math.inf
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1, 10, 29, 60, 120, 180, 181, 300]),
+        st.sampled_from(["same", "new", "late", "gone", "too high"]),
+        st.sampled_from([0.0, 8.0, 64.0]),
+        st.sampled_from([200.0, 250.0]),
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS)
+def test_a_result_that_is_kept_is_what_would_be_measured_anew(steps):
+    meter, load = Meter(), PodLoad(pods=1)
+    kept, anew = PowerTracker([meter], max_age_s=180), Forgetful([meter], max_age_s=180)
+    node = PowerInputs(CPU_VIEW, PowerBudget(cpu_tdp_watts=560), load, max_watts=560)
+    now = 0.0
+    for pause_s, event, cpu_cores, watts in steps:
+        now += pause_s
+        load.cpu_cores = cpu_cores
+        match event:
+            case "new" | "late":
+                at = now if event == "new" else now - 100
+                meter.readings["n1"] = PowerSample(watts, at, MeasurementSource.AGENT)
+            case "too high":
+                meter.readings["n1"] = PowerSample(9000, now, MeasurementSource.AGENT)
+            case "gone":
+                meter.readings.pop("n1", None)
+        assert kept.measure(N1, node, now) == anew.measure(N1, node, now)
+        assert kept.measure(N1, node, now) == anew.measure(N1, node, now)

@@ -465,3 +465,34 @@ def make_json(name, fields):
         key: value for key, value in (HARDWARE["labels"] | fields.get("labels", {})).items() if value is not None
     }
     return msgspec.json.encode(make_node(name, **merged))
+
+
+def test_a_twin_is_built_again_when_anything_that_it_shows_has_changed():
+    world = World([N0])
+    world.status()
+    world.twins.sum_racks()
+    before = world.status()
+    assert world.status() is before
+    changes = {
+        "rack": lambda: setattr(world.room, "rack", 6000.0),
+        "pue": lambda: setattr(world.room, "model", MeasuredPue(1000, 400)),
+        "zone": lambda: world.set_node(labels={labels.COOLING_ZONE: "hot", labels.RACK: "small"}),
+        "power": lambda: world.watts.update({N0: 350.0}),
+        "caps": lambda: setattr(world, "cap", CapIntent(cpu_pct=60)),
+        "hardware": lambda: world.set_node(cpu_sockets=1, labels={labels.COOLING_ZONE: "hot", labels.RACK: "small"}),
+    }
+    for what, change in changes.items():
+        change()
+        world.now += 1
+        after = world.status()
+        assert after != before, what
+        before = after
+    assert world.status(schedulable_class=SchedulableClass.ECO).schedulable_class == "eco"
+
+
+def test_a_rack_whose_draw_moves_by_less_than_is_shown_leaves_a_twin_as_it_is():
+    world = World([N0])
+    world.room.rack = 6000.0
+    before = world.status()
+    world.room.rack = 6001.0
+    assert world.status() is before

@@ -51,6 +51,9 @@ class NodeRecord:
     #: The target as last computed, and what it was computed from: a cache.
     target: NodePowerProfileSpec | None = None
     basis: tuple[object, ...] = ()
+    #: The caps as last computed, and what they were computed from: another cache.
+    caps: CapIntent | None = None
+    caps_basis: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +257,13 @@ class NodePlanner:
     def _caps_of(self, name: NodeName, state: NodeState) -> CapIntent:
         hardware = self._cluster.hardware(name)
         view = hardware.view if hardware is not None else None
-        return intent_for(state.profile, draining=state.draining, hardware=view, settings=self._caps)
+        record, basis = self._records.get(name), (state, view)
+        if record is not None and record.caps is not None and record.caps_basis == basis:
+            return record.caps
+        caps = intent_for(state.profile, draining=state.draining, hardware=view, settings=self._caps)
+        if record is not None:
+            record.caps, record.caps_basis = caps, basis
+        return caps
 
     def _cap_notifications(self, name: NodeName, caps: CapIntent) -> list[Notification]:
         hardware = self._cluster.hardware(name)

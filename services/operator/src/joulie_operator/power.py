@@ -3,11 +3,13 @@
 The order is: the source that was configured (HTTP or Prometheus), the agent's own reading, the model from pod requests.
 A reading counts for `max_age_s` after it was taken and is then ignored; no gap is filled with zero. Where a node was
 measured once, the model never lowers it again; a reading that is too high to be true counts as the limit that it
-exceeds. Reading a source never waits: those that need the network poll in the background.
+exceeds. Reading a source never waits: those that need the network poll in the background. A node of which nothing has
+changed since its last measurement, as most have between two reports, keeps the result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from joulie_core.hardware.view import HardwareView
@@ -18,6 +20,7 @@ from joulie_core.plausible import Plausibility, judge, limit_watts, reading_watt
 from joulie_core.timestamps import age_seconds
 from joulie_core.twin import Measurement, PowerBudget, PowerWindow
 from joulie_core.twin.evidence import Evidence, stand_in
+from joulie_core.twin.trend import WINDOW_S
 from joulie_core.twin.utilization import ModelledDevices, cpu_watts, gpu_watts
 from joulie_operator.cluster import PodLoad
 
@@ -87,6 +90,16 @@ class PowerInputs:
     gpu_units: float = 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What was measured of a node, from which values, and until when the passing of time alone does not change it."""
+
+    basis: tuple[object, ...]
+    until: float
+    measurement: Measurement
+    trend_w_per_min: float | None
+
+
 class PowerTracker:
     """Measurement and trend of every node."""
 
@@ -95,11 +108,26 @@ class PowerTracker:
         self._max_age_s = max_age_s
         self._windows: dict[NodeName, PowerWindow] = {}
         self._evidence: dict[NodeName, Evidence] = {}
+        self._results: dict[NodeName, _Result] = {}
 
     def measure(self, name: NodeName, node: PowerInputs, now: float) -> tuple[Measurement, float | None]:
         """Return the node's power and its trend in watts per minute, None where there is no trend yet."""
+        readings = [source.reading(name) for source in self._sources]
+        basis = _basis_of(node, readings)
+        last = self._results.get(name)
+        if last is not None and now < last.until and last.basis == basis:
+            return last.measurement, last.trend_w_per_min
+        measurement, trend_w_per_min = self._measure(name, node, readings, now)
+        self._results[name] = _Result(
+            basis, self._until(name, readings, measurement, now), measurement, trend_w_per_min
+        )
+        return measurement, trend_w_per_min
+
+    def _measure(
+        self, name: NodeName, node: PowerInputs, readings: Iterable[PowerSample | None], now: float
+    ) -> tuple[Measurement, float | None]:
         modelled_watts = model(node)
-        reading, floor_watts = self._read(name, node, now)
+        reading, floor_watts = self._choose(node, readings, now)
         if reading is not None:
             measurement = Measurement(reading.source, MeasurementQuality.MEASURED, reading.watts)
             sampled_at, watts = reading.at, reading.watts
@@ -120,17 +148,33 @@ class PowerTracker:
     def adopt(self, name: NodeName, watts: float) -> None:
         """Take what another process measured last: without a reading the node is no freer than that."""
         self._evidence[name] = Evidence(watts, None)
+        self._results.pop(name, None)
 
     def forget(self, name: NodeName) -> None:
         """Drop a node that has left."""
+        self._results.pop(name, None)
         self._windows.pop(name, None)
         self._evidence.pop(name, None)
 
-    def _read(self, name: NodeName, node: PowerInputs, now: float) -> tuple[PowerSample | None, float | None]:
+    def _until(
+        self, name: NodeName, readings: Iterable[PowerSample | None], measurement: Measurement, now: float
+    ) -> float:
+        """Return when a measurement of the same values may have another result."""
+        if measurement.quality is MeasurementQuality.MODELLED:
+            # Its trend has a sample of each time that it is modelled.
+            return -inf
+        expiries = [each.at + self._max_age_s for each in readings if each is not None]
+        window = self._windows.get(name)
+        if window is not None:
+            expiries.extend(at + WINDOW_S for at, _ in window.samples)
+        return min((at for at in expiries if at >= now), default=inf)
+
+    def _choose(
+        self, node: PowerInputs, readings: Iterable[PowerSample | None], now: float
+    ) -> tuple[PowerSample | None, float | None]:
         """Return the first plausible reading; or none, and the limit that one exceeded, if one did."""
         has_gpus = node.view is not None and node.view.gpu is not None
-        for source in self._sources:
-            reading = source.reading(name)
+        for reading in readings:
             if reading is None or now - reading.at > self._max_age_s:
                 continue
             verdict = judge(reading.watts, node.max_watts)
@@ -141,6 +185,12 @@ class PowerTracker:
             if verdict is Plausibility.MEASURED and (reading.with_gpus or not has_gpus):
                 return reading, None
         return None, None
+
+
+def _basis_of(node: PowerInputs, readings: Iterable[PowerSample | None]) -> tuple[object, ...]:
+    """Return everything but the time that a measurement depends on."""
+    load = node.load
+    return (node.view, node.budget, load.cpu_cores, load.gpus, node.max_watts, node.gpu_units, *readings)
 
 
 def model(node: PowerInputs) -> float | None:

@@ -16,6 +16,7 @@ from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.twin import LinearPue, Measurement, PowerBudget, PueModel, TwinInputs, budget_of, build_twin
+from joulie_core.twin.stress import psu_stress
 from joulie_operator.cluster import Cluster
 from joulie_operator.power import PowerInputs, PowerTracker
 from joulie_operator.published_state import LastTwin
@@ -75,6 +76,10 @@ class _NodeTwin:
     caps: CapIntent
     view: HardwareView | None
     budget: PowerBudget
+    heartbeat_s: float
+    #: The status as last built, and what it was built from: a cache.
+    basis: tuple[object, ...] = ()
+    status: NodeTwinStatus | None = None
     measurement: Measurement | None = None
     trend_w_per_min: float | None = None
     #: `PodLoad.last_arrival` at the last measurement, when it was new, and since when numbers wait for such pods; None
@@ -133,19 +138,21 @@ class TwinTracker:
         measurement = twin.measurement or self._measure(name, twin, now)
         hardware = self._cluster.hardware(name)
         rack = self._label(name, labels.RACK)
-        return build_twin(
-            TwinInputs(
-                schedulable_class=schedulable_class,
-                budget=twin.budget,
-                measurement=measurement,
-                density=hardware.density.total if hardware is not None else None,
-                trend_w_per_min=twin.trend_w_per_min,
-                ambient_c=self._facility.ambient_c(self._label(name, labels.COOLING_ZONE), now),
-                rack_draw_watts=self._rack_draw(rack, now) if rack is not None else None,
-                rack_capacity_watts=self._racks.of(rack or ""),
-                pue=self._facility.pue(now),
-            )
+        inputs = TwinInputs(
+            schedulable_class=schedulable_class,
+            budget=twin.budget,
+            measurement=measurement,
+            density=hardware.density.total if hardware is not None else None,
+            trend_w_per_min=twin.trend_w_per_min,
+            ambient_c=self._facility.ambient_c(self._label(name, labels.COOLING_ZONE), now),
+            rack_draw_watts=self._rack_draw(rack, now) if rack is not None else None,
+            rack_capacity_watts=self._racks.of(rack or ""),
+            pue=self._facility.pue(now),
         )
+        basis = _basis_of(inputs)
+        if twin.status is None or twin.basis != basis:
+            twin.basis, twin.status = basis, build_twin(inputs)
+        return twin.status
 
     def is_due(self, name: NodeName, status: NodeTwinStatus, last: LastTwin | None, now: float) -> bool:
         """Return whether the twin has to be written; `last` is the one that is published, if any."""
@@ -155,12 +162,14 @@ class TwinTracker:
         return due
 
     def _is_due(self, name: NodeName, status: NodeTwinStatus, last: LastTwin | None, now: float) -> bool:
-        if last is None or not 0 <= last.age_s < self._heartbeat_of(name):
+        if last is None or not 0 <= last.age_s < self._nodes[name].heartbeat_s:
             # An age below zero comes from another clock, and is unknown.
             return True
         if last.status is None:
             # Written by another process: its numbers are not known, and fresh enough until the heartbeat.
             return last.schedulable_class != status.schedulable_class
+        if last.status is status:
+            return False
         if decisive(last.status) != decisive(status):
             return True
         return (
@@ -210,7 +219,9 @@ class TwinTracker:
         if twin is None:
             # The pods that are there already are in its first measurement.
             arrival = self._cluster.load(name).last_arrival
-            twin = self._nodes[name] = _NodeTwin(caps, view, budget_of(view, caps), last_arrival=arrival)
+            twin = self._nodes[name] = _NodeTwin(
+                caps, view, budget_of(view, caps), self._heartbeat_of(name), last_arrival=arrival
+            )
         elif twin.caps != caps or twin.view is not view:
             twin.caps, twin.view, twin.budget = caps, view, budget_of(view, caps)
         return twin
@@ -225,3 +236,18 @@ class TwinTracker:
     def _label(self, name: NodeName, key: str) -> str | None:
         node = self._cluster.nodes.get(name)
         return node.labels.get(key) if node is not None else None
+
+
+def _basis_of(inputs: TwinInputs) -> tuple[object, ...]:
+    """Return what a status depends on; of the rack only its score as the status has it, since the draw is never still."""
+    score = psu_stress(inputs.rack_draw_watts, inputs.rack_capacity_watts)
+    return (
+        inputs.schedulable_class,
+        inputs.budget,
+        inputs.measurement,
+        inputs.density,
+        inputs.trend_w_per_min,
+        inputs.ambient_c,
+        inputs.pue,
+        None if score is None else round(score, 1),
+    )
