@@ -36,6 +36,9 @@ from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings
 OUT = Path("out")
 _REST_S = 20.0
 _TAIL_S = 3.0
+_QUIET_TIMEOUT_S = 600.0
+#: What is written of a cluster in which nothing changes.
+_HEARTBEATS = frozenset({"telemetryprofiles/status", "nodetwins/status", "leases"})
 _PROFILE_S = 8
 _PROCESSES = ("kube-scheduler", "extender", "operator", "agents", "kube-apiserver")
 _JOULIE = ("joulie-operator", "joulie-agent", "joulie-extender")
@@ -107,6 +110,7 @@ class Bench:
     async def rest(self) -> None:
         """Measure what a cluster without pods costs."""
         await self._system.wait_settled(self._nodes)
+        await self._quiet()
         before = self._system.meter.read()
         self._system.audit.take()
         await asyncio.sleep(_REST_S)
@@ -115,8 +119,20 @@ class Bench:
         requests = self._system.audit.take()
         self._requests_at_rest = {request: count / _REST_S for request, count in requests.items()}
         used = ", ".join(f"{name} {share:.3f}" for name, share in self._system.meter.at_rest.items())
-        mine = sum(rate for request, rate in self._requests_at_rest.items() if request.user_agent in _JOULIE)
-        print(f"at rest: CPU seconds per second: {used}; {mine:.1f} requests per second of Joulie", flush=True)
+        rates = {request: rate for request, rate in self._requests_at_rest.items() if request.user_agent in _JOULIE}
+        print(f"at rest: CPU seconds per second: {used}; {sum(rates.values()):.1f} requests per second of Joulie")
+        for request, rate in sorted(rates.items()):
+            print(f"    {request!s:52}{rate:6.1f}", flush=True)
+
+    async def _quiet(self) -> None:
+        """Wait until nothing is written but heartbeats: twins are measured long before every target is in force."""
+        async with asyncio.timeout(_QUIET_TIMEOUT_S):
+            while True:
+                self._system.audit.take()
+                await asyncio.sleep(_REST_S)
+                taken = self._system.audit.take()
+                if all(each.verb == "watch" or each.resource in _HEARTBEATS for each in taken):
+                    return
 
     async def wave(self, arm: Arm, number: int) -> None:
         """Schedule one wave and keep its results."""

@@ -239,7 +239,7 @@ class TwinTracker:
 
 
 def _basis_of(inputs: TwinInputs) -> tuple[object, ...]:
-    """Return what a status depends on; of the rack only its score as the status has it, since the draw is never still."""
+    """Return what a status depends on; of the rack only the score as it is shown, since the draw is never still."""
     score = psu_stress(inputs.rack_draw_watts, inputs.rack_capacity_watts)
     return (
         inputs.schedulable_class,
