@@ -7,7 +7,7 @@ import pytest
 
 from joulie_sim.recording import recorder as recorder_module
 from joulie_sim.recording.files import RecordingFiles
-from joulie_sim.recording.recorder import Recorder
+from joulie_sim.recording.recorder import ClusterRecorder
 
 START_S = 1_700_000_000.0
 
@@ -54,7 +54,7 @@ def record(fake_client, tmp_path, clock, monkeypatch):
             task.add_done_callback(notifying.discard)
 
         with RecordingFiles(tmp_path / "recording") as files:
-            recorder = Recorder(fake_client, files, clock=clock, **options)
+            recorder = ClusterRecorder(fake_client, files, clock=clock, **options)
             running = asyncio.create_task(recorder.run(stop, on_progress=on_progress))
             running.add_done_callback(wake)
 

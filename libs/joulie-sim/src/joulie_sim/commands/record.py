@@ -17,7 +17,7 @@ from joulie_api.logging import configure_logging
 from joulie_api.settings import LogFormat, LogLevel
 from joulie_core.durations import DurationError, format_duration, parse_duration
 from joulie_sim.recording.files import RecordingExistsError, RecordingFiles
-from joulie_sim.recording.recorder import Recorder, RecorderError, RecorderProgress, role_manifest
+from joulie_sim.recording.recorder import ClusterRecorder, RecorderError, RecorderProgress, role_manifest
 
 _EPILOG: Final = """\
 Reads nodes and pods and changes nothing. Ends after the duration, or at SIGINT or SIGTERM; the recording is complete
@@ -102,7 +102,7 @@ async def _record(arguments: argparse.Namespace) -> RecorderProgress:
                     if console.is_terminal
                     else _plain(console, arguments.duration)
                 )
-                recorder = Recorder(client, files, keep_names=arguments.keep_names)
+                recorder = ClusterRecorder(client, files, keep_names=arguments.keep_names)
                 return await recorder.run(stop, on_progress=shown)
 
 

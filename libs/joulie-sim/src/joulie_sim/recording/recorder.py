@@ -72,7 +72,7 @@ def role_manifest() -> str:
     return msgspec.json.format(msgspec.json.encode(role), indent=2).decode()
 
 
-class Recorder:
+class ClusterRecorder:
     """One recording; `run` may be called once.
 
     Args:
