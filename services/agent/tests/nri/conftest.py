@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from joulie_agent.nri.connection import NriConnection, NriEndpoint
-from joulie_agent.nri.handler import CreateReply, RuntimeInfo
+from joulie_agent.nri.handler import RuntimeInfo
 from joulie_agent.nri.proto import nri_pb2 as nri
 
 
@@ -25,7 +25,7 @@ class RecordingHandler:
         self._called.set()
         if action := self.on.get(method):
             return await action(*arguments)
-        return ()
+        return None
 
     async def configure(self, runtime):
         self.runtime = runtime
@@ -34,7 +34,7 @@ class RecordingHandler:
     async def synchronize(self, pods: Sequence, containers: Sequence):
         self.calls.append(("synchronize", [each.id for each in pods], [each.id for each in containers]))
         action = self.on.get("synchronize")
-        return await action(pods, containers) if action else ()
+        return await action(pods, containers) if action else nri.SynchronizeResponse()
 
     async def run_pod(self, pod):
         await self._record("run_pod", pod)
@@ -46,9 +46,8 @@ class RecordingHandler:
         await self._record("remove_pod", pod)
 
     async def create_container(self, pod, container):
-        return await self._record("create_container", pod, container) or CreateReply(
-            adjustment=nri.ContainerAdjustment()
-        )
+        reply = await self._record("create_container", pod, container)
+        return reply or nri.CreateContainerResponse(adjust=nri.ContainerAdjustment())
 
     async def start_container(self, pod, container):
         await self._record("start_container", pod, container)
@@ -57,10 +56,10 @@ class RecordingHandler:
         await self._record("container_running", pod, container)
 
     async def update_container(self, pod, container, resources):
-        return await self._record("update_container", pod, container, resources)
+        return await self._record("update_container", pod, container, resources) or nri.UpdateContainerResponse()
 
     async def stop_container(self, pod, container):
-        return await self._record("stop_container", pod, container)
+        return await self._record("stop_container", pod, container) or nri.StopContainerResponse()
 
     async def remove_container(self, pod, container):
         await self._record("remove_container", pod, container)

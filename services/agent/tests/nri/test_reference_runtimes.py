@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from joulie_agent.nri.connection import NriConnection, NriEndpoint
-from joulie_agent.nri.handler import CreateReply, RequestRefusedError
+from joulie_agent.nri.handler import RequestRefusedError
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_devcluster.nri_runtime import NriRuntimeError, reference_nri_runtime
 
@@ -61,18 +61,18 @@ def plugin(handler, tmp_path):
 
 async def test_every_event_of_a_pod_is_answered(runtime, plugin, handler):
     async def synchronize(_pods, containers):
-        return [update(each.id, "0-3") for each in containers]
+        return nri.SynchronizeResponse(update=[update(each.id, "0-3") for each in containers])
 
     async def create(_pod, container):
         adjustment = nri.ContainerAdjustment(linux=nri.LinuxContainerAdjustment(resources=cpus("2-3")))
         assert container.name == "new"
-        return CreateReply(adjustment=adjustment, updates=[update("old", "0-1")])
+        return nri.CreateContainerResponse(adjust=adjustment, update=[update("old", "0-1")])
 
     async def change(_pod, _container, resources):
-        return [update("new", resources.cpu.cpus + ",7")]
+        return nri.UpdateContainerResponse(update=[update("new", resources.cpu.cpus + ",7")])
 
     async def stop(_pod, _container):
-        return [update("old", "0-7")]
+        return nri.StopContainerResponse(update=[update("old", "0-7")])
 
     handler.on |= {
         "synchronize": synchronize,
@@ -125,7 +125,7 @@ async def test_more_than_one_message_of_pods_is_synchronized_at_once(runtime, pl
     ids = [f"{n:04}" for n in range(700)]
 
     async def synchronize(_pods, containers):
-        return [update(each.id, "0-3") for each in containers]
+        return nri.SynchronizeResponse(update=[update(each.id, "0-3") for each in containers])
 
     handler.on["synchronize"] = synchronize
     async with runtime() as peer, plugin():
@@ -142,7 +142,7 @@ async def test_a_reply_may_have_any_length(runtime, plugin, handler):
     length = 0
 
     async def create(_pod, _container):
-        return CreateReply(adjustment=nri.ContainerAdjustment(annotations={"text": "x" * length}))
+        return nri.CreateContainerResponse(adjust=nri.ContainerAdjustment(annotations={"text": "x" * length}))
 
     handler.on["create_container"] = create
     async with runtime() as peer, plugin():
@@ -211,19 +211,18 @@ async def test_the_runtime_goes_on_without_a_plugin_that_is_late_and_gets_it_bac
 PLUGIN = """#!{python}
 import asyncio, os, sys
 from joulie_agent.nri.connection import NriConnection, nri_endpoint
-from joulie_agent.nri.handler import CreateReply
 from joulie_agent.nri.proto import nri_pb2 as nri
 
 class Handler:
     async def configure(self, runtime):
         self.cpus = runtime.config
     async def synchronize(self, pods, containers):
-        return []
+        return nri.SynchronizeResponse()
     async def create_container(self, pod, container):
         resources = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=self.cpus))
         linux = nri.LinuxContainerAdjustment(resources=resources)
         annotations = dict(name=os.environ["NRI_PLUGIN_NAME"])
-        return CreateReply(adjustment=nri.ContainerAdjustment(linux=linux, annotations=annotations))
+        return nri.CreateContainerResponse(adjust=nri.ContainerAdjustment(linux=linux, annotations=annotations))
     async def nothing(self, *_):
         pass
     run_pod = stop_pod = remove_pod = start_container = container_running = remove_container = disconnected = nothing

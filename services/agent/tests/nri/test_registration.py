@@ -8,7 +8,7 @@ import pytest
 
 from joulie_agent.nri import registration
 from joulie_agent.nri.connection import NriConnection, NriEndpoint, nri_endpoint
-from joulie_agent.nri.handler import CreateReply, NriDisconnectedError, NriRequestError, RequestRefusedError
+from joulie_agent.nri.handler import NriDisconnectedError, NriRequestError, RequestRefusedError
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.nri.registration import EVENTS
 from joulie_agent.nri.ttrpc import TtrpcError
@@ -49,7 +49,7 @@ async def plugin(runtime, handler, tmp_path):
 
 
 def test_only_events_are_asked_for_that_every_runtime_knows():
-    assert EVENTS == 0x6AF
+    assert EVENTS == 0x6EF
 
 
 async def test_a_plugin_registers_with_name_and_index(runtime, plugin):
@@ -70,7 +70,7 @@ async def test_synchronize_passes_all_and_its_updates_are_carried_out(runtime, p
     runtime.containers["ctr"] = container()
 
     async def synchronize(_pods, containers):
-        return [update(each.id, "0-1") for each in containers]
+        return nri.SynchronizeResponse(update=[update(each.id, "0-1") for each in containers])
 
     handler.on["synchronize"] = synchronize
     await runtime.registered()
@@ -133,7 +133,7 @@ async def test_an_adjustment_and_updates_of_others_are_replied(runtime, plugin, 
 
     async def create(_pod, _container):
         adjustment = nri.ContainerAdjustment(linux=nri.LinuxContainerAdjustment(resources=cpus("2-3")))
-        return CreateReply(adjustment=adjustment, updates=[update("old", "0-1")])
+        return nri.CreateContainerResponse(adjust=adjustment, update=[update("old", "0-1")])
 
     handler.on["create_container"] = create
     await runtime.registered()

@@ -6,10 +6,13 @@ from typing import Protocol
 
 from joulie_agent.nri.proto.nri_pb2 import (
     Container,
-    ContainerAdjustment,
     ContainerUpdate,
+    CreateContainerResponse,
     LinuxResources,
     PodSandbox,
+    StopContainerResponse,
+    SynchronizeResponse,
+    UpdateContainerResponse,
 )
 from joulie_agent.nri.ttrpc import TtrpcCode, TtrpcError
 
@@ -38,17 +41,10 @@ class RuntimeInfo:
     config: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateReply:
-    """The reply to the creation of a container."""
-
-    adjustment: ContainerAdjustment
-    #: Of other containers.
-    updates: Sequence[ContainerUpdate] = ()
-
-
 class NriHandler(Protocol):
     """Handles requests. Each runs in a task of its own; tasks start in the order in which the runtime sent them.
+
+    Replies are the messages of the interface, and are sent as they are: one may update hundreds of containers.
 
     A request that raises is answered with the text of the exception: for `create_container` and `update_container` the
     runtime then fails the operation. Only RequestRefusedError is expected, everything else is logged with its trace.
@@ -61,9 +57,7 @@ class NriHandler(Protocol):
     async def configure(self, runtime: RuntimeInfo) -> None:
         """Note the runtime: a new registration begins. Raising refuses it."""
 
-    async def synchronize(
-        self, pods: Sequence[PodSandbox], containers: Sequence[Container]
-    ) -> Sequence[ContainerUpdate]:
+    async def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> SynchronizeResponse:
         """Return the updates of all that exists; from here on the plugin is registered."""
 
     async def run_pod(self, pod: PodSandbox) -> None:
@@ -75,7 +69,7 @@ class NriHandler(Protocol):
     async def remove_pod(self, pod: PodSandbox) -> None:
         """Note that a pod is gone."""
 
-    async def create_container(self, pod: PodSandbox, container: Container) -> CreateReply:
+    async def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:
         """Return what to adjust in a new container, and the updates of others."""
 
     async def start_container(self, pod: PodSandbox, container: Container) -> None:
@@ -86,10 +80,10 @@ class NriHandler(Protocol):
 
     async def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
-    ) -> Sequence[ContainerUpdate]:
+    ) -> UpdateContainerResponse:
         """Return the updates that follow from new resources; one may be of the container itself."""
 
-    async def stop_container(self, pod: PodSandbox, container: Container) -> Sequence[ContainerUpdate]:
+    async def stop_container(self, pod: PodSandbox, container: Container) -> StopContainerResponse:
         """Return the updates of others that follow from a stopped container."""
 
     async def remove_container(self, pod: PodSandbox, container: Container) -> None:

@@ -214,25 +214,23 @@ class Registration:
             return nri.SynchronizeResponse(more=True)
         pods, self._pods = self._pods, []
         containers, self._containers = self._containers, []
-        updates = await self._handler.synchronize(pods, containers)
+        response = await self._handler.synchronize(pods, containers)
         self._registered.set()
         self._on_registered()
-        return nri.SynchronizeResponse(update=updates)
+        return response
 
     async def _shutdown(self, _request: nri.Empty) -> Message:
         _log.info("runtime shutting down")
         return nri.Empty()
 
     async def _create_container(self, request: nri.CreateContainerRequest) -> Message:
-        reply = await self._handler.create_container(request.pod, request.container)
-        return nri.CreateContainerResponse(adjust=reply.adjustment, update=reply.updates)
+        return await self._handler.create_container(request.pod, request.container)
 
     async def _update_container(self, request: nri.UpdateContainerRequest) -> Message:
-        updates = await self._handler.update_container(request.pod, request.container, request.linux_resources)
-        return nri.UpdateContainerResponse(update=updates)
+        return await self._handler.update_container(request.pod, request.container, request.linux_resources)
 
     async def _stop_container(self, request: nri.StopContainerRequest) -> Message:
-        return nri.StopContainerResponse(update=await self._handler.stop_container(request.pod, request.container))
+        return await self._handler.stop_container(request.pod, request.container)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

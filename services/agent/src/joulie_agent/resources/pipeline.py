@@ -14,19 +14,22 @@ from typing import Final, Protocol
 
 import structlog
 
-from joulie_agent.nri.handler import CreateReply, RequestRefusedError, RuntimeInfo
+from joulie_agent.nri.handler import RequestRefusedError, RuntimeInfo
 from joulie_agent.nri.proto.nri_pb2 import (
     CONTAINER_CREATED,
     Container,
     ContainerAdjustment,
-    ContainerUpdate,
+    CreateContainerResponse,
     LinuxResources,
     PodSandbox,
+    StopContainerResponse,
+    SynchronizeResponse,
+    UpdateContainerResponse,
 )
 from joulie_agent.resources.engine import Configured, PlacementEngine
 from joulie_agent.resources.settings import OnDeadline
 from joulie_agent.resources.translate import PRESENT, ContainerReader, pod_info
-from joulie_agent.resources.updates import update_messages
+from joulie_agent.resources.updates import add_updates
 from joulie_agent.resources.values import UNSET, ContainerValues, read_values, to_resources
 from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
 from joulie_core.containers.idset import InvalidIdListError
@@ -125,9 +128,7 @@ class Pipeline:
         self._request_timeout_s = runtime.request_timeout_s
         await self._on_configure(runtime)
 
-    async def synchronize(
-        self, pods: Sequence[PodSandbox], containers: Sequence[Container]
-    ) -> Sequence[ContainerUpdate]:
+    async def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> SynchronizeResponse:
         """Bring the state to exactly what the runtime lists."""
 
         async def work() -> None:
@@ -146,9 +147,10 @@ class Pipeline:
                 if container.state == CONTAINER_CREATED:
                     self._engine.ledger.not_running(ContainerId(container.id))
 
-        if not await self._in_turn(PipelineRequest.SYNCHRONIZE, work):
-            return ()
-        return update_messages(self._engine.ledger.reply())
+        response = SynchronizeResponse()
+        if await self._in_turn(PipelineRequest.SYNCHRONIZE, work):
+            add_updates(response.update, self._engine.ledger.reply())
+        return response
 
     async def run_pod(self, pod: PodSandbox) -> None:
         """Note a new pod; no resources depend on it."""
@@ -163,7 +165,7 @@ class Pipeline:
         await self._end_pod(pod)
         self._pods.pop(PodSandboxId(pod.id), None)
 
-    async def create_container(self, pod: PodSandbox, container: Container) -> CreateReply:
+    async def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:
         """Place a new container.
 
         Raises:
@@ -178,7 +180,7 @@ class Pipeline:
             ledger.forget(info.id)
             raise
 
-    async def _create(self, info: ContainerInfo) -> CreateReply:
+    async def _create(self, info: ContainerInfo) -> CreateContainerResponse:
         creation = _Creation()
 
         async def work() -> None:
@@ -187,15 +189,18 @@ class Pipeline:
 
         if await self._in_turn(PipelineRequest.CREATE, work):
             if info.id not in self._engine.containers:
-                return CreateReply(adjustment=ContainerAdjustment())  # another registration has begun meanwhile
+                # Another registration has begun meanwhile.
+                return CreateContainerResponse(adjust=ContainerAdjustment())
             updates = self._engine.ledger.reply_to_creation(info.id)
             adjustment = self._adjustment(info, self._engine.ledger.wanted(info.id))
-            return CreateReply(adjustment=adjustment, updates=update_messages(updates))
+            response = CreateContainerResponse(adjust=adjustment)
+            add_updates(response.update, updates)
+            return response
         if self._on_deadline is OnDeadline.REJECT:
             creation.refused = True
             raise RequestRefusedError("the containers of this node are being placed anew; this one was not in time")
         creation.late = True
-        return CreateReply(adjustment=self._adjustment(info, self._values_of_earlier(info)))
+        return CreateContainerResponse(adjust=self._adjustment(info, self._values_of_earlier(info)))
 
     async def start_container(self, pod: PodSandbox, container: Container) -> None:
         """Note that the runtime has carried out what the reply to the creation of a container had."""
@@ -211,7 +216,7 @@ class Pipeline:
 
     async def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
-    ) -> Sequence[ContainerUpdate]:
+    ) -> UpdateContainerResponse:
         """Place a container whose resources change.
 
         Raises:
@@ -224,16 +229,18 @@ class Pipeline:
             await self._engine.update(info)
             self._engine.ledger.overwrite(info.id, values)
 
-        if not await self._in_turn(PipelineRequest.UPDATE, work):
-            return ()
-        return update_messages(self._engine.ledger.reply_to_update())
+        response = UpdateContainerResponse()
+        if await self._in_turn(PipelineRequest.UPDATE, work):
+            add_updates(response.update, self._engine.ledger.reply_to_update())
+        return response
 
-    async def stop_container(self, pod: PodSandbox, container: Container) -> Sequence[ContainerUpdate]:
+    async def stop_container(self, pod: PodSandbox, container: Container) -> StopContainerResponse:
         """Release what a container was granted."""
         del pod
-        if not await self._release(PipelineRequest.STOP, lambda: [ContainerId(container.id)]):
-            return ()
-        return update_messages(self._engine.ledger.reply())
+        response = StopContainerResponse()
+        if await self._release(PipelineRequest.STOP, lambda: [ContainerId(container.id)]):
+            add_updates(response.update, self._engine.ledger.reply())
+        return response
 
     async def remove_container(self, pod: PodSandbox, container: Container) -> None:
         """Release what a container was granted, if the runtime did not report that it stopped."""

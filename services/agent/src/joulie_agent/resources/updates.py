@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
+from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
 from joulie_agent.nri.handler import NriClient, NriDisconnectedError, NriRequestError
-from joulie_agent.nri.proto.nri_pb2 import ContainerUpdate, LinuxContainerUpdate
+from joulie_agent.nri.proto.nri_pb2 import ContainerUpdate, LinuxContainerUpdate, UpdateContainersRequest
 from joulie_agent.resources.ledger import Ledger, SentUpdate
 from joulie_agent.resources.values import to_resources
 from joulie_api.failure_log import FailureLog
@@ -19,17 +20,19 @@ _RECONNECT_POLL_S: Final = 1.0
 _log = structlog.get_logger()
 
 
-def update_messages(updates: Sequence[SentUpdate]) -> Sequence[ContainerUpdate]:
-    """Return the messages of updates."""
-    # Hundreds of containers of one pool or balloon get the same values.
-    known: dict[int, LinuxContainerUpdate] = {}
-    messages = []
+def add_updates(messages: RepeatedCompositeFieldContainer[ContainerUpdate], updates: Sequence[SentUpdate]) -> None:
+    """Add the messages of updates to those of a request or a reply."""
+    # Hundreds of containers of one pool or balloon get the same values: what they share is encoded once and copied.
+    shared: dict[tuple[int, bool], ContainerUpdate] = {}
     for each in updates:
-        linux = known.get(id(each.values))
-        if linux is None:
-            linux = known[id(each.values)] = LinuxContainerUpdate(resources=to_resources(each.values))
-        messages.append(ContainerUpdate(container_id=each.container, linux=linux, ignore_failure=not each.must_succeed))
-    return messages
+        key = id(each.values), each.must_succeed
+        update = shared.get(key)
+        if update is None:
+            linux = LinuxContainerUpdate(resources=to_resources(each.values))
+            update = shared[key] = ContainerUpdate(linux=linux, ignore_failure=not each.must_succeed)
+        message = messages.add()
+        message.CopyFrom(update)
+        message.container_id = each.container
 
 
 class Updater:
@@ -75,10 +78,10 @@ class Updater:
     async def _send(self, batch: Sequence[SentUpdate]) -> float:
         """Send a batch; return how long to wait before the next one."""
         everything = {each.container for each in batch}
+        request = UpdateContainersRequest()
+        add_updates(request.update, batch)
         try:
-            failed = {
-                ContainerId(each.container_id) for each in await self._client.update_containers(update_messages(batch))
-            }
+            failed = {ContainerId(each.container_id) for each in await self._client.update_containers(request.update)}
         except NriDisconnectedError:
             self._ledger.settle(batch, everything)
             return _RECONNECT_POLL_S
