@@ -61,6 +61,16 @@ def test_the_order_of_the_candidates_does_not_matter(name, data, context, seed):
     assert policy.plan(again) == policy.plan(context)
 
 
+@EVERY
+@given(st.data(), contexts, st.integers(0, 500), st.floats(0, 1e9))
+def test_equal_keys_stand_for_equal_profiles_and_choices(name, data, context, pods, now):
+    policy = any_policy(data, name)
+    other = PolicyContext(context.candidates, pods, now, context.reconcile_interval_s)
+    one, two = policy.plan(context), policy.plan(other)
+    if policy.plan_key(context) == policy.plan_key(other):
+        assert (one.profiles, one.choices) == (two.profiles, two.choices)
+
+
 @given(candidates, st.integers(0, 40))
 def test_the_family_floor_holds_whenever_the_count_allows_it(nodes, count):
     plan = plan_densest(nodes, count, "")

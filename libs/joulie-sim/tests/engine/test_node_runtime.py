@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_core.power.draw import Draw
+from joulie_core.power.draw import Draw, LimitedDraw
 from joulie_sim.engine.node_runtime import NodeRuntime, RunningJob
 from joulie_sim.engine.power_model import ServerDraw
 from joulie_sim.physics.parts import Controls
@@ -18,7 +18,7 @@ class _Linear:
 
     def server(self, busy_cores: float, controls: Controls) -> ServerDraw:
         frequency = 1.0 if controls.cpu_cap_watts is None else controls.cpu_cap_watts / 100
-        return ServerDraw(10 + busy_cores * frequency, busy_cores * frequency, frequency)
+        return ServerDraw(10 + busy_cores * frequency, LimitedDraw(busy_cores * frequency, frequency))
 
     def gpu(self, utilization: float, controls: Controls) -> Draw:
         speed = 1.0 if controls.gpu_cap_watts is None else controls.gpu_cap_watts / 100

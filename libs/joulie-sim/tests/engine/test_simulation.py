@@ -5,12 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from joulie_core.caps import CapSettings
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.base import Profile
-from joulie_core.policy import POLICIES, Plan, PolicyContext
+from joulie_core.policy import POLICIES, Plan, PolicyContext, build_policy, queue_aware_v1
 from joulie_core.policy.registry import RegisteredPolicy
 from joulie_core.policy.static_partition import StaticPartitionSettings
+from joulie_core.transition import NodeState
 from joulie_sim.engine.arms import ARMS, Arm, JoulieSettings
+from joulie_sim.engine.control_plane import RECONCILE_INTERVAL_S, ControlPlane
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import default_nodes
 from joulie_sim.engine.records import SimulationResult
@@ -27,6 +30,10 @@ class _Switch:
 
     settings: StaticPartitionSettings
     name: str = "switch"
+    follows_demand: bool = True
+
+    def plan_key(self, context: PolicyContext) -> bool:
+        return context.performance_pods >= 2
 
     def plan(self, context: PolicyContext) -> Plan:
         profile = Profile.PERFORMANCE if context.performance_pods >= 2 else Profile.ECO
@@ -144,3 +151,28 @@ def test_a_node_with_a_performance_job_keeps_its_speed_until_the_job_has_left(tw
     # The standard job runs at the eco cap from its start.
     assert result.jobs.ended_s[2] > 205.0
     assert 1 in result.minutes.draining_nodes
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_the_nodes_follow_what_the_policy_plans_for_the_demand_of_the_moment(machines, policy) -> None:
+    values = {"queue_hp_base_frac": 0.1, "queue_perf_per_hp_node": 3}
+    plane = ControlPlane(
+        machines, policy=policy, policy_values=values, caps=CapSettings(), on_change=lambda _node: None
+    )
+    pods, named, planned = 0, build_policy(policy, values), []
+    for step in range(200):
+        now_s = 20.0 * step
+        # Demand rises to 50 and falls again.
+        if step % 100 < 50:
+            plane.arrived(now_s)
+            pods += 1
+        else:
+            plane.dropped(now_s)
+            pods -= 1
+        if not named.follows_demand:
+            plane.plan(now_s)
+        plan = named.plan(PolicyContext(machines.candidates(), pods, now_s, RECONCILE_INTERVAL_S))
+        performance = sum(profile is Profile.PERFORMANCE for profile in plan.profiles.values())
+        assert plane.count(NodeState.ACTIVE_PERFORMANCE) == performance
+        planned.append(performance)
+    assert (len(set(planned)) > 5) is (policy == queue_aware_v1.NAME)

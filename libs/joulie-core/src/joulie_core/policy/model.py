@@ -5,7 +5,7 @@ Kubernetes. It promises to be deterministic, independent of the order of the can
 exactly once. Source: docs/policies.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,9 @@ class Policy(Protocol):
     @property
     def follows_demand(self) -> bool:
         """Whether the plan depends on the performance pods; if not, no pod makes a new plan necessary."""
+
+    def plan_key(self, context: PolicyContext) -> Hashable:
+        """Return what profiles and choices depend on besides the candidates: equal keys stand for equal ones."""
 
     def plan(self, context: PolicyContext) -> Plan:
         """Assign a profile to every candidate."""

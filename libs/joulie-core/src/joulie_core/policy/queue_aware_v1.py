@@ -56,6 +56,10 @@ class QueueAware:
         need = -(-performance_pods // settings.queue_perf_per_hp_node)
         return clamp(clamp(max(base, need), settings.queue_hp_min, settings.queue_hp_max), 0, nodes)
 
+    def plan_key(self, context: PolicyContext) -> int:
+        """Return the number of performance nodes."""
+        return self.hp_count(len(context.candidates), context.performance_pods)
+
     def plan(self, context: PolicyContext) -> Plan:
         """Assign performance to as many of the densest nodes as the demand needs."""
         nodes = len(context.candidates)

@@ -42,9 +42,13 @@ class RuleSwap:
     name: str = NAME
     follows_demand: bool = False
 
+    def plan_key(self, context: PolicyContext) -> int:
+        """Return whose turn it is."""
+        return math.floor(context.now / context.reconcile_interval_s) % ROTATION
+
     def plan(self, context: PolicyContext) -> Plan:
         """Assign eco to the node whose turn it is."""
-        phase = math.floor(context.now / context.reconcile_interval_s) % ROTATION
+        phase = self.plan_key(context)
         ordered = order_by_density(context.candidates)
         turn = ordered[phase].name if phase < len(ordered) else None
         return Plan(

@@ -37,6 +37,10 @@ class StaticPartition:
         """Return the number of performance nodes among `nodes`, halves rounded up, in [0, nodes]."""
         return clamp(round_half_away(nodes * self.settings.static_hp_frac), 0, nodes)
 
+    def plan_key(self, context: PolicyContext) -> int:
+        """Return the number of performance nodes."""
+        return self.hp_count(len(context.candidates))
+
     def plan(self, context: PolicyContext) -> Plan:
         """Assign performance to the share's worth of densest nodes."""
         nodes = len(context.candidates)

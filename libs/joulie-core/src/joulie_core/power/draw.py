@@ -55,11 +55,62 @@ class Draw:
     speed: float
 
 
+@dataclass(frozen=True, slots=True)
+class LimitedDraw:
+    """Power of a device under limits, and what they leave of its clock."""
+
+    watts: float
+    #: Share in [0, 1] of the full frequency that a cap leaves to all cores.
+    frequency: float
+    #: Share in [0, 1] of the cores that a throttle holds at `THROTTLED_FREQUENCY` of it.
+    throttled_share: float = 0.0
+
+    @property
+    def slowed(self) -> bool:
+        """Whether the limits slow any work."""
+        return self.frequency < 1.0 or self.throttled_share > 0.0
+
+    def speed(self, sensitivity: float) -> float:
+        """Return the speed of work of that sensitivity, in [0, 1]."""
+        speed = speed_at_frequency(self.frequency, sensitivity)
+        if self.throttled_share > 0.0:
+            speed *= 1.0 - self.throttled_share * (1.0 - speed_at_frequency(THROTTLED_FREQUENCY, sensitivity))
+        return speed
+
+
 def speed_at_frequency(frequency_share: float, sensitivity: float = 1.0) -> float:
     """Return the speed of work at a share in [0, 1] of the full frequency, in [0, 1]."""
     if frequency_share <= 0.0:
         return 0.0
     return frequency_share / (sensitivity + (1.0 - sensitivity) * frequency_share)
+
+
+def limited_draw(
+    response: CapResponse,
+    natural_watts: float,
+    idle_watts: float,
+    *,
+    cap_watts: float | None,
+    throttled_share: float = 0.0,
+) -> LimitedDraw:
+    """Return power and frequency of one device, or of several alike whose watts are added.
+
+    Args:
+        response: what a cap costs the device.
+        natural_watts: what its work draws without limits, not below `idle_watts`.
+        idle_watts: its power without work.
+        cap_watts: power cap, None for none. At or below the idle power all work stops; idle is drawn.
+        throttled_share: share in [0, 1] of the cores at their lowest frequency.
+    """
+    demand_watts = natural_watts
+    if throttled_share > 0.0:
+        throttled_power: float = THROTTLED_FREQUENCY ** (1.0 / response.exponent)
+        demand_watts -= (natural_watts - idle_watts) * throttled_share * (1.0 - throttled_power)
+    if cap_watts is None or cap_watts >= demand_watts:
+        return LimitedDraw(demand_watts, 1.0, throttled_share)
+    if cap_watts <= idle_watts:
+        return LimitedDraw(idle_watts, 0.0, throttled_share)
+    return LimitedDraw(cap_watts, response.retention(cap_watts, demand_watts, idle_watts), throttled_share)
 
 
 def draw_under(
@@ -73,22 +124,8 @@ def draw_under(
 ) -> Draw:
     """Return power and speed of one device, or of several alike whose watts are added.
 
-    Args:
-        response: what a cap costs the device.
-        natural_watts: what its work draws without limits, not below `idle_watts`.
-        idle_watts: its power without work.
-        cap_watts: power cap, None for none. At or below the idle power all work stops; idle is drawn.
-        throttled_share: share in [0, 1] of the cores at their lowest frequency.
-        sensitivity: of the work to the frequency, in [0, 1]: `SENSITIVITY`; 1 for GPUs, whose response has it included.
+    Arguments as in `limited_draw`; `sensitivity`, in [0, 1], is that of the work to the frequency: `SENSITIVITY`; 1 for
+    GPUs, whose response has it included.
     """
-    demand_watts, speed = natural_watts, 1.0
-    if throttled_share > 0.0:
-        throttled_power: float = THROTTLED_FREQUENCY ** (1.0 / response.exponent)
-        demand_watts -= (natural_watts - idle_watts) * throttled_share * (1.0 - throttled_power)
-        speed -= throttled_share * (1.0 - speed_at_frequency(THROTTLED_FREQUENCY, sensitivity))
-    if cap_watts is None or cap_watts >= demand_watts:
-        return Draw(demand_watts, speed)
-    if cap_watts <= idle_watts:
-        return Draw(idle_watts, 0.0)
-    retention = response.retention(cap_watts, demand_watts, idle_watts)
-    return Draw(cap_watts, speed * speed_at_frequency(retention, sensitivity))
+    draw = limited_draw(response, natural_watts, idle_watts, cap_watts=cap_watts, throttled_share=throttled_share)
+    return Draw(draw.watts, draw.speed(sensitivity))

@@ -5,7 +5,7 @@ agents call them. What is left out is time: a decision is in force in the moment
 same for a decision share it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.labels import DRAINING, POWER_PROFILE
-from joulie_core.policy import PolicyContext, build_policy, rule_swap_v1
+from joulie_core.policy import PolicyContext, build_policy
 from joulie_core.scoring.filter import verdict
 from joulie_core.transition import NodeState, step
 from joulie_core.twin import PowerBudget, budget_of, schedulable_class
@@ -26,7 +26,8 @@ from joulie_sim.engine.arrays import Bools
 from joulie_sim.engine.machines import Machines
 from joulie_sim.physics.parts import Controls
 
-_RECONCILE_INTERVAL_S: Final = 60.0
+#: The operator plans this often, and whenever the demand changes where the policy follows it.
+RECONCILE_INTERVAL_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,13 @@ class ControlPlane:
 
     Args:
         machines: the nodes.
-        policy: name of the policy; `rule_swap_v1`, which follows the wall clock, is not available.
+        policy: name of the policy.
         policy_values: its settings by field name.
         caps: caps of the profiles.
         on_change: called with a node whose state has changed.
 
     Raises:
-        ValueError: the policy is not available.
+        KeyError: no such policy.
         pydantic.ValidationError: a setting is out of range.
     """
 
@@ -64,8 +65,6 @@ class ControlPlane:
         caps: CapSettings,
         on_change: Callable[[int], None],
     ) -> None:
-        if policy == rule_swap_v1.NAME:
-            raise ValueError(f"{policy} follows the wall clock and is not simulated")
         self._policy = build_policy(policy, policy_values)
         self._machines = machines
         self._candidates = machines.candidates()
@@ -74,9 +73,8 @@ class ControlPlane:
         self._states = [NodeState.ACTIVE_PERFORMANCE] * len(machines)
         self._blocking = [0] * len(machines)
         self._performance_pods = 0
-        #: Planned eco or not, by the number of performance pods: all else that a policy depends on is constant.
-        self._plans: dict[int, Bools] = {}
-        self._distinct_plans: dict[bytes, Bools] = {}
+        #: Planned eco or not, by the policy's key: the candidates never change.
+        self._plans: dict[Hashable, Bools] = {}
         self._planned_eco: Bools = np.zeros(len(machines), dtype=np.bool_)
         self._published: dict[tuple[int, NodeState], PublishedNode] = {}
         self.transitions = 0
@@ -91,9 +89,16 @@ class ControlPlane:
 
     def plan(self, now_s: float) -> None:
         """Run the policy, and step every node whose plan it changes."""
-        eco = self._plans.get(self._performance_pods)
+        context = PolicyContext(
+            candidates=self._candidates,
+            performance_pods=self._performance_pods,
+            now=now_s,
+            reconcile_interval_s=RECONCILE_INTERVAL_S,
+        )
+        key = self._policy.plan_key(context)
+        eco = self._plans.get(key)
         if eco is None:
-            eco = self._plans[self._performance_pods] = self._plan(now_s)
+            eco = self._plans[key] = self._planned(context)
         if eco is self._planned_eco:
             return
         changed = np.flatnonzero(eco != self._planned_eco)
@@ -104,7 +109,7 @@ class ControlPlane:
     def arrived(self, now_s: float) -> None:
         """Count a performance pod that was created."""
         self._performance_pods += 1
-        self.plan(now_s)
+        self._demand_changed(now_s)
 
     def bound(self, node: int) -> None:
         """Count a performance pod that was bound to a node."""
@@ -114,32 +119,27 @@ class ControlPlane:
         """Count a performance pod that has left its node."""
         self._performance_pods -= 1
         self._blocking[node] -= 1
-        self.plan(now_s)
+        self._demand_changed(now_s)
         if self._states[node].draining:
             self._step(node, now_s)
 
     def dropped(self, now_s: float) -> None:
         """Count a performance pod that is gone without ever having been bound."""
         self._performance_pods -= 1
-        self.plan(now_s)
+        self._demand_changed(now_s)
 
     def count(self, state: NodeState) -> int:
         """Return the number of nodes in a state."""
         return self._states.count(state)
 
-    def _plan(self, now_s: float) -> Bools:
-        plan = self._policy.plan(
-            PolicyContext(
-                candidates=self._candidates,
-                performance_pods=self._performance_pods,
-                now=now_s,
-                reconcile_interval_s=_RECONCILE_INTERVAL_S,
-            )
-        )
+    def _demand_changed(self, now_s: float) -> None:
+        if self._policy.follows_demand:
+            self.plan(now_s)
+
+    def _planned(self, context: PolicyContext) -> Bools:
+        plan = self._policy.plan(context)
         profiles: Sequence[Profile] = [plan.profiles[name] for name in self._machines.names]
-        eco = np.array([profile is Profile.ECO for profile in profiles], dtype=np.bool_)
-        # One array for equal plans, so that a plan that changes nothing costs nothing.
-        return self._distinct_plans.setdefault(eco.tobytes(), eco)
+        return np.array([profile is Profile.ECO for profile in profiles], dtype=np.bool_)
 
     def _step(self, node: int, now_s: float) -> None:
         planned = Profile.ECO if self._planned_eco[node] else Profile.PERFORMANCE

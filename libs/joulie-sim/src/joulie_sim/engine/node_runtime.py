@@ -10,7 +10,6 @@ import heapq
 from math import inf
 from typing import Final, NamedTuple
 
-from joulie_core.power.draw import speed_at_frequency
 from joulie_sim.engine.power_model import NodePowerModel
 from joulie_sim.physics.parts import Controls, Hardware
 
@@ -107,26 +106,27 @@ class NodeRuntime:
     def settle(self) -> float:
         """Compute power and speeds of the present jobs; return when the next one completes, infinity if none does."""
         server = self._model.server(self._busy_micro / _MICRO, self.controls)
-        gpu_watts = self._gpu_watts() if self._gpus else 0.0
-        self.device_watts = server.package_watts + gpu_watts
-        self.watts = server.wall_watts + (self._model.wall_watts(gpu_watts) if self._gpus else 0.0)
+        packages, self.watts = server.packages, server.wall_watts
+        self.device_watts = packages.watts
+        if self._gpus:
+            gpu_watts = self._gpu_watts()
+            self.device_watts += gpu_watts
+            self.watts += self._model.wall_watts(gpu_watts)
+        slowed = packages.slowed
         next_s, self._due = inf, None
         for clock in self._clocks.values():
-            clock.speed = speed = self._speed(clock, server.frequency)
+            speed = 1.0
+            if slowed and clock.sensitivity is not None:
+                speed = packages.speed(clock.sensitivity)
+            if clock.gpu_utilization is not None:
+                # The slowest device that the jobs use decides.
+                speed = min(speed, self._model.gpu(clock.gpu_utilization, self.controls).speed)
+            clock.speed = speed
             if speed > 0.0:
                 end_s = self.now_s + max(0.0, clock.ends[0][0] - clock.received_s) / speed
                 if end_s < next_s:
                     next_s, self._due = end_s, clock
         return next_s
-
-    def _speed(self, clock: WorkClock, frequency: float) -> float:
-        """Return the speed of the slowest device that the clock's jobs use."""
-        speed = 1.0
-        if clock.sensitivity is not None and frequency < 1.0:
-            speed = speed_at_frequency(frequency, clock.sensitivity)
-        if clock.gpu_utilization is not None:
-            speed = min(speed, self._model.gpu(clock.gpu_utilization, self.controls).speed)
-        return speed
 
     def _gpu_watts(self) -> float:
         watts, held = 0.0, 0

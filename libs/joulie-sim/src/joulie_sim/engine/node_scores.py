@@ -37,6 +37,7 @@ _CLASSES: Final = tuple(WorkloadClass)
 _SCALES: Final = (STEADY_TREND_SCALE, BURST_TREND_SCALE)
 #: Sums over nodes are of whole millionths, as `ClusterSums` adds them: exact in any order.
 _UNITS: Final = 1_000_000.0
+_KEPT_WATTS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,8 @@ class NodeScores:
         self._congestion_sum = 0
         self._trend_sum = 0
         self._rows: dict[tuple[int, SchedulableClass, PowerBudget], tuple[AffineRow, ...]] = {}
+        #: What a pod adds to a node of a group, for pods that were seen.
+        self._watts_of: dict[tuple[int, PodDemand], float] = {}
         self.terms = ClusterTerms()
 
     def publish(self, node: int, published: PublishedNode) -> None:
@@ -163,17 +166,22 @@ class NodeScores:
         """Return the extender's answer for the candidates: whole numbers from 0 to SCORE_MAX."""
         place = _CLASSES.index(demand.workload_class)
         scale = _SCALES.index(self.terms.trend_scale)
-        points = self._base[place, scale][nodes] - self._cpu_points[place][nodes] * demand.cpu_cores
+        base, cpu, gpu = self._base[place, scale], self._cpu_points[place], self._gpu_points[place]
+        congested = self._pressure_points[place]
+        if len(nodes) < len(base):
+            base, cpu, gpu, congested = (array.take(nodes) for array in (base, cpu, gpu, congested))
+        points: Floats = base - cpu * demand.cpu_cores
         if demand.gpus:
-            points -= self._gpu_points[place][nodes] * demand.gpus
+            points -= gpu * demand.gpus
         if demand.workload_class is WorkloadClass.STANDARD:
-            points -= self._pressure_points[place][nodes] * self.terms.perf_pressure
+            points -= congested * self.terms.perf_pressure
         points *= self._factor
         # Halves are rounded up, as the extender does.
         points += 0.5
         np.floor(points, out=points)
-        scores: Floats = np.clip(points, 0.0, self._settings.score_max, out=points)
-        return scores
+        np.maximum(points, 0.0, out=points)
+        np.minimum(points, self._settings.score_max, out=points)
+        return points
 
     def row(self, node: int, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:
         """Return the row of one node, for comparison with `prepare_row`."""
@@ -210,23 +218,33 @@ class NodeScores:
 
     def _assume(self, node: int) -> None:
         demands = self._assumed.demands(self._machines.names[node])
-        power = self._machines.groups[self._machines.group[node]].power
-        coefficients = self._settings.coefficients
-        self._assumed_watts[node] = fsum(marginal_watts(each, power, coefficients).total_watts for each in demands)
+        group = self._machines.group.item(node)
+        self._assumed_watts[node] = fsum(self._added_watts(group, demand) for demand in demands)
         if not demands:
             self._assumed_nodes.discard(node)
 
+    def _added_watts(self, group: int, demand: PodDemand) -> float:
+        """Return what a pod adds to a node of a hardware group."""
+        watts = self._watts_of.get((group, demand))
+        if watts is None:
+            if len(self._watts_of) >= _KEPT_WATTS:
+                self._watts_of.clear()
+            added = marginal_watts(demand, self._machines.groups[group].power, self._settings.coefficients)
+            watts = self._watts_of[group, demand] = added.total_watts
+        return watts
+
     def _refresh(self, node: int) -> None:
         """Compute the points of one node anew, and the cluster's terms."""
-        capped = self._capped[node]
-        headroom = (capped - self._measured[node] - self._assumed_watts[node]) / capped * 100.0
-        common = headroom * formula.HEADROOM_WEIGHT + (100.0 - self._cooling[node]) * formula.COOLING_WEIGHT
+        capped = self._capped.item(node)
+        headroom = (capped - self._measured.item(node) - self._assumed_watts.item(node)) / capped * 100.0
+        common = headroom * formula.HEADROOM_WEIGHT + (100.0 - self._cooling.item(node)) * formula.COOLING_WEIGHT
         for scale, trend_scale in enumerate(_SCALES):
-            trend = min(formula.MAX_TREND_POINTS, max(-formula.MAX_TREND_POINTS, self._trend[node] / trend_scale))
+            trend = self._trend.item(node) / trend_scale
+            without_trend = common - min(formula.MAX_TREND_POINTS, max(-formula.MAX_TREND_POINTS, trend))
             for place in range(len(_CLASSES)):
-                self._base[place, scale, node] = common - trend + self._profile_points[place, node]
-        congestion = round((100.0 - headroom) * _UNITS) if self._supplies[node] else 0
-        self._congestion_sum += congestion - int(self._congestion[node])
+                self._base[place, scale, node] = without_trend + self._profile_points.item(place, node)
+        congestion = round((100.0 - headroom) * _UNITS) if self._supplies.item(node) else 0
+        self._congestion_sum += congestion - self._congestion.item(node)
         self._congestion[node] = congestion
         self._set_terms()
 

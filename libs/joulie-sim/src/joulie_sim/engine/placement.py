@@ -5,7 +5,6 @@ filter leaves, and of these one with the highest sum of scores, equals at random
 """
 
 import random
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -14,35 +13,12 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
-from joulie_sim.engine.kube_scores import (
-    EXTENDER_FACTOR,
-    FIT_SCORES,
-    NONZERO_CPU_MILLI,
-    NONZERO_MEMORY_BYTES,
-    FitStrategy,
-    balanced_allocation,
-)
+from joulie_sim.engine.kube_scores import EXTENDER_FACTOR, FitStrategy
 from joulie_sim.engine.machines import Machines
+from joulie_sim.engine.node_resources import NodeResources, PlacementRequest
 from joulie_sim.engine.node_sample import NodeSample
 
 _MILLI: Final = 1000.0
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementRequest:
-    """What one job requests."""
-
-    cpu_milli: float
-    memory_bytes: float
-    gpus: int
-    #: Row of the node's GPUs; 0 without GPUs.
-    gpu_row: int
-    demand: PodDemand
-
-    @property
-    def performance(self) -> bool:
-        """Whether it is a performance pod."""
-        return self.demand.workload_class is WorkloadClass.PERFORMANCE
 
 
 class ExtenderScores(Protocol):
@@ -53,7 +29,7 @@ class ExtenderScores(Protocol):
 
 
 class KubeScheduler:
-    """Free resources of all nodes, and the choice among them.
+    """The choice among the nodes.
 
     Args:
         machines: the nodes.
@@ -75,58 +51,37 @@ class KubeScheduler:
         extender_weight: int = 1,
     ) -> None:
         nodes = len(machines)
-        self._machines = machines
-        self._fit_scores = FIT_SCORES[strategy]
+        self._resources = NodeResources(machines, strategy)
         self._sample = NodeSample(nodes, nodes_to_score_pct)
         # Must be reproducible, not cryptographically secure.
         self._random = random.Random(seed)  # noqa: S311
         self._extender = extender
         self._extender_factor = extender_weight * EXTENDER_FACTOR
-        self._allocatable = machines.allocatable
-        self._used: Floats = np.zeros((2, nodes))
-        #: With what pods without a request count as.
-        self._scored: Floats = np.zeros((2, nodes))
-        self._free: Floats = machines.allocatable.copy()
-        self._free_pods: Ints = machines.pods.copy()
-        self._free_gpus: Ints = machines.gpus.copy()
         #: Nodes that the extender's filter refuses to performance pods.
         self.refused: Bools = np.zeros(nodes, dtype=np.bool_)
         #: Nodes that are powered; no pod is placed on others.
         self.powered: Bools = np.ones(nodes, dtype=np.bool_)
 
-    def fits(self, request: PlacementRequest) -> Bools:
-        """Return which nodes have room for a job."""
-        fits: Bools = self._free[0] >= request.cpu_milli
-        fits &= self._free[1] >= request.memory_bytes
-        fits &= self._free_pods > 0
-        fits &= self.powered
-        if request.gpus:
-            fits &= self._free_gpus[request.gpu_row] >= request.gpus
-        return fits
-
     def allows(self, request: PlacementRequest) -> Bools:
         """Return which nodes have room for a job and do not refuse it."""
-        fits = self.fits(request)
+        fits: Bools = self._resources.row(request).fits & self.powered
         return fits & ~self.refused if request.performance else fits
 
     def fits_node(self, request: PlacementRequest, node: int) -> bool:
         """Return what `allows` returns for one node."""
-        return bool(
-            self._free[0, node] >= request.cpu_milli
-            and self._free[1, node] >= request.memory_bytes
-            and self._free_pods[node] > 0
-            and self.powered[node]
-            and (not request.gpus or self._free_gpus[request.gpu_row, node] >= request.gpus)
-            and not (request.performance and self.refused[node])
+        return (
+            self._resources.fits_node(request, node)
+            and self.powered.item(node)
+            and not (request.performance and self.refused.item(node))
         )
 
     def room(self, node: int) -> tuple[float, float]:
         """Return the free CPU in thousandths and the free memory in bytes of a node."""
-        return self._free.item(0, node), self._free.item(1, node)
+        return self._resources.room(node)
 
     def candidates(self, request: PlacementRequest) -> tuple[Ints, bool]:
         """Return the nodes to be scored, and whether a node was refused; moves the sample on."""
-        found = self._sample.take(self.fits(request))
+        found = self._sample.take(self._resources.row(request).fits & self.powered)
         if not request.performance:
             return found, False
         allowed = found[~self.refused[found]]
@@ -142,13 +97,7 @@ class KubeScheduler:
 
     def totals(self, nodes: Ints, request: PlacementRequest) -> Floats:
         """Return kube-scheduler's total score of each node, without what all nodes have in common."""
-        every = len(nodes) == len(self._machines)
-        allocatable = self._allocatable if every else self._allocatable.take(nodes, axis=1)
-        scored = self._scored if every else self._scored.take(nodes, axis=1)
-        nonzero = np.array([[request.cpu_milli or NONZERO_CPU_MILLI], [request.memory_bytes or NONZERO_MEMORY_BYTES]])
-        totals = self._fit_scores(scored + nonzero, allocatable)
-        used = self._used if every else self._used.take(nodes, axis=1)
-        totals += balanced_allocation(used + np.array([[request.cpu_milli], [request.memory_bytes]]), allocatable)
+        totals: Floats = self._resources.row(request).scores.take(nodes)
         if self._extender is not None:
             totals += self._extender.scores(nodes, request.demand) * self._extender_factor
         return totals
@@ -164,23 +113,11 @@ class KubeScheduler:
 
     def bind(self, request: PlacementRequest, node: int) -> None:
         """Reserve what a job requests on a node."""
-        self._count(request, node, 1)
+        self._resources.bind(request, node)
 
     def free(self, request: PlacementRequest, node: int) -> None:
         """Return what a job had reserved."""
-        self._count(request, node, -1)
-
-    def _count(self, request: PlacementRequest, node: int, sign: int) -> None:
-        cpu, memory = sign * request.cpu_milli, sign * request.memory_bytes
-        self._used[0, node] += cpu
-        self._used[1, node] += memory
-        self._free[0, node] -= cpu
-        self._free[1, node] -= memory
-        self._scored[0, node] += cpu or sign * NONZERO_CPU_MILLI
-        self._scored[1, node] += memory or sign * NONZERO_MEMORY_BYTES
-        self._free_pods[node] -= sign
-        if request.gpus:
-            self._free_gpus[request.gpu_row, node] -= sign * request.gpus
+        self._resources.free(request, node)
 
 
 class PlacementRequests:

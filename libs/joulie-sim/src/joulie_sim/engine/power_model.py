@@ -5,7 +5,7 @@ The engine knows no law; it holds the values that a model returns until load or 
 
 from typing import Final, NamedTuple, Protocol
 
-from joulie_core.power.draw import Draw, draw_under
+from joulie_core.power.draw import Draw, LimitedDraw, draw_under, limited_draw
 from joulie_core.power.server import SUPPLY_EFFICIENCY, server_power
 from joulie_sim.engine.machines import HardwareGroup
 from joulie_sim.physics.operation import effective_cpu_cap, effective_gpu_cap
@@ -20,10 +20,8 @@ class ServerDraw(NamedTuple):
 
     #: At the wall, with everything that is in the server.
     wall_watts: float
-    #: Of the CPU packages, which is what RAPL measures.
-    package_watts: float
-    #: Share of the full frequency; `joulie_core.power.draw` has what that means for each kind of work.
-    frequency: float
+    #: All CPU packages: what RAPL measures, and what limits leave of their clock.
+    packages: LimitedDraw
 
 
 class NodePowerModel(Protocol):
@@ -49,20 +47,20 @@ class CalibratedPowerModel:
         self._curve = cpu.spec.curve
         memory_gib = group.view.memory_bytes / _GIB
         self._server = server_power(cpu.spec, cpu.sockets, memory_gib or None)
+        #: By busy cores and controls: loads of nodes of a group recur, since utilizations are few.
+        self._server_draws: dict[tuple[float, float | None, float], ServerDraw] = {}
         #: GPUs have few utilizations at a time, since a job keeps its own from start to end.
         self._gpu_draws: dict[tuple[float, float | None], Draw] = {}
 
     def server(self, busy_cores: float, controls: Controls) -> ServerDraw:
         """Return the draw of the server."""
-        cpu, server = self._hardware.cpu, self._server
-        assert cpu is not None, "machines have known CPUs"
-        utilization = busy_cores / cpu.cores
-        natural_watts = server.packages_at(utilization)
-        cap_watts = effective_cpu_cap(cpu, controls) * cpu.sockets
-        if cap_watts >= natural_watts:
-            return ServerDraw(server.wall_at(utilization), natural_watts, 1.0)
-        draw = draw_under(self._curve.response, natural_watts, server.idle_packages_watts, cap_watts=cap_watts)
-        return ServerDraw(server.wall_with(utilization, draw.watts), draw.watts, draw.speed)
+        key = (busy_cores, controls.cpu_cap_watts, controls.throttle_pct)
+        draw = self._server_draws.get(key)
+        if draw is None:
+            if len(self._server_draws) >= _KEPT_DRAWS:
+                self._server_draws.clear()
+            draw = self._server_draws[key] = self._server_draw(busy_cores, controls)
+        return draw
 
     def gpu(self, utilization: float, controls: Controls) -> Draw:
         """Return the draw of one GPU."""
@@ -77,6 +75,18 @@ class CalibratedPowerModel:
     def wall_watts(self, gpu_watts: float) -> float:
         """Return the GPUs' watts with the losses of the power supply."""
         return gpu_watts / SUPPLY_EFFICIENCY
+
+    def _server_draw(self, busy_cores: float, controls: Controls) -> ServerDraw:
+        cpu, server = self._hardware.cpu, self._server
+        assert cpu is not None, "machines have known CPUs"
+        utilization = busy_cores / cpu.cores
+        natural_watts, idle_watts = server.packages_at(utilization), server.idle_packages_watts
+        cap_watts = effective_cpu_cap(cpu, controls) * cpu.sockets
+        throttled_share = controls.throttle_pct / 100.0
+        draw = limited_draw(
+            self._curve.response, natural_watts, idle_watts, cap_watts=cap_watts, throttled_share=throttled_share
+        )
+        return ServerDraw(server.wall_with(utilization, draw.watts), draw)
 
     def _gpu(self, utilization: float, controls: Controls) -> Draw:
         gpu = self._hardware.gpu

@@ -20,9 +20,10 @@ from joulie_sim.engine.control_plane import ControlPlane
 from joulie_sim.engine.facility import LinearFacility
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
+from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_runtime import NodeRuntime, RunningJob
 from joulie_sim.engine.node_scores import NodeScores
-from joulie_sim.engine.placement import KubeScheduler, PlacementRequest, PlacementRequests
+from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
 from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel
 from joulie_sim.engine.records import MINUTE_S, JobRecords, MinuteRecords, SimulationResult
 from joulie_sim.engine.waiting import WaitingJobs
@@ -66,7 +67,8 @@ class Simulation:
         on_progress: called now and then with the simulated seconds and the number of jobs that are done.
 
     Raises:
-        ValueError: the arm's policy is not available, or a job requests a GPU that no node offers.
+        KeyError: the arm's policy does not exist.
+        ValueError: a job requests a GPU that no node offers.
     """
 
     def __init__(
@@ -137,6 +139,8 @@ class Simulation:
             elif next_minute_s == now_s:
                 self._end_minute(MINUTE_S)
                 next_minute_s += MINUTE_S
+                if self._control is not None:
+                    self._control.plan(self._now_s)
             elif retry_s == now_s:
                 self._retry()
             else:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from joulie_sim.engine.arrays import Bools, Floats, Ints
-from joulie_sim.engine.placement import PlacementRequest
+from joulie_sim.engine.node_resources import PlacementRequest
 
 
 class WaitingJobs:

@@ -1,0 +1,47 @@
+"""The calibrated models as the engine reads them, against the functions of joulie_core."""
+
+import pytest
+
+from joulie_core.power.draw import draw_under
+from joulie_core.power.server import server_power
+from joulie_sim.engine.power_model import CalibratedPowerModel
+from joulie_sim.physics.parts import Controls
+
+_GIB = 1024**3
+
+
+@pytest.mark.parametrize("throttle_pct", [0.0, 40.0, 100.0])
+@pytest.mark.parametrize("cap_share", [None, 0.5])
+@pytest.mark.parametrize("load", [0.0, 0.35, 1.0])
+def test_caps_and_throttles_cost_what_joulie_core_states(machines, throttle_pct, cap_share, load) -> None:
+    for group in machines.groups:
+        model, cpu = CalibratedPowerModel(group), group.hardware.cpu
+        cap_watts = None if cap_share is None else cap_share * cpu.max_cap_watts
+        controls = Controls(cpu_cap_watts=cap_watts, throttle_pct=throttle_pct)
+        # Twice: the second answer is a kept one.
+        draws = [model.server(load * cpu.cores, controls) for _ in range(2)]
+        assert draws[0] == draws[1]
+        spec = group.view.cpu.spec
+        server = server_power(spec, cpu.sockets, group.view.memory_bytes / _GIB or None)
+        for sensitivity in (1.0, 0.4, 0.0):
+            expected = draw_under(
+                spec.curve.response,
+                server.packages_at(load),
+                server.idle_packages_watts,
+                cap_watts=(cpu.max_cap_watts if cap_watts is None else cap_watts) * cpu.sockets,
+                throttled_share=throttle_pct / 100.0,
+                sensitivity=sensitivity,
+            )
+            assert draws[0].packages.watts == expected.watts
+            assert draws[0].packages.speed(sensitivity) == pytest.approx(expected.speed)
+        assert draws[0].wall_watts == pytest.approx(server.wall_with(load, draws[0].packages.watts))
+
+
+def test_a_throttle_draws_less_and_slows_compute_more_than_io(machines) -> None:
+    group = machines.groups[0]
+    model, cores = CalibratedPowerModel(group), group.hardware.cpu.cores
+    free, held = model.server(cores, Controls()), model.server(cores, Controls(throttle_pct=50.0))
+    assert held.packages.watts < free.packages.watts
+    assert held.wall_watts < free.wall_watts
+    assert held.packages.speed(1.0) == pytest.approx(0.75)
+    assert held.packages.speed(1.0) < held.packages.speed(0.1) < 1.0 == free.packages.speed(1.0)
