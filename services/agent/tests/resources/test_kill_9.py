@@ -88,8 +88,10 @@ class Child:
 
     def end(self):
         """Kill it if it lives."""
-        os.kill(self.pid, SIGKILL)
-        assert os.WTERMSIG(os.waitpid(self.pid, 0)[1]) == SIGKILL
+        if self.pid:
+            os.kill(self.pid, SIGKILL)
+            assert os.WTERMSIG(os.waitpid(self.pid, 0)[1]) == SIGKILL
+            self.pid = 0
 
 
 def settings_of(directory):
@@ -243,12 +245,14 @@ async def trial(directory, child, *, at_once):
         runtime.containers[name] = container(name, shares, nri.CONTAINER_RUNNING)
     steps = list(STEPS)
     async with runtime.listening(directory / "nri.sock"):
-        child.start()
-        await until_registered(runtime, child)
-        while steps and (runtime.has_plugin or not at_once):
-            await steps.pop(0)(runtime)
-        died = not runtime.has_plugin
-        child.end()
+        try:
+            child.start()
+            await until_registered(runtime, child)
+            while steps and (runtime.has_plugin or not at_once):
+                await steps.pop(0)(runtime)
+            died = not runtime.has_plugin
+        finally:
+            child.end()  # the thread that waits for its end, too
         runtime.has_plugin = False
         before = {name: cpus for name, cpus in runtime.exclusive().items() if name not in runtime.in_flight}
         async with successor(directory, runtime) as manager:
