@@ -67,9 +67,9 @@ images:
 demo *ARGS: sync
     joulie-demo {{ARGS}}
 
-# simulate a day of 20 nodes without any cluster: kube-scheduler alone against Joulie
+# what would Joulie save? a day of 20 nodes without any cluster, or of yours: --recording DIR
 try *ARGS: sync
-    joulie-sim sweep --arms kube_default static_partition queue_aware_v1 --node-count 20 --job-count 4000 --seeds 1 --out out/try {{ARGS}}
+    joulie-sim try {{ARGS}}
 
 # custom resource definitions, from the models
 crds:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from joulie_sim.calibrate import command as calibrate
-from joulie_sim.commands import compare, import_, plot, record, run, sweep
+from joulie_sim.commands import compare, import_, plot, record, run, sweep, try_
 
-_MODULES: Final = (run, sweep, compare, plot, record, import_, calibrate)
-COMMANDS: Final = ("run", "sweep", "compare", "plot", "record", "import", "calibrate")
+_MODULES: Final = (run, sweep, try_, compare, plot, record, import_, calibrate)
+COMMANDS: Final = ("run", "sweep", "try", "compare", "plot", "record", "import", "calibrate")
 
 
 def main(argv: Sequence[str]) -> int:

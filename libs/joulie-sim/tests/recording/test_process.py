@@ -56,7 +56,7 @@ async def test_a_signal_ends_a_recording_that_run_sweep_and_import_take(
     process.send_signal(number)
     code, output, errors = await ended(process)
     assert code == 0, errors
-    assert f"sweep --recording {tmp_path / 'recording'}" in output
+    assert f"try --recording {tmp_path / 'recording'}" in output
     recorded = ("--recording", str(tmp_path / "recording"))
     assert main(["run", "--arm", "kube_default", *recorded, "--out", str(tmp_path / "run")]) == 0
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())

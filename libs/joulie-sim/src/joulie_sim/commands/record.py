@@ -27,7 +27,7 @@ then, and nearly so if the process is killed. Outages of the API server are surv
 examples:
   joulie-sim record --print-rbac | kubectl apply -f -
   joulie-sim record --out tuesday --duration 24h
-  joulie-sim sweep --recording tuesday --arms kube_default queue_aware_v1 --seeds 3 --out results
+  joulie-sim try --recording tuesday
 """
 _EXIT_FAILED: Final = 1
 _EXIT_USAGE: Final = 2
@@ -68,8 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         progress = asyncio.run(_record(arguments))
         sys.stdout.write(f"{_line(progress, arguments.duration)}\n")
-        sys.stdout.write(f"recorded: {arguments.out}; simulate it with: joulie-sim sweep --recording {arguments.out}")
-        sys.stdout.write(" --arms kube_default queue_aware_v1 --seeds 3 --out results\n")
+        sys.stdout.write(f"recorded: {arguments.out}; simulate it with: joulie-sim try --recording {arguments.out}\n")
     except* (RecordingExistsError, ConfigError) as errors:
         code = _failed(errors, _EXIT_USAGE)
     except* (RecorderError, OSError) as errors:
