@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -172,25 +173,30 @@ class Replay:
         self._twins_due = self._heartbeats_due = 0.0
         self._twins = [twin_json(name, number) for number, name in enumerate(names)]
         self._nodes = [node_json(name, number) for number, name in enumerate(names)]
-        # Last, since a server does not wait long for a connection's first request.
-        self._connection = Connection(url)
+        self._url = url
 
     def schedule(self, pod: PodTraffic) -> tuple[float, float]:
         """Place a pod, and return the seconds that /filter and /prioritize took."""
         body = pod.body(self._samples[len(self._placed) % len(self._samples)])
+        connection = self._connection
         started = time.perf_counter()
-        filtered = self._connection.post(b"/filter", body)
+        filtered = connection.post(b"/filter", body)
         between = time.perf_counter()
         first = filtered.index(b'"NodeNames":') + len(b'"NodeNames":')
         body = pod.body(filtered[first : filtered.index(b"]", first) + 1])
         again = time.perf_counter()
-        scores = _SCORES.decode(self._connection.post(b"/prioritize", body))
+        scores = _SCORES.decode(connection.post(b"/prioritize", body))
         ended = time.perf_counter()
         best = max(each.score for each in scores)
         node = self._dice.choice([each.host for each in scores if each.score == best])
         self._placed.append((pod, node.encode()))
         self._report(len(self._placed))
         return between - started, ended - again
+
+    @cached_property
+    def _connection(self) -> Connection:
+        # With the first request, since a server does not wait long for it.
+        return Connection(self._url)
 
     def close(self) -> None:
         """Close the connection."""

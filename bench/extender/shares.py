@@ -28,6 +28,8 @@ _PARTS: Final[Mapping[str, str]] = {
     "aiohttp.client": "watches: HTTP client",
     "aiohttp.web": "HTTP server",
     "joulie_api.http_server": "HTTP server",
+    "joulie_api.direct_http": "HTTP server",
+    "joulie_extender.handlers": "HTTP server",
     "aiohttp.http_writer": "HTTP server",
     "asyncio": "event loop and sockets",
 }

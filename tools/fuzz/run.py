@@ -76,7 +76,8 @@ class Fuzzer:
         self._port = target.ports["extender"]
         self._bodies = bodies
         self._mutator = Mutator(seed)
-        self._connection = Connection(self._port)
+        #: One for each path, since a server may serve some paths differently and stays with it on a connection.
+        self._connections = {path: Connection(self._port) for path in PATHS}
         self._slow = SlowClients(self._port, 30)
 
     def run(self) -> None:
@@ -98,31 +99,36 @@ class Fuzzer:
         found = self.findings
         found.slow_ended = self._slow.ended
         self._slow.close()
-        statuses = self._exchange([request(path, self._mutator.valid_body()) for path in PATHS])
+        statuses = [
+            status for path in PATHS for status in self._exchange(path, [request(path, self._mutator.valid_body())])
+        ]
         if statuses != [200] * len(PATHS):
             found.failures.append(f"well-formed requests at the end: {statuses}")
-        self._connection.close()
+        for connection in self._connections.values():
+            connection.close()
         found.rss_mib.append(self._target.rss_mib)
         found.duration_s = duration_s
 
     def _send_batch(self) -> None:
         size = min(_BATCH, self._bodies - self.findings.bodies)
         bodies = [self._mutator.body() for _ in range(size)]
-        requests = [request(self._mutator.dice.choice(PATHS), body) for body in bodies]
-        statuses = self._exchange(requests)
+        path = self._mutator.dice.choice(PATHS)
+        requests = [request(path, body) for body in bodies]
+        statuses = self._exchange(path, requests)
         self.findings.bodies += size
         self.findings.answers.update(map(str, statuses))
         for sent, status in zip(requests, statuses, strict=False):
             if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 self.findings.failures.append(f"{status} for {sent[:2000]!r}")
 
-    def _exchange(self, requests: list[bytes]) -> list[int]:
+    def _exchange(self, path: bytes, requests: list[bytes]) -> list[int]:
+        connection = self._connections[path]
         try:
-            return self._connection.exchange(requests)
+            return connection.exchange(requests)
         except OSError as error:
             self.findings.failures.append(f"{error} in {[sent[:300] for sent in requests]}")
-            self._connection.close()
-            self._connection = Connection(self._port)
+            connection.close()
+            self._connections[path] = Connection(self._port)
             return []
 
     def _send_odd(self) -> None:

@@ -86,6 +86,16 @@ async def test_many_unknown_claims_at_once_are_one_warning(dra_api, fake_client)
     assert [line["claim"] for line in logs if line["log_level"] == "warning"] == ["ml/gone-0"]
 
 
+async def test_a_name_of_any_length_is_logged_and_remembered_in_part(dra_api, fake_client):
+    with capture_logs() as logs:
+        async with following(fake_client) as claims:
+            assert claims.gpus(pod(PodClaim("x" * 1_000_000))) == 1
+    (name,) = [line["claim"] for line in logs if line["log_level"] == "warning"]
+    assert name.startswith("ml/xxx")
+    assert len(name) < 600
+    assert sum(map(len, claims._logged)) < 1_000
+
+
 async def test_a_cluster_without_the_api_does_not_delay_pods(fake_api, fake_client):
     with capture_logs() as logs:
         async with following(fake_client) as claims:

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from joulie_api import http_server
 from joulie_api.addresses import Address
+from joulie_api.direct_http import DirectReply
 from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.log_limit import LogLimit
 
@@ -62,12 +63,23 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-async def port(logs, clock) -> AsyncIterator[int]:
+def echo_directly(body, _started):
+    return None if body == b"decline" else DirectReply(body)
+
+
+def fail_directly(_body, _started):
+    raise RuntimeError("a defect")
+
+
+DIRECT = {"/echo": echo_directly, "/fail": fail_directly}
+
+
+@pytest.fixture(params=[{}, DIRECT], ids=["aiohttp", "direct"])
+async def port(logs, clock, request) -> AsyncIterator[int]:
     endpoints = web.Application(client_max_size=1 << 20)
     routes = {"/echo": echo, "/fail": fail, "/midway": fail_midway, "/flood": flood}
     endpoints.add_routes([web.post(path, handler) for path, handler in routes.items()])
-    server = HttpServer(endpoints, HttpLog(LogLimit(clock=clock)))
+    server = HttpServer(endpoints, HttpLog(LogLimit(clock=clock)), direct=request.param)
     yield await server.start(Address(HOST, 0))
     await server.close()
 

@@ -13,12 +13,14 @@ import msgspec
 import pytest
 
 from joulie_api.addresses import Address
+from joulie_api.byte_budget import ByteBudget
 from joulie_api.client import KubeClient
 from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.metrics import Registry
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer, make_node_hardware, make_node_twin
 from joulie_extender.app import make_endpoints, make_table
+from joulie_extender.bodies import MAX_BODIES_BYTES, Bodies
 from joulie_extender.debug import Debug
 from joulie_extender.handlers import Handlers
 from joulie_extender.metrics import ExtenderMetrics
@@ -134,8 +136,11 @@ async def start(fake_api: FakeApiServer, fake_client: KubeClient) -> AsyncIterat
             table = make_table(settings, wall_clock=clock)
             feeds = ExtenderWatches(fake_client, table, cache_ttl_s=settings.cache_ttl)
             registry = Registry()
-            handlers = Handlers(table, feeds, ExtenderMetrics(registry, table))
-            server = HttpServer(make_endpoints(handlers, Debug(table, feeds)), HttpLog())
+            budget = ByteBudget(MAX_BODIES_BYTES)
+            bodies = Bodies(budget)
+            handlers = Handlers(table, feeds, ExtenderMetrics(registry, table), bodies)
+            endpoints = make_endpoints(handlers, Debug(table, feeds, bodies))
+            server = HttpServer(endpoints, HttpLog(), direct=handlers.direct(), budget=budget)
             port = await server.start(Address("127.0.0.1", 0))
             stack.push_async_callback(server.close)
             http = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))

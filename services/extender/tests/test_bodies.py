@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from joulie_api.testing import make_node, make_pod
+from joulie_api.testing import claiming, make_node, make_pod
 from joulie_extender.bodies import MAX_BODY_BYTES
 from joulie_extender.requests import BadRequestError, read_object, read_query, split_nodes
 
@@ -199,3 +199,41 @@ async def test_such_objects_are_answered_as_any_other(start):
     nodes = [{"metadata": {"name": "a"}, "x": [inner, inner]}]
     status, answer = await extender.post("/prioritize", {"Pod": POD, "Nodes": {"items": nodes}})
     assert (status, answer) == (200, [{"Host": "a", "Score": 50}])
+
+
+async def chunks(body):
+    yield body
+
+
+@pytest.mark.parametrize("path", ["/filter", "/prioritize"])
+@pytest.mark.parametrize("workload_class", ["standard", "performance"])
+async def test_a_chunked_body_gets_the_same_answer_as_one_of_announced_length(start, make_twin, path, workload_class):
+    extender = await start()
+    extender.api.put_all([make_twin("a", measured=200), make_twin("b", "eco")])
+    await extender.wait_for(lambda: len(extender.table) == 2)
+    pod = make_pod(cpu=1, workload_class=workload_class)
+    for body in ({"Pod": pod, "NodeNames": ["a", "b", "c"]}, {"Pod": pod, "NodeNames": [1]}):
+        raw = msgspec.json.encode(body)
+        direct = await extender.post(path, raw)
+        async with extender.http.post(path, data=chunks(raw)) as answer:
+            is_json = answer.content_type == "application/json"
+            assert direct == (answer.status, await (answer.json() if is_json else answer.text()))
+
+
+async def test_the_claims_of_a_repeated_body_are_those_of_the_moment(start):
+    extender = await start()
+    bodies = [
+        {"Pod": claiming(make_pod("p", cpu=1), template="small"), "NodeNames": ["a"]},
+        {"Pod": make_pod("p", cpu=1), "NodeNames": ["a"]},
+    ]
+    seen = []
+
+    def gpus(pod):
+        seen.append(pod)
+        return 0.0
+
+    extender.feeds.claims.gpus = gpus
+    for body in bodies:
+        for path in ("/filter", "/prioritize", "/prioritize"):
+            assert (await extender.post(path, body))[0] == 200
+    assert len(seen) == 3

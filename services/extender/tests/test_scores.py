@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.prepared import AffineRow
-from joulie_core.scoring.state import ClusterTerms
+from joulie_core.scoring.state import STEADY_TREND_SCALE, ClusterTerms
 from joulie_extender.scores import SCORE_PROFILES, ScoreTable
 
 FOUR = PodDemand(4.0)
@@ -93,9 +93,9 @@ def test_a_score_is_rounded_half_away_from_zero_and_stays_within_its_range():
     assert scores(table, "abcdefg") == [0, 0, 1, 9, 10, 10, 5]
 
 
-WEIGHTS = {"a": 0.0, "b": 0.1, "c": 0.3, "d": 0.0}
+WEIGHTS = {"a": 0.0, "b": 0.1, "c": 0.3, "d": -0.2}
 NODE_CHANGES = st.tuples(st.sampled_from("abcd"), st.none() | st.floats(-50, 150))
-PRESSURES = st.sampled_from([0.0, 0.1, 20.0, 99.9, 100.0])
+PRESSURES = st.sampled_from([0.0, 0.1, 20.0, 20.01, 20.4, 21.0, 99.9, 100.0]) | st.floats(0.0, 100.0)
 
 
 @given(st.lists(NODE_CHANGES | PRESSURES, max_size=30), st.sampled_from(WorkloadClass))
@@ -120,6 +120,26 @@ def test_kept_scores_follow_any_changes(changes, workload_class):
     kept_scores = scores(kept, "dcbaa", demand=demand, pressure=pressure)
     assert kept_scores == scores(fresh, "dcbaa", demand=demand, pressure=pressure)
     assert len(kept) == len(bases)
+
+
+def test_another_pressure_makes_only_the_entries_anew_whose_scores_it_changes():
+    table = ScoreTable(100)
+    put(table, "a", 50.2, 0.0, 0.0, 1.0)
+    put(table, "b", 50.6, 0.0, 0.0, 1.0)
+    demand = PodDemand(4.0)
+    entries = [table.answer("ab", demand, ClusterTerms(perf_pressure=each)).entries for each in (0.0, 0.3, 0.0)]
+    assert [[each[9:12] for each in both] for both in entries] == [[b" 50", b" 51"], [b" 50", b" 50"], [b" 50", b" 51"]]
+    assert entries[0][0] is entries[1][0] is entries[2][0]
+
+
+def test_the_records_of_pressures_are_bounded():
+    table = ScoreTable(100)
+    kept = table._profiles[WorkloadClass.STANDARD, STEADY_TREND_SCALE]._kept
+    for number in range(1_000):
+        put(table, "a", 50.0 + number % 7 / 10, 0.0, 0.0, 1.0)
+        table.answer("a", PodDemand(4.0), ClusterTerms(perf_pressure=number % 3 / 10))
+    (each,) = kept.values()
+    assert len(each.highest) + len(each.lowest) < 30
 
 
 def test_more_questions_than_are_remembered_are_all_answered(table):

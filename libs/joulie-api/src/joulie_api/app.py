@@ -17,14 +17,16 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Coroutine, Iterable
-from types import TracebackType
+from collections.abc import Coroutine, Iterable, Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import structlog
 from aiohttp import web
 
 from joulie_api.addresses import Address, parse_addr
+from joulie_api.byte_budget import ByteBudget
+from joulie_api.direct_http import DirectEndpoint
 from joulie_api.entry import BackgroundTaskError, main
 from joulie_api.health import Health
 from joulie_api.http_server import HttpLog, HttpServer
@@ -165,14 +167,24 @@ class App:
             self._watchdog.daemon = True
             self._watchdog.start()
 
-    async def serve(self, name: str, endpoints: web.Application, addr: str) -> int:
+    async def serve(
+        self,
+        name: str,
+        endpoints: web.Application,
+        addr: str,
+        *,
+        direct: Mapping[str, DirectEndpoint] = MappingProxyType({}),
+        budget: ByteBudget | None = None,
+    ) -> int:
         """Serve HTTP until the process ends, and return the bound port, which is also logged.
+
+        `direct` and `budget` as in `joulie_api.http_server.HttpServer`.
 
         Raises:
             OSError: the address cannot be bound.
         """
         address = parse_addr(addr)
-        server = HttpServer(endpoints, self._requests)
+        server = HttpServer(endpoints, self._requests, direct=direct, budget=budget)
         self._servers.append(server)
         port = await server.start(address)
         _log.info("listening", name=name, host=address.host, port=port)

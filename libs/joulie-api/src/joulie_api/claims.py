@@ -38,6 +38,8 @@ _RETRY_S: Final = 5.0
 _SETTLE_S: Final = 10.0
 #: Log lines that are remembered, so that they are not repeated.
 _MAX_LOGGED: Final = 1024
+#: Characters of a name in a log line; those of valid names with their namespace are fewer.
+_MAX_TEXT: Final = 512
 
 _log = structlog.get_logger()
 
@@ -212,6 +214,8 @@ class Claims:
         return found
 
     def _log_once(self, log: Callable[..., None], event: str, limit: LogLimit | None = None, /, **fields: str) -> None:
+        # Names come from requests, and may be of any length.
+        fields = {name: text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..." for name, text in fields.items()}
         key = " ".join((event, *fields.values()))
         if key in self._logged or len(self._logged) >= _MAX_LOGGED or (limit is not None and limit.admit() is None):
             return

@@ -6,18 +6,25 @@ beyond `MAX_CONNECTIONS` is closed; all servers of a process together log one li
 
 Encoded bodies are refused with 415: no client of Joulie encodes what it sends, and a decoder is where a small body
 becomes a large one. Size limits of request line and headers are aiohttp's: 8 KiB for a line, 128 headers.
+
+Endpoints that are requested hundreds of times a second can be served without aiohttp's objects, under the same limits:
+see `joulie_api.direct_http`.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Final
 
 import structlog
 from aiohttp import hdrs, http_exceptions, web
 
 from joulie_api.addresses import Address
+from joulie_api.byte_budget import ByteBudget
+from joulie_api.direct_http import MAX_DIRECT_BYTES, DirectConnection, DirectEndpoint, DirectEndpoints, Timeouts
 from joulie_api.log_limit import LogLimit
 
 #: Receiving, handling and answering one request, however large: 47 MB of full nodes take two seconds.
@@ -69,10 +76,29 @@ class HttpLog(logging.Handler):
 
 
 class HttpServer:
-    """One listening port. `start` and `close` once each."""
+    """One listening port. `start` and `close` once each.
 
-    def __init__(self, endpoints: web.Application, log: HttpLog) -> None:
+    Args:
+        endpoints: everything that is served.
+        log: where to write what clients did wrong.
+        direct: by path, a second way into endpoints for the usual requests to them.
+        budget: memory that the bodies of direct requests may take together while they are received.
+    """
+
+    def __init__(
+        self,
+        endpoints: web.Application,
+        log: HttpLog,
+        *,
+        direct: Mapping[str, DirectEndpoint] = MappingProxyType({}),
+        budget: ByteBudget | None = None,
+    ) -> None:
         self._log = log
+        self._direct = DirectEndpoints(direct) if direct else None
+        self._budget = budget or ByteBudget(MAX_CONNECTIONS * MAX_DIRECT_BYTES)
+        self._direct_connections: set[DirectConnection] = set()
+        #: Set when one of them has ended.
+        self._left = asyncio.Event()
         # Not registered, so that only this server writes to it.
         records = logging.Logger("http", logging.INFO)  # noqa: LOG001
         records.addHandler(log)
@@ -105,7 +131,10 @@ class HttpServer:
         """Stop listening, give requests that are being answered a second, and close all connections."""
         if self._listener is not None:
             self._listener.close()
+        for connection in [*self._direct_connections]:
+            connection.finish()
         await self._runner.cleanup()
+        await self._end_direct()
         for timer in self._silent.values():
             timer.cancel()
 
@@ -115,15 +144,54 @@ class HttpServer:
         assert server is not None
         return server
 
+    async def _end_direct(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SHUTDOWN_TIMEOUT_S):
+                while self._direct_connections:
+                    self._left.clear()
+                    await self._left.wait()
+        for connection in [*self._direct_connections]:
+            connection.abort()
+
+    def refused(self, problem: str) -> None:
+        """Log a direct request that its sender is to blame for."""
+        self._log.refused(problem)
+
+    def failed(self, error: BaseException) -> None:
+        """Log a failure of a direct endpoint."""
+        self._log.failed(error)
+
+    def forget(self, connection: DirectConnection) -> None:
+        """Note that a direct connection has ended or is handed over."""
+        self._direct_connections.discard(connection)
+        self._left.set()
+
+    def hand_over(self, transport: asyncio.Transport, data: bytes, due_at: float | None) -> None:
+        """Let aiohttp continue with a connection."""
+        connection = self._server()
+        if due_at is not None:
+            self._limit_first_request(connection, due_at)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        connection.data_received(data)
+
     def _accept(self) -> asyncio.BaseProtocol:
         server = self._server
-        if len(server.connections) >= MAX_CONNECTIONS:
+        if len(server.connections) + len(self._direct_connections) >= MAX_CONNECTIONS:
             self._log.refused("too many connections")
             return _Closed()
+        if self._direct is not None:
+            timeouts = Timeouts(FIRST_REQUEST_TIMEOUT_S, REQUEST_TIMEOUT_S, IDLE_TIMEOUT_S)
+            direct = DirectConnection(self._direct, timeouts, self._budget, self)
+            self._direct_connections.add(direct)
+            return direct
         connection = server()
-        loop = asyncio.get_running_loop()
-        self._silent[connection] = loop.call_later(FIRST_REQUEST_TIMEOUT_S, self._give_up, connection)
+        self._limit_first_request(connection, asyncio.get_running_loop().time() + FIRST_REQUEST_TIMEOUT_S)
         return connection
+
+    def _limit_first_request(self, connection: web.RequestHandler, due_at: float) -> None:
+        timer = asyncio.get_running_loop().call_at(due_at, self._give_up, connection)
+        self._silent[connection] = timer
 
     def _give_up(self, connection: web.RequestHandler) -> None:
         del self._silent[connection]

@@ -83,7 +83,7 @@ class PodFields(msgspec.Struct, omit_defaults=True):
             node, spec.node_name = spec.node_name or None, None
             if spec.resource_claims is not msgspec.UNSET:
                 demand = _demand(_ENCODER.encode(self), claimed_gpus)
-                return DemandingPod(uid, node, phase, annotation, demand)
+                return DemandingPod(uid, node, phase, annotation, demand, with_claims=True)
         # Only claims depend on them.
         meta.namespace, self.status = "", None
         fields = _ENCODER.encode(self)
@@ -100,6 +100,8 @@ class DemandingPod(msgspec.Struct, frozen=True):
     #: The value of the annotation for the workload class, which may be none of the known ones.
     annotation: str | None
     demand: PodDemand
+    #: Whether the demand also depends on claims, and so on the moment.
+    with_claims: bool = False
 
 
 _ENCODER: Final = msgspec.json.Encoder()

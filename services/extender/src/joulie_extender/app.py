@@ -14,10 +14,11 @@ import structlog
 from aiohttp import web
 
 from joulie_api.app import App, freeze_heap
+from joulie_api.byte_budget import ByteBudget
 from joulie_api.client import KubeClient
 from joulie_core.scoring.registry import SCORE_POLICIES
 from joulie_extender import VERSION
-from joulie_extender.bodies import MAX_BODY_BYTES
+from joulie_extender.bodies import MAX_BODIES_BYTES, MAX_BODY_BYTES, Bodies
 from joulie_extender.debug import Debug
 from joulie_extender.handlers import Handlers
 from joulie_extender.hardware import PowerReader
@@ -45,8 +46,11 @@ async def run(settings: ExtenderSettings) -> None:
             client, table, cache_ttl_s=settings.cache_ttl, device_classes=settings.device_class_gpus_json
         )
         app.health.add_ready("watches", feeds.stale_reason)
-        handlers = Handlers(table, feeds, ExtenderMetrics(app.registry, table))
-        await app.serve("extender", make_endpoints(handlers, Debug(table, feeds)), settings.extender_addr)
+        budget = ByteBudget(MAX_BODIES_BYTES)
+        bodies = Bodies(budget)
+        handlers = Handlers(table, feeds, ExtenderMetrics(app.registry, table), bodies)
+        endpoints = make_endpoints(handlers, Debug(table, feeds, bodies))
+        await app.serve("extender", endpoints, settings.extender_addr, direct=handlers.direct(), budget=budget)
         for name, work in feeds.runs():
             app.spawn(name, work)
         app.spawn("settle", _settle(feeds, table), may_end=True)

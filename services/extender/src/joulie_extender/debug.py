@@ -20,7 +20,7 @@ from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import FilterResult
 from joulie_core.scoring.formula import MAX_SCORE
 from joulie_core.scoring.state import TwinSnapshot
-from joulie_extender.bodies import read_request
+from joulie_extender.bodies import Bodies, read_body
 from joulie_extender.handlers import bad_request
 from joulie_extender.requests import BadRequestError
 from joulie_extender.table import NodeEntry, NodeTable
@@ -32,9 +32,10 @@ _UNKNOWN = TwinSnapshot()
 class Debug:
     """The endpoints for people."""
 
-    def __init__(self, table: NodeTable, feeds: ExtenderWatches) -> None:
+    def __init__(self, table: NodeTable, feeds: ExtenderWatches, bodies: Bodies) -> None:
         self._table = table
         self._feeds = feeds
+        self._bodies = bodies
 
     def routes(self) -> list[web.RouteDef]:
         """Return the endpoints."""
@@ -52,13 +53,14 @@ class Debug:
 
     async def explain(self, request: web.Request) -> web.Response:
         """Every term of the candidates' scores for one pod."""
-        try:
-            query, _ = await read_request(request, self._feeds.claims.gpus)
-        except BadRequestError as error:
-            return bad_request(error)
-        self._feeds.refresh()
-        nodes = [self._explain(self._table.entry(name), query.demand) for name in query.names]
-        return _json({**self._cluster(), "pod": asdict(query.demand), "nodes": nodes})
+        async with self._bodies.received(request) as body:
+            try:
+                query, _ = await read_body(body, self._feeds.claims.gpus)
+            except BadRequestError as error:
+                return bad_request(error)
+            self._feeds.refresh()
+            nodes = [self._explain(self._table.entry(name), query.demand) for name in query.names]
+            return _json({**self._cluster(), "pod": asdict(query.demand), "nodes": nodes})
 
     def _cluster(self) -> dict[str, Any]:
         coefficients, terms = self._table.config.coefficients, self._table.terms

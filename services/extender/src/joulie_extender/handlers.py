@@ -10,26 +10,33 @@ import asyncio
 from collections.abc import Iterable
 from http import HTTPStatus
 from time import perf_counter
+from typing import Final
 
 from aiohttp import hdrs, web
 
+from joulie_api.direct_http import DirectEndpoint, DirectReply
 from joulie_core.demand import WorkloadClass
-from joulie_extender.bodies import PART_NODES, read_request
+from joulie_extender.bodies import PART_NODES, Bodies, read_body
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.replies import names_reply, objects_reply, refusal
-from joulie_extender.requests import BadRequestError, ExtenderRequest, Part, SentNode
+from joulie_extender.requests import BadRequestError, ExtenderRequest, Part, SentNode, read_query
 from joulie_extender.scores import ScoredNodes
 from joulie_extender.table import NodeTable
 from joulie_extender.watches import ExtenderWatches
+
+_NOT_SYNCED: Final = "the cluster is not known yet"
 
 
 class Handlers:
     """Answers of one extender."""
 
-    def __init__(self, table: NodeTable, feeds: ExtenderWatches, metrics: ExtenderMetrics) -> None:
+    def __init__(self, table: NodeTable, feeds: ExtenderWatches, metrics: ExtenderMetrics, bodies: Bodies) -> None:
         self._table = table
         self._feeds = feeds
         self._metrics = metrics
+        self._bodies = bodies
+        #: The latest body of names, and what it is.
+        self._latest: tuple[bytes, ExtenderRequest] | None = None
 
     def routes(self) -> list[web.RouteDef]:
         """Return the endpoints."""
@@ -39,41 +46,85 @@ class Handlers:
             web.get("/healthz", self.healthz),
         ]
 
+    def direct(self) -> dict[str, DirectEndpoint]:
+        """Return the endpoints for the usual requests: a pod and names."""
+        return {"/filter": self.filter_names, "/prioritize": self.prioritize_names}
+
+    def filter_names(self, body: bytes, started: float) -> DirectReply | None:
+        """Return which candidates the pod may use; None where the body has full nodes."""
+        query = self._read_names(body)
+        if not isinstance(query, ExtenderRequest):
+            return query
+        return DirectReply(self._filter_reply(query, started))
+
+    def prioritize_names(self, body: bytes, started: float) -> DirectReply | None:
+        """Return how well each candidate suits the pod; None where the body has full nodes."""
+        query = self._read_names(body)
+        if not isinstance(query, ExtenderRequest):
+            return query
+        return DirectReply(self._scores_reply(query, started))
+
     async def filter(self, request: web.Request) -> web.StreamResponse:
         """Which candidates the pod may use."""
         started = perf_counter()
-        try:
-            query, nodes = await read_request(request, self._feeds.claims.gpus)
-        except BadRequestError as error:
-            return bad_request(error)
-        if not self._feeds.synced:
-            return _not_synced()
-        self._feeds.refresh()
-        picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
-        if nodes is None:
-            answer: web.StreamResponse = _json(names_reply(query.names, self._table.refusals if picky else {}))
-        else:
+        async with self._bodies.received(request) as body:
+            try:
+                query, nodes = await read_body(body, self._feeds.claims.gpus)
+            except BadRequestError as error:
+                return bad_request(error)
+            if not self._feeds.synced:
+                return _not_synced()
+            if nodes is None:
+                return _json(self._filter_reply(query, started))
+            self._feeds.refresh()
+            picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
             passed, refused = await self._judge(nodes) if picky else ([node.raw for node in nodes], [])
             answer = await _send_parts(request, objects_reply(passed, refused))
-        self._metrics.filter.observe(query.demand.workload_class, started)
-        return answer
+            self._metrics.filter.observe(query.demand.workload_class, started)
+            return answer
 
     async def prioritize(self, request: web.Request) -> web.Response:
         """How well each candidate suits the pod."""
         started = perf_counter()
-        try:
-            query, _ = await read_request(request, self._feeds.claims.gpus)
-        except BadRequestError as error:
-            return bad_request(error)
-        if not self._feeds.synced:
-            return _not_synced()
+        async with self._bodies.received(request) as body:
+            try:
+                query, _ = await read_body(body, self._feeds.claims.gpus)
+            except BadRequestError as error:
+                return bad_request(error)
+            if not self._feeds.synced:
+                return _not_synced()
+            return _json(self._scores_reply(query, started))
+
+    def _read_names(self, body: bytes) -> ExtenderRequest | DirectReply | None:
+        # kube-scheduler repeats the body of /filter in /prioritize where no node was refused.
+        latest = self._latest
+        if latest is not None and latest[0] == body:
+            query = latest[1]
+        else:
+            try:
+                query = read_query(body, self._feeds.claims.gpus)
+            except BadRequestError as error:
+                return DirectReply.text(HTTPStatus.BAD_REQUEST, str(error))
+            if query.objects is not None:
+                return None
+            self._latest = None if query.with_claims else (body, query)
+        return query if self._feeds.synced else DirectReply.text(HTTPStatus.SERVICE_UNAVAILABLE, _NOT_SYNCED)
+
+    def _filter_reply(self, query: ExtenderRequest, started: float) -> bytes:
+        self._feeds.refresh()
+        picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
+        body = names_reply(query.names, self._table.refusals if picky else {})
+        self._metrics.filter.observe(query.demand.workload_class, started)
+        return body
+
+    def _scores_reply(self, query: ExtenderRequest, started: float) -> bytes:
         self._feeds.refresh()
         answer = self._table.answer(query.names, query.demand)
         # After the reply is on its way: the scheduler does not wait for it, and sends nothing before.
         asyncio.get_running_loop().call_soon(self._expect, query, answer)
         self._metrics.last_demands[query.demand.workload_class] = query.demand
         self._metrics.prioritize.observe(query.demand.workload_class, started)
-        return _json(answer.body)
+        return answer.body
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """Answer that the process is alive; readiness is /readyz on the other port."""
@@ -119,4 +170,4 @@ def bad_request(error: BadRequestError) -> web.Response:
 
 
 def _not_synced() -> web.Response:
-    return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="the cluster is not known yet\n")
+    return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{_NOT_SYNCED}\n")

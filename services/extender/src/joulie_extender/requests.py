@@ -77,6 +77,8 @@ class ExtenderRequest:
     demand: PodDemand
     names: list[str]
     objects: Iterable[Part] | None = None
+    #: Whether the demand also depends on claims, and so on the moment.
+    with_claims: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,8 @@ def _query(args: _Args, claimed_gpus: ClaimedGpus) -> ExtenderRequest:
         raise BadRequestError("no Pod in the request")
     pod = _decode(lambda sent: sent.read(claimed_gpus), args.pod)
     if args.node_names is not None or args.nodes is None:
-        return ExtenderRequest(pod.uid, pod.demand, args.node_names or [])
-    return ExtenderRequest(pod.uid, pod.demand, [], args.nodes.items or [])
+        return ExtenderRequest(pod.uid, pod.demand, args.node_names or [], with_claims=pod.with_claims)
+    return ExtenderRequest(pod.uid, pod.demand, [], args.nodes.items or [], with_claims=pod.with_claims)
 
 
 def _read_args(body: Body) -> _Args:

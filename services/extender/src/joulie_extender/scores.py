@@ -11,6 +11,8 @@ Source: kube-scheduler's extender API v1, HostPriorityList; docs/decisions/0015-
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import filterfalse
 from typing import Final
 
 import msgspec
@@ -39,6 +41,10 @@ _RequestKey = PodSize
 _Row = tuple[float, float, float, float, bytes]
 #: Request keys that are remembered for each profile: with 5,000 nodes up to a megabyte each.
 _REQUEST_KEYS: Final = 8
+#: Records of pressures that are kept for each entry, half of which may be of entries that are no more.
+_RECORDS_A_NODE: Final = 4
+#: Distance within which points are surely rounded to a score, a little less than half a point.
+_SURE: Final = 0.499_999
 _ENCODER: Final = msgspec.json.Encoder()
 _HOST: Final = msgspec.json.Decoder(dict[str, str | int])
 
@@ -105,20 +111,34 @@ class ScoreTable:
 
 @dataclass(slots=True)
 class _Kept:
-    """Entries for one request key and the latest pressure, of nodes that did not change since they were made."""
+    """Entries for one request key, of nodes that did not change since they were made.
+
+    Each pod in flight changes the pressure by a little, which changes the rounded scores of a few nodes only. So it is
+    recorded up to which pressure, upwards and downwards, an entry has the right score. Records of entries that have
+    been dropped since stay; they can only drop an entry that would still do.
+    """
 
     pressure: float
     by_name: dict[str, bytes] = field(default_factory=dict)
-    #: The nodes of `by_name` whose scores depend on the pressure, and perhaps more.
-    under_pressure: set[str] = field(default_factory=set)
+    #: Heaps of the highest, and of the negative lowest, pressures of entries that depend on it.
+    highest: list[tuple[float, str]] = field(default_factory=list)
+    lowest: list[tuple[float, str]] = field(default_factory=list)
 
     def move(self, pressure: float) -> None:
-        """Drop the entries that another pressure may change."""
-        if pressure != self.pressure:
-            self.pressure = pressure
-            for name in self.under_pressure:
-                self.by_name.pop(name, None)
-            self.under_pressure.clear()
+        """Drop the entries that have another score under another pressure."""
+        self._prune()
+        if pressure == self.pressure:
+            return
+        heap, limit = (self.highest, pressure) if pressure > self.pressure else (self.lowest, -pressure)
+        while heap and heap[0][0] < limit:
+            self.by_name.pop(heappop(heap)[1], None)
+        self.pressure = pressure
+
+    def _prune(self) -> None:
+        # Start anew where most records are of entries that have been dropped.
+        if len(self.highest) + len(self.lowest) > _RECORDS_A_NODE * len(self.by_name) + _REQUEST_KEYS:
+            for each in (self.by_name, self.highest, self.lowest):
+                each.clear()
 
 
 @dataclass(slots=True)
@@ -165,10 +185,9 @@ class _ProfileTable:
         if self._competing:
             kept.move(perf_pressure)
         by_name = kept.by_name
-        try:
-            return [*map(by_name.__getitem__, names)]
-        except KeyError:
-            self._make(kept, size, [name for name in names if name not in by_name])
+        missing = [*filterfalse(by_name.__contains__, names)]
+        if missing:
+            self._make(kept, size, missing)
         try:
             return [*map(by_name.__getitem__, names)]
         except KeyError:
@@ -188,25 +207,25 @@ class _ProfileTable:
     def _make(self, kept: _Kept, size: PodSize, names: Iterable[str]) -> None:
         """Make the entries of the nodes that are known."""
         rows = self._rows
-        known = self._nodes.keys()
-        wanted = [(name, rows[name] if name in rows else self._row(name)) for name in names if name in known]
-        kept.under_pressure.update([name for name, (_, _, _, weight, _) in wanted if weight])
+        by_name, highest, lowest, pressure = kept.by_name, kept.highest, kept.lowest, kept.pressure
         score_prefixes = self._score_prefixes
         most = len(score_prefixes) - 1
         cpu_size, gpu_size = size
-        pressure = kept.pressure
-        # Hundreds of turns a request, so nothing in it but a sum.
-        kept.by_name |= {
-            name: score_prefixes[
-                0
-                if (points := base - cpu * cpu_size - gpu * gpu_size - weight * pressure) <= 0
-                else int(points + 0.5)
-                if points < most
-                else most
-            ]
-            + host
-            for name, (base, cpu, gpu, weight, host) in wanted
-        }
+        for name in names:
+            if name not in self._nodes:
+                continue
+            base, cpu, gpu, weight, host = rows[name] if name in rows else self._row(name)
+            points = base - cpu * cpu_size - gpu * gpu_size - weight * pressure
+            score = 0 if points <= 0 else int(points + 0.5) if points < most else most
+            by_name[name] = score_prefixes[score] + host
+            if weight > 0:
+                if score > 0:
+                    heappush(highest, (pressure + (points - score + _SURE) / weight, name))
+                if score < most:
+                    heappush(lowest, ((score - points + _SURE) / weight - pressure, name))
+            elif weight < 0:
+                heappush(highest, (pressure, name))
+                heappush(lowest, (-pressure, name))
 
     def _row(self, name: str) -> _Row:
         node = self._nodes[name]
