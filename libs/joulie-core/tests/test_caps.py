@@ -47,6 +47,21 @@ def test_an_eco_node_with_gpus_keeps_its_cpus_unless_their_own_setting_caps_them
     assert intent(Profile.ECO, GPU_NODE, cpu_write_absolute_caps=True) == CapIntent(cpu_pct=100, gpu_pct=60)
 
 
+def test_eco_caps_at_the_knee_are_those_of_each_model_and_never_above_performance():
+    gpu = intent(Profile.ECO, GPU_NODE, eco_caps_at_knee=True)
+    assert gpu.gpu_pct == pytest.approx(GPU_NODE.gpu.spec.knee_watts / GPU_NODE.gpu.max_watts * 100)
+    assert gpu.cpu_pct == 100
+    cpu = intent(Profile.ECO, CPU_NODE, eco_caps_at_knee=True)
+    assert 20 < cpu.cpu_pct < 60
+    low = {"cpu_performance_cap_pct_of_max": 10, "cpu_eco_cap_pct_of_max": 5}
+    assert intent(Profile.ECO, CPU_NODE, eco_caps_at_knee=True, **low).cpu_pct == 10
+    for profile, draining in ((Profile.PERFORMANCE, False), (Profile.ECO, True)):
+        assert intent(profile, GPU_NODE, draining=draining, eco_caps_at_knee=True) == CapIntent(
+            cpu_pct=100, gpu_pct=100
+        )
+    assert intent(Profile.ECO, None, eco_caps_at_knee=True) == CapIntent(cpu_pct=60)
+
+
 def test_absolute_cpu_caps_are_watts_and_nothing_else():
     settings = {"cpu_write_absolute_caps": True, "eco_cap_watts": 150}
     assert intent(Profile.ECO, CPU_NODE, **settings) == CapIntent(cpu_watts=150)

@@ -22,6 +22,14 @@ def test_the_policy_gets_the_candidates_the_demand_and_the_times():
     assert world.planner.last_plan.profiles == {N1: Profile.PERFORMANCE}
 
 
+def test_the_policy_gets_the_performance_nodes_of_the_last_plan():
+    world = World(frac=1)
+    for frac in (1, 0, 0):
+        world.share.frac = frac
+        world.plan()
+    assert [context.planned for context in world.share.contexts] == [None, 1, 0]
+
+
 def test_a_node_planned_performance_is_published_as_such():
     world = World(frac=1)
     decision = world.plan_and_publish()

@@ -36,6 +36,23 @@ def test_a_restart_continues_from_the_published_target(found, state, transitions
     assert world.transitions == transitions
 
 
+@pytest.mark.parametrize(
+    ("found", "planned"),
+    [
+        (target("performance"), 1),
+        (target("performance", draining=True), 0),
+        (target("eco"), 0),
+        (target("performance", uid="uid-0"), None),
+        (None, None),
+    ],
+    ids=["performance", "draining", "eco", "of another node", "none"],
+)
+def test_the_first_plan_after_a_restart_knows_what_is_published(found, planned):
+    world = World(target=found)
+    world.plan()
+    assert [context.planned for context in world.share.contexts] == [planned]
+
+
 def test_a_target_of_an_earlier_node_of_that_name_is_not_the_state_of_this_one():
     world = World(pods=1, target=target("eco", uid="uid-0"))
     decision = world.plan_and_publish()

@@ -17,6 +17,7 @@ from joulie_core.gpu_model_caps import GpuModelCaps, caps_of, fold
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.base import Pct, PositiveWatts, Profile
 from joulie_core.kinds.node_power_profile import CpuTarget, GpuPowerCap, GpuTarget
+from joulie_core.power.server import server_power
 
 
 def _read_caps(value: object) -> object:
@@ -46,6 +47,9 @@ class CapSettings(BaseModel):
     """GPU cap of a performance node, percent of each device's maximum."""
     gpu_eco_cap_pct_of_max: Pct = 60
     """GPU cap of an eco node, percent of each device's maximum."""
+    eco_caps_at_knee: bool = False
+    """Cap eco nodes where their device models do the most work per joule, instead of by the percentages: each GPU at
+    the knee of its model, the CPUs of a node without GPUs at the knee of the server at full load (docs/models.md)."""
     gpu_write_absolute_caps: bool = False
     """Publish watts per GPU beside the percentage for the models in GPU_MODEL_CAPS_JSON."""
     gpu_model_caps_json: dict[str, Annotated[GpuModelCaps, BeforeValidator(_read_caps)]] = Field(default_factory=dict)
@@ -78,6 +82,8 @@ class CapSettings(BaseModel):
         return eco != _GPU_NODES or eco in self.model_fields_set
 
 
+_PERCENT: Final = 100.0
+_GIB: Final = 1024**3
 _GPU_NODES: Final = "cpu_eco_cap_pct_of_max_gpu_nodes"
 #: Cap of an eco node, and the cap of a performance node that it must not exceed.
 _LEVELS: Final = (
@@ -123,6 +129,8 @@ def intent_for(profile: Profile, *, draining: bool, hardware: HardwareView | Non
 
     """
     eco = profile is Profile.ECO and not draining
+    if eco and settings.eco_caps_at_knee and hardware is not None:
+        return _knee_caps(hardware, settings)
     gpu = hardware.gpu if hardware is not None else None
     cpu_watts, cpu_pct = _cpu_caps(eco=eco, with_gpu=gpu is not None, settings=settings)
     if gpu is None:
@@ -131,6 +139,23 @@ def intent_for(profile: Profile, *, draining: bool, hardware: HardwareView | Non
     caps = caps_of(settings.gpu_model_caps_json, gpu) if settings.gpu_write_absolute_caps else None
     gpu_watts = caps.watts(eco=eco, pct=gpu_pct) if caps is not None else None
     return CapIntent(cpu_watts=cpu_watts, cpu_pct=cpu_pct, gpu_watts=gpu_watts, gpu_pct=gpu_pct)
+
+
+def _knee_caps(hardware: HardwareView, settings: CapSettings) -> CapIntent:
+    """Return the caps of an eco node at the knees of its devices, never above those of a performance node."""
+    cpu, gpu = hardware.cpu, hardware.gpu
+    most_pct = settings.cpu_performance_cap_pct_of_max
+    if gpu is not None:
+        gpu_pct = gpu.spec.knee_watts / gpu.max_watts * _PERCENT
+        return CapIntent(
+            cpu_pct=min(settings.cpu_eco_cap_pct_of_max_gpu_nodes, most_pct),
+            gpu_pct=min(gpu_pct, settings.gpu_performance_cap_pct_of_max),
+        )
+    if cpu is None:
+        return CapIntent(cpu_pct=min(settings.cpu_eco_cap_pct_of_max, most_pct))
+    server = server_power(cpu.spec, cpu.sockets, hardware.memory_bytes / _GIB or None)
+    knee_watts = server.knee_at(1.0, cpu.spec.curve.response)
+    return CapIntent(cpu_pct=min(knee_watts / hardware.cpu_max_watts * _PERCENT, most_pct))
 
 
 def _cpu_caps(*, eco: bool, with_gpu: bool, settings: CapSettings) -> tuple[float | None, float | None]:

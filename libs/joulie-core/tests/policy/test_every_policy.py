@@ -2,6 +2,7 @@
 
 import random
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import pytest
@@ -31,6 +32,7 @@ contexts = st.builds(
     performance_pods=st.integers(0, 500),
     now=st.floats(0, 1e9),
     reconcile_interval_s=st.just(60.0),
+    planned=st.none() | st.integers(0, 60),
 )
 
 
@@ -57,7 +59,7 @@ def test_each_candidate_is_assigned_once_and_the_count_is_what_was_assigned(name
 def test_the_order_of_the_candidates_does_not_matter(name, data, context, seed):
     policy = any_policy(data, name)
     shuffled = random.Random(seed).sample(context.candidates, len(context.candidates))
-    again = PolicyContext(shuffled, context.performance_pods, context.now, context.reconcile_interval_s)
+    again = replace(context, candidates=shuffled)
     assert policy.plan(again) == policy.plan(context)
 
 

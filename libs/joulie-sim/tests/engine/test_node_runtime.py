@@ -6,9 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joulie_core.class_caps import DeviceLimits
+from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.draw import Draw, LimitedDraw
+from joulie_sim.engine.machines import machines_of
+from joulie_sim.engine.node_lists import default_nodes
 from joulie_sim.engine.node_runtime import NodeRuntime, RunningJob
-from joulie_sim.engine.power_model import ServerDraw
+from joulie_sim.engine.power_model import CalibratedPowerModel, ServerDraw, SlowedCores
 from joulie_sim.physics.parts import Controls
 from joulie_sim.testing import GPU_NODE
 
@@ -16,7 +20,8 @@ from joulie_sim.testing import GPU_NODE
 class _Linear:
     """A watt a core on 10 W of idle, and 10 W a GPU; a CPU cap is a share of the frequency, a GPU cap of the speed."""
 
-    def server(self, busy_cores: float, controls: Controls) -> ServerDraw:
+    def server(self, busy_cores: float, controls: Controls, slowed: SlowedCores | None = None) -> ServerDraw:
+        assert slowed is None
         frequency = 1.0 if controls.cpu_cap_watts is None else controls.cpu_cap_watts / 100
         return ServerDraw(10 + busy_cores * frequency, LimitedDraw(busy_cores * frequency, frequency))
 
@@ -28,6 +33,9 @@ class _Linear:
         return 2 * gpu_watts
 
 
+_GPU_GROUP = next(
+    group for group in machines_of(default_nodes(40), Inventory.load()).groups if group.hardware.gpu is not None
+)
 _CPU_JOB = RunningJob(4.0, 0, 0.0, 1.0)
 _GPU_JOB = RunningJob(2.0, 2, 0.5, 0.0)
 
@@ -131,3 +139,24 @@ def test_every_job_gets_exactly_its_work(steps) -> None:
         next_s = node.settle()
     pass_until(1e6)
     assert done == set(work)
+
+
+def test_limits_reach_the_devices_of_limited_jobs_only() -> None:
+    node = NodeRuntime(_GPU_GROUP.hardware, CalibratedPowerModel(_GPU_GROUP), DeviceLimits(200.0, 0.8))
+    free = node.watts
+    standard, performance = RunningJob(8.0, 2, 1.0, 1.0, limited=True), RunningJob(8.0, 2, 1.0, 1.0)
+    node.start(0, performance, 100.0)
+    assert node.settle() == 100.0
+    without_limits = node.watts
+    node.start(1, standard, 100.0)
+    assert node.settle() == 100.0, "the performance job is as fast as alone"
+    assert node.watts - without_limits < without_limits - free
+    node.advance(100.0)
+    assert node.complete() == [0]
+    node.release(performance)
+    assert node.settle() > 120.0
+    limited = node.watts
+    node.release(standard)
+    node.settle()
+    assert node.watts == pytest.approx(free)
+    assert limited < without_limits

@@ -8,7 +8,7 @@ import pytest
 from joulie_core.caps import CapSettings
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.base import Profile
-from joulie_core.policy import POLICIES, Plan, PolicyContext, build_policy, queue_aware_v1
+from joulie_core.policy import POLICIES, Plan, PolicyContext, build_policy, queue_aware_v1, queue_lead_v1
 from joulie_core.policy.registry import RegisteredPolicy
 from joulie_core.policy.static_partition import StaticPartitionSettings
 from joulie_core.transition import NodeState
@@ -155,11 +155,11 @@ def test_a_node_with_a_performance_job_keeps_its_speed_until_the_job_has_left(tw
 
 @pytest.mark.parametrize("policy", list(POLICIES))
 def test_the_nodes_follow_what_the_policy_plans_for_the_demand_of_the_moment(machines, policy) -> None:
-    values = {"queue_hp_base_frac": 0.1, "queue_perf_per_hp_node": 3}
+    values = {"queue_hp_base_frac": 0.1, "queue_perf_per_hp_node": 3, "lead_perf_per_hp_node": 3}
     plane = ControlPlane(
         machines, policy=policy, policy_values=values, caps=CapSettings(), on_change=lambda _node: None
     )
-    pods, named, planned = 0, build_policy(policy, values), []
+    pods, named, planned = 0, build_policy(policy, values), [None]
     for step in range(200):
         now_s = 20.0 * step
         # Demand rises to 50 and falls again.
@@ -171,8 +171,8 @@ def test_the_nodes_follow_what_the_policy_plans_for_the_demand_of_the_moment(mac
             pods -= 1
         if not named.follows_demand:
             plane.plan(now_s)
-        plan = named.plan(PolicyContext(machines.candidates(), pods, now_s, RECONCILE_INTERVAL_S))
+        plan = named.plan(PolicyContext(machines.candidates(), pods, now_s, RECONCILE_INTERVAL_S, planned[-1]))
         performance = sum(profile is Profile.PERFORMANCE for profile in plan.profiles.values())
         assert plane.count(NodeState.ACTIVE_PERFORMANCE) == performance
         planned.append(performance)
-    assert (len(set(planned)) > 5) is (policy == queue_aware_v1.NAME)
+    assert (len(set(planned)) > 6) is (policy in {queue_aware_v1.NAME, queue_lead_v1.NAME})

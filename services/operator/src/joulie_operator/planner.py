@@ -16,6 +16,7 @@ There is no clock and no I/O here. Nothing has to be kept over a restart, see `j
 docs/decisions/0012-operator-flow.md.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from joulie_core.caps import CapIntent, CapSettings, intent_for
@@ -24,7 +25,7 @@ from joulie_core.kinds.node_power_profile import NodePowerProfileSpec, OnLostCon
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.names import NodeName
 from joulie_core.node import Node
-from joulie_core.policy import Plan, Policy, PolicyContext
+from joulie_core.policy import Candidate, Plan, Policy, PolicyContext
 from joulie_core.transition import GuardResult, NodeState, StepResult, recover, step
 from joulie_core.twin import schedulable_class
 from joulie_operator.cluster import Cluster, Eligibility
@@ -129,12 +130,14 @@ class NodePlanner:
 
     def plan(self, wall: float) -> list[NodeName]:
         """Run the policy; return the nodes whose published objects may have to change."""
+        candidates = self._cluster.candidates()
         plan = self._policy.plan(
             PolicyContext(
-                candidates=self._cluster.candidates(),
+                candidates=candidates,
                 performance_pods=self._cluster.performance_pods,
                 now=wall,
                 reconcile_interval_s=self._reconcile_interval_s,
+                planned=self._planned_performance(candidates),
             )
         )
         self.last_plan = plan
@@ -198,6 +201,15 @@ class NodePlanner:
     def forget(self, name: NodeName) -> None:
         """Drop a node that has been cleaned."""
         self._records.pop(name, None)
+
+    def _planned_performance(self, candidates: Sequence[Candidate]) -> int | None:
+        """Return how many nodes the last plan has in performance; before the first one, how many are published so."""
+        if self.last_plan is not None:
+            return self.last_plan.hp_count
+        specs = [self._published_spec(self._cluster.nodes[candidate.name]) for candidate in candidates]
+        published = [spec for spec in specs if spec is not None]
+        supplying = sum(spec.profile is Profile.PERFORMANCE and not spec.draining for spec in published)
+        return supplying if published else None
 
     def _assign(self, name: NodeName, profile: Profile, reason: str) -> bool:
         node = self._cluster.nodes[name]

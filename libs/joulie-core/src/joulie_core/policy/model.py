@@ -34,6 +34,8 @@ class PolicyContext:
     #: Wall-clock time in seconds since the epoch.
     now: float
     reconcile_interval_s: float
+    #: Candidates that are planned performance already; None where nothing is planned yet.
+    planned: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from joulie_core.caps import CapSettings
-from joulie_core.policy import queue_aware_v1, static_partition
+from joulie_core.class_caps import ClassCapSettings
+from joulie_core.policy import queue_aware_v1, queue_lead_v1, static_partition
+from joulie_core.scoring import energy_v1
 from joulie_sim.engine.kube_scores import FitStrategy
 from joulie_sim.engine.node_scores import ScoreSettings
 
@@ -25,6 +27,8 @@ class JoulieSettings:
     score: ScoreSettings | None = field(default_factory=ScoreSettings)
     #: Weight of the extender in kube-scheduler's configuration.
     extender_weight: int = 1
+    #: Limits of devices that standard pods hold; None: only nodes are capped.
+    class_caps: ClassCapSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,23 @@ class Arm:
 
 
 _EVERY_NODE: Final = {"static_hp_frac": 1.0}
+_ENERGY: Final = ScoreSettings(policy=energy_v1.NAME)
+
+
+def _joulie(name: str, summary: str, settings: JoulieSettings) -> Arm:
+    return Arm(name=name, summary=summary, nodes_to_score_pct=_ALL_NODES, joulie=settings)
+
+
+def _class_caps(gpu_pct: float, cpu_pct: float, score: ScoreSettings | None = _ENERGY) -> JoulieSettings:
+    """Return settings without eco nodes, which limit the devices of standard pods."""
+    return JoulieSettings(
+        policy=static_partition.NAME,
+        policy_values=_EVERY_NODE,
+        score=score,
+        class_caps=ClassCapSettings(gpu_pct_of_natural=gpu_pct, cpu_frequency_pct=cpu_pct),
+    )
+
+
 _ARMS: Final = (
     Arm(name="kube_default", summary="kube-scheduler alone: LeastAllocated and BalancedAllocation"),
     Arm(
@@ -47,23 +68,60 @@ _ARMS: Final = (
         summary="kube-scheduler alone: MostAllocated and BalancedAllocation",
         strategy=FitStrategy.MOST_ALLOCATED,
     ),
-    Arm(
-        name="joulie_scoring",
-        summary="the extender's scores, no node ever capped",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE),
+    _joulie(
+        "joulie_scoring",
+        "the extender's scores by headroom_v1, no node ever capped",
+        JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE),
     ),
-    Arm(
-        name=static_partition.NAME,
-        summary="Joulie as it ships: half of the nodes eco",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=static_partition.NAME),
+    _joulie(
+        "energy_scoring",
+        "the extender's scores by energy_v1, no node ever capped",
+        JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_ENERGY),
     ),
-    Arm(
-        name=queue_aware_v1.NAME,
-        summary="Joulie with the policy that follows the number of performance pods",
-        nodes_to_score_pct=_ALL_NODES,
-        joulie=JoulieSettings(policy=queue_aware_v1.NAME),
+    _joulie(
+        static_partition.NAME,
+        "Joulie as it ships: half of the nodes eco",
+        JoulieSettings(policy=static_partition.NAME),
+    ),
+    _joulie(
+        "static_energy",
+        "half of the nodes eco, energy_v1",
+        JoulieSettings(policy=static_partition.NAME, score=_ENERGY),
+    ),
+    _joulie(
+        "static_knee",
+        "half of the nodes eco with caps at the knee of each device model, energy_v1",
+        JoulieSettings(policy=static_partition.NAME, score=_ENERGY, caps=CapSettings(eco_caps_at_knee=True)),
+    ),
+    _joulie(
+        queue_aware_v1.NAME,
+        "Joulie with the policy that follows the number of performance pods",
+        JoulieSettings(policy=queue_aware_v1.NAME),
+    ),
+    _joulie(
+        "queue_aware_energy",
+        "the policy that follows the number of performance pods, energy_v1",
+        JoulieSettings(policy=queue_aware_v1.NAME, score=_ENERGY),
+    ),
+    _joulie(
+        "queue_lead_energy",
+        "the policy that keeps a reserve ahead of demand, energy_v1",
+        JoulieSettings(policy=queue_lead_v1.NAME, score=_ENERGY),
+    ),
+    _joulie(
+        "class_caps_75",
+        "no eco nodes; GPUs of standard pods at 0.75 of natural power, their cores at 0.9 of the frequency; energy_v1",
+        _class_caps(75, 90),
+    ),
+    _joulie(
+        "class_caps_60",
+        "no eco nodes; GPUs of standard pods at 0.6 of natural power, their cores at 0.8 of the frequency; energy_v1",
+        _class_caps(60, 80),
+    ),
+    _joulie(
+        "class_caps_60_kube",
+        "the limits of class_caps_60 under kube-scheduler's own scores",
+        _class_caps(60, 80, score=None),
     ),
 )
 #: By name, in the order in which tables show them.

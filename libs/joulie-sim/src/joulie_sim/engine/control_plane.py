@@ -75,6 +75,8 @@ class ControlPlane:
         self._performance_pods = 0
         #: Planned eco or not, by the policy's key: the candidates never change.
         self._plans: dict[Hashable, Bools] = {}
+        #: Nodes that the last plan has in performance.
+        self._supplying: int | None = None
         self._planned_eco: Bools = np.zeros(len(machines), dtype=np.bool_)
         self._published: dict[tuple[int, NodeState], PublishedNode] = {}
         self.transitions = 0
@@ -94,11 +96,13 @@ class ControlPlane:
             performance_pods=self._performance_pods,
             now=now_s,
             reconcile_interval_s=RECONCILE_INTERVAL_S,
+            planned=self._supplying,
         )
         key = self._policy.plan_key(context)
         eco = self._plans.get(key)
         if eco is None:
             eco = self._plans[key] = self._planned(context)
+        self._supplying = len(eco) - int(np.count_nonzero(eco))
         if eco is self._planned_eco:
             return
         changed = np.flatnonzero(eco != self._planned_eco)

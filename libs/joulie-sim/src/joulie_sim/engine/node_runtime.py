@@ -7,28 +7,34 @@ and for a hundred.
 """
 
 import heapq
+from dataclasses import replace
 from math import inf
 from typing import Final, NamedTuple
 
-from joulie_sim.engine.power_model import NodePowerModel
+from joulie_core.class_caps import DeviceLimits
+from joulie_core.power.draw import Draw, speed_at_frequency
+from joulie_sim.engine.power_model import NodePowerModel, SlowedCores
 from joulie_sim.physics.parts import Controls, Hardware
 
 #: Busy CPU is counted in whole millionths of a core, so that no sum drifts.
 _MICRO: Final = 1_000_000
-#: GPU utilization and sensitivity, as in `WorkClock`.
-_ClockKey = tuple[float | None, float | None]
+#: GPU utilization, sensitivity and whether devices are limited, as in `WorkClock`.
+_ClockKey = tuple[float | None, float | None, bool]
+_NO_LIMITS: Final = DeviceLimits()
 
 
 class WorkClock:
     """Work received by jobs of one speed."""
 
-    __slots__ = ("ends", "gpu_utilization", "received_s", "sensitivity", "speed")
+    __slots__ = ("ends", "gpu_utilization", "limited", "received_s", "sensitivity", "speed")
 
-    def __init__(self, gpu_utilization: float | None, sensitivity: float | None) -> None:
+    def __init__(self, gpu_utilization: float | None, sensitivity: float | None, limited: bool) -> None:  # noqa: FBT001
         #: Utilization of the GPUs of these jobs; None for jobs without GPUs.
         self.gpu_utilization = gpu_utilization
         #: To the CPUs' frequency; None for jobs that use no CPU.
         self.sensitivity = sensitivity
+        #: Whether the devices of these jobs have the limits of standard pods.
+        self.limited = limited
         self.speed = 1.0
         self.received_s = 0.0
         #: (reading of the clock at the end of the job, job), the next one first.
@@ -43,23 +49,34 @@ class RunningJob(NamedTuple):
     gpu_utilization: float
     #: See `joulie_core.power.draw.SENSITIVITY`.
     sensitivity: float
+    #: Whether its devices have the limits of standard pods.
+    limited: bool = False
 
 
 class NodeRuntime:
-    """One node. `now_s` must not fall from call to call."""
+    """One node. `now_s` must not fall from call to call.
+
+    Args:
+        hardware: what the node has.
+        model: its power and speeds.
+        limits: of devices that limited jobs hold.
+    """
 
     __slots__ = (
-        *("_busy_micro", "_clocks", "_due", "_gpus", "_gpus_held", "_model"),
+        *("_busy_micro", "_clocks", "_due", "_gpus", "_gpus_held", "_limited_micro", "_limits", "_model"),
         *("controls", "device_watts", "now_s", "watts"),
     )
 
-    def __init__(self, hardware: Hardware, model: NodePowerModel) -> None:
+    def __init__(self, hardware: Hardware, model: NodePowerModel, limits: DeviceLimits = _NO_LIMITS) -> None:
         self._model = model
+        self._limits = limits
         self._gpus = hardware.gpu.count if hardware.gpu is not None else 0
         self._clocks: dict[_ClockKey, WorkClock] = {}
         self._busy_micro = 0
-        #: GPUs held by jobs, by their utilization.
-        self._gpus_held: dict[float, int] = {}
+        #: Part of the above that limited jobs keep busy.
+        self._limited_micro = 0
+        #: GPUs held by jobs, by their utilization and whether they are limited.
+        self._gpus_held: dict[tuple[float, bool], int] = {}
         self._due: WorkClock | None = None
         self.controls = Controls()
         self.now_s = 0.0
@@ -71,7 +88,11 @@ class NodeRuntime:
 
     def start(self, job: int, running: RunningJob, work_s: float) -> None:
         """Start a job now; `settle` has to follow."""
-        key = (running.gpu_utilization if running.gpus else None, running.sensitivity if running.busy_cores else None)
+        key = (
+            running.gpu_utilization if running.gpus else None,
+            running.sensitivity if running.busy_cores else None,
+            running.limited,
+        )
         clock = self._clocks.get(key)
         if clock is None:
             clock = self._clocks[key] = WorkClock(*key)
@@ -100,12 +121,14 @@ class NodeRuntime:
         while clock.ends and clock.ends[0][0] <= clock.received_s:
             done.append(heapq.heappop(clock.ends)[1])
         if not clock.ends:
-            del self._clocks[clock.gpu_utilization, clock.sensitivity]
+            del self._clocks[clock.gpu_utilization, clock.sensitivity, clock.limited]
         return done
 
     def settle(self) -> float:
         """Compute power and speeds of the present jobs; return when the next one completes, infinity if none does."""
-        server = self._model.server(self._busy_micro / _MICRO, self.controls)
+        limit = self._limits.cpu_frequency_share if self._limited_micro else None
+        cores = None if limit is None else SlowedCores(self._limited_micro / _MICRO, limit)
+        server = self._model.server(self._busy_micro / _MICRO, self.controls, cores)
         packages, self.watts = server.packages, server.wall_watts
         self.device_watts = packages.watts
         if self._gpus:
@@ -118,9 +141,12 @@ class NodeRuntime:
             speed = 1.0
             if slowed and clock.sensitivity is not None:
                 speed = packages.speed(clock.sensitivity)
+            if limit is not None and clock.limited and clock.sensitivity is not None:
+                # Caps of packages and of cores seldom meet: neither makes the other's slowdown less.
+                speed *= speed_at_frequency(limit, clock.sensitivity)
             if clock.gpu_utilization is not None:
                 # The slowest device that the jobs use decides.
-                speed = min(speed, self._model.gpu(clock.gpu_utilization, self.controls).speed)
+                speed = min(speed, self._gpu(clock.gpu_utilization, limited=clock.limited).speed)
             clock.speed = speed
             if speed > 0.0:
                 end_s = self.now_s + max(0.0, clock.ends[0][0] - clock.received_s) / speed
@@ -128,18 +154,28 @@ class NodeRuntime:
                     next_s, self._due = end_s, clock
         return next_s
 
+    def _gpu(self, utilization: float, *, limited: bool) -> Draw:
+        controls, cap_watts = self.controls, self._limits.gpu_cap_watts
+        if limited and cap_watts is not None and cap_watts < (controls.gpu_cap_watts or inf):
+            controls = replace(controls, gpu_cap_watts=cap_watts)
+        return self._model.gpu(utilization, controls)
+
     def _gpu_watts(self) -> float:
         watts, held = 0.0, 0
-        for utilization, count in self._gpus_held.items():
-            watts += count * self._model.gpu(utilization, self.controls).watts
+        for (utilization, limited), count in self._gpus_held.items():
+            watts += count * self._gpu(utilization, limited=limited).watts
             held += count
         return watts + (self._gpus - held) * self._model.gpu(0.0, self.controls).watts
 
     def _hold(self, running: RunningJob, sign: int) -> None:
-        self._busy_micro += sign * round(running.busy_cores * _MICRO)
+        micro = sign * round(running.busy_cores * _MICRO)
+        self._busy_micro += micro
+        if running.limited:
+            self._limited_micro += micro
         if running.gpus:
-            held = self._gpus_held.get(running.gpu_utilization, 0) + sign * running.gpus
+            key = (running.gpu_utilization, running.limited)
+            held = self._gpus_held.get(key, 0) + sign * running.gpus
             if held:
-                self._gpus_held[running.gpu_utilization] = held
+                self._gpus_held[key] = held
             else:
-                del self._gpus_held[running.gpu_utilization]
+                del self._gpus_held[key]

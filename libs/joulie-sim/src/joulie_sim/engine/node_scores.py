@@ -19,6 +19,7 @@ from joulie_core.powerest.marginal import Coefficients, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring import formula
 from joulie_core.scoring.prepared import AffineRow, prepare_row
+from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.scoring.state import (
     BURST_TREND_SCALE,
     STEADY_TREND_SCALE,
@@ -44,6 +45,7 @@ _KEPT_WATTS: Final = 100_000
 class ScoreSettings:
     """Settings of the extender."""
 
+    policy: str = DEFAULT_SCORE.name
     score_max: int = 100
     coefficients: Coefficients = field(default_factory=Coefficients)
     #: Whether pods count that are not in the measurement yet.

@@ -24,11 +24,21 @@ class ServerDraw(NamedTuple):
     packages: LimitedDraw
 
 
+class SlowedCores(NamedTuple):
+    """Busy hardware threads that are held at a share of the full frequency."""
+
+    busy: float
+    frequency_share: float
+
+
 class NodePowerModel(Protocol):
     """Power and speed of the devices of one node; each GPU is held by one job or by none."""
 
-    def server(self, busy_cores: float, controls: Controls) -> ServerDraw:
-        """Return the draw of the server with that many busy hardware threads."""
+    def server(self, busy_cores: float, controls: Controls, slowed: SlowedCores | None = None) -> ServerDraw:
+        """Return the draw of the server with that many busy hardware threads, of which some may be slowed.
+
+        The speed that is returned is that of the threads that are not slowed.
+        """
 
     def gpu(self, utilization: float, controls: Controls) -> Draw:
         """Return the draw of one GPU whose job keeps it busy to that share, at the GPU itself."""
@@ -48,18 +58,18 @@ class CalibratedPowerModel:
         memory_gib = group.view.memory_bytes / _GIB
         self._server = server_power(cpu.spec, cpu.sockets, memory_gib or None)
         #: By busy cores and controls: loads of nodes of a group recur, since utilizations are few.
-        self._server_draws: dict[tuple[float, float | None, float], ServerDraw] = {}
+        self._server_draws: dict[tuple[float, float | None, float, SlowedCores | None], ServerDraw] = {}
         #: GPUs have few utilizations at a time, since a job keeps its own from start to end.
         self._gpu_draws: dict[tuple[float, float | None], Draw] = {}
 
-    def server(self, busy_cores: float, controls: Controls) -> ServerDraw:
+    def server(self, busy_cores: float, controls: Controls, slowed: SlowedCores | None = None) -> ServerDraw:
         """Return the draw of the server."""
-        key = (busy_cores, controls.cpu_cap_watts, controls.throttle_pct)
+        key = (busy_cores, controls.cpu_cap_watts, controls.throttle_pct, slowed)
         draw = self._server_draws.get(key)
         if draw is None:
             if len(self._server_draws) >= _KEPT_DRAWS:
                 self._server_draws.clear()
-            draw = self._server_draws[key] = self._server_draw(busy_cores, controls)
+            draw = self._server_draws[key] = self._server_draw(busy_cores, controls, slowed)
         return draw
 
     def gpu(self, utilization: float, controls: Controls) -> Draw:
@@ -76,11 +86,15 @@ class CalibratedPowerModel:
         """Return the GPUs' watts with the losses of the power supply."""
         return gpu_watts / SUPPLY_EFFICIENCY
 
-    def _server_draw(self, busy_cores: float, controls: Controls) -> ServerDraw:
+    def _server_draw(self, busy_cores: float, controls: Controls, slowed: SlowedCores | None) -> ServerDraw:
         cpu, server = self._hardware.cpu, self._server
         assert cpu is not None, "machines have known CPUs"
         utilization = busy_cores / cpu.cores
         natural_watts, idle_watts = server.packages_at(utilization), server.idle_packages_watts
+        if slowed is not None and busy_cores > 0.0:
+            # Power above idle ~ frequency ^ (1 / exponent), as in `joulie_core.power.draw`.
+            left = slowed.frequency_share ** (1.0 / self._curve.response.exponent)
+            natural_watts -= (natural_watts - idle_watts) * (slowed.busy / busy_cores) * (1.0 - left)
         cap_watts = effective_cpu_cap(cpu, controls) * cpu.sockets
         throttled_share = controls.throttle_pct / 100.0
         draw = limited_draw(

@@ -12,14 +12,17 @@ from typing import Final
 
 import numpy as np
 
+from joulie_core.class_caps import ClassCapSettings, DeviceHolder, DeviceLimits, limits_of
 from joulie_core.power.draw import SENSITIVITY, WorkKind
+from joulie_core.scoring import energy_v1, headroom_v1
 from joulie_core.transition import NodeState
 from joulie_sim.engine.arms import Arm, JoulieSettings
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
+from joulie_sim.engine.energy_scores import EnergyScores
 from joulie_sim.engine.facility import LinearFacility
 from joulie_sim.engine.jobs import Jobs
-from joulie_sim.engine.machines import Machines
+from joulie_sim.engine.machines import HardwareGroup, Machines
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_runtime import NodeRuntime, RunningJob
 from joulie_sim.engine.node_scores import NodeScores
@@ -34,6 +37,8 @@ _LONGEST_BACKOFF_S: Final = 10.0
 #: Events between two calls of the progress function.
 _PROGRESS_EVENTS: Final = 20_000
 _MILLI: Final = 1000.0
+#: By name of the score policy.
+_SCORES: Final = {headroom_v1.NAME: NodeScores, energy_v1.NAME: EnergyScores}
 _SENSITIVITIES: Final = tuple(SENSITIVITY[kind].value for kind in WorkKind)
 
 
@@ -53,6 +58,11 @@ class SimulationSettings:
 def calibrated_models(machines: Machines) -> list[NodePowerModel]:
     """Return the model of each hardware group."""
     return [CalibratedPowerModel(group) for group in machines.groups]
+
+
+def _limits(group: HardwareGroup, settings: ClassCapSettings | None) -> DeviceLimits:
+    """Return the limits of devices that standard jobs hold; in the engine no device is shared by two jobs."""
+    return DeviceLimits() if settings is None else limits_of(DeviceHolder.STANDARD, group.view.gpu, settings)
 
 
 class Simulation:
@@ -88,7 +98,12 @@ class Simulation:
         self._requests = PlacementRequests(jobs, machines.gpu_resources)
         self._waiting = WaitingJobs(self._requests.requests)
         models = power_models or calibrated_models(machines)
-        self._nodes = [NodeRuntime(machines.groups[group].hardware, models[group]) for group in machines.group]
+        class_caps = arm.joulie.class_caps if arm.joulie is not None else None
+        self._limited = class_caps is not None
+        limits = [_limits(group, class_caps) for group in machines.groups]
+        self._nodes = [
+            NodeRuntime(machines.groups[group].hardware, models[group], limits[group]) for group in machines.group
+        ]
         #: By node: energy up to the moment of its last change, that moment, and the watts since.
         self._joules: Floats = np.zeros(len(machines))
         self._changed_s: Floats = np.zeros(len(machines))
@@ -187,7 +202,8 @@ class Simulation:
             on_change=self._publish,
         )
         if joulie.score is not None:
-            self._scores = NodeScores(self._machines, joulie.score, self._settings.report_interval_s)
+            scores = _SCORES[joulie.score.policy]
+            self._scores = scores(self._machines, joulie.score, self._settings.report_interval_s)
 
     def _start(self) -> None:
         for node, runtime in enumerate(self._nodes):
@@ -231,6 +247,7 @@ class Simulation:
             request.gpus,
             jobs.gpu_utilization.item(job),
             _SENSITIVITIES[jobs.kind.item(job)],
+            limited=self._limited and not request.performance,
         )
 
     # --- what happens
