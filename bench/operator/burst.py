@@ -29,7 +29,10 @@ PERFORMANCE_SHARE, SMALL_SHARE = 0.2, 0.2
 AGENT_INTERVAL_S, HEARTBEAT_S = 10.0, 60.0
 #: After the last pod: two readings of every agent and two sweeps of the twins.
 SETTLE_S = 30.0
-PATIENCE_S = 300.0
+#: Longest time until every node is published, and more of it for each node.
+PATIENCE_S, PATIENCE_PER_NODE_S = 300.0, 0.1
+#: Seconds without a write but heartbeats after which everything is published.
+QUIET_S = 5.0
 _TICK_S = 0.05
 
 
@@ -87,10 +90,10 @@ async def _play(server: FakeApiServer, plan: BurstPlan, agents: _Agents, parent:
 
 async def _converged(server: FakeApiServer, count: int) -> None:
     """Return when every node is planned and everything was written that follows."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_S + PATIENCE_PER_NODE_S * count):
         while server.count("NodePowerProfile") < count or _written_lately(server):
             server.requests.clear()
-            await asyncio.sleep(5)
+            await asyncio.sleep(QUIET_S)
 
 
 def _written_lately(server: FakeApiServer) -> bool:

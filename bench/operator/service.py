@@ -21,6 +21,8 @@ class Operator:
 
     pid: int
     metrics_url: str
+    #: From the start of the process until its first plan.
+    planned_s: float
 
     @property
     def cpu_s(self) -> float:
@@ -48,15 +50,16 @@ def run_operator(kubeconfig: str, env: Mapping[str, str]) -> Iterator[Operator]:
     """Start an operator as it is shipped, and end it by SIGTERM."""
     environment = os.environ | {"KUBECONFIG": kubeconfig, "METRICS_ADDR": "127.0.0.1:0"} | env
     command = [sys.executable, "-m", "joulie_operator"]
+    started_at = time.monotonic()
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield _wait(process)
+            yield _wait(process, started_at)
         finally:
             process.terminate()
             process.wait(timeout=30)
 
 
-def _wait(process: "subprocess.Popen[str]") -> Operator:
+def _wait(process: "subprocess.Popen[str]", started_at: float) -> Operator:
     assert process.stdout is not None
     url = ""
     for line in process.stdout:
@@ -65,7 +68,7 @@ def _wait(process: "subprocess.Popen[str]") -> Operator:
             url = f"http://127.0.0.1:{event['port']}"
         if event["event"] == "planned":
             threading.Thread(target=_drain, args=(process.stdout,), daemon=True).start()
-            return Operator(process.pid, url)
+            return Operator(process.pid, url, time.monotonic() - started_at)
     raise RuntimeError(f"the operator ended with {process.wait()}")
 
 

@@ -131,7 +131,8 @@ class Bench:
                 self._system.audit.take()
                 await asyncio.sleep(_REST_S)
                 taken = self._system.audit.take()
-                if all(each.verb == "watch" or each.resource in _HEARTBEATS for each in taken):
+                mine = (each for each in taken if each.user_agent in _JOULIE and each.verb != "watch")
+                if all(each.resource in _HEARTBEATS for each in mine):
                     return
 
     async def wave(self, arm: Arm, number: int) -> None:

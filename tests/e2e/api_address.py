@@ -1,0 +1,74 @@
+"""An address in front of the API servers, through which the services of a system reach them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import yaml
+from tests.e2e.service_address import ServiceAddress
+from tests.e2e.system import System
+from tests.e2e.waiting import eventually
+
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.host.ports import free_port
+from joulie_devcluster.host.readiness import fetch, tls_context
+from joulie_sim.stack.service import JoulieService
+
+
+class Outages:
+    """The services of a system behind an address of the API server that can be cut."""
+
+    def __init__(self, system: System, address: ServiceAddress) -> None:
+        self.system = system
+        self.address = address
+        self.cluster = system.stack.cluster
+        self.api = self.cluster.processes[Binary.APISERVER]
+        self.services: list[JoulieService] = [system.operator, *system.agents, system.extender]
+
+    async def api_answers(self) -> None:
+        """The API server is ready, read past the address."""
+        pki = self.cluster.layout.pki
+        context = tls_context(pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
+        try:
+            status, body = await asyncio.to_thread(fetch, f"{self.cluster.server}/readyz", context)
+        except OSError as error:
+            raise AssertionError(str(error)) from error
+        assert status == 200, body
+
+    async def ready(self, service: JoulieService) -> None:
+        """The service is ready."""
+        reason = await service.reason_not_ready()
+        assert reason is None, f"{service.name}: {reason}"
+
+    async def extender_lost(self) -> None:
+        """The extender has noticed."""
+        assert await self.system.extender.reason_not_ready() is not None
+
+    async def measure_return(self) -> dict[str, float]:
+        """Wait for the API server, then for each service, and return the seconds in between by service."""
+        await eventually(self.api_answers, within_s=60)
+
+        async def ready_in(service: JoulieService) -> float:
+            return await eventually(lambda: self.ready(service), within_s=60)
+
+        times = await asyncio.gather(*(ready_in(service) for service in self.services))
+        return {service.name: round(time_s, 1) for service, time_s in zip(self.services, times, strict=True)}
+
+
+@asynccontextmanager
+async def behind_an_address(system: System, backends: Sequence[int] = ()) -> AsyncIterator[Outages]:
+    """Restart the services with an address in front of the API server, or of several by their ports."""
+    port = free_port()
+    own = system.stack.cluster.port_of(Binary.APISERVER)
+    async with ServiceAddress(port, backends or [own]) as address:
+        outages = Outages(system, address)
+        for service in outages.services:
+            content = yaml.safe_load(await asyncio.to_thread(Path(service.env["KUBECONFIG"]).read_text))
+            content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+            path = system.stack.cluster.layout.root / f"{service.name}-behind.kubeconfig"
+            await asyncio.to_thread(path.write_text, yaml.safe_dump(content))
+            await service.restart({"KUBECONFIG": str(path)})
+        for service in outages.services:
+            await service.wait_ready()
+        yield outages

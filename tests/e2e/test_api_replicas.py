@@ -1,0 +1,97 @@
+"""Three API servers behind one address, of which one hangs: what operator, agents and extender notice of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.e2e.api_address import Outages, behind_an_address
+from tests.e2e.system import System
+
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.host.ports import LOOPBACK, free_port
+from joulie_devcluster.host.process import ServiceProcess
+from joulie_devcluster.host.readiness import tls_context, wait_until_ready
+
+#: Longer than the silence after which a watch is opened again, with every attempt that may follow.
+_HANG_S = 100.0
+#: A connection to the server that hangs fails after 5 s and the next attempt follows within 2 s; then comes a list.
+_UNREADY_S = 10.0
+_POLL_S = 0.25
+
+
+@asynccontextmanager
+async def _replicas(cluster: DevCluster, count: int) -> AsyncIterator[list[ServiceProcess]]:
+    """Start further API servers on the cluster's etcd; its own is the first of the list."""
+    first, port = cluster.processes[Binary.APISERVER], cluster.port_of(Binary.APISERVER)
+    pki = cluster.layout.pki
+    context = tls_context(pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
+    more = []
+    try:
+        for number in range(1, count):
+            own_port = free_port()
+            argv = [each.replace(f"--secure-port={port}", f"--secure-port={own_port}") for each in first.argv]
+            name = f"{first.name}-{number}"
+            server = ServiceProcess(name, argv, log_path=cluster.layout.log(name), cwd=first.cwd)
+            await server.start()
+            more.append(server)
+            await wait_until_ready(server, f"https://{LOOPBACK}:{own_port}/readyz", timeout_s=60, context=context)
+        yield [first, *more]
+    finally:
+        for server in more:
+            await server.stop()
+
+
+async def _longest_unready_s(outages: Outages, duration_s: float) -> dict[str, float]:
+    """Poll every service for a time; return the longest time that each was not ready, in seconds."""
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + duration_s
+
+    async def follow(name: str) -> float:
+        service = next(each for each in outages.services if each.name == name)
+        longest_s, since = 0.0, None
+        while (now := loop.time()) < ends_at:
+            if await service.reason_not_ready() is None:
+                since = None
+            else:
+                since = now if since is None else since
+                longest_s = max(longest_s, now + _POLL_S - since)
+            await asyncio.sleep(_POLL_S)
+        return longest_s
+
+    names = [service.name for service in outages.services]
+    return dict(zip(names, await asyncio.gather(*map(follow, names)), strict=True))
+
+
+def _ports(servers: Sequence[ServiceProcess]) -> list[int]:
+    return [
+        int(option.partition("=")[2])
+        for server in servers
+        for option in server.argv
+        if option.startswith("--secure-port=")
+    ]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+@pytest.mark.system(
+    operator={"LEASE_DURATION": "60s", "LEASE_RENEW_DEADLINE": "50s"},
+    extender={"CACHE_TTL": "1s"},
+)
+async def test_services_are_hardly_unready_while_one_of_three_api_servers_hangs(system: System) -> None:
+    async with (
+        _replicas(system.stack.cluster, 3) as servers,
+        behind_an_address(system, _ports(servers)) as outages,
+    ):
+        served = outages.address.served
+        assert min(served.values()) >= len(outages.services), served
+        servers[1].pause()
+        try:
+            longest_s = await _longest_unready_s(outages, _HANG_S)
+        finally:
+            servers[1].resume()
+        print(f"one of three hangs for {_HANG_S:g} s, longest time not ready: {longest_s}")
+        assert max(longest_s.values()) <= _UNREADY_S, longest_s
+        for service in outages.services:
+            await outages.ready(service)
