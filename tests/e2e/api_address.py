@@ -28,13 +28,14 @@ class Outages:
 
     async def api_answers(self) -> None:
         """The API server is ready, read past the address."""
-        pki = self.cluster.layout.pki
-        context = tls_context(pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
-        try:
-            status, body = await asyncio.to_thread(fetch, f"{self.cluster.server}/readyz", context)
-        except OSError as error:
-            raise AssertionError(str(error)) from error
-        assert status == 200, body
+        await self._get("/readyz")
+
+    async def api_lists(self) -> None:
+        """The API server answers a consistent list.
+
+        After a long pause of etcd it is ready seconds before: its watch caches are connected again later.
+        """
+        await self._get("/apis/joulie.io/v1alpha1/nodetwins?limit=1")
 
     async def ready(self, service: JoulieService) -> None:
         """The service is ready."""
@@ -48,12 +49,23 @@ class Outages:
     async def measure_return(self) -> dict[str, float]:
         """Wait for the API server, then for each service, and return the seconds in between by service."""
         await eventually(self.api_answers, within_s=60)
+        lists_s = await eventually(self.api_lists, within_s=60)
+        print(f"the API server answers lists {lists_s:.1f} s after it is ready")
 
         async def ready_in(service: JoulieService) -> float:
             return await eventually(lambda: self.ready(service), within_s=60)
 
         times = await asyncio.gather(*(ready_in(service) for service in self.services))
         return {service.name: round(time_s, 1) for service, time_s in zip(self.services, times, strict=True)}
+
+    async def _get(self, path: str) -> None:
+        pki = self.cluster.layout.pki
+        context = tls_context(pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
+        try:
+            status, body = await asyncio.to_thread(fetch, f"{self.cluster.server}{path}", context)
+        except OSError as error:
+            raise AssertionError(str(error)) from error
+        assert status == 200, body
 
 
 @asynccontextmanager
