@@ -178,6 +178,12 @@ def test_containers_that_exchange_exclusive_cpus_are_updated_together():
     assert sent(book.batch()) == {"a": "1", "b": "0"}
 
 
+def test_of_containers_that_are_to_have_the_same_only_those_without_it_are_updated():
+    book = ledger(a="0-3", b="0-2", c="0-3")
+    book.want_all([ContainerId("a"), ContainerId("b"), ContainerId("c"), ContainerId("new")], cpus("0-2"))
+    assert sent(book.reply()) == {"a": "0-2", "c": "0-2", "new": "0-2"}
+
+
 def test_what_another_program_overwrites_is_sent_again():
     book = ledger()
     book.want(ContainerId("a"), ContainerValues(cpu_shares=500))

@@ -236,13 +236,10 @@ class Cache:
             b"containers": self._container_entries,
             b"grants": self._grant_entries,
         }
-        return b"".join(
-            [
-                head[:-1],
-                *(b',"%b":{%b}' % (name, b",".join(entries.values())) for name, entries in tables.items()),
-                b"}\n",
-            ]
-        )
+        parts = [head[:-1]]
+        for name, entries in tables.items():
+            parts += [b',"', name, b'":{', b",".join(entries.values()), b"}"]
+        return b"".join([*parts, b"}\n"])
 
     def _replace(self, content: bytes) -> None:
         self._step()

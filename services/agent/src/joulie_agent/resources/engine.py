@@ -16,7 +16,7 @@ from joulie_agent.resources.ledger import Ledger
 from joulie_agent.resources.translate import KnownResources
 from joulie_agent.resources.values import NO_CLASSES, UNSET, ContainerValues, CreationClasses
 from joulie_core.containers.container import ContainerId, ContainerInfo, ContainerResources, PodSandboxId
-from joulie_core.containers.differences import changed_keys
+from joulie_core.containers.differences import changes
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import (
     ContainerPolicy,
@@ -311,7 +311,7 @@ class PlacementEngine:
         self._containers[container.id] = container
         self._commit(result, save=False)
         if (placement := self.placements.get(container.id)) is not None:
-            self._want(container.id, placement, {})  # limits may have changed with an equal placement
+            self._want([container.id], placement, {})  # limits may have changed with an equal placement
         return None
 
     def _release(self, containers: Collection[ContainerId]) -> bool:
@@ -331,16 +331,15 @@ class PlacementEngine:
 
     def _commit(self, result: PolicyResult[Any], *, save: bool = True, fresh: bool = False) -> None:
         before, placements, self._state = self.placements, result.state.placements, result.state
-        moved = []
+        moved: list[ContainerId] = []
         known: dict[int, ContainerValues] = {}
-        for name in changed_keys(placements, before):
-            earlier, placement = before.get(name), placements[name]
+        for earlier, placement, names in changes(placements, before):
             equal = earlier == placement
             if equal and not fresh:
                 continue
-            self._want(name, placement, known)
+            self._want(names, placement, known)
             if earlier is not None and not equal:
-                moved.append(name)
+                moved.extend(names)
         self._consequences.moved(moved)
         for warning in result.warnings:
             self._consequences.warned(self._containers.get(warning.container), warning)
@@ -351,19 +350,24 @@ class PlacementEngine:
         if save:
             self._cache.save()
 
-    def _want(self, name: ContainerId, placement: Placement, known: dict[int, ContainerValues]) -> None:
-        """Note what a container is to have; `known` has the values of placements that many containers share."""
-        original, container = self._originals[name], self._containers[name]
-        if container is not original and original.resources != container.resources:
-            self._once_adjusted.add(name)
-        if name in self._once_adjusted:
-            values = self._values_of(placement, container.resources)
-        elif (shared := known.get(id(placement))) is not None:
-            values = shared
-        else:
-            values = known[id(placement)] = self._values_of(placement, None)
-        self.ledger.want(name, values, placement.exclusive)
-        self._cache.put(original, values, self.created_with(name))
+    def _want(self, names: Iterable[ContainerId], placement: Placement, known: dict[int, ContainerValues]) -> None:
+        """Note what containers with one placement are to have; `known` has the values of placements by their id."""
+        shared = known.get(id(placement))
+        if shared is None:
+            shared = known[id(placement)] = self._values_of(placement, None)
+        alike = []
+        for name in names:
+            original, container = self._originals[name], self._containers[name]
+            if container is not original and original.resources != container.resources:
+                self._once_adjusted.add(name)
+            if name in self._once_adjusted:
+                values = self._values_of(placement, container.resources)
+                self.ledger.want(name, values, placement.exclusive)
+            else:
+                values = shared
+                alike.append(name)
+            self._cache.put(original, values, self._created_with.get(name, NO_CLASSES))
+        self.ledger.want_all(alike, shared, placement.exclusive)
 
 
 def _sets_limits(values: ContainerValues) -> bool:

@@ -17,7 +17,7 @@ Two containers that exchange exclusive CPUs need each other's update first; thes
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -103,15 +103,27 @@ class Ledger:
 
     def want(self, container: ContainerId, values: ContainerValues, exclusive: Cpus = EMPTY) -> None:
         """Note what a container is to have, and which of its CPUs no other container may use."""
-        entry = self._entry(container)
-        if entry.failures and entry.wanted != values:
-            entry.failures, entry.retry_at = 0, -math.inf
-        entry.wanted = values
-        if exclusive:
-            self._exclusive[container] = exclusive
-        else:
-            self._exclusive.pop(container, None)
-        self._sort(container)
+        self.want_all([container], values, exclusive)
+
+    def want_all(self, containers: Iterable[ContainerId], values: ContainerValues, exclusive: Cpus = EMPTY) -> None:
+        """Note that each of several containers is to have the same."""
+        fulfilled: dict[int, bool] = {}  # by the id of what is in force, which many share as well
+        for container in containers:
+            entry = self._entry(container)
+            if entry.failures and entry.wanted != values:
+                entry.failures, entry.retry_at = 0, -math.inf
+            entry.wanted = values
+            if exclusive:
+                self._exclusive[container] = exclusive
+            else:
+                self._exclusive.pop(container, None)
+            known = id(entry.in_force)
+            if known not in fulfilled:
+                fulfilled[known] = values.fulfilled_by(entry.in_force)
+            if entry.doubtful or not fulfilled[known]:
+                self._pending.add(container)
+            else:
+                self._pending.discard(container)
 
     def report(self, container: ContainerId, values: ContainerValues) -> None:
         """Note what the runtime has in force for a container."""
@@ -247,11 +259,7 @@ class Ledger:
 
     def _updates(self, *, strict: bool, without: ContainerId | None = None) -> list[SentUpdate]:
         return [
-            SentUpdate(
-                container=container,
-                values=self._entries[container].wanted,
-                must_succeed=strict and bool(left_over),
-            )
+            SentUpdate(container, self._entries[container].wanted, strict and bool(left_over))
             for container, left_over in self._left_over().items()
             if container != without
         ]

@@ -34,16 +34,20 @@ class ContainerValues:
 
     def over(self, other: "ContainerValues") -> "ContainerValues":
         """Return what is set here, and for the rest what is set there."""
-        cpus = other.cpus if self.cpus is None else self.cpus
-        memory = other.memory if self.memory is None else self.memory
-        shares = other.cpu_shares if self.cpu_shares is None else self.cpu_shares
-        quota = other.cpu_quota_us if self.cpu_quota_us is None else self.cpu_quota_us
-        limit = other.memory_limit_bytes if self.memory_limit_bytes is None else self.memory_limit_bytes
-        mine = self.cpus, self.memory, self.cpu_shares, self.cpu_quota_us, self.memory_limit_bytes
-        if (cpus, memory, shares, quota, limit) == mine:
-            return self  # shared by hundreds of containers
+        if (
+            (other.cpus is None or self.cpus is not None)
+            and (other.memory is None or self.memory is not None)
+            and (other.cpu_shares is None or self.cpu_shares is not None)
+            and (other.cpu_quota_us is None or self.cpu_quota_us is not None)
+            and (other.memory_limit_bytes is None or self.memory_limit_bytes is not None)
+        ):
+            return self  # hundreds of containers share it
         return ContainerValues(
-            cpus=cpus, memory=memory, cpu_shares=shares, cpu_quota_us=quota, memory_limit_bytes=limit
+            cpus=other.cpus if self.cpus is None else self.cpus,
+            memory=other.memory if self.memory is None else self.memory,
+            cpu_shares=other.cpu_shares if self.cpu_shares is None else self.cpu_shares,
+            cpu_quota_us=other.cpu_quota_us if self.cpu_quota_us is None else self.cpu_quota_us,
+            memory_limit_bytes=other.memory_limit_bytes if self.memory_limit_bytes is None else self.memory_limit_bytes,
         )
 
 

@@ -184,10 +184,12 @@ class Pinner:
             nodes = grant.nodes if grant and seat.pin_memory else None
             if same and old.seats.get(container) is seat and before.memory.grants.get(container) is grant:
                 continue
-            kind = seat.request_milli, seat.hide_hyperthreads, nodes, seat.scheduling_class
-            if kind not in known:
-                known[kind] = self._placement(balloon, idle, seat, nodes)
-            yield container, known[kind]
+            mask = None if nodes is None else nodes.mask
+            kind = seat.request_milli, seat.hide_hyperthreads, mask, seat.scheduling_class
+            placement = known.get(kind)
+            if placement is None:
+                placement = known[kind] = self._placement(balloon, idle, seat, nodes)
+            yield container, placement
 
     def _placement(self, balloon: Balloon, idle: Cpus, seat: Seat, nodes: MemoryNodes | None) -> Placement:
         cpus = balloon.cpus | idle

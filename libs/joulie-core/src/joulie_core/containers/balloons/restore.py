@@ -10,7 +10,7 @@ from typing import Final
 from joulie_core.containers.balloons.state import Balloon, BalloonKey, BalloonsState, KeptMemory
 from joulie_core.containers.balloons.types import BalloonType, BalloonTypes
 from joulie_core.containers.container import ContainerId
-from joulie_core.containers.differences import changed_keys
+from joulie_core.containers.differences import changes
 from joulie_core.containers.idset import IdSet, InvalidIdListError, union
 from joulie_core.containers.policy import GrantRecord, Placement
 
@@ -41,10 +41,9 @@ def make_records(
     for container in before.records.keys() - placements.keys():
         del found[container]
     changed: set[ContainerId] = set()
-    for container in changed_keys(placements, before.placements):
-        old, placement = before.placements.get(container), placements[container]
+    for old, placement, containers in changes(placements, before.placements):
         if old is None or old.zone != placement.zone or old.memory != placement.memory:
-            changed.add(container)
+            changed.update(containers)
     for key, balloon in balloons.items():
         if not is_alike(before.balloons.get(key), balloon):
             changed.update(balloon.seats)
