@@ -264,3 +264,20 @@ def test_a_malformed_annotation_is_a_warning_and_ignored():
 def test_a_limit_of_the_top_tier_is_ignored_with_a_warning():
     result = node().run(guaranteed("a", 1000, annotations={key("toptierlimit"): "1Gi"}))
     assert [(each.container, each.reason) for each in result.warnings] == [("a", "UnsupportedAnnotation")]
+
+
+def test_containers_of_a_pool_that_get_the_same_share_one_placement():
+    found = node(RESERVED, MachineShape(cores_per_node=8))
+    found.run(*(best_effort(name) for name in "abc"))
+    found.run(guaranteed("g", 1000))
+    assert found.state.placements["a"] is found.state.placements["b"] is found.state.placements["c"]
+
+
+def test_hidden_hyperthreads_are_hidden_again_after_a_time_with_one_shared_cpu():
+    found = node(RESERVED, MachineShape(cores_per_node=4, threads_per_core=2))
+    found.run(best_effort("hidden", annotations={key("hide-hyperthreads"): "true"}), best_effort("plain"))
+    found.run(*(guaranteed(f"g{number}", 1000) for number in range(6)))
+    cpus = found.cpus()
+    assert cpus["hidden"] == cpus["plain"] == "7"
+    found.end(next(name for name in cpus if cpus[name] == "3"))
+    assert (found.cpus()["hidden"], found.cpus()["plain"]) == ("3", "3,7")

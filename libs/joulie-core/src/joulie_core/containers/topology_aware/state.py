@@ -51,9 +51,19 @@ def new_state(machine: Machine, ledger: PoolLedger, before: TopologyAwareState |
         records[name] = to_record(machine, ledger, ledger.grants[name])
         placements[name] = _placement(machine, ledger, ledger.grants[name])
     if before is not None and (pools := _pools_with_other_cpus(machine, ledger, before)):
+        # Most containers of a pool get the same, which is one object; those that shared one before share one again.
+        alike: dict[int, Placement] = {}
+        equal: dict[tuple[Placement, bool], Placement] = {}
         for name, grant in ledger.grants.items():
             if grant.pool in pools and name not in names and grant.cpu.users:
-                placements[name] = _placement(machine, ledger, grant)
+                old = before.placements[name]
+                placement = alike.get(id(old))
+                if placement is None:
+                    placement = _placement(machine, ledger, grant)
+                    # Where one of them hides hyper-threads, they are equal only until there are more CPUs.
+                    kind = placement, grant.need.hide_hyperthreads
+                    placement = alike[id(old)] = equal.setdefault(kind, placement)
+                placements[name] = placement
     return TopologyAwareState(
         ledger=ledger, placements=placements, records=records, cpu_classes=_cpu_classes(machine, ledger)
     )
