@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from joulie_core.hardware.inventory import Inventory
+from joulie_sim.engine.machines import machines_of
+from joulie_sim.engine.node_lists import default_nodes
 from joulie_sim.engine.synthetic import ArrivalMix, synthetic_jobs
 
 _DAY_S = 86_400.0
@@ -48,3 +51,11 @@ def test_a_job_with_gpus_has_their_utilization_and_others_have_none(jobs) -> Non
     assert np.all((jobs.gpu_utilization > 0) == (jobs.gpus > 0))
     assert np.all(jobs.cpu_utilization[jobs.gpus > 0] <= 0.6)
     assert np.all(jobs.cpu_utilization[jobs.gpus == 0] >= 0.6)
+
+
+def test_a_cluster_without_gpus_gets_jobs_without_gpus() -> None:
+    nodes = [node for node in default_nodes(40) if not any(key.endswith("/gpu") for key in node.allocatable)]
+    machines = machines_of(nodes, Inventory.load())
+    jobs = synthetic_jobs(ArrivalMix(jobs=2000, window_s=7200.0, load=0.3), machines, seed=1)
+    assert len(machines) == 26
+    assert not jobs.gpus.any()

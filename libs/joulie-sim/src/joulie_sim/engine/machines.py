@@ -97,7 +97,9 @@ def machines_of(nodes: Sequence[Node], inventory: Inventory) -> Machines:
             ]
         ),
         pods=np.array([int(_quantity(node, "pods", _DEFAULT_PODS)) for node in ordered], dtype=np.int64),
-        gpus=np.array([[int(_quantity(node, key, "0")) for node in ordered] for key in resources], dtype=np.int64),
+        gpus=np.array(
+            [[int(_quantity(node, key, "0")) for node in ordered] for key in resources], dtype=np.int64
+        ).reshape(len(resources), len(ordered)),
         gpu_resources=resources,
     )
 
