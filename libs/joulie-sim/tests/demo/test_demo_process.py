@@ -2,13 +2,23 @@
 
 import asyncio
 import contextlib
+import csv
 import json
+import math
 import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+
+from joulie_core.hardware.inventory import Inventory
+from joulie_sim.engine.arms import ARMS
+from joulie_sim.engine.jobs import Jobs
+from joulie_sim.engine.machines import machines_of
+from joulie_sim.engine.simulation import Simulation, SimulationSettings
+from joulie_sim.recording.reading import read_recording
+from joulie_sim.recording.replay import AssumedUse, replay_recording
 
 pytestmark = pytest.mark.e2e
 
@@ -68,13 +78,38 @@ async def test_a_run_ends_with_every_pod_completed_and_performance_pods_on_perfo
         output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
     (directory,) = start.out.iterdir()
-    assert {path.name for path in directory.iterdir()} == {"samples.csv", "pods.csv", "summary.json", "watts.png"}
+    files = {"samples.csv", "pods.csv", "summary.json", "watts.png", "recording"}
+    assert {path.name for path in directory.iterdir()} == files
     summary = json.loads((directory / "summary.json").read_text())
     assert sum(pods["finished"] for pods in summary["pods"].values()) == 16
     performance = summary["pods"]["performance"]
     assert performance["placedOn"] == {"performance": performance["created"]}
     assert summary["energyKwh"]["performance"] > 0.0
+    assert f"without Joulie {summary['withoutJoulie']['withoutJoulie']['energyKwh']:.3f} kWh" in output.decode()
+    assert abs(summary["withoutJoulie"]["errorPct"]) < 15.0
+    assert_recorded(directory)
     assert_nothing_left(start)
+
+
+def assert_recorded(directory):
+    """Every pod is in the recording of the real API server, with its times to the second, and is simulated."""
+    with (directory / "pods.csv").open() as file:
+        tracks = {f"default/{row['pod']}": row for row in csv.DictReader(file)}
+    recording = read_recording(directory / "recording")
+    assert (recording.ended, recording.gaps, len(recording.nodes)) == (True, (), 8)
+    replayed = replay_recording(recording, AssumedUse())
+    assert {item.name for item in replayed.items} == tracks.keys()
+    for item in replayed.items:
+        bound_s, finished_s = (float(tracks[item.name][column]) for column in ("bound_s", "finished_s"))
+        assert item.work_s == pytest.approx(finished_s - bound_s, abs=3.0)
+        assert item.gpus == 0 or item.gpu_resource.endswith(".recorded/gpu")
+    result = Simulation(
+        machines_of(replayed.nodes, Inventory.load()),
+        Jobs.of(replayed.items),
+        ARMS["kube_default"],
+        SimulationSettings(),
+    ).run()
+    assert not any(map(math.isnan, result.jobs.ended_s))
 
 
 async def test_ctrl_c_leaves_only_the_output_directory(start):

@@ -1,5 +1,6 @@
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from joulie_sim.demo.output import write_all
 from joulie_sim.demo.record import RecordedNode, RunRecord
 from joulie_sim.demo.summary import as_json, peak_rate, percentile, summarize
 from joulie_sim.demo.table import closing_line, live_view, plain_line, summary_view
+from joulie_sim.demo.without_joulie import DemoArm, DemoComparison
 
 PERFORMANCE, ECO = SchedulableClass.PERFORMANCE, SchedulableClass.ECO
 
@@ -128,3 +130,27 @@ def test_the_files_contain_the_recorded_run(record, summary, tmp_path):
     assert (by_name["a"]["placed_on"], by_name["a"]["wait_s"], by_name["d"]["node"]) == ("performance", "1.0", "")
     assert json.loads(figures.read_text()) == json.loads(json.dumps(as_json(summary)))
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_end_states_what_the_pods_would_have_drawn_without_joulie_and_the_error(summary):
+    def arm(kwh, transitions):
+        slowdowns = {WorkloadClass.PERFORMANCE: 1.0, WorkloadClass.STANDARD: None}
+        return DemoArm(kwh=kwh, slowdowns=slowdowns, transitions=transitions)
+
+    comparison = DemoComparison(measured=arm(3.0, 43), simulated=arm(2.7, 40), without=arm(3.6, 0))
+    whole = replace(summary, without_joulie=comparison)
+    console = Console(width=160, record=True)
+    console.print(summary_view(whole))
+    shown = console.export_text()
+    assert "saves 25.0 % in the simulation" in shown
+    assert "10.0 % below what was measured" in shown
+    assert "without Joulie 3.600 kWh (simulated)" in closing_line(whole)
+    assert "without Joulie" not in closing_line(summary)
+    assert as_json(whole)["withoutJoulie"]["measured"]["transitions"] == 43
+    assert as_json(summary)["withoutJoulie"] is None
+
+
+def test_the_last_line_counts_the_transitions(record, summary):
+    record.node_seen("slow", PERFORMANCE, 50.0)
+    counted = summarize(record, duration_s=60.0, energy_joules=ENERGY)
+    assert "1 transitions of nodes in 60 s" in closing_line(counted)

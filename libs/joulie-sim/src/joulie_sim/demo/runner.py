@@ -5,16 +5,20 @@ Ctrl-C or by an error, the cluster is stopped, and the results so far are in the
 """
 
 import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from rich.console import Console
 from rich.live import Live
 
 from joulie_api.client import KubeClient
+from joulie_core.durations import format_duration
 from joulie_core.kinds.node_twin import SchedulableClass
+from joulie_core.policy import queue_aware_v1
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.host.progress import Reporter
@@ -23,9 +27,13 @@ from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.options import Options
 from joulie_sim.demo.output import write_all
 from joulie_sim.demo.scenario import Scenario
-from joulie_sim.demo.summary import summarize
+from joulie_sim.demo.summary import Summary, summarize
 from joulie_sim.demo.supervisor import Supervisor
 from joulie_sim.demo.table import closing_line, live_view, plain_line, summary_view
+from joulie_sim.demo.without_joulie import DemoArm, DemoComparison, compare_without_joulie
+from joulie_sim.engine.arms import JoulieSettings
+from joulie_sim.recording.files import RecordingFiles
+from joulie_sim.recording.recorder import ClusterRecorder
 from joulie_sim.stack.service import Service
 from joulie_sim.stack.stack import JoulieStack, StackConfig
 from joulie_sim.workload.item import WorkItem
@@ -34,6 +42,11 @@ _WORKLOAD: Final = "demo"
 _SAMPLE_S: Final = 1.0
 _PLAIN_LINE_S: Final = 10.0
 _PLANNED_TIMEOUT_S: Final = 180.0
+#: Of the operator and the agents.
+_INTERVAL_S: Final = 5.0
+#: A quarter of the nodes without demand and one more for every three performance pods: changing demand then causes
+#: transitions within minutes, where the defaults require hundreds of pods.
+_QUEUE_SETTINGS: Final = {"queue_hp_base_frac": 0.25, "queue_perf_per_hp_node": 3}
 #: Maximum duration of a run over the requested one: caps and queues prolong it.
 _DURATION_FACTOR: Final = 2.0
 
@@ -90,14 +103,18 @@ class Demo:
         async with (
             await cluster.client(user_agent="joulie-demo") as client,
             aiohttp.ClientSession() as session,
+            AsyncExitStack() as files_open,
             asyncio.TaskGroup() as group,
         ):
             observer = Observer(client, sim_url=stack.sim_url, workload=_WORKLOAD, clock=self._clock)
-            following = [group.create_task(work) for work in observer.runs()]
+            following: list[asyncio.Task[Any]] = [group.create_task(work) for work in observer.runs()]
             supervisor = Supervisor(cluster, stack, self._reporter)
             await self._wait_planned(supervisor, observer)
             self._stopwatch.reset()
             directory = _make_directory(self._options.out)
+            files = files_open.enter_context(RecordingFiles(directory / "recording"))
+            recorder = ClusterRecorder(client, files, keep_names=True)
+            following.append(group.create_task(recorder.run(asyncio.Event())))
             feeding = group.create_task(self._feed(client, observer))
             try:
                 await self._show(supervisor, observer, session, feeding)
@@ -166,10 +183,29 @@ class Demo:
             slowdowns=observer.slowdowns,
             restarts=restarts,
         )
+        if len(observer.record.pods) == len(self._scenario.items) and not observer.record.unfinished:
+            summary = replace(summary, without_joulie=self._compare(observer, summary))
         self._console.print(summary_view(summary))
         self._console.print(closing_line(summary), style="bold", markup=False, soft_wrap=True)
-        for path in write_all(directory, observer.record, summary, title=self._scenario.title):
+        written = write_all(directory, observer.record, summary, title=self._scenario.title)
+        for path in (*written, directory / "recording"):
             self._console.print(f"wrote {path}", markup=False, soft_wrap=True)
+
+    def _compare(self, observer: Observer, summary: Summary) -> DemoComparison:
+        measured = DemoArm(
+            kwh=sum(summary.energy_kwh.values()),
+            slowdowns={each: found.mean_slowdown for each, found in summary.classes.items()},
+            transitions=summary.transitions,
+        )
+        return compare_without_joulie(
+            self._scenario.classes,
+            self._scenario.items,
+            observer.record.pods,
+            joulie=joulie_settings(self._options),
+            measured=measured,
+            duration_s=summary.duration_s,
+            report_interval_s=_INTERVAL_S,
+        )
 
     async def _keep(self, cluster: DevCluster) -> None:
         self._console.print("The cluster keeps running until Ctrl-C. In another terminal:", markup=False)
@@ -179,15 +215,21 @@ class Demo:
 
 def stack_config(options: Options) -> StackConfig:
     """Return the configuration of Joulie's services for a demo: two agent shards, and short intervals."""
+    interval = format_duration(_INTERVAL_S)
     operator = {
         "POLICY_TYPE": options.policy,
-        "RECONCILE_INTERVAL": "5s",
-        # A quarter of the nodes without demand and one more for every three performance pods: changing demand then
-        # causes transitions within minutes, where the defaults require hundreds of pods.
-        "QUEUE_HP_BASE_FRAC": "0.25",
-        "QUEUE_PERF_PER_HP_NODE": "3",
+        "RECONCILE_INTERVAL": interval,
+        **{name.upper(): str(value) for name, value in _QUEUE_SETTINGS.items()},
     }
-    return StackConfig(agent_shards=2, env={Service.OPERATOR: operator, Service.AGENT: {"RECONCILE_INTERVAL": "5s"}})
+    return StackConfig(
+        agent_shards=2, env={Service.OPERATOR: operator, Service.AGENT: {"RECONCILE_INTERVAL": interval}}
+    )
+
+
+def joulie_settings(options: Options) -> JoulieSettings:
+    """Return the same configuration for the discrete-event simulator."""
+    values = _QUEUE_SETTINGS if options.policy == queue_aware_v1.NAME else {}
+    return JoulieSettings(policy=options.policy, policy_values=values)
 
 
 def _make_directory(out: Path) -> Path:

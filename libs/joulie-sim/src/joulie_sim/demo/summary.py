@@ -9,6 +9,7 @@ from typing import Any, Final
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.record import PodTrack, RunRecord
+from joulie_sim.demo.without_joulie import DemoComparison
 
 _THROUGHPUT_WINDOW_S: Final = 5.0
 _JOULES_PER_KWH: Final = 3_600_000.0
@@ -47,6 +48,8 @@ class Summary:
     peak_pods_per_s: float
     #: Restarts of services that exited during the run.
     restarts: int = 0
+    #: None for a run that was ended before its pods were done.
+    without_joulie: DemoComparison | None = None
 
 
 def summarize(
@@ -110,6 +113,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "transitions": summary.transitions,
         "peakPodsPerSecond": summary.peak_pods_per_s,
         "serviceRestarts": summary.restarts,
+        "withoutJoulie": None if summary.without_joulie is None else _comparison_json(summary.without_joulie),
         "pods": {
             workload.value: {
                 "created": found.created,
@@ -121,6 +125,22 @@ def as_json(summary: Summary) -> dict[str, Any]:
                 "placedOn": {node_class.value: count for node_class, count in found.placed_on.items()},
             }
             for workload, found in summary.classes.items()
+        },
+    }
+
+
+def _comparison_json(found: DemoComparison) -> dict[str, Any]:
+    arms = {"measured": found.measured, "simulated": found.simulated, "withoutJoulie": found.without}
+    return {
+        "savedPct": found.saved_pct,
+        "errorPct": found.error_pct,
+        **{
+            name: {
+                "energyKwh": arm.kwh,
+                "meanSlowdown": {each.value: slowdown for each, slowdown in arm.slowdowns.items()},
+                "transitions": arm.transitions,
+            }
+            for name, arm in arms.items()
         },
     }
 

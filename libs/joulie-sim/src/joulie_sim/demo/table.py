@@ -11,6 +11,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_sim.demo.record import ClassSample, RunRecord, Sample
 from joulie_sim.demo.summary import ClassSummary, Summary
+from joulie_sim.demo.without_joulie import DemoComparison
 
 _STYLES: Final = {
     SchedulableClass.PERFORMANCE: "bold red",
@@ -42,7 +43,8 @@ def plain_line(sample: Sample, *, headline: str) -> str:
 
 def summary_view(summary: Summary) -> Group:
     """Return the tables at the end."""
-    return Group(_summary_pods(summary), _summary_cluster(summary))
+    parts = [_summary_pods(summary), _summary_cluster(summary)]
+    return Group(*parts, *([] if summary.without_joulie is None else _summary_without(summary.without_joulie)))
 
 
 def _nodes(sample: Sample) -> Table:
@@ -148,6 +150,22 @@ def _summary_cluster(summary: Summary) -> Table:
     return table
 
 
+def _summary_without(found: DemoComparison) -> tuple[Table, Text]:
+    columns = ("with Joulie, measured", "with Joulie, simulated", "without Joulie, simulated")
+    table = _table("the same pods without Joulie", "", *columns)
+    arms = (found.measured, found.simulated, found.without)
+    table.add_row("energy of CPUs and GPUs", *(f"{arm.kwh:.3f} kWh" for arm in arms))
+    for workload in WorkloadClass:
+        slowdowns = (_number(arm.slowdowns[workload], "x") for arm in arms)
+        table.add_row(f"mean slowdown of {workload.value} pods", *slowdowns)
+    table.add_row("transitions of nodes", *(str(arm.transitions) for arm in arms))
+    return table, Text(
+        f"Joulie saves {found.saved_pct:.1f} % in the simulation. For the run with Joulie the simulation is "
+        f"{abs(found.error_pct):.1f} % {'above' if found.error_pct >= 0.0 else 'below'} what was measured: a smaller "
+        "saving is within its error."
+    )
+
+
 def _placed(found: ClassSummary, node_class: SchedulableClass) -> str:
     share = found.placed_share(node_class)
     return "-" if share is None else f"{found.placed_on.get(node_class, 0)} ({100 * share:.0f} %)"
@@ -177,4 +195,12 @@ def closing_line(summary: Summary) -> str:
     created = sum(found.created for found in summary.classes.values())
     placed = _placed(performance, SchedulableClass.PERFORMANCE)
     kwh = sum(summary.energy_kwh.values())
-    return f"{finished} of {created} pods completed; performance pods on performance nodes: {placed}; {kwh:.3f} kWh"
+    figures = [
+        f"{finished} of {created} pods completed",
+        f"performance pods on performance nodes: {placed}",
+        f"{kwh:.3f} kWh",
+        f"{summary.transitions} transitions of nodes in {summary.duration_s:.0f} s",
+    ]
+    if summary.without_joulie is not None:
+        figures.append(f"without Joulie {summary.without_joulie.without.kwh:.3f} kWh (simulated)")
+    return "; ".join(figures)

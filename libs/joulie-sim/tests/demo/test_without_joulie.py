@@ -1,0 +1,80 @@
+"""The demo's pods without Joulie, in the discrete-event simulator."""
+
+from dataclasses import replace
+
+import pytest
+
+from joulie_core.demand import WorkloadClass
+from joulie_core.hardware.inventory import Inventory
+from joulie_devcluster.control_plane.nodes import default_node_classes, scale
+from joulie_sim.demo.record import RunRecord
+from joulie_sim.demo.without_joulie import DemoArm, PackagePowerModel, compare_without_joulie
+from joulie_sim.engine.arms import JoulieSettings
+from joulie_sim.engine.machines import machines_of
+from joulie_sim.engine.node_lists import nodes_of_classes
+from joulie_sim.physics.operation import Load, operate
+from joulie_sim.physics.parts import Controls
+from joulie_sim.workload.item import WorkItem
+
+CLASSES = scale(default_node_classes(), 10)
+
+
+@pytest.mark.parametrize("cap", [None, 0.5])
+@pytest.mark.parametrize("throttle_pct", [0.0, 40.0])
+@pytest.mark.parametrize("busy", [0.0, 0.35, 1.0, 1.2])
+def test_machines_draw_and_work_as_those_of_the_demo(cap, throttle_pct, busy) -> None:
+    for group in machines_of(nodes_of_classes(CLASSES), Inventory.load()).groups:
+        cpu = group.hardware.cpu
+        controls = Controls(cpu_cap_watts=cap and cap * cpu.max_watts, throttle_pct=throttle_pct)
+        cores = busy * cpu.cores
+        live = operate(group.hardware, controls, [Load(cores=cores, cpu_utilization=1.0)] if cores else [])
+        draw = PackagePowerModel(group).server(cores, controls)
+        assert draw.wall_watts == draw.packages.watts == pytest.approx(live.cpu_watts)
+        assert draw.packages.speed(1.0) == pytest.approx(live.cpu_speed)
+
+
+@pytest.fixture
+def compared():
+    """Return the comparison of eight standard pods of 32 cores that arrive after 10 s."""
+    items = [
+        WorkItem(
+            name=f"p{number}",
+            arrives_s=0.0,
+            workload_class=WorkloadClass.STANDARD,
+            cpu_milli=32_000,
+            memory_mib=1024,
+            work_s=60.0,
+            cpu_utilization=1.0,
+        )
+        for number in range(8)
+    ]
+    record = RunRecord()
+    for item in items:
+        record.pod_created(item.name, item.workload_class, work_s=item.work_s, now_s=10.0)
+    return compare_without_joulie(
+        CLASSES,
+        items,
+        record.pods,
+        joulie=JoulieSettings(policy="static_partition", policy_values={"static_hp_frac": 0.2}),
+        measured=DemoArm(kwh=1.0, slowdowns={}, transitions=3),
+        duration_s=65.0,
+        report_interval_s=5.0,
+    )
+
+
+def test_pods_run_at_their_times_with_and_without_joulie(compared) -> None:
+    assert compared.without.slowdowns == {WorkloadClass.PERFORMANCE: None, WorkloadClass.STANDARD: pytest.approx(1.0)}
+    assert compared.without.transitions == 0
+    assert compared.simulated.transitions > 0
+
+
+def test_what_is_measured_is_compared_up_to_the_same_end_and_gives_the_error(compared) -> None:
+    machines = machines_of(nodes_of_classes(CLASSES), Inventory.load())
+    idle_watts = sum(
+        operate(machines.groups[group].hardware, Controls(), []).watts for group in machines.group.tolist()
+    )
+    # The pods arrive at 10 s and work for 60 s; the measurement ended at 65 s.
+    assert compared.measured.kwh == pytest.approx(1.0 + idle_watts * 5.0 / 3.6e6, rel=0.01)
+    assert compared.error_pct == pytest.approx(100.0 * (compared.simulated.kwh / compared.measured.kwh - 1.0))
+    half = replace(compared, simulated=replace(compared.simulated, kwh=compared.without.kwh / 2.0))
+    assert half.saved_pct == pytest.approx(50.0)
