@@ -1,4 +1,4 @@
-"""The lines of a recording's files; see docs/decisions/0020-recordings.md.
+"""The lines of a recording's files; see docs/decisions/0021-recordings.md.
 
 Times are seconds since the start of the recording, negative before it, null where they are unknown.
 """
