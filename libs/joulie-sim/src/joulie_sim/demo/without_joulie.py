@@ -18,7 +18,7 @@ from joulie_sim.engine.arms import Arm, JoulieSettings
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import HardwareGroup, machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
-from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel, ServerDraw
+from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel, ServerDraw, SlowedCores
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
 from joulie_sim.physics.operation import effective_cpu_cap
@@ -66,10 +66,11 @@ class PackagePowerModel:
         self._cpu = group.hardware.cpu
         self._calibrated = CalibratedPowerModel(group)
 
-    def server(self, busy_cores: float, controls: Controls) -> ServerDraw:
+    def server(self, busy_cores: float, controls: Controls, slowed: SlowedCores | None = None) -> ServerDraw:
         """Return the draw of the packages."""
         cpu = self._cpu
         assert cpu is not None, "machines have known CPUs"
+        assert slowed is None, "Joulie limits no devices by class in the demo"
         utilization = min(1.0, busy_cores / cpu.cores)
         draw = limited_draw(
             cpu.curve.response,
