@@ -1,5 +1,6 @@
 """The commands that simulate, as they are called."""
 
+import hashlib
 import json
 from io import StringIO
 from itertools import product
@@ -10,8 +11,9 @@ from rich.console import Console
 
 from joulie_core.demand import WorkloadClass
 from joulie_sim.cli import COMMANDS, main
+from joulie_sim.commands import execution
 from joulie_sim.commands.tables import saving_table
-from joulie_sim.engine.results import Manifest
+from joulie_sim.engine.results import Manifest, SimulationCost
 from joulie_sim.engine.summary import GroupSummary, SimulationSummary
 
 _INPUTS = ("--node-count", "12", "--job-count", "300", "--hours", "2", "--load", "0.25")
@@ -40,6 +42,79 @@ def test_a_run_writes_the_jobs_the_minutes_and_what_made_them(tmp_path, capsys) 
     assert set(jobs.column("workload_class").to_pylist()) == {"performance", "standard"}
     energy_kwh = sum(minutes.column("it_watts").to_pylist()[:-1]) / 60_000
     assert energy_kwh == pytest.approx(manifest["summary"]["itKwh"], rel=0.01)
+
+
+def test_the_same_arguments_write_the_same_bytes(tmp_path) -> None:
+    outs = [tmp_path / name for name in ("one", "two")]
+    for out in outs:
+        assert main(["run", "--arm", "queue_aware_v1", "--seed", "7", "--out", str(out), *_INPUTS]) == 0
+    manifests = [json.loads((out / "manifest.json").read_text()) for out in outs]
+    for name in ("jobs.parquet", "minutes.parquet"):
+        assert outs[0].joinpath(name).read_bytes() == outs[1].joinpath(name).read_bytes()
+        assert manifests[0]["digests"][name] == hashlib.sha256(outs[0].joinpath(name).read_bytes()).hexdigest()
+    costs = [manifest.pop("cost") for manifest in manifests]
+    assert manifests[0] == manifests[1]
+    assert costs[0]["events"] == costs[1]["events"] > 600
+    assert all(cost["peakRssMib"] > 10 and cost["eventsPerCpuS"] > 0 for cost in costs)
+
+
+def test_overload_drops_jobs_on_arrival_and_ends_at_the_horizon(tmp_path) -> None:
+    out = tmp_path / "result"
+    load = ("--node-count", "12", "--job-count", "3000", "--hours", "4", "--load", "1.6")
+    protocol = ("--drop-on-arrival", "--horizon-hours", "3")
+    assert main(["run", "--arm", "kube_default", "--out", str(out), *load, *protocol]) == 0
+    summary = json.loads((out / "manifest.json").read_text())["summary"]
+    assert summary["endS"] == 3 * 3600
+    assert 0 < summary["dropped"] < summary["jobs"] - summary["done"]
+    assert summary["workCoreHours"] > 0
+
+
+def test_a_warmer_outdoors_costs_the_facility_and_not_the_machines(tmp_path) -> None:
+    outdoor = tmp_path / "outdoor.csv"
+    outdoor.write_text("hour,celsius\n0,34\n1,36\n")
+    summaries = []
+    for number, temperature in enumerate((("--outdoor-c", "5"), ("--outdoor", str(outdoor)))):
+        out = tmp_path / str(number)
+        arguments = ("--arm", "kube_default", "--facility", "economizer", *temperature, "--out", str(out))
+        assert main(["run", *arguments, *_INPUTS]) == 0
+        summaries.append(json.loads((out / "manifest.json").read_text()))
+    cold, warm = (manifest["summary"] for manifest in summaries)
+    assert cold["itKwh"] == warm["itKwh"]
+    assert cold["facilityKwh"] * 1.1 < warm["facilityKwh"]
+    digest = hashlib.sha256(outdoor.read_bytes()).hexdigest()
+    assert summaries[1]["inputs"]["outdoor_sha256"] == digest
+
+
+def test_a_bar_with_the_time_that_is_left_is_on_a_terminal_only(monkeypatch) -> None:
+    shown = {}
+    for terminal in (True, False):
+        file = StringIO()
+        console = Console(file=file, force_terminal=terminal, width=120)
+        monkeypatch.setattr(execution, "Console", lambda console=console, **_: console)
+        with execution.progress_bar("arm", 2000, "jobs") as update:
+            update(1000)
+        shown[terminal] = file.getvalue()
+    assert "1,000 of 2,000 jobs" in shown[True]
+    assert "left" in shown[True]
+    assert not shown[False]
+
+
+def test_workers_write_what_one_process_writes(tmp_path, capsys) -> None:
+    written = {}
+    for workers in ("1", "2"):
+        out = tmp_path / workers
+        arms = ("--arms", "kube_default", "static_partition")
+        assert main(["sweep", *arms, "--seeds", "2", "--workers", workers, "--out", str(out), *_INPUTS]) == 0
+        written[workers] = {path.relative_to(out): path.read_bytes() for path in out.rglob("*.parquet")}
+    assert len(written["1"]) == 8
+    assert written["1"] == written["2"]
+    assert "p95 change %" in capsys.readouterr().out
+
+
+def test_an_error_of_a_worker_is_that_of_the_sweep(tmp_path, capsys) -> None:
+    arguments = ("--seeds", "2", "--workers", "2", "--job-count", "5", "--node-count", "12", "--out", str(tmp_path))
+    assert main(["sweep", "--arms", "kube_default", *arguments]) == 2
+    assert "so few jobs" in capsys.readouterr().err
 
 
 def test_a_sweep_compares_and_plots_what_compare_and_plot_do_again(tmp_path, capsys) -> None:
@@ -101,11 +176,17 @@ def test_who_pays_is_the_group_whose_slowdown_rose_most() -> None:
             idle_facility_kw=1.0,
             jobs=40,
             done=40,
+            dropped=0,
+            work_core_hours=1.0,
+            work_gpu_hours=1.0,
             joules_per_core_second=1.0,
+            facility_joules_per_core_second=1.0,
             transitions=0,
             groups=groups,
+            hardware=(),
         )
-        return Manifest(arm=arm, seed=0, inputs={}, nodes=1, versions={}, summary=summary)
+        cost = SimulationCost(cpu_s=1.0, events=1, events_per_cpu_s=1.0, peak_rss_mib=1.0)
+        return Manifest(arm=arm, seed=0, inputs={}, nodes=1, versions={}, summary=summary, cost=cost)
 
     console = Console(width=120, file=StringIO())
     arms = (("a", 100.0, (1.0, 2.0, 1.0, 2.0)), ("b", 90.0, (1.0, 2.2, 1.2, 2.0)), ("c", 101.0, (1.0, 2.0, 1.0, 1.9)))

@@ -1,17 +1,36 @@
 """Comparison of arms, and the figures that it is made of."""
 
+from statistics import stdev
+
 import msgspec
 import pytest
 
 from joulie_core.demand import WorkloadClass
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.comparison import ComparisonError, Interval, compare
-from joulie_sim.engine.results import Manifest
+from joulie_sim.engine.results import Manifest, SimulationCost
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
-from joulie_sim.engine.summary import SimulationSummary, summarize
+from joulie_sim.engine.summary import GroupSummary, SimulationSummary, summarize
+
+_COST = SimulationCost(cpu_s=1.0, events=1, events_per_cpu_s=1.0, peak_rss_mib=1.0)
 
 
-def _summary(it_kwh: float, end_s: float = 3600.0) -> SimulationSummary:
+def _group(p95: float, done: int = 5) -> GroupSummary:
+    return GroupSummary(
+        workload_class="standard",
+        pool="gpu",
+        jobs=5,
+        done=done,
+        work_device_hours=1.0,
+        slowdown_mean=1.0,
+        slowdown_p50=1.0,
+        slowdown_p95=p95,
+        slowdown_p99=9.0,
+        running_slowdown_mean=1.0,
+    )
+
+
+def _summary(it_kwh: float, end_s: float = 3600.0, groups: tuple[GroupSummary, ...] = ()) -> SimulationSummary:
     return SimulationSummary(
         end_s=end_s,
         it_kwh=it_kwh,
@@ -22,14 +41,19 @@ def _summary(it_kwh: float, end_s: float = 3600.0) -> SimulationSummary:
         idle_facility_kw=20.0,
         jobs=3,
         done=2,
+        dropped=1,
+        work_core_hours=1.0,
+        work_gpu_hours=0.0,
         joules_per_core_second=1.0,
+        facility_joules_per_core_second=2.0,
         transitions=0,
-        groups=(),
+        groups=groups,
+        hardware=(),
     )
 
 
 def _manifest(arm: str, seed: int, summary: SimulationSummary, **inputs: object) -> Manifest:
-    return Manifest(arm=arm, seed=seed, inputs=inputs, nodes=1, versions={}, summary=summary)
+    return Manifest(arm=arm, seed=seed, inputs=inputs, nodes=1, versions={}, summary=summary, cost=_COST)
 
 
 def test_an_arm_that_ends_early_pays_for_idle_nodes_until_the_last_one_ends() -> None:
@@ -74,13 +98,43 @@ def test_the_figures_are_those_of_the_jobs(machines, equal_jobs) -> None:
     jobs = equal_jobs([0.0, 0.0, 100.0], cores=2, work_s=50.0)
     jobs.performance[0] = True
     result = Simulation(machines, jobs, ARMS["kube_default"], SimulationSettings(horizon_s=120.0)).run()
-    summary = summarize(result, jobs)
+    summary = summarize(result, jobs, machines)
     assert (summary.jobs, summary.done, summary.missed) == (3, 2, 1)
     groups = {(group.workload_class, group.pool): group for group in summary.groups}
     standard = groups["standard", "cpu"]
     assert (standard.jobs, standard.done, standard.slowdown_mean, standard.slowdown_p99) == (2, 1, 1.0, 1.0)
-    assert standard.work_device_hours == pytest.approx(2 * 50 / 3600)
     assert groups["performance", "gpu"].jobs == 0
     assert summary.slowdown_mean(WorkloadClass.PERFORMANCE) == 1.0
-    assert summary.joules_per_core_second == pytest.approx(result.it_joules / 200.0)
+    # The third job has had 20 of its 50 s when the simulation ends.
+    assert summary.work_core_hours == pytest.approx(2 * 120 / 3600)
+    assert standard.work_device_hours == pytest.approx(2 * 70 / 3600)
+    assert summary.joules_per_core_second == pytest.approx(result.it_joules / 240.0)
+    assert result.jobs.left_s.tolist() == [0.0, 0.0, 30.0]
+    ran_on = {machines.groups[machines.group[node]].view.family for node in result.jobs.node}
+    assert {group.pool for group in summary.hardware if group.jobs} == ran_on
+    assert sum(group.jobs for group in summary.hardware) == 3
     assert msgspec.json.decode(msgspec.json.encode(summary), type=SimulationSummary) == summary
+
+
+def test_a_change_of_slowdown_is_that_of_the_same_seed() -> None:
+    results = [_manifest("base", seed, _summary(1.0, groups=(_group(2.0 + seed),))) for seed in range(3)]
+    results += [_manifest("slow", seed, _summary(1.0, groups=(_group(1.5 * (2.0 + seed)),))) for seed in range(3)]
+    (pool,) = compare(results, "base")[1].pools
+    assert (pool.pool, pool.p95.mean) == ("gpu", pytest.approx(4.5))
+    assert (pool.p95_change_pct.mean, pool.p95_change_pct.half_width) == (
+        pytest.approx(50.0),
+        pytest.approx(0.0, abs=1e-9),
+    )
+
+
+def test_a_pool_without_a_finished_job_in_a_seed_has_no_slowdown() -> None:
+    results = [_manifest("base", 0, _summary(1.0, groups=(_group(2.0),)))]
+    results += [_manifest("other", 0, _summary(1.0, groups=(_group(0.0, done=0),)))]
+    assert [len(arm.pools) for arm in compare(results, "base")] == [1, 0]
+
+
+@pytest.mark.parametrize(("count", "quantile"), [(2, 12.706), (21, 2.086), (25, 2.0639), (41, 2.0211), (1001, 1.9623)])
+def test_intervals_have_the_quantile_of_their_number_of_seeds(count, quantile) -> None:
+    values = [float(index % 2) for index in range(count)]
+    expected = quantile * stdev(values) / count**0.5
+    assert Interval.of(values).half_width == pytest.approx(expected, rel=1e-4)

@@ -5,10 +5,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
 from joulie_sim.commands.inputs import INPUT_ERRORS
-from joulie_sim.commands.tables import comparison_table
+from joulie_sim.commands.tables import comparison_table, slowdown_table, table_console
 from joulie_sim.engine.comparison import compare
 from joulie_sim.engine.results import read_manifest
 
@@ -41,5 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     except INPUT_ERRORS as error:
         sys.stderr.write(f"joulie-sim compare: {error}\n")
         return _EXIT_USAGE
-    Console().print(comparison_table(f"{manifests[0].nodes} nodes", arms))
+    console = table_console()
+    console.print(comparison_table(f"{manifests[0].nodes} nodes", arms))
+    console.print(slowdown_table(arms))
     return 0

@@ -1,27 +1,22 @@
 """Arguments that several commands share: nodes, jobs, arms and what they are made into."""
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from typing import Final
 
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.node import Node
 from joulie_devcluster.errors import NodeClassError
+from joulie_sim.commands.protocol import add_protocol
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.comparison import ComparisonError
+from joulie_sim.engine.facility import OutdoorError
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import MachineError, Machines, machines_of
 from joulie_sim.engine.node_lists import NodeListError, default_nodes, read_node_list
-from joulie_sim.engine.records import SimulationResult
-from joulie_sim.engine.results import Manifest, StoredResultError, versions, write_result
-from joulie_sim.engine.simulation import Simulation, SimulationSettings
-from joulie_sim.engine.summary import SimulationSummary, summarize
+from joulie_sim.engine.results import StoredResultError
 from joulie_sim.engine.synthetic import ArrivalMix, WorkloadError, synthetic_jobs
 from joulie_sim.recording.reading import RecordingError, read_recording
 from joulie_sim.recording.replay import AssumedUse, Replay, replay_recording
@@ -30,7 +25,7 @@ from joulie_sim.workload.openb_csv import TraceError
 
 #: What a wrong file or argument raises; the command prints it and ends with status 2.
 INPUT_ERRORS: Final = (
-    *(ComparisonError, MachineError, NodeClassError, NodeListError, OSError, RecordingError),
+    *(ComparisonError, MachineError, NodeClassError, NodeListError, OSError, OutdoorError, RecordingError),
     *(StoredResultError, TraceError, ValueError, WorkloadError),
 )
 _SECONDS_PER_HOUR: Final = 3600.0
@@ -61,9 +56,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     jobs.add_argument("--performance-share", type=float, default=0.3, help="of the jobs (default 0.3)")
     jobs.add_argument("--gpu-share", type=float, default=0.25, help="of the jobs (default 0.25)")
     add_assumed_use(parser)
-    protocol = parser.add_argument_group("protocol")
-    protocol.add_argument("--drop-on-arrival", action="store_true", help="jobs without room are dropped, not queued")
-    protocol.add_argument("--horizon-hours", type=float, metavar="H", help="end then, whatever still runs")
+    add_protocol(parser)
 
 
 def add_assumed_use(parser: argparse.ArgumentParser) -> None:
@@ -121,45 +114,8 @@ def jobs_from(arguments: argparse.Namespace, machines: Machines, *, seed: int, l
     return synthetic_jobs(mix, machines, seed)
 
 
-def simulate(
-    arguments: argparse.Namespace, machines: Machines, jobs: Jobs, *, arm: str, seed: int, load: float, out: Path
-) -> SimulationSummary:
-    """Run one arm with a progress bar, write its result and return its figures."""
-    horizon_s = arguments.horizon_hours * _SECONDS_PER_HOUR if arguments.horizon_hours else None
-    settings = SimulationSettings(seed=seed, drop_on_arrival=arguments.drop_on_arrival, horizon_s=horizon_s)
-    with _progress(f"{arm}, seed {seed}", len(jobs)) as (progress, task):
-        result: SimulationResult = Simulation(
-            machines,
-            jobs,
-            ARMS[arm],
-            settings,
-            on_progress=lambda _now_s, done: progress.update(task, completed=done),
-        ).run()
-    summary = summarize(result, jobs)
-    inputs: dict[str, Any] = {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in vars(arguments).items()
-        if name not in {"run", "out", "arms", "seeds", "loads", "load"} and not callable(value)
-    } | {"load": load}
-    manifest = Manifest(arm=arm, seed=seed, inputs=inputs, nodes=len(machines), versions=versions(), summary=summary)
-    write_result(out, manifest, machines, jobs, result)
-    return summary
-
-
 def _share(text: str) -> float:
     share = float(text)
     if not 0.0 <= share <= 1.0:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
     return share
-
-
-@contextmanager
-def _progress(title: str, jobs: int) -> Iterator[tuple[Progress, TaskID]]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} jobs"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield progress, progress.add_task(title, total=jobs)

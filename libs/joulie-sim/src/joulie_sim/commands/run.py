@@ -5,15 +5,22 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
-from joulie_sim.commands.inputs import INPUT_ERRORS, add_inputs, jobs_from, machines_from, replay_from, simulate
-from joulie_sim.commands.tables import replay_notes, summary_table
+from joulie_sim.commands.execution import simulate
+from joulie_sim.commands.inputs import INPUT_ERRORS, add_inputs, jobs_from, machines_from, replay_from
+from joulie_sim.commands.protocol import PROTOCOLS
+from joulie_sim.commands.tables import replay_notes, summary_table, table_console
 from joulie_sim.engine.arms import ARMS
 
-_EPILOG: Final = """\
-example:
+_EPILOG: Final = f"""\
+{PROTOCOLS}
+results in DIR:
+  manifest.json    inputs with the digests of their files, versions, seed, figures, cost, digests of the other two
+  jobs.parquet     one row a job: arrival, start, end, work, work left, class, requests, node
+  minutes.parquet  one row a minute: IT and facility watts, running and waiting jobs, performance and draining nodes
+
+examples:
   joulie-sim run --arm static_partition --node-count 200 --load 0.7 --seed 1 --out results/static-1
+  joulie-sim run --arm kube_default --facility economizer --outdoor-c 22 --outdoor-swing-c 8 --out results/warm
 """
 _EXIT_USAGE: Final = 2
 
@@ -40,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         machines = machines_from(arguments)
         if arguments.recording:
-            Console().print(replay_notes(replay_from(arguments)))
+            table_console().print(replay_notes(replay_from(arguments)))
         jobs = jobs_from(arguments, machines, seed=arguments.seed, load=arguments.load)
         summary = simulate(
             arguments,
@@ -54,5 +61,5 @@ def run(arguments: argparse.Namespace) -> int:
     except INPUT_ERRORS as error:
         sys.stderr.write(f"joulie-sim run: {error}\n")
         return _EXIT_USAGE
-    Console().print(summary_table(arguments.arm, summary))
+    table_console().print(summary_table(arguments.arm, summary))
     return 0

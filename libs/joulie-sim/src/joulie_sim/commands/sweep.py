@@ -1,12 +1,13 @@
 """`joulie-sim sweep`: several arms over several loads and seeds, and their comparison."""
 
 import argparse
+import multiprocessing
 import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
+from joulie_sim.commands.execution import progress_bar, simulate
 from joulie_sim.commands.inputs import (
     INPUT_ERRORS,
     add_arms,
@@ -14,19 +15,20 @@ from joulie_sim.commands.inputs import (
     jobs_from,
     machines_from,
     replay_from,
-    simulate,
 )
 from joulie_sim.commands.plot import write_power_plot
-from joulie_sim.commands.tables import comparison_table, replay_notes
+from joulie_sim.commands.protocol import PROTOCOLS
+from joulie_sim.commands.tables import comparison_table, replay_notes, slowdown_table, table_console
 from joulie_sim.engine.comparison import compare
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.results import read_manifest
 
-_EPILOG: Final = """\
+_EPILOG: Final = f"""\
+{PROTOCOLS}
 Results are DIR/load-LOAD/seed-SEED/ARM; each load has a comparison, and a plot of its first seed, DIR/load-LOAD.png.
 
 example:
-  joulie-sim sweep --arms kube_default static_partition --loads 0.3 0.7 --seeds 10 --out results
+  joulie-sim sweep --arms kube_default static_partition --loads 0.3 0.7 --seeds 10 --workers 4 --out results
 """
 _EXIT_USAGE: Final = 2
 
@@ -42,7 +44,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_arms(parser)
     parser.add_argument("--loads", nargs="+", type=float, metavar="LOAD", help="(default: that of --load)")
-    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="seeds 0 to N-1 (default 10)")
+    parser.add_argument("--seeds", type=_positive, default=10, metavar="N", help="seeds 0 to N-1 (default 10)")
+    parser.add_argument(
+        "--workers", type=_positive, default=1, metavar="N", help="processes, each with seeds of its own (default 1)"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of the results")
     add_inputs(parser)
     parser.set_defaults(run=run)
@@ -50,7 +55,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the sub-command; 0, or 2 with a message for inputs it cannot use."""
-    console = Console()
+    console = table_console()
     try:
         machines = machines_from(arguments)
         if arguments.recording:
@@ -60,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
             results = _simulate_load(arguments, machines, load, directory)
             compared = compare([read_manifest(result) for result in results], arguments.arms[0])
             console.print(comparison_table(f"{len(machines)} nodes, load {load:g}", compared))
+            console.print(slowdown_table(compared))
             picture = directory.with_name(f"{directory.name}.png")
             write_power_plot(picture, [directory / "seed-0" / arm for arm in arguments.arms])
             console.print(f"plot: {picture}", highlight=False)
@@ -70,11 +76,41 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _simulate_load(arguments: argparse.Namespace, machines: Machines, load: float, directory: Path) -> list[Path]:
+    seeds = range(arguments.seeds)
+    if arguments.workers == 1:
+        return [result for seed in seeds for result in _simulate_seed(arguments, machines, load, directory, seed)]
+    # Spawned: a fork would copy the threads of the plotting and Parquet libraries in whatever state they are.
+    context = multiprocessing.get_context("spawn")
+    results: dict[int, list[Path]] = {}
+    with (
+        ProcessPoolExecutor(min(arguments.workers, len(seeds)), mp_context=context) as pool,
+        progress_bar(f"load {load:g}", len(seeds), "seeds") as update,
+    ):
+        futures = {pool.submit(_simulate_seed, arguments, machines, load, directory, seed): seed for seed in seeds}
+        try:
+            for future in as_completed(futures):
+                results[futures[future]] = future.result()
+                update(len(results))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [result for seed in seeds for result in results[seed]]
+
+
+def _simulate_seed(
+    arguments: argparse.Namespace, machines: Machines, load: float, directory: Path, seed: int
+) -> list[Path]:
+    jobs = jobs_from(arguments, machines, seed=seed, load=load)
     results = []
-    for seed in range(arguments.seeds):
-        jobs = jobs_from(arguments, machines, seed=seed, load=load)
-        for arm in arguments.arms:
-            out = directory / f"seed-{seed}" / arm
-            simulate(arguments, machines, jobs, arm=arm, seed=seed, load=load, out=out)
-            results.append(out)
+    for arm in arguments.arms:
+        out = directory / f"seed-{seed}" / arm
+        simulate(arguments, machines, jobs, arm=arm, seed=seed, load=load, out=out)
+        results.append(out)
     return results
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number

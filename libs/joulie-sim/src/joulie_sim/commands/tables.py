@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +17,16 @@ from joulie_sim.recording.replay import Replay
 _LEAST_RISE_PCT: Final = 1.0
 
 
+#: Width of tables in a file or a pipe: that of the widest table with intervals.
+_WIDTH: Final = 180
+
+
+def table_console() -> Console:
+    """Return a console that is as wide as the terminal, or wide enough for all tables where there is none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH)
+
+
 def summary_table(arm: str, summary: SimulationSummary) -> Table:
     """Return the figures of one arm, by class and pool."""
     facts = (
@@ -25,12 +36,13 @@ def summary_table(arm: str, summary: SimulationSummary) -> Table:
         f"ramp p99 {summary.ramp_p99_kw:,.2f} kW",
         f"{summary.joules_per_core_second:,.2f} J per core-second of work",
         f"{summary.done:,} of {summary.jobs:,} jobs done",
+        f"{summary.dropped:,} dropped",
         f"{summary.transitions:,} transitions",
     )
     table = Table(title=arm, caption="; ".join(facts))
     for title in ("class", "pool", "jobs", "done", "device hours", "slowdown mean", "p50", "p95", "p99", "running"):
         table.add_column(title, justify="left" if title in {"class", "pool"} else "right")
-    for group in summary.groups:
+    for group in (*summary.groups, *summary.hardware):
         slowdowns = (group.slowdown_mean, group.slowdown_p50, group.slowdown_p95, group.slowdown_p99)
         table.add_row(
             *(group.workload_class, group.pool, f"{group.jobs:,}", f"{group.done:,}"),
@@ -44,11 +56,11 @@ def comparison_table(title: str, arms: Sequence[ArmComparison]) -> Table:
     """Return arms beside each other; the first is the baseline."""
     table = Table(
         title=title,
-        caption="savings: percent less energy than the first arm, up to the same end; slowdown: time from arrival to "
-        "completion over the work; +- is half of the 95 % confidence interval over the seeds",
+        caption="savings: percent less energy than the first arm with the same seed, up to the same end; J: IT energy "
+        "per second of work of a core; +- is half of the 95 % confidence interval over the seeds",
     )
-    columns = ("IT kWh", "IT saving %", "facility saving %", "peak kW", "slowdown performance", "slowdown standard")
-    for column in ("arm", "seeds", *columns, "missed jobs"):
+    columns = ("IT kWh", "IT saving %", "facility saving %", "peak kW", "ramp p99 kW", "core hours", "GPU hours", "J")
+    for column in ("arm", "seeds", *columns, "missed", "dropped"):
         table.add_column(column, justify="left" if column == "arm" else "right", no_wrap=column == "arm")
     for arm in arms:
         table.add_row(
@@ -58,9 +70,33 @@ def comparison_table(title: str, arms: Sequence[ArmComparison]) -> Table:
             _interval(arm.it_saving_pct, 2),
             _interval(arm.facility_saving_pct, 2),
             _interval(arm.peak_kw, 1),
-            _interval(arm.slowdown[WorkloadClass.PERFORMANCE], 3),
-            _interval(arm.slowdown[WorkloadClass.STANDARD], 3),
-            str(arm.missed),
+            _interval(arm.ramp_p99_kw, 2),
+            _interval(arm.work_core_hours, 0),
+            _interval(arm.work_gpu_hours, 0),
+            _interval(arm.joules_per_core_second, 2),
+            f"{arm.missed:,}",
+            f"{arm.dropped:,}",
+        )
+    return table
+
+
+def slowdown_table(arms: Sequence[ArmComparison]) -> Table:
+    """Return the slowdown of each class by pool, then by the hardware family of the nodes on which the jobs ran."""
+    table = Table(
+        title="slowdown",
+        caption="time from arrival to completion over the work, of jobs that are done; changes: percent of the first "
+        "arm's with the same seed",
+    )
+    columns = ("mean", "p50", "p95", "p99", "mean change %", "p95 change %")
+    for column in ("class", "pool", "arm", *columns):
+        table.add_column(column, justify="right" if column in columns else "left", no_wrap=column == "arm")
+    rows = [(each, arm.arm) for arm in arms for each in (*arm.pools, *arm.hardware)]
+    places = {(each.workload_class, each.pool): place for place, (each, _) in reversed(list(enumerate(rows)))}
+    for each, arm_name in sorted(rows, key=lambda row: places[row[0].workload_class, row[0].pool]):
+        table.add_row(
+            *(each.workload_class, each.pool, arm_name),
+            *(_interval(value, 3) for value in (each.mean, each.p50, each.p95, each.p99)),
+            *(_interval(value, 2) for value in (each.mean_change_pct, each.p95_change_pct)),
         )
     return table
 

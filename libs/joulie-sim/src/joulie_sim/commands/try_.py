@@ -8,6 +8,7 @@ from typing import Final
 from rich.console import Console
 
 from joulie_core.policy import queue_aware_v1, static_partition
+from joulie_sim.commands.execution import simulate
 from joulie_sim.commands.inputs import (
     INPUT_ERRORS,
     add_arms,
@@ -15,7 +16,6 @@ from joulie_sim.commands.inputs import (
     jobs_from,
     machines_from,
     replay_from,
-    simulate,
 )
 from joulie_sim.commands.plot import write_power_plot
 from joulie_sim.commands.tables import replay_notes, saving_table

@@ -11,14 +11,14 @@ from typing import Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_sim.engine.results import Manifest
-from joulie_sim.engine.summary import SimulationSummary
+from joulie_sim.engine.summary import GroupSummary, SimulationSummary
 
-#: 97.5 % quantiles of Student's t by degrees of freedom from 1; beyond them the normal one.
+#: 97.5 % quantiles of Student's t by degrees of freedom from 1; beyond them its expansion around the normal one.
 _T: Final = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
 )
-_NORMAL: Final = 1.960
+_NORMAL: Final = 1.95996
 
 
 class ComparisonError(Exception):
@@ -38,22 +38,49 @@ class Interval:
         if len(values) == 1:
             return Interval(values[0], None)
         degrees = len(values) - 1
-        quantile = _T[degrees - 1] if degrees <= len(_T) else _NORMAL
-        return Interval(fmean(values), quantile * stdev(values) / len(values) ** 0.5)
+        return Interval(fmean(values), _quantile(degrees) * stdev(values) / len(values) ** 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowdownComparison:
+    """Slowdown of one class in one pool; changes are percent of the baseline's of the same seed."""
+
+    workload_class: str
+    pool: str
+    mean: Interval
+    p50: Interval
+    p95: Interval
+    p99: Interval
+    mean_change_pct: Interval
+    p95_change_pct: Interval
 
 
 @dataclass(frozen=True, slots=True)
 class ArmComparison:
-    """One arm over all seeds; savings are percent of the baseline's energy, positive where less is used."""
+    """One arm over all seeds.
+
+    Savings are percent of the baseline's energy, of the same seed and up to the same end, positive where less is used.
+    """
 
     arm: str
     seeds: int
     it_kwh: Interval
+    facility_kwh: Interval
     it_saving_pct: Interval
     facility_saving_pct: Interval
     peak_kw: Interval
+    ramp_p99_kw: Interval
+    #: Work received, times the cores and the GPUs of the jobs.
+    work_core_hours: Interval
+    work_gpu_hours: Interval
+    #: IT energy up to the arm's own end per second of work of one hardware thread.
+    joules_per_core_second: Interval
     slowdown: dict[WorkloadClass, Interval]
+    #: By class and pool, and by class and hardware family.
+    pools: tuple[SlowdownComparison, ...]
+    hardware: tuple[SlowdownComparison, ...]
     missed: int
+    dropped: int
 
 
 def compare(manifests: Sequence[Manifest], baseline: str) -> list[ArmComparison]:
@@ -79,22 +106,70 @@ def compare(manifests: Sequence[Manifest], baseline: str) -> list[ArmComparison]
 def _compared(
     arm: str, seeds: dict[int, SimulationSummary], baseline: dict[int, SimulationSummary], ends: dict[int, float]
 ) -> ArmComparison:
-    energies = {seed: summary.it_kwh_until(ends[seed]) for seed, summary in seeds.items()}
-    savings = [100.0 * (1.0 - energies[seed] / baseline[seed].it_kwh_until(ends[seed])) for seed in seeds]
-    facility = [
-        100.0 * (1.0 - seeds[seed].facility_kwh_until(ends[seed]) / baseline[seed].facility_kwh_until(ends[seed]))
-        for seed in seeds
-    ]
+    summaries = list(seeds.values())
+    it_kwh = {seed: summary.it_kwh_until(ends[seed]) for seed, summary in seeds.items()}
+    facility_kwh = {seed: summary.facility_kwh_until(ends[seed]) for seed, summary in seeds.items()}
     return ArmComparison(
         arm=arm,
         seeds=len(seeds),
-        it_kwh=Interval.of(list(energies.values())),
-        it_saving_pct=Interval.of(savings),
-        facility_saving_pct=Interval.of(facility),
-        peak_kw=Interval.of([summary.peak_kw for summary in seeds.values()]),
+        it_kwh=Interval.of(list(it_kwh.values())),
+        facility_kwh=Interval.of(list(facility_kwh.values())),
+        it_saving_pct=Interval.of([-_change(it_kwh[seed], baseline[seed].it_kwh_until(ends[seed])) for seed in seeds]),
+        facility_saving_pct=Interval.of(
+            [-_change(facility_kwh[seed], baseline[seed].facility_kwh_until(ends[seed])) for seed in seeds]
+        ),
+        peak_kw=Interval.of([summary.peak_kw for summary in summaries]),
+        ramp_p99_kw=Interval.of([summary.ramp_p99_kw for summary in summaries]),
+        work_core_hours=Interval.of([summary.work_core_hours for summary in summaries]),
+        work_gpu_hours=Interval.of([summary.work_gpu_hours for summary in summaries]),
+        joules_per_core_second=Interval.of([summary.joules_per_core_second for summary in summaries]),
         slowdown={
-            workload_class: Interval.of([summary.slowdown_mean(workload_class) for summary in seeds.values()])
+            workload_class: Interval.of([summary.slowdown_mean(workload_class) for summary in summaries])
             for workload_class in WorkloadClass
         },
-        missed=sum(summary.missed for summary in seeds.values()),
+        pools=_slowdowns([(seeds[seed].groups, baseline[seed].groups) for seed in seeds]),
+        hardware=_slowdowns([(seeds[seed].hardware, baseline[seed].hardware) for seed in seeds]),
+        missed=sum(summary.missed for summary in summaries),
+        dropped=sum(summary.dropped for summary in summaries),
+    )
+
+
+def _slowdowns(
+    pairs: Sequence[tuple[Sequence[GroupSummary], Sequence[GroupSummary]]],
+) -> tuple[SlowdownComparison, ...]:
+    """Return the slowdowns of the groups; pairs of an arm's and the baseline's groups of one seed, in equal order."""
+    return tuple(
+        _slowdown([(own[index], base[index]) for own, base in pairs])
+        for index in range(len(pairs[0][0]))
+        # A group without a finished job has no slowdown, which is not a slowdown of 0.
+        if all(own[index].done and base[index].done for own, base in pairs)
+    )
+
+
+def _slowdown(pairs: Sequence[tuple[GroupSummary, GroupSummary]]) -> SlowdownComparison:
+    own = [group for group, _ in pairs]
+    return SlowdownComparison(
+        workload_class=own[0].workload_class,
+        pool=own[0].pool,
+        mean=Interval.of([group.slowdown_mean for group in own]),
+        p50=Interval.of([group.slowdown_p50 for group in own]),
+        p95=Interval.of([group.slowdown_p95 for group in own]),
+        p99=Interval.of([group.slowdown_p99 for group in own]),
+        mean_change_pct=Interval.of([_change(group.slowdown_mean, base.slowdown_mean) for group, base in pairs]),
+        p95_change_pct=Interval.of([_change(group.slowdown_p95, base.slowdown_p95) for group, base in pairs]),
+    )
+
+
+def _change(value: float, baseline: float) -> float:
+    return 100.0 * (value / baseline - 1.0)
+
+
+def _quantile(degrees: int) -> float:
+    if degrees <= len(_T):
+        return _T[degrees - 1]
+    normal = _NORMAL
+    return (
+        normal
+        + (normal**3 + normal) / (4 * degrees)
+        + (5 * normal**5 + 16 * normal**3 + 3 * normal) / (96 * degrees**2)
     )

@@ -7,6 +7,7 @@ and for a hundred.
 """
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 from typing import Final, NamedTuple
@@ -123,6 +124,12 @@ class NodeRuntime:
         if not clock.ends:
             del self._clocks[clock.gpu_utilization, clock.sensitivity, clock.limited]
         return done
+
+    def left(self) -> Iterator[tuple[int, float]]:
+        """Return each running job and the work that it has not received yet, in seconds at full speed."""
+        for clock in self._clocks.values():
+            for end, job in clock.ends:
+                yield job, max(0.0, end - clock.received_s)
 
     def settle(self) -> float:
         """Compute power and speeds of the present jobs; return when the next one completes, infinity if none does."""

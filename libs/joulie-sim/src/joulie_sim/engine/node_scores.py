@@ -170,14 +170,18 @@ class NodeScores:
         scale = _SCALES.index(self.terms.trend_scale)
         base, cpu, gpu = self._base[place, scale], self._cpu_points[place], self._gpu_points[place]
         congested = self._pressure_points[place]
-        if len(nodes) < len(base):
+        few = 2 * len(nodes) < len(base)
+        if few:
             base, cpu, gpu, congested = (array.take(nodes) for array in (base, cpu, gpu, congested))
         points: Floats = base - cpu * demand.cpu_cores
         if demand.gpus:
             points -= gpu * demand.gpus
         if demand.workload_class is WorkloadClass.STANDARD:
             points -= congested * self.terms.perf_pressure
-        points *= self._factor
+        if not few and len(nodes) < len(points):
+            points = points.take(nodes)
+        if self._factor != 1.0:
+            points *= self._factor
         # Halves are rounded up, as the extender does.
         points += 0.5
         np.floor(points, out=points)

@@ -9,7 +9,7 @@ from joulie_core.power.draw import Draw, LimitedDraw, draw_under, limited_draw
 from joulie_core.power.server import SUPPLY_EFFICIENCY, server_power
 from joulie_sim.engine.machines import HardwareGroup
 from joulie_sim.physics.operation import effective_cpu_cap, effective_gpu_cap
-from joulie_sim.physics.parts import Controls
+from joulie_sim.physics.parts import Controls, Hardware
 
 _GIB: Final = 1024**3
 _KEPT_DRAWS: Final = 10_000
@@ -45,6 +45,14 @@ class NodePowerModel(Protocol):
 
     def wall_watts(self, gpu_watts: float) -> float:
         """Return what the GPUs' watts are at the wall."""
+
+
+def full_load_watts(hardware: Hardware, model: NodePowerModel) -> float:
+    """Return the watts of a node at the wall with all its devices at full load and no limit below their own."""
+    cores = hardware.cpu.cores if hardware.cpu is not None else 0.0
+    gpus = hardware.gpu.count if hardware.gpu is not None else 0
+    gpu_watts = gpus * model.gpu(1.0, Controls()).watts if gpus else 0.0
+    return model.server(cores, Controls()).wall_watts + model.wall_watts(gpu_watts)
 
 
 class CalibratedPowerModel:

@@ -17,11 +17,15 @@ class JobRecords:
     started_s: Floats
     ended_s: Floats
     node: Ints
+    #: Work in seconds at full speed that a job has not received at the end: 0 for one that is done.
+    left_s: Floats
 
     @staticmethod
     def empty(jobs: int) -> "JobRecords":
         """Return the records of jobs that have not started."""
-        return JobRecords(np.full(jobs, np.nan), np.full(jobs, np.nan), np.full(jobs, -1, dtype=np.int64))
+        return JobRecords(
+            np.full(jobs, np.nan), np.full(jobs, np.nan), np.full(jobs, -1, dtype=np.int64), np.full(jobs, np.nan)
+        )
 
 
 @dataclass(slots=True)
@@ -49,8 +53,10 @@ class SimulationResult:
     facility_joules: float
     #: Watts of all nodes without a job and without caps.
     idle_watts: float
-    #: Facility's watts for these, at the start.
+    #: Facility's watts for these, as the mean over a day.
     idle_facility_watts: float
     end_s: float
     events: int
+    #: Jobs that found no room on arrival, where that is the protocol.
+    dropped: int
     transitions: int

@@ -1,5 +1,6 @@
 """Results as files: a directory with the jobs and the minutes in Parquet, and a manifest in JSON."""
 
+import hashlib
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,16 @@ class StoredResultError(Exception):
     """A directory holds no result; the message has the reason."""
 
 
+class SimulationCost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Time and memory of a simulation, without the making of its jobs."""
+
+    cpu_s: float
+    events: int
+    events_per_cpu_s: float
+    #: Of the process so far.
+    peak_rss_mib: float
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was simulated, by what, and the figures."""
 
@@ -36,6 +47,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: int
     versions: dict[str, str]
     summary: SimulationSummary
+    #: What the simulation cost: the only part that differs from run to run.
+    cost: SimulationCost
+    #: SHA-256 of the Parquet files by name; the same arguments and versions give the same.
+    digests: dict[str, str] = {}
 
 
 def versions() -> dict[str, str]:
@@ -44,7 +59,7 @@ def versions() -> dict[str, str]:
 
 
 def write_result(directory: Path, manifest: Manifest, machines: Machines, jobs: Jobs, result: SimulationResult) -> None:
-    """Write a result; the directory is made where it does not exist.
+    """Write a result, and the digests of its files in the manifest; the directory is made where it does not exist.
 
     Raises:
         OSError: it cannot be written.
@@ -54,8 +69,20 @@ def write_result(directory: Path, manifest: Manifest, machines: Machines, jobs: 
     minutes = result.minutes
     columns = {name: getattr(minutes, name) for name in minutes.__slots__}
     pq.write_table(pa.table(columns), directory / MINUTES)
+    digests = {name: sha256_of(directory / name) for name in (JOBS, MINUTES)}
+    manifest = msgspec.structs.replace(manifest, digests=digests)
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     (directory / MANIFEST).write_bytes(text + b"\n")
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -92,6 +119,7 @@ def _jobs_table(machines: Machines, jobs: Jobs, result: SimulationResult) -> Any
             "arrives_s": jobs.arrives_s,
             "started_s": result.jobs.started_s,
             "ended_s": result.jobs.ended_s,
+            "left_s": result.jobs.left_s,
             "work_s": jobs.work_s,
             "workload_class": pa.array(classes).dictionary_encode(),
             "cpu_milli": jobs.cpu_milli,

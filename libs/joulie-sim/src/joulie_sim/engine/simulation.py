@@ -20,14 +20,14 @@ from joulie_sim.engine.arms import Arm, JoulieSettings
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
 from joulie_sim.engine.energy_scores import EnergyScores
-from joulie_sim.engine.facility import LinearFacility
+from joulie_sim.engine.facility import Facility, LinearFacility, PoweredNodes, idle_watts
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import HardwareGroup, Machines
 from joulie_sim.engine.node_resources import PlacementRequest
 from joulie_sim.engine.node_runtime import NodeRuntime, RunningJob
 from joulie_sim.engine.node_scores import NodeScores
 from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
-from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel
+from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel, full_load_watts
 from joulie_sim.engine.records import MINUTE_S, JobRecords, MinuteRecords, SimulationResult
 from joulie_sim.engine.waiting import WaitingJobs
 
@@ -52,7 +52,7 @@ class SimulationSettings:
     drop_on_arrival: bool = False
     #: The simulation ends at this time whatever still runs; None: when all work is done.
     horizon_s: float | None = None
-    facility: LinearFacility = field(default_factory=LinearFacility)
+    facility: Facility = field(default_factory=LinearFacility)
 
 
 def calibrated_models(machines: Machines) -> list[NodePowerModel]:
@@ -111,6 +111,8 @@ class Simulation:
         #: What agents measure.
         self._device_watts: Floats = np.array([node.device_watts for node in self._nodes])
         self._idle_watts: Floats = self._watts.copy()
+        full_watts = [full_load_watts(group.hardware, models[index]) for index, group in enumerate(machines.groups)]
+        self._full_watts = fsum(full_watts[group] for group in machines.group)
         self._tdp: Floats = np.array([machines.groups[group].view.tdp_watts for group in machines.group])
         #: Planned completions (time, node, version); a node's earlier plans are void.
         self._agenda: list[tuple[float, int, int]] = []
@@ -125,7 +127,7 @@ class Simulation:
         self._minute_joules: Floats = np.zeros(len(machines))
         self._facility_joules = 0.0
         self._now_s = 0.0
-        self._running = self._done = self._events = self._next_job = 0
+        self._running = self._done = self._dropped = self._events = self._next_job = 0
         #: Nodes that have room or a class since the last attempt to place waiting jobs.
         self._opened: dict[int, None] = {}
         self._scores: NodeScores | None = None
@@ -264,7 +266,9 @@ class Simulation:
             return
         if not self._settings.drop_on_arrival:
             self._waiting.add(line, job)
-        elif request.performance and self._control is not None:
+            return
+        self._dropped += 1
+        if request.performance and self._control is not None:
             self._control.dropped(self._now_s)
 
     def _try(self, job: int, line: int) -> bool:
@@ -370,7 +374,8 @@ class Simulation:
         joules = self._joules + self._watts * (self._now_s - self._changed_s)
         means = (joules - self._minute_joules) / length_s
         self._minute_joules = joules
-        facility = self._settings.facility.watts(means, self._tdp)
+        nodes = PoweredNodes(means, self._tdp, self._full_watts, self._now_s - length_s / 2.0)
+        facility = self._settings.facility.watts(nodes)
         self._facility_joules += facility * length_s
         minutes, control = self._minutes, self._control
         minutes.ends_s.append(self._now_s)
@@ -388,6 +393,7 @@ class Simulation:
         if self._now_s > minute_s:
             self._end_minute(self._now_s - minute_s)
         joules = self._joules + self._watts * (self._now_s - self._changed_s)
+        self._record_work_left()
         return SimulationResult(
             jobs=self._records,
             minutes=self._minutes,
@@ -395,8 +401,18 @@ class Simulation:
             it_joules=fsum(joules),
             facility_joules=self._facility_joules,
             idle_watts=fsum(self._idle_watts),
-            idle_facility_watts=self._settings.facility.watts(self._idle_watts, self._tdp),
+            idle_facility_watts=idle_watts(self._settings.facility, self._idle_watts, self._tdp, self._full_watts),
             end_s=self._now_s,
             events=self._events,
+            dropped=self._dropped,
             transitions=self._control.transitions if self._control is not None else 0,
         )
+
+    def _record_work_left(self) -> None:
+        """Record the work that jobs have not received at the end."""
+        left_s = np.where(np.isnan(self._records.ended_s), self._jobs.work_s, 0.0)
+        for runtime in self._nodes:
+            runtime.advance(self._now_s)
+            for job, work_s in runtime.left():
+                left_s[job] = work_s
+        self._records.left_s[:] = left_s

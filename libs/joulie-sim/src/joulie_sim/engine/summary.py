@@ -1,7 +1,9 @@
 """Figures of one simulation: energy, work done, and who was slowed down.
 
 Slowdown is the time from arrival to completion over the work: the time that the job would take alone at full speed.
-It is stated for each class of pods and each pool, as GPU jobs are few and a common percentile hides them.
+It is stated for each class of pods and each pool, as GPU jobs are few and a common percentile hides them; and for each
+class and hardware family of the nodes on which the jobs ran. Work counts as far as it was received, also of jobs that
+still run at the end.
 """
 
 from typing import Final
@@ -10,12 +12,14 @@ import msgspec
 import numpy as np
 
 from joulie_core.demand import WorkloadClass
-from joulie_sim.engine.arrays import Bools, Floats
+from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
+from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.records import SimulationResult
 
 _JOULES_PER_KWH: Final = 3.6e6
 _SECONDS_PER_HOUR: Final = 3600.0
+_MILLI: Final = 1000.0
 _POOLS: Final = ("cpu", "gpu")
 
 
@@ -23,10 +27,11 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Jobs of one class in one pool; figures of slowdown are of jobs that are done, 0 where there is none."""
 
     workload_class: str
+    #: `cpu` or `gpu` by what the jobs request; or the GPU model, else CPU model, of the nodes on which they ran.
     pool: str
     jobs: int
     done: int
-    #: Work of the jobs that are done, times their cores or GPUs.
+    #: Work received, times the GPUs of jobs that request some, times the cores of the others.
     work_device_hours: float
     slowdown_mean: float
     slowdown_p50: float
@@ -47,12 +52,21 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     ramp_p99_kw: float
     idle_kw: float
     idle_facility_kw: float
+    #: All jobs; those that are done; those that found no room on arrival where that drops them.
     jobs: int
     done: int
-    #: IT energy per second of work of one hardware thread, of all jobs that are done.
+    dropped: int
+    #: Work received, times the cores of the jobs, and times their GPUs.
+    work_core_hours: float
+    work_gpu_hours: float
+    #: IT and facility energy per second of work of one hardware thread.
     joules_per_core_second: float
+    facility_joules_per_core_second: float
     transitions: int
+    #: By class and pool.
     groups: tuple[GroupSummary, ...]
+    #: By class and hardware family; jobs that never ran are in none.
+    hardware: tuple[GroupSummary, ...]
 
     @property
     def missed(self) -> int:
@@ -74,10 +88,10 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         return sum(group.slowdown_mean * group.done for group in groups) / done if done else 0.0
 
 
-def summarize(result: SimulationResult, jobs: Jobs) -> SimulationSummary:
-    """Return the figures of a simulation of these jobs."""
-    done = ~np.isnan(result.jobs.ended_s)
-    core_seconds = float((jobs.cpu_milli / 1000.0 * jobs.work_s)[done].sum())
+def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> SimulationSummary:
+    """Return the figures of a simulation of these jobs on these nodes."""
+    work_s = jobs.work_s - result.jobs.left_s
+    core_s, gpu_s = (float((devices * work_s).sum()) for devices in (jobs.cpu_milli / _MILLI, jobs.gpus))
     watts = np.array(result.minutes.it_watts)
     ramps = np.abs(np.diff(watts))
     return SimulationSummary(
@@ -85,32 +99,60 @@ def summarize(result: SimulationResult, jobs: Jobs) -> SimulationSummary:
         it_kwh=result.it_joules / _JOULES_PER_KWH,
         facility_kwh=result.facility_joules / _JOULES_PER_KWH,
         peak_kw=float(watts.max(initial=0.0)) / 1000.0,
-        ramp_p99_kw=float(np.percentile(ramps, 99)) / 1000.0 if len(ramps) else 0.0,
+        ramp_p99_kw=_percentile(ramps, 99) / 1000.0,
         idle_kw=result.idle_watts / 1000.0,
         idle_facility_kw=result.idle_facility_watts / 1000.0,
         jobs=len(jobs),
-        done=int(done.sum()),
-        joules_per_core_second=result.it_joules / core_seconds if core_seconds else 0.0,
+        done=int((~np.isnan(result.jobs.ended_s)).sum()),
+        dropped=result.dropped,
+        work_core_hours=core_s / _SECONDS_PER_HOUR,
+        work_gpu_hours=gpu_s / _SECONDS_PER_HOUR,
+        joules_per_core_second=result.it_joules / core_s if core_s else 0.0,
+        facility_joules_per_core_second=result.facility_joules / core_s if core_s else 0.0,
         transitions=result.transitions,
-        groups=tuple(
-            _group(result, jobs, done, workload_class, pool) for workload_class in WorkloadClass for pool in _POOLS
-        ),
+        groups=_groups(result, jobs, _POOLS, (jobs.gpus > 0).astype(np.int64)),
+        hardware=_groups(result, jobs, *_families(result, machines)),
     )
 
 
-def _group(result: SimulationResult, jobs: Jobs, done: Bools, workload_class: WorkloadClass, pool: str) -> GroupSummary:
-    members = (jobs.performance == (workload_class is WorkloadClass.PERFORMANCE)) & ((jobs.gpus > 0) == (pool == "gpu"))
-    finished = members & done
+def _families(result: SimulationResult, machines: Machines) -> tuple[tuple[str, ...], Ints]:
+    """Return the hardware families, and the index of that on which each job ran, -1 for jobs that never ran."""
+    families = tuple(sorted({group.view.family for group in machines.groups}))
+    of_group = np.array([families.index(group.view.family) for group in machines.groups], dtype=np.int64)
+    # Node -1, of a job that was never placed, is the last entry.
+    of_node = np.append(of_group[machines.group], -1)
+    return families, of_node[result.jobs.node]
+
+
+def _groups(result: SimulationResult, jobs: Jobs, pools: tuple[str, ...], pool_of: Ints) -> tuple[GroupSummary, ...]:
+    return tuple(
+        _group(
+            result,
+            jobs,
+            (jobs.performance == (workload_class is WorkloadClass.PERFORMANCE)) & (pool_of == index),
+            workload_class,
+            pool,
+        )
+        for workload_class in WorkloadClass
+        for index, pool in enumerate(pools)
+    )
+
+
+def _group(
+    result: SimulationResult, jobs: Jobs, members: Bools, workload_class: WorkloadClass, pool: str
+) -> GroupSummary:
+    finished = members & ~np.isnan(result.jobs.ended_s)
     work_s = jobs.work_s[finished]
     slowdown = (result.jobs.ended_s - jobs.arrives_s)[finished] / work_s
     running = (result.jobs.ended_s - result.jobs.started_s)[finished] / work_s
-    devices = jobs.gpus[finished] if pool == "gpu" else jobs.cpu_milli[finished] / 1000.0
+    devices = np.where(jobs.gpus > 0, jobs.gpus, jobs.cpu_milli / _MILLI)
+    received_s = (devices * (jobs.work_s - result.jobs.left_s))[members]
     return GroupSummary(
         workload_class=workload_class.value,
         pool=pool,
         jobs=int(members.sum()),
         done=int(finished.sum()),
-        work_device_hours=float((devices * work_s).sum()) / _SECONDS_PER_HOUR,
+        work_device_hours=float(received_s.sum()) / _SECONDS_PER_HOUR,
         slowdown_mean=_mean(slowdown),
         slowdown_p50=_percentile(slowdown, 50),
         slowdown_p95=_percentile(slowdown, 95),
