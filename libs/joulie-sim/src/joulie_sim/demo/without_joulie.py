@@ -117,7 +117,7 @@ def compare_without_joulie(
 
     def simulated(arm: Arm) -> SimulationSummary:
         settings = SimulationSettings(report_interval_s=report_interval_s)
-        return summarize(Simulation(machines, jobs, arm, settings, power_models=models).run(), jobs)
+        return summarize(Simulation(machines, jobs, arm, settings, power_models=models).run(), jobs, machines)
 
     without = simulated(Arm(name="without", summary="kube-scheduler alone"))
     twin = simulated(Arm(name="with", summary="Joulie", nodes_to_score_pct=_ALL_NODES, joulie=joulie))
