@@ -86,3 +86,12 @@ def test_the_page_of_the_models_states_the_errors_that_check_prints(public_data,
     files = [str(public_data(name)) for name in _DATA]
     assert main(["calibrate", "--check", *files, "--left-out"]) == 0
     assert capsys.readouterr().out in _MODELS_PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", _DATA)
+def test_each_public_file_can_be_checked_alone(public_data, capsys, name):
+    assert main(["calibrate", "--check", str(public_data(name))]) == 0
+    # One table, of what the file holds.
+    out = capsys.readouterr().out
+    assert ("\n" + Path(name).stem in out) == name.startswith("zeus")
+    assert ("server" in out.lower()) == name.startswith("specpower")

@@ -1,6 +1,11 @@
 import pytest
 
 from joulie_core.demand import WorkloadClass
+from joulie_core.hardware.inventory import Inventory
+from joulie_sim.cli import main
+from joulie_sim.engine.machines import machines_of
+from joulie_sim.engine.node_lists import read_node_list
+from joulie_sim.workload.job_lines import read_job_lines
 from joulie_sim.workload.load import offered_load
 from joulie_sim.workload.openb import NodeGroup, capacity_of, densest, replay, scaled_groups
 from joulie_sim.workload.openb_csv import NODE_FILE, POD_FILE, TraceError, TraceNode, read_nodes, read_pods
@@ -118,3 +123,24 @@ def test_the_published_trace_fits_a_tenth_of_its_cluster(public_data):
             item.gpus <= group.gpus and item.cpu_milli <= group.cpu_milli and item.memory_mib <= group.memory_mib
             for group in groups
         )
+
+
+def test_a_list_with_gpus_and_sizes_of_its_own_can_be_simulated(tmp_path):
+    path = tmp_path / "nodes.csv"
+    path.write_text("model,sn,gpu,memory_mib,cpu_milli,rack\nB300,a,8,1048576,256000,r1\n,b,0,65536,12000,r2\n")
+    machines = machines_of(read_node_list(path), Inventory.load())
+    gpus = {group.hardware.gpu.model: group.hardware.gpu.count for group in machines.groups if group.hardware.gpu}
+    assert list(gpus.values()) == [8]
+    assert sorted(machines.allocatable[0]) == [12_000.0, 256_000.0]
+
+
+def test_the_published_lists_are_imported_whole(public_data, tmp_path, capsys):
+    nodes, pods = public_data(f"openb-2023/{NODE_FILE}"), public_data(f"openb-2023/{POD_FILE}")
+    jobs, lines = tmp_path / "jobs.jsonl", tmp_path / "nodes.jsonl"
+    written = ("--out", str(jobs), "--nodes-out", str(lines))
+    assert main(["import", "openb", str(pods), "--nodes", str(nodes), *written]) == 0
+    scheduled = sum(pod.scheduled_s is not None for pod in read_pods(pods))
+    assert len(read_job_lines(jobs)) == scheduled
+    machines = machines_of(read_node_list(lines), Inventory.load())
+    assert len(machines) == len(read_nodes(nodes))
+    assert machines.gpus.sum() == sum(node.gpus for node in read_nodes(nodes))

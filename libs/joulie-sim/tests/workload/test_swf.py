@@ -38,7 +38,12 @@ def test_memory_is_per_processor_and_assumed_where_the_log_has_none(log) -> None
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("1 2 3\n", "line 1: 3 fields"), ("; nothing\n", "no job ran"), ("x " * 18, "line 1: could not convert")],
+    [
+        ("1 2 3\n", "line 1: 3 fields"),
+        ("; nothing\n", "no job ran"),
+        ("x " * 18, "line 1: field 'job number' = 'x'"),
+        ("1 2 3 nan " + "1 " * 14, "line 1: field 'run time' = 'nan'"),
+    ],
 )
 def test_a_file_of_another_format_is_refused_with_the_line(tmp_path, text, reason) -> None:
     path = tmp_path / "other.swf"

@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Console
 
-from joulie_core.policy import queue_aware_v1, static_partition
+from joulie_core.policy import static_partition
 from joulie_sim.commands.execution import simulate
 from joulie_sim.commands.inputs import (
     INPUT_ERRORS,
@@ -32,7 +32,8 @@ examples:
 """
 _EXIT_USAGE: Final = 2
 _BASELINE: Final = "kube_default"
-_ARMS: Final = (_BASELINE, static_partition.NAME, queue_aware_v1.NAME)
+#: What Joulie can do today: as it ships, with the score that counts joules, and with a reserve ahead of demand.
+_ARMS: Final = (_BASELINE, static_partition.NAME, "static_energy", "queue_lead_energy")
 _LIMITS: Final = (
     "One run, modelled power: less than 1 % is chance. Not modelled: API server, agents, network, affinity."
 )

@@ -7,6 +7,7 @@ named are performance pods. Source: Feitelson et al., "Standard Workload Format"
 https://www.cs.huji.ac.il/labs/parallel/workload/swf.html.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,12 @@ from joulie_core.demand import WorkloadClass
 from joulie_sim.workload.item import WorkItem
 from joulie_sim.workload.openb_csv import TraceError
 
-_FIELDS: Final = 18
+#: As the definition of the format names them.
+_FIELDS: Final = (
+    *("job number", "submit time", "wait time", "run time", "number of allocated processors", "average CPU time used"),
+    *("used memory", "requested number of processors", "requested time", "requested memory", "status", "user ID"),
+    *("group ID", "executable number", "queue number", "partition number", "preceding job number", "think time"),
+)
 _SUBMIT, _RUN, _ALLOCATED, _USED_KB, _REQUESTED, _REQUESTED_KB, _QUEUE = 1, 3, 4, 6, 7, 9, 14
 _KIB_PER_MIB: Final = 1024
 
@@ -52,13 +58,20 @@ def read_swf(path: Path, options: SwfOptions) -> tuple[WorkItem, ...]:
 
 
 def _fields(path: Path, number: int, line: str) -> list[float]:
+    texts = line.split()
+    if len(texts) != len(_FIELDS):
+        raise TraceError(f"{path}, line {number}: {len(texts)} fields instead of {len(_FIELDS)}")
+    return [_number(path, number, name, text) for name, text in zip(_FIELDS, texts, strict=True)]
+
+
+def _number(path: Path, line: int, field: str, text: str) -> float:
     try:
-        fields = [float(field) for field in line.split()]
-    except ValueError as error:
-        raise TraceError(f"{path}, line {number}: {error}") from error
-    if len(fields) != _FIELDS:
-        raise TraceError(f"{path}, line {number}: {len(fields)} fields instead of {_FIELDS}")
-    return fields
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise TraceError(f"{path}, line {line}: field {field!r} = {text!r} is not a number")
+    return value
 
 
 def _pods(fields: list[float], start_s: float, options: SwfOptions) -> Iterator[WorkItem]:
