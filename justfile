@@ -96,6 +96,11 @@ rbac:
 schema:
     python -m tools.chart_schema
 
+# run an experiment (a directory of experiments/) and summarize it; minutes to hours
+experiment NAME:
+    python -m experiments.run {{NAME}}
+    python -m experiments.report {{NAME}}
+
 # benchmarks of the services, against limits
 bench WHAT *ARGS:
     python bench/{{WHAT}}/run.py {{ARGS}}
