@@ -19,8 +19,8 @@ _ELECTION_S = 3.0
 _AFTER_ELECTION_S = 12.0
 #: Longer than the silence after which a watch is opened again, with every attempt that may follow.
 _HANG_S = 100.0
-#: A connection to the server that hangs fails after 5 s and the next attempt follows within 2 s; then comes a list.
-_UNREADY_S = 10.0
+#: A connection to the server that hangs fails after 5 s; two may follow each other before one to another server.
+_UNREADY_S = 12.0
 _POLL_S = 0.25
 
 

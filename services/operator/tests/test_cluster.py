@@ -8,6 +8,7 @@ from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_node
 from joulie_core import labels
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import resolve_view
 from joulie_core.kinds.node_hardware import GpuHardware, NodeHardwareStatus
 from joulie_core.names import NodeName
 from joulie_operator.changes import ChangeScope, ClusterChange
@@ -192,6 +193,22 @@ def test_discovered_hardware_replaces_that_of_labels_and_alters_the_plan():
     assert cluster.changes == [plan_change(N1)]
     assert after.density > before.density
     assert after.family != before.family
+
+
+def test_hardware_is_resolved_when_it_is_first_read_and_not_for_the_first_list(monkeypatch):
+    resolved = []
+
+    def resolve(node, *args, **options):
+        resolved.append(node.name)
+        return resolve_view(node, *args, **options)
+
+    monkeypatch.setattr("joulie_operator.cluster.resolve_view", resolve)
+    cluster = RecordingCluster()
+    cluster.on_node("n1", None, node())
+    cluster.on_hardware("n1", NodeHardwareStatus(gpu=GpuHardware(present=False)))
+    assert (resolved, cluster.changes) == ([], [plan_change("n1")] * 2)
+    assert cluster.hardware(N1) is cluster.hardware(N1)
+    assert resolved == ["n1"]
 
 
 def test_hardware_reported_again_alters_nothing():

@@ -18,6 +18,8 @@ class Outage:
     def __init__(self) -> None:
         self._probing = False
         self._waiters: set[asyncio.Future[None]] = set()
+        #: When the server last answered anything, on the event loop's clock.
+        self.answered_at = float("-inf")
 
     async def wait(self, delay_s: float, *, probe: bool = True) -> None:
         """Wait until the server has answered something else, at most `delay_s`.
@@ -45,6 +47,7 @@ class Outage:
 
     def answered(self) -> None:
         """End all waits: the server has answered."""
+        self.answered_at = asyncio.get_running_loop().time()
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from joulie_api.client import WATCH_IDLE_TIMEOUT_S
+from joulie_api.client import CONNECT_TIMEOUT_S, WATCH_IDLE_TIMEOUT_S
 from joulie_api.errors import TransportError
 from joulie_api.outage import PROBE_INTERVAL_S, Outage
 from joulie_api.reflector import STALE_TOLERANCE_S, Reflector
@@ -140,3 +140,50 @@ async def test_all_copies_of_a_process_are_current_soon_after_the_first_answer(s
         assert [each.stale_reason(0) for each in reflectors] == [None] * 7
         for run in runs:
             run.cancel()
+
+
+class Replicas(Server):
+    """Servers behind one address, of which the first `hanging` connections lead to one that hangs."""
+
+    def __init__(self, hanging):
+        super().__init__()
+        self.hanging = hanging
+
+    async def list_page(self, *_args, **_options):
+        if self.hanging:
+            self.hanging -= 1
+            await asyncio.sleep(CONNECT_TIMEOUT_S)
+            raise TransportError("no answer")
+        return PAGE
+
+    async def answer_others(self):
+        while True:
+            await asyncio.sleep(1)
+            self.outage.answered()
+
+
+@pytest.mark.parametrize("others_are_answered", [True, False])
+async def test_an_attempt_that_hung_is_repeated_at_once_where_others_were_answered(others_are_answered):
+    server = Replicas(hanging=2)
+    reflector = Reflector(server, NODES, decode_node, chance=lambda: 1.0)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(reflector.run())]
+        if others_are_answered:
+            tasks.append(group.create_task(server.answer_others()))
+        await reflector.wait_synced()
+        took_s = asyncio.get_running_loop().time()
+        for task in tasks:
+            task.cancel()
+    assert (took_s == 2 * CONNECT_TIMEOUT_S) is others_are_answered
+
+
+async def test_a_refusal_is_not_repeated_at_once_although_others_are_answered(server, reflector):
+    server.listing.set()
+    server.down.set()
+    await asyncio.sleep(1)
+    server.outage.answered()
+    refused = server.lists
+    for _ in range(50):
+        await asyncio.sleep(0.01)
+        server.outage.answered()
+    assert server.lists <= refused + 1

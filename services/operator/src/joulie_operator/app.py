@@ -150,6 +150,7 @@ class Operator:
     async def _lead(self) -> None:
         for reflector in self._watches.all:
             await reflector.wait_synced()
+        await self._loops.prepare()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._loops.run_plans(), name="plan")
             group.create_task(self._loops.run_sweeps(), name="sweep twins")

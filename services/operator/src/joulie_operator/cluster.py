@@ -182,7 +182,8 @@ class Cluster:
         else:
             self._reported_hardware[name] = status
         before = self._hardware.pop(name, None)
-        if name in self._nodes and self.hardware(name) != before:
+        # What nothing has read yet is not resolved here: the first list brings thousands at once.
+        if name in self._nodes and (before is None or self.hardware(name) != before):
             self._candidates = None
             self._on_change(ClusterChange(ChangeScope.PLAN, name))
 

@@ -59,6 +59,16 @@ class OperatorLoops:
         self._on_pass = on_pass
         self._logged = ""
 
+    async def prepare(self) -> None:
+        """Resolve the hardware of every node, which the first plan needs, a slice at a time.
+
+        At once it would hold the event loop for seconds in a large cluster, and the lease would not be renewed.
+        """
+        for names in _slices(list(self._cluster.nodes)):
+            for name in names:
+                self._cluster.hardware(name)
+            await asyncio.sleep(0)
+
     async def run_plans(self) -> None:
         """Plan now, after each burst of changes, and once in the interval."""
         loop = asyncio.get_running_loop()

@@ -27,6 +27,8 @@ Handler = Callable[[str, T | None, T | None], None]
 #: Maximum age of the copy while the server cannot be read: twice the silence after which a watch is reopened, so that
 #: one attempt may fail.
 STALE_TOLERANCE_S: Final = 2 * WATCH_IDLE_TIMEOUT_S
+#: An attempt without an answer that took longer has met a server that hangs, and none that refuses.
+_HANG_S: Final = 1.0
 
 _log = structlog.get_logger()
 
@@ -86,6 +88,8 @@ class Reflector(Generic[T]):
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._machine = ReflectorMachine(decode, name=self.name, chance=chance)
         self._handlers: list[Handler[T]] = []
+        #: When the current or last request was sent; None once it was answered.
+        self._attempted_at: float | None = None
         self._store = MappingProxyType(self._machine.objects)
         self._log = _log.bind(reflector=self.name)
         self._failures = FailureLog(self._log, failed="watch failed", recovered="watch recovered")
@@ -147,14 +151,29 @@ class Reflector(Generic[T]):
         """List and watch until cancelled. Raises only what a handler raises."""
         request = self._machine.start()
         while True:
-            if request.delay_s > 0:
+            if request.delay_s > 0 and not self._met_a_hanging_server():
                 await self._wait(request.delay_s)
+            self._attempted_at = self._now()
             match request:
                 case Listing():
                     request = await self._list(request)
                 case Watching():
                     request = await self._watch(request)
             self._report()
+
+    def _met_a_hanging_server(self) -> bool:
+        """Return whether the last attempt hung while others of this process were answered, by another server then.
+
+        There is nothing to wait for: the next connection leads to another server in most cases.
+        """
+        since = self._attempted_at
+        if since is None or not isinstance(self._machine.problem, TransportError):
+            return False
+        return self._now() - since >= _HANG_S and self._client.outage.answered_at >= since
+
+    def _answered(self) -> None:
+        self._attempted_at = None
+        self._client.outage.answered()
 
     async def _wait(self, delay_s: float) -> None:
         problem = self._machine.problem
@@ -172,7 +191,7 @@ class Reflector(Generic[T]):
             )
         except KubeError as error:
             return self._machine.on_failure(error, self._now())
-        self._client.outage.answered()
+        self._answered()
         step = self._machine.on_list_page(raw, self._now())
         assert step.request is not None
         self._deliver(step.changes)
@@ -195,7 +214,7 @@ class Reflector(Generic[T]):
                 lines = await stack.enter_async_context(watch)
             except KubeError as error:
                 return self._machine.on_failure(error, self._now())
-            self._client.outage.answered()
+            self._answered()
             self._machine.on_watch_open(self._now())
             while True:
                 self._report()
