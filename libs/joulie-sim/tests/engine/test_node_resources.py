@@ -11,7 +11,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_sim.engine import node_resources
 from joulie_sim.engine.kube_scores import FitStrategy
-from joulie_sim.engine.node_resources import NodeResources, PlacementRequest
+from joulie_sim.engine.node_resources import PlacementRequest, ResourceRows
 
 _GIB = 1024.0**3
 
@@ -33,9 +33,9 @@ _ACTIONS = st.lists(
 )
 
 
-def _held(resources: NodeResources, machines, bound) -> None:
+def _held(resources: ResourceRows, machines, bound) -> None:
     """Compare every row with that of resources that have seen nothing but the jobs which are bound now."""
-    fresh = NodeResources(machines, FitStrategy.LEAST_ALLOCATED)
+    fresh = ResourceRows(machines, FitStrategy.LEAST_ALLOCATED)
     for node, number in bound:
         fresh.bind(_REQUESTS[number], node)
     for request in _REQUESTS:
@@ -52,7 +52,7 @@ def test_kept_rows_are_those_that_are_computed_anew(machines, monkeypatch, kept_
 
     @given(_ACTIONS)
     def check(actions) -> None:
-        resources = NodeResources(machines, FitStrategy.LEAST_ALLOCATED)
+        resources = ResourceRows(machines, FitStrategy.LEAST_ALLOCATED)
         bound = []
         for action, node, number in actions:
             if action == "bind" and resources.fits_node(_REQUESTS[number], node):
@@ -69,7 +69,7 @@ def test_kept_rows_are_those_that_are_computed_anew(machines, monkeypatch, kept_
 
 
 def test_a_node_that_is_full_of_pods_takes_no_other(machines) -> None:
-    resources = NodeResources(machines, FitStrategy.MOST_ALLOCATED)
+    resources = ResourceRows(machines, FitStrategy.MOST_ALLOCATED)
     small = _request(1.0, 0.0, 0)
     for _ in range(int(machines.pods[0])):
         assert resources.row(small).fits[0]

@@ -7,7 +7,7 @@ from typing import Final
 from joulie_sim.engine.facility import (
     DailyTemperature,
     EconomizerFacility,
-    Facility,
+    FacilityModel,
     LinearFacility,
     MeasuredTemperature,
     OutdoorTemperature,
@@ -68,7 +68,7 @@ def settings_from(arguments: argparse.Namespace, *, seed: int) -> SimulationSett
     )
 
 
-def _facility(arguments: argparse.Namespace) -> Facility:
+def _facility(arguments: argparse.Namespace) -> FacilityModel:
     if arguments.facility == _LINEAR:
         return LinearFacility()
     outdoor: OutdoorTemperature = DailyTemperature(arguments.outdoor_c, arguments.outdoor_swing_c)

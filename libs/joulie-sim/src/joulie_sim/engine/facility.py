@@ -38,7 +38,7 @@ class PoweredNodes:
     at_s: float
 
 
-class Facility(Protocol):
+class FacilityModel(Protocol):
     """A model of cooling and power distribution."""
 
     def watts(self, nodes: PoweredNodes) -> float:
@@ -132,7 +132,7 @@ class EconomizerFacility:
         return watts if pue is None else watts * pue
 
 
-def idle_watts(facility: Facility, watts: Floats, tdp_watts: Floats, full_watts: float) -> float:
+def idle_watts(facility: FacilityModel, watts: Floats, tdp_watts: Floats, full_watts: float) -> float:
     """Return the facility's watts for idle nodes, as the mean over the hours of the first day."""
     hours = [PoweredNodes(watts, tdp_watts, full_watts, (hour + 0.5) * _HOUR_S) for hour in range(24)]
     return fsum(facility.watts(each) for each in hours) / len(hours)

@@ -56,7 +56,7 @@ class RequestRow:
         #: What it adds to the used CPU and memory, and what it counts as in scores; shape (2, 1).
         self.added: Floats = self.taken[:2].copy()
         self.scored_as: Floats = np.array([[cpu or NONZERO_CPU_MILLI], [memory or NONZERO_MEMORY_BYTES]])
-        #: What a node's column of `NodeResources` gains with the job in place.
+        #: What a node's column of `ResourceRows` gains with the job in place.
         self.held: Floats = np.concatenate((self.added[:, 0], self.scored_as[:, 0], -self.taken[:, 0]))
         self.fits: Bools = np.zeros(0, dtype=np.bool_)
         self.scores: Floats = np.zeros(0)
@@ -65,7 +65,7 @@ class RequestRow:
         self.seen = 0
 
 
-class NodeResources:
+class ResourceRows:
     """Free and used resources of all nodes.
 
     A row of fits and scores is kept for each request, and brought up to date only for the nodes that have changed since

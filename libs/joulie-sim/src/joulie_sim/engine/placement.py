@@ -15,7 +15,7 @@ from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.kube_scores import EXTENDER_FACTOR, FitStrategy
 from joulie_sim.engine.machines import Machines
-from joulie_sim.engine.node_resources import NodeResources, PlacementRequest
+from joulie_sim.engine.node_resources import PlacementRequest, ResourceRows
 from joulie_sim.engine.node_sample import NodeSample
 
 _MILLI: Final = 1000.0
@@ -51,7 +51,7 @@ class KubeScheduler:
         extender_weight: int = 1,
     ) -> None:
         nodes = len(machines)
-        self._resources = NodeResources(machines, strategy)
+        self._resources = ResourceRows(machines, strategy)
         self._sample = NodeSample(nodes, nodes_to_score_pct)
         # Must be reproducible, not cryptographically secure.
         self._random = random.Random(seed)  # noqa: S311

@@ -53,7 +53,7 @@ class SimulationResult:
     facility_joules: float
     #: Watts of all nodes without a job and without caps.
     idle_watts: float
-    #: Facility's watts for these, as the mean over a day.
+    #: The facility's watts for these, as the mean over a day.
     idle_facility_watts: float
     end_s: float
     events: int

@@ -20,7 +20,7 @@ from joulie_sim.engine.arms import Arm, JoulieSettings
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
 from joulie_sim.engine.energy_scores import EnergyScores
-from joulie_sim.engine.facility import Facility, LinearFacility, PoweredNodes, idle_watts
+from joulie_sim.engine.facility import FacilityModel, LinearFacility, PoweredNodes, idle_watts
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import HardwareGroup, Machines
 from joulie_sim.engine.node_resources import PlacementRequest
@@ -52,7 +52,7 @@ class SimulationSettings:
     drop_on_arrival: bool = False
     #: The simulation ends at this time whatever still runs; None: when all work is done.
     horizon_s: float | None = None
-    facility: Facility = field(default_factory=LinearFacility)
+    facility: FacilityModel = field(default_factory=LinearFacility)
 
 
 def calibrated_models(machines: Machines) -> list[NodePowerModel]:
