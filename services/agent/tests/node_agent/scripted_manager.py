@@ -23,6 +23,9 @@ class ScriptedManager:
         #: Errors by adjustment and container.
         self.errors: dict[str, dict[str, str]] = {}
         self.status = pb.ManagerStatus(node_name="n1")
+        #: While it is cleared, configurations are not answered.
+        self.answering = asyncio.Event()
+        self.answering.set()
         self._moved = asyncio.Event()
         self._stack: AsyncExitStack | None = None
 
@@ -49,6 +52,7 @@ class ScriptedManager:
         assert request.node_name == "n1"
         self.configs.append(request.manifest)
         self._move()
+        await self.answering.wait()
         error = next((text for part, text in self.refusals.items() if part in request.manifest), "")
         return pb.SetConfigReply(error=error)
 

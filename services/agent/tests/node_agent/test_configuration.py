@@ -191,10 +191,25 @@ async def test_an_object_that_is_replaced_by_one_of_the_same_name_is_pushed_agai
         await stage.until_entry("TemplatePolicy", "default", status="Success")
         stage.api.remove("TemplatePolicy", "default")
         stage.api.put(make_policy("default", reservedResources={"cpu": "2"}))
-        # An entry is written by the object's name: one for the first object may reach the second before its own.
         await stage.manager.until(lambda: len(stage.manager.configs) == 2)
         await stage.until_entry("TemplatePolicy", "default", status="Success")
     assert json.loads(stage.manager.configs[-1])["spec"] == {"reservedResources": {"cpu": "2"}}
+
+
+async def test_an_object_that_takes_the_name_of_another_does_not_get_its_entry(stage):
+    stage.api.put_all([make_policy("default"), make_policy("group.a")])
+    async with stage.agent():
+        await stage.until_entry("TemplatePolicy", "default", status="Success")
+        stage.manager.answering.clear()
+        stage.api.remove("TemplatePolicy", "default")
+        stage.api.put(make_policy("default", reservedResources={"cpu": "2"}))
+        await stage.manager.until(lambda: len(stage.manager.configs) == 2)
+        # A write that nothing of the resource manager holds up: entries before it are written by then.
+        stage.api.patch("TemplatePolicy", "group.a", {"status": {"nodes": {"n1": {"status": "Success"}}}})
+        await stage.api.wait_for(lambda: stage.entry("TemplatePolicy", "group.a") is None)
+        assert stage.entry("TemplatePolicy", "default") is None
+        stage.manager.answering.set()
+        await stage.until_entry("TemplatePolicy", "default", status="Success")
 
 
 async def test_the_end_does_not_wait_for_an_api_server_that_is_away(stage):

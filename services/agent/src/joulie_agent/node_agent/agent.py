@@ -243,11 +243,11 @@ class NodeAgent:
 
     def _report(self, each: NodeObject, error: str) -> None:
         if not error and not self._report_success:
-            self._entries.want(each.key, None)
+            self._entries.want(each, None)
             return
         outcome = PolicyOutcome.FAILURE if error else PolicyOutcome.SUCCESS
         errors = {"errors": _cut_error(error)} if error else {}
-        self._entries.want(each.key, {"status": str(outcome), "generation": each.generation, **errors})
+        self._entries.want(each, {"status": str(outcome), "generation": each.generation, **errors})
 
     def _wanted_adjustments(self) -> _Wanted | None:
         wanted = self._wanted()
@@ -261,7 +261,7 @@ class NodeAgent:
         refused = await self._manager.set_adjustments(self._node_name, manifests)
         for each in wanted.adjustments:
             shown = _shown(refused.get(each.key.name, {}))
-            self._entries.want(each.key, {"generation": each.generation, "errors": shown} if shown else None)
+            self._entries.want(each, {"generation": each.generation, "errors": shown} if shown else None)
         self._status_pusher.wake()
 
     def _wanted_profile(self) -> _Wanted | None:

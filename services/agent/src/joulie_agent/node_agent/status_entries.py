@@ -46,18 +46,19 @@ class StatusEntries:
         self._wall_time = wall_time
         #: The objects that apply; None while that is not known.
         self._applying: frozenset[ObjectKey] | None = None
-        self._wanted: dict[ObjectKey, Entry | None] = {}
+        #: With the uid of the object that it is about: one that takes its name has no entry yet.
+        self._wanted: dict[ObjectKey, tuple[str, Entry | None]] = {}
         #: Objects that this process has written an entry of, which the watch may not have delivered yet.
         self._written: set[ObjectKey] = set()
 
     def apply(self, keys: Iterable[ObjectKey]) -> None:
         """Note which objects apply; entries of others are removed."""
         self._applying = applying = frozenset(keys)
-        self._wanted = {key: entry for key, entry in self._wanted.items() if key in applying}
+        self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in applying}
 
-    def want(self, key: ObjectKey, entry: Entry | None) -> None:
+    def want(self, each: NodeObject, entry: Entry | None) -> None:
         """Note the entry of an object that applies, without its time; None for no entry."""
-        self._wanted[key] = entry
+        self._wanted[each.key] = each.uid, entry
 
     def differences(self) -> dict[Seen, Entry | None]:
         """Return the entries that have to be written; None removes one.
@@ -84,10 +85,10 @@ class StatusEntries:
         for each in self._objects():
             if each.key not in self._applying:
                 wanted = None
-            elif each.key in self._wanted:
-                wanted = self._wanted[each.key]
             else:
-                continue
+                uid, wanted = self._wanted.get(each.key, ("", None))
+                if uid != each.uid:
+                    continue
             if _without_time(each.entry) != _without_time(wanted):
                 yield (each.key, each.version), wanted
 
