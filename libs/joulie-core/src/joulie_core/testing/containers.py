@@ -1,7 +1,7 @@
 """Invented pods and containers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from joulie_core.containers.container import (
     ContainerId,
@@ -13,68 +13,37 @@ from joulie_core.containers.container import (
     TopologyHint,
 )
 
+MIB: Final = 1 << 20
+
+
+class _Options(TypedDict, total=False):
+    """What every container may have.
+
+    Its id is its name here; in its pod it is named `main`, and the pod is named like it unless one is named.
+    """
+
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+    hints: Sequence[TopologyHint]
+    pod: str
+    namespace: str
+    created_ns: int
+
 
 def container(
     name: str,
     cpu_milli: int = 0,
     *,
-    namespace: str = "default",
-    pod: str | None = None,
     memory_bytes: int | None = None,
     qos: QosClass = QosClass.BURSTABLE,
-    labels: Mapping[str, str] | None = None,
-    annotations: Mapping[str, str] | None = None,
-    hints: Sequence[TopologyHint] = (),
-    created_ns: int = 0,
+    **options: Unpack[_Options],
 ) -> ContainerInfo:
-    """Return a container with this id, in a pod of its own unless one is named.
-
-    Args:
-        name: Its id; in its pod it is named `main`.
-        cpu_milli: CPU request.
-        namespace: Namespace of the pod.
-        pod: Id of the pod's sandbox.
-        memory_bytes: Memory limit.
-        qos: Class of the pod.
-        labels: Of the pod.
-        annotations: Of the pod.
-        hints: Topology hints.
-        created_ns: Time of its creation.
-    """
-    sandbox = pod or f"pod-{name}"
-    return ContainerInfo(
-        id=ContainerId(name),
-        pod=PodInfo(
-            id=PodSandboxId(sandbox),
-            uid=f"uid-{sandbox}",
-            namespace=namespace,
-            name=sandbox,
-            qos=qos,
-            labels=labels or {},
-            annotations=annotations or {},
-        ),
-        name="main",
-        created_ns=created_ns,
-        resources=ContainerResources(cpu_request_milli=cpu_milli, memory_limit_bytes=memory_bytes),
-        hints=tuple(hints),
-    )
+    """Return a container with a CPU request and a memory limit, whatever is usual for its class."""
+    resources = ContainerResources(cpu_request_milli=cpu_milli, memory_limit_bytes=memory_bytes)
+    return _container(name, qos, resources, options)
 
 
-MIB: Final = 1 << 20
-_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
-
-
-def guaranteed(
-    name: str,
-    cpu_milli: int,
-    memory_mib: int = 0,
-    *,
-    annotations: Mapping[str, str] = _NO_ANNOTATIONS,
-    hints: tuple[TopologyHint, ...] = (),
-    pod: str | None = None,
-    namespace: str = "default",
-    created_ns: int = 0,
-) -> ContainerInfo:
+def guaranteed(name: str, cpu_milli: int, memory_mib: int = 0, **options: Unpack[_Options]) -> ContainerInfo:
     """Return a container of a Guaranteed pod: its limits are its requests."""
     resources = ContainerResources(
         cpu_request_milli=cpu_milli,
@@ -82,14 +51,7 @@ def guaranteed(
         memory_request_bytes=memory_mib * MIB,
         memory_limit_bytes=memory_mib * MIB or None,
     )
-    return ContainerInfo(
-        id=ContainerId(name),
-        pod=_pod(pod or name, namespace, QosClass.GUARANTEED, annotations),
-        name="main",
-        created_ns=created_ns,
-        resources=resources,
-        hints=hints,
-    )
+    return _container(name, QosClass.GUARANTEED, resources, options)
 
 
 def burstable(
@@ -99,11 +61,7 @@ def burstable(
     *,
     cpu_limit_milli: int | None = None,
     memory_limit_mib: int | None = None,
-    annotations: Mapping[str, str] = _NO_ANNOTATIONS,
-    hints: tuple[TopologyHint, ...] = (),
-    pod: str | None = None,
-    namespace: str = "default",
-    created_ns: int = 0,
+    **options: Unpack[_Options],
 ) -> ContainerInfo:
     """Return a container of a Burstable pod; without a limit where none is given."""
     resources = ContainerResources(
@@ -112,41 +70,29 @@ def burstable(
         memory_request_bytes=memory_mib * MIB,
         memory_limit_bytes=None if memory_limit_mib is None else memory_limit_mib * MIB,
     )
-    return ContainerInfo(
-        id=ContainerId(name),
-        pod=_pod(pod or name, namespace, QosClass.BURSTABLE, annotations),
-        name="main",
-        created_ns=created_ns,
-        resources=resources,
-        hints=hints,
-    )
+    return _container(name, QosClass.BURSTABLE, resources, options)
 
 
-def best_effort(
-    name: str,
-    *,
-    annotations: Mapping[str, str] = _NO_ANNOTATIONS,
-    hints: tuple[TopologyHint, ...] = (),
-    pod: str | None = None,
-    namespace: str = "default",
-    created_ns: int = 0,
-) -> ContainerInfo:
+def best_effort(name: str, **options: Unpack[_Options]) -> ContainerInfo:
     """Return a container of a BestEffort pod: it requests nothing."""
+    return _container(name, QosClass.BEST_EFFORT, ContainerResources(), options)
+
+
+def _container(name: str, qos: QosClass, resources: ContainerResources, options: _Options) -> ContainerInfo:
+    pod = options.get("pod", name)
     return ContainerInfo(
         id=ContainerId(name),
-        pod=_pod(pod or name, namespace, QosClass.BEST_EFFORT, annotations),
+        pod=PodInfo(
+            id=PodSandboxId(f"sandbox-{pod}"),
+            uid=f"uid-{pod}",
+            namespace=options.get("namespace", "default"),
+            name=pod,
+            qos=qos,
+            labels=options.get("labels", {}),
+            annotations=options.get("annotations", {}),
+        ),
         name="main",
-        created_ns=created_ns,
-        hints=hints,
-    )
-
-
-def _pod(name: str, namespace: str, qos: QosClass, annotations: Mapping[str, str]) -> PodInfo:
-    return PodInfo(
-        id=PodSandboxId(f"sandbox-{name}"),
-        uid=f"uid-{name}",
-        namespace=namespace,
-        name=name,
-        qos=qos,
-        annotations=annotations,
+        created_ns=options.get("created_ns", 0),
+        resources=resources,
+        hints=tuple(options.get("hints", ())),
     )
