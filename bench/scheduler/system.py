@@ -49,7 +49,9 @@ _ENV = {
 }
 AUDITED = (Service.OPERATOR, Service.AGENT, Service.EXTENDER, "system:kube-scheduler")
 _WRITES_IN_FLIGHT = 32
-_SETTLED_S = 180.0
+#: A trend fades with its window of five minutes; before, nodes that a wave has left attract the next one.
+_SETTLED_S = 420.0
+_STEADY_W_PER_MIN = 20.0
 _PLACED_S = 180.0
 _PROFILE_TIMEOUT_S = 30.0
 _TERM = {"matchExpressions": [{"key": POWER_PROFILE, "operator": "NotIn", "values": [Profile.ECO.value]}]}
@@ -174,6 +176,7 @@ class System:
             if node["stale"]
             or node["assumedPowerW"]
             or node["schedulableClass"] not in {"performance", "eco"}
+            or abs(node["powerTrendWPerMin"]) > _STEADY_W_PER_MIN
             or abs((node["measuredPowerW"] or 0) - true[node["nodeName"]]["watts"]) > 1
         ]
         return problems + ["unknown"] * (nodes - len(known))

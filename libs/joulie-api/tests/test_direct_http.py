@@ -17,6 +17,7 @@ from joulie_api.http_server import HttpLog, HttpServer
 
 HOST = "127.0.0.1"
 OF_AIOHTTP = b"aiohttp:"
+#: Headers in the order in which a kube-scheduler 1.34 was seen to send them.
 GO = b"User-Agent: Go-http-client/1.1\r\n%bContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
 
 
