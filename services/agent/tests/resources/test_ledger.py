@@ -103,6 +103,17 @@ def test_what_a_creation_changes_in_a_container_that_does_not_run_yet_is_sent_ag
     assert sent(book.batch()) == {"a": "0-2"}
 
 
+def test_a_container_that_is_listed_as_not_running_is_updated_when_it_runs():
+    book = Ledger(Clock())
+    book.list_not_running([ContainerId("a")])
+    book.clear()
+    book.report(ContainerId("a"), cpus("0-3"))
+    want(book, "a", "0-2")
+    assert sent(book.batch()) == {}
+    book.running(ContainerId("a"))
+    assert sent(book.batch()) == {"a": "0-2"}
+
+
 def test_no_container_is_moved_to_exclusive_cpus_that_one_may_be_started_on():
     book = ledger(a="0-3", b="0-3")
     book.not_running(ContainerId("a"))

@@ -248,6 +248,17 @@ async def test_a_container_that_is_not_in_time_starts_and_is_placed_by_an_update
     assert ("create", True) in held.recorder.requests
 
 
+async def test_a_container_that_runs_before_a_late_synchronization_has_its_turn_is_updated(node, held):
+    await node.runtime.disconnect()
+    node.existing(node.container("b", state=nri.CONTAINER_CREATED), node.container("g", milli=2000))
+    node.runtime.begin_start("b")
+    await node.runtime.registered()
+    await node.runtime.end_start("b")
+    held.release()
+    await held.until_cpus(a="2-7", b="2-7", g="0-1")
+    assert running_cpus(node, "b") == "2-7"
+
+
 async def test_a_container_that_is_not_in_time_and_cannot_be_placed_runs_without_a_placement(node, held):
     await node.add(node.container("g", milli=9000))
     with capture_logs() as logs:

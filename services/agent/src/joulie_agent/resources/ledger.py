@@ -151,16 +151,19 @@ class Ledger:
                 self._sort(other)
 
     def clear(self) -> None:
-        """Drop all containers: the runtime is about to list them."""
+        """Drop all containers, to take what the runtime lists; which of them run is kept, see `list_not_running`."""
         self._entries.clear()
         self._pending.clear()
         self._exclusive.clear()
         self._unstarted.clear()
-        self._not_running.clear()
 
     def started(self, container: ContainerId) -> None:
         """Note that a container starts: the updates in the reply to its creation were carried out."""
         self._unstarted.pop(container, None)
+
+    def list_not_running(self, containers: Iterable[ContainerId]) -> None:
+        """Note which containers do not run yet, of all that the runtime lists; one may run before `clear`."""
+        self._not_running = set(containers)
 
     def not_running(self, container: ContainerId) -> None:
         """Note a container that is created and does not run yet."""

@@ -130,6 +130,10 @@ class Pipeline:
 
     async def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> SynchronizeResponse:
         """Bring the state to exactly what the runtime lists."""
+        # Not in turn: a container may run before that.
+        self._engine.ledger.list_not_running(
+            ContainerId(container.id) for container in containers if container.state == CONTAINER_CREATED
+        )
 
         async def work() -> None:
             self._pods = {PodSandboxId(pod.id): pod_info(pod) for pod in pods}
@@ -143,9 +147,6 @@ class Pipeline:
                     values = _values_in_force(container.linux.resources)
                     present[ContainerId(container.id)] = self._info(pod, container), values
             await self._engine.synchronize(present)
-            for container in containers:
-                if container.state == CONTAINER_CREATED:
-                    self._engine.ledger.not_running(ContainerId(container.id))
 
         response = SynchronizeResponse()
         if await self._in_turn(PipelineRequest.SYNCHRONIZE, work):
