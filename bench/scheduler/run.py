@@ -4,11 +4,12 @@
     just bench scheduler --profile                        also CPU profiles of kube-scheduler, divided into its parts
     just bench scheduler --arms with:0 with:20 with:100   other shares of the nodes
     just bench scheduler --arms with:0 native:0           performance pods with a node affinity against eco nodes
+    just bench scheduler --arms with:0 with:0:400         kube-scheduler with the environment variable GOGC=400
 
 An arm is without:P, with:P or native:P: without the extender, with it, and with it and performance pods that have a
-required node affinity of their own against eco nodes; P is `percentageOfNodesToScore`, 0 the scheduler's default. Arms
-take turns on one cluster with one operator, two agents and one extender. Every wave is the same mix of pods on a
-cluster that is empty and measured to be.
+required node affinity of their own against eco nodes; P is `percentageOfNodesToScore`, 0 the scheduler's default. A
+second number is kube-scheduler's GOGC. Arms take turns on one cluster with one operator, two agents and one extender.
+Every wave is the same mix of pods on a cluster that is empty and measured to be.
 
 CPU time is that of the scheduling of a wave, from the start of a new kube-scheduler until three seconds after the last
 pod runs, less what each process uses at rest; the operator's includes the creation of the pods, during which no
@@ -42,6 +43,7 @@ _HEARTBEATS = frozenset({"telemetryprofiles/status", "nodetwins/status", "leases
 _PROFILE_S = 8
 _PROCESSES = ("kube-scheduler", "extender", "operator", "agents", "kube-apiserver")
 _JOULIE = ("joulie-operator", "joulie-agent", "joulie-extender")
+_GO_DEFAULT = 100
 #: Fewer requests per pod than this are not shown.
 _LEAST_REQUESTS = 0.02
 
@@ -54,25 +56,28 @@ class Arm:
         extender: whether the scheduler calls the extender.
         percentage: `percentageOfNodesToScore`.
         native: whether performance pods have a required node affinity against eco nodes.
+        gogc: percentage by which kube-scheduler's heap grows between garbage collections; 100 is Go's default.
     """
 
     extender: bool
     percentage: int
     native: bool = False
+    gogc: int = _GO_DEFAULT
 
     @classmethod
     def parse(cls, text: str) -> "Arm":
         """Read an arm as it is written on the command line."""
-        kind, _, percentage = text.partition(":")
-        if kind not in ("without", "with", "native"):
+        kind, percentage, *rest = text.split(":")
+        if kind not in ("without", "with", "native") or len(rest) > 1:
             raise ValueError(text)
-        return cls(kind != "without", int(percentage), kind == "native")
+        return cls(kind != "without", int(percentage), kind == "native", *map(int, rest))
 
     @property
     def title(self) -> str:
         """Name in tables."""
         kind = "native" if self.native else "with" if self.extender else "without"
-        return f"{kind}, {f'{self.percentage} %' if self.percentage else 'default'}"
+        collected = "" if self.gogc == _GO_DEFAULT else f", GOGC {self.gogc}"
+        return f"{kind}, {f'{self.percentage} %' if self.percentage else 'default'}{collected}"
 
 
 @dataclass
@@ -147,7 +152,7 @@ class Bench:
         system.audit.take()
         settings = SchedulerSettings(percentage_of_nodes_to_score=arm.percentage)
         profile = asyncio.create_task(self._take_profile(arm)) if self._profile else None
-        bound_at = await system.schedule(self._pods, settings, extender=arm.extender)
+        bound_at = await system.schedule(self._pods, settings, extender=arm.extender, gogc=arm.gogc)
         watts = await system.cpu_watts(pods=self._pods) - idle_watts
         await asyncio.sleep(_TAIL_S)
         used = system.meter.between(created, system.meter.read())
@@ -165,12 +170,12 @@ class Bench:
         )
         self.results.setdefault(arm, []).append(wave)
         most = Counter(placed.values()).most_common(1)[0][1]
-        print(f"{arm.title:18}{wave.pods_per_s:6.0f} pods/s, at most {most} pods on a node", flush=True)
+        print(f"{arm.title:28}{wave.pods_per_s:6.0f} pods/s, at most {most} pods on a node", flush=True)
         await system.clear()
 
     async def _take_profile(self, arm: Arm) -> dict[pprof.Part, float]:
         profile, pods = await self._system.profile(_PROFILE_S, after_pods=self._pods // 10)
-        name = arm.title.replace(", ", "-").replace(" %", "")
+        name = arm.title.replace(", ", "-").replace(" %", "").replace(" ", "-")
         await asyncio.to_thread((OUT / f"kube-scheduler-{name}.pprof").write_bytes, profile)
         parts = pprof.cpu_by_part(pprof.read_stacks(profile))
         return {part: seconds / pods * 1e3 for part, seconds in parts.items()}
@@ -192,23 +197,23 @@ def cost_table(results: dict[Arm, list[Wave]]) -> str:
         ("kW added by CPUs", lambda wave: wave.cpu_watts / 1e3, "{:.1f}"),
         ("fast pods on eco", lambda wave: wave.misplaced, "{:.0f}"),
     ]
-    lines = ["".join([f"{'per pod':20}", *(f"{arm.title:>18}" for arm in results)])]
+    lines = ["".join([f"{'per pod':20}", *(f"{arm.title:>26}" for arm in results)])]
     for name, figure, form in rows:
         cells = (_range([figure(wave) for wave in waves], form) for waves in results.values())
-        lines.append("".join([f"{name:20}", *(f"{cell:>18}" for cell in cells)]))
+        lines.append("".join([f"{name:20}", *(f"{cell:>26}" for cell in cells)]))
     rates = {arm: statistics.median(wave.pods_per_s for wave in waves) for arm, waves in results.items()}
     ratios = (_ratio(arm, rates) for arm in results)
-    lines.append("".join([f"{'of without':20}", *(f"{ratio:>18}" for ratio in ratios)]))
+    lines.append("".join([f"{'of without':20}", *(f"{ratio:>26}" for ratio in ratios)]))
     return "\n".join(lines)
 
 
 def request_table(results: dict[Arm, list[Wave]]) -> str:
     """Return requests to the API server per pod, those at rest not counted; medians."""
-    lines = ["".join([f"{'requests per pod':56}", *(f"{arm.title:>18}" for arm in results)])]
+    lines = ["".join([f"{'requests per pod':56}", *(f"{arm.title:>26}" for arm in results)])]
     for request in sorted({request for waves in results.values() for wave in waves for request in wave.requests}):
         figures = [statistics.median(wave.requests.get(request, 0.0) for wave in waves) for waves in results.values()]
         if max(figures) >= _LEAST_REQUESTS:
-            lines.append("".join([f"{request!s:56}", *(f"{figure:>18.2f}" for figure in figures)]))
+            lines.append("".join([f"{request!s:56}", *(f"{figure:>26.2f}" for figure in figures)]))
     return "\n".join(lines)
 
 
@@ -218,16 +223,16 @@ def _range(figures: Sequence[float], form: str) -> str:
 
 
 def _ratio(arm: Arm, rates: dict[Arm, float]) -> str:
-    base = rates.get(Arm(extender=False, percentage=arm.percentage))
+    base = rates.get(Arm(extender=False, percentage=arm.percentage, gogc=arm.gogc))
     return "-" if base is None else f"{rates[arm] / base:.2f}"
 
 
 def profile_table(results: dict[Arm, list[Wave]]) -> str:
     """Return the parts of kube-scheduler's CPU time per pod, in milliseconds; medians."""
-    lines = ["".join([f"{'kube-scheduler, ms':28}", *(f"{arm.title:>18}" for arm in results)])]
+    lines = ["".join([f"{'kube-scheduler, ms':28}", *(f"{arm.title:>26}" for arm in results)])]
     for part in pprof.Part:
         figures = [statistics.median(wave.profile[part] for wave in waves) for waves in results.values()]
-        lines.append("".join([f"{part.value:28}", *(f"{figure:>18.2f}" for figure in figures)]))
+        lines.append("".join([f"{part.value:28}", *(f"{figure:>26.2f}" for figure in figures)]))
     return "\n".join(lines)
 
 

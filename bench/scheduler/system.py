@@ -106,9 +106,10 @@ class System:
 
         await self._each(pods, create)
 
-    async def schedule(self, pods: int, settings: SchedulerSettings, *, extender: bool) -> list[float]:
+    async def schedule(self, pods: int, settings: SchedulerSettings, *, extender: bool, gogc: int) -> list[float]:
         """Schedule the pods with a scheduler configured so; when each pod was seen to be bound, in order."""
         self._configure(settings, extender=extender)
+        self.scheduler.env["GOGC"] = str(gogc)
         await self.scheduler.start()
         await self._wait_bindings(lambda: len(self._bound_at) == pods)
         return sorted(self._bound_at.values())
@@ -141,12 +142,15 @@ class System:
 
     async def cpu_watts(self, *, pods: int) -> float:
         """Return the simulated power of all CPUs, once the simulator has seen that many pods."""
-        async with asyncio.timeout(_PLACED_S):
-            while True:
-                nodes = (await _fetch(f"{self.stack.sim_url}/state"))["nodes"].values()
-                if sum(len(node["jobs"]) for node in nodes) == pods:
-                    return float(sum(node["cpuWatts"] for node in nodes))
-                await asyncio.sleep(0.2)
+        deadline = asyncio.get_running_loop().time() + _PLACED_S
+        while True:
+            nodes = (await _fetch(f"{self.stack.sim_url}/state"))["nodes"].values()
+            seen = sum(len(node["jobs"]) for node in nodes)
+            if seen == pods:
+                return float(sum(node["cpuWatts"] for node in nodes))
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError(f"{seen} pods run on the simulator's nodes, not {pods}")
+            await asyncio.sleep(0.2)
 
     async def scoring(self) -> list[dict[str, Any]]:
         """Return the extender's view of the nodes."""
