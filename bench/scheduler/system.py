@@ -135,9 +135,13 @@ class System:
 
     async def clear(self) -> None:
         """Delete all pods of the wave, without a grace period: KWOK takes minutes to end thousands of them."""
-        query = (("gracePeriodSeconds", "0"),)
-        path = PODS.collection_path(self._namespace)
-        await self._client.request("DELETE", path, query=query, timeout_s=_PLACED_S)
+
+        async def delete(name: str) -> None:
+            path = PODS.object_path(name, self._namespace)
+            # One at a time: the API server ends a deletion of the whole collection after half a minute.
+            await self._client.request("DELETE", path, query=(("gracePeriodSeconds", "0"),))
+
+        await self._each(list(self.placements()), delete)
         await self._wait_bindings(lambda: not self._bindings.store)
 
     async def cpu_watts(self, *, pods: int) -> float:
