@@ -78,6 +78,7 @@ MATRIX: dict[str, Values] = {
 
 
 _RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
 #: Where the kinds are that the chart has.
 RESOURCES = {
     each.kind: each
@@ -95,6 +96,10 @@ RESOURCES = {
         Resource(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
         Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
         Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
+        Resource(
+            _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
+        ),
     )
 }
 
@@ -139,8 +144,9 @@ class Helm:
     def render(
         self, values: Mapping[str, Any], *, release: str = "joulie", namespace: str = NAMESPACE
     ) -> list[Manifest]:
-        """Every object of the release, hooks included and CRDs not."""
+        """Every object of the release, hooks included and CRDs not, for a cluster as new as those of the tests."""
         command = ("template", release, str(CHART), "--namespace", namespace, "--values", "-")
+        command += ("--api-versions", f"{_ADMISSION}/v1/ValidatingAdmissionPolicy")
         return [each for each in yaml.safe_load_all(self.run(*command, stdin=json.dumps(values))) if each]
 
     def notes(self, values: Mapping[str, Any]) -> str:
@@ -177,8 +183,19 @@ def env_of(container: Mapping[str, Any]) -> dict[str, str | None]:
     return {each["name"]: each.get("value") for each in container["env"]}
 
 
-async def account_token(client: KubeClient, account: str, namespace: str = NAMESPACE) -> str:
-    """A token of a service account, as its pods would have it."""
+async def account_token(
+    client: KubeClient, account: str, namespace: str = NAMESPACE, *, pod: Manifest | None = None
+) -> str:
+    """A token of a service account; bound to a pod, as the kubelet requests it, it names the pod's node."""
     path = RESOURCES["ServiceAccount"].object_path(account, namespace, "token")
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    spec: dict[str, Any] = {"expirationSeconds": 3600}
+    if pod is not None:
+        metadata = pod["metadata"]
+        spec["boundObjectRef"] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     return str(json.loads(await client.request("POST", path, body=body))["status"]["token"])

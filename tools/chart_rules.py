@@ -1,13 +1,17 @@
-"""Writes the rules of the chart's roles from `joulie_api.permissions`."""
+"""Writes the rules of the chart's roles and admission policies from `joulie_api.permissions`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tools.generated import ROOT, finish
 
 from joulie_api.permissions import SERVICES, Grant
 
+#: Verbs that admission does not see.
+_READ: Final = frozenset({"get", "list", "watch"})
+#: Services whose writes an admission policy checks.
+_POLICED: Final = frozenset({"agent"})
 #: The core group in YAML.
 _CORE: Final = '""'
 
@@ -20,15 +24,30 @@ _HEAD: Final = """\
 def text() -> str:
     """Return the template."""
     return _HEAD + "".join(
-        f'{{{{- define "joulie.rules.{service}.{scope}" -}}}}\n{"".join(map(_rule, grants))}{{{{- end -}}}}\n'
+        _define(f"rules.{service}.{scope}", map(_rule, grants))
+        + (_define(f"writes.{service}.{scope}", _writes(grants)) if service in _POLICED else "")
         for service, permissions in SERVICES.items()
         for scope, grants in (
             ("cluster", permissions.cluster),
             ("namespace", permissions.namespace),
             ("resource-manager", permissions.resource_manager),
         )
-        if grants
     )
+
+
+def _define(name: str, parts: Iterable[str]) -> str:
+    body = "".join(parts)
+    return f'{{{{- define "joulie.{name}" -}}}}\n{body}{{{{- end -}}}}\n' if body else ""
+
+
+def _writes(grants: Iterable[Grant]) -> Iterator[str]:
+    """Yield the rules of an admission policy: everything that the grants let a service write."""
+    for grant in grants:
+        if not _READ.issuperset(grant.verbs):
+            yield f"- apiGroups: [{grant.group or _CORE}]\n"
+            yield "  apiVersions: ['*']\n"
+            yield f"  resources: [{', '.join(grant.names)}]\n"
+            yield "  operations: [CREATE, UPDATE, DELETE]\n"
 
 
 def _rule(grant: Grant) -> str:

@@ -132,6 +132,7 @@ def _agent() -> _Schema:
             "image": _image(),
             "env": _service_env(AgentSettings),
             "extraEnv": _ENTRIES,
+            "admissionPolicy": _closed({"enabled": _FLAG}),
             "headersSecrets": {"type": "array", "items": {**_NAME, "minLength": 1}, "uniqueItems": True},
             "resources": _OBJECT,
             "metricsPort": _PORT,

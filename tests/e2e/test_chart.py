@@ -1,34 +1,30 @@
 """The chart on a real control plane: what it renders is accepted, a release works with its own rights, and goes."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 import yaml
 from tests.chart import (
-    CHART,
     MATRIX,
     NAMESPACE,
     RESOURCES,
     Helm,
     HelmError,
     Manifest,
-    account_token,
     containers,
     env_of,
     find,
 )
+from tests.e2e.release import Release
 from tests.e2e.waiting import eventually
 
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
-from joulie_api.resources import CRDS, NODE_HARDWARES, NODE_POWER_PROFILES, NODES, PODS, Resource
-from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_api.resources import CRDS, NODE_HARDWARES, NODE_POWER_PROFILES, NODES, Resource
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import ClusterFactory
 from joulie_devcluster.host.ports import LOOPBACK, free_port
@@ -42,62 +38,6 @@ NODE_CLASSES = (
     NodeClass(name="epyc", count=2, cpu=CpuClass(model="AMD-EPYC-9654", cores=192)),
     NodeClass(name="other", cpu=CpuClass(model="AMD-EPYC-9654", cores=192), managed=False),
 )
-HELM_TIMEOUT_S = 120
-
-
-class Release:
-    """A release `joulie` on a cluster of the test's own."""
-
-    def __init__(self, cluster: DevCluster, client: KubeClient, helm: Helm, tmp_path: Path) -> None:
-        self.cluster = cluster
-        self.client = client
-        self.helm = helm
-        self.tmp_path = tmp_path
-
-    async def run(self, *arguments: str, values: dict[str, Any] | None = None) -> str:
-        stdin = json.dumps(values or {})
-        where = ("--namespace", NAMESPACE)
-        return await asyncio.to_thread(self.helm.run, *arguments, *where, stdin=stdin, timeout_s=HELM_TIMEOUT_S)
-
-    async def install(self, values: dict[str, Any]) -> str:
-        command = ("install", "joulie", str(CHART), "--create-namespace", "--wait", "--timeout", "90s", "--values", "-")
-        return await self.run(*command, values=values)
-
-    async def pods(self, component: str) -> list[dict[str, Any]]:
-        """Pods of a component."""
-        selector = f"app.kubernetes.io/instance=joulie,app.kubernetes.io/component={component}"
-        return await self.client.list(PODS, NAMESPACE, label_selector=selector)
-
-    async def left(self) -> list[tuple[str, str]]:
-        """Objects of the release that exist, whatever made them."""
-        found = []
-        for resource in (*RESOURCES.values(), PODS):
-            selector = "app.kubernetes.io/instance=joulie"
-            found += [(resource.kind, each["metadata"]["name"]) for each in await self._list(resource, selector)]
-        return found
-
-    async def _list(self, resource: Resource, selector: str) -> list[dict[str, Any]]:
-        return await self.client.list(resource, label_selector=selector)
-
-    async def kubeconfig(self, account: str) -> Path:
-        """A kubeconfig with a token of a service account."""
-        user = {"token": await account_token(self.client, account)}
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": "c",
-                    "cluster": {"server": self.cluster.server, "certificate-authority": str(self.cluster.ca_path)},
-                }
-            ],
-            "users": [{"name": account, "user": user}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": account}}],
-            "current-context": "c",
-        }
-        path = self.tmp_path / f"{account}.kubeconfig"
-        path.write_text(yaml.safe_dump(content))
-        return path
 
 
 @pytest_asyncio.fixture
@@ -229,8 +169,10 @@ async def _services_work(release: Release) -> None:
 
 async def _start(release: Release, service: Service, workload: Manifest, container: str) -> JoulieService:
     port = free_port()
+    component = workload["metadata"]["labels"]["app.kubernetes.io/component"]
+    pod = min(await release.pods(component), key=lambda each: str(each["spec"]["nodeName"]))
     own = {
-        "KUBECONFIG": str(await release.kubeconfig(workload["spec"]["template"]["spec"]["serviceAccountName"])),
+        "KUBECONFIG": str(await release.kubeconfig(pod["spec"]["serviceAccountName"], pod)),
         "METRICS_ADDR": f"{LOOPBACK}:{port}",
         "EXTENDER_ADDR": f"{LOOPBACK}:{free_port()}",
         "NODE_NAME": "epyc-0",

@@ -14,6 +14,7 @@ from tests.chart import (
     NVIDIA,
     POOL,
     RESOURCE_MANAGER,
+    RESOURCES,
     ROOT,
     Helm,
     HelmError,
@@ -48,7 +49,7 @@ def test_helm_lint_passes_and_every_object_has_a_namespace_and_labels(helm: Helm
         assert labels["app.kubernetes.io/name"] == "joulie"
         assert labels["app.kubernetes.io/instance"] == "shop"
         assert labels["app.kubernetes.io/managed-by"] == "Helm"
-        cluster_wide = each["kind"].startswith("ClusterRole")
+        cluster_wide = not RESOURCES[each["kind"]].namespaced
         assert each["metadata"].get("namespace") == (None if cluster_wide else "elsewhere")
         if "selector" in each["spec"] if "spec" in each else False:
             selector = each["spec"]["selector"].get("matchLabels", each["spec"]["selector"])

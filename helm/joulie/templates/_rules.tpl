@@ -46,6 +46,16 @@
   resources: [nodehardwares/status, telemetryprofiles/status]
   verbs: [patch]
 {{- end -}}
+{{- define "joulie.writes.agent.cluster" -}}
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodehardwares, telemetryprofiles]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodehardwares/status, telemetryprofiles/status]
+  operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
 {{- define "joulie.rules.agent.namespace" -}}
 # Headers for HTTP backends. The author of a TelemetryProfile also sets their destination.
 - apiGroups: [""]
@@ -75,6 +85,28 @@
 - apiGroups: [topology.node.k8s.io]
   resources: [noderesourcetopologies]
   verbs: [get, create, patch, delete]
+{{- end -}}
+{{- define "joulie.writes.agent.resource-manager" -}}
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [balloonspolicies/status, topologyawarepolicies/status, templatepolicies/status, adjustments/status]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [nodes]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [nodes/status]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [events]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [topology.node.k8s.io]
+  apiVersions: ['*']
+  resources: [noderesourcetopologies]
+  operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.extender.cluster" -}}
 - apiGroups: [""]

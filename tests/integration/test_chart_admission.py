@@ -1,0 +1,97 @@
+"""The chart's admission policies as rendered: where they are, what they cover. Needs Helm and no cluster."""
+
+import json
+
+import pytest
+from tests.chart import CHART, POOL, RESOURCE_MANAGER, Helm, HelmError, find
+
+from joulie_api.permissions import SERVICES
+
+POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+_READ = {"get", "list", "watch"}
+
+
+def kinds(manifests):
+    return {each["kind"] for each in manifests}
+
+
+def writes(grants):
+    return {(grant.group, name) for grant in grants if not _READ.issuperset(grant.verbs) for name in grant.names}
+
+
+def covered(policy):
+    found = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert all(rule["operations"] == ["CREATE", "UPDATE", "DELETE"] for rule in found)
+    return {(group, name) for rule in found for group in rule["apiGroups"] for name in rule["resources"]}
+
+
+def test_the_policy_covers_everything_that_the_agents_role_lets_it_write(helm: Helm):
+    agent = SERVICES["agent"]
+    assert not writes(agent.namespace)
+    assert covered(find(helm.render({}), POLICY, "joulie-agent")) == writes(agent.cluster)
+    everything = find(helm.render(RESOURCE_MANAGER), POLICY, "joulie-agent")
+    assert covered(everything) == writes(agent.cluster) | writes(agent.resource_manager)
+    for policy in ("joulie-agent", "joulie-agent-nodes"):
+        assert covered(find(helm.render(POOL), POLICY, policy)) == writes(agent.cluster)
+
+
+@pytest.mark.parametrize("values", [{}, POOL, RESOURCE_MANAGER], ids=["daemonset", "pool", "resource manager"])
+def test_a_policy_concerns_the_agents_of_its_own_release_only(helm: Helm, values):
+    manifests = helm.render(values, release="shop", namespace="elsewhere")
+    for policy in (each for each in manifests if each["kind"] == POLICY):
+        condition = policy["spec"]["matchConditions"][0]
+        assert condition["expression"] == (
+            "request.userInfo.username == 'system:serviceaccount:elsewhere:shop-joulie-agent'"
+        )
+        assert policy["spec"]["failurePolicy"] == "Fail"
+    find(manifests, "ServiceAccount", "shop-joulie-agent")
+
+
+def test_every_policy_is_bound_and_denies(helm: Helm):
+    manifests = helm.render(POOL)
+    bound = {each["spec"]["policyName"] for each in manifests if each["kind"] == BINDING}
+    assert bound == {each["metadata"]["name"] for each in manifests if each["kind"] == POLICY}
+    assert all(each["spec"]["validationActions"] == ["Deny"] for each in manifests if each["kind"] == BINDING)
+
+
+def test_a_value_turns_the_policies_off(helm: Helm):
+    off = {"agent": {"admissionPolicy": {"enabled": False}}}
+    assert {POLICY, BINDING}.isdisjoint(kinds(helm.render(off)))
+    assert {POLICY, BINDING}.isdisjoint(kinds(helm.render({"agent": {"enabled": False}})))
+
+
+def test_an_api_server_that_does_not_serve_policies_gets_none_and_the_notes_say_so(helm: Helm):
+    rendered = helm.run("template", "joulie", str(CHART))
+    assert POLICY not in rendered
+    assert "agents can write the objects of every node" in helm.notes({})
+
+
+OUTSIDE = {
+    "joulie.io/managed=true": [("joulie.io/managed", "NotIn", ["true"])],
+    "rack in (a, b),zone!=z": [("rack", "NotIn", ["a", "b"]), ("zone", "In", ["z"])],
+    "gpu,!old , role notin (infra)": [
+        ("gpu", "DoesNotExist", None),
+        ("old", "Exists", None),
+        ("role", "In", ["infra"]),
+    ],
+    "a==b,c = ": [("a", "NotIn", ["b"]), ("c", "NotIn", [""])],
+}
+
+
+@pytest.mark.parametrize(("selector", "outside"), OUTSIDE.items(), ids=OUTSIDE)
+def test_nodes_outside_of_the_pools_selector_are_selected_by_the_opposite_of_each_requirement(
+    helm: Helm, selector, outside
+):
+    manifests = helm.render({"agent": {"mode": "pool", "pool": {"nodeSelector": selector}}})
+    bindings = [each for each in manifests if each["kind"] == BINDING and "paramRef" in each["spec"]]
+    found = [each["spec"]["paramRef"]["selector"]["matchExpressions"] for each in bindings]
+    assert [(each["key"], each["operator"], each.get("values")) for (each,) in found] == outside
+    assert {each["spec"]["paramRef"]["parameterNotFoundAction"] for each in bindings} == {"Allow"}
+
+
+def test_a_selector_that_the_policy_cannot_use_is_an_error_that_names_the_way_out(helm: Helm):
+    values = {"agent": {"mode": "pool", "pool": {"nodeSelector": "cores>5"}}}
+    with pytest.raises(HelmError, match=r'cannot use "cores>5".* agent\.admissionPolicy\.enabled'):
+        helm.render(values)
+    values["agent"]["admissionPolicy"] = {"enabled": False}
+    assert json.dumps(helm.render(values)).count("cores>5") == 1
