@@ -1,6 +1,6 @@
 # `just --list` is the table of contents; CI calls the same recipes.
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
-members := "libs/joulie-core libs/joulie-api libs/joulie-devcluster libs/joulie-sim services/operator services/agent services/extender"
+members := "libs/joulie-core libs/joulie-api libs/joulie-cli libs/joulie-devcluster libs/joulie-sim services/operator services/agent services/extender"
 
 # show this list
 default:

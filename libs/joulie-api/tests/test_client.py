@@ -340,3 +340,22 @@ async def test_outside_a_cluster_a_kubeconfig_is_required(monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ConfigError, match="in-cluster"):
         await KubeClient.connect(kubeconfig="", user_agent="test")
+
+
+async def test_a_list_of_metadata_has_neither_spec_nor_status(fake_api, fake_client):
+    fake_api.put(make_node("n1", labels={"a": "1"}))
+    pages = [json.loads(raw) async for raw in fake_client.list_pages(NODES, metadata_only=True)]
+    (item,) = pages[0]["items"]
+    assert set(item) == {"metadata"}
+    assert item["metadata"]["labels"]["a"] == "1"
+
+
+@pytest.mark.parametrize(("named", "expected"), [("team", "team"), (None, "default")])
+async def test_the_namespace_is_that_of_the_chosen_context(fake_api, tmp_path, named, expected):
+    path = fake_api.kubeconfig(tmp_path)
+    content = json.loads(path.read_text())
+    context = {"cluster": "fake", "user": "fake", **({"namespace": named} if named else {})}
+    content["contexts"].append({"name": "other", "context": context})
+    path.write_text(json.dumps(content))
+    async with await KubeClient.connect(kubeconfig=str(path), context="other", user_agent="t") as client:
+        assert client.namespace == expected

@@ -43,6 +43,7 @@ _LIBRARY: Final = "kubernetes_asyncio"
 _CONNECTIONS: Final = 100
 #: Bytes that are read from a connection at once: a line of a watch may have more than aiohttp's default of 64 KiB.
 _READ_BYTES: Final = 2**21
+_DEFAULT_NAMESPACE: Final = "default"
 
 _log = structlog.get_logger()
 
@@ -170,6 +171,15 @@ class Session:
     def server(self) -> str:
         """URL of the API server."""
         return str(self._configuration.host)
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the context; `default` where it names none."""
+        if self._kubeconfig is None:
+            return _DEFAULT_NAMESPACE
+        contexts, active = self._library.config.list_kube_config_contexts(config_file=self._kubeconfig)
+        chosen = next((each for each in contexts if each["name"] == self._context), active)
+        return str(chosen["context"].get("namespace") or _DEFAULT_NAMESPACE)
 
     async def send(
         self,

@@ -28,6 +28,8 @@ Query = tuple[tuple[str, str], ...]
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
+#: Requests `metadata` only; a server that cannot leave out the rest sends whole objects.
+METADATA_LIST: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 
 #: Longer than an API server needs for one object or one page, shorter than its own 60 s limit for a request.
 REQUEST_TIMEOUT_S: Final = 30.0
@@ -90,6 +92,11 @@ class KubeClient:
         """URL of the API server."""
         return self._session.server
 
+    @property
+    def namespace(self) -> str:
+        """Namespace of the kubeconfig's context; `default` where it names none."""
+        return self._session.namespace
+
     async def get(
         self, res: Resource, name: str, namespace: str | None = None, *, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> bytes:
@@ -109,10 +116,12 @@ class KubeClient:
         field_selector: str = "",
         limit: int = PAGE_LIMIT,
         resource_version: str | None = None,
+        metadata_only: bool = False,
     ) -> AsyncIterator[bytes]:
         """Yield the pages of one list, raw.
 
-        `resource_version` None reads the most recent state; "0" any state that the server has cached.
+        `resource_version` None reads the most recent state; "0" any state that the server has cached. `metadata_only`
+        requests objects without spec and status.
 
         Raises:
             Gone: the list took so long that the server dropped its snapshot.
@@ -127,6 +136,7 @@ class KubeClient:
                 limit=limit,
                 resource_version=resource_version,
                 continue_token=token,
+                metadata_only=metadata_only,
             )
             yield raw
             token = decode_page(raw).metadata.continue_
@@ -143,6 +153,7 @@ class KubeClient:
         limit: int = PAGE_LIMIT,
         resource_version: str | None = None,
         continue_token: str = "",
+        metadata_only: bool = False,
     ) -> bytes:
         """Return one page of a list, raw; its `metadata.continue` is the `continue_token` of the next, "" if none."""
         query = [*_selectors(label_selector, field_selector), ("limit", str(limit))]
@@ -150,7 +161,8 @@ class KubeClient:
             query.append(("continue", continue_token))  # the token has the resourceVersion; the server refuses both
         elif resource_version is not None:
             query.append(("resourceVersion", resource_version))
-        return await self.request("GET", res.collection_path(namespace), query=tuple(query))
+        accept = METADATA_LIST if metadata_only else JSON
+        return await self.request("GET", res.collection_path(namespace), query=tuple(query), accept=accept)
 
     async def list(
         self, res: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
@@ -252,6 +264,7 @@ class KubeClient:
         query: Query = (),
         body: Mapping[str, Any] | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
         """Send one request and return the body of its 2xx answer.
@@ -261,7 +274,8 @@ class KubeClient:
             TransportError: no complete answer.
         """
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        response = await self._answer(method, path, query, body=body, content_type=content_type, timeout=timeout)
+        headers = {"Accept": accept, "Content-Type": content_type}
+        response = await self._answer(method, path, query, body=body, headers=headers, timeout=timeout)
         return await _read(response, f"{method} {path}")
 
     @asynccontextmanager
@@ -298,7 +312,8 @@ class KubeClient:
         )
         try:
             async with asyncio.timeout(_WATCH_ANSWER_TIMEOUT_S):
-                response = await self._answer("GET", path, query, body=None, content_type=JSON, timeout=timeout)
+                headers = {"Accept": JSON, "Content-Type": JSON}
+                response = await self._answer("GET", path, query, body=None, headers=headers, timeout=timeout)
         except TimeoutError as error:
             raise TransportError(f"watch of {path}: no answer") from error
         try:
@@ -313,11 +328,10 @@ class KubeClient:
         query: Query,
         *,
         body: Mapping[str, Any] | None,
-        content_type: str,
+        headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the session's own limit, not a scope of this function
     ) -> aiohttp.ClientResponse:
         """Return the 2xx answer, unread; raise the ApiError of any other, after reading its body."""
-        headers = {"Accept": JSON, "Content-Type": content_type}
         for attempt in (1, 2):
             response = await self._session.send(method, path, query=query, headers=headers, body=body, timeout=timeout)
             if response.status < HTTPStatus.MULTIPLE_CHOICES:

@@ -62,6 +62,8 @@ PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
 BINDINGS: Final = Resource("", "v1", "bindings", "Binding", namespaced=True)
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
+SERVICES: Final = Resource("", "v1", "services", "Service", namespaced=True)
+CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
 RESOURCE_CLAIM_TEMPLATES: Final = Resource(

@@ -4,7 +4,7 @@ import time
 import aiohttp
 import pytest
 
-from joulie_api.testing import FakeApiServer, make_node, make_pod
+from joulie_api.testing import FakeApiServer, Respond, make_node, make_pod
 
 
 async def test_a_list_carries_the_revision_and_the_objects_in_order(fake_api, raw):
@@ -213,3 +213,17 @@ async def test_wait_for_returns_when_a_change_makes_the_condition_true(fake_api)
 async def test_wait_for_times_out(fake_api):
     with pytest.raises(TimeoutError):
         await fake_api.wait_for(lambda: False, timeout_s=0.01)
+
+
+async def test_a_served_group_is_discovered_and_another_is_not_found(fake_api, raw):
+    status, found = await raw("GET", "/apis/joulie.io/v1alpha1")
+    assert status == 200
+    assert "nodetwins" in {each["name"] for each in found["resources"]}
+    assert (await raw("GET", "/apis/joulie.io/v9"))[0] == 404
+
+
+async def test_a_request_to_a_service_is_answered_as_scripted(fake_api, raw):
+    fake_api.faults.add(Respond(200, body=b'{"a":1}'), verb="create", path="/proxy/debug")
+    path = "/api/v1/namespaces/x/services/http:s:80/proxy/debug/explain"
+    assert await raw("POST", path, {"b": 2}) == (200, {"a": 1})
+    assert fake_api.requests[-1].subresource == "proxy"

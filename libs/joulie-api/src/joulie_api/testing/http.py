@@ -20,9 +20,9 @@ from joulie_api.testing.faults import (
     Respond,
 )
 from joulie_api.testing.kinds import ServedKind
-from joulie_api.testing.listing import Lister
+from joulie_api.testing.listing import Lister, metadata_only
 from joulie_api.testing.request_log import Request, RequestLog
-from joulie_api.testing.routing import RequestRoute, resolve, verb_of, watch_options
+from joulie_api.testing.routing import RequestRoute, discovery, resolve, verb_of, watch_options
 from joulie_api.testing.status import StatusError
 from joulie_api.testing.storage import Store, Stored
 from joulie_api.testing.watching import WatchStream
@@ -65,6 +65,7 @@ class Handler:
             query=dict(request.query),
             user_agent=request.headers.get(hdrs.USER_AGENT, ""),
             content_type=request.content_type,
+            accept=request.headers.get(hdrs.ACCEPT, ""),
             body=await request.read(),
         )
         self._requests.append(entry)
@@ -81,6 +82,8 @@ class Handler:
     async def _answer(self, request: web.Request, entry: Request) -> web.StreamResponse:
         if request.path in _PLAIN:
             return web.json_response(_PLAIN[request.path])
+        if (found := discovery(self._store, request.path)) is not None:
+            return web.json_response(found)
         route = resolve(self._store, request.path)
         entry.kind, entry.name = route.collection.kind.kind, route.name
         entry.namespace, entry.subresource = route.namespace, route.subresource
@@ -131,7 +134,9 @@ class Handler:
     def _perform(self, route: RequestRoute, entry: Request) -> web.Response:
         """Answer any request but a watch."""
         if entry.verb == "list":
-            return web.Response(body=self._lister.page(route, entry.query), content_type=_JSON)
+            page = self._lister.page(route, entry.query)
+            body = metadata_only(page) if "as=PartialObjectMetadataList" in entry.accept else page
+            return web.Response(body=body, content_type=_JSON)
         target = writes.WriteTarget(route.collection, route.name, route.namespace, route.subresource)
         if target.subresource not in _subresources(target.kind):
             raise StatusError(404, f"{target.kind.plural} have no subresource {target.subresource}")

@@ -76,3 +76,11 @@ def _render(route: RequestRoute, metadata: dict[str, object], objects: list[Stor
     opening = kind.prefix if kind.custom else b"{"
     items = b",".join([opening + stored.tail for stored in objects])
     return b'%b,"items":[%b]}' % (head, items)
+
+
+def metadata_only(page: bytes) -> bytes:
+    """Return a page as a server answers a request for PartialObjectMetadataList."""
+    whole = msgspec.json.decode(page)
+    items = [{"metadata": item["metadata"]} for item in whole["items"]]
+    kept = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": whole["metadata"]}
+    return msgspec.json.encode({**kept, "items": items})

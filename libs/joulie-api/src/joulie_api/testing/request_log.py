@@ -24,6 +24,7 @@ class Request:
     namespace: str | None = None
     subresource: str = ""
     content_type: str = ""
+    accept: str = ""
     body: bytes = field(default=b"", repr=False)
     status: int = 0
     """The HTTP status of the answer; 0 while unanswered, and if the connection was reset instead."""

@@ -60,6 +60,16 @@ def resolve(store: Store, path: str) -> RequestRoute:
     return RequestRoute(collection, namespace, *rest[1:3])
 
 
+def discovery(store: Store, path: str) -> dict[str, object] | None:
+    """Return the resources of `/apis/GROUP/VERSION`; None for another path, or where none are served."""
+    parts = path.strip("/").split("/")
+    if len(parts) != 3 or parts[:1] != list(_GROUPED):  # noqa: PLR2004 - apis, group, version
+        return None
+    kinds = [each.kind for each in store.collections if [each.kind.group, each.kind.version] == parts[1:]]
+    resources = [{"name": each.plural, "kind": each.kind, "namespaced": each.namespaced} for each in kinds]
+    return {"kind": "APIResourceList", "groupVersion": "/".join(parts[1:]), "resources": resources} if kinds else None
+
+
 def _served(store: Store, group: str, version: str, plural: str, path: str) -> Collection:
     found = store.find(group, version, plural)
     if found is None:
@@ -75,6 +85,8 @@ def verb_of(method: str, route: RequestRoute, query: Mapping[str, str], content_
     """
     if method == "POST" and route.subresource == "binding":
         return "bind"
+    if route.subresource == "proxy":
+        return "create" if method == "POST" else "get"
     if method == "PATCH" and route.name:
         return _patch_verb(route.collection.kind, content_type)
     verb = _VERBS.get((method, bool(route.name)))

@@ -1,0 +1,108 @@
+"""Text in columns: cells with a style each, lines of cells, tables that fit a width. No I/O.
+
+A style is a name of `rich`, such as `red` or `bold`, and is dropped where the output has no colour.
+"""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+#: Between two columns.
+_GAP: Final = "  "
+_ELLIPSIS: Final = "…"
+#: A column is not cut to less.
+_LEAST_WIDTH: Final = 8
+#: Width of text where the output has none of its own.
+TEXT_WIDTH: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text with one style."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table; an `elastic` one is cut where the table is wider than the terminal."""
+
+    title: str
+    right: bool = False
+    elastic: bool = False
+
+
+def line(text: str = "", style: str = "") -> Line:
+    """Return a line of one style."""
+    return (Cell(text, style),)
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """Return lines as text without colour, each with its newline."""
+    return "".join("".join(cell.text for cell in each).rstrip() + "\n" for each in lines)
+
+
+def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[Cell]], width: int | None = None) -> list[Line]:
+    """Return a heading and a line for each row.
+
+    Args:
+        columns: the columns.
+        rows: their cells, as many as there are columns.
+        width: characters of a line at most, as far as elastic columns allow it; None for no limit.
+    """
+    cells = [[Cell(each.title, "bold") for each in columns], *rows]
+    widths = [max(len(row[number].text) for row in cells) for number in range(len(columns))]
+    _fit(columns, widths, width)
+    return [tuple(map(_padded, row, widths, columns)) for row in cells]
+
+
+def pairs(fields: Iterable[tuple[str, str | Cell]], width: int | None = None) -> list[Line]:
+    """Return one line for each name and value, the values beneath each other; long values are wrapped."""
+    known = [(name, value if isinstance(value, Cell) else Cell(value)) for name, value in fields]
+    indent = max((len(name) for name, _ in known), default=0) + len(_GAP)
+    lines: list[Line] = []
+    for name, value in known:
+        parts = wrapped(value.text, (width or TEXT_WIDTH) - indent) or [""]
+        lines += [
+            (Cell((name if not number else "").ljust(indent), "bold"), Cell(part, value.style))
+            for number, part in enumerate(parts)
+        ]
+    return lines
+
+
+def paragraph(text: str, *, width: int | None = None, indent: str = "", first: str | None = None) -> list[Line]:
+    """Return wrapped text, indented; `first` is what the first line begins with instead."""
+    wide = width or TEXT_WIDTH
+    begin = indent if first is None else first
+    return [line(part) for part in textwrap.wrap(text, wide, initial_indent=begin, subsequent_indent=indent)]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a text in parts of at most so many characters, as far as its words allow that."""
+    return textwrap.wrap(text, max(_LEAST_WIDTH, width), break_on_hyphens=False, break_long_words=False)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of at most so many characters; an ellipsis stands for what is cut from its end."""
+    return text if len(text) <= width else text[: width - 1] + _ELLIPSIS
+
+
+def _fit(columns: Sequence[TableColumn], widths: list[int], width: int | None) -> None:
+    if width is None:
+        return
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    for number, column in enumerate(columns):
+        if column.elastic and excess > 0:
+            cut = min(excess, max(0, widths[number] - _LEAST_WIDTH))
+            widths[number] -= cut
+            excess -= cut
+
+
+def _padded(cell: Cell, width: int, column: TableColumn) -> Cell:
+    text = shortened(cell.text, width)
+    return Cell((text.rjust(width) if column.right else text.ljust(width)) + _GAP, cell.style)

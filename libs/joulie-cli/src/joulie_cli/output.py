@@ -1,0 +1,58 @@
+"""Writes lines and data to standard output, coloured on a terminal."""
+
+import os
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import yaml
+from rich.console import Console
+from rich.text import Text
+
+from joulie_cli.layout import Line, plain
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal; None where the output goes elsewhere and is not cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def coloured() -> bool:
+    """Return whether to colour: on a terminal that can, unless NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print lines of text."""
+    if not coloured():
+        sys.stdout.write(plain(lines))
+        sys.stdout.flush()
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for each in lines:
+        console.print(styled(each))
+
+
+def styled(line: Line) -> Text:
+    """Return a line for rich."""
+    text = Text.assemble(*((cell.text, cell.style) for cell in line), no_wrap=True)
+    text.rstrip()
+    return text
+
+
+def print_data(data: Any, options: Namespace) -> None:
+    """Print data as the option `-o` asks: `json` or `yaml`."""
+    if options.output == "json":
+        text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+    else:
+        text = yaml.safe_dump(msgspec.to_builtins(data), sort_keys=False, allow_unicode=True)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def as_data(options: Namespace) -> bool:
+    """Return whether the output is data for programs."""
+    return options.output in {"json", "yaml"}

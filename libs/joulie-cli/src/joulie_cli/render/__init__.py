@@ -1,0 +1,1 @@
+"""Pure functions from what was read to lines and data."""
