@@ -115,5 +115,85 @@ def _add_nodes(verbs: Any, name: str) -> None:
     parser.add_argument("--sort", choices=SORTS, default="name", help="order; name by default, unknown values last")
 
 
+def _namespace(*, all_of_them: bool = False) -> argparse.ArgumentParser:
+    parent = _Parser(add_help=False)
+    default = "all of them by default" if all_of_them else "that of the context by default"
+    parent.add_argument("-n", "--namespace", metavar="NAME", help=f"namespace; {default}")
+    return parent
+
+
+def _extender_url() -> argparse.ArgumentParser:
+    parent = _Parser(add_help=False)
+    parent.add_argument(
+        "--extender-url",
+        metavar="URL",
+        help="address of the extender, such as http://localhost:9876; by default the API server's proxy of its Service",
+    )
+    return parent
+
+
+def _add_explain(verbs: Any, name: str) -> None:
+    parser = _verb(
+        verbs,
+        name,
+        summary="the extender's view of a pod or a node",
+        description="For a pod: the score of each node with all its terms, and which nodes are refused and why. For a\n"
+        "node: what the extender knows of it, and which pods it allows there.",
+        example="kubectl joulie explain pod train-0 -n ml\nkubectl joulie explain node worker-1",
+        parents=[_connection(), _format(), _nodes_selector(), _namespace(), _extender_url()],
+    )
+    parser.add_argument("what", choices=("pod", "node"), help="what to explain")
+    parser.add_argument("name", metavar="NAME", help="name of the pod or node")
+    parser.add_argument("--node", action="append", metavar="NAME", help="candidate; all managed nodes by default")
+    parser.add_argument("--most", type=int, default=10, metavar="N", help="nodes that are listed; 10 by default")
+
+
+def _add_why_pending(verbs: Any, name: str) -> None:
+    parser = _verb(
+        verbs,
+        name,
+        summary="what keeps a pod from a node",
+        description="Its last Events, its workload class and why it has it, which managed nodes would be refused, and\n"
+        "what to change. Does not need the extender.",
+        example="kubectl joulie why-pending train-0 -n ml",
+        parents=[_connection(), _format(wide=False), _nodes_selector(), _namespace()],
+    )
+    parser.add_argument("name", metavar="POD", help="name of the pod")
+
+
+def _add_profile(verbs: Any, name: str) -> None:
+    parser = _verb(
+        verbs,
+        name,
+        summary="target, result and history of a node",
+        description="What NodePowerProfile asks of the node, what its agent reports as in force, the conditions since\n"
+        "when, and the last Events.",
+        example="kubectl joulie profile worker-1",
+        parents=[_connection(), _format(wide=False)],
+    )
+    parser.add_argument("name", metavar="NODE", help="name of the node")
+
+
+def _add_events(verbs: Any, name: str) -> None:
+    parser = _verb(
+        verbs,
+        name,
+        summary="Events of Joulie, newest last",
+        description="Transitions of nodes, caps that the hardware refuses, annotations that cannot be read.\n"
+        "Kubernetes keeps Events for an hour, unless it is configured otherwise.",
+        example="kubectl joulie events -w\nkubectl joulie events -n ml -o json",
+        parents=[_connection(), _format(wide=False), _namespace(all_of_them=True)],
+    )
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces, whatever -n says")
+    parser.add_argument("-w", "--watch", action="store_true", help="print further Events as they come, until Ctrl-C")
+
+
 #: What adds the parser of each verb, in the order of the help.
-VERBS: Final[dict[str, Callable[[Any, str], None]]] = {"status": _add_status, "nodes": _add_nodes}
+VERBS: Final[dict[str, Callable[[Any, str], None]]] = {
+    "status": _add_status,
+    "nodes": _add_nodes,
+    "explain": _add_explain,
+    "why-pending": _add_why_pending,
+    "profile": _add_profile,
+    "events": _add_events,
+}

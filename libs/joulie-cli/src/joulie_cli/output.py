@@ -28,8 +28,7 @@ def coloured() -> bool:
 def print_lines(lines: Iterable[Line]) -> None:
     """Print lines of text."""
     if not coloured():
-        sys.stdout.write(plain(lines))
-        sys.stdout.flush()
+        _write(plain(lines))
         return
     console = Console(highlight=False, soft_wrap=True)
     for each in lines:
@@ -49,10 +48,23 @@ def print_data(data: Any, options: Namespace) -> None:
         text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
     else:
         text = yaml.safe_dump(msgspec.to_builtins(data), sort_keys=False, allow_unicode=True)
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    _write(text)
+
+
+def print_item(data: Any, options: Namespace) -> None:
+    """Print one item of a stream: a line of JSON, or a YAML document, so that a reader need not wait for the end."""
+    if options.output == "json":
+        _write(msgspec.json.encode(data).decode() + "\n")
+    else:
+        _write("---\n")
+        print_data(data, options)
 
 
 def as_data(options: Namespace) -> bool:
     """Return whether the output is data for programs."""
     return options.output in {"json", "yaml"}
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

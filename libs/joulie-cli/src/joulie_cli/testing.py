@@ -87,3 +87,36 @@ def service_pod(
         },
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]},
     }
+
+
+def extender_service() -> dict[str, Any]:
+    """Return the Service of the chart's extender."""
+    labels = {"app.kubernetes.io/name": "joulie", "app.kubernetes.io/component": "extender"}
+    metadata = {"name": "joulie-scheduler-extender", "namespace": NAMESPACE, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 9876}]}}
+
+
+def make_event(
+    kind: str,
+    name: str,
+    reason: str,
+    message: str,
+    *,
+    component: str = "joulie-operator",
+    namespace: str = "default",
+    at: str,
+    count: int = 1,
+) -> dict[str, Any]:
+    """Return an Event about an object, last seen at a time in RFC 3339."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}.{reason.lower()}", "namespace": namespace},
+        "involvedObject": {"kind": kind, "name": name},
+        "type": "Normal",
+        "reason": reason,
+        "message": message,
+        "count": count,
+        "lastTimestamp": at,
+        "reportingComponent": component,
+    }

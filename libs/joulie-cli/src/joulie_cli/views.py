@@ -235,6 +235,10 @@ def _report(wire: _Report) -> ReportView:
     return ReportView(wire.metadata.name, _control(controls.cpu), _control(controls.gpu))
 
 
+#: Namespace and name of any object.
+decode_namespaced_name: Final = _decoder(
+    _Labelled, "object", lambda wire: (wire.metadata.namespace, wire.metadata.name)
+)
 decode_marks: Final = _decoder(_Labelled, "Node", _marks)
 decode_target: Final = _decoder(_Target, "NodePowerProfile", _target)
 decode_twin: Final = _decoder(_Twin, "NodeTwin", _twin)

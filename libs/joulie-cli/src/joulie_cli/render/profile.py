@@ -1,0 +1,106 @@
+"""Lines of `profile`: what is asked of a node, what is in force, and how it came about."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from joulie_cli.event_views import EventView
+from joulie_cli.layout import Cell, Line, line, pairs, paragraph
+from joulie_cli.node_rows import FAILED_RESULTS, NodeRow
+from joulie_cli.quantities import age, flag, percent, watts, word
+from joulie_cli.render.events import event_lines
+from joulie_cli.render.nodes import PROFILE_STYLES
+from joulie_cli.views import ControlView
+from joulie_core.kinds.base import Condition, ConditionStatus
+from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
+from joulie_core.timestamps import epoch_seconds
+
+_UNITS: Final = {"cpu": "package", "gpu": "GPU"}
+
+
+def profile_lines(
+    target: NodePowerProfile, row: NodeRow, events: Sequence[EventView], *, now_s: float, width: int | None
+) -> list[Line]:
+    """Return the target, the agent's report, the conditions and the events of one node."""
+    lines = [line("Target", "bold"), *_indented(_target(target.spec, row), width), line()]
+    lines += [line("In force", "bold"), *_indented(_in_force(target.spec, row), width), line()]
+    lines += [line("Conditions", "bold")]
+    for condition in target.status.conditions:
+        lines += _condition(condition, now_s, width)
+    if not target.status.conditions:
+        lines.append(line("  none: the operator has not written them yet"))
+    lines += [line(), line("Events", "bold")]
+    lines += event_lines(events, now_s=now_s, width=width) or [line("  none")]
+    return lines
+
+
+def _indented(fields: Iterator[tuple[str, str | Cell]], width: int | None) -> list[Line]:
+    return pairs(((f"  {name}", value) for name, value in fields), width)
+
+
+def _target(spec: NodePowerProfileSpec, row: NodeRow) -> Iterator[tuple[str, str | Cell]]:
+    yield "Node", row.name
+    yield "Profile", Cell(spec.profile, PROFILE_STYLES.get(spec.profile, ""))
+    yield "Draining", Cell(flag(spec.draining), "yellow" if spec.draining else "")
+    yield "Profile label", _label(spec, row)
+    policy = spec.policy
+    if policy is not None:
+        yield "Policy", f"{word(policy.name)}{f': {policy.reason}' if policy.reason else ''}"
+        yield "On lost control", policy.on_lost_control or "restore (default)"
+    cpu, gpu = spec.cpu, spec.gpu.power_cap if spec.gpu else None
+    yield (
+        "CPU cap",
+        "unmanaged" if cpu is None else _cap(cpu.package_power_cap_watts, cpu.package_power_cap_pct_of_max, "package"),
+    )
+    yield "GPU cap", "unmanaged" if gpu is None else _cap(gpu.cap_watts_per_gpu, gpu.cap_pct_of_max, "GPU")
+
+
+def _label(spec: NodePowerProfileSpec, row: NodeRow) -> Cell:
+    label = row.marks.profile if row.marks else None
+    return Cell(word(label), "" if label == spec.profile else "red")
+
+
+def _cap(absolute: float | None, share: float | None, unit: str) -> str:
+    if absolute is not None:
+        return f"{watts(absolute)} W per {unit}"
+    return f"none for a {unit}" if share is None else f"{share:g}% of the maximum of each {unit}"
+
+
+def _in_force(spec: NodePowerProfileSpec, row: NodeRow) -> Iterator[tuple[str, str | Cell]]:
+    for subsystem, stanza in (("cpu", spec.cpu), ("gpu", spec.gpu)):
+        control = row.controls.get(subsystem)
+        if control is not None:
+            yield subsystem.upper(), _control(control, _UNITS[subsystem])
+        elif stanza is not None:
+            yield subsystem.upper(), Cell("unknown: the agent has not reported", "yellow")
+    twin = row.twin
+    if twin is None:
+        yield "Twin", Cell("none", "red")
+        return
+    yield "Class", Cell(word(twin.schedulable_class), PROFILE_STYLES.get(twin.schedulable_class or "", "dim"))
+    yield "Power", f"{watts(twin.watts)} W of {watts(twin.cap_watts)} W, {word(twin.quality)} ({word(twin.source)})"
+    yield "Headroom", percent(twin.headroom_pct)
+    yield "Twin", Cell(f"{age(row.age_s)} old{', stale' if row.stale else ''}", "red" if row.stale else "")
+
+
+def _control(control: ControlView, unit: str) -> Cell:
+    parts = [f"{control.result}{f' by {control.backend}' if control.backend else ''}"]
+    if control.enforced_watts is not None:
+        parts.append(f"{watts(control.enforced_watts)} W per {unit} in force")
+    if control.requested_watts is not None:
+        parts.append(f"{watts(control.requested_watts)} W requested")
+    if control.throttle_pct is not None:
+        parts.append(f"throttle {percent(control.throttle_pct)}")
+    parts += [each for each in (control.reason, control.message) if each]
+    return Cell(", ".join(parts), "red" if control.result in FAILED_RESULTS else "")
+
+
+def _condition(condition: Condition, now_s: float, width: int | None) -> list[Line]:
+    since = epoch_seconds(condition.last_transition_time)
+    words = [f"{condition.type} is {condition.status}"]
+    if since is not None:
+        words.append(f"since {age(now_s - since)}")
+    why = ": ".join(each for each in (condition.reason, condition.message) if each)
+    text = f"{' '.join(words)}{f': {why}' if why else ''}"
+    bad = condition.type == "Enforced" and condition.status == ConditionStatus.FALSE
+    lines = paragraph(text, width=width, indent="    ", first="  ")
+    return [(Cell(each[0].text, "red"),) for each in lines] if bad else lines
