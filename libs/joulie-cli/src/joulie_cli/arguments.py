@@ -174,6 +174,18 @@ def _add_profile(verbs: Any, name: str) -> None:
     parser.add_argument("name", metavar="NODE", help="name of the node")
 
 
+def _add_doctor(verbs: Any, name: str) -> None:
+    _verb(
+        verbs,
+        name,
+        summary="what is wrong, and the way out",
+        description="Checks CRDs, versions, services, roles, kube-scheduler, targets, agents, twins, caps and labels.\n"
+        "What this user may not read is reported as not checked. Exit code 1 if anything was found.",
+        example="kubectl joulie doctor\nkubectl joulie doctor -o json | jq '.checks[] | select(.state == \"finding\")'",
+        parents=[_connection(), _format(wide=False), _nodes_selector()],
+    )
+
+
 def _add_events(verbs: Any, name: str) -> None:
     parser = _verb(
         verbs,
@@ -195,5 +207,6 @@ VERBS: Final[dict[str, Callable[[Any, str], None]]] = {
     "explain": _add_explain,
     "why-pending": _add_why_pending,
     "profile": _add_profile,
+    "doctor": _add_doctor,
     "events": _add_events,
 }

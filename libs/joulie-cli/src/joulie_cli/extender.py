@@ -12,7 +12,7 @@ from joulie_cli.cluster import ClusterReader
 from joulie_cli.outcome import CliError
 from joulie_cli.views import decode_namespaced_name
 
-_SELECTOR: Final = "app.kubernetes.io/name=joulie,app.kubernetes.io/component=extender"
+EXTENDER_SELECTOR: Final = "app.kubernetes.io/name=joulie,app.kubernetes.io/component=extender"
 #: The name of the port in the chart's Service.
 _PORT: Final = "http"
 _TIMEOUT_S: Final = 20.0
@@ -99,9 +99,9 @@ async def find_extender(cluster: ClusterReader, url: str | None) -> ExtenderQuer
     """
     if url:
         return ExtenderQuery(cluster.client, url.rstrip("/"), url=True)
-    found = await cluster.read(SERVICES, decode_namespaced_name, label_selector=_SELECTOR)
+    found = await cluster.read(SERVICES, decode_namespaced_name, label_selector=EXTENDER_SELECTOR)
     if not found:
-        raise CliError(f"no Service is labelled {_SELECTOR}: the extender is not installed", _BY_URL)
+        raise CliError(f"no Service is labelled {EXTENDER_SELECTOR}: the extender is not installed", _BY_URL)
     namespace, name = found[0]
     path = f"{SERVICES.collection_path(namespace)}/http:{name}:{_PORT}/proxy"
     return ExtenderQuery(cluster.client, path, url=False)

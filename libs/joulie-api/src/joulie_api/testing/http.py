@@ -83,7 +83,8 @@ class Handler:
         if request.path in _PLAIN:
             return web.json_response(_PLAIN[request.path])
         if (found := discovery(self._store, request.path)) is not None:
-            return web.json_response(found)
+            scripted = self._faults.take(entry.verb, request.path)
+            return _scripted(scripted) if isinstance(scripted, Respond) else web.json_response(found)
         route = resolve(self._store, request.path)
         entry.kind, entry.name = route.collection.kind.kind, route.name
         entry.namespace, entry.subresource = route.namespace, route.subresource

@@ -1,0 +1,163 @@
+import json
+
+import pytest
+
+from joulie_api.permissions import SERVICES
+from joulie_api.testing import Respond, make_node, make_node_hardware, make_node_power_profile, make_pod
+from joulie_cli.testing import extender_service, managed_node, service_pod
+
+METRICS = b'# HELP x y\njoulie_scheduler_filter_requests_total{workload_class="standard"} 12.0\n'
+
+
+def role(component, drop=""):
+    rules = [grant.rule() for grant in SERVICES[component].cluster]
+    for rule in rules:
+        rule["verbs"] = [verb for verb in rule["verbs"] if verb != drop]
+    labels = {"app.kubernetes.io/name": "joulie", "app.kubernetes.io/component": component}
+    metadata = {"name": f"joulie-{component}", "labels": labels}
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+
+
+@pytest.fixture
+def healthy(fake_api):
+    """A cluster in which nothing is to be found."""
+    for name in ("n1", "n2"):
+        fake_api.put_all([*managed_node(name), make_node_hardware(name), service_pod("agent", name, owner="DaemonSet")])
+    fake_api.put_all([service_pod("operator", "n1"), service_pod("extender", "n1"), extender_service()])
+    fake_api.put_all([role("operator"), role("agent"), role("extender")])
+    fake_api.faults.add(Respond(200, body=METRICS), path="/proxy/metrics", times=None)
+    return fake_api
+
+
+async def checks(cli):
+    result = await cli("doctor", "-o", "json")
+    return result.code, json.loads(result.out)["checks"]
+
+
+async def found(cli):
+    code, every = await checks(cli)
+    assert code == 1
+    return [(each["check"], each["text"], each["nodes"]) for each in every if each["state"] == "finding"]
+
+
+async def test_a_healthy_cluster_has_no_finding_and_everything_is_checked(healthy, cli):
+    code, every = await checks(cli)
+    assert (code, {each["state"] for each in every}) == (0, {"ok"})
+    names = {"CRDs", "versions", "services", "roles", "scheduler", "targets", "agents", "twins", "caps", "labels"}
+    assert {each["check"] for each in every} == names
+    assert "nothing found" in (await cli("doctor")).out
+
+
+async def test_missing_crds_are_the_only_finding(fake_api, cli):
+    fake_api.faults.add(Respond(404), path="/apis/joulie.io", times=None)
+    result = await cli("doctor")
+    assert result.code == 1
+    assert "does not serve nodehardwares" in " ".join(result.out.split())
+    assert "1 finding" in result.out
+
+
+async def test_a_stale_twin_is_found_by_name(healthy, cli):
+    healthy.put_all(managed_node("n2", age_s=400))
+    ((check, text, nodes),) = await found(cli)
+    assert (check, nodes) == ("twins", ["n2"])
+    assert "older than 300 s" in text
+
+
+async def test_a_node_without_an_agent_is_found(healthy, cli):
+    healthy.remove("NodeHardware", "n2")
+    healthy.put(service_pod("agent", "n2", owner="DaemonSet", ready=False))
+    names = [(check, nodes) for check, _, nodes in await found(cli) if check == "agents"]
+    assert names == [("agents", ["n2"]), ("agents", ["n2"])]
+
+
+async def test_a_blocked_cap_has_the_way_out_of_its_reason(healthy, cli):
+    healthy.put_all(managed_node("n1", cpu={"result": "blocked", "reason": "FirmwareLocked"}))
+    result = await cli("doctor")
+    assert result.code == 1
+    assert "-> unlock power limits in the firmware" in result.out
+
+
+async def test_labels_that_contradict_the_target_are_found(healthy, cli):
+    healthy.patch("Node", "n1", {"metadata": {"labels": {"joulie.io/power-profile": "eco"}}})
+    healthy.put(make_node("free", managed=False, labels={"joulie.io/power-profile": "eco"}))
+    texts = {text: nodes for check, text, nodes in await found(cli) if check == "labels"}
+    assert texts == {
+        "labels of nodes contradict their NodePowerProfile": ["n1"],
+        "nodes without a target have the label joulie.io/power-profile": ["free"],
+    }
+
+
+async def test_a_class_that_contradicts_the_target_is_found(healthy, cli):
+    healthy.put_all(managed_node("n1", schedulable_class="eco"))
+    assert [(check, nodes) for check, _, nodes in await found(cli)] == [("labels", ["n1"])]
+
+
+async def test_managed_nodes_without_target_and_targets_without_node_are_found(healthy, cli):
+    healthy.put_all([make_node("new"), make_node_hardware("new"), service_pod("agent", "new", owner="DaemonSet")])
+    healthy.put(make_node_power_profile("gone"))
+    texts = {text: nodes for check, text, nodes in await found(cli) if check == "targets"}
+    assert texts == {
+        "managed nodes have no NodePowerProfile": ["new"],
+        "NodePowerProfiles exist for nodes that are not managed": ["gone"],
+    }
+
+
+async def test_a_permission_that_a_service_lacks_is_found(healthy, cli):
+    healthy.put(role("extender", drop="watch"))
+    ((check, text, _),) = await found(cli)
+    assert check == "roles"
+    assert "lacks: watch nodes; watch pods" in text
+
+
+@pytest.mark.parametrize("component", ["operator", "agent", "extender"])
+async def test_a_service_that_is_not_ready_is_found(healthy, cli, component):
+    healthy.put(service_pod(component, "n1", ready=False, owner="DaemonSet"))
+    assert "services" in {check for check, _, _ in await found(cli)}
+
+
+async def test_services_of_another_version_are_found(healthy, cli):
+    healthy.put(service_pod("operator", "n1", version="0.9.0"))
+    ((check, text, _),) = await found(cli)
+    assert check == "versions"
+    assert "services are 0.9.0" in text
+
+
+def scheduler(*command):
+    pod = make_pod("kube-scheduler-a", "kube-system", node="a", labels={"component": "kube-scheduler"})
+    pod["spec"]["containers"][0]["command"] = ["kube-scheduler", *command]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("command", "metrics", "state"),
+    [
+        ((), b"", "finding"),
+        (("--config=/etc/s.yaml",), b"", "finding"),
+        (("--config=/etc/s.yaml",), None, "not checked"),
+        ((), METRICS, "ok"),
+        (None, None, "not checked"),
+    ],
+)
+async def test_the_scheduler_is_judged_by_its_command_and_the_extenders_requests(healthy, cli, command, metrics, state):
+    healthy.faults.clear()
+    answer = Respond(503) if metrics is None else Respond(200, body=metrics)
+    healthy.faults.add(answer, path="/proxy/metrics", times=None)
+    if command is not None:
+        healthy.put(scheduler(*command))
+    _, every = await checks(cli)
+    assert [each["state"] for each in every if each["check"] == "scheduler"] == [state]
+
+
+async def test_what_may_not_be_read_is_not_checked_and_no_finding(healthy, cli):
+    for path in ("/pods", "/clusterroles", "/services"):
+        healthy.faults.add(Respond(403), verb="list", path=path, times=None)
+    code, every = await checks(cli)
+    assert code == 0
+    unchecked = {each["check"] for each in every if each["state"] == "not checked"}
+    assert unchecked == {"versions", "services", "roles", "scheduler"}
+
+
+async def test_every_line_fits_80_columns(healthy, cli):
+    for number in range(8):
+        healthy.put_all(managed_node(f"a-rather-long-name-{number}", age_s=1000))
+    assert max(map(len, (await cli("doctor")).out.splitlines())) <= 80
