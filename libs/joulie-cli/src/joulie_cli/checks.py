@@ -39,7 +39,7 @@ class CheckState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckOutcome:
     """Result of one check; `nodes` are those that it concerns."""
 
     check: str
@@ -91,7 +91,7 @@ class Observations:
     filter_requests: float | None = None
 
 
-def check(seen: Observations) -> list[Finding]:
+def check(seen: Observations) -> list[CheckOutcome]:
     """Return the results of all checks; without the CRDs those of the others would mean nothing."""
     crds = list(_crds(seen))
     if crds[0].state is CheckState.FINDING:
@@ -99,7 +99,7 @@ def check(seen: Observations) -> list[Finding]:
     return [finding for each in _CHECKS for finding in each(seen)]
 
 
-def _crds(seen: Observations) -> Iterator[Finding]:
+def _crds(seen: Observations) -> Iterator[CheckOutcome]:
     missing = [kind for kind in KINDS if kind not in seen.kinds]
     if missing:
         yield _found("CRDs", f"the API server does not serve {', '.join(missing)}", NO_CRDS_WAY_OUT)
@@ -107,7 +107,7 @@ def _crds(seen: Observations) -> Iterator[Finding]:
         yield _ok("CRDs", f"all {len(KINDS)} kinds are served")
 
 
-def _versions(seen: Observations) -> Iterator[Finding]:
+def _versions(seen: Observations) -> Iterator[CheckOutcome]:
     version = _parse(seen.kubernetes)
     if version is not None and version < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
@@ -134,7 +134,7 @@ def _versions(seen: Observations) -> Iterator[Finding]:
         yield _ok("versions", f"{seen.own_version} on Kubernetes {seen.kubernetes}")
 
 
-def _services(seen: Observations) -> Iterator[Finding]:
+def _services(seen: Observations) -> Iterator[CheckOutcome]:
     if seen.pods is None:
         yield _unchecked("services", "this user may not list pods")
         return
@@ -155,7 +155,7 @@ def _services(seen: Observations) -> Iterator[Finding]:
             yield _ok("services", f"{name}: {service.ready} of {service.pods} pods are ready")
 
 
-def _roles(seen: Observations) -> Iterator[Finding]:
+def _roles(seen: Observations) -> Iterator[CheckOutcome]:
     if seen.roles is None:
         yield _unchecked("roles", "this user may not list ClusterRoles")
         return
@@ -187,7 +187,7 @@ def _missing(grant: Grant, rules: Sequence[RoleRule]) -> Iterator[str]:
             yield f"{','.join(verbs)} {resource}"
 
 
-def _targets(seen: Observations) -> Iterator[Finding]:
+def _targets(seen: Observations) -> Iterator[CheckOutcome]:
     managed = [row for row in seen.rows if row.marks is not None]
     if not managed:
         yield _found("nodes", "no node is managed", "kubectl label node NODE joulie.io/managed=true")
@@ -212,7 +212,7 @@ def _targets(seen: Observations) -> Iterator[Finding]:
         yield _ok("targets", f"{len(managed)} managed nodes have a target")
 
 
-def _twins(seen: Observations) -> Iterator[Finding]:
+def _twins(seen: Observations) -> Iterator[CheckOutcome]:
     stale = tuple(row.name for row in seen.rows if row.target is not None and row.stale)
     if stale:
         yield _found(
@@ -225,7 +225,7 @@ def _twins(seen: Observations) -> Iterator[Finding]:
         yield _ok("twins", "all twins are fresh")
 
 
-def _agents(seen: Observations) -> Iterator[Finding]:
+def _agents(seen: Observations) -> Iterator[CheckOutcome]:
     managed = [row.name for row in seen.rows if row.marks is not None]
     silent = tuple(name for name in managed if name not in seen.hardware)
     if silent:
@@ -251,7 +251,7 @@ def _agents(seen: Observations) -> Iterator[Finding]:
         yield _ok("agents", f"{len(managed)} managed nodes have reported")
 
 
-def _caps(seen: Observations) -> Iterator[Finding]:
+def _caps(seen: Observations) -> Iterator[CheckOutcome]:
     failed = failed_caps(seen.rows)
     for each in failed:
         yield _found(
@@ -264,7 +264,7 @@ def _caps(seen: Observations) -> Iterator[Finding]:
         yield _ok("caps", "none is blocked or failed")
 
 
-def _labels(seen: Observations) -> Iterator[Finding]:
+def _labels(seen: Observations) -> Iterator[CheckOutcome]:
     planned = [row for row in seen.rows if row.marks is not None and row.target is not None]
     wrong = tuple(
         row.name
@@ -305,7 +305,7 @@ def _class(row: NodeRow) -> str | None:
     return "draining" if row.draining else row.profile
 
 
-def _scheduler(seen: Observations) -> Iterator[Finding]:
+def _scheduler(seen: Observations) -> Iterator[CheckOutcome]:
     if seen.filter_requests:
         yield _ok("scheduler", f"the extender has answered {seen.filter_requests:.0f} requests of kube-scheduler")
         return
@@ -324,7 +324,7 @@ def _scheduler(seen: Observations) -> Iterator[Finding]:
         )
 
 
-_CHECKS: Final[tuple[Callable[[Observations], Iterable[Finding]], ...]] = (
+_CHECKS: Final[tuple[Callable[[Observations], Iterable[CheckOutcome]], ...]] = (
     _crds,
     _versions,
     _services,
@@ -338,16 +338,16 @@ _CHECKS: Final[tuple[Callable[[Observations], Iterable[Finding]], ...]] = (
 )
 
 
-def _ok(name: str, text: str) -> Finding:
-    return Finding(name, CheckState.OK, text)
+def _ok(name: str, text: str) -> CheckOutcome:
+    return CheckOutcome(name, CheckState.OK, text)
 
 
-def _found(name: str, text: str, way_out: str, nodes: tuple[str, ...] = ()) -> Finding:
-    return Finding(name, CheckState.FINDING, text, way_out, nodes)
+def _found(name: str, text: str, way_out: str, nodes: tuple[str, ...] = ()) -> CheckOutcome:
+    return CheckOutcome(name, CheckState.FINDING, text, way_out, nodes)
 
 
-def _unchecked(name: str, text: str) -> Finding:
-    return Finding(name, CheckState.UNCHECKED, text)
+def _unchecked(name: str, text: str) -> CheckOutcome:
+    return CheckOutcome(name, CheckState.UNCHECKED, text)
 
 
 def _parse(version: str) -> tuple[int, int] | None:

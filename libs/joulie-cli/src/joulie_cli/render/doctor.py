@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from joulie_cli.checks import CheckState, Finding
+from joulie_cli.checks import CheckOutcome, CheckState
 from joulie_cli.layout import Cell, Line, line, wrapped
 from joulie_cli.quantities import counted
 from joulie_cli.render.status import some_names
@@ -14,7 +14,7 @@ _NAME: Final = 11
 _INDENT: Final = " " * (_STATE + _NAME)
 
 
-def doctor_lines(findings: Sequence[Finding], width: int | None = None) -> list[Line]:
+def doctor_lines(findings: Sequence[CheckOutcome], width: int | None = None) -> list[Line]:
     """Return the results of the checks and their number."""
     lines = [each for finding in findings for each in _finding(finding, width or 80)]
     number = sum(finding.state is CheckState.FINDING for finding in findings)
@@ -22,7 +22,7 @@ def doctor_lines(findings: Sequence[Finding], width: int | None = None) -> list[
     return [*lines, line(), line(summary, "red" if number else "green")]
 
 
-def _finding(finding: Finding, width: int) -> list[Line]:
+def _finding(finding: CheckOutcome, width: int) -> list[Line]:
     nodes = f": {counted(len(finding.nodes), 'node')}: {some_names(finding.nodes)}" if finding.nodes else ""
     room = width - len(_INDENT)
     first, *rest = wrapped(f"{finding.text}{nodes}", room)
