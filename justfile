@@ -2,6 +2,8 @@
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
 members := "libs/joulie-core libs/joulie-api libs/joulie-cli libs/joulie-devcluster libs/joulie-sim services/operator services/agent services/extender"
 
+api_tests := "tests/e2e/test_resources.py tests/e2e/test_scheduling.py tests/e2e/test_draining.py tests/e2e/test_planning.py tests/e2e/test_claims.py tests/e2e/test_agent_pod.py libs/joulie-devcluster/tests/test_e2e_cluster.py libs/joulie-devcluster/tests/test_e2e_real_node.py"
+
 # show this list
 default:
     @just --list --unsorted
@@ -39,6 +41,12 @@ test *ARGS:
 e2e *ARGS:
     pytest -m e2e --timeout 300 --durations 20 {{ARGS}}
 
+# the end-to-end tests that depend on Kubernetes, on the other releases that a cluster can run
+e2e-matrix *ARGS:
+    for minor in 1.37 1.36 1.35; do \
+        JOULIE_KUBERNETES=$minor pytest -m e2e --timeout 300 {{api_tests}} {{ARGS}} || exit; \
+    done
+
 # build, start and use the images of the services, on DOCKER_HOST or, as root, on a private engine
 docker *ARGS:
     pytest -m docker --timeout 600 {{ARGS}}
@@ -70,6 +78,18 @@ demo *ARGS: sync
 # what would Joulie save? a day of 20 nodes without any cluster, or of yours: --recording DIR
 try *ARGS: sync
     joulie-sim try {{ARGS}}
+
+# a kind cluster whose kube-scheduler calls Joulie's extender, on docker's engine; --kubernetes MINOR
+kind-up *ARGS:
+    python -m joulie_devcluster.containers.kind up {{ARGS}}
+
+# build the images of the services and load them into the nodes of the kind cluster
+kind-load:
+    python -m joulie_devcluster.containers.kind load
+
+# delete the kind cluster
+kind-down:
+    python -m joulie_devcluster.containers.kind down
 
 # custom resource definitions, from the models
 crds:

@@ -1,5 +1,6 @@
 """Lookup of binaries, its order, rejected versions, and builds."""
 
+import re
 import shutil
 import stat
 from pathlib import Path
@@ -9,14 +10,23 @@ import pytest
 from joulie_devcluster.binaries import build, lookup, toolchain
 from joulie_devcluster.binaries.build import cached_path, go_environment, remove_tree
 from joulie_devcluster.binaries.lookup import BinarySource, ensure, find, query_version
-from joulie_devcluster.binaries.modules import Binary, load_modules, module_of, parse_release
+from joulie_devcluster.binaries.modules import (
+    DEFAULT_KUBERNETES,
+    Binary,
+    kubernetes_minors,
+    load_modules,
+    module_of,
+    parse_release,
+)
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.progress import SilentReporter
 
 GOOD = {
     Binary.ETCD: "etcd Version: 3.6.1",
-    Binary.APISERVER: "Kubernetes v1.34.0",
+    Binary.APISERVER: f"Kubernetes v{DEFAULT_KUBERNETES}.0",
     Binary.KWOK: "kwok version v0.7.9 go1",
+    Binary.KUBECTL: f"Client Version: v{DEFAULT_KUBERNETES}.0\nKustomize Version: v5.8.0",
+    Binary.KIND: "kind version 0.33.0",
     Binary.HELM: "v4.2.0+g1234567",
     Binary.CONTAINERD: "containerd github.com/containerd/containerd/v2 v2.2.1 ",
     Binary.RUNC_SHIM: "containerd-shim-runc-v2:\n  Version:  2.2.1\n  Go version: go1.26.8",
@@ -40,6 +50,7 @@ def bare(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.delenv("JOULIE_KUBERNETES", raising=False)
 
 
 @pytest.mark.parametrize(("binary", "output"), GOOD.items())
@@ -59,7 +70,7 @@ def test_kubebuilder_assets_is_a_given_directory(monkeypatch, tmp_path):
 
 def test_another_release_in_a_given_directory_is_an_error_with_a_hint(tmp_path):
     fake(tmp_path, Binary.APISERVER, "Kubernetes v1.29.3")
-    with pytest.raises(BinaryError, match=r"v1\.29\.3.*needs v1\.34.*KUBEBUILDER_ASSETS"):
+    with pytest.raises(BinaryError, match=rf"v1\.29\.3.*needs v{DEFAULT_KUBERNETES}\..*KUBEBUILDER_ASSETS"):
         find(Binary.APISERVER, directory=tmp_path)
 
 
@@ -81,7 +92,7 @@ def test_another_release_on_path_is_ignored(tmp_path):
 
 def test_path_comes_before_the_cache(tmp_path):
     cache = tmp_path / "cache" / "joulie" / "devcluster"
-    fake(cached_path(cache, Binary.ETCD).parent, Binary.ETCD, "")
+    fake(cached_path(cache, module_of(Binary.ETCD), Binary.ETCD).parent, Binary.ETCD, "")
     assert find(Binary.ETCD).source is BinarySource.CACHE
     fake(tmp_path / "path", Binary.ETCD, GOOD[Binary.ETCD])
     assert find(Binary.ETCD).source is BinarySource.PATH
@@ -90,12 +101,12 @@ def test_path_comes_before_the_cache(tmp_path):
 def test_only_what_is_missing_is_built(monkeypatch, tmp_path):
     fake(tmp_path / "path", Binary.ETCD, GOOD[Binary.ETCD])
     built = []
-    monkeypatch.setattr(lookup, "build", lambda _cache, missing, _reporter: built.extend(missing))
+    monkeypatch.setattr(lookup, "build", lambda _cache, missing, _reporter, **_options: built.extend(missing))
     paths = ensure((Binary.ETCD, Binary.KWOK), cache=tmp_path / "own")
     assert built == [Binary.KWOK]
     assert paths == {
         Binary.ETCD: tmp_path / "path" / "etcd",
-        Binary.KWOK: cached_path(tmp_path / "own", Binary.KWOK),
+        Binary.KWOK: cached_path(tmp_path / "own", module_of(Binary.KWOK), Binary.KWOK),
     }
 
 
@@ -112,10 +123,48 @@ def test_the_version_of_helm_is_queried_with_its_subcommand(tmp_path):
 
 def test_each_module_pins_one_release_and_together_they_contain_all_binaries():
     assert {binary for module in load_modules() for binary in module.packages} == set(Binary)
-    assert module_of(Binary.APISERVER).release == (1, 34)
+    assert module_of(Binary.APISERVER).release == parse_release(DEFAULT_KUBERNETES)
     assert module_of(Binary.ETCD).release == (3, 6)
     with pytest.raises(ValueError, match="no version"):
         parse_release("latest")
+
+
+@pytest.mark.parametrize("minor", kubernetes_minors())
+def test_every_release_of_kubernetes_pins_that_release_of_it_and_of_all_its_staging_modules(minor):
+    module = module_of(Binary.APISERVER, minor)
+    assert module.version.startswith(f"v{minor}.")
+    replacements = re.findall(
+        r"^\t(k8s\.io/\S+) => (\S+) (\S+)$", (module.directory / "go.mod").read_text(), re.MULTILINE
+    )
+    assert len(replacements) > 25
+    assert {(name, name, module.version.replace("v1.", "v0.")) for name, _, _ in replacements} == set(replacements)
+    assert module_of(Binary.ETCD, minor) == module_of(Binary.ETCD)
+
+
+def test_a_release_is_chosen_by_the_caller_or_else_by_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("JOULIE_KUBERNETES", "1.35")
+    assert lookup.selected_kubernetes() == "1.35"
+    assert lookup.selected_kubernetes("1.36") == "1.36"
+    monkeypatch.setenv("JOULIE_KUBERNETES", "")
+    assert lookup.selected_kubernetes() == DEFAULT_KUBERNETES
+    monkeypatch.setenv("JOULIE_KUBERNETES", "1.35")
+    fake(tmp_path, Binary.APISERVER, "Kubernetes v1.35.1")
+    assert find(Binary.APISERVER, directory=tmp_path).version == "v1.35.1"
+    with pytest.raises(BinaryError, match=r"v1\.35\.1.*needs v1\.36"):
+        find(Binary.APISERVER, directory=tmp_path, kubernetes="1.36")
+
+
+def test_a_release_that_is_not_pinned_is_an_error_that_lists_those_that_are(monkeypatch):
+    monkeypatch.setenv("JOULIE_KUBERNETES", "1.12")
+    with pytest.raises(BinaryError, match=r"Kubernetes 1\.12 .*JOULIE_KUBERNETES.*1\.37, 1\.36, 1\.35, 1\.34"):
+        ensure((Binary.ETCD,))
+
+
+def test_releases_of_kubernetes_have_their_own_entries_in_the_cache(fake_go):
+    for minor in ("1.36", "1.35"):
+        build.build(fake_go, (Binary.APISERVER,), SilentReporter(), kubernetes=minor)
+        assert find(Binary.APISERVER, cache=fake_go, kubernetes=minor).version.startswith(f"v{minor}.")
+    assert find(Binary.APISERVER, cache=fake_go, kubernetes="1.34") is None
 
 
 def test_the_version_is_linked_into_kubernetes_and_helm_binaries():
@@ -128,7 +177,7 @@ def test_a_changed_pin_gives_another_cache_entry(tmp_path):
     module = module_of(Binary.ETCD)
     copy = tmp_path / "etcd"
     shutil.copytree(module.directory, copy)
-    same = type(module)(module.name, module.version, module.packages, module.ldflags, copy)
+    same = type(module)(module.name, module.version, module.packages, module.ldflags, copy, copy / "tools.go")
     assert same.cache_key == module.cache_key
     with (copy / "go.sum").open("a") as stream:
         stream.write("\n")
@@ -178,11 +227,11 @@ case "$1" in
     echo a >&2
     while [ "$1" != -o ]; do shift; done
     case "$2" in
-      */) echo built > "$2/kube-scheduler"; echo built > "$2/kube-apiserver";;
+      */) for name in KUBERNETES; do echo built > "$2/$name"; done;;
       *) echo built > "$2";;
     esac;;
 esac
-"""
+""".replace("KUBERNETES", " ".join(module_of(Binary.APISERVER).packages))
 
 
 class Recorder(SilentReporter):
@@ -208,32 +257,33 @@ def fake_go(monkeypatch, tmp_path):
 
 def test_a_build_installs_binaries_reports_progress_and_leaves_nothing_else(fake_go):
     reporter = Recorder()
-    wanted = (Binary.SCHEDULER, Binary.ETCD, Binary.APISERVER)
-    build.build(fake_go, wanted, reporter)
-    assert all(cached_path(fake_go, binary).read_text() == "built\n" for binary in wanted)
+    build.build(fake_go, (Binary.SCHEDULER, Binary.ETCD), reporter, kubernetes=DEFAULT_KUBERNETES)
+    assert all(find(binary, cache=fake_go).path.read_text() == "built\n" for binary in (Binary.SCHEDULER, Binary.ETCD))
     assert not (fake_go / "build").exists()
     assert [step.split()[0] for step in reporter.steps] == ["download", "compile"] * 2
     assert "etcd" in reporter.steps[0]
     assert "kube-apiserver, kube-scheduler" in reporter.steps[3]
+    # One command builds the whole module.
+    assert find(Binary.KUBEADM, cache=fake_go).source is BinarySource.CACHE
     assert (1, None, "example.org/x v1") in reporter.progress
     assert (1, 2, "a") in reporter.progress
 
 
 def test_what_is_in_the_cache_is_not_built_again(fake_go):
-    build.build(fake_go, (Binary.ETCD,), SilentReporter())
+    build.build(fake_go, (Binary.ETCD,), SilentReporter(), kubernetes=DEFAULT_KUBERNETES)
     reporter = Recorder()
-    build.build(fake_go, (Binary.ETCD,), reporter)
+    build.build(fake_go, (Binary.ETCD,), reporter, kubernetes=DEFAULT_KUBERNETES)
     assert reporter.steps == []
 
 
 def test_the_error_of_a_failed_build_contains_the_output_of_go_and_no_file_is_left(fake_go, tmp_path):
     script(tmp_path / "path" / "go", 'test "$1" = env && echo go1.26.8 && exit\necho "no route to proxy" >&2; exit 1')
     with pytest.raises(BinaryError, match=r"no route to proxy[\s\S]*KUBEBUILDER_ASSETS"):
-        build.build(fake_go, (Binary.KWOK,), SilentReporter())
+        build.build(fake_go, (Binary.KWOK,), SilentReporter(), kubernetes=DEFAULT_KUBERNETES)
     assert [path.name for path in fake_go.iterdir()] == ["build.lock"]
 
 
 def test_too_little_disk_space_is_an_error_before_anything_is_downloaded(fake_go, monkeypatch):
     monkeypatch.setattr(build, "NEEDED_DISK_BYTES", 1 << 60)
     with pytest.raises(BinaryError, match="are free"):
-        build.build(fake_go, (Binary.KWOK,), SilentReporter())
+        build.build(fake_go, (Binary.KWOK,), SilentReporter(), kubernetes=DEFAULT_KUBERNETES)

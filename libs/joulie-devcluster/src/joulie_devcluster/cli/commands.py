@@ -90,10 +90,12 @@ def logs(directory: Path, process: str | None, *, lines: int, follow: bool) -> i
     return 0
 
 
-def build(wanted: Sequence[Binary], directory: Path | None) -> int:
-    """Find or build binaries and print their paths."""
+def build(wanted: Sequence[Binary], directory: Path | None, kubernetes: str | None) -> int:
+    """Find or build binaries, for a minor release of Kubernetes, and print their paths."""
     with terminal_reporter() as reporter:
-        paths = lookup.ensure(wanted or lookup.CONTROL_PLANE, directory=directory, reporter=reporter)
+        paths = lookup.ensure(
+            wanted or lookup.CONTROL_PLANE, directory=directory, reporter=reporter, kubernetes=kubernetes
+        )
     for path in paths.values():
         sys.stdout.write(f"{path}\n")
     return 0

@@ -45,13 +45,14 @@ class Check:
     hint: str = ""
 
 
-def doctor(directory: Path | None) -> int:
+def doctor(directory: Path | None, kubernetes: str | None) -> int:
     """Print all checks and return the exit status: 1 if a cluster cannot be started, else 0.
 
     Args:
         directory: searched first for binaries; None is `KUBEBUILDER_ASSETS`, if set.
+        kubernetes: minor release of Kubernetes; None is `JOULIE_KUBERNETES`, or the default without it.
     """
-    checks = list(run_checks(directory))
+    checks = list(run_checks(directory, kubernetes))
     for check in checks:
         sys.stdout.write(f"{check.result:<14} {check.subject:<24} {check.detail}\n")
         if check.hint:
@@ -59,10 +60,10 @@ def doctor(directory: Path | None) -> int:
     return 1 if any(check.result is CheckResult.MISSING for check in checks) else 0
 
 
-def run_checks(directory: Path | None) -> Iterator[Check]:
+def run_checks(directory: Path | None, kubernetes: str | None) -> Iterator[Check]:
     """Check everything that starting a cluster requires."""
     yield _system()
-    binaries = [_binary(binary, directory) for binary in lookup.CONTROL_PLANE]
+    binaries = [_binary(binary, directory, kubernetes) for binary in lookup.CONTROL_PLANE]
     yield from binaries
     if any(check.result is CheckResult.BUILD for check in binaries):
         yield _go()
@@ -79,9 +80,9 @@ def _system() -> Check:
     return Check("system", CheckResult.MISSING, platform.system(), hint)
 
 
-def _binary(binary: Binary, directory: Path | None) -> Check:
+def _binary(binary: Binary, directory: Path | None, kubernetes: str | None) -> Check:
     try:
-        found = lookup.find(binary, directory=directory)
+        found = lookup.find(binary, directory=directory, kubernetes=kubernetes)
     except BinaryError as error:
         return Check(binary, CheckResult.MISSING, "", str(error))
     if found is None:

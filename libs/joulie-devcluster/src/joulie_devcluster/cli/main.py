@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.binaries.lookup import KUBERNETES_VARIABLE
+from joulie_devcluster.binaries.modules import DEFAULT_KUBERNETES, Binary, kubernetes_minors
 from joulie_devcluster.cli import commands, up
 from joulie_devcluster.cli.doctor import doctor
 from joulie_devcluster.errors import DevClusterError
@@ -73,6 +74,7 @@ def _up(options: argparse.Namespace) -> int:
         nodes=options.nodes,
         node_file=options.config,
         binaries=options.binaries,
+        kubernetes=options.kubernetes,
         extender=not options.no_extender,
         extender_port=options.extender_port,
         real_node=options.real_node,
@@ -102,6 +104,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     binaries = argparse.ArgumentParser(add_help=False)
     binaries.add_argument("--binaries", type=Path, metavar="DIR", help="directory that is searched first for binaries")
+    binaries.add_argument(
+        "--kubernetes",
+        choices=kubernetes_minors(),
+        metavar="MINOR",
+        help="minor release of Kubernetes: one of %(choices)s"
+        f" (default: {KUBERNETES_VARIABLE}, or {DEFAULT_KUBERNETES} without it)",
+    )
     commands_ = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     _add_up(commands_, [cluster, binaries])
@@ -127,10 +136,10 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "binary", nargs="*", type=Binary, metavar="BINARY", help=f"one of {names} (default: those that `up` needs)"
     )
-    build.set_defaults(handler=lambda options: commands.build(options.binary, options.binaries))
+    build.set_defaults(handler=lambda options: commands.build(options.binary, options.binaries, options.kubernetes))
     description = "check the host; show what is missing and how to install it"
     check = commands_.add_parser("doctor", parents=[binaries], help=description, description=description)
-    check.set_defaults(handler=lambda options: doctor(options.binaries))
+    check.set_defaults(handler=lambda options: doctor(options.binaries, options.kubernetes))
     return parser
 
 

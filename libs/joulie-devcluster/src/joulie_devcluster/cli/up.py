@@ -35,6 +35,7 @@ class UpRequest:
     nodes: int | None = None
     node_file: Path | None = None
     binaries: Path | None = None
+    kubernetes: str | None = None
     extender: bool = True
     extender_port: int | None = None
     real_node: bool = False
@@ -58,6 +59,7 @@ class UpRequest:
             "--nodes": self.nodes,
             "--config": self.node_file,
             "--binaries": self.binaries,
+            "--kubernetes": self.kubernetes,
             "--extender-port": self.extender_port,
         }
         given = [text for option, value in options.items() if value is not None for text in (option, str(value))]
@@ -119,11 +121,12 @@ def _prepare(request: UpRequest) -> ClusterConfig:
         tear_down(request.directory)
     with terminal_reporter() as reporter:
         wanted = (*lookup.CONTROL_PLANE, *(lookup.REAL_NODE if request.real_node else ()))
-        lookup.ensure(wanted, directory=request.binaries, reporter=reporter)
+        lookup.ensure(wanted, directory=request.binaries, reporter=reporter, kubernetes=request.kubernetes)
     return ClusterConfig(
         name=request.name,
         directory=request.directory,
         binaries=request.binaries,
+        kubernetes=request.kubernetes,
         extender=request.extender,
         extender_port=request.extender_port,
         nodes=nodes,

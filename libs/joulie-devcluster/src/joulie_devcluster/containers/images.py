@@ -104,7 +104,7 @@ class ImageBuilder:
         Raises:
             EngineError: the build failed; the message contains the end of its output.
         """
-        root, name = _root(), image_name(service)
+        root, name = repository_root(), image_name(service)
         arguments = ["--file", str(root / "Dockerfile"), "--tag", name]
         arguments += ["--build-arg", f"SERVICE={service}", "--build-arg", f"VERSION={_version(service)}"]
         arguments += [text for proxy in _PROXIES if proxy in os.environ for text in ("--build-arg", proxy)]
@@ -205,7 +205,12 @@ def _command(*argv: str) -> None:
         raise EngineError(f"{argv[0]} failed with status {done.returncode}:\n{tail}")
 
 
-def _root() -> Path:
+def repository_root() -> Path:
+    """Return the root of the checkout.
+
+    Raises:
+        EngineError: this package is not in a checkout.
+    """
     root = Path(__file__).resolve().parents[5]
     if not (root / "Dockerfile").exists():
         raise EngineError(f"images can only be built in a checkout, and {root} is not one")
@@ -215,13 +220,15 @@ def _root() -> Path:
 def _version(service: str) -> str:
     if service not in SERVICES:
         raise EngineError(f"unknown service {service!r}: must be one of {', '.join(SERVICES)}")
-    project = tomllib.loads((_root() / "services" / service / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((repository_root() / "services" / service / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     return str(project["version"])
 
 
 def _digest(service: str) -> str:
     """Return a digest of all files that the build of a service reads."""
-    root = _root()
+    root = repository_root()
     member = f"services/{service}"
     files = [".dockerignore", "Dockerfile", "requirements/build.txt", f"requirements/{service}.txt"]
     for directory in (*_LIBRARIES, member):

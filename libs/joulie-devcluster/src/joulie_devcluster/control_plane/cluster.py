@@ -141,7 +141,12 @@ class DevCluster(Startable):
             StartError: a process or a node did not become ready; the message contains the end of the process's log.
             StateError: the directory already exists.
         """
-        self._paths = await asyncio.to_thread(lookup.ensure, directory=self.config.binaries, reporter=self._reporter)
+        self._paths = await asyncio.to_thread(
+            lookup.ensure,
+            directory=self.config.binaries,
+            reporter=self._reporter,
+            kubernetes=self.config.kubernetes,
+        )
         self._layout = Layout(_create_directory(self.config.directory))
         try:
             self._write_state()

@@ -17,6 +17,7 @@ class ClusterConfig:
         directory: directory of all files of the cluster; must not exist yet. None is a new temporary directory. `down`
             removes it.
         binaries: directory that is searched first for binaries; None is `KUBEBUILDER_ASSETS`, if set.
+        kubernetes: minor release of Kubernetes, like "1.36"; None is `JOULIE_KUBERNETES`, or the default without it.
         extender: whether kube-scheduler calls an extender on loopback. It ignores the extender while no process listens
             on the port.
         extender_port: port of the extender; None is a free port, see `DevCluster.extender_port`.
@@ -30,6 +31,7 @@ class ClusterConfig:
     name: str = "joulie"
     directory: Path | None = None
     binaries: Path | None = None
+    kubernetes: str | None = None
     extender: bool = True
     extender_port: int | None = None
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)

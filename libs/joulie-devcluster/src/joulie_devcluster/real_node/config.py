@@ -132,6 +132,8 @@ def kubelet_config(layout: NodeLayout, *, cgroup: str, resolv_conf: Path) -> dic
         "enableServer": False,
         "healthzPort": 0,
         "failSwapOn": False,
+        # From 1.35 a kubelet does not start on cgroup v1 by default.
+        "failCgroupV1": False,
         # The node must not change the host's packet filter.
         "makeIPTablesUtilChains": False,
         # Lowering it requires CAP_SYS_RESOURCE.

@@ -103,6 +103,7 @@ class RealNode(Startable):
             lookup.REAL_NODE,
             directory=self.cluster.config.binaries,
             reporter=self._reporter,
+            kubernetes=self.cluster.config.kubernetes,
         )
         self.cluster.add_cleanup(partial(cleanup.remove, self._directory))
         try:
