@@ -104,6 +104,10 @@ docs:
     python -m tools.metrics_page
     python -m tools.placement_drawings
 
+# screenshots of the live page, by Debian's chromium
+screenshots:
+    python -m tests.live_page.screenshots docs/img
+
 # the modules of the agent's protocol buffers
 protos:
     python -m tools.protos

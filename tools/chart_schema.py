@@ -35,7 +35,7 @@ _DERIVED: Final = frozenset(
         "RESOURCE_MANAGER_SOCKET",
     }
     | {"HARDWARE_ACCESS", "HOST_PROC_ROOT", "HOST_SYS_ROOT", "KUBECONFIG", "METRICS_ADDR", "NODE_NAME"}
-    | {"POD_NAME", "POD_NAMESPACE", "POOL_NODE_SELECTOR", "POOL_SHARDS", "POOL_SHARD_ID", "STATE_DIR"}
+    | {"POD_NAME", "POD_NAMESPACE", "POOL_NODE_SELECTOR", "POOL_SHARDS", "POOL_SHARD_ID", "STATE_DIR", "UI_ADDR"}
 )
 
 _Schema = dict[str, Any]
@@ -104,6 +104,7 @@ def schema() -> _Schema:
                         "replicas": _replicas(5),
                         "env": _service_env(settings_model()),
                         "extraEnv": _ENTRIES,
+                        "ui": _closed({"enabled": _FLAG, "port": _PORT, "host": _TEXT}),
                         "resources": _OBJECT,
                         **_PLACEMENT,
                         "podAnnotations": _STRINGS,

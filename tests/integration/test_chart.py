@@ -135,6 +135,13 @@ def test_the_actuator_has_hardware_access_and_no_token(helm: Helm):
     assert ActuatorSettings().actuator_controller_gid in pod_spec(agent)["securityContext"]["supplementalGroups"]
 
 
+def test_the_live_page_is_off_by_default_and_then_local_to_the_pod(helm: Helm):
+    for ui, address in (({}, None), ({"enabled": True}, "127.0.0.1:8083"), ({"enabled": True, "host": ""}, ":8083")):
+        operator = containers(find(helm.render({"operator": {"ui": ui}}), "Deployment", "joulie-operator"))["operator"]
+        assert env_of(operator).get("UI_ADDR") == address
+        assert ("ui" in {port["name"] for port in operator["ports"]}) is (address is not None)
+
+
 def test_the_resource_manager_is_off_by_default(helm: Helm):
     assert containers(find(helm.render({}), "DaemonSet", "joulie-agent")).keys() == {"controller", "actuator"}
     pool = {"agent": {**POOL["agent"], **RESOURCE_MANAGER["agent"]}}

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from joulie_api import http_server
 from joulie_api.addresses import Address
 from joulie_api.direct_http import DirectReply
-from joulie_api.http_server import HttpLog, HttpServer
+from joulie_api.http_server import HttpLog, HttpServer, lift_time_limit
 from joulie_api.log_limit import LogLimit
 
 HOST = "127.0.0.1"
@@ -42,6 +42,16 @@ async def flood(request):
     await answer.prepare(request)
     while True:
         await answer.write(b"x" * 65_536)
+
+
+async def trickle(request):
+    lift_time_limit(request)
+    answer = web.StreamResponse()
+    await answer.prepare(request)
+    for _ in range(20):
+        await answer.write(b"x")
+        await asyncio.sleep(0.02)
+    return answer
 
 
 @pytest.fixture
@@ -77,7 +87,7 @@ DIRECT = {"/echo": echo_directly, "/fail": fail_directly}
 @pytest.fixture(params=[{}, DIRECT], ids=["aiohttp", "direct"])
 async def port(logs, clock, request) -> AsyncIterator[int]:
     endpoints = web.Application(client_max_size=1 << 20)
-    routes = {"/echo": echo, "/fail": fail, "/midway": fail_midway, "/flood": flood}
+    routes = {"/echo": echo, "/fail": fail, "/midway": fail_midway, "/flood": flood, "/trickle": trickle}
     endpoints.add_routes([web.post(path, handler) for path, handler in routes.items()])
     server = HttpServer(endpoints, HttpLog(LogLimit(clock=clock)), direct=request.param)
     yield await server.start(Address(HOST, 0))
@@ -201,6 +211,12 @@ async def test_a_client_that_does_not_read_ends_with_the_connection(port, logs, 
             received = await reader.read()
         assert not received.endswith(b"0\r\n\r\n")
     assert [line["problem"] for line in logs] == ["request not received and answered in time"]
+
+
+async def test_a_stream_without_a_time_limit_outlives_that_of_requests(port, logs, monkeypatch):
+    monkeypatch.setattr(http_server, "REQUEST_TIMEOUT_S", 0.1)
+    assert await post(port, "/trickle") == (200, b"x" * 20)
+    assert logs == []
 
 
 @pytest.mark.parametrize("raw", [b"", b"POST /echo HTTP/1.1\r\nX-Slow:"])

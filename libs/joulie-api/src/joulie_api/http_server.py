@@ -4,6 +4,8 @@ Guarantees for any input: no answer of 5xx but those of the handlers; a request 
 `REQUEST_TIMEOUT_S`, or its connection is closed; a connection without a complete first request, an idle one and one
 beyond `MAX_CONNECTIONS` is closed; all servers of a process together log one line a second at most.
 
+A handler that streams for as long as its client reads calls `lift_time_limit`, and bounds what waits for that client.
+
 Encoded bodies are refused with 415: no client of Joulie encodes what it sends, and a decoder is where a small body
 becomes a large one. Size limits of request line and headers are aiohttp's: 8 KiB for a line, 128 headers.
 
@@ -38,6 +40,8 @@ IDLE_TIMEOUT_S: Final = 120.0
 MAX_CONNECTIONS: Final = 256
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
 _NO_ENCODINGS: Final = frozenset({"", "identity"})
+#: Of a request: its `asyncio.Timeout`.
+_TIME_LIMIT: Final = web.RequestKey("time_limit", asyncio.Timeout)
 
 _log = structlog.get_logger()
 
@@ -206,7 +210,8 @@ class HttpServer:
                 if timer is not None:
                     timer.cancel()
             try:
-                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                async with asyncio.timeout(REQUEST_TIMEOUT_S) as limit:
+                    request[_TIME_LIMIT] = limit
                     response = await self._respond(handler, request)
                     # Here and not by aiohttp afterwards, so that a client that does not read is timed as well.
                     await response.prepare(request)
@@ -240,6 +245,15 @@ class HttpServer:
                 _abort(request)  # The client must not take the part that was sent for the whole answer.
                 raise ConnectionAbortedError from error
             return web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="internal error, see the log\n")
+
+
+def lift_time_limit(request: web.BaseRequest) -> None:
+    """Let a request take as long as it wants; called by its handler.
+
+    Raises:
+        KeyError: the request was not received by an `HttpServer`.
+    """
+    request[_TIME_LIMIT].reschedule(None)
 
 
 class _Closed(asyncio.Protocol):

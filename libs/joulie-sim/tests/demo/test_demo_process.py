@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -77,6 +78,7 @@ async def test_a_run_ends_with_every_pod_completed_and_performance_pods_on_perfo
     async with asyncio.timeout(WHOLE_S):
         output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
+    assert re.search(r"live page: http://127\.0\.0\.1:\d+/ui/", output.decode())
     (directory,) = start.out.iterdir()
     files = {"samples.csv", "pods.csv", "summary.json", "watts.png", "recording"}
     assert {path.name for path in directory.iterdir()} == files

@@ -36,6 +36,8 @@ from joulie_operator.published_state import PublishedState
 from joulie_operator.settings import OperatorSettings
 from joulie_operator.sources import build_facility, build_power_sources
 from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
+from joulie_operator.ui.feed import LiveFeed
+from joulie_operator.ui.server import PageServer
 from joulie_operator.watches import watch
 from joulie_operator.workqueue import WorkQueue
 
@@ -55,7 +57,10 @@ async def run(settings: OperatorSettings, app: App | None = None) -> None:
         )
         session = await stack.enter_async_context(aiohttp.ClientSession())
         app = await stack.enter_async_context(app or App(settings, service=SERVICE, version=VERSION))
-        Operator(settings, app, client, session).start()
+        operator = Operator(settings, app, client, session)
+        operator.start()
+        if settings.ui_addr:
+            await operator.serve_page()
         await app.wait()
 
 
@@ -146,6 +151,29 @@ class Operator:
             self._app.spawn("poll facility", self._facility.run())
         register_node_series(self._app.registry, self._metrics, self._cluster, self._planner, self._elector.is_leading)
         self._app.spawn("lead", self._elector.run(self._lead))
+
+    async def serve_page(self) -> None:
+        """Serve the live page.
+
+        Raises:
+            OSError: its address cannot be bound.
+        """
+        watches = self._watches
+        feed = LiveFeed(
+            self._cluster,
+            watches.targets.store,
+            watches.twins.store,
+            watches=watches.all,
+            is_leading=self._elector.is_leading,
+            wall=time.time,
+        )
+        for named_as_node in (watches.nodes, watches.twins):
+            named_as_node.subscribe(feed.on_object)
+        watches.pods.subscribe(feed.on_pod)
+        watches.targets.subscribe(feed.on_target)
+        self._app.spawn("feed live page", feed.run())
+        page = PageServer(feed, hosts=self._settings.ui_hosts)
+        await self._app.serve("live page", page.application(), self._settings.ui_addr)
 
     async def _lead(self) -> None:
         for reflector in self._watches.all:

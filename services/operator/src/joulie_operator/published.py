@@ -59,6 +59,10 @@ class PublishedTwin:
     owner_uid: str
     #: None where the power was not measured.
     measured_watts: float | None = None
+    #: Measured or modelled; None where unknown.
+    watts: float | None = None
+    #: What the caps allow; None where unknown.
+    capped_watts: float | None = None
 
 
 class _Owner(msgspec.Struct):
@@ -83,6 +87,7 @@ class _Target(msgspec.Struct):
 class _Power(msgspec.Struct):
     quality: str = ""
     watts: float | None = msgspec.field(default=None, name="measuredNodePowerW")
+    capped_watts: float | None = msgspec.field(default=None, name="nodeCappedPowerW")
 
 
 class _TwinStatus(msgspec.Struct, rename="camel"):
@@ -132,11 +137,14 @@ def decode_twin(raw: bytes) -> PublishedTwin:
         raise DecodeError(f"not a NodeTwin: {error}") from error
     status = wire.status or _TwinStatus()
     power = status.power_measurement or _Power()
+    watts = reading_watts(power.watts)
     return PublishedTwin(
         schedulable_class=status.schedulable_class,
         last_updated=status.last_updated,
         owner_uid=_owner_uid(wire.metadata),
-        measured_watts=reading_watts(power.watts) if power.quality == MeasurementQuality.MEASURED else None,
+        measured_watts=watts if power.quality == MeasurementQuality.MEASURED else None,
+        watts=watts,
+        capped_watts=reading_watts(power.capped_watts),
     )
 
 

@@ -106,6 +106,12 @@ class OperatorSettings(PowerSettings, CapSettings):
 
     metrics_addr: Addr = ":8081"
     """Where /metrics, /healthz and /readyz are served; port 0 takes a free one, which the log names."""
+    ui_addr: Addr = ""
+    """Where the live page is served, at /ui; empty: nowhere. It is read-only and has no authentication:
+    docs/live-page.md shows how to reach it on a loopback address."""
+    ui_hosts: tuple[str, ...] = ()
+    """Host names under which the live page may be requested besides localhost and addresses, such as that of a proxy
+    which authenticates. Others are refused."""
     node_selector: str = f"{labels.MANAGED}=true"
     """Label selector of the nodes under management."""
     reserved_label_key: str = labels.RESERVED

@@ -21,6 +21,7 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.policy import queue_aware_v1
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_devcluster.host.progress import Reporter
 from joulie_sim.demo.feeder import feed
 from joulie_sim.demo.observer import Observer
@@ -92,8 +93,10 @@ class Demo:
         config = ClusterConfig(name="joulie-demo", nodes=self._scenario.classes)
         async with DevCluster(config, reporter=self._reporter) as cluster:
             self._reporter.note(f"control plane and {self._scenario.node_count} nodes are up in {self._clock():.0f} s")
-            async with JoulieStack(cluster, stack_config(self._options)) as stack:
+            page = f"{LOOPBACK}:{free_port()}"
+            async with JoulieStack(cluster, stack_config(self._options, page)) as stack:
                 self._reporter.note(f"simulator, operator, agents and extender are up in {self._clock():.0f} s")
+                self._reporter.note(f"live page: http://{page}/ui/")
                 directory = await self._observe(cluster, stack)
                 if self._options.keep:
                     await self._keep(cluster)
@@ -213,12 +216,13 @@ class Demo:
         await asyncio.Event().wait()
 
 
-def stack_config(options: Options) -> StackConfig:
-    """Return the configuration of Joulie's services for a demo: two agent shards, and short intervals."""
+def stack_config(options: Options, page: str) -> StackConfig:
+    """Return the configuration of Joulie's services for a demo: two agent shards, short intervals, the live page."""
     interval = format_duration(_INTERVAL_S)
     operator = {
         "POLICY_TYPE": options.policy,
         "RECONCILE_INTERVAL": interval,
+        "UI_ADDR": page,
         **{name.upper(): str(value) for name, value in _QUEUE_SETTINGS.items()},
     }
     return StackConfig(

@@ -1,0 +1,1 @@
+"""The live page: what the operator's watches know of nodes, pods and transitions, for browsers. Read-only."""

@@ -1,0 +1,54 @@
+// Numbers, ages and descriptions of nodes as text.
+
+import { isStale, share } from "./model.js";
+
+const PLURAL = new Intl.PluralRules("en");
+
+export function watts(value) {
+  if (value === null) return "unknown";
+  if (value >= 1e6) return `${(value / 1e6).toFixed(2)} MW`;
+  return value >= 1e4 ? `${(value / 1e3).toFixed(1)} kW` : `${value} W`;
+}
+
+export function percent(value) {
+  return value === null ? "unknown" : `${Math.round(100 * value)}%`;
+}
+
+export function age(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 120) return `${whole} s`;
+  return whole < 7200 ? `${Math.round(whole / 60)} min` : `${Math.round(whole / 3600)} h`;
+}
+
+export function counted(number, noun) {
+  return `${number} ${noun}${PLURAL.select(number) === "one" ? "" : "s"}`;
+}
+
+// The accessible name of a tile.
+export function describe(tile, now) {
+  const drawn = share(tile.watts, tile.capped_watts);
+  const parts = [
+    tile.name,
+    tile.node_class === "unknown" ? "class unknown" : tile.node_class,
+    drawn === null ? "power unknown" : `${watts(tile.watts)} of ${watts(tile.capped_watts)}, ${percent(drawn)} of its cap`,
+  ];
+  if (isStale(tile, now)) parts.push("stale");
+  if (tile.problem) parts.push("caps not enforced");
+  return parts.join(", ");
+}
+
+// Terms and descriptions of the details panel.
+export function details(tile, now) {
+  const shown = [
+    ["class", tile.node_class],
+    ["rack", tile.rack || "no rack label"],
+    ["draw", tile.watts === null ? "unknown" : `${watts(tile.watts)}, ${tile.measured ? "measured" : "modelled"}`],
+    ["caps allow", watts(tile.capped_watts)],
+    ["share", percent(share(tile.watts, tile.capped_watts))],
+    ["pods", `${tile.performance_pods} performance, ${tile.pods - tile.performance_pods} standard`],
+    ["twin", tile.updated === null ? "none" : `${age(now - tile.updated)} old${isStale(tile, now) ? ", stale" : ""}`],
+    ["reason", tile.reason || "unknown"],
+  ];
+  if (tile.problem) shown.push(["not enforced", tile.problem]);
+  return shown;
+}
