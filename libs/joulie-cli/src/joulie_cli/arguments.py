@@ -32,12 +32,17 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser; `options.verb` is the verb, and with it the module of `joulie_cli.commands`."""
+    return make_parsers()[0]
+
+
+def make_parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """Return the parser, and those of the verbs by name."""
     parser = _Parser(prog=PROG, description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
     for name, add in VERBS.items():
         add(verbs, name)
-    return parser
+    return parser, dict(verbs.choices)
 
 
 def _verb(
@@ -113,6 +118,32 @@ def _add_nodes(verbs: Any, name: str) -> None:
     )
     parser.add_argument("names", nargs="*", metavar="NODE", help="only these nodes")
     parser.add_argument("--sort", choices=SORTS, default="name", help="order; name by default, unknown values last")
+
+
+def _add_top(verbs: Any, name: str) -> None:
+    parser = _verb(
+        verbs,
+        name,
+        summary="the nodes, live",
+        description="The columns of nodes, refreshed by watches. Keys: q quits; n w h c p a sort by name, watts,\n"
+        "headroom, cap, profile, age; j k, arrows, space, page keys, g G scroll. Needs a terminal, 80x24 is enough.",
+        example="kubectl joulie top --sort headroom",
+        parents=[_connection(), _nodes_selector()],
+    )
+    parser.add_argument("--sort", choices=SORTS, default="watts", help="order; watts by default")
+
+
+def _add_completion(verbs: Any, name: str) -> None:
+    parser = _verb(
+        verbs,
+        name,
+        summary="script for the completion of a shell",
+        description="Completes kubectl-joulie. kubectl itself completes `kubectl joulie` where\n"
+        "kubectl_complete-joulie, which is installed beside this program, is on PATH.",
+        example="source <(kubectl joulie completion bash)",
+        parents=[],
+    )
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
 
 def _namespace(*, all_of_them: bool = False) -> argparse.ArgumentParser:
@@ -204,9 +235,11 @@ def _add_events(verbs: Any, name: str) -> None:
 VERBS: Final[dict[str, Callable[[Any, str], None]]] = {
     "status": _add_status,
     "nodes": _add_nodes,
+    "top": _add_top,
     "explain": _add_explain,
     "why-pending": _add_why_pending,
     "profile": _add_profile,
     "doctor": _add_doctor,
     "events": _add_events,
+    "completion": _add_completion,
 }

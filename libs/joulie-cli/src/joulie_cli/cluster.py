@@ -66,6 +66,20 @@ class ClusterReader:
             raise
         return found
 
+    async def probe(self, resource: Resource) -> None:
+        """Read one object of a kind.
+
+        Raises:
+            CliError: the API server does not have the kind.
+            KubeError: any other failure.
+        """
+        try:
+            await self.client.list_page(resource, limit=1)
+        except KubeError as error:
+            if is_missing_kind(error, resource):
+                raise missing_kind(resource, self.client.server) from error
+            raise
+
     async def read_permitted(
         self, resource: Resource, decode: Callable[[Raw], T], namespace: str | None = None, *, label_selector: str = ""
     ) -> list[T] | None:
