@@ -4,7 +4,7 @@ import asyncio
 
 from hypothesis import settings
 
-pytest_plugins = ["joulie_api.testing.fixtures", "joulie_devcluster.fixtures"]
+pytest_plugins = ["joulie_api.testing.fixtures", "joulie_devcluster.fixtures", "tests.e2e.audit_plugin"]
 
 # Before its first test pytest-asyncio asks for the current event loop, to restore it at the end. Python 3.11 then
 # creates one that nobody closes, and a ResourceWarning is an error here. Told that there is none, it restores none.

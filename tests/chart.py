@@ -57,7 +57,13 @@ EVERYTHING: Values = {
     "extender": {
         "image": {"digest": "sha256:" + "0" * 64},
         "service": {"clusterIP": "10.96.0.76"},
-        "networkPolicy": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+    },
+    "networkPolicy": {
+        "enabled": True,
+        "schedulerFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        "apiServer": {"ports": [6443], "to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]},
+        "agentEgress": [{"to": [{"ipBlock": {"cidr": "10.2.0.0/16"}}], "ports": [{"port": 443}]}],
     },
     "uninstall": {"tolerations": [{"operator": "Exists"}], "extraEnv": [{"name": "A", "value": "b"}]},
 }
@@ -74,6 +80,7 @@ MATRIX: dict[str, Values] = {
     "watchdog": WATCHDOG,
     "watchdog with GPUs": {"agent": {**NVIDIA["agent"], **WATCHDOG["agent"]}},
     "no hook": {"uninstall": {"enabled": False}},
+    "network policies": {"networkPolicy": {"enabled": True}, **WATCHDOG},
 }
 
 

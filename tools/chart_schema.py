@@ -112,6 +112,15 @@ def schema() -> _Schema:
                 ),
                 "agent": _agent(),
                 "extender": _extender(),
+                "networkPolicy": _closed(
+                    {
+                        "enabled": _FLAG,
+                        "schedulerFrom": _OBJECTS,
+                        "metricsFrom": _OBJECTS,
+                        "apiServer": _closed({"ports": {"type": "array", "items": _PORT}, "to": _OBJECTS}),
+                        "agentEgress": _OBJECTS,
+                    }
+                ),
                 "uninstall": _closed(
                     {
                         "enabled": _FLAG,
@@ -225,7 +234,6 @@ def _extender() -> _Schema:
             "extraEnv": _ENTRIES,
             "resources": _OBJECT,
             "service": _closed({"clusterIP": _TEXT}),
-            "networkPolicy": _closed({"enabled": _FLAG, "from": _OBJECTS}),
             **_PLACEMENT,
             "podAnnotations": _STRINGS,
         }

@@ -1,6 +1,7 @@
 """The chart on a real control plane: what it renders is accepted, a release works with its own rights, and goes."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,9 @@ import yaml
 from tests.chart import (
     MATRIX,
     NAMESPACE,
+    POOL,
     RESOURCES,
+    ROOT,
     Helm,
     HelmError,
     Manifest,
@@ -23,8 +26,8 @@ from tests.e2e.release import Release
 from tests.e2e.waiting import eventually
 
 from joulie_api.client import KubeClient
-from joulie_api.errors import NotFound
-from joulie_api.resources import CRDS, NODE_HARDWARES, NODE_POWER_PROFILES, NODES, Resource
+from joulie_api.errors import Forbidden, NotFound
+from joulie_api.resources import CRDS, NAMESPACES, NODE_HARDWARES, NODE_POWER_PROFILES, NODES, PODS, Resource
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import ClusterFactory
 from joulie_devcluster.host.ports import LOOPBACK, free_port
@@ -37,6 +40,13 @@ pytestmark = pytest.mark.e2e
 NODE_CLASSES = (
     NodeClass(name="epyc", count=2, cpu=CpuClass(model="AMD-EPYC-9654", cores=192)),
     NodeClass(name="other", cpu=CpuClass(model="AMD-EPYC-9654", cores=192), managed=False),
+)
+
+
+#: A line of docs/security.md: verb, resource, namespace or nothing, account, answer.
+_CAN_I = re.compile(
+    rf"^kubectl auth can-i (\S+) (\S+) (?:-n (\S+) )?--as=system:serviceaccount:{NAMESPACE}:(\S+) +# (yes|no)$",
+    re.MULTILINE,
 )
 
 
@@ -58,12 +68,41 @@ async def test_the_api_server_accepts_every_object(helm: Helm, kube_client: Kube
         await kube_client.request("POST", path, query=query, body=manifest)
 
 
+@pytest_asyncio.fixture
+async def restricted(kube_client: KubeClient, kube_namespace: str) -> str:
+    """A namespace that enforces the Pod Security level `restricted`."""
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    await kube_client.merge_patch(NAMESPACES, kube_namespace, label)
+    return kube_namespace
+
+
+@pytest.mark.parametrize(
+    "values", [{}, POOL, {"agent": {"watchdog": {"enabled": True}}}], ids=["default", "pool", "dog"]
+)
+async def test_all_pods_but_those_on_the_nodes_meet_the_restricted_level(
+    helm: Helm, kube_client: KubeClient, restricted: str, values
+):
+    workloads = [each for each in helm.render(values, namespace=restricted) if "template" in each.get("spec", {})]
+    assert workloads
+    for workload in workloads:
+        # Permissions of the account are of no interest here; it would have to exist.
+        spec = {**workload["spec"]["template"]["spec"], "serviceAccountName": "default"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec}
+        creation = kube_client.request("POST", PODS.collection_path(restricted), query=(("dryRun", "All"),), body=pod)
+        if workload["kind"] == "DaemonSet":
+            with pytest.raises(Forbidden, match=r'violates PodSecurity "restricted.*hostPath'):
+                await creation
+        else:
+            await creation
+
+
 async def test_a_release_works_with_its_own_accounts_and_goes(release: Release):
     assert "percentageOfNodesToScore: 100" in await release.install({"agent": {"headersSecrets": ["bmc"]}})
     assert {pod["spec"]["nodeName"] for pod in await release.pods("agent")} == {"epyc-0", "epyc-1"}
     assert len(await release.pods("extender")) == 2
     assert len(await release.pods("operator")) == 2
     await _rights_are_as_written(release)
+    await _answers_of_the_security_page_are_right(release)
     await _services_work(release)
 
     await release.run("uninstall", "joulie", "--timeout", "60s")
@@ -131,6 +170,15 @@ async def _rights_are_as_written(release: Release) -> None:
         ("joulie-scheduler-extender", "patch", "joulie.io", "nodetwins", "", ""),
     ]:
         assert not await _may(release, account, verb, group, resource, namespace, name), (account, verb, resource)
+
+
+async def _answers_of_the_security_page_are_right(release: Release) -> None:
+    found = _CAN_I.findall((ROOT / "docs" / "security.md").read_text())
+    assert len(found) == 10
+    for verb, resource, namespace, account, answer in found:
+        plural, _, group = resource.partition(".")
+        allowed = await _may(release, account, verb, group, plural, namespace, "")
+        assert allowed == (answer == "yes"), (account, verb, resource)
 
 
 async def _may(release: Release, account: str, *access: str) -> bool:

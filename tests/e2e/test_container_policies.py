@@ -18,8 +18,10 @@ from joulie_api.errors import Invalid
 from joulie_api.resources import (
     ADJUSTMENTS,
     BALLOONS_POLICIES,
+    CRDS,
     EVENTS,
     NODE_POWER_PROFILES,
+    NODE_RESOURCE_TOPOLOGIES,
     NODES,
     TEMPLATE_POLICIES,
     TOPOLOGY_AWARE_POLICIES,
@@ -195,3 +197,59 @@ async def test_the_resource_manager_changes_the_node_and_gets_its_profile(node: 
         await eventually(recorded, within_s=15)
     finally:
         await cluster.close()
+
+
+@pytest_asyncio.fixture
+async def topology_kind(devcluster: DevCluster) -> AsyncIterator[None]:
+    """The kind NodeResourceTopology, which a cluster has where another component has installed it."""
+    group, plural = NODE_RESOURCE_TOPOLOGIES.group, NODE_RESOURCE_TOPOLOGIES.plural
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": NODE_RESOURCE_TOPOLOGIES.version, "served": True, "storage": True}
+    crd = {
+        "apiVersion": CRDS.api_version,
+        "kind": CRDS.kind,
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"plural": plural, "kind": NODE_RESOURCE_TOPOLOGIES.kind},
+            "versions": [version | {"schema": {"openAPIV3Schema": anything}}],
+        },
+    }
+    async with await devcluster.client() as client:
+        await client.create(CRDS, crd)
+
+        async def served() -> None:
+            found = json.loads(await client.get(CRDS, f"{plural}.{group}"))
+            conditions = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
+            assert conditions.get("Established") == "True"
+
+        await eventually(served, within_s=15)
+        yield
+        await client.delete(CRDS, f"{plural}.{group}")
+
+
+async def test_zones_are_published_while_the_configuration_in_force_wants_them(
+    topology_kind: None, node: NodeUnderTest
+) -> None:
+    zone = pb.Zone(name="root", kind="machine", cpus="0-3", capacity_milli=4000)
+
+    def in_force(*, wanted: bool) -> pb.ManagerStatus:
+        manifest = json.dumps({"spec": {"agent": {"nodeResourceTopology": wanted}}})
+        configuration = pb.ActiveConfiguration(policy="balloons", manifest=manifest)
+        return pb.ManagerStatus(node_name=_NODE, configuration=configuration, zones=[zone])
+
+    async def published() -> None:
+        found = await node.client.list(NODE_RESOURCE_TOPOLOGIES)
+        assert [(each["metadata"]["name"], each["zones"][0]["name"]) for each in found] == [(_NODE, "root")]
+
+    async def withdrawn() -> None:
+        assert await node.client.list(NODE_RESOURCE_TOPOLOGIES) == []
+
+    node.manager.status = in_force(wanted=True)
+    await eventually(published, within_s=30)
+    node.manager.status = in_force(wanted=False)
+    await eventually(withdrawn, within_s=30)

@@ -63,6 +63,19 @@ def test_object_names_follow_the_release_name(helm: Helm):
     assert find(helm.render({"fullnameOverride": "power"}), "DaemonSet", "power-agent")
 
 
+def test_operator_and_agents_can_be_two_releases_in_two_namespaces(helm: Helm):
+    services = helm.render({"agent": {"enabled": False}}, release="joulie")
+    off = {"enabled": False}
+    agents = helm.render({"operator": off, "extender": off}, release="joulie-agents", namespace="joulie-agents")
+    names = [
+        {(each["kind"], each["metadata"]["name"]) for each in manifests if not RESOURCES[each["kind"]].namespaced}
+        for manifests in (services, agents)
+    ]
+    assert all(names)
+    assert names[0].isdisjoint(names[1])
+    assert "DaemonSet" not in {each["kind"] for each in services}
+
+
 @pytest.mark.parametrize("service", SERVICES)
 def test_image_tags_are_the_versions_of_the_services(helm: Helm, service):
     version = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]["version"]

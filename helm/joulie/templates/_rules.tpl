@@ -4,27 +4,27 @@
 # The patch sets labels that pods are placed by.
 - apiGroups: [""]
   resources: [nodes]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # What pods request by dynamic resource allocation.
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaims, resourceclaimtemplates]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
 - apiGroups: [joulie.io]
   resources: [nodepowerprofiles, nodetwins]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [joulie.io]
   resources: [nodepowerprofiles/status, nodetwins/status]
   verbs: [patch]
 # What the agents write.
 - apiGroups: [joulie.io]
   resources: [nodehardwares, telemetryprofiles]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 {{- end -}}
 {{- define "joulie.rules.operator.namespace" -}}
 # Leader election.
@@ -38,10 +38,10 @@
   verbs: [get, list, watch]
 - apiGroups: [joulie.io]
   resources: [nodepowerprofiles]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [joulie.io]
   resources: [nodehardwares, telemetryprofiles]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [joulie.io]
   resources: [nodehardwares/status, telemetryprofiles/status]
   verbs: [patch]
@@ -66,7 +66,7 @@
 {{- define "joulie.rules.agent.resource-manager" -}}
 - apiGroups: [joulie.io]
   resources: [balloonspolicies, topologyawarepolicies, templatepolicies, adjustments]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [joulie.io]
   resources: [balloonspolicies/status, topologyawarepolicies/status, templatepolicies/status, adjustments/status]
   verbs: [patch]
@@ -111,12 +111,12 @@
 {{- define "joulie.rules.extender.cluster" -}}
 - apiGroups: [""]
   resources: [nodes, pods]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [joulie.io]
   resources: [nodehardwares, nodetwins]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # What pods request by dynamic resource allocation.
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaims, resourceclaimtemplates]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 {{- end -}}

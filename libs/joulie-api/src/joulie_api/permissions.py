@@ -1,7 +1,7 @@
 """Permissions of each service at the API server: the only source of the RBAC roles.
 
 The Helm chart's rules are generated from this table (`just rbac`) and the end-to-end tests run with it, so a missing
-verb makes them fail. Remove a verb that no service uses any more.
+verb makes them fail, and at their end so does a verb that nothing used.
 Source: Kubernetes, "Using RBAC Authorization"; a server-side apply that may create takes `create` as well as `patch`.
 """
 
@@ -30,7 +30,8 @@ from joulie_api.resources import (
     Resource,
 )
 
-_READ: Final = ("get", "list", "watch")
+#: Objects are read from informers, so `get` is granted only where single objects are read.
+_READ: Final = ("list", "watch")
 _OWN: Final = (*_READ, "create", "patch", "delete")
 
 
@@ -99,7 +100,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
         ),
         "agent": Permissions(
             cluster=(
-                Grant((NODES,), _READ),
+                Grant((NODES,), ("get", *_READ)),
                 Grant((NODE_POWER_PROFILES,), _READ),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), _OWN),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), ("patch",), subresource="status"),

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,9 @@ from joulie_api.errors import NotFound
 from joulie_api.resources import NAMESPACES, Resource
 from joulie_devcluster.binaries import lookup
 from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane.audit import UserRequest, read_requests
 from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.control_plane.components import AUDIT_LOG
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.progress import terminal_reporter
@@ -34,6 +37,11 @@ ClusterFactory = Callable[..., Awaitable[DevCluster]]
 RealNodeFactory = Callable[..., Awaitable[RealNode]]
 Starter = Callable[[ClusterConfig], Awaitable[DevCluster]]
 RealNodeStarter = Callable[[DevCluster, RealNodeConfig], Awaitable[RealNode]]
+
+#: Users and groups whose requests every cluster of the session logs, beside those of its configuration.
+AUDITED: Final = pytest.StashKey[tuple[tuple[str, ...], tuple[str, ...]]]()
+#: The different requests of these users, of all clusters that have ended.
+REQUESTS: Final = pytest.StashKey[set[UserRequest]]()
 
 _ACCOUNT_TIMEOUT_S: Final = 15.0
 _POLL_S: Final = 0.05
@@ -91,9 +99,21 @@ def start_cluster(pytestconfig: pytest.Config) -> Starter:
     if _BUILD_ERROR in pytestconfig.stash:
         pytest.fail(pytestconfig.stash[_BUILD_ERROR], pytrace=False)
 
+    users, groups = pytestconfig.stash.get(AUDITED, ((), ()))
+    requests = pytestconfig.stash.setdefault(REQUESTS, set())
+
     async def start(config: ClusterConfig) -> DevCluster:
-        cluster = DevCluster(config)
+        cluster = DevCluster(
+            replace(
+                config,
+                audited_users=(*config.audited_users, *users),
+                audited_groups=(*config.audited_groups, *groups),
+            )
+        )
         await cluster.up()
+        if users or groups:
+            log = cluster.layout.log(AUDIT_LOG)
+            cluster.add_cleanup(lambda: requests.update(read_requests(log)))
         return cluster
 
     return start

@@ -5,7 +5,14 @@ import json
 import msgspec
 import pytest
 
-from joulie_devcluster.control_plane.audit import AuditLog, RequestKind, audit_policy, count_requests
+from joulie_devcluster.control_plane.audit import (
+    AuditLog,
+    RequestKind,
+    UserRequest,
+    audit_policy,
+    count_requests,
+    read_requests,
+)
 
 
 def event(verb="patch", stage="ResponseComplete", agent="joulie-operator/0.1.0", **reference):
@@ -55,3 +62,32 @@ def test_only_the_requests_of_the_given_users_are_logged():
     first, last = audit_policy(["joulie-agent"])["rules"]
     assert first == {"level": "Metadata", "users": ["joulie-agent"]}
     assert last == {"level": "None"}
+
+
+def test_groups_of_users_are_logged_by_a_rule_of_their_own():
+    group = "system:serviceaccounts:joulie-system"
+    rules = audit_policy(["joulie-agent"], [group])["rules"]
+    assert rules[1:] == [{"level": "Metadata", "userGroups": [group]}, {"level": "None"}]
+    assert audit_policy([], [group])["rules"] == rules[1:]
+
+
+def answered(code):
+    reference = {"resource": "nodetwins", "subresource": "status", "apiGroup": "joulie.io"}
+    user = {"user": {"username": "joulie-operator"}, "userAgent": "joulie-operator/0.1.0", "objectRef": reference}
+    return json.dumps({"stage": "ResponseComplete", "verb": "patch", "responseStatus": {"code": code}, **user}).encode()
+
+
+def test_the_different_requests_of_a_log_and_of_its_closed_parts_are_read(tmp_path):
+    (tmp_path / "audit.log").write_bytes(answered(200) + b"\n" + answered(200) + b"\n" + answered(403)[:20])
+    (tmp_path / "audit-2026-01-01T00-00-00.000.log").write_bytes(answered(403) + b"\n")
+    (tmp_path / "kwok.log").write_bytes(b"not an event\n")
+
+    def request(code):
+        return UserRequest("joulie-operator", "joulie-operator", "patch", "joulie.io", "nodetwins/status", code)
+
+    assert read_requests(tmp_path / "audit.log") == {request(200), request(403)}
+
+
+def test_a_request_about_no_resource_has_neither_group_nor_resource(tmp_path):
+    (tmp_path / "audit.log").write_bytes(b'{"stage": "ResponseComplete", "verb": "get"}\n')
+    assert read_requests(tmp_path / "audit.log") == {UserRequest("", "", "get", "", "", 0)}

@@ -41,4 +41,4 @@ def test_secrets_and_leases_are_accessible_in_one_namespace_only():
 
 
 def test_the_extender_has_read_permissions_only():
-    assert {verb for rule in rules("joulie-extender") for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert {verb for rule in rules("joulie-extender") for verb in rule["verbs"]} == {"list", "watch"}

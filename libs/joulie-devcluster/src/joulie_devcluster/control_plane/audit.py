@@ -1,4 +1,4 @@
-"""Counts of the requests that the API server got from some users, from its audit log.
+"""The requests that the API server got from some users, from its audit log.
 
 The API server's own metrics have verbs and resources, but not who sent a request.
 """
@@ -32,28 +32,58 @@ class RequestKind:
         return f"{self.user_agent} {self.verb} {self.resource}"
 
 
-class _Reference(msgspec.Struct):
+@dataclass(frozen=True, slots=True, order=True)
+class UserRequest:
+    """A request of a user and its answer, without what it was about in particular."""
+
+    user: str
+    #: `joulie-operator`, without the version.
+    user_agent: str
+    #: As in `RequestKind`.
+    verb: str
+    #: API group, empty for the core group.
+    group: str
+    #: As in `RequestKind`.
+    resource: str
+    #: HTTP status.
+    code: int
+
+
+class _Reference(msgspec.Struct, rename="camel"):
     resource: str = ""
     subresource: str = ""
+    api_group: str = ""
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
 
 
 class _Event(msgspec.Struct, rename="camel"):
     stage: str
     verb: str
+    user: _User = msgspec.field(default_factory=_User)
     user_agent: str = ""
     object_ref: _Reference | None = None
+    response_status: _Status = msgspec.field(default_factory=_Status)
 
 
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
-def audit_policy(users: Sequence[str]) -> dict[str, object]:
-    """Return the audit policy that logs the requests of these users, without bodies, and no others."""
+def audit_policy(users: Sequence[str], groups: Sequence[str] = ()) -> dict[str, object]:
+    """Return the audit policy that logs the requests of these users and groups, without bodies, and no others."""
+    named = (("users", users), ("userGroups", groups))
+    rules = [{"level": "Metadata", key: [str(name) for name in names]} for key, names in named if names]
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
-        "rules": [{"level": "Metadata", "users": [str(user) for user in users]}, {"level": "None"}],
+        "rules": [*rules, {"level": "None"}],
     }
 
 
@@ -86,7 +116,30 @@ def count_requests(lines: Iterable[bytes]) -> Counter[RequestKind]:
     )
 
 
+def read_requests(path: Path) -> frozenset[UserRequest]:
+    """Return the different requests in the log of an API server that has ended. A line that was cut off is ignored.
+
+    Raises:
+        msgspec.MsgspecError: a line is not an audit event.
+    """
+    found: set[UserRequest] = set()
+    # Beside it are the parts that the API server has closed when they had 100 MB.
+    for part in path.parent.glob(f"{path.stem}*{path.suffix}"):
+        with part.open("rb") as file:
+            found.update(_request_of(_EVENT.decode(line)) for line in file if line.endswith(b"\n"))
+    return frozenset(found)
+
+
 def _kind_of(event: _Event) -> RequestKind:
+    return RequestKind(event.user_agent.partition("/")[0], event.verb, _resource(event.object_ref or _Reference()))
+
+
+def _request_of(event: _Event) -> UserRequest:
     reference = event.object_ref or _Reference()
-    resource = "/".join(part for part in (reference.resource, reference.subresource) if part)
-    return RequestKind(event.user_agent.partition("/")[0], event.verb, resource)
+    agent, resource = event.user_agent.partition("/")[0], _resource(reference)
+    code = event.response_status.code
+    return UserRequest(event.user.username, agent, event.verb, reference.api_group, resource, code)
+
+
+def _resource(reference: _Reference) -> str:
+    return "/".join(part for part in (reference.resource, reference.subresource) if part)

@@ -149,8 +149,8 @@ def write_configuration(
             "nodeLeaseParallelism": 16,
         },
     }
-    if config.audited_users:
-        _write_yaml(layout.audit_policy, audit_policy(config.audited_users))
+    if config.audited_users or config.audited_groups:
+        _write_yaml(layout.audit_policy, audit_policy(config.audited_users, config.audited_groups))
     # Always passed: without --config KWOK reads the user's ~/.kwok/kwok.yaml. Its built-in stages apply to pods.
     _write_yaml(layout.config(Binary.KWOK), kwok, *load_manifests(DATA / "kwok-stages.yaml"))
 
@@ -256,7 +256,7 @@ def _apiserver(layout: Layout, ports: Ports) -> list[str]:
 
 
 def _audit(layout: Layout, config: ClusterConfig) -> list[str]:
-    if not config.audited_users:
+    if not (config.audited_users or config.audited_groups):
         return []
     return [f"--audit-policy-file={layout.audit_policy}", f"--audit-log-path={layout.log(AUDIT_LOG)}"]
 

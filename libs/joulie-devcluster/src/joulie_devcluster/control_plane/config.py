@@ -26,6 +26,7 @@ class ClusterConfig:
         start_timeout_s: time that each process has to become ready.
         verbosity: klog's `-v` of the Kubernetes processes.
         audited_users: users whose requests the API server logs, see `DevCluster.audit_log`.
+        audited_groups: groups of users whose requests it logs as well.
     """
 
     name: str = "joulie"
@@ -39,6 +40,7 @@ class ClusterConfig:
     start_timeout_s: float = 60.0
     verbosity: int = 0
     audited_users: tuple[str, ...] = ()
+    audited_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

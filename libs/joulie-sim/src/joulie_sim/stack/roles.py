@@ -13,8 +13,8 @@ from joulie_api.resources import NODES, PODS
 _RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 _SIMULATOR: Final = Permissions(
     cluster=(
-        Grant((NODES,), ("get", "list", "watch")),
-        Grant((PODS,), ("get", "list", "watch", "delete")),
+        Grant((NODES,), ("list", "watch")),
+        Grant((PODS,), ("list", "watch", "delete")),
         Grant((PODS,), ("patch",), subresource="status"),
     )
 )

@@ -1,0 +1,28 @@
+{{/*
+What each component's pods receive and send: name of the policy, ports with the value that names their peers, whether they use the API
+server, and further egress.
+*/}}
+{{- define "joulie.network.components" -}}
+{{- $agentPorts := list (dict "port" "metrics" "from" "metricsFrom") -}}
+{{- if and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset") -}}
+{{- $agentPorts = append $agentPorts (dict "port" "resources" "from" "metricsFrom") -}}
+{{- end -}}
+{{- $components := list -}}
+{{- if .Values.operator.enabled -}}
+{{- $components = append $components (dict "component" "operator" "name" (include "joulie.operator.name" .) "api" true "ingress" (list (dict "port" "metrics" "from" "metricsFrom"))) -}}
+{{- end -}}
+{{- if .Values.extender.enabled -}}
+{{- $components = append $components (dict "component" "extender" "name" (include "joulie.extender.name" .) "api" true "ingress" (list (dict "port" "http" "from" "schedulerFrom") (dict "port" "metrics" "from" "metricsFrom"))) -}}
+{{- end -}}
+{{- if .Values.agent.enabled -}}
+{{- $components = append $components (dict "component" "agent" "name" (include "joulie.agent.name" .) "api" true "ingress" $agentPorts "egress" .Values.networkPolicy.agentEgress) -}}
+{{- if .Values.uninstall.enabled -}}
+{{- $components = append $components (dict "component" "uninstall" "name" (printf "%s-uninstall" (include "joulie.fullname" .)) "api" true) -}}
+{{- $components = append $components (dict "component" "restore" "name" (include "joulie.restore.name" .)) -}}
+{{- if include "joulie.watchdog.enabled" . -}}
+{{- $components = append $components (dict "component" "restore-watchdog" "name" (printf "%s-watchdog" (include "joulie.restore.name" .))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $components -}}
+{{- end -}}
