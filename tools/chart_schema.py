@@ -117,6 +117,7 @@ def schema() -> _Schema:
                         "enabled": _FLAG,
                         "schedulerFrom": _OBJECTS,
                         "metricsFrom": _OBJECTS,
+                        "uiFrom": _OBJECTS,
                         "apiServer": _closed({"ports": {"type": "array", "items": _PORT}, "to": _OBJECTS}),
                         "agentEgress": _OBJECTS,
                     }

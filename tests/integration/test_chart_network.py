@@ -40,6 +40,8 @@ def test_ports_are_the_metrics_and_the_extenders_own(helm: Helm):
     assert ports(policy(manifests, "joulie-operator")) == ["metrics"]
     assert ports(policy(manifests, "joulie-scheduler-extender")) == ["http", "metrics"]
     assert ports(policy(manifests, "joulie-agent")) == ["metrics", "resources"]
+    page = helm.render({"operator": {"ui": {"enabled": True}}} | ON)
+    assert ports(policy(page, "joulie-operator")) == ["metrics", "ui"]
     assert ports(policy(helm.render(POOL | ON), "joulie-agent")) == ["metrics"]
     assert ports(policy(manifests, "joulie-uninstall")) == []
 

@@ -7,9 +7,13 @@ server, and further egress.
 {{- if and .Values.agent.resourceManager.enabled (eq .Values.agent.mode "daemonset") -}}
 {{- $agentPorts = append $agentPorts (dict "port" "resources" "from" "metricsFrom") -}}
 {{- end -}}
+{{- $operatorPorts := list (dict "port" "metrics" "from" "metricsFrom") -}}
+{{- if .Values.operator.ui.enabled -}}
+{{- $operatorPorts = append $operatorPorts (dict "port" "ui" "from" "uiFrom") -}}
+{{- end -}}
 {{- $components := list -}}
 {{- if .Values.operator.enabled -}}
-{{- $components = append $components (dict "component" "operator" "name" (include "joulie.operator.name" .) "api" true "ingress" (list (dict "port" "metrics" "from" "metricsFrom"))) -}}
+{{- $components = append $components (dict "component" "operator" "name" (include "joulie.operator.name" .) "api" true "ingress" $operatorPorts) -}}
 {{- end -}}
 {{- if .Values.extender.enabled -}}
 {{- $components = append $components (dict "component" "extender" "name" (include "joulie.extender.name" .) "api" true "ingress" (list (dict "port" "http" "from" "schedulerFrom") (dict "port" "metrics" "from" "metricsFrom"))) -}}
