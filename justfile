@@ -2,7 +2,7 @@
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
 members := "libs/joulie-core libs/joulie-api libs/joulie-cli libs/joulie-devcluster libs/joulie-sim services/operator services/agent services/extender"
 
-api_tests := "tests/e2e/test_resources.py tests/e2e/test_scheduling.py tests/e2e/test_draining.py tests/e2e/test_planning.py tests/e2e/test_claims.py tests/e2e/test_agent_pod.py libs/joulie-devcluster/tests/test_e2e_cluster.py libs/joulie-devcluster/tests/test_e2e_real_node.py"
+api_tests := "tests/e2e/test_resources.py tests/e2e/test_scheduling.py tests/e2e/test_draining.py tests/e2e/test_planning.py tests/e2e/test_claims.py tests/e2e/test_agent_pod.py tests/e2e/test_kind_files.py libs/joulie-devcluster/tests/test_e2e_cluster.py libs/joulie-devcluster/tests/test_e2e_real_node.py"
 
 # show this list
 default:

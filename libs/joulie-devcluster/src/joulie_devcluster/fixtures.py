@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +49,7 @@ _POLL_S: Final = 0.05
 _numbers = itertools.count(1)
 _BUILD_ERROR: Final = pytest.StashKey[str]()
 _NRI_BUILD_ERROR: Final = pytest.StashKey[str]()
+_KIND_BUILD_ERROR: Final = pytest.StashKey[str]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -56,7 +57,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
-    for key, binaries in ((_BUILD_ERROR, _cluster_binaries(session)), (_NRI_BUILD_ERROR, _nri_binaries(session))):
+    for key, binaries in (
+        (_BUILD_ERROR, _cluster_binaries(session)),
+        (_NRI_BUILD_ERROR, _binaries_of(session, "nri_runtime_binary", lookup.NRI_RUNTIMES)),
+        (_KIND_BUILD_ERROR, _binaries_of(session, "kind_binaries", lookup.KIND_FILES)),
+    ):
         if not binaries:
             continue
         with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
@@ -80,8 +85,8 @@ def _cluster_binaries(session: pytest.Session) -> tuple[Binary, ...]:
     return (*lookup.CONTROL_PLANE, *lookup.REAL_NODE) if real else lookup.CONTROL_PLANE
 
 
-def _nri_binaries(session: pytest.Session) -> tuple[Binary, ...]:
-    return lookup.NRI_RUNTIMES if any(_uses(item, "nri_runtime_binary") for item in session.items) else ()
+def _binaries_of(session: pytest.Session, fixture: str, binaries: tuple[Binary, ...]) -> tuple[Binary, ...]:
+    return binaries if any(_uses(item, fixture) for item in session.items) else ()
 
 
 @pytest.fixture(params=lookup.NRI_RUNTIMES)
@@ -91,6 +96,14 @@ def nri_runtime_binary(request: pytest.FixtureRequest) -> Path:
         pytest.fail(request.config.stash[_NRI_BUILD_ERROR], pytrace=False)
     binary: Binary = request.param
     return lookup.ensure((binary,))[binary]
+
+
+@pytest.fixture(scope="session")
+def kind_binaries(pytestconfig: pytest.Config) -> Mapping[Binary, Path]:
+    """Return kind, kube-scheduler and containerd. Fail the test if they cannot be built."""
+    if _KIND_BUILD_ERROR in pytestconfig.stash:
+        pytest.fail(pytestconfig.stash[_KIND_BUILD_ERROR], pytrace=False)
+    return lookup.ensure(lookup.KIND_FILES)
 
 
 @pytest.fixture(scope="session")

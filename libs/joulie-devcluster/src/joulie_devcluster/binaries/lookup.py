@@ -24,6 +24,8 @@ from joulie_devcluster.host.progress import Reporter, SilentReporter
 CONTROL_PLANE = (Binary.ETCD, Binary.APISERVER, Binary.SCHEDULER, Binary.KWOK, Binary.CONTROLLER_MANAGER)
 REAL_NODE = (Binary.KUBELET, Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)
 NRI_RUNTIMES = (Binary.NRI_RUNTIME_0_8, Binary.NRI_RUNTIME_0_11, Binary.NRI_RUNTIME_0_12)
+#: kind, and programs that check what it writes into nodes.
+KIND_FILES = (Binary.KIND, Binary.SCHEDULER, Binary.CONTAINERD)
 
 KUBERNETES_VARIABLE = "JOULIE_KUBERNETES"
 _ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
