@@ -32,7 +32,7 @@ getting started:
   kubectl get nodes -L joulie.io/hw.cpu-model,joulie.io/hw.gpu-model
   joulie-devcluster down                        stop all processes, remove all files
 
-The first start on a machine builds the binaries from pinned Go modules, which takes 8 to 9 minutes on 2 cores.
+The first start on a machine builds the binaries from pinned Go modules, which takes about 10 minutes on 2 cores.
 They are cached in $XDG_CACHE_HOME/joulie/devcluster (~/.cache), so that later starts take seconds.
 To use other binaries, set KUBEBUILDER_ASSETS to a directory that contains them.
 """
