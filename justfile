@@ -102,6 +102,7 @@ docs:
     python -m tools.score_page
     python -m tools.crd_page
     python -m tools.metrics_page
+    python -m tools.kubectl_page
     python -m tools.placement_drawings
 
 # screenshots of the live page, by Debian's chromium

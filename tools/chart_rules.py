@@ -6,7 +6,7 @@ from typing import Final
 
 from tools.generated import ROOT, finish
 
-from joulie_api.permissions import SERVICES, Grant
+from joulie_api.permissions import SERVICES, VIEWER, Grant
 
 #: Verbs that admission does not see.
 _READ: Final = frozenset({"get", "list", "watch"})
@@ -26,7 +26,7 @@ def text() -> str:
     return _HEAD + "".join(
         _define(f"rules.{service}.{scope}", map(_rule, grants))
         + (_define(f"writes.{service}.{scope}", _writes(grants)) if service in _POLICED else "")
-        for service, permissions in SERVICES.items()
+        for service, permissions in {**SERVICES, "viewer": VIEWER}.items()
         for scope, grants in (
             ("cluster", permissions.cluster),
             ("namespace", permissions.namespace),

@@ -17,6 +17,7 @@ _ROOT = Path(__file__).parents[2]
         ["score_page"],
         ["crd_page"],
         ["metrics_page"],
+        ["kubectl_page"],
         ["placement_drawings"],
         ["crds", "helm/joulie/crds"],
         ["chart_rules"],

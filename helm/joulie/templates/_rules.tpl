@@ -120,3 +120,32 @@
   resources: [resourceclaims, resourceclaimtemplates]
   verbs: [list, watch]
 {{- end -}}
+{{- define "joulie.rules.viewer.cluster" -}}
+- apiGroups: [joulie.io]
+  resources: [nodepowerprofiles, nodetwins, telemetryprofiles]
+  verbs: [get, list, watch]
+- apiGroups: [joulie.io]
+  resources: [nodehardwares]
+  verbs: [list]
+- apiGroups: [""]
+  resources: [nodes, pods]
+  verbs: [get, list]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list, watch]
+# To find the extender.
+- apiGroups: [""]
+  resources: [services]
+  verbs: [list]
+# doctor compares those of the services with what they need.
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [clusterroles]
+  verbs: [list]
+{{- end -}}
+{{- define "joulie.rules.viewer.namespace" -}}
+# What the extender knows: the create is a POST of a pod to /debug/explain, which changes nothing.
+- apiGroups: [""]
+  resources: [services/proxy]
+  resourceNames: {{ toJson . }}
+  verbs: [get, create]
+{{- end -}}

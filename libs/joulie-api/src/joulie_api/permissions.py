@@ -13,6 +13,7 @@ from typing import Any, Final
 from joulie_api.resources import (
     ADJUSTMENTS,
     BALLOONS_POLICIES,
+    CLUSTER_ROLES,
     EVENTS,
     LEASES,
     NODE_HARDWARES,
@@ -29,6 +30,7 @@ from joulie_api.resources import (
     TOPOLOGY_AWARE_POLICIES,
     Resource,
 )
+from joulie_api.resources import SERVICES as API_SERVICES
 
 #: Objects are read from informers, so `get` is granted only where single objects are read.
 _READ: Final = ("list", "watch")
@@ -126,4 +128,25 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)
         ),
     }
+)
+
+#: What a user of `kubectl joulie` needs; the role joulie-viewer of the chart.
+VIEWER: Final = Permissions(
+    cluster=(
+        Grant((NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES), _READ),
+        Grant((NODE_HARDWARES,), ("list",)),
+        Grant((NODES, PODS), ("get", "list")),
+        Grant((EVENTS,), ("list", "watch")),
+        Grant((API_SERVICES,), ("list",), reason="To find the extender."),
+        Grant((CLUSTER_ROLES,), ("list",), reason="doctor compares those of the services with what they need."),
+    ),
+    namespace=(
+        Grant(
+            (API_SERVICES,),
+            ("get", "create"),
+            subresource="proxy",
+            by_name=True,
+            reason="What the extender knows: the create is a POST of a pod to /debug/explain, which changes nothing.",
+        ),
+    ),
 )

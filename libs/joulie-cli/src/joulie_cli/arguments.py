@@ -1,6 +1,7 @@
 """The command line of `kubectl joulie`. Light to import: completion reads it at every key."""
 
 import argparse
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -9,16 +10,20 @@ from joulie_cli.outcome import ExitCode
 PROG: Final = "kubectl joulie"
 MANAGED: Final = "joulie.io/managed=true"
 SORTS: Final = ("name", "watts", "headroom", "cap", "profile", "age")
+_HELP_WIDTH: Final = 79
 _DESCRIPTION: Final = """\
-Shows what Joulie does in a cluster, and why. Reads only. What is unknown is shown as - or unknown, never as 0."""
+Shows what Joulie does in a cluster, and why. Reads only.
+What is unknown is shown as - or unknown, never as 0."""
 _EPILOG: Final = """\
 exit codes:
   0  done; for doctor: nothing found
   1  doctor found something to act on
   2  the command line is wrong
-  3  the API server or the extender cannot be reached, forbids a request, or does not have the object
+  3  the API server or the extender cannot be reached, forbids a request, or
+     does not have the object
 
-Permissions: the ClusterRole joulie-viewer of the chart. docs/kubectl-joulie.md has the output of every verb.
+Permissions: the ClusterRole joulie-viewer of the chart.
+docs/kubectl-joulie.md has the output of every verb.
 """
 
 
@@ -58,7 +63,7 @@ def _verb(
     made: argparse.ArgumentParser = verbs.add_parser(
         name,
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\n{description}",
+        description=f"{summary[0].upper()}{summary[1:]}.\n\n{textwrap.fill(description, _HELP_WIDTH)}",
         epilog="example:\n" + "\n".join(f"  {each}" for each in example.splitlines()),
         parents=parents,
     )
@@ -97,7 +102,7 @@ def _add_status(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="overview of the cluster",
-        description="Whether operator, agents and extender run, nodes by profile and class, their power, caps that\n"
+        description="Whether operator, agents and extender run, nodes by profile and class, their power, caps that "
         "are blocked, twins that are stale.",
         example="kubectl joulie status\nkubectl joulie status -o json | jq .power",
         parents=[_connection(), _format(wide=False), _nodes_selector()],
@@ -109,9 +114,9 @@ def _add_nodes(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="one row for each managed node",
-        description="PROFILE is the profile of the target, with the class in the twin where that differs\n"
-        "(eco/draining). HEADROOM is the free share of the cap, CAP what the caps of CPUs and GPUs allow\n"
-        "together, AGE the time since the twin was updated. A ! behind the backend: a cap is blocked or\n"
+        description="PROFILE is the profile of the target, with the class in the twin where that differs "
+        "(eco/draining). HEADROOM is the free share of the cap, CAP what the caps of CPUs and GPUs allow "
+        "together, AGE the time since the twin was updated. A ! behind the backend: a cap is blocked or "
         "failed. -o wide has all columns.",
         example="kubectl joulie nodes --sort watts\nkubectl joulie nodes worker-1 worker-2 -o wide",
         parents=[_connection(), _format(), _nodes_selector()],
@@ -125,7 +130,7 @@ def _add_top(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="the nodes, live",
-        description="The columns of nodes, refreshed by watches. Keys: q quits; n w h c p a sort by name, watts,\n"
+        description="The columns of nodes, refreshed by watches. Keys: q quits; n w h c p a sort by name, watts, "
         "headroom, cap, profile, age; j k, arrows, space, page keys, g G scroll. Needs a terminal, 80x24 is enough.",
         example="kubectl joulie top --sort headroom",
         parents=[_connection(), _nodes_selector()],
@@ -138,7 +143,7 @@ def _add_completion(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="script for the completion of a shell",
-        description="Completes kubectl-joulie. kubectl itself completes `kubectl joulie` where\n"
+        description="Completes kubectl-joulie. kubectl itself completes `kubectl joulie` where "
         "kubectl_complete-joulie, which is installed beside this program, is on PATH.",
         example="source <(kubectl joulie completion bash)",
         parents=[],
@@ -168,7 +173,7 @@ def _add_explain(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="the extender's view of a pod or a node",
-        description="For a pod: the score of each node with all its terms, and which nodes are refused and why. For a\n"
+        description="For a pod: the score of each node with all its terms, and which nodes are refused and why. For a "
         "node: what the extender knows of it, and which pods it allows there.",
         example="kubectl joulie explain pod train-0 -n ml\nkubectl joulie explain node worker-1",
         parents=[_connection(), _format(), _nodes_selector(), _namespace(), _extender_url()],
@@ -184,7 +189,7 @@ def _add_why_pending(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="what keeps a pod from a node",
-        description="Its last Events, its workload class and why it has it, which managed nodes would be refused, and\n"
+        description="Its last Events, its workload class and why it has it, which managed nodes would be refused, and "
         "what to change. Does not need the extender.",
         example="kubectl joulie why-pending train-0 -n ml",
         parents=[_connection(), _format(wide=False), _nodes_selector(), _namespace()],
@@ -197,7 +202,7 @@ def _add_profile(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="target, result and history of a node",
-        description="What NodePowerProfile asks of the node, what its agent reports as in force, the conditions since\n"
+        description="What NodePowerProfile asks of the node, what its agent reports as in force, the conditions since "
         "when, and the last Events.",
         example="kubectl joulie profile worker-1",
         parents=[_connection(), _format(wide=False)],
@@ -210,7 +215,7 @@ def _add_doctor(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="what is wrong, and the way out",
-        description="Checks CRDs, versions, services, roles, kube-scheduler, targets, agents, twins, caps and labels.\n"
+        description="Checks CRDs, versions, services, roles, kube-scheduler, targets, agents, twins, caps and labels. "
         "What this user may not read is reported as not checked. Exit code 1 if anything was found.",
         example="kubectl joulie doctor\nkubectl joulie doctor -o json | jq '.checks[] | select(.state == \"finding\")'",
         parents=[_connection(), _format(wide=False), _nodes_selector()],
@@ -222,7 +227,7 @@ def _add_events(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="Events of Joulie, newest last",
-        description="Transitions of nodes, caps that the hardware refuses, annotations that cannot be read.\n"
+        description="Transitions of nodes, caps that the hardware refuses, annotations that cannot be read. "
         "Kubernetes keeps Events for an hour, unless it is configured otherwise.",
         example="kubectl joulie events -w\nkubectl joulie events -n ml -o json",
         parents=[_connection(), _format(wide=False), _namespace(all_of_them=True)],

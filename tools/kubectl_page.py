@@ -1,0 +1,190 @@
+"""Writes docs/kubectl-joulie.md: what every verb is for, and what it prints of a small cluster in this process."""
+
+import asyncio
+import contextlib
+import io
+import sys
+import tempfile
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from tools.generated import ROOT, finish
+
+from joulie_api.permissions import SERVICES
+from joulie_api.testing import FakeApiServer, Respond, make_node_hardware, make_pod
+from joulie_cli.__main__ import perform
+from joulie_cli.arguments import MANAGED, VERBS, make_parser, make_parsers
+from joulie_cli.cluster import connect
+from joulie_cli.layout import plain
+from joulie_cli.node_rows import NodeRow
+from joulie_cli.render.top import TopView, screen
+from joulie_cli.testing import ago, extender_service, make_event, managed_node, service_pod
+
+_HEAD: Final = """\
+# kubectl joulie
+
+What Joulie does in a cluster, and why, on the command line. It reads only. What is unknown is shown as `-` or
+`unknown`, never as 0. `kubectl joulie VERB --help` has the options and an example of each verb.
+
+## Install
+
+```sh
+pip install ./libs/joulie-core ./libs/joulie-api ./libs/joulie-cli
+kubectl joulie status
+```
+
+kubectl finds the program `kubectl-joulie` on `PATH`, and `kubectl_complete-joulie` beside it for completion. Without
+kubectl, `kubectl-joulie status` does the same. `--kubeconfig` and `--context` choose the cluster, else `KUBECONFIG` or
+`~/.kube/config`. Tables fit 80 columns on a terminal; in a pipe nothing is cut. `-o json` and `-o yaml` have every
+field, with `null` for what is unknown. Output is coloured on a terminal only, unless `NO_COLOR` is set.
+
+| exit code | meaning |
+|---|---|
+| 0 | done; for `doctor`: nothing found |
+| 1 | `doctor` found something to act on |
+| 2 | the command line is wrong |
+| 3 | the API server or the extender cannot be reached, forbids a request, or does not have the object |
+
+## Permissions
+
+The chart has a ClusterRole `joulie-viewer` for everything but `explain`, and in its namespace a Role `joulie-viewer`
+for the proxy of the extender's Service, which `explain` and a check of `doctor` use:
+
+```sh
+kubectl create clusterrolebinding joulie-viewers --clusterrole joulie-viewer --group sre
+kubectl create rolebinding joulie-viewers -n joulie-system --role joulie-viewer --group sre
+```
+
+A verb that lacks a permission names it. `status` and `doctor` go on without what they may not read, and say so.
+
+## Completion
+
+`source <(kubectl joulie completion bash)`, or `zsh`, `fish`: verbs, options, and names of nodes and pods.
+"""
+_FOOT: Final = "\nThis page is generated: `just docs`.\n"
+_SERVER: Final = "https://10.0.0.1:6443"
+#: What the extender answers for a pod; scores and terms as its formula gives them.
+_EXPLANATION: Final[dict[str, Any]] = {
+    "scorePolicy": "headroom_v1",
+    "cluster": {"trendWPerMin": 0.0, "trendScale": 6.0, "perfPressure": 0.0, "problem": None},
+    "pod": {"cpu_cores": 8.0, "gpus": 0.0, "memory_bytes": 0.0, "workload_class": "performance"},
+    "nodes": [
+        {
+            "nodeName": name,
+            "score": score,
+            "terms": {"headroom": score - 15.0, "cooling": 15.0, "trend": 0.0, "profile": 0.0, "pressure": 0.0},
+            "marginalCpuW": 21.0,
+            "marginalGpuW": 0.0,
+            "neutral": None,
+            "filter": {"allowed": allowed, "reason": reason, "message": message},
+        }
+        for name, score, allowed, reason, message in (
+            ("epyc-0", 46.1, True, "PerformanceNode", "node supplies performance"),
+            ("epyc-1", 43.9, True, "PerformanceNode", "node supplies performance"),
+            ("xeon-0", 74.3, False, "EcoNode", "joulie: node is eco, performance pods are kept off it"),
+            (
+                "xeon-1", 60.0, False, "DrainingNode",
+                "joulie: node is draining towards eco, performance pods are kept off it",
+            ),
+        )
+    ],
+}  # fmt: skip
+#: The command that is shown of each verb.
+_COMMANDS: Final = {
+    "status": ("status",),
+    "nodes": ("nodes",),
+    "explain": ("explain", "pod", "train", "-n", "ml"),
+    "why-pending": ("why-pending", "train", "-n", "ml"),
+    "profile": ("profile", "xeon-1"),
+    "doctor": ("doctor",),
+    "events": ("events",),
+}
+
+
+async def page() -> str:
+    """Return the page."""
+    parts = [_HEAD]
+    _, verbs = make_parsers()
+    async with FakeApiServer() as server:
+        _fill(server)
+        with tempfile.TemporaryDirectory() as directory:
+            kubeconfig = server.kubeconfig(Path(directory))
+            for verb in VERBS:
+                shown = await _shown(verb, kubeconfig)
+                parts.append(f"\n## {verb}\n\n{verbs[verb].description}\n")
+                if shown:
+                    parts.append(f"\n```text\n{shown.replace(server.url, _SERVER)}```\n")
+    return "".join(parts) + _FOOT
+
+
+async def _shown(verb: str, kubeconfig: Path) -> str:
+    """Return the example of a verb, with its output; empty where it has none."""
+    if verb == "top":
+        rows = await _rows(kubeconfig)
+        lines = screen(rows, TopView(), server=_SERVER, problem=None, width=80, height=9)
+        return f"$ kubectl joulie top\n{plain(lines)}"
+    if verb not in _COMMANDS:
+        return ""
+    arguments = _COMMANDS[verb]
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written):
+        await perform(make_parser().parse_args([*arguments, "--kubeconfig", str(kubeconfig)]))
+    return f"$ kubectl joulie {' '.join(arguments)}\n{written.getvalue()}"
+
+
+async def _rows(kubeconfig: Path) -> list[NodeRow]:
+    async with connect(Namespace(kubeconfig=str(kubeconfig), context=None)) as cluster:
+        return await cluster.rows(MANAGED)
+
+
+def _fill(server: FakeApiServer) -> None:
+    """Make a cluster of four nodes with a draining node, a locked firmware and a pod that waits."""
+    # Ages of minutes, so that the page does not depend on the second in which it is made.
+    age_s = 125.0
+    policy = {"name": "queue_aware_v1", "reason": "2 of 4 nodes supply performance"}
+    condition = {"type": "Draining", "status": "True", "reason": "PerformancePods", "lastTransitionTime": ago(905)}
+    nodes = (
+        managed_node("epyc-0", watts=412, cap=720, headroom=43, age_s=age_s),
+        managed_node("epyc-1", watts=433, cap=720, headroom=40, age_s=age_s, quality="modelled"),
+        managed_node("xeon-0", "eco", watts=61, cap=420, headroom=85, age_s=age_s,
+                     cpu={"result": "blocked", "reason": "FirmwareLocked", "enforcedWatts": None}),
+        managed_node("xeon-1", "eco", draining=True, watts=240, cap=700, headroom=66, age_s=age_s,
+                     conditions=(condition,)),
+    )  # fmt: skip
+    for objects in nodes:
+        server.put_all(objects)
+        name = objects[0]["metadata"]["name"]
+        server.patch("NodePowerProfile", name, {"spec": {"policy": policy, "cpu": {"packagePowerCapPctOfMax": 100}}})
+        server.put_all([make_node_hardware(name), service_pod("agent", name, owner="DaemonSet")])
+    for component in ("operator", "extender"):
+        server.put_all(service_pod(component, node) for node in ("epyc-0", "epyc-1"))
+    server.put_all([*(_role(component) for component in SERVICES), extender_service()])
+    server.put(make_pod("train", "ml", cpu=8, workload_class="performance"))
+    text = "planned eco, but 1 performance pod is still on the node: draining under performance caps"
+    message = f"ActivePerformance -> DrainingPerformance: {text}"
+    server.put(make_event("Node", "xeon-1", "EcoDeferred", message, at=ago(905)))
+    message = "0/4 nodes are available: 2 Insufficient cpu, 2 node(s) were rejected by the extender."
+    server.put(
+        make_event("Pod", "train", "FailedScheduling", message, component="default-scheduler", namespace="ml",
+                   at=ago(605))
+    )  # fmt: skip
+    answer = msgspec.json.encode(_EXPLANATION)
+    server.faults.add(Respond(200, body=answer), path="/proxy/debug/explain", times=None)
+    metrics = b'joulie_scheduler_filter_requests_total{workload_class="standard"} 214.0\n'
+    server.faults.add(Respond(200, body=metrics), path="/proxy/metrics", times=None)
+
+
+def _role(component: str) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "joulie", "app.kubernetes.io/component": component}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": f"joulie-{component}", "labels": labels},
+        "rules": [grant.rule() for grant in SERVICES[component].cluster],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(finish(ROOT / "docs" / "kubectl-joulie.md", asyncio.run(page()), "just docs"))
