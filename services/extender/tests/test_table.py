@@ -193,3 +193,24 @@ def test_assumed_pods_are_not_weighted_with_the_pue():
     table.on_pod(None, BoundPod("uid", "a", PodDemand(cpu_cores=64)), counted=False)
     table.on_node("a", None, Node("a"))
     assert table.entry("a").state.assumed_watts == pytest.approx(0.8 * 500)
+
+
+def test_watts_of_pods_in_flight_follow_the_hardware():
+    powers = iter([POWER, POWER, replace(POWER, cpu_max_watts=250)])
+    table = make_table(Clock(), read_power=lambda *_: next(powers))
+    table.on_twin("a", None, TwinSnapshot(measured_watts=1, capped_watts=100, last_updated_s=NOW_S))
+    table.on_pod(None, BoundPod("uid", "a", PodDemand(cpu_cores=64)), counted=False)
+    node = Node("a")
+    table.on_node("a", None, node)
+    assert table.entry("a").state.assumed_watts == pytest.approx(0.8 * 500)
+    table.on_node("a", node, Node("a", labels={"other": "hardware"}))
+    assert table.entry("a").state.assumed_watts == pytest.approx(0.8 * 250)
+
+
+def test_watts_of_few_demands_are_kept_and_any_number_are_counted():
+    table = make_table(Clock())
+    table.on_twin("a", None, TwinSnapshot(measured_watts=1, capped_watts=100, last_updated_s=NOW_S))
+    for cores in range(200):
+        table.on_pod(None, BoundPod(f"uid-{cores}", "a", PodDemand(cpu_cores=float(cores))), counted=False)
+    assert table.entry("a").state.assumed_watts == pytest.approx(0.8 * 500 / 64 * sum(range(200)))
+    assert len(table.entry("a").watts) <= 64

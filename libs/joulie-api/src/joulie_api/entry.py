@@ -16,6 +16,7 @@ from typing import NoReturn, TypeVar
 import structlog
 
 from joulie_api.logging import configure_logging
+from joulie_api.receive_memory import keep_receive_memory
 from joulie_api.settings import ProcessSettings, SettingRow, SettingsError, describe, read_settings
 
 S = TypeVar("S", bound=ProcessSettings)
@@ -135,6 +136,7 @@ def _run(service: str, settings: S, run: Callable[[S], Awaitable[None]], version
     configure_logging(service, settings.log_level, settings.log_format)
     changed = settings.model_dump(mode="json", exclude_defaults=True)
     _log.info("starting", version=version, pid=os.getpid(), settings=changed)
+    keep_receive_memory()
     guard = threading.Timer(_THREADS_TIMEOUT_S, _abandon_threads)
     guard.daemon = True
     code = 0

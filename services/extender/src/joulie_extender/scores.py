@@ -83,24 +83,25 @@ class ScoreTable:
             )
             for profile in SCORE_PROFILES
         }
+        self._tables = tuple(self._profiles.values())
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def put(self, name: str, row: RowMaker) -> None:
-        """Enter a node or note that it has changed; `row` returns its row in a profile as the node is when called."""
-        if name not in self._nodes:
-            self._nodes[name] = _Node(_host(name), row)
-        else:
-            self._nodes[name].row = row
-        for table in self._profiles.values():
+        """Enter a node; `row` returns its row in a profile as the node is when called."""
+        self._nodes[name] = _Node(_host(name), row)
+        self.forget(name)
+
+    def forget(self, name: str) -> None:
+        """Drop what was made of a node, since it has changed."""
+        for table in self._tables:
             table.forget(name)
 
     def drop(self, name: str) -> None:
-        """Forget a node."""
+        """Remove a node."""
         if self._nodes.pop(name, None) is not None:
-            for table in self._profiles.values():
-                table.forget(name)
+            self.forget(name)
 
     def answer(self, names: Sequence[str], demand: PodDemand, terms: ClusterTerms) -> ScoredNodes:
         """Score the candidates for a pod."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import fsum, inf
+from typing import Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
@@ -28,6 +29,9 @@ from joulie_core.scoring.state import ClusterTerms, TwinSnapshot
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
 from joulie_extender.scores import ScoredNodes, ScoreProfile, ScoreTable
+
+#: Demands of which a node's watts are kept; pods in flight on one node have few.
+_KEPT_WATTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,16 @@ class NodeEntry:
     node: Node | None = None
     hardware: NodeHardwareStatus | None = None
     power: NodePower = field(default_factory=NodePower)
+    #: Watts of pods with this power by demand, of the latest demands.
+    watts: dict[PodDemand, float] = field(default_factory=dict)
     #: As watched, without pods in flight.
     twin: TwinSnapshot | None = None
     #: The twin with the pods in flight; None without a twin.
     state: TwinSnapshot | None = None
     #: Whether `state` must not be believed; True without a twin.
     stale: bool = True
+    #: Of performance pods, when the entry last changed.
+    judged: FilterResult | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -219,6 +227,7 @@ class NodeTable:
         entry = self._entries.get(name)
         if entry is None:
             entry = self._entries[name] = NodeEntry(name, power=self._read_power(None, None))
+            self._scores.put(name, partial(self._row, entry))
         return entry
 
     def _update_all(self, names: Iterable[NodeName]) -> None:
@@ -234,10 +243,13 @@ class NodeTable:
             self._drop(entry.name)
             return
         if hardware_changed:
-            entry.power = self._read_power(entry.node, entry.hardware)
+            entry.power, entry.watts = self._read_power(entry.node, entry.hardware), {}
         self._age(entry)
-        self._scores.put(entry.name, partial(self._row, entry))
+        self._scores.forget(entry.name)
         judged = entry.judge(WorkloadClass.PERFORMANCE)
+        if judged is entry.judged:
+            return
+        entry.judged = judged
         if judged.ok:
             self._refusals.pop(entry.name, None)
         else:
@@ -257,8 +269,16 @@ class NodeTable:
 
     def _assumed_watts(self, entry: NodeEntry) -> float:
         # What the pods will draw in the node, not what they cost the facility: no PUE here.
-        demands = self._assumed.demands(entry.name)
-        return fsum(marginal_watts(demand, entry.power, self.config.coefficients).total_watts for demand in demands)
+        return fsum([self._watts(entry, demand) for demand in self._assumed.demands(entry.name)])
+
+    def _watts(self, entry: NodeEntry, demand: PodDemand) -> float:
+        watts = entry.watts.get(demand)
+        if watts is None:
+            if len(entry.watts) >= _KEPT_WATTS:
+                entry.watts.clear()
+            watts = marginal_watts(demand, entry.power, self.config.coefficients).total_watts
+            entry.watts[demand] = watts
+        return watts
 
     def _drop(self, name: NodeName) -> None:
         del self._entries[name]

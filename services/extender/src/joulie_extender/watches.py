@@ -17,15 +17,13 @@ from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_HARDWARES, NODE_TWINS, NODES, PODS
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
-from joulie_core.kinds.node_twin import NodeTwin
-from joulie_core.scoring.state import TwinSnapshot, node_state
 from joulie_extender.pods import BoundPod, read_bound_pod
 from joulie_extender.table import NodeTable
+from joulie_extender.twins import read_twin
 
 #: Pods that are on a node and may draw power there; the API server leaves the others out, whose number has no bound.
 _BOUND_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
-_decode_twin = decode_kind(NodeTwin)
 _decode_hardware = decode_kind(NodeHardware)
 
 
@@ -45,7 +43,7 @@ class ExtenderWatches:
         self._table = table
         self._cache_ttl_s = cache_ttl_s
         nodes = Reflector(client, NODES, decode_node)
-        twins = Reflector(client, NODE_TWINS, _read_twin)
+        twins = Reflector(client, NODE_TWINS, read_twin)
         hardware = Reflector(client, NODE_HARDWARES, _read_hardware)
         pods = Reflector(client, PODS, self._read_bound_pod, field_selector=_BOUND_PODS)
         nodes.subscribe(table.on_node)
@@ -88,10 +86,6 @@ class ExtenderWatches:
 
     def _read_bound_pod(self, raw: bytes) -> BoundPod:
         return read_bound_pod(raw, self.claims.gpus)
-
-
-def _read_twin(raw: bytes) -> TwinSnapshot:
-    return node_state(_decode_twin(raw).model.status)
 
 
 def _read_hardware(raw: bytes) -> NodeHardwareStatus:

@@ -30,6 +30,7 @@ from joulie_api.errors import (
     TransportError,
     error_of_status,
 )
+from joulie_api.reflector.event import read_event
 from joulie_api.wire import ListMeta, WireIdentity, decode_identity, decode_page
 
 T = TypeVar("T")
@@ -105,12 +106,6 @@ class Counters:
     decode_errors: int = 0
 
 
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-_EVENT: Final = msgspec.json.Decoder(_Event)
 _STATUS: Final = msgspec.json.Decoder(Status)
 
 
@@ -173,7 +168,7 @@ class ReflectorMachine(Generic[T]):
         try:
             page = decode_page(raw)
             page_version = _version(page.metadata)
-            items = [(_identity(item), item) for item in page.items or ()]
+            items = [(_key_and_version(decode_identity(item)), item) for item in page.items or ()]
         except DecodeError as error:
             return Step(request=self.on_failure(error, now))
         self.problem = None
@@ -229,23 +224,22 @@ class ReflectorMachine(Generic[T]):
     def on_line(self, raw: bytes, now: float) -> Step[T]:
         """Handle one line of the watch."""
         try:
-            return self._on_event(_EVENT.decode(raw), now)
+            return self._on_event(*read_event(raw), now)
         except (DecodeError, msgspec.MsgspecError) as error:
             # Not JSON, or not a watch event: it may come from a proxy, and the rest of the stream cannot be trusted.
             return Step(request=self.on_failure(DecodeError(f"not a watch event: {error}"), now))
 
-    def _on_event(self, event: _Event, now: float) -> Step[T]:
-        raw = bytes(event.object)
-        match event.type:
+    def _on_event(self, type_: str, raw: bytes, identity: WireIdentity | None, now: float) -> Step[T]:
+        match type_:
             case "ADDED" | "MODIFIED":
                 # Added or updated is decided by the local copy, not by the event: after a resumed watch an object may
                 # be ADDED again.
-                key, version = _identity(raw)
+                key, version = _key_and_version(identity or decode_identity(raw))
                 self._on_news(version, now)
                 return self._upsert(key, version, raw)
             case "DELETED":
                 # Deleted, or no longer matching the selectors: handled alike.
-                key, version = _identity(raw)
+                key, version = _key_and_version(identity or decode_identity(raw))
                 self._on_news(version, now)
                 return self._remove(key)
             case "BOOKMARK":
@@ -259,7 +253,7 @@ class ReflectorMachine(Generic[T]):
                 return Step(request=self.on_failure(error_of_status(status.code or 500, status), now))
             case _:
                 # A type of a newer server: its meaning is unknown, so it is ignored.
-                self._log.warning("unknown watch event type", type=event.type)
+                self._log.warning("unknown watch event type", type=type_)
                 return Step()
 
     def _on_news(self, version: str, now: float) -> None:
@@ -362,9 +356,8 @@ class ReflectorMachine(Generic[T]):
             return None
 
 
-def _identity(raw: bytes | msgspec.Raw) -> tuple[str, str]:
+def _key_and_version(meta: WireIdentity) -> tuple[str, str]:
     """Return the key and resourceVersion of an object; raise DecodeError without them, since both are needed."""
-    meta = decode_identity(raw)
     if not meta.name:
         raise DecodeError("an object without a name")
     return (f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name), _version(meta)

@@ -1,0 +1,58 @@
+"""Lines of a watch, cut apart or decoded."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulie_api.errors import DecodeError
+from joulie_api.reflector.event import read_event
+from joulie_api.wire import decode_identity
+
+OBJECT = b'{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"text":"}{\\"]"}}'
+PLAIN = b'{"type":"MODIFIED","object":%b}' % OBJECT
+
+
+def decoded(line):
+    """Return what general decoding finds in a line; None where it is no event."""
+    try:
+        event = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        return json.loads(bytes(event["type"])), bytes(event["object"])
+    except (msgspec.MsgspecError, ValueError, KeyError):
+        return None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        PLAIN,
+        b'{"object":%b,"type":"ADDED"}' % OBJECT,
+        b'{"type":"ADDED","object":%b,"more":{}}' % OBJECT,
+        b'{"type":"ADDED","object":%b }' % OBJECT,
+        b'{"type": "DELETED", "object": %b}' % OBJECT,
+        b' {"type":"ADDED","object":%b}\r' % OBJECT,
+        b'{"type":"ADDED","object":{"metadata":{"name":"b"}},"object":%b}' % OBJECT,
+        b'{"type":"BOOKMARK","object":%b}' % OBJECT,
+    ],
+)
+def test_every_form_of_an_event_is_read(line):
+    type_, raw, identity = read_event(line)
+    assert (type_, json.loads(raw)) == (decoded(line)[0], json.loads(OBJECT))
+    assert identity is None or identity == decode_identity(raw)
+
+
+def test_the_usual_form_is_identified_at_once():
+    assert read_event(PLAIN) == ("MODIFIED", OBJECT, decode_identity(OBJECT))
+
+
+@given(st.integers(0, len(PLAIN)), st.integers(0, 3), st.binary(max_size=3) | st.sampled_from([b"}", b"{}", b",{}"]))
+def test_a_line_that_is_damaged_is_read_as_general_decoding_reads_it(at, dropped, inserted):
+    line = PLAIN[:at] + inserted + PLAIN[at + dropped :]
+    try:
+        type_, raw, _ = read_event(line)
+    except DecodeError:
+        assert decoded(line) is None or not isinstance(decoded(line)[0], str)
+    else:
+        assert (type_, raw) == decoded(line)

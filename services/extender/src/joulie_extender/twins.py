@@ -1,0 +1,30 @@
+"""What the extender reads of a NodeTwin.
+
+The operator writes a twin for each node whose power a pod moves, so they are decoded as often as pods are scheduled.
+"""
+
+from typing import Final, cast
+
+import msgspec
+
+from joulie_api.struct_models import struct_of
+from joulie_api.wire import decode_kind
+from joulie_core.kinds.node_twin import NodeTwin
+from joulie_core.scoring.state import TwinSnapshot, node_state
+
+_FIELDS: Final = msgspec.json.Decoder(struct_of(NodeTwin))
+_decode_model: Final = decode_kind(NodeTwin)
+
+
+def read_twin(raw: bytes) -> TwinSnapshot:
+    """Read a twin.
+
+    Raises:
+        DecodeError: not a NodeTwin; names the invalid field.
+    """
+    try:
+        # It has the model's fields by their names, with equal values.
+        model = cast(NodeTwin, _FIELDS.decode(raw))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        model = _decode_model(raw).model
+    return node_state(model.status)
