@@ -15,7 +15,7 @@ import aiohttp
 CHROMIUM = shutil.which("chromium")
 _FLAGS = ("--headless", "--no-sandbox", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu", "--mute-audio")
 _START_S = 60
-_REPLY_S = 60
+_REPLY_S = 120
 
 
 class BrowserError(Exception):
@@ -100,7 +100,7 @@ async def browser():
                     socket = await session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0)
                     tab = Tab(socket)
                     receiving.append(asyncio.create_task(tab.receive()))
-                    for domain in ("Page", "Runtime", "Log", "Performance"):
+                    for domain in ("Page", "Runtime", "Log"):
                         await tab.send(f"{domain}.enable")
                     await tab.send("Page.navigate", url=url)
                     return tab

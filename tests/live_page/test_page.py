@@ -1,0 +1,215 @@
+"""The live page in Debian's headless Chromium: what it shows, its keys, its names for screen readers, its speed."""
+
+import time
+
+import pytest
+from services.operator.tests.ui.invented import InventedCluster, fill
+from tests.live_page.browser import CHROMIUM, BrowserError, browser
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
+
+MARKUP = "<img src=x onerror=alert(1)>"
+CELLS = "document.querySelectorAll('[role=gridcell]')"
+FOCUSED = "document.activeElement.getAttribute('aria-label')?.split(',')[0] ?? document.activeElement.id"
+CONTRASTS = """(() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if ((rgb(colour)[3] ?? 1) > 0) return rgb(colour);
+    }
+    return [255, 255, 255];
+  };
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (texts.nextNode()) {
+    const { parentElement: parent, data } = texts.currentNode;
+    if (!data.trim() || !parent.checkVisibility() || parent.closest("noscript")) continue;
+    const [one, other] = [light(rgb(getComputedStyle(parent).color)), light(behind(parent))].sort((a, b) => b - a);
+    found.push([(one + 0.05) / (other + 0.05), data.trim(), parent.className]);
+  }
+  return found;
+})()"""
+
+
+@pytest.fixture
+async def open_tab():
+    async with browser() as found:
+        yield found
+
+
+async def opened(open_tab, url, count):
+    tab = await open_tab(f"{url}/ui/")
+    await tab.until(f"{CELLS}.length === {count}", timeout_s=60)
+    await tab.until(f"document.querySelector('#totals tr:last-child td')?.textContent == {count}")
+    return tab
+
+
+async def test_the_page_shows_nodes_totals_demand_and_transitions_as_they_come(open_tab):
+    world = InventedCluster(wall=time.time)
+    world.put_node("eco-1", rack="r1")
+    world.put_node("fast-1", rack="r1")
+    world.put_node("new-1", rack="r2")
+    world.put_twin("eco-1", "eco", watts=210, capped_watts=420)
+    world.put_twin("fast-1", "performance", watts=770, capped_watts=700)
+    world.put_target("fast-1", "performance")
+    world.put_pod("a", "fast-1", performance=True)
+    world.put_pod("b", performance=True)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 3)
+        names = await tab.run(f"[...{CELLS}].map((each) => each.getAttribute('aria-label'))")
+        assert names == [
+            "eco-1, eco, 210 W of 420 W, 50% of its cap",
+            "fast-1, performance, 770 W of 700 W, 110% of its cap",
+            "new-1, class unknown, power unknown",
+        ]
+        rows = await tab.run(
+            "[...document.querySelectorAll('#totals tr')]"
+            ".map((row) => [...row.children].map((each) => each.textContent))"
+        )
+        assert rows == [
+            ["performance", "1", "770 W", "700 W", "110%", "0 nodes", "1", "0"],
+            ["eco", "1", "210 W", "420 W", "50%", "0 nodes", "0", "0"],
+            ["draining", "0", "0 W", "0 W", "-", "0 nodes", "0", "0"],
+            ["unknown", "1", "unknown", "unknown", "-", "1 node", "0", "0"],
+            ["all", "3", "980 W", "1120 W", "88%", "1 node", "1", "0"],
+        ]
+        assert "2 active performance pods, 1 of them waiting" in await tab.run("demand.textContent")
+        world.put_target("fast-1", "draining")
+        world.put_twin("fast-1", "draining", watts=600, capped_watts=700)
+        await tab.until("document.getElementById('history').textContent.includes('fast-1: performance to draining')")
+        await tab.until(f"{CELLS}[1].getAttribute('aria-label').startsWith('fast-1, draining, 600 W')")
+        world.remove_node("eco-1")
+        await tab.until(f"{CELLS}.length === 2")
+
+
+async def test_names_and_reasons_are_text_whatever_they_contain_and_nothing_violates_the_policy(open_tab):
+    world = InventedCluster(wall=time.time)
+    # The API server refuses such names; whatever stands behind the page may not.
+    world.put_node("n1", rack=MARKUP)
+    world.put_target("n1", "performance")
+    world.put_target("n1", "eco", reason=MARKUP)
+    world.put_twin("n1", MARKUP)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 1)
+        await tab.run(f"{CELLS}[0].click()")
+        await tab.until("document.getElementById('details-list').textContent.includes('onerror')")
+        shown = await tab.run("[document.querySelector('[role=rowheader]').textContent, document.images.length]")
+        assert shown == [MARKUP, 1]
+        assert MARKUP in await tab.run("document.getElementById('history').textContent")
+        with pytest.raises(BrowserError, match="TrustedHTML"):
+            await tab.run("document.body.innerHTML = 'x'")
+        problems = [each["entry"]["text"] for each in tab.events["Log.entryAdded"]]
+        assert [text for text in problems if "TrustedHTML" not in text] == []
+        assert tab.events["Runtime.exceptionThrown"] == []
+
+
+async def test_keys_move_through_the_grid_open_details_and_escape_returns(open_tab):
+    world = InventedCluster(wall=time.time)
+    for number in range(12):
+        world.put_node(f"a-{number}", rack="r2")
+        world.put_node(f"b-{number}", rack="r10")
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 24)
+        await tab.resize(1280, 900)
+        assert await tab.run("document.querySelectorAll('[role=gridcell][tabindex=\"0\"]').length") == 1
+        await tab.run(f"{CELLS}[0].focus()")
+        columns = await tab.run(
+            "getComputedStyle(document.querySelector('.tiles')).gridTemplateColumns.split(' ').length"
+        )
+        # Racks and nodes are in the order of their numbers.
+        for key, modifiers, name in [
+            ("ArrowRight", {}, "a-1"),
+            ("ArrowLeft", {}, "a-0"),
+            ("ArrowLeft", {}, "a-0"),
+            ("ArrowDown", {}, f"a-{columns}"),
+            ("ArrowUp", {}, "a-0"),
+            ("End", {}, "a-11"),
+            ("ArrowRight", {}, "b-0"),
+            ("PageUp", {}, "a-0"),
+            ("PageDown", {}, "b-0"),
+            ("ArrowUp", {}, f"a-{11 // columns * columns}"),
+            ("End", {"modifiers": 2}, "b-11"),
+            ("Home", {}, "b-0"),
+            ("Home", {"modifiers": 2}, "a-0"),
+        ]:
+            await tab.press(key, **modifiers)
+            assert await tab.run(FOCUSED) == name, key
+        assert await tab.run("document.querySelectorAll('[role=gridcell][tabindex=\"0\"]').length") == 1
+        await tab.press("ArrowRight")
+        await tab.press("Enter")
+        assert await tab.run(FOCUSED) == "details-heading"
+        assert await tab.run("document.getElementById('details-heading').textContent") == "a-1"
+        await tab.press("Escape")
+        assert await tab.run(FOCUSED) == "a-1"
+        assert await tab.run("document.getElementById('details').hidden")
+
+
+async def test_a_lost_connection_is_shown_and_announced_and_a_new_one_shows_the_nodes_of_then(open_tab):
+    world = InventedCluster(wall=time.time)
+    fill(world, 5)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 5)
+        await tab.run(f"{CELLS}[2].focus()")
+        world.remove_node("node-0")
+        world.leading = False
+        world.feed.close()
+        await tab.until("document.getElementById('connection').dataset.state === 'lost'")
+        await tab.until(f"{CELLS}.length === 4 && document.getElementById('connection').dataset.state === 'live'")
+        await tab.until("document.getElementById('notice').textContent.includes('not the leader')")
+        assert (await tab.run(FOCUSED)) in {"node-2", "node-3", "node-1"}
+
+
+async def test_assistive_technology_finds_landmarks_headings_and_a_name_for_everything(open_tab):
+    world = InventedCluster(wall=time.time)
+    for number in range(10):
+        world.put_node(f"n{number}", rack=f"r{number % 2}")
+        world.put_twin(f"n{number}")
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 10)
+        await tab.run(f"{CELLS}[0].click()")
+        nodes = [
+            (node["role"]["value"], node.get("name", {}).get("value", ""))
+            for node in (await tab.send("Accessibility.getFullAXTree"))["nodes"]
+            if not node["ignored"]
+        ]
+    roles = [role for role, _ in nodes]
+    for landmark in ("banner", "main", "complementary", "grid", "table", "status"):
+        assert roles.count(landmark) == 1, landmark
+    named = {"gridcell", "rowheader", "button", "link", "region", "complementary", "grid", "heading", "columnheader"}
+    assert [role for role, name in nodes if role in named and not name] == []
+    assert ("heading", "Nodes by rack") in nodes
+    assert roles.count("gridcell") == 10
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_text_has_a_contrast_of_at_least_four_and_a_half(open_tab, scheme):
+    world = InventedCluster(wall=time.time)
+    for number, watts in enumerate([None, 10, 100, 200, 300, 390, 500]):
+        world.put_node(f"n{number}")
+        world.put_twin(f"n{number}", "draining", watts=watts, capped_watts=400, age_s=900 if number == 2 else 0)
+        world.put_target(f"n{number}", "performance")
+        world.put_target(f"n{number}", "eco")
+    world.leading = False
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 7)
+        await tab.resize(1280, 900, scheme=scheme)
+        await tab.run(f"{CELLS}[0].click()")
+        found = await tab.run(CONTRASTS)
+    assert len(found) > 60
+    assert [each for each in found if each[0] < 4.5] == []
+
+
+@pytest.mark.parametrize("count", [40, 500])
+async def test_at_360_pixels_nothing_is_wider_than_the_window(open_tab, count):
+    world = InventedCluster(wall=time.time)
+    fill(world, count)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, count)
+        await tab.resize(360, 800)
+        assert await tab.run("document.documentElement.scrollWidth") <= 360
+        await tab.run(f"{CELLS}[0].click()")
+        assert await tab.run("document.documentElement.scrollWidth") <= 360
