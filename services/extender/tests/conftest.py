@@ -53,6 +53,7 @@ class Extender:
     registry: Registry
     clock: Clock
     api: FakeApiServer
+    budget: ByteBudget
 
     async def post(self, path: str, body: Any) -> tuple[int, Any]:
         """Status and decoded answer (text where it is no JSON); bytes are sent as they are."""
@@ -148,7 +149,7 @@ async def start(fake_api: FakeApiServer, fake_client: KubeClient) -> AsyncIterat
             stack.push_async_callback(_end, watches)
             if wait:
                 await asyncio.wait_for(feeds.wait_synced(), 10)
-            return Extender(http, table, feeds, registry, clock, fake_api)
+            return Extender(http, table, feeds, registry, clock, fake_api, budget)
 
         yield run
 

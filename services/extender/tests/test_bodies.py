@@ -1,5 +1,6 @@
 """Whatever is posted, the answer is never a 5xx."""
 
+import asyncio
 import gzip
 from contextlib import suppress
 from dataclasses import replace
@@ -89,6 +90,36 @@ async def test_a_body_of_unannounced_size_is_read(start):
 
     async with extender.http.post("/prioritize", data=parts()) as answer:
         assert await answer.json() == [{"Host": "a", "Score": 50}]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_body_beyond_what_all_may_take_together_is_answered_429_until_another_is_done(start, path):
+    extender = await start()
+    extender.budget.limit_bytes = 150_000
+    body = msgspec.json.encode({"Pod": make_pod(annotations={"filler": "x" * 100_000}), "NodeNames": ["a"]})
+    ending = asyncio.Event()
+
+    async def held():
+        yield body[:-1]
+        await ending.wait()
+        yield body[-1:]
+
+    async def whole():
+        yield body
+
+    async def post(parts):
+        # Of unannounced size, so that it is received by aiohttp and not directly.
+        async with extender.http.post(path, data=parts) as answer:
+            await answer.read()
+            return answer.status, answer.headers.get("Retry-After")
+
+    first = asyncio.create_task(post(held()))
+    await extender.wait_for(lambda: extender.budget.held_bytes == len(body) - 1)
+    assert await post(whole()) == (429, "1")
+    ending.set()
+    assert (await first)[0] == 200
+    assert (await post(whole()))[0] == 200
+    assert extender.budget.held_bytes == 0
 
 
 @pytest.mark.parametrize("path", PATHS)
