@@ -18,9 +18,10 @@ import msgspec
 import structlog
 
 from joulie_api._kubernetes import Session, describe, load_library
-from joulie_api.errors import ConfigError, IdleTimeoutError, StreamBrokenError, TransportError, api_error
+from joulie_api.errors import ConfigError, TransportError, api_error
 from joulie_api.outage import Outage
 from joulie_api.resources import Resource
+from joulie_api.watch_stream import read_lines
 from joulie_api.wire import decode_page
 
 Query = tuple[tuple[str, str], ...]
@@ -307,18 +308,18 @@ class KubeClient:
             ("timeoutSeconds", str(timeout_s)),
         )
         path = res.collection_path(namespace)
-        timeout = aiohttp.ClientTimeout(
-            total=timeout_s + _WATCH_GRACE_S, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s
-        )
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         try:
             async with asyncio.timeout(_WATCH_ANSWER_TIMEOUT_S):
                 headers = {"Accept": JSON, "Content-Type": JSON}
                 response = await self._answer("GET", path, query, body=None, headers=headers, timeout=timeout)
         except TimeoutError as error:
             raise TransportError(f"watch of {path}: no answer") from error
+        lines = read_lines(response, path, idle_s=idle_timeout_s, total_s=timeout_s + _WATCH_GRACE_S)
         try:
-            yield _lines(response, path)
+            yield lines
         finally:
+            await lines.aclose()
             response.close()
 
     async def _answer(
@@ -370,21 +371,3 @@ async def _read(response: aiohttp.ClientResponse, what: str) -> bytes:
         return await response.read()
     except (aiohttp.ClientError, OSError) as error:
         raise TransportError(f"{what}: {describe(error)}") from error
-
-
-async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
-    """Yield complete lines as they arrive; drop what follows the last newline of a broken stream."""
-    rest = b""
-    while True:
-        try:
-            chunk = await response.content.readany()
-        except aiohttp.ServerTimeoutError as error:  # sock_read expired: aiohttp's SocketTimeoutError
-            raise IdleTimeoutError(f"watch of {path}: no data") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise StreamBrokenError(f"watch of {path}: {describe(error)}") from error
-        if not chunk:
-            return
-        *complete, rest = (rest + chunk).split(b"\n")
-        for line in complete:
-            if line:
-                yield line

@@ -5,6 +5,7 @@ what is published.
 """
 
 import asyncio
+import gc
 import socket
 import time
 from contextlib import AsyncExitStack
@@ -13,7 +14,7 @@ from typing import Final
 
 import aiohttp
 
-from joulie_api.app import App
+from joulie_api.app import App, freeze_heap
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.election import Elector
@@ -46,6 +47,8 @@ VERSION: Final = version("joulie-operator")
 #: Owner of the fields that the operator writes.
 FIELD_MANAGER: Final = "joulie-operator"
 LEASE: Final = "joulie-operator"
+#: Allocations between collections of the young generation. Events and writes make many objects and few cycles.
+_GC_THRESHOLDS: Final = (50_000, 20, 20)
 
 
 async def run(settings: OperatorSettings, app: App | None = None) -> None:
@@ -150,6 +153,7 @@ class Operator:
         if self._facility is not None:
             self._app.spawn("poll facility", self._facility.run())
         register_node_series(self._app.registry, self._metrics, self._cluster, self._planner, self._elector.is_leading)
+        self._app.spawn("settle", self._settle(), may_end=True)
         self._app.spawn("lead", self._elector.run(self._lead))
 
     async def serve_page(self) -> None:
@@ -175,9 +179,17 @@ class Operator:
         page = PageServer(feed, hosts=self._settings.ui_hosts)
         await self._app.serve("live page", page.application(), self._settings.ui_addr)
 
-    async def _lead(self) -> None:
+    async def _wait_synced(self) -> None:
         for reflector in self._watches.all:
             await reflector.wait_synced()
+
+    async def _settle(self) -> None:
+        await self._wait_synced()
+        gc.set_threshold(*_GC_THRESHOLDS)
+        freeze_heap()
+
+    async def _lead(self) -> None:
+        await self._wait_synced()
         await self._loops.prepare()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._loops.run_plans(), name="plan")

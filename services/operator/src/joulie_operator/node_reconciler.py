@@ -11,7 +11,7 @@ A failed write is repeated for that node after a growing pause; a write refused 
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -24,11 +24,11 @@ from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.timestamps import rfc3339
 from joulie_operator.cluster import Cluster, Eligibility
-from joulie_operator.conditions import ReportCache, conditions_of, refusal
+from joulie_operator.conditions import NodeReport, ReportCache, conditions_of, refusal
 from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifications import CapsRefused, Notification
 from joulie_operator.planner import Decision, NodePlanner
-from joulie_operator.published import PublishedTarget, PublishedTwin
+from joulie_operator.published import PublishedCondition, PublishedTarget, PublishedTwin
 from joulie_operator.published_state import ECHO_GRACE_S, Comparison, PublishedPart, PublishedState
 from joulie_operator.twins import TwinTracker
 from joulie_operator.workqueue import WorkQueue
@@ -37,6 +37,15 @@ FIRST_RETRY_S: Final = 1.0
 LAST_RETRY_S: Final = 60.0
 
 _log = structlog.get_logger()
+
+
+class _ConditionsBasis(NamedTuple):
+    """What the conditions of a target were made of, and themselves; unchanged objects make the same conditions."""
+
+    spec: NodePowerProfileSpec
+    report: NodeReport
+    cordoned: bool
+    conditions: tuple[PublishedCondition, ...]
 
 
 class NodeReconciler:
@@ -70,6 +79,7 @@ class NodeReconciler:
         self._clock = clock
         self._wall = wall
         self._retries_s: dict[NodeName, float] = {}
+        self._conditions: dict[NodeName, _ConditionsBasis] = {}
         self._failures = FailureLog(_log, failed="write failed, will be repeated", recovered="write succeeded")
 
     async def work(self) -> None:
@@ -166,14 +176,19 @@ class NodeReconciler:
         return found
 
     async def _write_conditions(self, node: Node, spec: NodePowerProfileSpec) -> Comparison:
-        before = self._published.conditions(node.name)
-        conditions = conditions_of(
-            spec,
-            self._reports.of(node.name),
-            cordoned=self._cluster.eligibility(node.name) is Eligibility.CORDONED,
-            before=before,
-            now=rfc3339(self._wall()),
-        )
+        before, report = self._published.conditions(node.name), self._reports.of(node.name)
+        cordoned = self._cluster.eligibility(node.name) is Eligibility.CORDONED
+        made = self._conditions.get(node.name)
+        if (
+            made is not None
+            and made.spec is spec
+            and made.report is report
+            and made.cordoned is cordoned
+            and made.conditions is before
+        ):
+            return await self._writer.write_conditions(node, before)
+        conditions = conditions_of(spec, report, cordoned=cordoned, before=before, now=rfc3339(self._wall()))
+        self._conditions[node.name] = _ConditionsBasis(spec, report, cordoned, conditions)
         found = await self._writer.write_conditions(node, conditions)
         refused = refusal(before, conditions)
         if refused is not None:
@@ -186,6 +201,7 @@ class NodeReconciler:
             _log.info("node left management", node=name)
         self._planner.forget(name)
         self._twins.forget(name)
+        self._conditions.pop(name, None)
 
     def _retry(self, name: NodeName, error: KubeError) -> None:
         self._failures.failed(error, node=name)

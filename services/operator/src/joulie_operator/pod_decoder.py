@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from joulie_api.claims import ClaimedGpus, no_claims
@@ -13,6 +14,8 @@ from joulie_core.pod import Pod
 from joulie_operator.published import NO_POD, PodSummary
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
+#: Summaries that are kept: some of each node.
+_KEPT: Final = 2**16
 _KNOWN: Final = frozenset({None, *WorkloadClass})
 
 
@@ -36,9 +39,11 @@ class PodDecoder:
         if pod.annotation not in _KNOWN and self._on_unknown is not None:
             self._on_unknown(decode_pod(raw))
         demand = pod.demand
-        return PodSummary(
-            node=NodeName(sys.intern(pod.node)) if pod.node else None,
-            performance=demand.workload_class is WorkloadClass.PERFORMANCE,
-            cpu_cores=demand.cpu_cores,
-            gpus=demand.gpus,
-        )
+        performance = demand.workload_class is WorkloadClass.PERFORMANCE
+        return _kept_summary(pod.node, performance, demand.cpu_cores, demand.gpus)
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_summary(node: str | None, performance: bool, cpu_cores: float, gpus: float) -> PodSummary:  # noqa: FBT001
+    """Return one object for equal pods of a node: a reflector reports no change from an object to itself."""
+    return PodSummary(NodeName(sys.intern(node)) if node else None, performance, cpu_cores, gpus)

@@ -30,6 +30,9 @@ class PublishedPart(StrEnum):
     TWIN = "twin"
     TWIN_STATUS = "twin-status"
 
+    # Of the string: an enumeration's own is written in Python, and every comparison needs it.
+    __hash__ = str.__hash__
+
 
 _RESOURCES: Final[Mapping[PublishedPart, Resource]] = {
     PublishedPart.LABELS: NODES,

@@ -5,9 +5,10 @@ more than its band, or has appeared or gone, but at most once in the tracker's l
 by the next write.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -67,8 +68,12 @@ POWER_FIELDS: Final[Mapping[str, FieldRule]] = MappingProxyType(
 )
 
 
-_DECISIVE_STATUS: Final = tuple(name for name, rule in STATUS_FIELDS.items() if rule is Unbanded.DECISIVE)
-_DECISIVE_POWER: Final = tuple(name for name, rule in POWER_FIELDS.items() if rule is Unbanded.DECISIVE)
+def _decisive_of(fields: Mapping[str, FieldRule]) -> Callable[[Model], tuple[object, ...]]:
+    return attrgetter(*(name for name, rule in fields.items() if rule is Unbanded.DECISIVE))
+
+
+_DECISIVE_STATUS: Final = _decisive_of(STATUS_FIELDS)
+_DECISIVE_POWER: Final = _decisive_of(POWER_FIELDS)
 _BANDED_STATUS: Final = tuple((name, rule) for name, rule in STATUS_FIELDS.items() if isinstance(rule, Band))
 _BANDED_POWER: Final = tuple((name, rule) for name, rule in POWER_FIELDS.items() if isinstance(rule, Band))
 
@@ -76,10 +81,7 @@ _BANDED_POWER: Final = tuple((name, rule) for name, rule in POWER_FIELDS.items()
 def decisive(status: NodeTwinStatus) -> tuple[object, ...]:
     """Return the part of a twin whose every change is written at once."""
     power = status.power_measurement
-    return (
-        tuple(getattr(status, name) for name in _DECISIVE_STATUS),
-        None if power is None else tuple(getattr(power, name) for name in _DECISIVE_POWER),
-    )
+    return _DECISIVE_STATUS(status), None if power is None else _DECISIVE_POWER(power)
 
 
 def has_moved(old: NodeTwinStatus, new: NodeTwinStatus) -> bool:

@@ -12,7 +12,7 @@ Source: Kubernetes API concepts (efficient detection of changes) and the behavio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -92,6 +92,9 @@ class Step(Generic[T]):
 
     changes: tuple[Change[T], ...] = ()
     request: Request | None = None
+
+
+_NOTHING: Final[Step[Any]] = Step()
 
 
 @dataclass(slots=True)
@@ -246,7 +249,7 @@ class ReflectorMachine(Generic[T]):
                 # No change up to this version: resuming from it avoids a replay and, later, a 410.
                 self.counters.bookmarks += 1
                 self._advance(_version(decode_identity(raw)), now)
-                return Step()
+                return _NOTHING
             case "ERROR":
                 # The stream has ended; the Status has the reason.
                 status = _STATUS.decode(raw)
@@ -254,7 +257,7 @@ class ReflectorMachine(Generic[T]):
             case _:
                 # A type of a newer server: its meaning is unknown, so it is ignored.
                 self._log.warning("unknown watch event type", type=type_)
-                return Step()
+                return _NOTHING
 
     def _on_news(self, version: str, now: float) -> None:
         self.counters.events += 1
@@ -268,19 +271,21 @@ class ReflectorMachine(Generic[T]):
 
     def _upsert(self, key: str, version: str, raw: bytes) -> Step[T]:
         if self.versions.get(key) == version:
-            return Step()  # a replay of an object of the list
+            return _NOTHING  # a replay of an object of the list
         self.versions[key] = version
         new = self._decode_object(key, version, raw)
         if new is None:
-            return Step()
+            return _NOTHING
         old = self.objects.get(key)
+        if new is old:
+            return _NOTHING  # its decoder returns the same object where nothing has changed that is read
         self.objects[key] = new
         return Step((Change(key, old, new),))
 
     def _remove(self, key: str) -> Step[T]:
         self.versions.pop(key, None)
         old = self.objects.pop(key, None)
-        return Step(() if old is None else (Change(key, old, None),))
+        return _NOTHING if old is None else Step((Change(key, old, None),))
 
     def on_end(self, now: float) -> Request:
         """Handle the regular end of the stream: its timeout has expired, or the server is shutting down."""

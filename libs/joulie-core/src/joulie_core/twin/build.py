@@ -5,6 +5,7 @@ known is absent. Source: docs/decisions/0013-conventions.md (NodeTwin).
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from joulie_core.caps import CapIntent
 from joulie_core.control.caps_resolve import PctCap, WattCap, WattRange, resolve_cpu_cap, resolve_gpu_cap
@@ -131,7 +132,13 @@ def _share(cap: WattCap | PctCap | None, limits: WattRange) -> float:
 
 
 def _cap_state(budget: PowerBudget) -> EffectiveCapState:
-    return EffectiveCapState(cpu_pct=round(budget.cpu_share * 100, 1), gpu_pct=round(budget.gpu_share * 100, 1))
+    return _shared_cap_state(round(budget.cpu_share * 100, 1), round(budget.gpu_share * 100, 1))
+
+
+@lru_cache(maxsize=256)
+def _shared_cap_state(cpu_pct: float, gpu_pct: float) -> EffectiveCapState:
+    """Return one object for equal caps: most nodes have the same, and it is compared with each measurement."""
+    return EffectiveCapState(cpu_pct=cpu_pct, gpu_pct=gpu_pct)
 
 
 def _power_measurement(inputs: TwinInputs) -> PowerMeasurement:
