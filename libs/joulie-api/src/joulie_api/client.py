@@ -19,7 +19,7 @@ import structlog
 
 from joulie_api._kubernetes import Session, describe, load_library
 from joulie_api.errors import ConfigError, TransportError, api_error
-from joulie_api.outage import Outage
+from joulie_api.outage import CONNECT_TIMEOUT_S, Outage
 from joulie_api.resources import Resource
 from joulie_api.watch_stream import read_lines
 from joulie_api.wire import decode_page
@@ -34,7 +34,6 @@ METADATA_LIST: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,
 
 #: Longer than an API server needs for one object or one page, shorter than its own 60 s limit for a request.
 REQUEST_TIMEOUT_S: Final = 30.0
-CONNECT_TIMEOUT_S: Final = 5.0
 #: API servers send a bookmark about once a minute and keep 75 s of events: a longer silence means a dead stream.
 WATCH_IDLE_TIMEOUT_S: Final = 70.0
 #: API servers send the headers of a watch at once.
@@ -162,8 +161,13 @@ class KubeClient:
             query.append(("continue", continue_token))  # the token has the resourceVersion; the server refuses both
         elif resource_version is not None:
             query.append(("resourceVersion", resource_version))
-        accept = METADATA_LIST if metadata_only else JSON
-        return await self.request("GET", res.collection_path(namespace), query=tuple(query), accept=accept)
+        return await self.request(
+            "GET",
+            res.collection_path(namespace),
+            query=tuple(query),
+            accept=METADATA_LIST if metadata_only else JSON,
+            connect_timeout_s=self.outage.connect_timeout_s,
+        )
 
     async def list(
         self, res: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
@@ -267,6 +271,7 @@ class KubeClient:
         content_type: str = JSON,
         accept: str = JSON,
         timeout_s: float = REQUEST_TIMEOUT_S,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
     ) -> bytes:
         """Send one request and return the body of its 2xx answer.
 
@@ -274,7 +279,7 @@ class KubeClient:
             ApiError: any other answer.
             TransportError: no complete answer.
         """
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_TIMEOUT_S, timeout_s))
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(connect_timeout_s, timeout_s))
         headers = {"Accept": accept, "Content-Type": content_type}
         response = await self._answer(method, path, query, body=body, headers=headers, timeout=timeout)
         return await _read(response, f"{method} {path}")
@@ -308,7 +313,7 @@ class KubeClient:
             ("timeoutSeconds", str(timeout_s)),
         )
         path = res.collection_path(namespace)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.outage.connect_timeout_s)
         try:
             async with asyncio.timeout(_WATCH_ANSWER_TIMEOUT_S):
                 headers = {"Accept": JSON, "Content-Type": JSON}

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from joulie_api.client import CONNECT_TIMEOUT_S, WATCH_IDLE_TIMEOUT_S
+from joulie_api.client import WATCH_IDLE_TIMEOUT_S
 from joulie_api.errors import TransportError
-from joulie_api.outage import PROBE_INTERVAL_S, Outage
+from joulie_api.outage import CONNECT_TIMEOUT_S, PROBE_INTERVAL_S, Outage
 from joulie_api.reflector import STALE_TOLERANCE_S, Reflector
 from joulie_api.resources import NODES
 from joulie_api.wire import decode_node
@@ -148,33 +148,41 @@ class Replicas(Server):
     def __init__(self, hanging):
         super().__init__()
         self.hanging = hanging
+        #: When each attempt began, and how long its connection was given.
+        self.attempts = []
 
     async def list_page(self, *_args, **_options):
+        given_s = self.outage.connect_timeout_s
+        self.attempts.append((asyncio.get_running_loop().time(), given_s))
         if self.hanging:
             self.hanging -= 1
-            await asyncio.sleep(CONNECT_TIMEOUT_S)
+            await asyncio.sleep(given_s)
             raise TransportError("no answer")
         return PAGE
 
-    async def answer_others(self):
-        while True:
-            await asyncio.sleep(1)
-            self.outage.answered()
 
-
-@pytest.mark.parametrize("others_are_answered", [True, False])
-async def test_an_attempt_that_hung_is_repeated_at_once_where_others_were_answered(others_are_answered):
-    server = Replicas(hanging=2)
+async def attempts_until_synced(server):
     reflector = Reflector(server, NODES, decode_node, chance=lambda: 1.0)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(reflector.run())]
-        if others_are_answered:
-            tasks.append(group.create_task(server.answer_others()))
-        await reflector.wait_synced()
-        took_s = asyncio.get_running_loop().time()
-        for task in tasks:
-            task.cancel()
-    assert (took_s == 2 * CONNECT_TIMEOUT_S) is others_are_answered
+    task = asyncio.create_task(reflector.run())
+    await reflector.wait_synced()
+    task.cancel()
+    return server.attempts
+
+
+async def test_a_process_that_had_answers_soon_gives_up_a_connection_that_hangs_and_makes_the_next_at_once():
+    server = Replicas(hanging=3)
+    server.outage.answered()
+    assert await attempts_until_synced(server) == [(0, 1), (1, 1), (2, 1), (3, 1)]
+
+
+async def test_connections_have_time_where_several_in_a_row_hung_or_none_was_ever_answered():
+    server = Replicas(hanging=6)
+    server.outage.answered()
+    assert [given_s for _, given_s in await attempts_until_synced(server)] == [1, 1, 1, 1, 5, 5, 5]
+    server = Replicas(hanging=1)
+    (_, first_s), (second_at, _) = await attempts_until_synced(server)
+    assert first_s == CONNECT_TIMEOUT_S
+    assert second_at > CONNECT_TIMEOUT_S, "a wait in between"
 
 
 async def test_a_refusal_is_not_repeated_at_once_although_others_are_answered(server, reflector):

@@ -17,7 +17,7 @@ import structlog
 from joulie_api.client import WATCH_IDLE_TIMEOUT_S
 from joulie_api.errors import KubeError, ServerError, TooManyRequests, TransportError
 from joulie_api.failure_log import FailureLog
-from joulie_api.outage import Outage
+from joulie_api.outage import CONNECT_TIMEOUT_S, Outage
 from joulie_api.reflector.machine import Change, Counters, Listing, ReflectorMachine, Request, Watching
 from joulie_api.resources import Resource
 
@@ -27,8 +27,6 @@ Handler = Callable[[str, T | None, T | None], None]
 #: Maximum age of the copy while the server cannot be read: twice the silence after which a watch is reopened, so that
 #: one attempt may fail.
 STALE_TOLERANCE_S: Final = 2 * WATCH_IDLE_TIMEOUT_S
-#: An attempt without an answer that took longer has met a server that hangs, and none that refuses.
-_HANG_S: Final = 1.0
 
 _log = structlog.get_logger()
 
@@ -88,8 +86,11 @@ class Reflector(Generic[T]):
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._machine = ReflectorMachine(decode, name=self.name, chance=chance)
         self._handlers: list[Handler[T]] = []
-        #: When the current or last request was sent; None once it was answered.
-        self._attempted_at: float | None = None
+        #: Whether the last attempt was given up early, as one to a server that hangs.
+        self._gave_up_early = False
+        #: When it began, and how long its connection was given.
+        self._attempted_at = 0.0
+        self._given_s = CONNECT_TIMEOUT_S
         self._store = MappingProxyType(self._machine.objects)
         self._log = _log.bind(reflector=self.name)
         self._failures = FailureLog(self._log, failed="watch failed", recovered="watch recovered")
@@ -151,9 +152,11 @@ class Reflector(Generic[T]):
         """List and watch until cancelled. Raises only what a handler raises."""
         request = self._machine.start()
         while True:
-            if request.delay_s > 0 and not self._met_a_hanging_server():
+            # Giving up was wait enough, and the next connection leads to another server in most cases.
+            if request.delay_s > 0 and not self._gave_up_early:
                 await self._wait(request.delay_s)
-            self._attempted_at = self._now()
+            self._gave_up_early = False
+            self._attempted_at, self._given_s = self._now(), self._client.outage.connect_timeout_s
             match request:
                 case Listing():
                     request = await self._list(request)
@@ -161,19 +164,12 @@ class Reflector(Generic[T]):
                     request = await self._watch(request)
             self._report()
 
-    def _met_a_hanging_server(self) -> bool:
-        """Return whether the last attempt hung while others of this process were answered, by another server then.
-
-        There is nothing to wait for: the next connection leads to another server in most cases.
-        """
-        since = self._attempted_at
-        if since is None or not isinstance(self._machine.problem, TransportError):
-            return False
-        return self._now() - since >= _HANG_S and self._client.outage.answered_at >= since
-
-    def _answered(self) -> None:
-        self._attempted_at = None
-        self._client.outage.answered()
+    def _on_refusal(self, error: KubeError) -> Request:
+        """Take the error of a request that was not accepted, or not answered."""
+        if isinstance(error, TransportError):
+            self._client.outage.unanswered()
+            self._gave_up_early = self._now() - self._attempted_at >= self._given_s < CONNECT_TIMEOUT_S
+        return self._machine.on_failure(error, self._now())
 
     async def _wait(self, delay_s: float) -> None:
         problem = self._machine.problem
@@ -190,8 +186,8 @@ class Reflector(Generic[T]):
                 self._resource, self._namespace, continue_token=request.continue_token, **self._selectors
             )
         except KubeError as error:
-            return self._machine.on_failure(error, self._now())
-        self._answered()
+            return self._on_refusal(error)
+        self._client.outage.answered()
         step = self._machine.on_list_page(raw, self._now())
         assert step.request is not None
         self._deliver(step.changes)
@@ -213,8 +209,8 @@ class Reflector(Generic[T]):
             try:
                 lines = await stack.enter_async_context(watch)
             except KubeError as error:
-                return self._machine.on_failure(error, self._now())
-            self._answered()
+                return self._on_refusal(error)
+            self._client.outage.answered()
             self._machine.on_watch_open(self._now())
             while True:
                 self._report()
