@@ -15,6 +15,8 @@ from joulie_devcluster.host.ports import free_port
 from joulie_devcluster.host.readiness import fetch, tls_context
 from joulie_sim.stack.service import JoulieService
 
+_POLL_S = 0.25
+
 
 class Outages:
     """The services of a system behind an address of the API server that can be cut."""
@@ -57,6 +59,25 @@ class Outages:
 
         times = await asyncio.gather(*(ready_in(service) for service in self.services))
         return {service.name: round(time_s, 1) for service, time_s in zip(self.services, times, strict=True)}
+
+    async def longest_unready_s(self, duration_s: float) -> dict[str, float]:
+        """Poll every service for a time; return the longest time that each was not ready, in seconds."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + duration_s
+
+        async def follow(service: JoulieService) -> float:
+            longest_s, since = 0.0, None
+            while (now := loop.time()) < ends_at:
+                if await service.reason_not_ready() is None:
+                    since = None
+                else:
+                    since = now if since is None else since
+                    longest_s = max(longest_s, now + _POLL_S - since)
+                await asyncio.sleep(_POLL_S)
+            return longest_s
+
+        times = await asyncio.gather(*map(follow, self.services))
+        return {service.name: time_s for service, time_s in zip(self.services, times, strict=True)}
 
     async def _get(self, path: str) -> None:
         pki = self.cluster.layout.pki

@@ -33,13 +33,14 @@ async def system(request: pytest.FixtureRequest, start_cluster: Starter) -> Asyn
     """Twelve mixed nodes under Joulie, in a cluster of the test's own.
 
     The marker `system(operator={...}, agent={...}, extender={...}, sim={...})` sets the services' environment, its
-    argument `nodes` other classes of nodes.
+    argument `nodes` other classes of nodes, `etcd_members` the members of etcd.
     """
     marker = request.node.get_closest_marker("system")
     options = dict(marker.kwargs) if marker else {}
     nodes = options.pop("nodes", None) or read_node_classes(_NODES)
+    etcd_members = options.pop("etcd_members", 1)
     env = {Service(f"joulie-{name}"): values for name, values in options.items()}
-    cluster = await start_cluster(ClusterConfig(nodes=nodes))
+    cluster = await start_cluster(ClusterConfig(nodes=nodes, etcd_members=etcd_members))
     stack = JoulieStack(cluster, StackConfig(env=env))
     try:
         async with await cluster.client(user_agent="joulie-tests") as client:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.e2e.api_address import Outages, behind_an_address
+from tests.e2e.api_address import behind_an_address
 from tests.e2e.system import System
 
 from joulie_devcluster.binaries.modules import Binary
@@ -19,9 +19,8 @@ _ELECTION_S = 3.0
 _AFTER_ELECTION_S = 12.0
 #: Longer than the silence after which a watch is opened again, with every attempt that may follow.
 _HANG_S = 100.0
-#: A connection to the server that hangs fails after 5 s; two may follow each other before one to another server.
-_UNREADY_S = 12.0
-_POLL_S = 0.25
+#: A connection to the server that hangs fails after 1 s; a few may follow each other before one to another server.
+_UNREADY_S = 5.0
 
 
 @asynccontextmanager
@@ -44,27 +43,6 @@ async def _replicas(cluster: DevCluster, count: int) -> AsyncIterator[list[Servi
     finally:
         for server in more:
             await server.stop()
-
-
-async def _longest_unready_s(outages: Outages, duration_s: float) -> dict[str, float]:
-    """Poll every service for a time; return the longest time that each was not ready, in seconds."""
-    loop = asyncio.get_running_loop()
-    ends_at = loop.time() + duration_s
-
-    async def follow(name: str) -> float:
-        service = next(each for each in outages.services if each.name == name)
-        longest_s, since = 0.0, None
-        while (now := loop.time()) < ends_at:
-            if await service.reason_not_ready() is None:
-                since = None
-            else:
-                since = now if since is None else since
-                longest_s = max(longest_s, now + _POLL_S - since)
-            await asyncio.sleep(_POLL_S)
-        return longest_s
-
-    names = [service.name for service in outages.services]
-    return dict(zip(names, await asyncio.gather(*map(follow, names)), strict=True))
 
 
 async def _pause_etcd(cluster: DevCluster) -> None:
@@ -102,13 +80,13 @@ async def test_services_stay_ready_in_an_election_of_etcd_and_but_for_seconds_wh
         served = outages.address.served
         assert min(served.values()) >= len(outages.services), served
         unready_s, _ = await asyncio.gather(
-            _longest_unready_s(outages, _ELECTION_S + _AFTER_ELECTION_S), _pause_etcd(system.stack.cluster)
+            outages.longest_unready_s(_ELECTION_S + _AFTER_ELECTION_S), _pause_etcd(system.stack.cluster)
         )
         print(f"etcd pauses for {_ELECTION_S:g} s, longest time not ready: {unready_s}")
         assert max(unready_s.values()) == 0, unready_s
         servers[1].pause()
         try:
-            longest_s = await _longest_unready_s(outages, _HANG_S)
+            longest_s = await outages.longest_unready_s(_HANG_S)
         finally:
             servers[1].resume()
         print(f"one of three hangs for {_HANG_S:g} s, longest time not ready: {longest_s}")

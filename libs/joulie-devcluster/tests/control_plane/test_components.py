@@ -1,10 +1,19 @@
 """Files and command lines of the control plane."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
 from joulie_devcluster.binaries.modules import Binary
-from joulie_devcluster.control_plane.components import Layout, arguments, ready_url, write_configuration, write_pki
+from joulie_devcluster.control_plane.components import (
+    Layout,
+    arguments,
+    etcd_arguments,
+    ready_url,
+    write_configuration,
+    write_pki,
+)
 from joulie_devcluster.control_plane.config import ClusterConfig, Ports
 
 PORTS = Ports(etcd=1, apiserver=2, scheduler=3, controller_manager=4, kwok=5)
@@ -66,3 +75,18 @@ def test_the_api_server_logs_requests_only_where_users_are_audited(tmp_path):
     write_configuration(layout, config, PORTS, write_pki(layout), None)
     assert yaml.safe_load(layout.audit_policy.read_text())["rules"][0]["users"] == ["joulie-agent"]
     assert f"--audit-policy-file={layout.audit_policy}" in arguments(Binary.APISERVER, layout, config, PORTS)
+
+
+def test_the_members_of_etcd_know_each_other_and_the_api_server_all_of_them(tmp_path):
+    ports = replace(PORTS, more_etcd=(6, 7), etcd_peers=(8, 9, 10))
+    layout = Layout(tmp_path)
+    members = [etcd_arguments(layout, ports, number) for number in range(3)]
+    cluster = "etcd=https://127.0.0.1:8,etcd-1=https://127.0.0.1:9,etcd-2=https://127.0.0.1:10"
+    for number, member in enumerate(members):
+        assert f"--name={('etcd', 'etcd-1', 'etcd-2')[number]}" in member
+        assert f"--initial-cluster={cluster}" in member
+        assert f"--listen-peer-urls=https://127.0.0.1:{8 + number}" in member
+        assert f"--listen-client-urls=https://127.0.0.1:{(1, 6, 7)[number]}" in member
+    assert len({each[0] for each in members}) == 3, "a directory of its own for each"
+    servers = "--etcd-servers=https://127.0.0.1:1,https://127.0.0.1:6,https://127.0.0.1:7"
+    assert servers in arguments(Binary.APISERVER, layout, ClusterConfig(), ports)

@@ -27,6 +27,8 @@ from joulie_devcluster.control_plane.components import (
     Credentials,
     Layout,
     arguments,
+    etcd_arguments,
+    etcd_name,
     ready_url,
     server_url,
     write_configuration,
@@ -257,6 +259,10 @@ class DevCluster(Startable):
     @retry(retry=retry_if_exception_type(PortTakenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True)
     async def _start_with_free_ports(self) -> None:
         self._ports = Ports(*(free_port() for _ in range(5)))
+        members = self.config.etcd_members
+        if members > 1:
+            more, peers = ([free_port() for _ in range(count)] for count in (members - 1, members))
+            self._ports = replace(self._ports, more_etcd=tuple(more), etcd_peers=tuple(peers))
         try:
             await self._start()
         except PortTakenError:
@@ -270,6 +276,10 @@ class DevCluster(Startable):
         extender_url = f"http://{LOOPBACK}:{self._extender_port}" if self._extender_port else None
         write_configuration(self.layout, self.config, self._up_ports, self._credentials, extender_url)
         await self._start_process(Binary.ETCD)
+        for number in range(1, self.config.etcd_members):
+            options = etcd_arguments(self.layout, self._up_ports, number)
+            await self._run(Binary.ETCD, etcd_name(number), options)
+        # It is once a leader is elected, for which most members have to run.
         await self._wait_ready(Binary.ETCD)
         await self._start_process(Binary.APISERVER)
         await self._wait_ready(Binary.APISERVER)
@@ -281,10 +291,12 @@ class DevCluster(Startable):
         await asyncio.gather(*(self._wait_ready(binary) for binary in rest))
 
     async def _start_process(self, binary: Binary) -> None:
+        await self._run(binary, binary, arguments(binary, self.layout, self.config, self._up_ports))
+
+    async def _run(self, binary: Binary, name: str, options: Sequence[str]) -> None:
         layout = self.layout
-        argv = [str(self._paths[binary]), *arguments(binary, layout, self.config, self._up_ports)]
-        process = ServiceProcess(binary, argv, log_path=layout.log(binary), cwd=layout.root)
-        self._processes[binary] = process
+        process = ServiceProcess(name, [str(self._paths[binary]), *options], log_path=layout.log(name), cwd=layout.root)
+        self._processes[name] = process
         process.on_start = self._write_state
         await process.start()
 
@@ -299,10 +311,11 @@ class DevCluster(Startable):
 
     async def _stop(self) -> None:
         """Stop adopted processes first, then the clients of the API server, then the API server, then etcd."""
-        servers = [self._processes.pop(binary, None) for binary in (Binary.APISERVER, Binary.ETCD)]
+        members = [self._processes.pop(etcd_name(number), None) for number in range(self.config.etcd_members)]
+        server = self._processes.pop(Binary.APISERVER, None)
         clients = [self._processes.pop(binary, None) for binary in lookup.CONTROL_PLANE]
         adopted: list[ServiceProcess | None] = list(self._processes.values())
-        groups: list[list[ServiceProcess | None]] = [adopted, clients, *([process] for process in servers)]
+        groups: list[list[ServiceProcess | None]] = [adopted, clients, [server], members]
         await stop_in_order([process for process in group if process is not None] for group in groups)
         self._processes.clear()
 

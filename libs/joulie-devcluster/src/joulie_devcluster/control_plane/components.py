@@ -175,7 +175,7 @@ def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Port
     """
     match binary:
         case Binary.ETCD:
-            return _etcd(layout, ports)
+            return etcd_arguments(layout, ports)
         case Binary.APISERVER:
             return [*_apiserver(layout, ports), *_audit(layout, config), f"--v={config.verbosity}"]
         case Binary.SCHEDULER:
@@ -196,15 +196,20 @@ def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Port
             raise ValueError(f"{binary} is not a process of the control plane")
 
 
-def _etcd(layout: Layout, ports: Ports) -> list[str]:
-    client_url = f"https://{LOOPBACK}:{ports.etcd}"
+def etcd_name(number: int) -> str:
+    """Return the name of a member of etcd; that of the first is the binary's."""
+    return f"{Binary.ETCD}-{number}" if number else str(Binary.ETCD)
+
+
+def etcd_arguments(layout: Layout, ports: Ports, number: int = 0) -> list[str]:
+    """Return the command line of one member of etcd, without the executable."""
+    client_url = _etcd_urls(ports)[number]
     pki = layout.pki
     return [
-        f"--data-dir={layout.root / 'etcd'}",
+        f"--data-dir={layout.root / etcd_name(number)}",
         f"--listen-client-urls={client_url}",
         f"--advertise-client-urls={client_url}",
-        # The only member: the kernel chooses the port, since no peer connects to it.
-        f"--listen-peer-urls=https://{LOOPBACK}:0",
+        *_peers(ports, number),
         f"--cert-file={pki / 'etcd.crt'}",
         f"--key-file={pki / 'etcd.key'}",
         f"--trusted-ca-file={pki / 'etcd-ca.crt'}",
@@ -219,10 +224,27 @@ def _etcd(layout: Layout, ports: Ports) -> list[str]:
     ]
 
 
+def _peers(ports: Ports, number: int) -> list[str]:
+    if not ports.etcd_peers:
+        # The only member: the kernel chooses the port, since no peer connects to it.
+        return [f"--listen-peer-urls=https://{LOOPBACK}:0"]
+    urls = [f"https://{LOOPBACK}:{port}" for port in ports.etcd_peers]
+    return [
+        f"--name={etcd_name(number)}",
+        f"--listen-peer-urls={urls[number]}",
+        f"--initial-advertise-peer-urls={urls[number]}",
+        f"--initial-cluster={','.join(f'{etcd_name(each)}={url}' for each, url in enumerate(urls))}",
+    ]
+
+
+def _etcd_urls(ports: Ports) -> list[str]:
+    return [f"https://{LOOPBACK}:{port}" for port in (ports.etcd, *ports.more_etcd)]
+
+
 def _apiserver(layout: Layout, ports: Ports) -> list[str]:
     pki = layout.pki
     return [
-        f"--etcd-servers=https://{LOOPBACK}:{ports.etcd}",
+        f"--etcd-servers={','.join(_etcd_urls(ports))}",
         f"--etcd-cafile={pki / 'etcd-ca.crt'}",
         f"--etcd-certfile={pki / 'apiserver-etcd-client.crt'}",
         f"--etcd-keyfile={pki / 'apiserver-etcd-client.key'}",

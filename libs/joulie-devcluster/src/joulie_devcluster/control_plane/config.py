@@ -25,6 +25,7 @@ class ClusterConfig:
         nodes: classes of KWOK nodes to create.
         start_timeout_s: time that each process has to become ready.
         verbosity: klog's `-v` of the Kubernetes processes.
+        etcd_members: members of etcd; the processes after the first are named `etcd-1` and so on.
         audited_users: users whose requests the API server logs, see `DevCluster.audit_log`.
         audited_groups: groups of users whose requests it logs as well.
     """
@@ -39,6 +40,7 @@ class ClusterConfig:
     nodes: tuple[NodeClass, ...] = ()
     start_timeout_s: float = 60.0
     verbosity: int = 0
+    etcd_members: int = 1
     audited_users: tuple[str, ...] = ()
     audited_groups: tuple[str, ...] = ()
 
@@ -52,6 +54,10 @@ class Ports:
     scheduler: int
     controller_manager: int
     kwok: int
+    #: Client ports of the members of etcd after the first.
+    more_etcd: tuple[int, ...] = ()
+    #: Ports on which several members of etcd reach each other.
+    etcd_peers: tuple[int, ...] = ()
 
     def of(self, binary: Binary) -> int:
         """Return the port of one process.
