@@ -55,9 +55,9 @@ class Ports:
     controller_manager: int
     kwok: int
     #: Client ports of the members of etcd after the first.
-    more_etcd: tuple[int, ...] = ()
+    more_etcd: tuple[int, ...] = field(default=(), kw_only=True)
     #: Ports on which several members of etcd reach each other.
-    etcd_peers: tuple[int, ...] = ()
+    etcd_peers: tuple[int, ...] = field(default=(), kw_only=True)
 
     def of(self, binary: Binary) -> int:
         """Return the port of one process.
