@@ -65,7 +65,7 @@ def _ports(servers: Sequence[ServiceProcess]) -> list[int]:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.system(
     operator={"LEASE_DURATION": "60s", "LEASE_RENEW_DEADLINE": "50s"},
     extender={"CACHE_TTL": "1s"},

@@ -1,7 +1,7 @@
 """Three members of etcd, of which the leader stops: the services follow the API server's own return."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -37,8 +37,9 @@ async def _leads(cluster: DevCluster, member: ServiceProcess) -> bool:
     return "\netcd_server_is_leader 1\n" in metrics
 
 
-async def _leader(cluster: DevCluster) -> ServiceProcess | None:
-    return next((each for each in _members(cluster) if await _leads(cluster, each)), None)
+async def _leaders(cluster: DevCluster, members: Sequence[ServiceProcess]) -> list[ServiceProcess]:
+    """Return those of some members that lead: one, or none in an election."""
+    return [each for each in members if await _leads(cluster, each)]
 
 
 @asynccontextmanager
@@ -60,14 +61,13 @@ async def _stopped(member: ServiceProcess, *, kill: bool) -> AsyncIterator[None]
 
 async def _follow(outages: Outages, *, kill: bool) -> None:
     """Stop the leader; compare how long services and API server are away."""
-    leader = await _leader(outages.cluster)
-    assert leader is not None
+    (leader,) = await _leaders(outages.cluster, _members(outages.cluster))
+    followers = [each for each in _members(outages.cluster) if each is not leader]
+
+    async def elected() -> None:
+        assert await _leaders(outages.cluster, followers)
+
     async with _stopped(leader, kill=kill):
-        followers = [each for each in _members(outages.cluster) if each is not leader]
-
-        async def elected() -> None:
-            assert any([await _leads(outages.cluster, each) for each in followers])
-
         elected_s = await eventually(elected, within_s=60)
         times = await outages.measure_return()
         print(f"leader of etcd {'killed' if kill else 'paused'}: another after {elected_s:.1f} s, ready after {times}")
