@@ -133,7 +133,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
 #: What a user of `kubectl joulie` needs; the role joulie-viewer of the chart.
 VIEWER: Final = Permissions(
     cluster=(
-        Grant((NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES), _READ),
+        Grant((NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES), ("get", *_READ)),
         Grant((NODE_HARDWARES,), ("list",)),
         Grant((NODES, PODS), ("get", "list")),
         Grant((EVENTS,), ("list", "watch")),
