@@ -117,6 +117,10 @@ protos:
 rbac:
     python -m tools.chart_rules
 
+# the Grafana dashboards of the chart
+dashboards:
+    python -m tools.dashboards
+
 # the chart's schema of values, from the settings
 schema:
     python -m tools.chart_schema

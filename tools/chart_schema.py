@@ -122,6 +122,7 @@ def schema() -> _Schema:
                         "agentEgress": _OBJECTS,
                     }
                 ),
+                "monitoring": _monitoring(),
                 "uninstall": _closed(
                     {
                         "enabled": _FLAG,
@@ -187,6 +188,17 @@ def _agent() -> _Schema:
                     "tolerations": _OBJECTS,
                 }
             ),
+        }
+    )
+
+
+def _monitoring() -> _Schema:
+    return _closed(
+        {
+            "labels": _STRINGS,
+            "podMonitors": _closed({"enabled": _FLAG, "interval": {"type": "string", "pattern": "^[1-9][0-9]*(s|m)$"}}),
+            "alerts": _closed({"enabled": _FLAG}),
+            "dashboards": _closed({"enabled": _FLAG, "labels": _STRINGS}),
         }
     )
 

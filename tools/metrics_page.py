@@ -52,7 +52,7 @@ def page() -> str:
     common = new_registry("service", "version")
     operator, agent, manager, extender = Registry(), Registry(), Registry(), Registry()
     no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
-    register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, lambda: True)
+    register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)
     worker: Any = SimpleNamespace(view=NodeView())
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
     no_containers: Any = _NoContainers()

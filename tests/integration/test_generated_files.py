@@ -22,6 +22,7 @@ _ROOT = Path(__file__).parents[2]
         ["crds", "helm/joulie/crds"],
         ["chart_rules"],
         ["chart_schema"],
+        ["dashboards"],
         ["protos"],
     ],
     ids=lambda command: command[0],

@@ -3,21 +3,17 @@
 Processes: prometheus, joulie-sim and joulie-operator, on an API server in the test's own process.
 """
 
-import shutil
-import socket
 import sys
 import time
 
 import pytest
 from aiohttp import web
+from tests.prometheus_server import PrometheusServer, needs_prometheus
 
 from joulie_api.testing import make_node, make_pod
 from joulie_devcluster.host.process import ServiceProcess, base_environment
 
-PROMETHEUS = shutil.which("prometheus")
-pytestmark = [
-    pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus on the path (Debian: apt-get install prometheus)"),
-]
+pytestmark = needs_prometheus
 DEADLINE_S = 60.0
 EPYC, H100 = "AMD EPYC 7763", "NVIDIA H100 80GB HBM3"
 PLACE = {"joulie.io/rack": "r1", "joulie.io/cooling-zone": "cold"}
@@ -73,23 +69,10 @@ async def exporter():
 
 async def start_prometheus(processes, directory, targets):
     """Scrape the targets once a second; return the base URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    jobs = [
-        f"  - job_name: {name}\n    honor_labels: true\n    static_configs: [{{targets: ['127.0.0.1:{port}']}}]\n"
-        for name, port in targets.items()
-    ]
-    config = directory / "prometheus.yml"
-    config.write_text("global: {scrape_interval: 1s}\nscrape_configs:\n" + "".join(jobs))
-    argv = [
-        PROMETHEUS,
-        f"--config.file={config}",
-        f"--storage.tsdb.path={directory / 'tsdb'}",
-        f"--web.listen-address={address}",
-    ]
-    await start(processes, "prometheus", argv, directory, ready="Server is ready")
-    return f"http://{address}"
+    server = PrometheusServer(directory, {name: [port] for name, port in targets.items()})
+    processes.append(server)
+    await server.start()
+    return server.url
 
 
 async def start(processes, name, argv, directory, *, env=None, ready):

@@ -167,6 +167,7 @@ async def test_metrics_have_their_documented_names_and_the_agent_is_ready(cluste
         "joulie_gpu_cap_watts",
         "joulie_reconcile_errors_total",
     }
+    assert series['joulie_control_result{reason="Capped",result="applied",subsystem="gpu"}'] == 1
     assert series['joulie_policy_cap_watts{policy="static_partition"}'] == 150
     assert series["joulie_rapl_package_total_power_watts"] == 300
     assert series['joulie_gpu_power_watts{gpu="all"}'] == 900

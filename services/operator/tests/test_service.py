@@ -407,6 +407,8 @@ async def test_transitions_are_counted_once_and_series_vanish_with_their_node(cl
     assert 'joulie_operator_node_state{node="node-3",state="ActiveEco"} 1.0' in text
     assert 'joulie_operator_node_profile_label{node="node-3",profile="eco"} 1.0' in text
     assert 'joulie_operator_node_compute_density{component="cpu",node="node-3"} ' in text
+    assert 'joulie_operator_node_power_watts{node="node-3",quality="modelled",source="utilization"} ' in text
+    assert 'joulie_operator_node_capped_power_watts{node="node-3"} ' in text
     assert 'joulie_operator_writes_total{kind="NodePowerProfile",result="applied"}' in text
     assert "joulie_operator_reconcile_duration_seconds_count" in text
     leave(cluster, "node-3", "unmanaged")

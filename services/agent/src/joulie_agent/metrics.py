@@ -41,6 +41,16 @@ def _enforcement(views: _Views) -> Iterator[Metric]:
         ("node", "policy"),
         (((node, view.policy), view.cap_watts) for node, view in views.items()),
     )
+    yield gauge(
+        "joulie_control_result",
+        "1 for what came of a subsystem's target, as in the status of the TelemetryProfile.",
+        ("node", "subsystem", "result", "reason"),
+        (
+            ((node, subsystem, report.result, report.reason or ""), 1)
+            for node, view in views.items()
+            for subsystem, report in view.reports.items()
+        ),
+    )
     yield counter(
         "joulie_reconcile_errors_total",
         "Passes in which something that should have worked did not.",

@@ -71,6 +71,8 @@ class NodeView:
     cpu: CpuReading = field(default_factory=CpuReading)
     gpu: GpuReading = field(default_factory=GpuReading)
     cpu_state: CpuControlState = field(default_factory=CpuControlState)
+    #: What each subsystem reported last, by its name.
+    reports: dict[str, ControlReport] = field(default_factory=dict)
     actions: Counter[DvfsDirection] = field(default_factory=Counter)
     errors: int = 0
 
@@ -303,7 +305,8 @@ class NodeWorker:
         if tick.failed:
             view.errors += 1
         self._acted(tick.action)
-        for subsystem, report in (("cpu", tick.cpu), ("gpu", tick.gpu)):
+        view.reports = {"cpu": tick.cpu, "gpu": tick.gpu}
+        for subsystem, report in view.reports.items():
             self._log_enforcement(subsystem, report)
 
     def _log_enforcement(self, subsystem: str, report: ControlReport) -> None:

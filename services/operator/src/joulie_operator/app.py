@@ -152,7 +152,14 @@ class Operator:
             self._app.spawn("poll power", source.run())
         if self._facility is not None:
             self._app.spawn("poll facility", self._facility.run())
-        register_node_series(self._app.registry, self._metrics, self._cluster, self._planner, self._elector.is_leading)
+        register_node_series(
+            self._app.registry,
+            self._metrics,
+            self._cluster,
+            self._planner,
+            self._twins,
+            is_leading=self._elector.is_leading,
+        )
         self._app.spawn("settle", self._settle(), may_end=True)
         self._app.spawn("lead", self._elector.run(self._lead))
 

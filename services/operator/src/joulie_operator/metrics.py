@@ -16,6 +16,7 @@ from joulie_core.names import NodeName
 from joulie_core.transition import GuardResult, NodeState, Transition
 from joulie_operator.cluster import Cluster
 from joulie_operator.planner import NodePlanner
+from joulie_operator.twins import TwinTracker
 
 #: Seconds; a plan of 5,000 nodes is to stay under one.
 PLAN_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -46,7 +47,7 @@ class OperatorMetrics:
         """Count an intended write."""
         self._writes.labels(kind, result).inc()
 
-    def collect(self, cluster: Cluster, planner: NodePlanner) -> Iterable[Metric]:
+    def collect(self, cluster: Cluster, planner: NodePlanner, twins: TwinTracker) -> Iterable[Metric]:
         """Return the per-node series of the nodes that are published now."""
         names = planner.managed()
         for gone in self._transitions.keys() - set(names):
@@ -54,6 +55,7 @@ class OperatorMetrics:
         yield _states(planner, names)
         yield _profile_labels(cluster, names)
         yield _densities(cluster, names)
+        yield from _power(twins, names)
         yield self._transition_counts()
 
     def _transition_counts(self) -> Metric:
@@ -70,10 +72,12 @@ def register_node_series(
     metrics: OperatorMetrics,
     cluster: Cluster,
     planner: NodePlanner,
+    twins: TwinTracker,
+    *,
     is_leading: Callable[[], bool],
 ) -> None:
     """Export per-node series, by the leader only: two replicas must not count a node twice."""
-    registry.register(NodeSeriesCollector(lambda: metrics.collect(cluster, planner) if is_leading() else ()))
+    registry.register(NodeSeriesCollector(lambda: metrics.collect(cluster, planner, twins) if is_leading() else ()))
 
 
 def _states(planner: NodePlanner, names: Iterable[NodeName]) -> Metric:
@@ -108,4 +112,21 @@ def _densities(cluster: Cluster, names: Iterable[NodeName]) -> Metric:
             if hardware is not None
             for component, density in (("cpu", hardware.density.cpu), ("gpu", hardware.density.gpu))
         ),
+    )
+
+
+def _power(twins: TwinTracker, names: Iterable[NodeName]) -> Iterable[Metric]:
+    latest = ((name, twins.latest(name)) for name in names)
+    known = [(name, status.power_measurement) for name, status in latest if status and status.power_measurement]
+    yield gauge(
+        "joulie_operator_node_power_watts",
+        "Power of the node as in its twin, in watts; no sample where it is unknown.",
+        ("node", "source", "quality"),
+        (((name, power.source, power.quality), power.measured_node_power_w) for name, power in known),
+    )
+    yield gauge(
+        "joulie_operator_node_capped_power_watts",
+        "Power that the node's caps allow, CPUs and GPUs together, in watts; no sample where it is unknown.",
+        ("node",),
+        (((name,), power.node_capped_power_w or None) for name, power in known),
     )

@@ -154,6 +154,11 @@ class TwinTracker:
             twin.basis, twin.status = basis, build_twin(inputs)
         return twin.status
 
+    def latest(self, name: NodeName) -> NodeTwinStatus | None:
+        """Return the node's twin as last built, written or not; None before the first."""
+        twin = self._nodes.get(name)
+        return twin.status if twin is not None else None
+
     def is_due(self, name: NodeName, status: NodeTwinStatus, last: LastTwin | None, now: float) -> bool:
         """Return whether the twin has to be written; `last` is the one that is published, if any."""
         due = self._is_due(name, status, last, now)

@@ -1,0 +1,75 @@
+"""Dashboards and alerts on the metrics of a running system, scraped by a real Prometheus."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+from tests.e2e.system import System
+from tests.e2e.waiting import eventually
+from tests.prometheus_server import PrometheusServer, needs_prometheus
+from tools.dashboards.boards import BOARDS
+from tools.dashboards.panels import all_queries
+
+from joulie_sim.annotations import DURATION
+
+pytestmark = [pytest.mark.e2e, needs_prometheus]
+
+_ALERTS = Path(__file__).parents[2] / "helm" / "joulie" / "alerts.yaml"
+
+
+@pytest_asyncio.fixture
+async def prometheus(system: System, tmp_path: Path) -> AsyncIterator[PrometheusServer]:
+    """Prometheus, which scrapes every service of the system."""
+    stack = system.stack
+    targets = {
+        "operator": [stack.operator.metrics_port],
+        "agent": [agent.metrics_port for agent in stack.agents],
+        "extender": [stack.extender.metrics_port],
+        "simulator": [stack.sim.metrics_port],
+    }
+    server = PrometheusServer(tmp_path, targets, rules=[_ALERTS])
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@pytest.mark.system(
+    operator={"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0.5"},
+    agent={"RECONCILE_INTERVAL": "2s"},
+)
+async def test_every_query_of_the_dashboards_returns_data(system: System, prometheus: PrometheusServer) -> None:
+    fast = await system.view.create_pods(4, "fast", cpu="2", workload_class="performance")
+    slow = await system.view.create_pods(4, "slow", cpu="2", annotations={DURATION: "1"})
+    await eventually(lambda: system.view.placed([*fast, *slow]), within_s=60)
+
+    async def answered() -> None:
+        empty = [(board, query) for board, query in all_queries(BOARDS) if not await prometheus.query(query)]
+        assert not empty, empty
+
+    await eventually(answered, within_s=90)
+
+
+async def test_an_alert_names_the_nodes_that_no_agent_serves(system: System, prometheus: PrometheusServer) -> None:
+    rules = yaml.safe_load(_ALERTS.read_text())["groups"][0]["rules"]
+    expressions = {rule["alert"]: rule["expr"] for rule in rules}
+
+    async def firing(alert: str) -> set[str]:
+        return {sample["metric"].get("node", "") for sample in await prometheus.query(expressions[alert])}
+
+    async def calm() -> None:
+        for alert in ("JoulieAgentAbsent", "JoulieOperatorAbsent", "JoulieExtenderAbsent", "JoulieCapFailed"):
+            assert await firing(alert) == set(), alert
+
+    await eventually(calm, within_s=60)
+    lost = system.agents[0]
+    nodes = await system.nodes_of(lost)
+    await lost.stop()
+
+    async def alerted() -> None:
+        assert await firing("JoulieAgentAbsent") == nodes
+
+    await eventually(alerted, within_s=60)

@@ -1,0 +1,328 @@
+"""The dashboards. Every expression is evaluated by tests/integration/test_dashboards.py and must return data."""
+
+from typing import Final
+
+from tools.dashboards.panels import Board, Form, Row, line, number
+
+#: Series that come from several replicas or a scrape in a change of leader count once for each node.
+_STATES: Final = "max by (node, state) (joulie_operator_node_state)"
+_POWER: Final = "max by (node) (joulie_operator_node_power_watts)"
+_CAPPED: Final = "max by (node) (joulie_operator_node_capped_power_watts)"
+_PROFILES: Final = "max by (node, profile) (joulie_operator_node_profile_label)"
+_INSTANCE: Final = "instance, job"
+
+
+def _process(service: str) -> Row:
+    joined = f'* on ({_INSTANCE}) group_left (version) joulie_build_info{{service="{service}"}}'
+    return Row(
+        "Process",
+        (
+            line("CPU", "percentunit", (f"rate(process_cpu_seconds_total[2m]) {joined}", "{{instance}} {{version}}")),
+            line("Resident memory", "bytes", (f"process_resident_memory_bytes {joined}", "{{instance}}")),
+        ),
+    )
+
+
+def _quantile(quantile: float, metric: str) -> str:
+    return f"histogram_quantile({quantile}, sum by (le) (rate({metric}_bucket[5m])))"
+
+
+def _latency(verb: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    metric = f"joulie_scheduler_{verb}_duration_seconds"
+    return (_quantile(0.99, metric), "p99"), (_quantile(0.5, metric), "p50")
+
+
+OVERVIEW: Final = Board(
+    "overview",
+    "Joulie / Overview",
+    (
+        Row(
+            "Now",
+            (
+                number("Managed nodes", "short", f"count({_STATES} == 1)"),
+                number("Power", "watt", f"sum({_POWER})", "Sum over nodes whose power is known."),
+                number(
+                    "Power unknown",
+                    "short",
+                    f"count({_STATES} == 1) - count({_POWER})",
+                    "Managed nodes without a power figure.",
+                ),
+                number(
+                    "Power measured",
+                    "percentunit",
+                    'count(max by (node) (joulie_operator_node_power_watts{quality="measured"})) / '
+                    f"count({_STATES} == 1)",
+                    "Share of the managed nodes whose power is measured rather than modelled.",
+                ),
+                number(
+                    "Of what caps allow",
+                    "percentunit",
+                    f"sum({_POWER}) / sum({_CAPPED} and on (node) {_POWER})",
+                ),
+                number(
+                    "Blocked or failed caps",
+                    "short",
+                    'count(max by (node, subsystem) (joulie_control_result{result=~"blocked|error"})) or vector(0)',
+                ),
+            ),
+        ),
+        Row(
+            "Power and profiles",
+            (
+                line(
+                    "Power by profile",
+                    "watt",
+                    (f"sum by (profile) ({_POWER} * on (node) group_right () {_PROFILES})", "{{profile}}"),
+                    form=Form.STACKED,
+                ),
+                line(
+                    "Power and what caps allow",
+                    "watt",
+                    (f"sum({_POWER})", "power"),
+                    (f"sum({_CAPPED})", "allowed by caps"),
+                ),
+                line("Nodes by state", "short", (f"count by (state) ({_STATES} == 1)", "{{state}}"), form=Form.STACKED),
+                line(
+                    "Transitions",
+                    "short",
+                    (
+                        "sum by (from_state, to_state, result) (increase(joulie_operator_state_transitions_total[5m]))",
+                        "{{from_state}} to {{to_state}}, {{result}}",
+                    ),
+                    doc="In the last five minutes.",
+                ),
+            ),
+        ),
+        Row(
+            "Enforcement and scheduling",
+            (
+                line(
+                    "Results of caps",
+                    "short",
+                    (
+                        "count by (subsystem, result) (max by (node, subsystem, result) (joulie_control_result))",
+                        "{{subsystem}} {{result}}",
+                    ),
+                    form=Form.STACKED,
+                ),
+                line(
+                    "Pods scored",
+                    "reqps",
+                    (
+                        "sum by (workload_class) (rate(joulie_scheduler_prioritize_requests_total[2m]))",
+                        "{{workload_class}}",
+                    ),
+                    doc="Requests of kube-scheduler to /prioritize per second.",
+                ),
+                line(
+                    "Stale twins",
+                    "short",
+                    ("sum(max by (node) (joulie_scheduler_stale_twin_data))", "stale"),
+                    doc="Nodes whose twin is missing or too old: the extender gives them no preference.",
+                ),
+                line(
+                    "Nodes nearest to their caps",
+                    "percentunit",
+                    (f"topk(20, {_POWER} / {_CAPPED})", "{{node}}"),
+                    form=Form.TABLE,
+                ),
+            ),
+        ),
+    ),
+)
+
+OPERATOR: Final = Board(
+    "operator",
+    "Joulie / Operator",
+    (
+        Row(
+            "Plans",
+            (
+                line(
+                    "Duration of a plan",
+                    "s",
+                    (_quantile(0.99, "joulie_operator_reconcile_duration_seconds"), "p99"),
+                    (_quantile(0.5, "joulie_operator_reconcile_duration_seconds"), "p50"),
+                ),
+                line(
+                    "Writes",
+                    "wps",
+                    ("sum by (kind, result) (rate(joulie_operator_writes_total[2m]))", "{{kind}} {{result}}"),
+                ),
+                line(
+                    "Transitions by result",
+                    "short",
+                    ("sum by (result) (increase(joulie_operator_state_transitions_total[5m]))", "{{result}}"),
+                ),
+                line(
+                    "Nodes by quality of their power",
+                    "short",
+                    ("count by (source, quality) (joulie_operator_node_power_watts)", "{{source}}, {{quality}}"),
+                    form=Form.STACKED,
+                ),
+                line(
+                    "Power of nodes",
+                    "watt",
+                    (f"topk(20, {_POWER})", "{{node}}"),
+                    doc="The 20 nodes that draw most.",
+                ),
+                line(
+                    "Densest nodes",
+                    "short",
+                    ("topk(20, sum by (node) (joulie_operator_node_compute_density))", "{{node}}"),
+                    form=Form.TABLE,
+                ),
+            ),
+        ),
+        _process("joulie-operator"),
+    ),
+)
+
+AGENT: Final = Board(
+    "agent",
+    "Joulie / Agent",
+    (
+        Row(
+            "Enforcement",
+            (
+                line(
+                    "Results of caps by reason",
+                    "short",
+                    (
+                        "count by (subsystem, result, reason) (joulie_control_result)",
+                        "{{subsystem}} {{result}} {{reason}}",
+                    ),
+                    form=Form.STACKED,
+                ),
+                line(
+                    "Nodes by what holds their CPU power", "short", ("sum by (mode) (joulie_backend_mode)", "{{mode}}")
+                ),
+                line(
+                    "Failed passes",
+                    "short",
+                    ("sum by (node) (increase(joulie_reconcile_errors_total[5m]))", "{{node}}"),
+                ),
+                line(
+                    "External changes of limits overwritten",
+                    "short",
+                    ("sum by (subsystem) (increase(joulie_external_writes_overwritten_total[5m]))", "{{subsystem}}"),
+                ),
+            ),
+        ),
+        Row(
+            "CPUs",
+            (
+                line("Power of packages", "watt", ("topk(20, joulie_rapl_package_total_power_watts)", "{{node}}")),
+                line(
+                    "Cap per package of the target",
+                    "watt",
+                    ("topk(20, joulie_policy_cap_watts)", "{{node}} {{policy}}"),
+                ),
+                line("Throttle by frequency", "percent", ("topk(20, joulie_dvfs_throttle_pct)", "{{node}}")),
+                line(
+                    "Steps of the frequency loop",
+                    "short",
+                    ("sum by (action) (increase(joulie_dvfs_actions_total[5m]))", "{{action}}"),
+                ),
+            ),
+        ),
+        Row(
+            "GPUs",
+            (
+                line("Power of GPUs", "watt", ("topk(20, joulie_gpu_power_watts)", "{{node}} {{gpu}}")),
+                line("Caps of GPUs", "watt", ("topk(20, joulie_gpu_cap_watts)", "{{node}} {{gpu}}")),
+            ),
+        ),
+        _process("joulie-agent"),
+    ),
+)
+
+EXTENDER: Final = Board(
+    "extender",
+    "Joulie / Scheduler extender",
+    (
+        Row(
+            "Requests",
+            (
+                line("Latency of /filter", "s", *_latency("filter")),
+                line("Latency of /prioritize", "s", *_latency("prioritize")),
+                line(
+                    "Requests per second",
+                    "reqps",
+                    (
+                        "sum by (workload_class) (rate(joulie_scheduler_filter_requests_total[2m]))",
+                        "/filter {{workload_class}}",
+                    ),
+                    (
+                        "sum by (workload_class) (rate(joulie_scheduler_prioritize_requests_total[2m]))",
+                        "/prioritize {{workload_class}}",
+                    ),
+                ),
+                line("Stale twins", "short", ("sum by (instance) (joulie_scheduler_stale_twin_data)", "{{instance}}")),
+            ),
+        ),
+        Row(
+            "Scores",
+            (
+                line(
+                    "Headroom of nodes",
+                    "percent",
+                    ("quantile(0.9, max by (node) (joulie_scheduler_node_headroom_score))", "p90"),
+                    ("quantile(0.5, max by (node) (joulie_scheduler_node_headroom_score))", "median"),
+                    ("quantile(0.1, max by (node) (joulie_scheduler_node_headroom_score))", "p10"),
+                    doc="Percent of the power that a node's caps allow and that is free.",
+                ),
+                line(
+                    "Best nodes",
+                    "short",
+                    ("topk(20, max by (node, workload_class) (joulie_scheduler_final_node_score))", "{{node}}"),
+                    form=Form.TABLE,
+                    doc="For the pod of each class that was scored last.",
+                ),
+            ),
+        ),
+        _process("joulie-extender"),
+    ),
+)
+
+SIMULATOR: Final = Board(
+    "simulator",
+    "Joulie / Simulator",
+    (
+        Row(
+            "Simulated hardware",
+            (
+                line("Power", "watt", ("sum by (part) (joulie_sim_power_watts)", "{{part}}"), form=Form.STACKED),
+                line("Energy by class of node", "joule", ("joulie_sim_class_energy_joules_total", "{{class}}")),
+                line("Lowest caps", "watt", ("bottomk(20, joulie_sim_cap_watts)", "{{node}} {{part}}")),
+                line(
+                    "Speed under caps",
+                    "percentunit",
+                    ("avg by (part) (joulie_sim_relative_performance)", "{{part}} mean"),
+                    ("min by (part) (joulie_sim_relative_performance)", "{{part}} least"),
+                ),
+                line("Throttle", "percent", ("topk(20, joulie_sim_throttle_pct)", "{{node}}")),
+                line(
+                    "Control requests",
+                    "reqps",
+                    ("sum by (action, result) (rate(joulie_sim_control_requests_total[2m]))", "{{action}} {{result}}"),
+                ),
+            ),
+        ),
+        Row(
+            "Simulated work",
+            (
+                line("Running pods", "short", ("sum(joulie_sim_running_jobs)", "running")),
+                line("Completed pods", "short", ("joulie_sim_completed_jobs_total", "{{workload_class}}")),
+                line(
+                    "Mean slowdown of completed pods",
+                    "short",
+                    ("joulie_sim_slowdown_sum_total / joulie_sim_completed_jobs_total", "{{workload_class}}"),
+                    doc="Time taken over time at full speed.",
+                ),
+            ),
+        ),
+    ),
+)
+
+BOARDS: Final = (OVERVIEW, OPERATOR, AGENT, EXTENDER, SIMULATOR)
