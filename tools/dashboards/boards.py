@@ -202,11 +202,6 @@ AGENT: Final = Board(
                     "short",
                     ("sum by (node) (increase(joulie_reconcile_errors_total[5m]))", "{{node}}"),
                 ),
-                line(
-                    "External changes of limits overwritten",
-                    "short",
-                    ("sum by (subsystem) (increase(joulie_external_writes_overwritten_total[5m]))", "{{subsystem}}"),
-                ),
             ),
         ),
         Row(

@@ -1,0 +1,172 @@
+"""`kubectl joulie` on a real control plane, as a user who has the role joulie-viewer and nothing else."""
+
+import asyncio
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.system import System
+from tests.e2e.view import count
+from tests.e2e.waiting import eventually
+
+from joulie_api.permissions import VIEWER
+from joulie_api.resources import PODS, SERVICES
+from joulie_cli.__main__ import perform
+from joulie_cli.arguments import make_parser
+from joulie_devcluster.control_plane.manifests import apply_manifests
+from joulie_sim.stack.stack import NAMESPACE
+
+pytestmark = pytest.mark.e2e
+
+_RBAC = "rbac.authorization.k8s.io"
+_USER = "eve"
+_SERVICE = "joulie-scheduler-extender"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Runs verbs in this process, and returns what they print."""
+
+    kubeconfig: Path
+
+    async def run(self, *arguments: str, code: int = 0) -> str:
+        written = io.StringIO()
+        options = make_parser().parse_args([*arguments, "--kubeconfig", str(self.kubeconfig)])
+        with redirect_stdout(written), redirect_stderr(written):
+            found = await perform(options)
+        text = written.getvalue()
+        assert found == code, (arguments, found, text)
+        print(f"$ kubectl joulie {' '.join(arguments)}\n{text}")
+        return text
+
+    async def run_by_kubectl(self, *arguments: str) -> str:
+        """Run a verb through kubectl where there is one, else as the program that kubectl would run."""
+        programs = Path(sys.executable).parent
+        kubectl = shutil.which("kubectl")
+        command = [kubectl, "joulie"] if kubectl else [str(programs / "kubectl-joulie")]
+        env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "KUBECONFIG": str(self.kubeconfig)}
+        process = await asyncio.create_subprocess_exec(
+            *command, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=env
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == 0, out.decode()
+        return out.decode()
+
+    async def data(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(await self.run(*arguments, "-o", "json", code=code))
+        return found
+
+
+@pytest.mark.system(
+    operator={"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0.5"},
+    agent={"RECONCILE_INTERVAL": "2s"},
+)
+async def test_every_verb_works_for_a_user_who_may_only_read(system: System) -> None:
+    async def planned() -> None:
+        assert count(await system.view.profiles()) == {"performance": 6, "eco": 6}
+
+    await eventually(planned, within_s=60)
+    await _grant(system)
+    plugin = Plugin(system.stack.cluster.issue_kubeconfig(_USER))
+    await _cannot_write(plugin)
+    await _shows_nodes(plugin, system)
+    await _explains(plugin, system)
+    await _checks(plugin)
+
+
+async def _grant(system: System) -> None:
+    """Install the role as the chart has it."""
+    manifests: list[Mapping[str, Any]] = []
+    scopes = (("ClusterRole", VIEWER.cluster, {}), ("Role", VIEWER.namespace, {"namespace": NAMESPACE}))
+    for kind, grants, scope in scopes:
+        metadata = {"name": "joulie-viewer", **scope}
+        rules = [
+            grant.rule() | ({"resourceNames": [f"http:{_SERVICE}:http"]} if grant.by_name else {}) for grant in grants
+        ]
+        subject = {"apiGroup": _RBAC, "kind": "User", "name": _USER}
+        reference = {"apiGroup": _RBAC, "kind": kind, "name": "joulie-viewer"}
+        role = {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules}
+        binding = {**role, "kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]}
+        binding.pop("rules")
+        manifests += [role, binding]
+    await apply_manifests(system.view.client, manifests)
+
+
+async def _cannot_write(plugin: Plugin) -> None:
+    if shutil.which("kubectl"):
+        process = await asyncio.create_subprocess_exec(
+            "kubectl", "label", "node", "h100-0", "a=b", "--kubeconfig", str(plugin.kubeconfig),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        _, err = await process.communicate()
+        assert b"forbidden" in err.lower()
+
+
+async def _shows_nodes(plugin: Plugin, system: System) -> None:
+    profiles = await system.view.profiles()
+
+    async def complete() -> None:
+        found = {node["name"]: node for node in (await plugin.data("nodes"))["nodes"]}
+        assert {name: node["profile"] for name, node in found.items()} == profiles
+        assert all(node["watts"] and node["quality"] == "measured" for node in found.values()), found
+        assert all(node["controls"] for node in found.values()), found
+
+    await eventually(complete, within_s=60)
+    table = await plugin.run("nodes", "--sort", "watts")
+    assert len(table.splitlines()) == 13
+    status = await plugin.data("status")
+    assert status["power"]["total"]["nodesByQuality"] == {"measured": 12}
+    assert status["power"]["byProfile"]["eco"]["nodes"] == 6
+    assert "12 managed" in await plugin.run_by_kubectl("status")
+    eco = next(name for name, profile in profiles.items() if profile == "eco")
+    profile = await plugin.run("profile", eco)
+    assert "static_partition" in profile
+    assert "Planned is True" in profile
+    assert eco in await plugin.run("events")
+    assert "forbidden" not in await plugin.run("profile", "nix", code=3)
+
+
+async def _explains(plugin: Plugin, system: System) -> None:
+    client, namespace = system.view.client, system.view.namespace
+    huge = {"cpu": 10_000, "workload_class": "performance"}
+    (pod,) = await system.view.create_pods(1, "train", **huge)
+
+    async def refused() -> None:
+        events = (await plugin.data("why-pending", pod, "-n", namespace))["events"]
+        assert any(event["reason"] == "FailedScheduling" for event in events), events
+
+    await eventually(refused, within_s=60)
+    reason = await plugin.data("why-pending", pod, "-n", namespace)
+    assert {each["reason"]: len(each["nodes"]) for each in reason["verdicts"]} == {"PerformanceNode": 6, "EcoNode": 6}
+    await plugin.run("why-pending", pod, "-n", namespace)
+    url = system.stack.extender_url
+    text = await plugin.run("explain", "pod", pod, "-n", namespace, "--extender-url", url)
+    assert "6 allowed, 6 refused" in text
+    assert "Performance pods" in await plugin.run("explain", "node", "h100-0", "--extender-url", url)
+    assert "is not installed" in await plugin.run("explain", "node", "h100-0", code=3)
+
+    # The proxy of a Service without endpoints: the role lets the request through, and no pod answers.
+    labels = {"app.kubernetes.io/name": "joulie", "app.kubernetes.io/component": "extender"}
+    ports = [{"name": "http", "port": 9876}]
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": _SERVICE, "labels": labels},
+               "spec": {"selector": {"app": "none"}, "ports": ports}}  # fmt: skip
+    await client.create(SERVICES, service, NAMESPACE)
+    assert "cannot reach the extender" in await plugin.run("explain", "node", "h100-0", code=3)
+    await client.delete(PODS, pod, namespace)
+
+
+async def _checks(plugin: Plugin) -> None:
+    # No pod of the services: here they are processes.
+    checks = (await plugin.data("doctor", code=1))["checks"]
+    assert {each["check"] for each in checks if each["state"] == "finding"} == {"services"}
+    states = {each["check"]: each["state"] for each in checks}
+    assert {states[name] for name in ("CRDs", "targets", "agents", "twins", "caps", "labels")} == {"ok"}
+    await plugin.run("doctor", code=1)
