@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_core.demand import WorkloadClass
+from joulie_core.hardware.inventory import Inventory
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_sim.engine import node_resources
 from joulie_sim.engine.kube_scores import FitStrategy
+from joulie_sim.engine.machines import machines_of
+from joulie_sim.engine.node_lists import default_nodes
 from joulie_sim.engine.node_resources import PlacementRequest, ResourceRows
 
 _GIB = 1024.0**3
@@ -38,23 +41,32 @@ def _held(resources: ResourceRows, machines, bound) -> None:
     fresh = ResourceRows(machines, FitStrategy.LEAST_ALLOCATED)
     for node, number in bound:
         fresh.bind(_REQUESTS[number], node)
+    nodes = np.arange(len(machines))
     for request in _REQUESTS:
         kept, expected = resources.row(request), fresh.row(replace(request))
         assert kept.fits.tolist() == expected.fits.tolist()
-        assert kept.scores.tolist() == expected.scores.tolist()
+        assert kept.scores(nodes).tolist() == expected.scores(nodes).tolist()
+        assert kept.scores(nodes[3::7]).tolist() == expected.scores(nodes).tolist()[3::7]
         assert [resources.fits_node(request, node) for node in range(len(machines))] == expected.fits.tolist()
 
 
-@pytest.mark.parametrize(("kept_changes", "kept_cells"), [(10_000, 16_000_000), (3, 16_000_000), (10_000, 80)])
-def test_kept_rows_are_those_that_are_computed_anew(machines, monkeypatch, kept_changes, kept_cells) -> None:
-    monkeypatch.setattr(node_resources, "_KEPT_CHANGES", kept_changes)
+@pytest.mark.parametrize(
+    ("every", "kept_states", "kept_cells"),
+    [(1, 8, 16_000_000), (-7, 1, 16_000_000), (1, 8, 80), (-7, 8, 16_000_000)],
+    ids=["kept", "states numbered anew", "rows forgotten", "more states than nodes"],
+)
+def test_kept_rows_are_those_that_are_computed_anew(monkeypatch, every, kept_states, kept_cells) -> None:
+    machines = machines_of(default_nodes(40)[::every], Inventory.load())
+    assert len(machines.gpu_resources) == 2
+    monkeypatch.setattr(node_resources, "_KEPT_STATES", kept_states)
     monkeypatch.setattr(node_resources, "_KEPT_CELLS", kept_cells)
 
     @given(_ACTIONS)
     def check(actions) -> None:
         resources = ResourceRows(machines, FitStrategy.LEAST_ALLOCATED)
         bound = []
-        for action, node, number in actions:
+        for action, place, number in actions:
+            node = place % len(machines)
             if action == "bind" and resources.fits_node(_REQUESTS[number], node):
                 resources.bind(_REQUESTS[number], node)
                 bound.append((node, number))

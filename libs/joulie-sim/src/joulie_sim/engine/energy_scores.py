@@ -16,7 +16,7 @@ from joulie_core.twin import PowerBudget
 from joulie_sim.engine.arrays import Floats, Ints
 from joulie_sim.engine.control_plane import PublishedNode
 from joulie_sim.engine.machines import Machines
-from joulie_sim.engine.node_scores import NodeScores, ScoreSettings
+from joulie_sim.engine.node_scores import NodeScores, ScoreSettings, rounded_scores
 
 _CLASSES = tuple(WorkloadClass)
 _POLICY = EnergyScore()
@@ -45,15 +45,17 @@ class EnergyScores(NodeScores):
         """Return the extender's answer for the candidates: whole numbers from 0 to SCORE_MAX."""
         cpu, gpu = _POLICY.size(demand)
         base, cpu_points, gpu_points = self._rows_by_class[_CLASSES.index(demand.workload_class)]
-        points = base[nodes] - cpu_points[nodes] * cpu
+        few = 2 * len(nodes) < len(base)
+        if few:
+            base, cpu_points, gpu_points = (array.take(nodes) for array in (base, cpu_points, gpu_points))
+        points: Floats = cpu_points * cpu
+        np.subtract(base, points, out=points)
         if gpu:
-            points -= gpu_points[nodes] * gpu
+            points -= gpu_points * gpu
+        if not few and len(nodes) < len(points):
+            points = points.take(nodes)
         points *= self._factor
-        # Halves are rounded up, as the extender does.
-        points += 0.5
-        np.floor(points, out=points)
-        scores: Floats = np.clip(points, 0.0, self._settings.score_max, out=points)
-        return scores
+        return rounded_scores(points, self._settings.score_max)
 
     def row(self, node: int, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:  # noqa: ARG002
         """Return the row of one node, for comparison with `EnergyScore.row`."""

@@ -64,7 +64,8 @@ class NodeRuntime:
     """
 
     __slots__ = (
-        *("_busy_micro", "_clocks", "_due", "_gpus", "_gpus_held", "_limited_micro", "_limits", "_model"),
+        *("_busy_micro", "_clocks", "_due", "_gpus", "_gpus_held", "_limited_controls", "_limited_micro", "_limits"),
+        "_model",
         *("controls", "device_watts", "now_s", "watts"),
     )
 
@@ -79,6 +80,8 @@ class NodeRuntime:
         #: GPUs held by jobs, by their utilization and whether they are limited.
         self._gpus_held: dict[tuple[float, bool], int] = {}
         self._due: WorkClock | None = None
+        #: Controls, and what the limits of devices make of them.
+        self._limited_controls: tuple[Controls, Controls] | None = None
         self.controls = Controls()
         self.now_s = 0.0
         #: At the wall.
@@ -162,10 +165,17 @@ class NodeRuntime:
         return next_s
 
     def _gpu(self, utilization: float, *, limited: bool) -> Draw:
-        controls, cap_watts = self.controls, self._limits.gpu_cap_watts
-        if limited and cap_watts is not None and cap_watts < (controls.gpu_cap_watts or inf):
-            controls = replace(controls, gpu_cap_watts=cap_watts)
-        return self._model.gpu(utilization, controls)
+        return self._model.gpu(utilization, self._under_limits() if limited else self.controls)
+
+    def _under_limits(self) -> Controls:
+        """Return the controls of GPUs that limited jobs hold."""
+        controls, kept = self.controls, self._limited_controls
+        if kept is None or kept[0] is not controls:
+            cap_watts, limited = self._limits.gpu_cap_watts, controls
+            if cap_watts is not None and cap_watts < (controls.gpu_cap_watts or inf):
+                limited = replace(controls, gpu_cap_watts=cap_watts)
+            kept = self._limited_controls = controls, limited
+        return kept[1]
 
     def _gpu_watts(self) -> float:
         watts, held = 0.0, 0

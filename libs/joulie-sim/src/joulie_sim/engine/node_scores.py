@@ -173,21 +173,17 @@ class NodeScores:
         few = 2 * len(nodes) < len(base)
         if few:
             base, cpu, gpu, congested = (array.take(nodes) for array in (base, cpu, gpu, congested))
-        points: Floats = base - cpu * demand.cpu_cores
+        points: Floats = cpu * demand.cpu_cores
+        np.subtract(base, points, out=points)
         if demand.gpus:
             points -= gpu * demand.gpus
-        if demand.workload_class is WorkloadClass.STANDARD:
+        if demand.workload_class is WorkloadClass.STANDARD and self.terms.perf_pressure:
             points -= congested * self.terms.perf_pressure
         if not few and len(nodes) < len(points):
             points = points.take(nodes)
         if self._factor != 1.0:
             points *= self._factor
-        # Halves are rounded up, as the extender does.
-        points += 0.5
-        np.floor(points, out=points)
-        np.maximum(points, 0.0, out=points)
-        np.minimum(points, self._settings.score_max, out=points)
-        return points
+        return rounded_scores(points, self._settings.score_max)
 
     def row(self, node: int, workload_class: WorkloadClass, trend_scale: float) -> AffineRow:
         """Return the row of one node, for comparison with `prepare_row`."""
@@ -270,6 +266,15 @@ class NodeScores:
     def _set_terms(self) -> None:
         congestion = self._congestion_sum / _UNITS / self._supplying if self._supplying else 0.0
         self.terms = ClusterTerms(self._trend_sum / _UNITS, pressure(congestion))
+
+
+def rounded_scores(points: Floats, score_max: float) -> Floats:
+    """Return points as the extender answers them, in the same array: halves rounded up, from 0 to the maximum."""
+    points += 0.5
+    np.floor(points, out=points)
+    np.maximum(points, 0.0, out=points)
+    np.minimum(points, score_max, out=points)
+    return points
 
 
 def _tenths(values: Floats) -> Floats:

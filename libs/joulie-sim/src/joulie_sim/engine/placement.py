@@ -15,7 +15,7 @@ from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.kube_scores import EXTENDER_FACTOR, FitStrategy
 from joulie_sim.engine.machines import Machines
-from joulie_sim.engine.node_resources import PlacementRequest, ResourceRows
+from joulie_sim.engine.node_resources import NodeRow, PlacementRequest, ResourceRows
 from joulie_sim.engine.node_sample import NodeSample
 
 _MILLI: Final = 1000.0
@@ -25,7 +25,7 @@ class ExtenderScores(Protocol):
     """Scores of the extender; see `NodeScores`."""
 
     def scores(self, nodes: Ints, demand: PodDemand) -> Floats:
-        """Return a score for each of the nodes."""
+        """Return a score for each of the nodes, in an array that the caller may write to."""
 
 
 class KubeScheduler:
@@ -57,22 +57,22 @@ class KubeScheduler:
         self._random = random.Random(seed)  # noqa: S311
         self._extender = extender
         self._extender_factor = extender_weight * EXTENDER_FACTOR
-        #: Nodes that the extender's filter refuses to performance pods.
-        self.refused: Bools = np.zeros(nodes, dtype=np.bool_)
+        #: Nodes that the extender's filter leaves to performance pods.
+        self.accepting: Bools = np.ones(nodes, dtype=np.bool_)
         #: Nodes that are powered; no pod is placed on others.
         self.powered: Bools = np.ones(nodes, dtype=np.bool_)
 
     def allows(self, request: PlacementRequest) -> Bools:
         """Return which nodes have room for a job and do not refuse it."""
         fits: Bools = self._resources.row(request).fits & self.powered
-        return fits & ~self.refused if request.performance else fits
+        return fits & self.accepting if request.performance else fits
 
     def fits_node(self, request: PlacementRequest, node: int) -> bool:
         """Return what `allows` returns for one node."""
         return (
             self._resources.fits_node(request, node)
             and self.powered.item(node)
-            and not (request.performance and self.refused.item(node))
+            and (not request.performance or self.accepting.item(node))
         )
 
     def room(self, node: int) -> tuple[float, float]:
@@ -81,35 +81,42 @@ class KubeScheduler:
 
     def candidates(self, request: PlacementRequest) -> tuple[Ints, bool]:
         """Return the nodes to be scored, and whether a node was refused; moves the sample on."""
-        found = self._sample.take(self._resources.row(request).fits & self.powered)
-        if not request.performance:
-            return found, False
-        allowed = found[~self.refused[found]]
-        return allowed, len(allowed) < len(found)
+        return self._candidates(request, self._resources.row(request))
 
     def best(self, nodes: Ints, request: PlacementRequest) -> Ints:
         """Return the nodes with the highest score; at least one node is required."""
-        if len(nodes) == 1:
-            return nodes
-        totals = self.totals(nodes, request)
-        best: Ints = nodes[totals == totals.max()]
-        return best
-
-    def totals(self, nodes: Ints, request: PlacementRequest) -> Floats:
-        """Return kube-scheduler's total score of each node, without what all nodes have in common."""
-        totals: Floats = self._resources.row(request).scores.take(nodes)
-        if self._extender is not None:
-            totals += self._extender.scores(nodes, request.demand) * self._extender_factor
-        return totals
+        return self._best(nodes, request, self._resources.row(request))
 
     def choose(self, request: PlacementRequest) -> tuple[int | None, bool]:
         """Return a node for a job, None if it has to wait, and whether a node was refused to it."""
-        nodes, refused = self.candidates(request)
+        row = self._resources.row(request)
+        nodes, refused = self._candidates(request, row)
         if not len(nodes):
             return None, refused
-        best = self.best(nodes, request)
+        best = self._best(nodes, request, row)
         place = 0 if len(best) == 1 else int(self._random.random() * len(best))
-        return int(best[place]), refused
+        return best.item(place), refused
+
+    def _candidates(self, request: PlacementRequest, row: NodeRow) -> tuple[Ints, bool]:
+        fits = row.fits
+        fits &= self.powered
+        found = self._sample.take(fits)
+        if not request.performance:
+            return found, False
+        allowed = found.compress(self.accepting.take(found))
+        return allowed, len(allowed) < len(found)
+
+    def _best(self, nodes: Ints, request: PlacementRequest, row: NodeRow) -> Ints:
+        if len(nodes) == 1:
+            return nodes
+        # kube-scheduler's total, without what all nodes have in common.
+        totals = row.scores(nodes)
+        if self._extender is not None:
+            points = self._extender.scores(nodes, request.demand)
+            points *= self._extender_factor
+            totals += points
+        best: Ints = nodes.take((totals == totals.max()).nonzero()[0])
+        return best
 
     def bind(self, request: PlacementRequest, node: int) -> None:
         """Reserve what a job requests on a node."""

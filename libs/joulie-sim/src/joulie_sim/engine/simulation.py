@@ -342,7 +342,7 @@ class Simulation:
         """Put the state of a node in force."""
         assert self._control is not None
         published = self._control.published(node)
-        self._scheduler.refused[node] = published.refused
+        self._scheduler.accepting[node] = not published.refused
         self._opened[node] = None
         if self._scores is not None:
             self._scores.publish(node, published)
