@@ -1,6 +1,6 @@
 """Whole simulations of a small cluster."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -114,6 +114,15 @@ def test_an_idle_cluster_draws_the_same_in_every_arm(machines, equal_jobs) -> No
 def test_a_job_without_room_starts_when_another_ends(one_node, equal_jobs) -> None:
     jobs = _run(one_node, equal_jobs([0.0, 1.0, 2.0], cores=_cores(one_node))).jobs
     assert jobs.started_s.tolist() == [0.0, 100.0, 200.0]
+
+
+@pytest.mark.parametrize(("debounce_s", "planned_s"), [(0.0, 10.25), (0.5, 10.5)])
+def test_a_plan_follows_demand_after_the_debounce_that_later_changes_share(
+    two_nodes, equal_jobs, switch, debounce_s, planned_s
+) -> None:
+    arm = replace(switch, joulie=replace(switch.joulie, plan_debounce_s=debounce_s))
+    jobs = _run(two_nodes, equal_jobs([10.0, 10.25], performance=True), arm).jobs
+    assert jobs.started_s.tolist() == [planned_s, planned_s]
 
 
 def test_jobs_without_room_are_dropped_where_that_is_the_protocol(one_node, equal_jobs) -> None:

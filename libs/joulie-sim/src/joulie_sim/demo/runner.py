@@ -45,6 +45,8 @@ _PLAIN_LINE_S: Final = 10.0
 _PLANNED_TIMEOUT_S: Final = 180.0
 #: Of the operator and the agents.
 _INTERVAL_S: Final = 5.0
+#: Of the operator; the discrete-event simulator gets the same.
+_PLAN_DEBOUNCE_S: Final = 0.5
 #: A quarter of the nodes without demand and one more for every three performance pods: changing demand then causes
 #: transitions within minutes, where the defaults require hundreds of pods.
 _QUEUE_SETTINGS: Final = {"queue_hp_base_frac": 0.25, "queue_perf_per_hp_node": 3}
@@ -223,6 +225,7 @@ def stack_config(options: Options, page: str) -> StackConfig:
         "POLICY_TYPE": options.policy,
         "RECONCILE_INTERVAL": interval,
         "UI_ADDR": page,
+        "PLAN_DEBOUNCE": format_duration(_PLAN_DEBOUNCE_S),
         **{name.upper(): str(value) for name, value in _QUEUE_SETTINGS.items()},
     }
     return StackConfig(
@@ -233,7 +236,7 @@ def stack_config(options: Options, page: str) -> StackConfig:
 def joulie_settings(options: Options) -> JoulieSettings:
     """Return the same configuration for the discrete-event simulator."""
     values = _QUEUE_SETTINGS if options.policy == queue_aware_v1.NAME else {}
-    return JoulieSettings(policy=options.policy, policy_values=values)
+    return JoulieSettings(policy=options.policy, policy_values=values, plan_debounce_s=_PLAN_DEBOUNCE_S)
 
 
 def _make_directory(out: Path) -> Path:

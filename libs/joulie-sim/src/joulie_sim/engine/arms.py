@@ -23,6 +23,8 @@ class JoulieSettings:
     #: Settings of the policy by field name; the others have their defaults.
     policy_values: Mapping[str, Any] = field(default_factory=dict)
     caps: CapSettings = field(default_factory=CapSettings)
+    #: The operator's PLAN_DEBOUNCE; 0 plans at every change of the demand.
+    plan_debounce_s: float = 0.0
     #: None: the extender filters and does not score.
     score: ScoreSettings | None = field(default_factory=ScoreSettings)
     #: Weight of the extender in kube-scheduler's configuration.

@@ -7,6 +7,7 @@ same for a decision share it.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +50,7 @@ class ControlPlane:
         policy: name of the policy.
         policy_values: its settings by field name.
         caps: caps of the profiles.
+        plan_debounce_s: time from a change of demand to the plan that follows it, which later changes share.
         on_change: called with a node whose state has changed.
 
     Raises:
@@ -64,12 +66,16 @@ class ControlPlane:
         policy_values: Mapping[str, Any],
         caps: CapSettings,
         on_change: Callable[[int], None],
+        plan_debounce_s: float = 0.0,
     ) -> None:
         self._policy = build_policy(policy, policy_values)
         self._machines = machines
         self._candidates = machines.candidates()
         self._caps = caps
         self._on_change = on_change
+        self._plan_debounce_s = plan_debounce_s
+        #: When the plan is due that follows the present demand; infinity if none is.
+        self.plan_due_s = inf
         self._states = [NodeState.ACTIVE_PERFORMANCE] * len(machines)
         self._blocking = [0] * len(machines)
         self._performance_pods = 0
@@ -91,6 +97,7 @@ class ControlPlane:
 
     def plan(self, now_s: float) -> None:
         """Run the policy, and step every node whose plan it changes."""
+        self.plan_due_s = inf
         context = PolicyContext(
             candidates=self._candidates,
             performance_pods=self._performance_pods,
@@ -137,7 +144,11 @@ class ControlPlane:
         return self._states.count(state)
 
     def _demand_changed(self, now_s: float) -> None:
-        if self._policy.follows_demand:
+        if not self._policy.follows_demand:
+            return
+        if self._plan_debounce_s:
+            self.plan_due_s = min(self.plan_due_s, now_s + self._plan_debounce_s)
+        else:
             self.plan(now_s)
 
     def _planned(self, context: PolicyContext) -> Bools:

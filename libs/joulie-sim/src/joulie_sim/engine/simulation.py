@@ -1,10 +1,9 @@
 """The event loop: arrivals, completions, reports and minutes of one arm.
 
-Events of the same moment are handled in this order: completions, the report, the end of the minute, jobs whose back-off
-is over, arrivals. See docs/decisions/0018-simulator-engine.md.
+Events of the same moment are handled in this order: completions, the report, the end of the minute, a plan that follows
+the demand, jobs whose back-off is over, arrivals. See docs/decisions/0018-simulator-engine.md.
 """
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import fsum, inf
@@ -12,28 +11,25 @@ from typing import Final
 
 import numpy as np
 
-from joulie_core.class_caps import ClassCapSettings, DeviceHolder, DeviceLimits, limits_of
 from joulie_core.power.draw import SENSITIVITY, WorkKind
 from joulie_core.scoring import energy_v1, headroom_v1
-from joulie_core.transition import NodeState
 from joulie_sim.engine.arms import Arm, JoulieSettings
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
 from joulie_sim.engine.energy_scores import EnergyScores
-from joulie_sim.engine.facility import FacilityModel, LinearFacility, PoweredNodes, idle_watts
+from joulie_sim.engine.facility import FacilityModel, LinearFacility
 from joulie_sim.engine.jobs import Jobs
-from joulie_sim.engine.machines import HardwareGroup, Machines
+from joulie_sim.engine.machines import Machines
+from joulie_sim.engine.minute_meter import MinuteMeter
 from joulie_sim.engine.node_resources import PlacementRequest
-from joulie_sim.engine.node_runtime import NodeRuntime, RunningJob
+from joulie_sim.engine.node_runtime import RunningJob
 from joulie_sim.engine.node_scores import NodeScores
 from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
-from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel, full_load_watts
-from joulie_sim.engine.records import MINUTE_S, JobRecords, MinuteRecords, SimulationResult
-from joulie_sim.engine.waiting import WaitingJobs
+from joulie_sim.engine.power_model import NodePowerModel
+from joulie_sim.engine.records import MINUTE_S, JobRecords, SimulationResult
+from joulie_sim.engine.running_nodes import RunningNodes, calibrated_models
+from joulie_sim.engine.waiting import BackOff, WaitingJobs
 
-#: kube-scheduler's podInitialBackoffSeconds and podMaxBackoffSeconds.
-_FIRST_BACKOFF_S: Final = 1.0
-_LONGEST_BACKOFF_S: Final = 10.0
 #: Events between two calls of the progress function.
 _PROGRESS_EVENTS: Final = 20_000
 _MILLI: Final = 1000.0
@@ -53,16 +49,6 @@ class SimulationSettings:
     #: The simulation ends at this time whatever still runs; None: when all work is done.
     horizon_s: float | None = None
     facility: FacilityModel = field(default_factory=LinearFacility)
-
-
-def calibrated_models(machines: Machines) -> list[NodePowerModel]:
-    """Return the model of each hardware group."""
-    return [CalibratedPowerModel(group) for group in machines.groups]
-
-
-def _limits(group: HardwareGroup, settings: ClassCapSettings | None) -> DeviceLimits:
-    """Return the limits of devices that standard jobs hold; in the engine no device is shared by two jobs."""
-    return DeviceLimits() if settings is None else limits_of(DeviceHolder.STANDARD, group.view.gpu, settings)
 
 
 class Simulation:
@@ -97,80 +83,51 @@ class Simulation:
         self._on_progress = on_progress
         self._requests = PlacementRequests(jobs, machines.gpu_resources)
         self._waiting = WaitingJobs(self._requests.requests)
-        models = power_models or calibrated_models(machines)
         class_caps = arm.joulie.class_caps if arm.joulie is not None else None
         self._limited = class_caps is not None
-        limits = [_limits(group, class_caps) for group in machines.groups]
-        self._nodes = [
-            NodeRuntime(machines.groups[group].hardware, models[group], limits[group]) for group in machines.group
-        ]
-        #: By node: energy up to the moment of its last change, that moment, and the watts since.
-        self._joules: Floats = np.zeros(len(machines))
-        self._changed_s: Floats = np.zeros(len(machines))
-        self._watts: Floats = np.array([node.watts for node in self._nodes])
-        #: What agents measure.
-        self._device_watts: Floats = np.array([node.device_watts for node in self._nodes])
-        self._idle_watts: Floats = self._watts.copy()
-        full_watts = [full_load_watts(group.hardware, models[index]) for index, group in enumerate(machines.groups)]
-        self._full_watts = fsum(full_watts[group] for group in machines.group)
-        self._tdp: Floats = np.array([machines.groups[group].view.tdp_watts for group in machines.group])
-        #: Planned completions (time, node, version); a node's earlier plans are void.
-        self._agenda: list[tuple[float, int, int]] = []
-        self._versions = [0] * len(machines)
-        #: (time, line) at which the first of a line of waiting jobs is tried again, at most one for each line.
-        self._retries: list[tuple[float, int]] = []
-        #: Failed attempts of the first of a line, for the back-off.
-        self._attempts: dict[int, int] = {}
-        self._in_backoff: set[int] = set()
+        self._nodes = RunningNodes(machines, power_models or calibrated_models(machines), class_caps)
+        self._backoff = BackOff()
         self._records = JobRecords.empty(len(jobs))
-        self._minutes = MinuteRecords()
-        self._minute_joules: Floats = np.zeros(len(machines))
-        self._facility_joules = 0.0
         self._now_s = 0.0
+        self._next_report_s, self._next_minute_s = settings.report_interval_s, MINUTE_S
+        #: What to do at the next event, by its kind; the order is that of events of the same moment.
+        self._handlers = (
+            self._complete,
+            self._report_due,
+            self._minute_due,
+            self._plan,
+            self._retry,
+            self._arrive,
+        )
         self._running = self._done = self._dropped = self._events = self._next_job = 0
         #: Nodes that have room or a class since the last attempt to place waiting jobs.
         self._opened: dict[int, None] = {}
         self._scores: NodeScores | None = None
         self._control: ControlPlane | None = None
         self._set_up(arm)
+        self._minutes = MinuteMeter(self._nodes, len(machines), settings.facility, self._control)
 
     def run(self) -> SimulationResult:
         """Run to the end and return what happened."""
         self._start()
-        next_report_s, next_minute_s = self._settings.report_interval_s, MINUTE_S
         horizon_s = inf if self._settings.horizon_s is None else self._settings.horizon_s
         while not self._finished():
-            completion_s = self._next_completion_s()
-            retry_s = self._retries[0][0] if self._retries else inf
-            arrival_s = self._next_arrival_s()
-            now_s = min(completion_s, next_report_s, next_minute_s, retry_s, arrival_s)
+            due_s = self._due_s()
+            now_s = min(due_s)
             if now_s >= horizon_s:
                 break
             self._now_s = now_s
             self._events += 1
-            if completion_s == now_s:
-                self._complete()
-            elif next_report_s == now_s:
-                self._report()
-                next_report_s += self._settings.report_interval_s
-            elif next_minute_s == now_s:
-                self._end_minute(MINUTE_S)
-                next_minute_s += MINUTE_S
-                if self._control is not None:
-                    self._control.plan(self._now_s)
-            elif retry_s == now_s:
-                self._retry()
-            else:
-                self._arrive()
+            self._handlers[due_s.index(now_s)]()
             if self._opened:
                 self._place_waiting()
             if self._on_progress is not None and self._events % _PROGRESS_EVENTS == 0:
                 self._on_progress(self._now_s, self._done)
-        return self._result(next_minute_s - MINUTE_S, horizon_s)
+        return self._result(horizon_s)
 
     def device_watts(self) -> Floats:
         """Return the present watts of each node's CPU packages and GPUs."""
-        return self._device_watts.copy()
+        return self._nodes.device_watts.copy()
 
     @property
     def scores(self) -> NodeScores | None:
@@ -181,6 +138,18 @@ class Simulation:
     def control_plane(self) -> ControlPlane | None:
         """Joulie's decisions; None in an arm without Joulie."""
         return self._control
+
+    def _due_s(self) -> tuple[float, ...]:
+        """Return when the next event of each kind is due, in the order of `_handlers`."""
+        arrives_s, job = self._jobs.arrives_s, self._next_job
+        return (
+            self._nodes.next_completion_s(),
+            self._next_report_s,
+            self._next_minute_s,
+            inf if self._control is None else self._control.plan_due_s,
+            self._backoff.next_s(),
+            arrives_s.item(job) if job < len(arrives_s) else inf,
+        )
 
     def _set_up(self, arm: Arm) -> None:
         joulie = arm.joulie
@@ -201,6 +170,7 @@ class Simulation:
             policy=joulie.policy,
             policy_values=joulie.policy_values,
             caps=joulie.caps,
+            plan_debounce_s=joulie.plan_debounce_s,
             on_change=self._publish,
         )
         if joulie.score is not None:
@@ -208,8 +178,8 @@ class Simulation:
             self._scores = scores(self._machines, joulie.score, self._settings.report_interval_s)
 
     def _start(self) -> None:
-        for node, runtime in enumerate(self._nodes):
-            self._settle(node, runtime)
+        for node in range(len(self._machines)):
+            self._nodes.settle(node, 0.0)
         if self._control is not None:
             self._control.plan(0.0)
             for node in range(len(self._machines)):
@@ -220,24 +190,15 @@ class Simulation:
     def _finished(self) -> bool:
         if self._running or self._next_job < len(self._jobs):
             return False
-        return not self._waiting.jobs or not self._placeable()
+        if not self._waiting.jobs:
+            return True
+        planned = self._control is None or self._control.plan_due_s == inf
+        return planned and not self._placeable()
 
     def _placeable(self) -> bool:
         """Return whether a job that waits could run on a node: while none runs nothing changes by itself."""
         requests = (self._requests.requests[line] for line in self._waiting.lines())
         return any(self._scheduler.allows(request).any() for request in requests)
-
-    def _next_arrival_s(self) -> float:
-        return self._jobs.arrives_s.item(self._next_job) if self._next_job < len(self._jobs) else inf
-
-    def _next_completion_s(self) -> float:
-        agenda, versions = self._agenda, self._versions
-        while agenda:
-            at_s, node, version = agenda[0]
-            if versions[node] == version:
-                return at_s
-            heapq.heappop(agenda)
-        return inf
 
     def _request(self, job: int) -> PlacementRequest:
         return self._requests.requests[self._requests.of_job.item(job)]
@@ -276,14 +237,11 @@ class Simulation:
         request = self._requests.requests[line]
         node, refused = self._scheduler.choose(request)
         if node is not None:
-            self._attempts.pop(line, None)
+            self._backoff.placed(line)
             self._bind(job, request, node)
             return True
-        if refused and not self._settings.drop_on_arrival and line not in self._in_backoff:
-            attempts = self._attempts[line] = self._attempts.get(line, 0) + 1
-            wait_s = min(_LONGEST_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(attempts - 1, 10))
-            self._in_backoff.add(line)
-            heapq.heappush(self._retries, (self._now_s + wait_s, line))
+        if refused and not self._settings.drop_on_arrival:
+            self._backoff.refused(line, self._now_s)
         return False
 
     def _bind(self, job: int, request: PlacementRequest, node: int) -> None:
@@ -291,7 +249,7 @@ class Simulation:
         runtime = self._nodes[node]
         runtime.advance(self._now_s)
         runtime.start(job, self._running_job(job, request), self._jobs.work_s.item(job))
-        self._settle(node, runtime)
+        self._nodes.settle(node, self._now_s)
         self._records.started_s[job] = self._now_s
         self._records.node[job] = node
         self._running += 1
@@ -301,7 +259,7 @@ class Simulation:
             self._scores.bound(job, node, request.demand, self._now_s)
 
     def _complete(self) -> None:
-        _, node, _ = heapq.heappop(self._agenda)
+        node = self._nodes.pop_completion()
         runtime = self._nodes[node]
         runtime.advance(self._now_s)
         performance = 0
@@ -315,15 +273,14 @@ class Simulation:
             performance += request.performance
             if self._scores is not None:
                 self._scores.ended(job)
-        self._settle(node, runtime)
+        self._nodes.settle(node, self._now_s)
         self._opened[node] = None
         if self._control is not None:
             for _ in range(performance):
                 self._control.ended(node, self._now_s)
 
     def _retry(self) -> None:
-        _, line = heapq.heappop(self._retries)
-        self._in_backoff.discard(line)
+        line = self._backoff.pop()
         while (job := self._waiting.first(line)) is not None and self._try(job, line):
             self._waiting.pop(line)
 
@@ -350,58 +307,46 @@ class Simulation:
         if published.controls != runtime.controls:
             runtime.advance(self._now_s)
             runtime.controls = published.controls
-            self._settle(node, runtime)
+            self._nodes.settle(node, self._now_s)
 
-    def _settle(self, node: int, runtime: NodeRuntime) -> None:
-        """Take up a node's new power and plan its next completion."""
-        next_s = runtime.settle()
-        self._versions[node] += 1
-        if next_s < inf:
-            heapq.heappush(self._agenda, (next_s, node, self._versions[node]))
-        elapsed_s = self._now_s - self._changed_s.item(node)
-        self._joules[node] += self._watts.item(node) * elapsed_s
-        self._changed_s[node] = self._now_s
-        self._watts[node] = runtime.watts
-        self._device_watts[node] = runtime.device_watts
+    def _report_due(self) -> None:
+        self._report()
+        self._next_report_s += self._settings.report_interval_s
+
+    def _minute_due(self) -> None:
+        self._end_minute(MINUTE_S)
+        self._next_minute_s += MINUTE_S
+        self._plan()
+
+    def _plan(self) -> None:
+        if self._control is not None:
+            self._control.plan(self._now_s)
 
     def _report(self) -> None:
         if self._scores is not None:
-            self._scores.report(self._device_watts, self._now_s)
+            self._scores.report(self._nodes.device_watts, self._now_s)
 
     # --- records
 
     def _end_minute(self, length_s: float) -> None:
-        joules = self._joules + self._watts * (self._now_s - self._changed_s)
-        means = (joules - self._minute_joules) / length_s
-        self._minute_joules = joules
-        nodes = PoweredNodes(means, self._tdp, self._full_watts, self._now_s - length_s / 2.0)
-        facility = self._settings.facility.watts(nodes)
-        self._facility_joules += facility * length_s
-        minutes, control = self._minutes, self._control
-        minutes.ends_s.append(self._now_s)
-        minutes.it_watts.append(fsum(means))
-        minutes.facility_watts.append(facility)
-        minutes.running_jobs.append(self._running)
-        minutes.waiting_jobs.append(self._waiting.jobs)
-        performance = control.count(NodeState.ACTIVE_PERFORMANCE) if control is not None else len(self._machines)
-        minutes.performance_nodes.append(performance)
-        minutes.draining_nodes.append(control.count(NodeState.DRAINING_PERFORMANCE) if control is not None else 0)
+        self._minutes.end(self._now_s, length_s, running=self._running, waiting=self._waiting.jobs)
 
-    def _result(self, minute_s: float, horizon_s: float) -> SimulationResult:
+    def _result(self, horizon_s: float) -> SimulationResult:
         if horizon_s < inf:
             self._now_s = horizon_s
+        minute_s = self._next_minute_s - MINUTE_S
         if self._now_s > minute_s:
             self._end_minute(self._now_s - minute_s)
-        joules = self._joules + self._watts * (self._now_s - self._changed_s)
+        joules = self._nodes.joules(self._now_s)
         self._record_work_left()
         return SimulationResult(
             jobs=self._records,
-            minutes=self._minutes,
+            minutes=self._minutes.records,
             node_joules=joules,
             it_joules=fsum(joules),
-            facility_joules=self._facility_joules,
-            idle_watts=fsum(self._idle_watts),
-            idle_facility_watts=idle_watts(self._settings.facility, self._idle_watts, self._tdp, self._full_watts),
+            facility_joules=self._minutes.facility_joules,
+            idle_watts=self._nodes.idle_watts(),
+            idle_facility_watts=self._nodes.idle_facility_watts(self._settings.facility),
             end_s=self._now_s,
             events=self._events,
             dropped=self._dropped,
@@ -411,8 +356,5 @@ class Simulation:
     def _record_work_left(self) -> None:
         """Record the work that jobs have not received at the end."""
         left_s = np.where(np.isnan(self._records.ended_s), self._jobs.work_s, 0.0)
-        for runtime in self._nodes:
-            runtime.advance(self._now_s)
-            for job, work_s in runtime.left():
-                left_s[job] = work_s
+        self._nodes.record_work_left(left_s, self._now_s)
         self._records.left_s[:] = left_s

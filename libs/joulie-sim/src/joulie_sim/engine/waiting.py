@@ -4,13 +4,20 @@ Jobs of the same request wait in one line: where the first of them does not fit,
 costs a comparison per kind of request and not per job.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Sequence
+from math import inf
+from typing import Final
 
 import numpy as np
 
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.node_resources import PlacementRequest
+
+#: kube-scheduler's podInitialBackoffSeconds and podMaxBackoffSeconds.
+_FIRST_BACKOFF_S: Final = 1.0
+_LONGEST_BACKOFF_S: Final = 10.0
 
 
 class WaitingJobs:
@@ -59,3 +66,37 @@ class WaitingJobs:
         """Return the lines in which jobs wait."""
         lines: list[int] = np.flatnonzero(self._waiting).tolist()
         return lines
+
+
+class BackOff:
+    """kube-scheduler's back-off of lines, of whose first job the filter has refused a node; one time for each line."""
+
+    def __init__(self) -> None:
+        #: (time, line) at which the first of a line is tried again.
+        self._retries: list[tuple[float, int]] = []
+        #: Failed attempts of the first of a line.
+        self._attempts: dict[int, int] = {}
+        self._lines: set[int] = set()
+
+    def next_s(self) -> float:
+        """Return when a line is to be tried again; infinity if none is."""
+        return self._retries[0][0] if self._retries else inf
+
+    def refused(self, line: int, now_s: float) -> None:
+        """Let the back-off of a line begin, unless it has."""
+        if line in self._lines:
+            return
+        attempts = self._attempts[line] = self._attempts.get(line, 0) + 1
+        wait_s = min(_LONGEST_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(attempts - 1, 10))
+        self._lines.add(line)
+        heapq.heappush(self._retries, (now_s + wait_s, line))
+
+    def placed(self, line: int) -> None:
+        """Forget the failed attempts of a line of which a job was placed."""
+        self._attempts.pop(line, None)
+
+    def pop(self) -> int:
+        """End the back-off that is next, and return its line."""
+        _, line = heapq.heappop(self._retries)
+        self._lines.discard(line)
+        return line

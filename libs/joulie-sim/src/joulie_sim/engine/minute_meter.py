@@ -1,0 +1,49 @@
+"""Means over minutes: power of the nodes and of the facility, and what the cluster does at the end of each."""
+
+from math import fsum
+
+import numpy as np
+
+from joulie_core.transition import NodeState
+from joulie_sim.engine.arrays import Floats
+from joulie_sim.engine.control_plane import ControlPlane
+from joulie_sim.engine.facility import FacilityModel
+from joulie_sim.engine.records import MinuteRecords
+from joulie_sim.engine.running_nodes import RunningNodes
+
+
+class MinuteMeter:
+    """The minutes so far.
+
+    Args:
+        nodes: the nodes.
+        count: how many they are.
+        facility: the model of the facility.
+        control: Joulie's decisions; None without Joulie.
+    """
+
+    def __init__(self, nodes: RunningNodes, count: int, facility: FacilityModel, control: ControlPlane | None) -> None:
+        self.records = MinuteRecords()
+        self.facility_joules = 0.0
+        self._nodes = nodes
+        self._count = count
+        self._facility = facility
+        self._control = control
+        self._joules: Floats = np.zeros(count)
+
+    def end(self, now_s: float, length_s: float, *, running: int, waiting: int) -> None:
+        """End a minute, of which the last one may be shorter."""
+        joules = self._nodes.joules(now_s)
+        means = (joules - self._joules) / length_s
+        self._joules = joules
+        facility = self._facility.watts(self._nodes.powered(means, now_s - length_s / 2.0))
+        self.facility_joules += facility * length_s
+        records, control = self.records, self._control
+        records.ends_s.append(now_s)
+        records.it_watts.append(fsum(means))
+        records.facility_watts.append(facility)
+        records.running_jobs.append(running)
+        records.waiting_jobs.append(waiting)
+        performance = control.count(NodeState.ACTIVE_PERFORMANCE) if control is not None else self._count
+        records.performance_nodes.append(performance)
+        records.draining_nodes.append(control.count(NodeState.DRAINING_PERFORMANCE) if control is not None else 0)

@@ -1,0 +1,111 @@
+"""All nodes of a simulation: their jobs, power and energy, and which job completes next.
+
+Guarantees that the energy of a node is exact at any moment: its power is constant between two calls of `settle`.
+"""
+
+import heapq
+from math import fsum, inf
+
+import numpy as np
+
+from joulie_core.class_caps import ClassCapSettings, DeviceHolder, DeviceLimits, limits_of
+from joulie_sim.engine.arrays import Floats
+from joulie_sim.engine.facility import FacilityModel, PoweredNodes, idle_watts
+from joulie_sim.engine.machines import HardwareGroup, Machines
+from joulie_sim.engine.node_runtime import NodeRuntime
+from joulie_sim.engine.power_model import CalibratedPowerModel, NodePowerModel, full_load_watts
+
+
+def calibrated_models(machines: Machines) -> list[NodePowerModel]:
+    """Return the model of each hardware group."""
+    return [CalibratedPowerModel(group) for group in machines.groups]
+
+
+def _limits(group: HardwareGroup, settings: ClassCapSettings | None) -> DeviceLimits:
+    """Return the limits of devices that standard jobs hold; in the engine no device is shared by two jobs."""
+    return DeviceLimits() if settings is None else limits_of(DeviceHolder.STANDARD, group.view.gpu, settings)
+
+
+class RunningNodes:
+    """The nodes by index. Times must not fall from call to call.
+
+    Args:
+        machines: the nodes.
+        models: model of each hardware group.
+        class_caps: limits of devices that standard jobs hold; None without.
+    """
+
+    def __init__(
+        self, machines: Machines, models: list[NodePowerModel], class_caps: ClassCapSettings | None = None
+    ) -> None:
+        limits = [_limits(group, class_caps) for group in machines.groups]
+        self._nodes = [
+            NodeRuntime(machines.groups[group].hardware, models[group], limits[group]) for group in machines.group
+        ]
+        #: By node: energy up to the moment of its last change, that moment, and the watts since.
+        self._joules: Floats = np.zeros(len(machines))
+        self._changed_s: Floats = np.zeros(len(machines))
+        self._watts: Floats = np.array([node.watts for node in self._nodes])
+        #: What agents measure.
+        self.device_watts: Floats = np.array([node.device_watts for node in self._nodes])
+        self._idle_watts: Floats = self._watts.copy()
+        full_watts = [full_load_watts(group.hardware, models[index]) for index, group in enumerate(machines.groups)]
+        self._full_watts = fsum(full_watts[group] for group in machines.group)
+        self._tdp: Floats = np.array([machines.groups[group].view.tdp_watts for group in machines.group])
+        #: Planned completions (time, node, version); a node's earlier plans are void.
+        self._agenda: list[tuple[float, int, int]] = []
+        self._versions = [0] * len(machines)
+
+    def __getitem__(self, node: int) -> NodeRuntime:
+        return self._nodes[node]
+
+    def settle(self, node: int, now_s: float) -> None:
+        """Take up the new power of a node that has changed now, and plan its next completion."""
+        runtime = self._nodes[node]
+        next_s = runtime.settle()
+        self._versions[node] += 1
+        if next_s < inf:
+            heapq.heappush(self._agenda, (next_s, node, self._versions[node]))
+        elapsed_s = now_s - self._changed_s.item(node)
+        self._joules[node] += self._watts.item(node) * elapsed_s
+        self._changed_s[node] = now_s
+        self._watts[node] = runtime.watts
+        self.device_watts[node] = runtime.device_watts
+
+    def next_completion_s(self) -> float:
+        """Return when the next job completes; infinity if none does."""
+        agenda, versions = self._agenda, self._versions
+        while agenda:
+            at_s, node, version = agenda[0]
+            if versions[node] == version:
+                return at_s
+            heapq.heappop(agenda)
+        return inf
+
+    def pop_completion(self) -> int:
+        """Remove the planned completion that is next, and return its node."""
+        return heapq.heappop(self._agenda)[1]
+
+    def joules(self, now_s: float) -> Floats:
+        """Return the energy of each node since the start."""
+        joules: Floats = self._joules + self._watts * (now_s - self._changed_s)
+        return joules
+
+    def powered(self, means: Floats, at_s: float) -> PoweredNodes:
+        """Return what a facility model takes: the mean watts of each node around a time."""
+        return PoweredNodes(means, self._tdp, self._full_watts, at_s)
+
+    def idle_watts(self) -> float:
+        """Return the watts of all nodes without a job and without caps."""
+        return fsum(self._idle_watts)
+
+    def idle_facility_watts(self, facility: FacilityModel) -> float:
+        """Return the facility's watts for these, as the mean over a day."""
+        return idle_watts(facility, self._idle_watts, self._tdp, self._full_watts)
+
+    def record_work_left(self, left_s: Floats, now_s: float) -> None:
+        """Write the work that running jobs have not received yet to an array over jobs."""
+        for runtime in self._nodes:
+            runtime.advance(now_s)
+            for job, work_s in runtime.left():
+                left_s[job] = work_s
