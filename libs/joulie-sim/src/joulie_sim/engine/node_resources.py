@@ -73,7 +73,7 @@ class RequestRow:
         self.passed_over = 0
 
 
-class NodeRow(NamedTuple):
+class ResourceRow(NamedTuple):
     """Fits and scores of all nodes for one request, valid until the next change; not to be written to."""
 
     #: By number.
@@ -126,7 +126,7 @@ class ResourceRows:
         self._most_rows = max(1, _KEPT_CELLS // len(self._known))
         self._number_anew()
 
-    def row(self, request: PlacementRequest) -> NodeRow:
+    def row(self, request: PlacementRequest) -> ResourceRow:
         """Return fits and scores for a request."""
         row = self._row(request)
         known, nodes = len(self._number_of), len(self._nodes)
@@ -135,13 +135,13 @@ class ResourceRows:
             # A request that is rare among states that do not recur: all nodes are less than all states.
             row.passed_over += nodes
             states = self._states.T
-            return NodeRow(self._fits(row, states), self._scores(row, states), self._nodes)
+            return ResourceRow(self._fits(row, states), self._scores(row, states), self._nodes)
         if missing:
             states = self._known[row.computed : known].T
             row.fits[row.computed : known] = self._fits(row, states)
             row.scores[row.computed : known] = self._scores(row, states)
             row.computed, row.passed_over = known, 0
-        return NodeRow(row.fits, row.scores, self._numbers)
+        return ResourceRow(row.fits, row.scores, self._numbers)
 
     def fits_node(self, request: PlacementRequest, node: int) -> bool:
         """Return whether a node has room for a job."""

@@ -15,7 +15,7 @@ from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.kube_scores import EXTENDER_FACTOR, FitStrategy
 from joulie_sim.engine.machines import Machines
-from joulie_sim.engine.node_resources import NodeRow, PlacementRequest, ResourceRows
+from joulie_sim.engine.node_resources import PlacementRequest, ResourceRow, ResourceRows
 from joulie_sim.engine.node_sample import NodeSample
 
 _MILLI: Final = 1000.0
@@ -97,7 +97,7 @@ class KubeScheduler:
         place = 0 if len(best) == 1 else int(self._random.random() * len(best))
         return best.item(place), refused
 
-    def _candidates(self, request: PlacementRequest, row: NodeRow) -> tuple[Ints, bool]:
+    def _candidates(self, request: PlacementRequest, row: ResourceRow) -> tuple[Ints, bool]:
         fits = row.fits
         fits &= self.powered
         found = self._sample.take(fits)
@@ -106,7 +106,7 @@ class KubeScheduler:
         allowed = found.compress(self.accepting.take(found))
         return allowed, len(allowed) < len(found)
 
-    def _best(self, nodes: Ints, request: PlacementRequest, row: NodeRow) -> Ints:
+    def _best(self, nodes: Ints, request: PlacementRequest, row: ResourceRow) -> Ints:
         if len(nodes) == 1:
             return nodes
         # kube-scheduler's total, without what all nodes have in common.
