@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from joulie_core.policy import queue_aware_v1, queue_lead_v1, rule_swap_v1, static_partition
+from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, rule_swap_v1, static_partition
 from joulie_core.policy.model import Policy
 
 
@@ -23,6 +23,7 @@ class RegisteredPolicy:
 
 POLICIES: Final[Mapping[str, RegisteredPolicy]] = {
     static_partition.NAME: RegisteredPolicy(static_partition.StaticPartitionSettings, static_partition.StaticPartition),
+    family_partition.NAME: RegisteredPolicy(family_partition.FamilyPartitionSettings, family_partition.FamilyPartition),
     queue_aware_v1.NAME: RegisteredPolicy(queue_aware_v1.QueueAwareSettings, queue_aware_v1.QueueAware),
     queue_lead_v1.NAME: RegisteredPolicy(queue_lead_v1.QueueLeadSettings, queue_lead_v1.QueueLead),
     rule_swap_v1.NAME: RegisteredPolicy(rule_swap_v1.RuleSwapSettings, rule_swap_v1.RuleSwap),

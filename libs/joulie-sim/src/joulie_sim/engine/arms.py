@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from joulie_core.caps import CapSettings
 from joulie_core.class_caps import ClassCapSettings
-from joulie_core.policy import queue_aware_v1, queue_lead_v1, static_partition
+from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, static_partition
 from joulie_core.scoring import energy_v1
 from joulie_sim.engine.kube_scores import FitStrategy
 from joulie_sim.engine.node_scores import ScoreSettings
@@ -96,6 +96,11 @@ _ARMS: Final = (
         JoulieSettings(policy=static_partition.NAME, score=_ENERGY, caps=CapSettings(eco_caps_at_knee=True)),
     ),
     _joulie(
+        "family_energy",
+        "half of the nodes of each hardware family eco, energy_v1",
+        JoulieSettings(policy=family_partition.NAME, score=_ENERGY),
+    ),
+    _joulie(
         queue_aware_v1.NAME,
         "Joulie with the policy that follows the number of performance pods",
         JoulieSettings(policy=queue_aware_v1.NAME),
@@ -119,6 +124,16 @@ _ARMS: Final = (
         "class_caps_60",
         "no eco nodes; GPUs of standard pods at 0.6 of natural power, their cores at 0.8 of the frequency; energy_v1",
         _class_caps(60, 80),
+    ),
+    _joulie(
+        "class_caps_gpu_75",
+        "no eco nodes; GPUs of standard pods at 0.75 of natural power, no limit of cores; energy_v1",
+        _class_caps(75, 100),
+    ),
+    _joulie(
+        "class_caps_gpu_60",
+        "no eco nodes; GPUs of standard pods at 0.6 of natural power, no limit of cores; energy_v1",
+        _class_caps(60, 100),
     ),
     _joulie(
         "class_caps_60_kube",
