@@ -1,50 +1,86 @@
 """Runs an experiment: `python -m experiments.run NAME` writes `runs.csv` in its directory, a line for each simulation.
 
-Two protocols. *backlog*: the same offered work for all arms, no job is dropped, all of it is done; energies count up to
-the end of the last arm of the seed, with idle power from an arm's own end on. *overload*: more work than fits, a job
-without room on arrival is dropped, and everything ends with the window.
+Two protocols. *backlog*: the same offered work for all arms, no job is dropped, all of it is done. *overload*: more
+work than fits, a job without room on arrival is dropped, and everything ends with the window.
+
+What is in `runs.csv` already is not simulated again (`experiments.rows`), so that a run can be stopped and continued.
 """
 
-import csv
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
-from experiments.config import Experiment
+from experiments.config import Experiment, MissingDataError
+from experiments.rows import (
+    Row,
+    RunKey,
+    append_row,
+    code_digest,
+    figures_of,
+    inputs_digest,
+    planned,
+    read_rows,
+    text_row,
+    write_rows,
+)
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
 
-
-def rows_of(
-    experiment: Experiment, machines: Machines, jobs: Jobs, *, protocol: str, load: float, seed: int
-) -> Iterator[dict[str, Any]]:
-    """Simulate all arms over the same jobs; yield a row for each."""
-    dropping = protocol == "overload"
-    settings = SimulationSettings(
-        seed=seed,
-        report_interval_s=experiment.report_interval_s,
-        drop_on_arrival=dropping,
-        horizon_s=experiment.window_s if dropping else None,
-    )
-    summaries = {
-        arm: summarize(Simulation(machines, jobs, ARMS[arm], settings).run(), jobs, machines) for arm in experiment.arms
-    }
-    end_s = max(summary.end_s for summary in summaries.values())
-    for arm, summary in summaries.items():
-        yield {"protocol": protocol, "load": load, "seed": seed, "arm": arm} | _figures(summary, end_s)
+_SECONDS_PER_MINUTE: Final = 60.0
 
 
-def _figures(summary: SimulationSummary, end_s: float) -> dict[str, Any]:
+class Runner:
+    """Simulates rows of one experiment; jobs are kept from one arm to the next.
+
+    Args:
+        experiment: what to run.
+
+    Raises:
+        MissingDataError: the experiment's trace is not there.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._machines: Machines = experiment.machines()
+        self._jobs_of: tuple[float, int] | None = None
+        self._jobs: Jobs | None = None
+
+    def row(self, key: RunKey) -> Row:
+        """Simulate; return the row."""
+        experiment, dropping = self._experiment, key.protocol == "overload"
+        jobs = self._workload(key.load, key.seed)
+        settings = SimulationSettings(
+            seed=key.seed,
+            report_interval_s=experiment.report_interval_s,
+            drop_on_arrival=dropping,
+            horizon_s=experiment.window_s if dropping else None,
+        )
+        result = Simulation(self._machines, jobs, ARMS[key.arm], settings).run()
+        stamps = {"inputs": inputs_digest(experiment, key.arm), "code": code_digest()}
+        run = {"protocol": key.protocol, "load": key.load, "seed": key.seed, "arm": key.arm}
+        return text_row(run | _figures(summarize(result, jobs, self._machines)) | stamps)
+
+    def _workload(self, load: float, seed: int) -> Jobs:
+        if self._jobs is None or self._jobs_of != (load, seed):
+            self._jobs = self._experiment.workload(self._machines, load=load, seed=seed)
+            self._jobs_of = (load, seed)
+        return self._jobs
+
+
+def _figures(summary: SimulationSummary) -> dict[str, Any]:
     figures: dict[str, Any] = {
-        "it_kwh": summary.it_kwh_until(end_s),
-        "facility_kwh": summary.facility_kwh_until(end_s),
+        "end_s": summary.end_s,
+        "it_kwh": summary.it_kwh,
+        "facility_kwh": summary.facility_kwh,
+        "idle_kw": summary.idle_kw,
+        "idle_facility_kw": summary.idle_facility_kw,
         "peak_kw": summary.peak_kw,
         "ramp_p99_kw": summary.ramp_p99_kw,
-        "joules_per_core_second": summary.joules_per_core_second,
+        "core_hours": summary.work_core_hours,
         "missed": summary.missed,
         "transitions": summary.transitions,
     }
@@ -59,30 +95,60 @@ def _figures(summary: SimulationSummary, end_s: float) -> dict[str, Any]:
             f"{prefix}_p99": group.slowdown_p99,
             f"{prefix}_running": group.running_slowdown_mean,
         }
-    return {name: round(value, 5) if isinstance(value, float) else value for name, value in figures.items()}
+    return figures
+
+
+def usable(experiment: Experiment, rows: Iterable[Row], runner: Runner) -> dict[RunKey, Row]:
+    """Return the rows that need not be simulated again, in the order of the plan.
+
+    Rows of other code are used as far as the first one of their arm, simulated anew, is the same.
+    """
+    digests = {arm: inputs_digest(experiment, arm) for arm in experiment.arms}
+    found = {RunKey.of(row): row for row in rows if row["inputs"] == digests.get(row["arm"])}
+    kept: dict[RunKey, Row] = {}
+    same: dict[tuple[str, str], bool] = {}
+    for key in planned(experiment):
+        row = found.get(key)
+        if row is None:
+            continue
+        made_by = (key.arm, row["code"])
+        if row["code"] != code_digest() and made_by not in same:
+            same[made_by] = figures_of(runner.row(key)) == figures_of(row)
+        if same.get(made_by, True):
+            kept[key] = row | {"code": code_digest()}
+    return kept
 
 
 def run(experiment: Experiment) -> None:
-    """Run everything, seed by seed, and write `runs.csv` after each seed: what is there is complete."""
-    machines, started_s = experiment.machines(), time.process_time()
-    rows: list[dict[str, Any]] = []
-    plan = [("backlog", load) for load in experiment.loads] + [("overload", experiment.overload)]
-    for seed in range(experiment.seeds):
-        for protocol, load in plan:
-            jobs = experiment.workload(machines, load=load, seed=seed)
-            rows += rows_of(experiment, machines, jobs, protocol=protocol, load=load, seed=seed)
-        _write(experiment, rows)
-        spent_s = time.process_time() - started_s
-        sys.stderr.write(f"{experiment.directory.name}: seed {seed} done, {spent_s:.0f} s of CPU time\n")
+    """Simulate what `runs.csv` does not have yet; each row is written when it is done.
 
-
-def _write(experiment: Experiment, rows: list[dict[str, Any]]) -> None:
-    with (experiment.directory / "runs.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    Raises:
+        MissingDataError: the experiment's trace is not there.
+    """
+    runner, path, name = Runner(experiment), experiment.directory / "runs.csv", experiment.directory.name
+    rows = usable(experiment, read_rows(path).values(), runner)
+    if rows:
+        write_rows(path, rows.values())
+    else:
+        path.unlink(missing_ok=True)
+    left = [key for key in planned(experiment) if key not in rows]
+    started_s = time.process_time()
+    for count, key in enumerate(left, start=1):
+        rows[key] = runner.row(key)
+        append_row(path, rows[key])
+        each_s = (time.process_time() - started_s) / count
+        minutes = each_s * (len(left) - count) / _SECONDS_PER_MINUTE
+        sys.stderr.write(
+            f"\r{name}: {count} of {len(left)} runs, {each_s:.1f} s of CPU time each, {minutes:.1f} min left "
+        )
+    if left:
+        sys.stderr.write("\n")
+    write_rows(path, (rows[key] for key in planned(experiment)))
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        run(Experiment.read(name))
+    for each in sys.argv[1:]:
+        try:
+            run(Experiment.read(each))
+        except MissingDataError as error:
+            sys.stderr.write(f"{each}: skipped, {error}\n")

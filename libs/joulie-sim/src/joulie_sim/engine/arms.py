@@ -116,6 +116,11 @@ _ARMS: Final = (
         JoulieSettings(policy=queue_lead_v1.NAME, score=_ENERGY),
     ),
     _joulie(
+        "class_caps_90",
+        "no eco nodes; GPUs of standard pods at 0.9 of natural power, their cores at 0.94 of the frequency; energy_v1",
+        _class_caps(90, 94),
+    ),
+    _joulie(
         "class_caps_75",
         "no eco nodes; GPUs of standard pods at 0.75 of natural power, their cores at 0.9 of the frequency; energy_v1",
         _class_caps(75, 90),
