@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from experiments.config import Experiment, MissingDataError
+from experiments.config import Experiment
 from experiments.rows import (
     Row,
     RunKey,
@@ -38,9 +38,6 @@ class Runner:
 
     Args:
         experiment: what to run.
-
-    Raises:
-        MissingDataError: the experiment's trace is not there.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -120,11 +117,7 @@ def usable(experiment: Experiment, rows: Iterable[Row], runner: Runner) -> dict[
 
 
 def run(experiment: Experiment) -> None:
-    """Simulate what `runs.csv` does not have yet; each row is written when it is done.
-
-    Raises:
-        MissingDataError: the experiment's trace is not there.
-    """
+    """Simulate what `runs.csv` does not have yet; each row is written when it is done."""
     runner, path, name = Runner(experiment), experiment.directory / "runs.csv", experiment.directory.name
     rows = usable(experiment, read_rows(path).values(), runner)
     if rows:
@@ -148,7 +141,4 @@ def run(experiment: Experiment) -> None:
 
 if __name__ == "__main__":
     for each in sys.argv[1:]:
-        try:
-            run(Experiment.read(each))
-        except MissingDataError as error:
-            sys.stderr.write(f"{each}: skipped, {error}\n")
+        run(Experiment.read(each))

@@ -1,0 +1,249 @@
+"""Moves each constant of the models by its band: `python -m experiments.sensitivity` writes 07-sensitivity/.
+
+Half of the jobs of experiment 02 in half of the time, at one load, are simulated again with one constant moved, for the
+same seeds, and the saving of each arm is compared with that of the constants that ship. Bands: docs/models.md.
+"""
+
+import copy
+import csv
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from statistics import fmean
+from typing import Any, Final
+from unittest.mock import patch
+
+from matplotlib.figure import Figure
+
+from experiments.config import ROOT, Experiment
+from experiments.report import write_between
+from experiments.rows import Row, text_row, write_rows
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.power.draw import SENSITIVITY, WorkKind
+from joulie_core.power.server import MeasuredServer, ServerModels
+from joulie_sim.engine import simulation
+from joulie_sim.engine.arms import ARMS
+from joulie_sim.engine.simulation import Simulation, SimulationSettings
+from joulie_sim.engine.summary import SimulationSummary, summarize
+
+DIRECTORY: Final = ROOT / "07-sensitivity"
+BASE: Final = "02-heterogeneous-gpu"
+LOAD: Final = 0.5
+SEEDS: Final = 2
+ARM_NAMES: Final = ("kube_default", "energy_scoring", "family_energy", "class_caps_gpu_60")
+SHIPPED: Final = "as shipped"
+
+
+@dataclass(frozen=True, slots=True)
+class MovedConstants:
+    """The constants of the models, of which one may be moved."""
+
+    inventory: dict[str, Any]
+    servers: ServerModels
+    #: Of compute, memory and io work.
+    sensitivities: tuple[float, ...]
+
+
+def shipped() -> MovedConstants:
+    """Return the constants that ship."""
+    data, models = (
+        tomllib.loads(files("joulie_core.hardware").joinpath(name).read_text(encoding="utf-8"))
+        for name in ("inventory.toml", "power_models.toml")
+    )
+    inventory = data | {
+        "response": {**data["response"], **models["response"]},
+        "curve": models["curve"],
+        "natural_share": models["natural_share"],
+    }
+    return MovedConstants(inventory, ServerModels.load(), tuple(SENSITIVITY[kind].value for kind in WorkKind))
+
+
+def _response(name: str, field: str, value: float) -> Callable[[MovedConstants], MovedConstants]:
+    def move(constants: MovedConstants) -> MovedConstants:
+        inventory = copy.deepcopy(constants.inventory)
+        inventory["response"][name][field] = value
+        return replace(constants, inventory=inventory)
+
+    return move
+
+
+def _gpu_idle(factor: float) -> Callable[[MovedConstants], MovedConstants]:
+    def move(constants: MovedConstants) -> MovedConstants:
+        inventory = copy.deepcopy(constants.inventory)
+        for gpu in inventory["gpu"]:
+            gpu["idle_watts"] *= factor
+        return replace(constants, inventory=inventory)
+
+    return move
+
+
+def _natural(share: float) -> Callable[[MovedConstants], MovedConstants]:
+    def move(constants: MovedConstants) -> MovedConstants:
+        inventory = copy.deepcopy(constants.inventory)
+        for gpu in inventory["natural_share"]["gpu"]:
+            inventory["natural_share"]["gpu"][gpu] = share
+        return replace(constants, inventory=inventory)
+
+    return move
+
+
+def _sensitivities(memory: float, io: float) -> Callable[[MovedConstants], MovedConstants]:
+    return lambda constants: replace(constants, sensitivities=(constants.sensitivities[0], memory, io))
+
+
+def _from_tdp(factor: float) -> Callable[[MovedConstants], MovedConstants]:
+    def move(constants: MovedConstants) -> MovedConstants:
+        servers = constants.servers
+        shares = {name: tuple(factor * share for share in of) for name, of in servers.tdp_shares.items()}
+        return replace(constants, servers=replace(servers, tdp_shares=shares))
+
+    return move
+
+
+def _tilted(points: tuple[float, ...], factor: float) -> tuple[float, ...]:
+    """Return a curve whose first point is multiplied and whose last one stays."""
+    last = len(points) - 1
+    return tuple(each + (factor - 1.0) * points[0] * (1.0 - place / last) for place, each in enumerate(points))
+
+
+def _idle_share(factor: float) -> Callable[[MovedConstants], MovedConstants]:
+    def measured(server: MeasuredServer) -> MeasuredServer:
+        return replace(server, wall_watts=_tilted(server.wall_watts, factor))
+
+    def move(constants: MovedConstants) -> MovedConstants:
+        servers = constants.servers
+        return replace(
+            constants,
+            servers=replace(
+                servers,
+                tdp_shares={name: _tilted(of, factor) for name, of in servers.tdp_shares.items()},
+                measured={key: measured(server) for key, server in servers.measured.items()},
+            ),
+        )
+
+    return move
+
+
+def _rest(factor: float) -> Callable[[MovedConstants], MovedConstants]:
+    def move(constants: MovedConstants) -> MovedConstants:
+        servers = constants.servers
+        rest = {"rest_watts": servers.rest_watts, "rest_watts_per_gib": servers.rest_watts_per_gib}
+        return replace(constants, servers=replace(servers, **{name: factor * value for name, value in rest.items()}))
+
+    return move
+
+
+#: By what is moved, and where to.
+MOVES: Final[Mapping[tuple[str, str], Callable[[MovedConstants], MovedConstants]]] = {
+    (SHIPPED, ""): lambda constants: constants,
+    ("exponent of GPUs", "0.24"): _response("gpu", "exponent", 0.24),
+    ("exponent of GPUs", "0.28"): _response("gpu", "exponent", 0.28),
+    ("static share of GPUs", "0.30"): _response("gpu", "static_share", 0.30),
+    ("static share of GPUs", "0.46"): _response("gpu", "static_share", 0.46),
+    ("exponent of CPUs", "0.4"): _response("cpu", "exponent", 0.4),
+    ("exponent of CPUs", "0.6"): _response("cpu", "exponent", 0.6),
+    ("memory, io work: b", "0.2, 0.0"): _sensitivities(0.2, 0.0),
+    ("memory, io work: b", "0.6, 0.3"): _sensitivities(0.6, 0.3),
+    ("idle power of GPUs", "x 0.7"): _gpu_idle(0.7),
+    ("idle power of GPUs", "x 1.3"): _gpu_idle(1.3),
+    ("natural power of GPUs", "0.7"): _natural(0.7),
+    ("natural power of GPUs", "1.0"): _natural(1.0),
+    ("server from its TDP", "x 0.84"): _from_tdp(0.84),
+    ("server from its TDP", "x 1.16"): _from_tdp(1.16),
+    ("idle power of servers", "x 0.7"): _idle_share(0.7),
+    ("idle power of servers", "x 1.5"): _idle_share(1.5),
+    ("rest of the server", "x 0.5"): _rest(0.5),
+    ("rest of the server", "x 2"): _rest(2.0),
+}
+
+
+@contextmanager
+def constants_in_force(constants: MovedConstants) -> Iterator[Inventory]:
+    """Let the models use these constants; returns the inventory for the machines.
+
+    Constants are part of the code and no parameter of it, which only this study wants otherwise.
+    """
+    inventory = Inventory(constants.inventory)
+    with (
+        patch.object(ServerModels, "load", staticmethod(lambda: constants.servers)),
+        patch.object(simulation, "_SENSITIVITIES", constants.sensitivities),
+    ):
+        yield inventory
+
+
+def savings(experiment: Experiment, constants: MovedConstants, seed: int) -> dict[str, float]:
+    """Return by arm the percent of energy below kube_default, for the jobs of a seed."""
+    with constants_in_force(constants) as inventory:
+        machines = experiment.machines(inventory)
+        jobs = experiment.workload(machines, load=LOAD, seed=seed)
+        settings = SimulationSettings(seed=seed, report_interval_s=experiment.report_interval_s)
+        found: dict[str, SimulationSummary] = {
+            name: summarize(Simulation(machines, jobs, ARMS[name], settings).run(), jobs, machines)
+            for name in ARM_NAMES
+        }
+    end_s = max(each.end_s for each in found.values())
+    energies = {name: each.it_kwh_until(end_s) for name, each in found.items()}
+    return {name: 100.0 * (1.0 - energy / energies["kube_default"]) for name, energy in energies.items()}
+
+
+def run() -> None:
+    """Simulate all moves, seed by seed, and write them."""
+    full, rows = Experiment.read(BASE), []
+    experiment = replace(full, jobs=full.jobs // 2, hours=full.hours / 2)
+    for seed in range(SEEDS):
+        for (constant, value), move in MOVES.items():
+            found = savings(experiment, move(shipped()), seed)
+            row = {"constant": constant, "value": value, "seed": seed}
+            rows.append(text_row(row | {arm: found[arm] for arm in ARM_NAMES[1:]}))
+            sys.stderr.write(f"\r07-sensitivity: {len(rows)} of {SEEDS * len(MOVES)} sets of arms ")
+    sys.stderr.write("\n")
+    write_rows(DIRECTORY / "runs.csv", rows)
+
+
+def _read() -> dict[tuple[str, str], list[Row]]:
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    with (DIRECTORY / "runs.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            found[row["constant"], row["value"]].append(row)
+    return found
+
+
+def _mean(rows: Sequence[Row], arm: str) -> float:
+    return fmean(float(row[arm]) for row in rows)
+
+
+def table() -> str:
+    """Return the savings of each arm with each constant moved, means over the seeds."""
+    arms = ARM_NAMES[1:]
+    lines = [f"| constant | moved to | {' | '.join(f'`{arm}`, %' for arm in arms)} |", "|---" * (len(arms) + 2) + "|"]
+    for (constant, value), rows in _read().items():
+        cells = (f"{_mean(rows, arm):.1f}" for arm in arms)
+        lines.append(f"| {constant} | {value} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def plot() -> None:
+    """Draw what each move changes, arm by arm, in percentage points."""
+    found = _read()
+    base = found.pop((SHIPPED, ""))
+    figure = Figure(figsize=(11, 5))
+    axes = figure.subplots(1, len(ARM_NAMES) - 1, sharey=True)
+    names = [f"{constant} {value}" for constant, value in found]
+    for each, arm in zip(axes, ARM_NAMES[1:], strict=True):
+        changes = [_mean(rows, arm) - _mean(base, arm) for rows in found.values()]
+        each.barh(names, changes)
+        each.axvline(0.0, color="black", linewidth=0.8)
+        each.set(title=f"{arm}: {_mean(base, arm):.1f} %", xlabel="change, percentage points")
+        each.grid(visible=True, alpha=0.3)
+    axes[0].invert_yaxis()
+    figure.savefig(DIRECTORY / "sensitivity.png", dpi=100, bbox_inches="tight", metadata={"Software": None})
+
+
+if __name__ == "__main__":
+    run()
+    write_between("07-sensitivity", table(), ROOT / "README.md")
+    plot()

@@ -1,0 +1,35 @@
+"""The study of sensitivity: constants are moved, and only while a simulation uses them."""
+
+import pytest
+from experiments.config import Experiment
+from experiments.sensitivity import BASE, MOVES, SHIPPED, constants_in_force, shipped
+
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.power.server import ServerModels
+from joulie_sim.engine import simulation
+
+
+def test_the_constants_that_a_study_of_sensitivity_starts_from_are_those_that_ship():
+    constants = shipped()
+    inventory = Inventory(constants.inventory)
+    assert (inventory.cpus, inventory.gpus) == (Inventory.load().cpus, Inventory.load().gpus)
+    assert constants.servers is ServerModels.load()
+    assert constants.sensitivities == simulation._SENSITIVITIES
+
+
+@pytest.mark.parametrize("move", [key for key in MOVES if key[0] != SHIPPED], ids=" ".join)
+def test_a_move_changes_what_the_models_state_only_while_it_is_in_force(move):
+    def stated(inventory):
+        experiment = Experiment.read(BASE)
+        machines = experiment.machines(inventory)
+        sensitivities = simulation._SENSITIVITIES
+        return (
+            [group.power.curves for group in machines.groups],
+            sensitivities,
+            [group.view.gpu.spec for group in machines.groups if group.view.gpu],
+        )
+
+    before = stated(None)
+    with constants_in_force(MOVES[move](shipped())) as inventory:
+        assert stated(inventory) != before
+    assert stated(None) == before
