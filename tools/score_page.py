@@ -17,8 +17,8 @@ Joulie](extending.md) shows how to add one.
 
 kube-scheduler adds the answer times the extender's weight times 10 to the scores of its own plugins, which are 0 to 100
 times their weight. With `SCORE_MAX` 20 and weight 1 a perfect node counts as much as a preferred affinity or a topology
-spread that is kept; with 100, the default, five times as much. `energy_v1` with 20 kept all preferences and added 23 % less
-power than no score, with 100 it lost those against nodes with GPUs and added 56 % less
+spread that is kept; with 100, the default, five times as much. `energy_v1` with 20 kept all preferences and added 23 %
+less power than no score, with 100 it lost those against nodes with GPUs and added 56 % less
 ([measured](../experiments/README.md#score_max)).
 
 This page is generated: `just docs`.
