@@ -53,7 +53,7 @@ def server():
 
 @pytest.fixture
 async def reflector(server):
-    reflector = Reflector(server, NODES, decode_node)
+    reflector = Reflector(server, NODES, decode_node, chance=lambda: 0.5)
     task = asyncio.create_task(reflector.run())
     yield reflector
     task.cancel()
