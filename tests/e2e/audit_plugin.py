@@ -48,7 +48,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     found = used(requests)
     incomplete = session.config.stash[_INCOMPLETE]
     unused = sorted(grants - found)
-    report = [f"{len(grants & found)} of {len(grants)} grants used, {len(denied)} kinds of requests refused with 403"]
+    report = [
+        f"{len(grants & found)} of {len(grants)} grants used, {len(denied)} kinds of requests always refused with 403"
+    ]
     report += [f"refused: {each}" for each in denied]
     report += [f"not used: {each}" for each in unused if not incomplete]
     if incomplete:

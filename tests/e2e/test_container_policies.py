@@ -224,7 +224,8 @@ async def topology_kind(devcluster: DevCluster) -> AsyncIterator[None]:
 
         async def served() -> None:
             found = json.loads(await client.get(CRDS, f"{plural}.{group}"))
-            conditions = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
+            # Just created, it may have a status with `conditions: null`.
+            conditions = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions") or ()}
             assert conditions.get("Established") == "True"
 
         await eventually(served, within_s=15)

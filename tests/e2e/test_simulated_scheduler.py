@@ -103,7 +103,7 @@ async def test_the_real_choice_is_always_among_the_best_nodes(cluster: DevCluste
         KubeScheduler(machines, strategy=FitStrategy.LEAST_ALLOCATED, nodes_to_score_pct=100, seed=0, extender=scores)
         for scores in (None, extender)
     )
-    combined.refused[:] = [extender.refuses(name) for name in machines.names]
+    combined.accepting[:] = [not extender.refuses(name) for name in machines.names]
     index = {name: number for number, name in enumerate(machines.names)}
     best_sizes = []
     async with await cluster.client() as client:
