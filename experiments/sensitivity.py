@@ -25,7 +25,7 @@ from experiments.rows import Row, text_row, write_rows
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.draw import SENSITIVITY, WorkKind
 from joulie_core.power.server import MeasuredServer, ServerModels
-from joulie_sim.engine import simulation
+from joulie_sim.engine import job_flow
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.simulation import Simulation, SimulationSettings
 from joulie_sim.engine.summary import SimulationSummary, summarize
@@ -170,7 +170,7 @@ def constants_in_force(constants: MovedConstants) -> Iterator[Inventory]:
     inventory = Inventory(constants.inventory)
     with (
         patch.object(ServerModels, "load", staticmethod(lambda: constants.servers)),
-        patch.object(simulation, "_SENSITIVITIES", constants.sensitivities),
+        patch.object(job_flow, "_SENSITIVITIES", constants.sensitivities),
     ):
         yield inventory
 

@@ -6,7 +6,7 @@ from experiments.sensitivity import BASE, MOVES, SHIPPED, constants_in_force, sh
 
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.power.server import ServerModels
-from joulie_sim.engine import simulation
+from joulie_sim.engine import job_flow
 
 
 def test_the_constants_that_a_study_of_sensitivity_starts_from_are_those_that_ship():
@@ -14,7 +14,7 @@ def test_the_constants_that_a_study_of_sensitivity_starts_from_are_those_that_sh
     inventory = Inventory(constants.inventory)
     assert (inventory.cpus, inventory.gpus) == (Inventory.load().cpus, Inventory.load().gpus)
     assert constants.servers is ServerModels.load()
-    assert constants.sensitivities == simulation._SENSITIVITIES
+    assert constants.sensitivities == job_flow._SENSITIVITIES
 
 
 @pytest.mark.parametrize("move", [key for key in MOVES if key[0] != SHIPPED], ids=" ".join)
@@ -22,7 +22,7 @@ def test_a_move_changes_what_the_models_state_only_while_it_is_in_force(move):
     def stated(inventory):
         experiment = Experiment.read(BASE)
         machines = experiment.machines(inventory)
-        sensitivities = simulation._SENSITIVITIES
+        sensitivities = job_flow._SENSITIVITIES
         return (
             [group.power.curves for group in machines.groups],
             sensitivities,
