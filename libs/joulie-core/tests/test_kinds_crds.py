@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 from pydantic import Field, ValidationError
 
-from joulie_core.kinds import Adjustment, NodeHardware, NodePowerProfile, NodeTwin, TelemetryProfile
+from joulie_core.kinds import Adjustment, NodeBMC, NodeHardware, NodePowerProfile, NodeTwin, TelemetryProfile
 from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import Column, Model
 from joulie_core.kinds.crds import RESOURCES, CrdError, manifest, manifests, structural_schema
@@ -100,6 +100,7 @@ def test_manifests_are_plain_json_and_the_same_every_time():
     assert sorted(manifests()) == [
         "joulie.io_adjustments.yaml",
         "joulie.io_balloonspolicies.yaml",
+        "joulie.io_nodebmcs.yaml",
         "joulie.io_nodehardwares.yaml",
         "joulie.io_nodepowerprofiles.yaml",
         "joulie.io_nodetwins.yaml",
@@ -164,6 +165,12 @@ def nhw(**status):
     return NodeHardware, {"spec": {"nodeName": "n1"}, "status": status}
 
 
+def nbmc(status=None, **spec):
+    required = {"nodeName": "n1", "protocol": "redfish", "address": "https://10.0.0.1"}
+    document = {"spec": required | {"credentialsSecretRef": {"name": "bmc"}} | spec}
+    return NodeBMC, document if status is None else document | {"status": status}
+
+
 def measurement(**fields):
     return nt(powerMeasurement={"source": "agent", "quality": "measured"} | fields)
 
@@ -219,6 +226,13 @@ GOOD = {
     "CPU class of a resource at its longest": balloons(
         cpuClasses=[{"name": "n" * 57, "publishExtendedResource": True}]
     ),
+    "BMC": nbmc(),
+    "BMC by name and port": nbmc(address="https://bmc-17.example.org:8443", system="/redfish/v1/Systems/1"),
+    "BMC at an IPv6 address": nbmc(address="https://[fd00::17]:443", caSecretRef={"name": "ca"}),
+    "BMC that powers off": nbmc(powerOff="Allowed", desiredPower="Off"),
+    "power that is desired and not allowed": nbmc(powerOff="Never", desiredPower="Off"),
+    "cap of a server": nbmc(cap={"watts": 400, "expiresAt": "2030-01-31T12:00:00Z"}),
+    "status of a BMC": nbmc({"powerState": "PoweringOn", "powerWatts": 344.5, "recentBoots": [480.0, 510.5]}),
     "hardware": nhw(cpu={"totalCores": 128, "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 350}}),
 }
 BAD = {
@@ -265,6 +279,16 @@ BAD = {
     "PUE below 1": nt(estimatedPUE=0.9),
     "negative power": measurement(measuredNodePowerW=-1),
     "unknown quality": measurement(quality="guessed"),
+    "unknown protocol": nbmc(protocol="telnet"),
+    "BMC without TLS": nbmc(address="http://10.0.0.1"),
+    "password in the address": nbmc(address="https://root:calvin@10.0.0.1"),
+    "address with a path": nbmc(address="https://10.0.0.1/redfish/v1"),
+    "BMC without credentials": nbmc(credentialsSecretRef={}),
+    "system on another host": nbmc(system="https://10.0.0.2/redfish/v1/Systems/1"),
+    "unknown desired power": nbmc(desiredPower="Reset"),
+    "cap of 0 W": nbmc(cap={"watts": 0, "expiresAt": "2030-01-31T12:00:00Z"}),
+    "cap without an end": nbmc(cap={"watts": 400}),
+    "more boots than are kept": nbmc({"recentBoots": [1.0] * 21}),
     "negative cores": nhw(cpu={"totalCores": -1}),
     "half a GPU": nhw(gpu={"count": 0.5}),
 }
@@ -330,7 +354,9 @@ def test_what_a_model_writes_passes_the_schema_and_reads_back(resource, document
     assert resource.model_validate_json(json.dumps(written)) == model
 
 
-@pytest.mark.parametrize("resource", [NodeHardware, NodePowerProfile, NodeTwin], ids=lambda each: each.info.kind)
+@pytest.mark.parametrize(
+    "resource", [NodeBMC, NodeHardware, NodePowerProfile, NodeTwin], ids=lambda each: each.info.kind
+)
 def test_an_object_bears_the_name_of_its_node_for_ever(resource):
     schema = schema_of(resource)
     spec = {"nodeName": "n1", "profile": "eco"}

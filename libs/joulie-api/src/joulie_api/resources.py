@@ -91,6 +91,7 @@ TEMPLATE_POLICIES: Final = Resource(
     _JOULIE_GROUP, _JOULIE_VERSION, "templatepolicies", "TemplatePolicy", namespaced=False
 )
 ADJUSTMENTS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "adjustments", "Adjustment", namespaced=False)
+NODE_BMCS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "nodebmcs", "NodeBMC", namespaced=False)
 #: Of a project of Kubernetes; not every cluster has it.
 NODE_RESOURCE_TOPOLOGIES: Final = Resource(
     "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", namespaced=False

@@ -23,6 +23,7 @@ KINDS: Final = (
     "topologyawarepolicies",
     "templatepolicies",
     "adjustments",
+    "nodebmcs",
 )
 #: The oldest Kubernetes that Joulie runs on.
 _OLDEST: Final = (1, 29)

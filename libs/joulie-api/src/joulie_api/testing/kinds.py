@@ -105,6 +105,7 @@ SERVED: tuple[ServedKind, ...] = (
     _joulie("topologyawarepolicies", "TopologyAwarePolicy"),
     _joulie("templatepolicies", "TemplatePolicy"),
     _joulie("adjustments", "Adjustment"),
+    _joulie("nodebmcs", "NodeBMC"),
 )
 
 

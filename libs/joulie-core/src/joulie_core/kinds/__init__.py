@@ -3,6 +3,7 @@
 from joulie_core.kinds.adjustment import Adjustment
 from joulie_core.kinds.balloons_policy import BalloonsPolicy, BalloonsPolicySpec
 from joulie_core.kinds.base import API_VERSION, GROUP, VERSION, Condition, ConditionStatus, Kind, Model, Profile
+from joulie_core.kinds.node_bmc import NodeBMC, NodeBMCSpec, NodeBMCStatus
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
 from joulie_core.kinds.node_twin import NodeTwin, NodeTwinStatus
@@ -20,6 +21,7 @@ KINDS: tuple[Kind, ...] = (
     TopologyAwarePolicy.info,
     TemplatePolicy.info,
     Adjustment.info,
+    NodeBMC.info,
 )
 
 __all__ = [
@@ -34,6 +36,9 @@ __all__ = [
     "ConditionStatus",
     "Kind",
     "Model",
+    "NodeBMC",
+    "NodeBMCSpec",
+    "NodeBMCStatus",
     "NodeHardware",
     "NodeHardwareStatus",
     "NodePowerProfile",

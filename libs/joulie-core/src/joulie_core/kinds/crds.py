@@ -16,6 +16,7 @@ from typing import Any, Final
 from joulie_core.kinds.adjustment import Adjustment
 from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import GROUP, VERSION, Column, CustomResource, Model
+from joulie_core.kinds.node_bmc import NodeBMC
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.kinds.node_power_profile import NodePowerProfile
 from joulie_core.kinds.node_twin import NodeTwin
@@ -34,6 +35,7 @@ RESOURCES: Final[tuple[type[CustomResource], ...]] = (
     TopologyAwarePolicy,
     TemplatePolicy,
     Adjustment,
+    NodeBMC,
 )
 
 #: An object has the name of its node: every service finds a node's objects without an index.

@@ -1,0 +1,204 @@
+"""NodeBMC (`nbmc`): the baseboard management controller (BMC) of one node, its power state, readings and cap."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from joulie_core.kinds.base import (
+    Column,
+    Conditions,
+    CustomResource,
+    Kind,
+    Model,
+    NodeNameField,
+    PositiveWatts,
+    Timestamp,
+    Watts,
+)
+
+#: Boots whose time is kept.
+MOST_BOOTS: Final = 20
+
+ResourcePath = Annotated[str, Field(min_length=1, max_length=1024, pattern="^/redfish/v1/")]
+SecretName = Annotated[str, Field(min_length=1, max_length=253)]
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class BmcProtocol(StrEnum):
+    """Protocol of the BMC."""
+
+    REDFISH = "redfish"
+
+
+class PowerOff(StrEnum):
+    """Whether the node may be powered off."""
+
+    ALLOWED = "Allowed"
+    NEVER = "Never"
+
+
+class DesiredPower(StrEnum):
+    """Power state that a node shall have; `Unmanaged`: whatever it is."""
+
+    ON = "On"
+    OFF = "Off"
+    UNMANAGED = "Unmanaged"
+
+
+class PowerState(StrEnum):
+    """Power state as the BMC reports it."""
+
+    ON = "On"
+    OFF = "Off"
+    POWERING_ON = "PoweringOn"
+    POWERING_OFF = "PoweringOff"
+    UNKNOWN = "Unknown"
+
+
+class PowerLimitUnit(StrEnum):
+    """Unit of the BMC's power limit."""
+
+    WATTS = "W"
+    PERCENT = "%"
+    OTHER = "other"
+
+
+class LimitException(StrEnum):
+    """What the BMC does when the power limit cannot be held."""
+
+    NO_ACTION = "NoAction"
+    LOG_EVENT_ONLY = "LogEventOnly"
+    HARD_POWER_OFF = "HardPowerOff"
+    OTHER = "Other"
+
+
+class BmcSecretRef(Model):
+    """Secret in the namespace of the out-of-band service."""
+
+    name: SecretName
+    """Name of the Secret."""
+
+
+class BmcCap(Model):
+    """Cap of the whole server."""
+
+    watts: PositiveWatts
+    """Cap in watts at the server's power supplies."""
+    expires_at: Timestamp
+    """Time at which the cap ends unless it is written with a later one; the limit found before is restored then."""
+
+
+class NodeBMCSpec(Model):
+    """How the BMC is reached, and what it shall do."""
+
+    node_name: NodeNameField
+    protocol: BmcProtocol
+    """Protocol of the BMC."""
+    address: Annotated[str, Field(max_length=512, pattern=r"^https://[^/@?#\s]+$")]
+    """Address of the BMC, such as `https://10.0.0.17` or `https://bmc-17.example.org:8443`."""
+    system: ResourcePath | None = None
+    """Path of the ComputerSystem, such as `/redfish/v1/Systems/1`; needed where the BMC has several."""
+    credentials_secret_ref: BmcSecretRef
+    """Secret with the keys `username` and `password`."""
+    ca_secret_ref: BmcSecretRef | None = None
+    """Secret whose key `ca.crt` has the certificates (PEM) that verify the BMC's; absent: the public ones."""
+    power_off: PowerOff = PowerOff.NEVER
+    """Whether the node may be powered off; `Never` takes precedence over `desiredPower`."""
+    desired_power: DesiredPower = DesiredPower.UNMANAGED
+    """Power state that the node shall have."""
+    cap: BmcCap | None = None
+    """Cap of the whole server; absent: the limit is not changed, and that found before the last cap is restored."""
+
+
+class BmcCapability(Model):
+    """What the BMC can do, as it was discovered."""
+
+    readable: bool
+    """Whether it has a power reading."""
+    cappable: bool
+    """Whether it has a power limit, in watts, that can be written."""
+    unit: PowerLimitUnit | None = None
+    """Unit of the power limit; absent without one."""
+    min_watts: Watts | None = None
+    """Lowest limit; absent if unknown."""
+    max_watts: Watts | None = None
+    """Highest limit; absent if unknown."""
+    limit_exception: LimitException | None = None
+    """What the BMC does when the limit cannot be held; absent if unknown."""
+    cap_path: Annotated[str, Field(max_length=1024)] = ""
+    """Resource that has the power limit; empty without one."""
+    reading_path: Annotated[str, Field(max_length=1024)] = ""
+    """Resource that has the power reading; empty without one."""
+    reset_types: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=32)] = ()
+    """Values of the reset action that the BMC takes."""
+
+
+class CapOwner(StrEnum):
+    """Who set the power limit that was read: the out-of-band service, or another program or user."""
+
+    JOULIE = "Joulie"
+    EXTERNAL = "External"
+
+
+class BmcCapStatus(Model):
+    """The power limit in force, and the one that is restored when the cap ends."""
+
+    watts: Watts | None = None
+    """Limit that was read last; absent if there is none."""
+    requested_watts: PositiveWatts | None = None
+    """Cap that was written; recorded before the BMC is written to. Absent: no cap of Joulie's is in force."""
+    original_watts: PositiveWatts | None = None
+    """Limit before the first cap; absent if there was none."""
+    owner: CapOwner = CapOwner.EXTERNAL
+    """Who set the limit."""
+
+
+class NodeBMCStatus(Model):
+    """Observed state of the server."""
+
+    power_state: PowerState = PowerState.UNKNOWN
+    """Power state; Unknown while the BMC does not answer."""
+    last_transition: Timestamp | None = None
+    """Time since which the power state is what it is."""
+    power_watts: Watts | None = None
+    """Power of the whole server; absent if unknown or older than three intervals."""
+    sampled_at: Timestamp | None = None
+    """Time of the newest answer of the BMC."""
+    interval_seconds: Seconds | None = None
+    """Time over which the BMC measures, or after which it has a new value; the reading is not newer than that."""
+    boot_seconds: Seconds | None = None
+    """95th percentile of the last boots, from the request to the node's readiness; absent before the first."""
+    recent_boots: Annotated[tuple[Seconds, ...], Field(max_length=MOST_BOOTS)] = ()
+    """Times of the last boots, oldest first."""
+    capability: BmcCapability | None = None
+    """What the BMC can do; absent until it has answered."""
+    cap: BmcCapStatus | None = None
+    """Power limit; absent if the BMC has none."""
+    conditions: Conditions = ()
+    """Conditions: Reachable, PowerAsDesired, Capped, and WakeProven (this service has powered the node on, and it
+    became ready)."""
+
+
+class NodeBMC(CustomResource):
+    """BMC of one node; its status is written by the out-of-band service."""
+
+    info: ClassVar[Kind] = Kind(
+        kind="NodeBMC",
+        plural="nodebmcs",
+        short_name="nbmc",
+        spec=NodeBMCSpec,
+        status=NodeBMCStatus,
+        columns=(
+            Column("Node", ".spec.nodeName"),
+            Column("Desired", ".spec.desiredPower"),
+            Column("Power", ".status.powerState"),
+            Column("Watts", ".status.powerWatts", "number"),
+            Column("Cap", ".status.cap.requestedWatts", "number"),
+            Column("Boot", ".status.bootSeconds", "number"),
+            Column("Sampled", ".status.sampledAt", "date"),
+        ),
+    )
+
+    spec: NodeBMCSpec
+    status: NodeBMCStatus = NodeBMCStatus()
