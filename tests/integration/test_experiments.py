@@ -4,8 +4,10 @@ import re
 from dataclasses import replace
 
 import pytest
+from experiments.aims import Aim, ArmResult, aims
 from experiments.config import ROOT, Experiment
-from experiments.report import overview, read, summary
+from experiments.figures import read
+from experiments.report import overview, summary
 from experiments.rows import RunKey, append_row, code_digest, planned, read_rows
 from experiments.run import Runner, run, usable
 
@@ -101,3 +103,29 @@ def test_energies_count_up_to_the_end_of_the_last_arm(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_experiment_says_what_it_asks(name):
     assert "**Question.**" in (ROOT / name / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_what_was_aimed_for_is_that_of_the_runs():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"<!-- begin aims -->\n(.*?)\n<!-- end aims -->", page, re.DOTALL)
+    assert found
+    assert found[1] == aims(), "run `python -m experiments.report` with the names of all experiments"
+
+
+@pytest.mark.parametrize(
+    ("mean_pct", "saved_pct", "reached"), [(4.9, 8.5, "yes"), (5.1, 8.5, "without waits"), (4.9, 8.4, "no")]
+)
+def test_an_aim_is_reached_by_all_three_savings_and_within_its_slowdown(mean_pct, saved_pct, reached):
+    aim = Aim("", (6.5, 8.0, 8.5), 5.0)
+    kept = (0.0, 0.0, 0.0)
+    result = ArmResult("", (7.0, 8.0, saved_pct), {"cpu": kept}, {"cpu": (mean_pct, 0.0, 9.0), "gpu": kept}, {})
+    assert result.within(aim)
+    assert not replace(result, standard_running={"gpu": (5.1, 5.0, 5.2)}).within(aim)
+    assert result.reached(aim) == reached
+
+
+@pytest.mark.parametrize(
+    ("p95", "kept"), [((1.0, -9.0, 3.0), "yes"), ((3.0, -1.0, 7.0), "not shown"), ((3.1, -9.0, 16.0), "no")]
+)
+def test_performance_jobs_are_kept_only_if_the_whole_interval_is_below_the_limit(p95, kept):
+    assert ArmResult("", (), {}, {}, {"cpu": (0.0, 0.0, 0.0), "gpu": p95}).performance_kept == kept

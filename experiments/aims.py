@@ -1,0 +1,130 @@
+"""What was aimed for, beside what the experiments found: the arm that saves the most within each limit of slowdown.
+
+Savings are means over the seeds, at the three loads of the aims. What standard jobs pay is their mean time to run, that
+is what caps cost, and beside it their mean slowdown, which has their waits; of performance jobs it is the 95th
+percentile of the slowdown. Each pool counts for itself, with its worst load.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from experiments.config import ROOT
+from experiments.figures import BASELINE, Runs, change_pct, less_pct, paired, read
+
+_LOADS: Final = (0.3, 0.5, 0.7)
+_MOST_P95_PCT: Final = 3.0
+_NODE_CAPS: Final = ("static_partition", "static_energy", "family_energy")
+_POOLS: Final = ("cpu", "gpu")
+#: Change in percent and both ends of its interval, by pool.
+_Changes = dict[str, tuple[float, float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Savings in percent at the three loads, and what standard jobs may pay; None: any slowdown, by node caps."""
+
+    title: str
+    saved_pct: tuple[float, float, float]
+    most_slowdown_pct: float | None = None
+
+
+AIMS: Final = (
+    Aim("5, 5.5, 5.5 by node caps", (5.0, 5.5, 5.5)),
+    Aim("6.5, 8, 8.5 at 5 % slowdown", (6.5, 8.0, 8.5), 5.0),
+    Aim("9, 11, 12 at 15 % slowdown", (9.0, 11.0, 12.0), 15.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """One arm of one experiment at the loads of the aims; changes are percent with both ends of their interval."""
+
+    arm: str
+    saved_pct: tuple[float, ...]
+    #: By pool that has jobs, at the worst load.
+    standard_running: _Changes
+    standard_mean: _Changes
+    performance_p95: _Changes
+
+    def within(self, aim: Aim) -> bool:
+        """Return whether the arm is one that the aim is about, waits aside."""
+        return self.arm in _NODE_CAPS if aim.most_slowdown_pct is None else _below(self.standard_running, aim)
+
+    def saves(self, aim: Aim) -> bool:
+        """Return whether the savings are those of the aim."""
+        return all(saved >= wanted for saved, wanted in zip(self.saved_pct, aim.saved_pct, strict=True))
+
+    def reached(self, aim: Aim) -> str:
+        """Return whether an arm that is within the aim reaches it."""
+        if not self.saves(aim):
+            return "no"
+        return "yes" if _below(self.standard_mean, aim) else "without waits"
+
+    @property
+    def performance_kept(self) -> str:
+        """Whether the 95th percentile of performance jobs is at most 3 % higher, by the interval where that decides."""
+        changes = self.performance_p95.values()
+        if all(high <= _MOST_P95_PCT for _, _, high in changes):
+            return "yes"
+        return "no" if any(middle > _MOST_P95_PCT for middle, _, _ in changes) else "not shown"
+
+
+def _below(changes: _Changes, aim: Aim) -> bool:
+    most_pct = aim.most_slowdown_pct
+    return most_pct is None or all(middle <= most_pct for middle, _, _ in changes.values())
+
+
+def _result(arm: str, loads: Sequence[dict[str, Runs]]) -> ArmResult:
+    def worst(name: str) -> _Changes:
+        found = {
+            pool: [change_pct(arms[arm], arms[BASELINE], name.format(pool=pool)) for arms in loads] for pool in _POOLS
+        }
+        known = {pool: [each for each in changes if each is not None] for pool, changes in found.items()}
+        return {pool: max(changes) for pool, changes in known.items() if changes}
+
+    saved = (paired(arms[arm], arms[BASELINE], less_pct("it_kwh")).mean for arms in loads)
+    names = ("standard_{pool}_running", "standard_{pool}_mean", "performance_{pool}_p95")
+    return ArmResult(arm, tuple(saved), *map(worst, names))
+
+
+def results(name: str) -> list[ArmResult]:
+    """Return the arms of an experiment; none where it lacks one of the loads."""
+    runs = read(ROOT / name)
+    if any(("backlog", load) not in runs for load in _LOADS):
+        return []
+    loads = [runs["backlog", load] for load in _LOADS]
+    return [_result(arm, loads) for arm in loads[0] if arm != BASELINE]
+
+
+def _cells(result: ArmResult, aim: Aim) -> Iterator[str]:
+    yield result.reached(aim)
+    yield f"`{result.arm}`"
+    yield ", ".join(f"{saved:.1f}" for saved in result.saved_pct)
+    for changes in (result.standard_running, result.standard_mean, result.performance_p95):
+        yield "; ".join(
+            f"{pool.upper()} {middle:+.1f} [{low:+.1f}, {high:+.1f}]" for pool, (middle, low, high) in changes.items()
+        )
+    yield result.performance_kept
+
+
+def aims() -> str:
+    """Return the table: a line for each experiment and aim, with the arm that saves the most within its limit."""
+    titles = (
+        *("experiment", "aim, % saved at 0.3, 0.5, 0.7", "reached", "arm", "saved, %"),
+        *("time to run of standard jobs, % more", "their mean slowdown, % more"),
+        *("p95 of performance jobs, % more", "p95 at most 3 % more"),
+    )
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for name in sorted(path.parent.name for path in ROOT.glob("*/runs.csv")):
+        if not (ROOT / name / "config.toml").exists():
+            continue
+        found = results(name)
+        for aim in AIMS if found else ():
+            within = [result for result in found if result.within(aim)]
+            if not within:
+                lines.append(f"| {name} | {aim.title} | no | none | - | - | - | - | - |")
+                continue
+            best = max(within, key=lambda result: (result.saves(aim), sum(result.saved_pct)))
+            lines.append(f"| {name} | {aim.title} | {' | '.join(_cells(best, aim))} |")
+    return "\n".join(lines)
