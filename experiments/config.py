@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from experiments.trace import Trace
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.node import Node
 from joulie_devcluster.control_plane.nodes import read_node_classes, scale
@@ -35,6 +36,12 @@ class Experiment:
     overload: float | None = None
     seeds: int
     arms: tuple[str, ...]
+    #: Directory of a trace in openb's format; None for synthetic jobs. A seed is then a part of the trace.
+    trace: str | None = None
+    #: Share of the trace's nodes, each kind with at least one.
+    node_scale: float = 1.0
+    #: Number of parts into which the trace's pods are divided.
+    parts: int = 1
 
     @staticmethod
     def read(name: str) -> "Experiment":
@@ -56,15 +63,33 @@ class Experiment:
         return backlog if self.overload is None else (*backlog, ("overload", self.overload))
 
     def nodes(self) -> list[Node]:
-        """Return the nodes of `nodes.yaml`, scaled to `node_count`."""
+        """Return the nodes of `nodes.yaml`, scaled to `node_count`, or those of the trace.
+
+        Raises:
+            MissingTraceError: the trace is not there.
+        """
+        if self.trace is not None:
+            return nodes_of_classes(Trace.read(self.trace).node_classes(self.node_scale))
         return nodes_of_classes(scale(read_node_classes(self.directory / "nodes.yaml"), self.node_count))
 
     def machines(self, inventory: Inventory | None = None) -> Machines:
-        """Return the machines, by the figures of an inventory; None for the one that ships."""
+        """Return the machines, by the figures of an inventory; None for the one that ships.
+
+        Raises:
+            MissingTraceError: the trace is not there.
+        """
         return machines_of(self.nodes(), inventory or Inventory.load())
 
     def workload(self, machines: Machines, *, load: float, seed: int) -> Jobs:
-        """Return the jobs of one seed."""
+        """Return the jobs of one seed.
+
+        Raises:
+            MissingTraceError: the trace is not there.
+        """
+        if self.trace is not None:
+            trace = Trace.read(self.trace)
+            pods = trace.part(seed, of=self.parts, pods=self.jobs)
+            return trace.jobs(pods, node_scale=self.node_scale, window_s=self.window_s, load=load)
         mix = ArrivalMix(
             jobs=self.jobs,
             window_s=self.window_s,

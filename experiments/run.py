@@ -24,6 +24,7 @@ from experiments.rows import (
     text_row,
     write_rows,
 )
+from experiments.trace import MissingTraceError
 from joulie_sim.engine.arms import ARMS
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
@@ -141,4 +142,7 @@ def run(experiment: Experiment) -> None:
 
 if __name__ == "__main__":
     for each in sys.argv[1:]:
-        run(Experiment.read(each))
+        try:
+            run(Experiment.read(each))
+        except MissingTraceError as error:
+            sys.exit(f"{each}: {error}")

@@ -10,6 +10,7 @@ from experiments.figures import read
 from experiments.report import overview, summary
 from experiments.rows import RunKey, append_row, code_digest, planned, read_rows
 from experiments.run import Runner, run, usable
+from experiments.trace import MissingTraceError
 
 from joulie_sim.engine.arms import ARMS
 
@@ -27,7 +28,11 @@ def test_an_experiment_has_its_nodes_and_known_arms(name):
     experiment = Experiment.read(name)
     assert set(experiment.arms) <= set(ARMS)
     assert experiment.arms[0] == "kube_default"
-    assert len(experiment.machines()) == experiment.node_count
+    try:
+        machines = experiment.machines()
+    except MissingTraceError as error:
+        pytest.skip(str(error))
+    assert len(machines) == experiment.node_count
 
 
 @pytest.mark.parametrize("name", WITH_RUNS)

@@ -126,9 +126,19 @@ _ARMS: Final = (
         _class_caps(75, 90),
     ),
     _joulie(
+        "class_caps_70",
+        "no eco nodes; GPUs of standard pods at 0.7 of natural power, their cores at 0.83 of the frequency; energy_v1",
+        _class_caps(70, 83),
+    ),
+    _joulie(
         "class_caps_60",
         "no eco nodes; GPUs of standard pods at 0.6 of natural power, their cores at 0.8 of the frequency; energy_v1",
         _class_caps(60, 80),
+    ),
+    _joulie(
+        "class_caps_gpu_85",
+        "no eco nodes; GPUs of standard pods at 0.85 of natural power, no limit of cores; energy_v1",
+        _class_caps(85, 100),
     ),
     _joulie(
         "class_caps_gpu_75",
