@@ -63,11 +63,11 @@ class ArmResult:
 
     @property
     def performance_kept(self) -> str:
-        """Whether the 95th percentile of performance jobs is at most 3 % higher, by the interval where that decides."""
+        """Whether the 95th percentile of performance jobs is at most 3 % higher, if the intervals decide that."""
         changes = self.performance_p95.values()
         if all(high <= _MOST_P95_PCT for _, _, high in changes):
             return "yes"
-        return "no" if any(middle > _MOST_P95_PCT for middle, _, _ in changes) else "not shown"
+        return "no" if any(low > _MOST_P95_PCT for _, low, _ in changes) else "not shown"
 
 
 def _below(changes: _Changes, aim: Aim) -> bool:
