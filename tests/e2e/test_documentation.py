@@ -1,0 +1,206 @@
+"""The commands of helm and kubectl in the documentation, run as they are written, in one cluster, in their order."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from tests.chart import CHART, NAMESPACE, ROOT, Helm
+from tests.doc_commands import ON_A_CLUSTER, documented_commands
+from tests.e2e.release import Release
+from tests.e2e.waiting import eventually
+
+from joulie_api.errors import NotFound
+from joulie_api.resources import (
+    CRDS,
+    NAMESPACES,
+    NODE_POWER_PROFILES,
+    NODE_TWINS,
+    NODES,
+    PODS,
+    TELEMETRY_PROFILES,
+    Resource,
+)
+from joulie_api.testing import make_node_power_profile, make_node_twin, make_pod, make_telemetry_profile
+from joulie_core.labels import MANAGED
+from joulie_devcluster.binaries import lookup
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
+from joulie_devcluster.fixtures import ClusterFactory
+
+pytestmark = pytest.mark.e2e
+
+_NODE, _POD = "epyc-0", "train"
+#: What stands for a name in the commands.
+_NAMES = {"NODE": _NODE, "POD": _POD, "VERB": "status"}
+#: No services run, so that there is something to find.
+_EXIT_CODES = {"kubectl joulie doctor": 1}
+_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
+_TIMEOUT_S = 240
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Runs commands in the root of the repository, as people do."""
+
+    env: dict[str, str]
+
+    async def section(self, page: str, section: str) -> str:
+        """Run all commands of a section; return what they print."""
+        found = [each for each in documented_commands() if (each.page, each.section) == (page, section)]
+        commands = [each for each in found if each.elsewhere is None and each.words[0] in _PROGRAMS]
+        assert commands, (page, section)
+        return "".join([await self.run(each.text) for each in commands])
+
+    async def run(self, command: str) -> str:
+        for placeholder, name in _NAMES.items():
+            command = command.replace(f" {placeholder}", f" {name}")
+        done = await asyncio.to_thread(
+            subprocess.run, command, shell=True, cwd=ROOT, env=self.env, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        print(f"$ {command}\n{done.stdout}")
+        assert done.returncode == _EXIT_CODES.get(command, 0), (command, done.stdout)
+        return done.stdout
+
+
+_PROGRAMS = ("helm", "kubectl", "kubectl-joulie")
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    found = shutil.which("kubectl")
+    return Path(found) if found else lookup.ensure((Binary.KUBECTL,))[Binary.KUBECTL]
+
+
+@pytest_asyncio.fixture
+async def release(fresh_devcluster: ClusterFactory, helm: Helm, tmp_path: Path) -> AsyncIterator[Release]:
+    """Nothing is installed yet, and no node is managed."""
+    cluster = await fresh_devcluster(
+        nodes=(NodeClass(name="epyc", count=2, cpu=CpuClass(model="AMD-EPYC-9654", cores=192), managed=False),)
+    )
+    async with await cluster.client(user_agent="joulie-tests") as client:
+        yield Release(cluster, client, replace(helm, home=tmp_path, kubeconfig=cluster.kubeconfig), tmp_path)
+
+
+@pytest.fixture
+def shell(release: Release, kubectl: Path, tmp_path: Path) -> Shell:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "helm").symlink_to(release.helm.path)
+    (programs / "kubectl").symlink_to(kubectl)
+    path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return Shell({"PATH": path, "HOME": str(tmp_path), "KUBECONFIG": str(release.cluster.kubeconfig)})
+
+
+@pytest.mark.timeout(600)
+async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release, shell: Shell) -> None:
+    client = release.client
+    await _install_an_older_kind(release)
+    await _serve_kinds_of_the_prometheus_operator(release)
+    checks = {
+        ("docs/install.md", "Installation and removal"): _is_installed,
+        ("docs/live-page.md", "Opening it"): _has_the_page,
+        ("docs/monitoring.md", "Monitoring"): _has_monitors,
+        ("docs/upgrade.md", "Steps"): _has_the_new_kind,
+        ("docs/install.md", "Uninstalling"): _is_gone,
+        ("docs/security.md", "Namespaces and Pod Security"): _are_two_releases,
+    }
+    for page, section in ON_A_CLUSTER:
+        await shell.section(page, section)
+        if (page, section) in checks:
+            await checks.pop((page, section))(release)
+        if section == "Installation and removal":
+            # What the services would write; here their pods have no processes.
+            await client.create(PODS, make_pod(_POD, "default", cpu=100_000, workload_class="performance"), "default")
+            for resource, made in (
+                (NODE_POWER_PROFILES, make_node_power_profile(_NODE, "performance")),
+                (NODE_TWINS, make_node_twin(_NODE, "performance")),
+                (TELEMETRY_PROFILES, make_telemetry_profile(_NODE)),
+            ):
+                await client.create(resource, made)
+    assert not checks
+
+
+async def _install_an_older_kind(release: Release) -> None:
+    """Create a CRD without one of its fields, as the Helm of an older chart did."""
+    crd = yaml.safe_load((CHART / "crds" / "joulie.io_nodetwins.yaml").read_text())
+    _status_fields(crd).pop("schedulableClass")
+    await release.client.request("POST", CRDS.collection_path(None), query=(("fieldManager", "helm"),), body=crd)
+
+
+async def _has_the_new_kind(release: Release) -> None:
+    assert "schedulableClass" in _status_fields(await release.client.get(CRDS, "nodetwins.joulie.io"))
+
+
+def _status_fields(crd: dict[str, Any]) -> dict[str, Any]:
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    fields: dict[str, Any] = schema["properties"]["status"]["properties"]
+    return fields
+
+
+async def _serve_kinds_of_the_prometheus_operator(release: Release) -> None:
+    for kind in ("PodMonitor", "PrometheusRule"):
+        plural = f"{kind.lower()}s"
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        crd = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+            "spec": {
+                "group": "monitoring.coreos.com",
+                "scope": "Namespaced",
+                "names": {"kind": kind, "plural": plural},
+                "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+            },
+        }
+        await release.client.create(CRDS, crd)
+
+
+async def _is_installed(release: Release) -> None:
+    assert (await release.client.get(NODES, _NODE))["metadata"]["labels"][MANAGED] == "true"
+
+    async def runs() -> None:
+        assert [each["spec"]["nodeName"] for each in await release.pods("agent")] == [_NODE]
+        assert len(await release.pods("operator")) == 2
+
+    await eventually(runs, within_s=60)
+    env = (await release.client.get(_DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
+    assert {"name": "POLICY_TYPE", "value": "queue_aware_v1"} in env["containers"][0]["env"]
+
+
+async def _has_the_page(release: Release) -> None:
+    spec = (await release.client.get(_DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
+    assert "UI_ADDR" in {each["name"] for each in spec["containers"][0]["env"]}
+
+
+async def _has_monitors(release: Release) -> None:
+    monitors = Resource("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor", namespaced=True)
+    found = await release.client.list(monitors, NAMESPACE)
+    assert len(found) == 3
+    assert {each["metadata"]["labels"]["release"] for each in found} == {"kube-prometheus-stack"}
+
+
+async def _is_gone(release: Release) -> None:
+    assert await release.run("list", "--short") == ""
+    assert not [each for each in await release.client.list(CRDS) if each["spec"]["group"] == "joulie.io"]
+    assert MANAGED not in (await release.client.get(NODES, _NODE))["metadata"]["labels"]
+    with pytest.raises(NotFound):
+        await release.client.get(NAMESPACES, NAMESPACE)
+
+
+async def _are_two_releases(release: Release) -> None:
+    listed = json.loads(await asyncio.to_thread(release.helm.run, "list", "--all-namespaces", "--output", "json"))
+    assert {(each["name"], each["namespace"]) for each in listed} == {
+        ("joulie", NAMESPACE),
+        ("joulie-agents", "joulie-agents"),
+    }
