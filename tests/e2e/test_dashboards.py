@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 import yaml
+from tests.e2e.resource_manager import resource_manager
 from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 from tests.prometheus_server import PrometheusServer, needs_prometheus
@@ -20,7 +21,16 @@ _ALERTS = Path(__file__).parents[2] / "helm" / "joulie" / "alerts.yaml"
 
 
 @pytest_asyncio.fixture
-async def prometheus(system: System, tmp_path: Path) -> AsyncIterator[PrometheusServer]:
+async def resources_port(tmp_path: Path) -> AsyncIterator[int]:
+    """The metrics' port of a resource manager."""
+    directory = tmp_path / "resources"
+    directory.mkdir()
+    async with resource_manager(directory) as port:
+        yield port
+
+
+@pytest_asyncio.fixture
+async def prometheus(system: System, resources_port: int, tmp_path: Path) -> AsyncIterator[PrometheusServer]:
     """Prometheus, which scrapes every service of the system."""
     stack = system.stack
     targets = {
@@ -28,6 +38,7 @@ async def prometheus(system: System, tmp_path: Path) -> AsyncIterator[Prometheus
         "agent": [agent.metrics_port for agent in stack.agents],
         "extender": [stack.extender.metrics_port],
         "simulator": [stack.sim.metrics_port],
+        "resources": [resources_port],
     }
     server = PrometheusServer(tmp_path, targets, rules=[_ALERTS])
     await server.start()

@@ -32,6 +32,10 @@ def _latency(verb: str) -> tuple[tuple[str, str], tuple[str, str]]:
     return (_quantile(0.99, metric), "p99"), (_quantile(0.5, metric), "p50")
 
 
+def _of_zones(what: str) -> str:
+    return f"sum by (instance, zone) (joulie_zone_{what}_milli)"
+
+
 OVERVIEW: Final = Board(
     "overview",
     "Joulie / Overview",
@@ -228,6 +232,52 @@ AGENT: Final = Board(
                 line("Caps of GPUs", "watt", ("topk(20, joulie_gpu_cap_watts)", "{{node}} {{gpu}}")),
             ),
         ),
+        Row(
+            "Containers on CPUs (resource manager)",
+            (
+                line(
+                    "Resource managers",
+                    "short",
+                    ("count(joulie_nri_registered)", "running"),
+                    ("sum(joulie_nri_registered)", "registered with a runtime"),
+                    ("sum(joulie_container_policy_configuration_valid)", "newest configuration in force"),
+                ),
+                line(
+                    "Time until a runtime has its reply",
+                    "s",
+                    (_quantile(0.99, "joulie_nri_request_duration_seconds"), "p99"),
+                    (_quantile(0.5, "joulie_nri_request_duration_seconds"), "p50"),
+                    doc="A runtime does not start a container before that.",
+                ),
+                line(
+                    "Free of CPU zones",
+                    "percentunit",
+                    (
+                        f"bottomk(20, {_of_zones('available')} / ({_of_zones('allocatable')} > 0))",
+                        "{{instance}} {{zone}}",
+                    ),
+                    doc="Pools and balloons with the least left for another container.",
+                ),
+                line(
+                    "Containers and exclusive CPUs",
+                    "short",
+                    ("sum(joulie_zone_containers)", "containers in zones"),
+                    ("sum(joulie_container_exclusive_cpus)", "exclusive CPUs"),
+                ),
+                line(
+                    "Changes of placed containers",
+                    "short",
+                    ("sum(increase(joulie_container_moves_total[5m]))", "moved"),
+                    ("sum(increase(joulie_container_rejections_total[5m]))", "rejected"),
+                    ("sum(increase(joulie_container_updates_failed_total[5m]))", "updates failed"),
+                    ("sum(increase(joulie_nri_late_replies_total[5m]))", "replies without result"),
+                    doc="In the last five minutes.",
+                ),
+                line(
+                    "Updates that are pending", "short", ("topk(20, joulie_container_updates_pending)", "{{instance}}")
+                ),
+            ),
+        ),
         _process("joulie-agent"),
     ),
 )
@@ -254,6 +304,14 @@ EXTENDER: Final = Board(
                     ),
                 ),
                 line("Stale twins", "short", ("sum by (instance) (joulie_scheduler_stale_twin_data)", "{{instance}}")),
+                line(
+                    "Errors per second",
+                    "reqps",
+                    (
+                        "sum by (verb, reason) (rate(joulie_scheduler_request_errors_total[2m]))",
+                        "/{{verb}} {{reason}}",
+                    ),
+                ),
             ),
         ),
         Row(

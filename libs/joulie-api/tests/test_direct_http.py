@@ -35,12 +35,19 @@ class Running:
 
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(200_000))
     bodies: list[bytes] = field(default_factory=list)
+    errors: list[tuple[str, int]] = field(default_factory=list)
     port: int = 0
 
     def __post_init__(self) -> None:
         endpoints = web.Application(client_max_size=1 << 28)
         endpoints.add_routes([web.post("/echo", echo), web.get("/echo", echo)])
-        self.server = HttpServer(endpoints, HttpLog(), direct={"/echo": self.echo}, budget=self.budget)
+        self.server = HttpServer(
+            endpoints,
+            HttpLog(),
+            direct={"/echo": self.echo},
+            budget=self.budget,
+            on_error=lambda path, status: self.errors.append((path, status)),
+        )
 
     def echo(self, body: bytes, _started: float) -> DirectReply | None:
         self.bodies.append(body)
@@ -165,6 +172,7 @@ async def test_bodies_beyond_the_budget_are_refused_until_others_are_done(runnin
             third_writer.write(half)
             assert (await read_answer(third))[0] == 200
     assert [line["problem"] for line in lines] == ["bodies of concurrent requests too large"]
+    assert running.errors == [("/echo", 429)]
 
 
 async def test_a_client_that_does_not_read_its_answers_is_not_read_from_and_ends(running, monkeypatch):
@@ -177,6 +185,7 @@ async def test_a_client_that_does_not_read_its_answers_is_not_read_from_and_ends
                     writer.write(post(body))
                     await writer.drain()
     assert [line["problem"] for line in lines] == ["request not received and answered in time"]
+    assert running.errors == [("/echo", 408)]
 
 
 async def test_an_idle_connection_is_closed_without_a_line_in_the_log(running, monkeypatch):

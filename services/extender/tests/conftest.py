@@ -139,9 +139,12 @@ async def start(fake_api: FakeApiServer, fake_client: KubeClient) -> AsyncIterat
             registry = Registry()
             budget = ByteBudget(MAX_BODIES_BYTES)
             bodies = Bodies(budget)
-            handlers = Handlers(table, feeds, ExtenderMetrics(registry, table), bodies)
+            metrics = ExtenderMetrics(registry, table)
+            handlers = Handlers(table, feeds, metrics, bodies)
             endpoints = make_endpoints(handlers, Debug(table, feeds, bodies))
-            server = HttpServer(endpoints, HttpLog(), direct=handlers.direct(), budget=budget)
+            server = HttpServer(
+                endpoints, HttpLog(), direct=handlers.direct(), budget=budget, on_error=metrics.count_error
+            )
             port = await server.start(Address("127.0.0.1", 0))
             stack.push_async_callback(server.close)
             http = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))

@@ -1,6 +1,6 @@
 """Series of the extender."""
 
-from joulie_api.testing import make_node, make_pod
+from joulie_api.testing import Respond, make_node, make_pod
 
 
 async def scrape(extender):
@@ -43,3 +43,35 @@ async def test_the_series_of_a_node_vanish_with_it(start, fake_api, make_twin):
     extender.api.remove("NodeTwin", "n")
     await extender.wait_for(lambda: not len(extender.table))
     assert 'node="n"' not in await scrape(extender)
+
+
+async def test_requests_of_kube_scheduler_that_end_in_an_error_are_counted_by_verb_and_reason(start):
+    extender = await start()
+    assert 'joulie_scheduler_request_errors_total{reason="internal",verb="filter"} 0.0' in await scrape(extender)
+    assert (await extender.post("/filter", b"{"))[0] == 400
+    assert (await extender.post("/prioritize", b"[]"))[0] == 400
+    assert (await extender.post("/debug/explain", b"{"))[0] == 400
+    async with extender.http.get("/filter") as answer:
+        assert answer.status == 405
+    async with extender.http.post("/prioritize", data=b"", headers={"Content-Length": str(1 << 40)}) as answer:
+        assert answer.status == 413
+    text = await scrape(extender)
+    assert 'joulie_scheduler_request_errors_total{reason="bad_request",verb="filter"} 2.0' in text
+    assert 'joulie_scheduler_request_errors_total{reason="bad_request",verb="prioritize"} 1.0' in text
+    assert 'joulie_scheduler_request_errors_total{reason="too_large",verb="prioritize"} 1.0' in text
+
+
+async def test_requests_before_the_first_sync_are_counted_as_errors(start, fake_api):
+    fake_api.faults.add(Respond(500), verb="list", path="/nodes", times=None)
+    extender = await start(wait=False)
+    body = {"Pod": make_pod(), "NodeNames": ["n"]}
+    assert (await extender.post("/filter", body))[0] == 503
+    assert 'joulie_scheduler_request_errors_total{reason="not_synced",verb="filter"} 1.0' in await scrape(extender)
+
+
+async def test_a_fault_of_the_extender_is_counted_as_internal(start, monkeypatch):
+    extender = await start()
+    monkeypatch.setattr(extender.table, "answer", lambda *_: 1 / 0)
+    status, text = await extender.post("/prioritize", {"Pod": make_pod(), "NodeNames": ["n"]})
+    assert (status, text) == (500, "internal error, see the log\n")
+    assert 'joulie_scheduler_request_errors_total{reason="internal",verb="prioritize"} 1.0' in await scrape(extender)

@@ -29,7 +29,7 @@ from joulie_api.byte_budget import ByteBudget
 from joulie_api.direct_http import DirectEndpoint
 from joulie_api.entry import BackgroundTaskError, main
 from joulie_api.health import Health
-from joulie_api.http_server import HttpLog, HttpServer
+from joulie_api.http_server import HttpLog, HttpServer, OnError
 from joulie_api.metrics import CONTENT_TYPE, new_registry
 from joulie_api.settings import ProcessSettings
 
@@ -175,16 +175,17 @@ class App:
         *,
         direct: Mapping[str, DirectEndpoint] = MappingProxyType({}),
         budget: ByteBudget | None = None,
+        on_error: OnError = lambda _path, _status: None,
     ) -> int:
         """Serve HTTP until the process ends, and return the bound port, which is also logged.
 
-        `direct` and `budget` as in `joulie_api.http_server.HttpServer`.
+        `direct`, `budget` and `on_error` as in `joulie_api.http_server.HttpServer`.
 
         Raises:
             OSError: the address cannot be bound.
         """
         address = parse_addr(addr)
-        server = HttpServer(endpoints, self._requests, direct=direct, budget=budget)
+        server = HttpServer(endpoints, self._requests, direct=direct, budget=budget, on_error=on_error)
         self._servers.append(server)
         port = await server.start(address)
         _log.info("listening", name=name, host=address.host, port=port)

@@ -69,6 +69,9 @@ class ConnectionOwner(Protocol):
     def failed(self, error: BaseException) -> None:
         """Note a failure of an endpoint."""
 
+    def answered_error(self, path: str, status: int) -> None:
+        """Note a reply of 400 or more, or 408 for a request that was not received and answered in time."""
+
     def hand_over(self, transport: asyncio.Transport, data: bytes, due_at: float | None) -> None:
         """Let another protocol continue with what was received; the first request must come until `due_at`."""
 
@@ -102,6 +105,7 @@ class DirectConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._endpoint: DirectEndpoint = _decline
+        self._path = b""
         self._started = 0.0
         #: Of the request that is being received: its head and what there is of its body.
         self._parts: list[bytes] = []
@@ -135,7 +139,8 @@ class DirectConnection(asyncio.Protocol):
             return
         self._before_first = False
         self._started = perf_counter()
-        self._endpoint = self._endpoints.by_path[head[1]]
+        self._path = head[1]
+        self._endpoint = self._endpoints.by_path[self._path]
         self._length = self._missing = length
         self._parts = [head[0]]
         self._deadline = self._loop.time() + self._timeouts.request_s
@@ -193,6 +198,8 @@ class DirectConnection(asyncio.Protocol):
             return
         self._deadline = self._loop.time() + self._timeouts.idle_s
         self._write(reply)
+        if reply.status >= HTTPStatus.BAD_REQUEST:
+            self._note_error(reply.status)
         if self._closing and self._transport is not None:
             self._transport.close()
         elif self._rest:
@@ -233,8 +240,12 @@ class DirectConnection(asyncio.Protocol):
         self._owner.refused("bodies of concurrent requests too large")
         reply = DirectReply.text(HTTPStatus.TOO_MANY_REQUESTS, "other requests are too large, try again")
         self._write(reply, b"Retry-After: 1\r\nConnection: close\r\n")
+        self._note_error(reply.status)
         if self._transport is not None:
             self._transport.close()
+
+    def _note_error(self, status: HTTPStatus) -> None:
+        self._owner.answered_error(self._path.decode(), status)
 
     def _hand_over(self, data: bytes) -> None:
         transport = self._transport
@@ -268,6 +279,7 @@ class DirectConnection(asyncio.Protocol):
             self.abort()
         elif self._missing or self._stalled:
             self._owner.refused("request not received and answered in time")
+            self._note_error(HTTPStatus.REQUEST_TIMEOUT)
             self.abort()
         elif self._transport is not None:
             self._transport.close()

@@ -46,6 +46,9 @@ _TIME_LIMIT: Final = web.RequestKey("time_limit", asyncio.Timeout)
 _log = structlog.get_logger()
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+#: Gets the path of a request and the status, 400 or more, that it was answered with; 408 where it was not received and
+#: answered in time.
+OnError = Callable[[str, int], None]
 
 
 class HttpLog(logging.Handler):
@@ -87,6 +90,7 @@ class HttpServer:
         log: where to write what clients did wrong.
         direct: by path, a second way into endpoints for the usual requests to them.
         budget: memory that the bodies of direct requests may take together while they are received.
+        on_error: called for each request that is answered with an error, whatever its path.
     """
 
     def __init__(
@@ -96,8 +100,10 @@ class HttpServer:
         *,
         direct: Mapping[str, DirectEndpoint] = MappingProxyType({}),
         budget: ByteBudget | None = None,
+        on_error: OnError = lambda _path, _status: None,
     ) -> None:
         self._log = log
+        self._on_error = on_error
         self._direct = DirectEndpoints(direct) if direct else None
         self._budget = budget or ByteBudget(MAX_CONNECTIONS * MAX_DIRECT_BYTES)
         self._direct_connections: set[DirectConnection] = set()
@@ -165,6 +171,10 @@ class HttpServer:
         """Log a failure of a direct endpoint."""
         self._log.failed(error)
 
+    def answered_error(self, path: str, status: int) -> None:
+        """Report a direct request that was answered with an error."""
+        self._on_error(path, status)
+
     def forget(self, connection: DirectConnection) -> None:
         """Note that a direct connection has ended or is handed over."""
         self._direct_connections.discard(connection)
@@ -214,11 +224,17 @@ class HttpServer:
                     request[_TIME_LIMIT] = limit
                     response = await self._respond(handler, request)
                     # Here and not by aiohttp afterwards, so that a client that does not read is timed as well.
+                    if response.status >= HTTPStatus.BAD_REQUEST:
+                        self._on_error(request.path, response.status)
                     await response.prepare(request)
                     await response.write_eof()
             except TimeoutError:
                 self._log.refused("request not received and answered in time")
+                self._on_error(request.path, HTTPStatus.REQUEST_TIMEOUT)
                 _abort(request)
+            except web.HTTPException as error:
+                self._on_error(request.path, error.status)
+                raise
             except ConnectionError:
                 pass  # The client has gone.
             else:
@@ -242,6 +258,7 @@ class HttpServer:
         except Exception as error:
             self._log.failed(error)
             if request.writer.output_size:
+                self._on_error(request.path, HTTPStatus.INTERNAL_SERVER_ERROR)
                 _abort(request)  # The client must not take the part that was sent for the whole answer.
                 raise ConnectionAbortedError from error
             return web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="internal error, see the log\n")

@@ -48,9 +48,17 @@ async def run(settings: ExtenderSettings) -> None:
         app.health.add_ready("watches", feeds.stale_reason)
         budget = ByteBudget(MAX_BODIES_BYTES)
         bodies = Bodies(budget)
-        handlers = Handlers(table, feeds, ExtenderMetrics(app.registry, table), bodies)
+        metrics = ExtenderMetrics(app.registry, table)
+        handlers = Handlers(table, feeds, metrics, bodies)
         endpoints = make_endpoints(handlers, Debug(table, feeds, bodies))
-        await app.serve("extender", endpoints, settings.extender_addr, direct=handlers.direct(), budget=budget)
+        await app.serve(
+            "extender",
+            endpoints,
+            settings.extender_addr,
+            direct=handlers.direct(),
+            budget=budget,
+            on_error=metrics.count_error,
+        )
         for name, work in feeds.runs():
             app.spawn(name, work)
         app.spawn("settle", _settle(feeds, table), may_end=True)

@@ -5,6 +5,8 @@ scraped and vanish with their node. Source: docs/decisions/0013-conventions.md.
 """
 
 from collections.abc import Iterator
+from enum import StrEnum
+from http import HTTPStatus
 from time import perf_counter
 from typing import Final
 
@@ -20,6 +22,33 @@ from joulie_extender.table import NodeEntry, NodeTable
 
 #: From a request of a few hundred names to one of thousands of full nodes.
 _BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 5.0)
+
+
+class ErrorReason(StrEnum):
+    """Why a request was answered with an error."""
+
+    BAD_REQUEST = "bad_request"
+    #: Not received and answered in time.
+    TIMEOUT = "timeout"
+    TOO_LARGE = "too_large"
+    #: The bodies of concurrent requests are too large together.
+    OVERLOADED = "overloaded"
+    #: The cluster is not known yet.
+    NOT_SYNCED = "not_synced"
+    INTERNAL = "internal"
+
+
+_REASONS: Final = {
+    HTTPStatus.REQUEST_TIMEOUT: ErrorReason.TIMEOUT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ErrorReason.TOO_LARGE,
+    HTTPStatus.TOO_MANY_REQUESTS: ErrorReason.OVERLOADED,
+    HTTPStatus.SERVICE_UNAVAILABLE: ErrorReason.NOT_SYNCED,
+}
+
+
+def _error_reason(status: int) -> ErrorReason:
+    client = status < HTTPStatus.INTERNAL_SERVER_ERROR
+    return _REASONS.get(HTTPStatus(status), ErrorReason.BAD_REQUEST if client else ErrorReason.INTERNAL)
 
 
 class Verb:
@@ -51,11 +80,26 @@ class ExtenderMetrics:
     def __init__(self, registry: Registry, table: NodeTable) -> None:
         self.filter = Verb("filter", registry)
         self.prioritize = Verb("prioritize", registry)
+        errors = Counter(
+            "joulie_scheduler_request_errors",
+            "Requests of kube-scheduler that were answered with an error.",
+            ("verb", "reason"),
+            registry=registry,
+        )
+        self._errors = {
+            f"/{verb}": {each: errors.labels(verb, each) for each in ErrorReason} for verb in ("filter", "prioritize")
+        }
         #: The demand that was scored last, by workload class.
         self.last_demands: dict[WorkloadClass, PodDemand] = {}
         self._table = table
         # In the rendering thread: it reads single values of a copied list, and 5,000 nodes would hold up requests.
         registry.register(NodeSeriesCollector(self._node_series, in_thread=True))
+
+    def count_error(self, path: str, status: int) -> None:
+        """Count a request that was answered with a status of 400 or more, if it was one of kube-scheduler's."""
+        by_reason = self._errors.get(path)
+        if by_reason is not None:
+            by_reason[_error_reason(status)].inc()
 
     def _node_series(self) -> Iterator[Metric]:
         entries = list(self._table)
