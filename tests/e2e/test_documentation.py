@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-import yaml
-from tests.chart import CHART, NAMESPACE, ROOT, Helm
+from tests.chart import NAMESPACE, ROOT, Helm
 from tests.doc_commands import ON_A_CLUSTER, documented_commands
 from tests.e2e.release import Release
 from tests.e2e.waiting import eventually
@@ -22,6 +21,7 @@ from tests.e2e.waiting import eventually
 from joulie_api.errors import NotFound
 from joulie_api.resources import (
     CRDS,
+    LEASES,
     NAMESPACES,
     NODE_POWER_PROFILES,
     NODE_TWINS,
@@ -105,7 +105,6 @@ def shell(release: Release, kubectl: Path, tmp_path: Path) -> Shell:
 @pytest.mark.timeout(600)
 async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release, shell: Shell) -> None:
     client = release.client
-    await _install_an_older_kind(release)
     await _serve_kinds_of_the_prometheus_operator(release)
     checks = {
         ("docs/install.md", "Installation and removal"): _is_installed,
@@ -120,6 +119,7 @@ async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release,
         if (page, section) in checks:
             await checks.pop((page, section))(release)
         if section == "Installation and removal":
+            await _install_an_older_kind(release)
             # What the services would write; here their pods have no processes.
             await client.create(PODS, make_pod(_POD, "default", cpu=100_000, workload_class="performance"), "default")
             for resource, made in (
@@ -128,18 +128,21 @@ async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release,
                 (TELEMETRY_PROFILES, make_telemetry_profile(_NODE)),
             ):
                 await client.create(resource, made)
+            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "joulie-operator"}}
+            await client.create(LEASES, lease, NAMESPACE)
     assert not checks
 
 
 async def _install_an_older_kind(release: Release) -> None:
-    """Create a CRD without one of its fields, as the Helm of an older chart did."""
-    crd = yaml.safe_load((CHART / "crds" / "joulie.io_nodetwins.yaml").read_text())
+    """Take a field from a CRD, as if Helm had installed it from an older chart."""
+    crd = await _read(release, CRDS, "nodetwins.joulie.io")
     _status_fields(crd).pop("schedulableClass")
-    await release.client.request("POST", CRDS.collection_path(None), query=(("fieldManager", "helm"),), body=crd)
+    path, query = CRDS.object_path("nodetwins.joulie.io"), (("fieldManager", "helm"),)
+    await release.client.request("PUT", path, query=query, body=crd)
 
 
 async def _has_the_new_kind(release: Release) -> None:
-    assert "schedulableClass" in _status_fields(await release.client.get(CRDS, "nodetwins.joulie.io"))
+    assert "schedulableClass" in _status_fields(await _read(release, CRDS, "nodetwins.joulie.io"))
 
 
 def _status_fields(crd: dict[str, Any]) -> dict[str, Any]:
@@ -167,19 +170,19 @@ async def _serve_kinds_of_the_prometheus_operator(release: Release) -> None:
 
 
 async def _is_installed(release: Release) -> None:
-    assert (await release.client.get(NODES, _NODE))["metadata"]["labels"][MANAGED] == "true"
+    assert (await _read(release, NODES, _NODE))["metadata"]["labels"][MANAGED] == "true"
 
     async def runs() -> None:
         assert [each["spec"]["nodeName"] for each in await release.pods("agent")] == [_NODE]
         assert len(await release.pods("operator")) == 2
 
     await eventually(runs, within_s=60)
-    env = (await release.client.get(_DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
+    env = (await _read(release, _DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
     assert {"name": "POLICY_TYPE", "value": "queue_aware_v1"} in env["containers"][0]["env"]
 
 
 async def _has_the_page(release: Release) -> None:
-    spec = (await release.client.get(_DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
+    spec = (await _read(release, _DEPLOYMENTS, "joulie-operator", NAMESPACE))["spec"]["template"]["spec"]
     assert "UI_ADDR" in {each["name"] for each in spec["containers"][0]["env"]}
 
 
@@ -193,7 +196,7 @@ async def _has_monitors(release: Release) -> None:
 async def _is_gone(release: Release) -> None:
     assert await release.run("list", "--short") == ""
     assert not [each for each in await release.client.list(CRDS) if each["spec"]["group"] == "joulie.io"]
-    assert MANAGED not in (await release.client.get(NODES, _NODE))["metadata"]["labels"]
+    assert MANAGED not in (await _read(release, NODES, _NODE))["metadata"]["labels"]
     with pytest.raises(NotFound):
         await release.client.get(NAMESPACES, NAMESPACE)
 
@@ -204,3 +207,8 @@ async def _are_two_releases(release: Release) -> None:
         ("joulie", NAMESPACE),
         ("joulie-agents", "joulie-agents"),
     }
+
+
+async def _read(release: Release, resource: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(await release.client.get(resource, name, namespace))
+    return found
