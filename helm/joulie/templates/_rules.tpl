@@ -10,7 +10,7 @@
   verbs: [list, watch]
 # What pods request by dynamic resource allocation.
 - apiGroups: [resource.k8s.io]
-  resources: [resourceclaims, resourceclaimtemplates]
+  resources: [resourceclaims, resourceclaimtemplates, deviceclasses]
   verbs: [list, watch]
 - apiGroups: [""]
   resources: [events]
@@ -117,7 +117,7 @@
   verbs: [list, watch]
 # What pods request by dynamic resource allocation.
 - apiGroups: [resource.k8s.io]
-  resources: [resourceclaims, resourceclaimtemplates]
+  resources: [resourceclaims, resourceclaimtemplates, deviceclasses]
   verbs: [list, watch]
 {{- end -}}
 {{- define "joulie.rules.viewer.cluster" -}}

@@ -8,10 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from joulie_api import claims as module
-from joulie_api.claims import Claims, decode_claim, decode_template
+from joulie_api.claims import Claims, DeviceClass, decode_claim, decode_device_class, decode_template
 from joulie_api.errors import DecodeError
-from joulie_api.testing import Respond, dra_definitions, make_claim
-from joulie_core.pod import Pod, PodClaim
+from joulie_api.pod_reader import read_pod
+from joulie_api.testing import Respond, dra_definitions, make_claim, make_device_class, make_pod
+from joulie_core.pod import Container, Pod, PodClaim
 from joulie_core.powerest.claims import ClaimDemand, ClaimRequest, DeviceRequest
 
 
@@ -156,3 +157,75 @@ def test_an_allocation_has_the_number_of_devices():
 def test_an_invalid_claim_is_refused(decode, raw):
     with pytest.raises(DecodeError):
         decode(raw)
+
+
+def requesting(resource, count=2):
+    return Pod("p", namespace="ml", containers=(Container(requests={resource: str(count)}),))
+
+
+async def test_an_extended_resource_counts_by_the_device_class_that_serves_it(dra_api, fake_client):
+    dra_api.put_all(
+        [make_device_class("gpu.nvidia.com", "example.com/gpu"), make_device_class("small", "example.com/s")]
+    )
+    async with following(fake_client, {"small": 0.25}) as claims:
+        assert claims.gpus(requesting("example.com/gpu")) == 2
+        assert claims.gpus(requesting("example.com/s")) == 0.5
+        assert claims.gpus(requesting("example.com/nic")) == 0
+        dra_api.put(make_device_class("gpu.amd.com", "example.com/nic"))
+        await until(lambda: claims.gpus(requesting("example.com/nic")) == 2)
+        dra_api.remove("DeviceClass", "gpu.amd.com")
+        await until(lambda: claims.gpus(requesting("example.com/nic")) == 0)
+
+
+async def test_the_api_servers_own_name_of_a_class_counts_as_the_setting_says(dra_api, fake_client):
+    async with following(fake_client, {"small": 0.25}) as claims:
+        pod = make_pod("p", "ml", gpu=2, gpu_resource="deviceclass.resource.kubernetes.io/small")
+        assert read_pod(json.dumps(pod).encode(), claims.gpus).demand.gpus == 0.5
+
+
+async def test_a_pod_that_was_read_before_counts_anew_when_a_class_serves_its_resource(dra_api, fake_client):
+    raw = json.dumps(make_pod("p", "ml", gpu=1, gpu_resource="example.com/late")).encode()
+    async with following(fake_client) as claims:
+        assert read_pod(raw, claims.gpus).demand.gpus == 0
+        dra_api.put(make_device_class("gpu.nvidia.com", "example.com/late"))
+        await until(lambda: read_pod(raw, claims.gpus).demand.gpus == 1)
+
+
+async def test_the_claim_that_the_scheduler_makes_for_extended_resources_does_not_count_again(dra_api, fake_client):
+    dra_api.put_all([make_device_class("gpu.nvidia.com", "example.com/gpu"), claim("p-extended-resources-x7k2p")])
+    pod = make_pod("p", "ml", gpu=1, gpu_resource="example.com/gpu")
+    pod["status"] = {
+        "extendedResourceClaimStatus": {
+            "resourceClaimName": "p-extended-resources-x7k2p",
+            "requestMappings": [{"containerName": "c", "resourceName": "example.com/gpu", "requestName": "devices"}],
+        }
+    }
+    async with following(fake_client) as claims:
+        assert read_pod(json.dumps(pod).encode(), claims.gpus).demand.gpus == 1
+
+
+async def test_of_two_classes_for_one_resource_the_later_one_counts_and_of_equal_age_the_first_by_name(
+    dra_api, fake_client
+):
+    for name, created in (("b-old", 1), ("z-new", 2), ("a-new", 2)):
+        device_class = make_device_class(name, "example.com/gpu")
+        device_class["metadata"]["creationTimestamp"] = f"2026-01-0{created}T00:00:00Z"
+        dra_api.put(device_class)
+    async with following(fake_client, {"b-old": 0.1, "a-new": 0.5, "z-new": 0.9}) as claims:
+        assert claims.gpus(requesting("example.com/gpu", 1)) == 0.5
+
+
+async def test_an_unknown_class_that_serves_an_extended_resource_is_one_warning(dra_api, fake_client):
+    dra_api.put(make_device_class("fpga.example.com", "example.com/fpga"))
+    with capture_logs() as logs:
+        async with following(fake_client) as claims:
+            assert [claims.gpus(requesting("example.com/fpga", 3)) for _ in range(3)] == [3, 3, 3]
+    assert [line["device_class"] for line in logs if line["log_level"] == "warning"] == ["fpga.example.com"]
+
+
+def test_a_device_class_is_read():
+    raw = json.dumps(make_device_class("gpu.nvidia.com", "example.com/gpu")).encode()
+    assert decode_device_class(raw) == DeviceClass("gpu.nvidia.com", "", "example.com/gpu")
+    assert decode_device_class(json.dumps(make_device_class("small")).encode()).extended_resource is None
+    with pytest.raises(DecodeError):
+        decode_device_class(b"[]")

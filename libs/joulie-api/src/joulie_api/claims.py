@@ -1,4 +1,4 @@
-"""Demand of pods' claims: ResourceClaims and their templates, watched where the cluster has them.
+"""Demand of pods' claims: ResourceClaims, their templates and device classes, watched where the cluster has them.
 
 Guarantees an immediate answer for every pod, without a request: a claim that is not known (just created, or not
 readable) counts as a whole GPU, and so does each device of an unknown class; one warning is logged for each, of claims
@@ -10,6 +10,7 @@ periodically.
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from joulie_api.client import KubeClient
 from joulie_api.errors import DecodeError, Forbidden, KubeError, NotFound
 from joulie_api.log_limit import LogLimit
 from joulie_api.reflector import Reflector
-from joulie_api.resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from joulie_api.resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from joulie_core.pod import Pod, PodClaim
 from joulie_core.powerest.claims import (
     DEVICE_CLASS_GPUS,
@@ -27,7 +28,9 @@ from joulie_core.powerest.claims import (
     ClaimDemand,
     ClaimRequest,
     DeviceRequest,
+    class_of_resource,
 )
+from joulie_core.powerest.pod_demand import class_resource_gpus, other_extended_resources
 
 W = TypeVar("W")
 
@@ -96,8 +99,33 @@ class _Template(msgspec.Struct):
     spec: _TemplateSpec | None = None
 
 
+class _ClassMeta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    creation_timestamp: str = ""
+
+
+class _ClassSpec(msgspec.Struct, rename="camel"):
+    extended_resource_name: str | None = None
+
+
+class _Class(msgspec.Struct):
+    metadata: _ClassMeta
+    spec: _ClassSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """A device class and the extended resource that pods may request instead of claiming its devices."""
+
+    name: str
+    #: RFC 3339, in UTC.
+    created_at: str = ""
+    extended_resource: str | None = None
+
+
 _CLAIMS: Final = msgspec.json.Decoder(_Claim)
 _TEMPLATES: Final = msgspec.json.Decoder(_Template)
+_CLASSES: Final = msgspec.json.Decoder(_Class)
 
 
 def no_claims(_pod: Pod) -> float:
@@ -129,6 +157,17 @@ def decode_template(raw: bytes) -> ClaimDemand:
     return _demand(template.spec.spec if template.spec else None, None)
 
 
+def decode_device_class(raw: bytes) -> DeviceClass:
+    """Return a DeviceClass.
+
+    Raises:
+        DecodeError: not a DeviceClass.
+    """
+    found = _decode(_CLASSES, raw)
+    resource = found.spec.extended_resource_name if found.spec else None
+    return DeviceClass(found.metadata.name, found.metadata.creation_timestamp, resource)
+
+
 class Claims:
     """The claims of one cluster, kept up to date by `run`.
 
@@ -142,13 +181,29 @@ class Claims:
         self._classes = {**DEVICE_CLASS_GPUS, **device_classes}
         self._claims = Reflector(client, RESOURCE_CLAIMS, decode_claim)
         self._templates = Reflector(client, RESOURCE_CLAIM_TEMPLATES, decode_template)
+        self._device_classes = Reflector(client, DEVICE_CLASSES, decode_device_class)
+        self._device_classes.subscribe(lambda _key, _old, _new: self._read_classes())
+        #: Device class by the extended resource that it serves.
+        self._class_of: Mapping[str, str] = {}
         self._absent = asyncio.Event()
         self._logged: set[str] = set()
         self._unknown_claims = LogLimit()
 
     def gpus(self, pod: Pod) -> float:
-        """Return the largest number of GPUs that the pod's claims may get."""
-        return sum(self._gpus(pod.namespace, claim) for claim in pod.claims) if pod.claims else 0.0
+        """Return the largest number of GPUs that the pod's claims may get, and its extended resources of classes.
+
+        What the name of an extended resource shows by itself is not counted: `pod_demand` does. The claim that
+        kube-scheduler makes for extended resources is not among the pod's claims, so nothing counts twice.
+
+        Raises:
+            QuantityError: a quantity of an extended resource cannot be read.
+        """
+        claimed = sum(self._gpus(pod.namespace, claim) for claim in pod.claims)
+        for name in other_extended_resources(pod):
+            device_class = class_of_resource(name, self._class_of)
+            if device_class is not None and device_class not in self._classes:
+                self._warn_of_class(device_class)
+        return claimed + class_resource_gpus(pod, self._classes, self._class_of)
 
     async def wait_settled(self) -> None:
         """Wait until all claims are known, cannot be read, or have not arrived in time."""
@@ -171,15 +226,17 @@ class Claims:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._claims.run(), name=f"watch {self._claims.name}")
             group.create_task(self._templates.run(), name=f"watch {self._templates.name}")
+            group.create_task(self._device_classes.run(), name=f"watch {self._device_classes.name}")
         raise AssertionError("reflectors do not end")
 
     async def _wait_synced(self) -> None:
         await self._claims.wait_synced()
         await self._templates.wait_synced()
+        await self._device_classes.wait_synced()
 
     async def _is_readable(self) -> bool:
         try:
-            for resource in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES):
+            for resource in (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES):
                 await self._client.list_page(resource, limit=1)
         except NotFound:
             self._log_once(_log.info, "claims not watched, api not served", api=RESOURCE_CLAIMS.api_version)
@@ -199,13 +256,22 @@ class Claims:
             self._log_once(_log.warning, "claim unknown, counted as a whole gpu", self._unknown_claims, claim=name)
             return UNKNOWN_GPUS
         for device_class in sorted(demand.unknown_classes(self._classes)):
-            self._log_once(
-                _log.warning,
-                "device class unknown, each device counted as a whole gpu",
-                device_class=device_class,
-                setting="DEVICE_CLASS_GPUS_JSON",
-            )
+            self._warn_of_class(device_class)
         return demand.gpus(self._classes)
+
+    def _warn_of_class(self, device_class: str) -> None:
+        self._log_once(
+            _log.warning,
+            "device class unknown, each device counted as a whole gpu",
+            device_class=device_class,
+            setting="DEVICE_CLASS_GPUS_JSON",
+        )
+
+    def _read_classes(self) -> None:
+        # As kube-scheduler chooses: of two classes with one name the later one, at the same time the first by name.
+        by_name = sorted(self._device_classes.store.values(), key=lambda each: each.name, reverse=True)
+        by_age = sorted(by_name, key=lambda each: each.created_at)
+        self._class_of = {each.extended_resource: each.name for each in by_age if each.extended_resource}
 
     def _find(self, namespace: str, pod_claim: PodClaim) -> ClaimDemand | None:
         found = self._claims.store.get(f"{namespace}/{pod_claim.claim}") if pod_claim.claim else None

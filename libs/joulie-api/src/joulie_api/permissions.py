@@ -14,6 +14,7 @@ from joulie_api.resources import (
     ADJUSTMENTS,
     BALLOONS_POLICIES,
     CLUSTER_ROLES,
+    DEVICE_CLASSES,
     EVENTS,
     LEASES,
     NODE_HARDWARES,
@@ -82,7 +83,9 @@ class Permissions:
 
 _CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
 _CLAIMS: Final = Grant(
-    (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES), _READ, reason="What pods request by dynamic resource allocation."
+    (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES),
+    _READ,
+    reason="What pods request by dynamic resource allocation.",
 )
 
 #: By the service's name in the chart.

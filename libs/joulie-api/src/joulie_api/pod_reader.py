@@ -4,7 +4,7 @@ Guarantees the demand that `joulie_api.wire.decode_pod` and `joulie_core` comput
 the fields that a demand depends on, those are written out again, and the demand is computed of nothing but what was
 written. Equal bytes therefore have equal demands, and the last ones are kept: a burst is made of equal pods, and each
 of them is sent again whenever its status changes. A pod with claims is computed anew each time, since its demand also
-depends on the claims.
+depends on the claims; so is one with extended resources that a device class may serve.
 Source: docs/decisions/0015-cost-per-pod.md.
 """
 
@@ -18,7 +18,7 @@ from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_pod
 from joulie_core.demand import workload_class
 from joulie_core.labels import WORKLOAD_CLASS
-from joulie_core.powerest.pod_demand import PodDemand, pod_demand
+from joulie_core.powerest.pod_demand import PodDemand, other_extended_resources, pod_demand
 
 #: A part that is not looked into; left out of what is written where the pod does not have it.
 _Part = msgspec.Raw | msgspec.UnsetType
@@ -82,13 +82,15 @@ class PodFields(msgspec.Struct, omit_defaults=True):
         if spec is not None:
             node, spec.node_name = spec.node_name or None, None
             if spec.resource_claims is not msgspec.UNSET:
-                demand = _demand(_ENCODER.encode(self), claimed_gpus)
+                demand, _ = _demand(_ENCODER.encode(self), claimed_gpus)
                 return DemandingPod(uid, node, phase, annotation, demand, with_claims=True)
         # Only claims depend on them.
         meta.namespace, self.status = "", None
         fields = _ENCODER.encode(self)
-        demand = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(fields)
-        return DemandingPod(uid, node, phase, annotation, demand)
+        demand, is_open = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(fields)
+        if is_open:
+            demand, _ = _demand(fields, claimed_gpus)
+        return DemandingPod(uid, node, phase, annotation, demand, with_claims=is_open)
 
 
 class DemandingPod(msgspec.Struct, frozen=True):
@@ -100,7 +102,7 @@ class DemandingPod(msgspec.Struct, frozen=True):
     #: The value of the annotation for the workload class, which may be none of the known ones.
     annotation: str | None
     demand: PodDemand
-    #: Whether the demand also depends on claims, and so on the moment.
+    #: Whether the demand also depends on claims or device classes, and so on the moment.
     with_claims: bool = False
 
 
@@ -121,11 +123,13 @@ def read_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> DemandingPod:
         raise DecodeError(f"not a Pod: {error}") from error
 
 
-def _demand(fields: bytes, claimed_gpus: ClaimedGpus = no_claims) -> PodDemand:
+def _demand(fields: bytes, claimed_gpus: ClaimedGpus = no_claims) -> tuple[PodDemand, bool]:
+    """Return the demand, and whether it depends on device classes."""
     pod = decode_pod(fields)
-    return pod_demand(pod, workload_class(pod), claimed_gpus(pod))
+    demand = pod_demand(pod, workload_class(pod), claimed_gpus(pod))
+    return demand, bool(other_extended_resources(pod))
 
 
 @lru_cache(maxsize=_KEPT)
-def _kept_demand(fields: bytes) -> PodDemand:
+def _kept_demand(fields: bytes) -> tuple[PodDemand, bool]:
     return _demand(fields)

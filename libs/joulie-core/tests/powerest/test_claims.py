@@ -5,7 +5,7 @@ import pytest
 from joulie_core.demand import WorkloadClass
 from joulie_core.pod import Container, Pod
 from joulie_core.powerest.claims import DEVICE_CLASS_GPUS, ClaimDemand, ClaimRequest, DeviceRequest
-from joulie_core.powerest.pod_demand import pod_demand
+from joulie_core.powerest.pod_demand import class_resource_gpus, other_extended_resources, pod_demand
 
 CLASSES = {**DEVICE_CLASS_GPUS, "small": 0.25, "nic": 0.0}
 
@@ -62,3 +62,36 @@ def test_an_extended_resource_of_a_device_class_counts_as_the_class_does(device_
     resource = f"deviceclass.resource.kubernetes.io/{device_class}"
     pod = Pod("p", containers=(Container(limits={resource: "2"}),))
     assert pod_demand(pod, WorkloadClass.STANDARD).gpus == expected
+
+
+CLASS_OF = {"example.com/gpu": "gpu.nvidia.com", "example.com/quarter": "small", "example.com/odd": "unheard.of"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "in_demand", "by_class"),
+    [
+        ("example.com/gpu", 0, 2),
+        ("example.com/quarter", 0, 0.5),
+        ("example.com/odd", 0, 2),
+        ("example.com/fpga", 0, 0),
+        ("nvidia.com/gpu", 2, 0),
+        ("deviceclass.resource.kubernetes.io/gpu.nvidia.com", 2, 0),
+        ("deviceclass.resource.kubernetes.io/small", 2, -1.5),
+        ("cpu", 0, 0),
+    ],
+)
+def test_an_extended_resource_that_a_class_serves_counts_as_the_class_does(resource, in_demand, by_class):
+    pod = Pod("p", containers=(Container(limits={resource: "2"}),))
+    assert pod_demand(pod, WorkloadClass.STANDARD).gpus == in_demand
+    assert class_resource_gpus(pod, CLASSES, CLASS_OF) == by_class
+
+
+def test_start_up_and_running_containers_count_once_for_a_class():
+    requested = {"example.com/gpu": "1"}
+    pod = Pod("p", containers=(Container(requests=requested),) * 3, init_containers=(Container(requests=requested),))
+    assert class_resource_gpus(pod, CLASSES, CLASS_OF) == 3
+
+
+def test_only_resources_whose_names_do_not_show_a_gpu_depend_on_classes():
+    requests = {"cpu": "1", "nvidia.com/gpu": "1", "example.com/gpu": "1", "hugepages-2Mi": "4Mi"}
+    assert other_extended_resources(Pod("p", containers=(Container(requests=requests),))) == ("example.com/gpu",)

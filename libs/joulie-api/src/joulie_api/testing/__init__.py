@@ -12,7 +12,7 @@ from joulie_api.testing.builders import (
     make_pod,
     make_telemetry_profile,
 )
-from joulie_api.testing.devices import claiming, dra_definitions, make_claim
+from joulie_api.testing.devices import claiming, dra_definitions, make_claim, make_device_class
 from joulie_api.testing.faults import (
     CutMidLine,
     Delay,
@@ -42,6 +42,7 @@ __all__ = [
     "dra_definitions",
     "expired_event",
     "make_claim",
+    "make_device_class",
     "make_node",
     "make_node_hardware",
     "make_node_power_profile",

@@ -8,7 +8,16 @@ _GROUP = "resource.k8s.io"
 def dra_definitions() -> list[dict[str, Any]]:
     """Return definitions that make the in-process server serve claims; without them it does not, as older clusters."""
     plurals = {"resourceclaims": "ResourceClaim", "resourceclaimtemplates": "ResourceClaimTemplate"}
-    return [_definition(plural, kind) for plural, kind in plurals.items()]
+    namespaced = [_definition(plural, kind, "Namespaced") for plural, kind in plurals.items()]
+    return [*namespaced, _definition("deviceclasses", "DeviceClass", "Cluster")]
+
+
+def make_device_class(name: str, extended_resource: str | None = None) -> dict[str, Any]:
+    """Return a DeviceClass for the devices of a driver of its name; pods may request `extended_resource` instead."""
+    spec: dict[str, Any] = {"selectors": [{"cel": {"expression": f"device.driver == '{name}'"}}]}
+    if extended_resource is not None:
+        spec["extendedResourceName"] = extended_resource
+    return {"apiVersion": f"{_GROUP}/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
 
 
 def make_claim(
@@ -40,7 +49,7 @@ def claiming(pod: dict[str, Any], *, claim: str | None = None, template: str | N
     return pod
 
 
-def _definition(plural: str, kind: str) -> dict[str, Any]:
+def _definition(plural: str, kind: str, scope: str) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -48,7 +57,7 @@ def _definition(plural: str, kind: str) -> dict[str, Any]:
         "spec": {
             "group": _GROUP,
             "names": {"plural": plural, "kind": kind},
-            "scope": "Namespaced",
+            "scope": scope,
             "versions": [{"name": "v1", "served": True}],
         },
     }

@@ -30,6 +30,18 @@ ALL_DEVICES: Final = 8
 CLASS_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 
 
+def class_of_resource(name: str, class_of: Mapping[str, str]) -> str | None:
+    """Return the device class that serves an extended resource; None where none does.
+
+    Args:
+        name: of the extended resource.
+        class_of: the device class by the name that it gives to its devices (`spec.extendedResourceName`).
+    """
+    if name.startswith(CLASS_RESOURCE):
+        return name.removeprefix(CLASS_RESOURCE)
+    return class_of.get(name)
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
     """Devices of one class."""

@@ -16,6 +16,7 @@ from typing import Final
 
 from joulie_core.demand import WorkloadClass
 from joulie_core.pod import Container, Pod
+from joulie_core.powerest.claims import CLASS_RESOURCE, UNKNOWN_GPUS, class_of_resource
 from joulie_core.powerest.gpu_share import gpu_share
 from joulie_core.quantity import parse_quantity
 
@@ -67,6 +68,36 @@ def requested(pod: Pod, resource: str) -> Decimal:
 def gpu_resources(pod: Pod) -> tuple[str, ...]:
     """Return the extended resources of a pod that are GPUs, their partitions or their shares."""
     return tuple(name for name in dict.fromkeys(_resource_names(pod)) if gpu_share(name))
+
+
+def other_extended_resources(pod: Pod) -> tuple[str, ...]:
+    """Return the extended resources of a pod whose names do not show that they are GPUs; a device class may."""
+    return tuple(name for name in dict.fromkeys(_resource_names(pod)) if "/" in name and _is_open(name))
+
+
+def class_resource_gpus(pod: Pod, classes: Mapping[str, float], class_of: Mapping[str, str]) -> float:
+    """Return the GPUs of a pod's extended resources that are served by device classes, beside those of `pod_demand`.
+
+    Args:
+        pod: the pod.
+        classes: GPUs that a device counts as, by device class; a whole GPU in one that is not listed.
+        class_of: the device class by the extended resource that it serves.
+
+    Raises:
+        QuantityError: a quantity cannot be read.
+    """
+    total = _ZERO
+    for name in other_extended_resources(pod):
+        device_class = class_of_resource(name, class_of)
+        if device_class is not None:
+            gpus = Decimal(classes.get(device_class, UNKNOWN_GPUS))
+            total += (gpus - gpu_share(name)) * _effective(pod, name)
+    return float(total)
+
+
+def _is_open(name: str) -> bool:
+    # The API server's own name for a class counts by the well-known classes, unless the setting says otherwise.
+    return name.startswith(CLASS_RESOURCE) or not gpu_share(name)
 
 
 def _gpus(pod: Pod) -> Decimal:
