@@ -10,6 +10,7 @@ from joulie_core.policy import family_partition, queue_aware_v1, queue_lead_v1, 
 from joulie_core.scoring import energy_v1
 from joulie_sim.engine.kube_scores import FitStrategy
 from joulie_sim.engine.node_scores import ScoreSettings
+from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
 
 #: Of the configuration that Joulie ships: every feasible node is scored.
 _ALL_NODES: Final = 100
@@ -45,8 +46,17 @@ class Arm:
     joulie: JoulieSettings | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SleepingArm(Arm):
+    """An arm whose idle nodes sleep."""
+
+    sleep: NodeSleepSettings = field(default_factory=NodeSleepSettings)
+
+
 _EVERY_NODE: Final = {"static_hp_frac": 1.0}
 _ENERGY: Final = ScoreSettings(policy=energy_v1.NAME)
+#: As many points as kube-scheduler's MostAllocated has: neither decides alone.
+_ENERGY_AND_PACKING: Final = ScoreSettings(policy=energy_v1.NAME, score_max=10)
 
 
 def _joulie(name: str, summary: str, settings: JoulieSettings) -> Arm:
@@ -154,6 +164,32 @@ _ARMS: Final = (
         "class_caps_60_kube",
         "the limits of class_caps_60 under kube-scheduler's own scores",
         _class_caps(60, 80, score=None),
+    ),
+    SleepingArm(name="kube_sleep", summary="kube-scheduler's default scores; idle nodes sleep"),
+    SleepingArm(
+        name="packing_sleep",
+        summary="kube-scheduler alone: MostAllocated and BalancedAllocation; idle nodes sleep",
+        strategy=FitStrategy.MOST_ALLOCATED,
+    ),
+    SleepingArm(
+        name="energy_sleep",
+        summary="the extender's scores by energy_v1, no node ever capped; idle nodes sleep",
+        nodes_to_score_pct=_ALL_NODES,
+        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_ENERGY),
+    ),
+    SleepingArm(
+        name="energy_packing_sleep",
+        summary="energy_v1 with a SCORE_MAX of 10 beside MostAllocated; idle nodes sleep",
+        strategy=FitStrategy.MOST_ALLOCATED,
+        nodes_to_score_pct=_ALL_NODES,
+        joulie=JoulieSettings(policy=static_partition.NAME, policy_values=_EVERY_NODE, score=_ENERGY_AND_PACKING),
+    ),
+    SleepingArm(
+        name="energy_packing_sleep_caps",
+        summary="energy_packing_sleep with the limits of class_caps_60",
+        strategy=FitStrategy.MOST_ALLOCATED,
+        nodes_to_score_pct=_ALL_NODES,
+        joulie=_class_caps(60, 80, score=_ENERGY_AND_PACKING),
     ),
 )
 #: By name, in the order in which tables show them.

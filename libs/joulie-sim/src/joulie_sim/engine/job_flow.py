@@ -81,11 +81,15 @@ class JobFlow:
         return self._backoff.next_s()
 
     def finished(self) -> bool:
-        """Return whether nothing is left that could run, as long as no node changes by itself."""
+        """Return whether nothing is left that could run, as long as no node changes by itself but to be powered."""
         if self.running or self._next_job < len(self._jobs):
             return False
         requests = (self._requests.requests[line] for line in self._lines.lines())
-        return not any(self._scheduler.allows(request).any() for request in requests)
+        return not any(self._scheduler.may_come_to_allow(request).any() for request in requests)
+
+    def pending(self, most: int) -> list[PlacementRequest]:
+        """Return the requests of that many jobs that wait, in order of arrival."""
+        return [self._requests.requests[line] for line in self._lines.earliest(most)]
 
     def opened(self, node: int) -> None:
         """Note that a node has got room or a class, for `place_waiting`."""

@@ -49,6 +49,8 @@ class Machines:
     """All nodes, in kube-scheduler's order."""
 
     names: tuple[NodeName, ...]
+    #: Region and zone of each node.
+    zones: tuple[str, ...]
     groups: tuple[HardwareGroup, ...]
     #: Index of each node's group.
     group: Ints
@@ -79,7 +81,8 @@ def machines_of(nodes: Sequence[Node], inventory: Inventory) -> Machines:
     if not nodes:
         raise MachineError("there are no nodes")
     zones = [":".join(node.labels.get(key, "") for key in _ZONE_LABELS) for node in nodes]
-    ordered = [nodes[index] for index in zone_order(zones)]
+    order = zone_order(zones)
+    ordered = [nodes[index] for index in order]
     names = tuple(node.name for node in ordered)
     if len(set(names)) < len(names):
         raise MachineError("two nodes have the same name")
@@ -88,6 +91,7 @@ def machines_of(nodes: Sequence[Node], inventory: Inventory) -> Machines:
     places = {group: index for index, group in enumerate(dict.fromkeys(of_node))}
     return Machines(
         names=names,
+        zones=tuple(zones[index] for index in order),
         groups=tuple(places),
         group=np.array([places[group] for group in of_node], dtype=np.int64),
         allocatable=np.array(

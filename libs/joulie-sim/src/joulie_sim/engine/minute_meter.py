@@ -4,10 +4,12 @@ from math import fsum
 
 import numpy as np
 
+from joulie_core.sleep import SleepState
 from joulie_core.transition import NodeState
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
 from joulie_sim.engine.facility import FacilityModel
+from joulie_sim.engine.node_sleep import NodeSleep
 from joulie_sim.engine.records import MinuteRecords
 from joulie_sim.engine.running_nodes import RunningNodes
 
@@ -20,15 +22,24 @@ class MinuteMeter:
         count: how many they are.
         facility: the model of the facility.
         control: Joulie's decisions; None without Joulie.
+        sleep: sleeping nodes; None without.
     """
 
-    def __init__(self, nodes: RunningNodes, count: int, facility: FacilityModel, control: ControlPlane | None) -> None:
+    def __init__(
+        self,
+        nodes: RunningNodes,
+        count: int,
+        facility: FacilityModel,
+        control: ControlPlane | None,
+        sleep: NodeSleep | None = None,
+    ) -> None:
         self.records = MinuteRecords()
         self.facility_joules = 0.0
         self._nodes = nodes
         self._count = count
         self._facility = facility
         self._control = control
+        self._sleep = sleep
         self._joules: Floats = np.zeros(count)
 
     def end(self, now_s: float, length_s: float, *, running: int, waiting: int) -> None:
@@ -46,4 +57,6 @@ class MinuteMeter:
         records.waiting_jobs.append(waiting)
         performance = control.count(NodeState.ACTIVE_PERFORMANCE) if control is not None else self._count
         records.performance_nodes.append(performance)
+        records.asleep_nodes.append(self._sleep.count(SleepState.ASLEEP) if self._sleep is not None else 0)
+        records.waking_nodes.append(self._sleep.count(SleepState.WAKING) if self._sleep is not None else 0)
         records.draining_nodes.append(control.count(NodeState.DRAINING_PERFORMANCE) if control is not None else 0)

@@ -157,6 +157,12 @@ class ResourceRows:
         """Return the free CPU in thousandths and the free memory in bytes of a node."""
         return self._states.item(node, _FREE), self._states.item(node, _FREE + 1)
 
+    def left(self, node: int) -> tuple[float, ...]:
+        """Return what is free on a node: CPU in thousandths, memory in bytes, pods, GPUs by row."""
+        state: list[float] = self._states[node, _FREE:].tolist()
+        state[_POD - _FREE] = float(self._free_pods[node])
+        return tuple(state)
+
     def bind(self, request: PlacementRequest, node: int) -> None:
         """Reserve what a job requests on a node."""
         state = self._states[node]

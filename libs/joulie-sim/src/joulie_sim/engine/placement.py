@@ -59,12 +59,16 @@ class KubeScheduler:
         self._extender_factor = extender_weight * EXTENDER_FACTOR
         #: Nodes that the extender's filter leaves to performance pods.
         self.accepting: Bools = np.ones(nodes, dtype=np.bool_)
-        #: Nodes that are powered; no pod is placed on others.
+        #: Nodes that are powered and take pods; no pod is placed on others.
         self.powered: Bools = np.ones(nodes, dtype=np.bool_)
 
     def allows(self, request: PlacementRequest) -> Bools:
         """Return which nodes have room for a job and do not refuse it."""
-        fits: Bools = self._resources.row(request).fits & self.powered
+        return self.may_come_to_allow(request) & self.powered
+
+    def may_come_to_allow(self, request: PlacementRequest) -> Bools:
+        """Return what `allows` returns while all nodes are powered."""
+        fits: Bools = self._resources.row(request).fits
         return fits & self.accepting if request.performance else fits
 
     def fits_node(self, request: PlacementRequest, node: int) -> bool:
@@ -78,6 +82,10 @@ class KubeScheduler:
     def room(self, node: int) -> tuple[float, float]:
         """Return the free CPU in thousandths and the free memory in bytes of a node."""
         return self._resources.room(node)
+
+    def left(self, node: int) -> tuple[float, ...]:
+        """Return what is free on a node: CPU in thousandths, memory in bytes, pods, GPUs by row."""
+        return self._resources.left(node)
 
     def candidates(self, request: PlacementRequest) -> tuple[Ints, bool]:
         """Return the nodes to be scored, and whether a node was refused; moves the sample on."""

@@ -39,6 +39,9 @@ class MinuteRecords:
     waiting_jobs: list[int] = field(default_factory=list)
     performance_nodes: list[int] = field(default_factory=list)
     draining_nodes: list[int] = field(default_factory=list)
+    #: Off, and on the way up.
+    asleep_nodes: list[int] = field(default_factory=list)
+    waking_nodes: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +54,7 @@ class SimulationResult:
     node_joules: Floats
     it_joules: float
     facility_joules: float
-    #: Watts of all nodes without a job and without caps.
+    #: Watts of all nodes without a job and without caps; nodes that were off at the end stay off.
     idle_watts: float
     #: The facility's watts for these, as the mean over a day.
     idle_facility_watts: float
@@ -60,3 +63,5 @@ class SimulationResult:
     #: Jobs that found no room on arrival, where that is the protocol.
     dropped: int
     transitions: int
+    #: Times that a node was powered off.
+    power_cycles: int = 0

@@ -46,6 +46,8 @@ class RunningNodes:
         self._joules: Floats = np.zeros(len(machines))
         self._changed_s: Floats = np.zeros(len(machines))
         self._watts: Floats = np.array([node.watts for node in self._nodes])
+        #: Watts at the wall of nodes that are off or boot.
+        self._fixed: dict[int, float] = {}
         #: What agents measure.
         self.device_watts: Floats = np.array([node.device_watts for node in self._nodes])
         self._idle_watts: Floats = self._watts.copy()
@@ -69,8 +71,21 @@ class RunningNodes:
         elapsed_s = now_s - self._changed_s.item(node)
         self._joules[node] += self._watts.item(node) * elapsed_s
         self._changed_s[node] = now_s
-        self._watts[node] = runtime.watts
-        self.device_watts[node] = runtime.device_watts
+        fixed = self._fixed.get(node)
+        self._watts[node] = runtime.watts if fixed is None else fixed
+        self.device_watts[node] = runtime.device_watts if fixed is None else 0.0
+
+    def fix_watts(self, node: int, watts: float | None, now_s: float) -> None:
+        """Set the watts of a node that has no jobs and no agent, which are off or boot; None: it runs."""
+        if watts is None:
+            self._fixed.pop(node, None)
+        else:
+            self._fixed[node] = watts
+        self.settle(node, now_s)
+
+    def idle_watts_of(self, node: int) -> float:
+        """Return the watts of a node that is on, without a job and without caps."""
+        return self._idle_watts.item(node)
 
     def next_completion_s(self) -> float:
         """Return when the next job completes; infinity if none does."""
@@ -96,12 +111,18 @@ class RunningNodes:
         return PoweredNodes(means, self._tdp, self._full_watts, at_s)
 
     def idle_watts(self) -> float:
-        """Return the watts of all nodes without a job and without caps."""
-        return fsum(self._idle_watts)
+        """Return the watts of all nodes without a job and without caps; nodes that are off stay off."""
+        return fsum(self._resting())
 
     def idle_facility_watts(self, facility: FacilityModel) -> float:
         """Return the facility's watts for these, as the mean over a day."""
-        return idle_watts(facility, self._idle_watts, self._tdp, self._full_watts)
+        return idle_watts(facility, self._resting(), self._tdp, self._full_watts)
+
+    def _resting(self) -> Floats:
+        watts: Floats = self._idle_watts.copy()
+        for node, fixed in self._fixed.items():
+            watts[node] = fixed
+        return watts
 
     def record_work_left(self, left_s: Floats, now_s: float) -> None:
         """Write the work that running jobs have not received yet to an array over jobs."""

@@ -1,7 +1,8 @@
 """The event loop: arrivals, completions, reports and minutes of one arm.
 
-Events of the same moment are handled in this order: completions, the report, the end of the minute, a plan that follows
-the demand, jobs whose back-off is over, arrivals. See docs/decisions/0018-simulator-engine.md.
+Events of the same moment are handled in this order: completions, the report, the end of the minute, a decision about
+sleeping nodes, a plan that follows the demand, jobs whose back-off is over, arrivals. See
+docs/decisions/0018-simulator-engine.md.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from math import fsum, inf
 from typing import Final
 
 from joulie_core.scoring import energy_v1, headroom_v1
-from joulie_sim.engine.arms import Arm, JoulieSettings
+from joulie_sim.engine.arms import Arm, JoulieSettings, SleepingArm
 from joulie_sim.engine.arrays import Floats
 from joulie_sim.engine.control_plane import ControlPlane
 from joulie_sim.engine.energy_scores import EnergyScores
@@ -20,6 +21,7 @@ from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.minute_meter import MinuteMeter
 from joulie_sim.engine.node_scores import NodeScores
+from joulie_sim.engine.node_sleep import NodeSleep
 from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
 from joulie_sim.engine.power_model import NodePowerModel
 from joulie_sim.engine.records import MINUTE_S, SimulationResult
@@ -98,7 +100,10 @@ class Simulation:
             drop_on_arrival=settings.drop_on_arrival,
             limited=class_caps is not None,
         )
-        self._minutes = MinuteMeter(self._nodes, len(machines), settings.facility, self._control)
+        self._sleep: NodeSleep | None = None
+        if isinstance(arm, SleepingArm):
+            self._sleep = NodeSleep(machines, arm.sleep, self._nodes, self._scheduler, self._flow)
+        self._minutes = MinuteMeter(self._nodes, len(machines), settings.facility, self._control, self._sleep)
         self._now_s = 0.0
         self._next_report_s, self._next_minute_s = settings.report_interval_s, MINUTE_S
         self._events = 0
@@ -107,6 +112,7 @@ class Simulation:
             self._flow.complete,
             self._report_due,
             self._minute_due,
+            self._sleep_due,
             self._plan,
             self._flow.retry,
             self._flow.arrive,
@@ -149,6 +155,7 @@ class Simulation:
             self._nodes.next_completion_s(),
             self._next_report_s,
             self._next_minute_s,
+            inf if self._sleep is None else self._sleep.due_s,
             inf if self._control is None else self._control.plan_due_s,
             self._flow.next_retry_s(),
             self._flow.next_arrival_s(),
@@ -204,6 +211,10 @@ class Simulation:
         self._next_minute_s += MINUTE_S
         self._plan(now_s)
 
+    def _sleep_due(self, now_s: float) -> None:
+        assert self._sleep is not None
+        self._sleep.decide(now_s)
+
     def _plan(self, now_s: float) -> None:
         if self._control is not None:
             self._control.plan(now_s)
@@ -234,4 +245,5 @@ class Simulation:
             events=self._events,
             dropped=self._flow.dropped,
             transitions=self._control.transitions if self._control is not None else 0,
+            power_cycles=self._sleep.power_cycles if self._sleep is not None else 0,
         )

@@ -63,6 +63,8 @@ class SimulationSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     joules_per_core_second: float
     facility_joules_per_core_second: float
     transitions: int
+    #: Times that a node was powered off.
+    power_cycles: int = 0
     #: By class and pool.
     groups: tuple[GroupSummary, ...]
     #: By class and hardware family; jobs that never ran are in none.
@@ -110,6 +112,7 @@ def summarize(result: SimulationResult, jobs: Jobs, machines: Machines) -> Simul
         joules_per_core_second=result.it_joules / core_s if core_s else 0.0,
         facility_joules_per_core_second=result.facility_joules / core_s if core_s else 0.0,
         transitions=result.transitions,
+        power_cycles=result.power_cycles,
         groups=_groups(result, jobs, _POOLS, (jobs.gpus > 0).astype(np.int64)),
         hardware=_groups(result, jobs, *_families(result, machines)),
     )

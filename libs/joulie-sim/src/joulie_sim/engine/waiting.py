@@ -7,6 +7,7 @@ costs a comparison per kind of request and not per job.
 import heapq
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from math import inf
 from typing import Final
 
@@ -66,6 +67,11 @@ class WaitingJobs:
         """Return the lines in which jobs wait."""
         lines: list[int] = np.flatnonzero(self._waiting).tolist()
         return lines
+
+    def earliest(self, most: int) -> list[int]:
+        """Return the lines of that many jobs, in order of arrival; a line occurs once for each of its jobs."""
+        firsts = ((job, line) for line in self.lines() for job in islice(self._lines[line], most))
+        return [line for _, line in heapq.nsmallest(most, firsts)]
 
 
 class BackOff:

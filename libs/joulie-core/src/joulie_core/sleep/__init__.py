@@ -1,0 +1,29 @@
+"""Sleeping nodes: which nodes are off, and when they are on again; see docs/decisions/0024-sleeping-nodes.md."""
+
+from joulie_core.sleep.decide import SleepCluster, decide
+from joulie_core.sleep.machine import intent_of
+from joulie_core.sleep.model import (
+    NodePowerFacts,
+    SleepIntent,
+    SleepNode,
+    SleepPod,
+    SleepReason,
+    SleepRecord,
+    SleepState,
+)
+from joulie_core.sleep.settings import AwakeWindow, SleepSettings
+
+__all__ = [
+    "AwakeWindow",
+    "NodePowerFacts",
+    "SleepCluster",
+    "SleepIntent",
+    "SleepNode",
+    "SleepPod",
+    "SleepReason",
+    "SleepRecord",
+    "SleepSettings",
+    "SleepState",
+    "decide",
+    "intent_of",
+]

@@ -1,0 +1,158 @@
+"""The next record of every node: its own state machine, then the nodes that are needed, then those that may sleep.
+
+Guarantees, for every node that is put to sleep: it is permitted (`machine.refusal_of`), the group keeps its minimum and
+its spare nodes, and of its zone no more than the share of the settings is off, not ready, or on the way to it; no
+pod that waits has room on it and on no other node. While pending pods are unknown no node goes to sleep.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from joulie_core.names import NodeName
+from joulie_core.sleep.fit import NodeRoom, without_room
+from joulie_core.sleep.machine import advance, moved, refusal_of
+from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
+from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake
+from joulie_core.sleep.settings import AwakeWindow, SleepSettings
+
+_GOING_OFF: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING, SleepState.POWERING_OFF})
+_DOWN: Final = _GOING_OFF | {SleepState.ASLEEP, SleepState.WAKING}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SleepCluster:
+    """What is seen at one moment."""
+
+    nodes: Sequence[SleepNode]
+    #: Pods that have no node, in the order in which they wait; None: unknown.
+    pending: Sequence[SleepPod] | None
+    windows: Sequence[AwakeWindow] = ()
+
+
+def decide(
+    cluster: SleepCluster, records: Mapping[NodeName, SleepRecord], now_s: float, settings: SleepSettings
+) -> dict[NodeName, SleepRecord]:
+    """Return the next record of every node.
+
+    Args:
+        cluster: the nodes and pods.
+        records: by name; a node without one is awake, whatever it is.
+        now_s: the present time; must not fall from call to call.
+        settings: limits and times.
+    """
+    seen = []
+    for node in cluster.nodes:
+        record = records.get(node.name) or SleepRecord(since_s=now_s)
+        seen.append(SeenNode(node, advance(record, node, now_s, settings)))
+    groups = _grouped(seen)
+    least = {name: min_awake(group, cluster.windows, now_s, settings) for name, group in groups.items()}
+    needs = find_needs(groups, cluster.pending or (), least, now_s, settings)
+    next_records = {each.node.name: each.record for each in seen}
+    next_records |= _woken(seen, needs.reasons, now_s, settings)
+    seen = [SeenNode(each.node, next_records[each.node.name]) for each in seen]
+    if cluster.pending is not None:
+        chosen = _Chooser(seen, needs, least, now_s, settings).chosen()
+        next_records |= {
+            each.node.name: moved(each.record, SleepState.CORDONED, SleepReason.IDLE, now_s) for each in chosen
+        }
+    return next_records
+
+
+def _grouped(seen: Iterable[SeenNode]) -> dict[str, list[SeenNode]]:
+    groups: dict[str, list[SeenNode]] = defaultdict(list)
+    for each in seen:
+        groups[each.node.group].append(each)
+    return groups
+
+
+def _woken(
+    seen: Iterable[SeenNode], reasons: Mapping[NodeName, SleepReason], now_s: float, settings: SleepSettings
+) -> dict[NodeName, SleepRecord]:
+    """Return the records of nodes that are needed; those that have to boot only as far as the rate permits."""
+    by_name = {each.node.name: each for each in seen}
+    booting = sum(each.record.state is SleepState.WAKING for each in by_name.values())
+    records: dict[NodeName, SleepRecord] = {}
+    for name, reason in reasons.items():
+        record = by_name[name].record
+        if record.state is not SleepState.ASLEEP:
+            records[name] = moved(record, SleepState.AWAKE, reason, now_s)
+        elif booting < settings.max_waking:
+            booting += 1
+            records[name] = moved(record, SleepState.WAKING, reason, now_s)
+    return records
+
+
+class _Chooser:
+    """Chooses the nodes that go to sleep."""
+
+    def __init__(
+        self, seen: Sequence[SeenNode], needs: Needs, least: Mapping[str, int], now_s: float, settings: SleepSettings
+    ) -> None:
+        self._seen = seen
+        self._needs = needs
+        self._least = least
+        self._now_s = now_s
+        self._settings = settings
+        self._zones: dict[str, list[bool]] = defaultdict(list)
+        self._serving: dict[str, int] = defaultdict(int)
+        self._spare: dict[str, int] = defaultdict(int)
+        for each in seen:
+            node = each.node
+            self._zones[node.zone].append(each.record.state in _DOWN or node.ready is not True)
+            self._serving[node.group] += each.serves
+            self._spare[node.group] += each.serves and node.empty and node.name not in needs.used
+        self._down = {zone: sum(down) for zone, down in self._zones.items()}
+
+    def chosen(self) -> list[SeenNode]:
+        """Return the nodes: many watts first, then few sleeps."""
+        candidates = sorted(
+            filter(self._may, self._seen),
+            key=lambda each: (-each.node.idle_watts, each.record.sleeps, each.node.name),
+        )
+        left = self._settings.max_powering_off - sum(each.record.state in _GOING_OFF for each in self._seen)
+        chosen: list[SeenNode] = []
+        for each in candidates:
+            if len(chosen) >= left:
+                break
+            if self._can_do_without(each) and self._pods_have_room(each, chosen):
+                self._take(each.node)
+                chosen.append(each)
+        return chosen
+
+    def _may(self, each: SeenNode) -> bool:
+        record, now_s, settings = each.record, self._now_s, self._settings
+        idle_since_s = record.idle_since_s
+        return (
+            record.state is SleepState.AWAKE
+            and each.node.name not in self._needs.used
+            and each.node.group not in self._needs.short
+            and idle_since_s is not None
+            and now_s - idle_since_s >= settings.idle_for_s
+            and now_s - record.since_s >= settings.min_awake_for_s
+            and now_s >= record.not_before_s
+            and refusal_of(each.node, now_s, settings) is None
+        )
+
+    def _can_do_without(self, each: SeenNode) -> bool:
+        node, settings = each.node, self._settings
+        allowed = settings.max_asleep_pct / 100.0 * len(self._zones[node.zone])
+        return (
+            self._down[node.zone] + 1 <= allowed
+            and self._serving[node.group] - 1 >= self._least[node.group]
+            and self._spare[node.group] - node.empty >= settings.spare
+        )
+
+    def _pods_have_room(self, each: SeenNode, chosen: Sequence[SeenNode]) -> bool:
+        """Return whether the pods that would be evicted have room on other nodes."""
+        pods = each.node.movable_pods
+        if not pods:
+            return True
+        others = [other.node for other in self._seen if other.serves and other is not each and other not in chosen]
+        return not without_room(pods, [NodeRoom(node) for node in others])
+
+    def _take(self, node: SleepNode) -> None:
+        self._down[node.zone] += 1
+        self._serving[node.group] -= 1
+        self._spare[node.group] -= node.empty

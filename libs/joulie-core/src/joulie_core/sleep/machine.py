@@ -1,0 +1,177 @@
+"""The state machine of one node: what its own kubelet, BMC and pods make of its state.
+
+Guarantees that a node is asked to power off only while it is cordoned and known to be without pods, that Asleep and
+Awake are believed only when BMC and kubelet agree, and that a node of which anything is unknown is not put to sleep.
+Which nodes are to sleep and which are needed is decided in `joulie_core.sleep.decide`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.sleep.model import (
+    NodePowerFacts,
+    SleepIntent,
+    SleepNode,
+    SleepReason,
+    SleepRecord,
+    SleepRefusal,
+    SleepState,
+)
+from joulie_core.sleep.settings import SleepSettings
+
+_INTENTS: Final[Mapping[SleepState, SleepIntent]] = {
+    # A node that is awake may be switched off by people, for maintenance.
+    SleepState.AWAKE: SleepIntent(cordon=False, evict=False, power=DesiredPower.UNMANAGED),
+    SleepState.CORDONED: SleepIntent(cordon=True, evict=False, power=DesiredPower.UNMANAGED),
+    SleepState.DRAINING: SleepIntent(cordon=True, evict=True, power=DesiredPower.UNMANAGED),
+    SleepState.POWERING_OFF: SleepIntent(cordon=True, evict=False, power=DesiredPower.OFF),
+    SleepState.ASLEEP: SleepIntent(cordon=True, evict=False, power=DesiredPower.OFF),
+    SleepState.WAKING: SleepIntent(cordon=True, evict=False, power=DesiredPower.ON),
+    # It takes pods as soon as its kubelet is ready.
+    SleepState.QUARANTINED: SleepIntent(cordon=False, evict=False, power=DesiredPower.UNMANAGED),
+}
+
+
+def intent_of(state: SleepState) -> SleepIntent:
+    """Return what is to be done about a node in a state."""
+    return _INTENTS[state]
+
+
+def refusal_of(node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRefusal | None:
+    """Return why a node may not be put to sleep, whatever its load; None if it may."""
+    power = node.power
+    refusals = (
+        (node.control_plane, SleepRefusal.CONTROL_PLANE),
+        (power is None, SleepRefusal.NO_BMC),
+        (power is not None and not power.off_allowed, SleepRefusal.POWER_OFF_NEVER),
+        (power is not None and power.wake_proven is not True, SleepRefusal.WAKE_UNPROVEN),
+        (power_state(power, now_s, settings) is not PowerState.ON, SleepRefusal.BMC_UNKNOWN),
+        (node.ready is not True, SleepRefusal.NOT_READY),
+        (node.unschedulable, SleepRefusal.UNSCHEDULABLE),
+        (node.protected_pods is None, SleepRefusal.PODS_UNKNOWN),
+        (node.rollout_waiting, SleepRefusal.ROLLOUT_WAITING),
+    )
+    return next((refusal for holds, refusal in refusals if holds), None)
+
+
+def power_state(power: NodePowerFacts | None, now_s: float, settings: SleepSettings) -> PowerState:
+    """Return the power state by a BMC that is reachable and has answered lately, else Unknown."""
+    if power is None or power.reachable is not True or power.sampled_at_s is None:
+        return PowerState.UNKNOWN
+    return PowerState.UNKNOWN if now_s - power.sampled_at_s > settings.stale_after_s else power.state
+
+
+def moved(record: SleepRecord, state: SleepState, reason: SleepReason, now_s: float) -> SleepRecord:
+    """Return the record of a node that goes to another state."""
+    return replace(record, state=state, reason=reason, since_s=now_s, idle_since_s=None)
+
+
+def advance(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
+    """Return the next record of a node by what is seen of it."""
+    return _STEPS[record.state](record, node, now_s, settings)
+
+
+def _awake(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
+    idle = node.protected_pods == 0 and _movable_pct(node) <= settings.drain_below_pct
+    since_s = record.idle_since_s
+    if idle is (since_s is not None):
+        return record
+    return replace(record, idle_since_s=now_s if idle else None)
+
+
+def _movable_pct(node: SleepNode) -> float:
+    """Return the highest share of a resource that pods which can be evicted have of what is left to pods."""
+    amounts: dict[str, float] = {}
+    for pod in node.movable_pods:
+        for resource, amount in pod.requests.items():
+            amounts[resource] = amounts.get(resource, 0.0) + amount
+    whole = {key: used + max(0.0, node.free.get(key, 0.0)) for key, used in amounts.items()}
+    return max((100.0 * used / whole[key] for key, used in amounts.items() if used), default=0.0)
+
+
+def _cordoned(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
+    undone = _undone(record, node, now_s, settings)
+    if undone is not None:
+        return undone
+    return moved(record, SleepState.DRAINING, SleepReason.CORDON_SEEN, now_s) if node.cordoned else record
+
+
+def _draining(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
+    undone = _undone(record, node, now_s, settings)
+    if undone is not None:
+        return undone
+    if not (node.cordoned and node.empty):
+        return record
+    return replace(moved(record, SleepState.POWERING_OFF, SleepReason.EMPTY, now_s), sleeps=record.sleeps + 1)
+
+
+def _undone(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord | None:
+    """Return the record of a node that is not to sleep after all; None if it still is."""
+    if refusal_of(node, now_s, settings) is not None:
+        reason = SleepReason.NOT_PERMITTED
+    elif node.protected_pods:
+        reason = SleepReason.PODS_PRESENT
+    elif now_s - record.since_s > settings.drain_timeout_s:
+        reason = SleepReason.DRAIN_TIMEOUT
+    else:
+        return None
+    return replace(moved(record, SleepState.AWAKE, reason, now_s), not_before_s=now_s + settings.back_off_s)
+
+
+def _powering_off(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
+    state = power_state(node.power, now_s, settings)
+    if state is PowerState.OFF and node.ready is False:
+        return moved(record, SleepState.ASLEEP, SleepReason.OFF_CONFIRMED, now_s)
+    if state is not PowerState.OFF and (node.protected_pods or node.movable_pods):
+        return moved(record, SleepState.WAKING, SleepReason.PODS_PRESENT, now_s)
+    if now_s - record.since_s > settings.off_timeout_s:
+        waking = moved(record, SleepState.WAKING, SleepReason.OFF_TIMEOUT, now_s)
+        return replace(waking, not_before_s=now_s + settings.back_off_s)
+    return record
+
+
+def _asleep(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
+    state = power_state(node.power, now_s, settings)
+    if state in (PowerState.ON, PowerState.POWERING_ON) or node.ready is True:
+        return moved(record, SleepState.WAKING, SleepReason.SWITCHED_ON, now_s)
+    if record.failed_boots and now_s >= record.not_before_s:
+        return moved(record, SleepState.WAKING, SleepReason.BOOT_TIMEOUT, now_s)
+    return record
+
+
+def _waking(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
+    if power_state(node.power, now_s, settings) is PowerState.ON and node.ready is True:
+        return replace(moved(record, SleepState.AWAKE, SleepReason.READY, now_s), failed_boots=0)
+    if now_s - record.since_s <= settings.boot_timeout_s:
+        return record
+    failed = replace(record, failed_boots=record.failed_boots + 1)
+    # A node that may have pods is not switched off for another attempt.
+    without_pods = node.cordoned and node.empty and node.ready is False
+    if failed.failed_boots >= settings.boot_attempts or not without_pods:
+        return moved(failed, SleepState.QUARANTINED, SleepReason.BOOT_TIMEOUT, now_s)
+    back_off_s = settings.back_off_s * 2.0 ** (failed.failed_boots - 1)
+    return replace(
+        moved(failed, SleepState.POWERING_OFF, SleepReason.BOOT_TIMEOUT, now_s), not_before_s=now_s + back_off_s
+    )
+
+
+def _quarantined(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
+    if not node.quarantine_cleared:
+        return record
+    cleared = replace(record, failed_boots=0, not_before_s=now_s + settings.back_off_s)
+    state = SleepState.AWAKE if node.ready is True else SleepState.WAKING
+    return moved(cleared, state, SleepReason.CLEARED, now_s)
+
+
+_Step = Callable[[SleepRecord, SleepNode, float, SleepSettings], SleepRecord]
+_STEPS: Final[Mapping[SleepState, _Step]] = {
+    SleepState.AWAKE: _awake,
+    SleepState.CORDONED: _cordoned,
+    SleepState.DRAINING: _draining,
+    SleepState.POWERING_OFF: _powering_off,
+    SleepState.ASLEEP: _asleep,
+    SleepState.WAKING: _waking,
+    SleepState.QUARANTINED: _quarantined,
+}

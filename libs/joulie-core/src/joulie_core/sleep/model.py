@@ -1,0 +1,174 @@
+"""What decisions about sleeping nodes read and return.
+
+Times are seconds since the epoch (in a simulation, since its start). Amounts of resources are in any unit that pods and
+nodes share. None is unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.names import NodeName
+from joulie_core.pod import Term
+
+
+class SleepState(StrEnum):
+    """Where a node is between on and off."""
+
+    AWAKE = "Awake"
+    CORDONED = "Cordoned"
+    DRAINING = "Draining"
+    POWERING_OFF = "PoweringOff"
+    ASLEEP = "Asleep"
+    WAKING = "Waking"
+    QUARANTINED = "Quarantined"
+
+
+class SleepReason(StrEnum):
+    """Why a node is in its state."""
+
+    INITIAL = "initial"
+    IDLE = "idle"
+    CORDON_SEEN = "cordon_seen"
+    EMPTY = "empty"
+    OFF_CONFIRMED = "off_confirmed"
+    READY = "ready"
+    #: Why a node that was to sleep stays awake, or is woken.
+    PENDING_PODS = "pending_pods"
+    SPARE = "spare"
+    MIN_AWAKE = "min_awake"
+    ROLLOUT = "rollout"
+    PODS_PRESENT = "pods_present"
+    NOT_PERMITTED = "not_permitted"
+    DRAIN_TIMEOUT = "drain_timeout"
+    OFF_TIMEOUT = "off_timeout"
+    BOOT_TIMEOUT = "boot_timeout"
+    SWITCHED_ON = "switched_on"
+    CLEARED = "cleared"
+
+
+class SleepRefusal(StrEnum):
+    """Why a node may not be put to sleep."""
+
+    CONTROL_PLANE = "control_plane"
+    NO_BMC = "no_bmc"
+    POWER_OFF_NEVER = "power_off_never"
+    WAKE_UNPROVEN = "wake_unproven"
+    BMC_UNKNOWN = "bmc_unknown"
+    NOT_READY = "not_ready"
+    UNSCHEDULABLE = "unschedulable"
+    PODS_UNKNOWN = "pods_unknown"
+    ROLLOUT_WAITING = "rollout_waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTaint:
+    """A taint of a node that keeps pods away."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class PodToleration:
+    """A toleration; an empty key tolerates every taint, an empty effect every effect, `value` None every value."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+    def tolerates(self, taint: NodeTaint) -> bool:
+        """Return whether the taint is tolerated."""
+        return self.key in ("", taint.key) and self.value in (None, taint.value) and self.effect in ("", taint.effect)
+
+
+@dataclass(frozen=True, slots=True)
+class SleepPod:
+    """What decides on which nodes a pod has room."""
+
+    requests: Mapping[str, float]
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    #: Terms of the required node affinity, ORed; None without.
+    required_terms: tuple[Term, ...] | None = None
+    tolerations: tuple[PodToleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePowerFacts:
+    """What the NodeBMC of a node says."""
+
+    state: PowerState
+    #: Of the newest answer of the BMC.
+    sampled_at_s: float | None
+    reachable: bool | None
+    wake_proven: bool | None
+    off_allowed: bool
+    #: 95th percentile of the boots of this node; None before the first.
+    boot_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SleepNode:
+    """One node as it is seen now."""
+
+    name: NodeName
+    #: Nodes that stand in for each other: a hardware family or a pool.
+    group: str
+    zone: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    #: Without the taint of sleeping nodes and those of the node controller.
+    taints: tuple[NodeTaint, ...] = ()
+    #: Amounts that are left by the pods on the node; of a node that is off, by those of DaemonSets.
+    free: Mapping[str, float]
+    #: At the wall, on and without work.
+    idle_watts: float
+    control_plane: bool = False
+    #: Cordoned by a person.
+    unschedulable: bool = False
+    #: What the kubelet's condition says.
+    ready: bool | None
+    #: The taint of sleeping nodes is on the Node.
+    cordoned: bool = False
+    #: Pods that must not be evicted, without those of DaemonSets and static ones; None: pods are unknown.
+    protected_pods: int | None
+    #: Pods that can be evicted.
+    movable_pods: tuple[SleepPod, ...] = ()
+    #: A DaemonSet's roll-out waits for the node.
+    rollout_waiting: bool = False
+    #: None without a NodeBMC.
+    power: NodePowerFacts | None
+    #: A person has cleared the quarantine.
+    quarantine_cleared: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is known that no pod is on it but those of DaemonSets and static ones."""
+        return self.protected_pods == 0 and not self.movable_pods
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SleepRecord:
+    """What is remembered of a node: everything that a restarted controller needs."""
+
+    state: SleepState = SleepState.AWAKE
+    since_s: float
+    reason: SleepReason = SleepReason.INITIAL
+    #: Since when it has been idle while awake; None if it is not.
+    idle_since_s: float | None = None
+    #: Boots that have failed since it was awake.
+    failed_boots: int = 0
+    #: Not put to sleep, and after a failed boot not woken, before.
+    not_before_s: float = 0.0
+    #: Times that it has been put to sleep.
+    sleeps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SleepIntent:
+    """What is to be done about a node."""
+
+    cordon: bool
+    evict: bool
+    power: DesiredPower

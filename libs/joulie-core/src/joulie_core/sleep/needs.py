@@ -1,0 +1,145 @@
+"""Which nodes are needed: for pods without room, spare nodes, the minimum that is awake, and roll-outs of DaemonSets.
+
+Guarantees that a node is woken for a pod only if no node that is awake or about to be has room for it, and that a node
+which is needed and still cordoned or draining is taken before one that has to boot.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from joulie_core.names import NodeName
+from joulie_core.sleep.fit import NodeRoom, without_room
+from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
+from joulie_core.sleep.settings import AwakeWindow, SleepSettings
+
+#: States from which a node returns without a boot.
+_NOT_YET_OFF: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING})
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNode:
+    """A node and its record."""
+
+    node: SleepNode
+    record: SleepRecord
+
+    @property
+    def serves(self) -> bool:
+        """Whether it takes pods now."""
+        serving = self.record.state in (SleepState.AWAKE, SleepState.QUARANTINED)
+        return serving and self.node.ready is True and not self.node.unschedulable
+
+
+@dataclass(slots=True)
+class Needs:
+    """The nodes that are needed, why, and what is short."""
+
+    reasons: dict[NodeName, SleepReason] = field(default_factory=dict)
+    #: Groups that have fewer nodes than they need, even with these.
+    short: set[str] = field(default_factory=set)
+    #: Nodes that are about to get pods.
+    used: set[NodeName] = field(default_factory=set)
+
+
+def min_awake(group: Iterable[SeenNode], windows: Sequence[AwakeWindow], now_s: float, settings: SleepSettings) -> int:
+    """Return how many nodes of a group stay awake, with the windows that begin within its slowest boot."""
+    lead_s = max((boot_s(each.node, settings) for each in group), default=0.0)
+    wanted = [window.min_awake for window in windows if window.covers(now_s, now_s + lead_s)]
+    return max([settings.min_awake, *wanted])
+
+
+def boot_s(node: SleepNode, settings: SleepSettings) -> float:
+    """Return how long a node usually takes to boot; before its first boot the longest time that is allowed."""
+    known_s = node.power.boot_s if node.power is not None else None
+    return settings.boot_timeout_s if known_s is None else min(known_s, settings.boot_timeout_s)
+
+
+def find_needs(
+    groups: Mapping[str, Sequence[SeenNode]],
+    pending: Sequence[SleepPod],
+    least: Mapping[str, int],
+    now_s: float,
+    settings: SleepSettings,
+) -> Needs:
+    """Return the nodes that are needed.
+
+    Args:
+        groups: the nodes.
+        pending: pods that have no node, in the order in which they wait.
+        least: nodes of each group that stay awake.
+        now_s: the present time.
+        settings: limits and times.
+    """
+    seen = [each for group in groups.values() for each in group]
+    needs = Needs()
+    for each in seen:
+        if each.node.rollout_waiting and _can_wake(each, now_s):
+            needs.reasons[each.node.name] = SleepReason.ROLLOUT
+    rooms = [NodeRoom(each.node) for each in seen if _counts(each, needs, now_s, settings)] if pending else []
+    waiting = without_room(pending, rooms)
+    candidates = {
+        each.node.name: each for each in seen if each.node.name not in needs.reasons and _can_wake(each, now_s)
+    }
+    while waiting and candidates:
+        best, left = _takes_most(candidates.values(), waiting)
+        if len(left) == len(waiting):
+            break
+        del candidates[best.node.name]
+        needs.reasons[best.node.name] = SleepReason.PENDING_PODS
+        needs.used.add(best.node.name)
+        waiting = left
+    needs.used |= {room.node.name for room in rooms if room.used}
+    for name, group in groups.items():
+        coming = [each for each in group if _counts(each, needs, now_s, settings)]
+        _fill_up(name, group, coming, needs, least=least[name], spare=settings.spare, now_s=now_s)
+    return needs
+
+
+def _counts(each: SeenNode, needs: Needs, now_s: float, settings: SleepSettings) -> bool:
+    """Return whether a node is capacity: it serves, or it is expected to within its usual boot time."""
+    if each.serves or each.node.name in needs.reasons:
+        return True
+    waking = each.record.state is SleepState.WAKING and not each.record.failed_boots
+    return waking and now_s - each.record.since_s <= boot_s(each.node, settings)
+
+
+def _can_wake(each: SeenNode, now_s: float) -> bool:
+    if each.record.state in _NOT_YET_OFF:
+        return True
+    return each.record.state is SleepState.ASLEEP and now_s >= each.record.not_before_s
+
+
+def _takes_most(candidates: Iterable[SeenNode], waiting: Sequence[SleepPod]) -> tuple[SeenNode, list[SleepPod]]:
+    """Return the node that leaves the fewest pods without room, the first by `_order` among equals, and these pods."""
+    return min(
+        ((each, without_room(waiting, [NodeRoom(each.node)])) for each in candidates),
+        key=lambda found: (len(found[1]), _order(found[0])),
+    )
+
+
+def _order(each: SeenNode) -> tuple[bool, float, int, NodeName]:
+    """Return the order of waking: without a boot, few watts, few sleeps."""
+    return each.record.state not in _NOT_YET_OFF, each.node.idle_watts, each.record.sleeps, each.node.name
+
+
+def _fill_up(
+    name: str,
+    group: Sequence[SeenNode],
+    coming: Sequence[SeenNode],
+    needs: Needs,
+    *,
+    least: int,
+    spare: int,
+    now_s: float,
+) -> None:
+    """Add nodes of a group until the minimum and the spare nodes are awake or about to be."""
+    missing_spare = spare - sum(each.node.empty and each.node.name not in needs.used for each in coming)
+    missing = least - len(coming)
+    sleeping = sorted(
+        (each for each in group if each.node.name not in needs.reasons and _can_wake(each, now_s)), key=_order
+    )
+    for each in sleeping[: max(0, missing_spare, missing)]:
+        needs.reasons[each.node.name] = SleepReason.MIN_AWAKE if missing > missing_spare else SleepReason.SPARE
+    if max(missing_spare, missing) > len(sleeping):
+        needs.short.add(name)

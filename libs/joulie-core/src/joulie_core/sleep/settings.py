@@ -1,0 +1,70 @@
+"""Settings of sleeping nodes."""
+
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta, tzinfo
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_Duration = Annotated[float, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwakeWindow:
+    """A time of the week in which more nodes stay awake; it does not go beyond midnight."""
+
+    #: Monday is 0.
+    weekdays: frozenset[int]
+    #: Minutes since midnight in the time zone; the end is outside.
+    from_minute: int
+    to_minute: int
+    time_zone: tzinfo
+    #: Nodes of each group.
+    min_awake: int
+
+    def covers(self, from_s: float, to_s: float) -> bool:
+        """Return whether a part of the window is between two times, both included."""
+        first, last = (datetime.fromtimestamp(at_s, tz=self.time_zone).date() for at_s in (from_s, to_s))
+        days = (first + timedelta(days=number) for number in range((last - first).days + 1))
+        for day in days:
+            # Minutes of the clock, also on days that are longer or shorter.
+            midnight = datetime.combine(day, time(), self.time_zone)
+            begins, ends = (midnight + timedelta(minutes=each) for each in (self.from_minute, self.to_minute))
+            if day.weekday() in self.weekdays and begins.timestamp() <= to_s and from_s < ends.timestamp():
+                return True
+        return False
+
+
+class SleepSettings(BaseModel):
+    """Limits and times of sleeping nodes."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    min_awake: Annotated[int, Field(ge=0)] = 1
+    """Nodes of each group that stay awake."""
+    spare: Annotated[int, Field(ge=0)] = 2
+    """Nodes of each group that stay awake without pods."""
+    max_asleep_pct: Annotated[float, Field(ge=0, le=50)] = 50
+    """Highest share of the nodes of a zone that are off or not ready, in percent."""
+    idle_for_s: _Duration = 600.0
+    """Seconds for which a node has been idle before it is put to sleep."""
+    min_awake_for_s: _Duration = 900.0
+    """Seconds for which a node stays awake at least."""
+    drain_below_pct: Annotated[float, Field(ge=0, le=100)] = 0
+    """A node counts as idle up to this share of a resource in pods that can be evicted, in percent."""
+    drain_timeout_s: _Duration = 600.0
+    """Seconds after which a drain that is not done is undone."""
+    off_timeout_s: _Duration = 300.0
+    """Seconds after which a node that is not off is switched on again."""
+    boot_timeout_s: _Duration = 1200.0
+    """Seconds after which a boot has failed."""
+    boot_attempts: Annotated[int, Field(ge=1)] = 3
+    """Boots in a row that fail before the node is quarantined."""
+    back_off_s: _Duration = 600.0
+    """Seconds after a failure before the next attempt; doubled after each failed boot."""
+    stale_after_s: _Duration = 180.0
+    """Seconds after which an answer of a BMC is unknown."""
+    max_powering_off: Annotated[int, Field(ge=1)] = 4
+    """Nodes that are being put to sleep at a time."""
+    max_waking: Annotated[int, Field(ge=1)] = 10
+    """Nodes that are being woken at a time."""

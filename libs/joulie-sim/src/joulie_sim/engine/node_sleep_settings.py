@@ -1,0 +1,22 @@
+"""Settings of sleeping nodes in a simulation."""
+
+from dataclasses import dataclass, field
+
+from joulie_core.sleep import SleepSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSleepSettings:
+    """The decision's settings, and what a server takes for going off and on."""
+
+    decision: SleepSettings = field(default_factory=SleepSettings)
+    interval_s: float = 60.0
+    #: From the request to power on until the kubelet is ready, and from the request to power off until it is off.
+    boot_s: float = 300.0
+    off_s: float = 60.0
+    #: At the wall, while it is off: the BMC and the losses of the power supplies.
+    off_watts: float = 15.0
+    #: Watts while it boots over those of the idle server: fans and memory tests.
+    boot_over_idle: float = 1.5
+    #: Jobs that wait and are shown to the decision.
+    most_pending: int = 200

@@ -1,0 +1,82 @@
+"""Simulations of arms whose idle nodes sleep."""
+
+import numpy as np
+import pytest
+
+from joulie_core.sleep import SleepSettings
+from joulie_sim.engine.arms import ARMS, SleepingArm
+from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
+from joulie_sim.engine.records import SimulationResult
+from joulie_sim.engine.simulation import Simulation, SimulationSettings
+
+_SLEEP = NodeSleepSettings(decision=SleepSettings(min_awake=1, spare=0, idle_for_s=120.0, min_awake_for_s=0.0))
+_ARM = SleepingArm(name="sleep", summary="", sleep=_SLEEP)
+
+
+def _run(machines, jobs, arm=_ARM, **settings) -> SimulationResult:
+    return Simulation(machines, jobs, arm, SimulationSettings(**settings)).run()
+
+
+def test_an_idle_cluster_draws_less_by_the_nodes_that_are_off(machines, equal_jobs) -> None:
+    hour_s = 3600.0
+    later = equal_jobs([2 * hour_s])
+    result = _run(machines, later, horizon_s=hour_s)
+    asleep = max(result.minutes.asleep_nodes)
+    assert asleep == result.power_cycles == len(machines) // 2
+    awake = _run(machines, later, ARMS["kube_default"], horizon_s=hour_s)
+    assert result.it_joules < 0.8 * awake.it_joules
+    # What the last minute draws is what idle nodes go on to draw.
+    assert result.minutes.it_watts[-1] == pytest.approx(result.idle_watts)
+    assert result.idle_watts > asleep * _SLEEP.off_watts
+
+
+def test_a_job_without_room_waits_for_the_nearest_decision_and_a_boot(machines, equal_jobs) -> None:
+    cores = int(machines.allocatable[0].max() / 1000)
+    largest = int((machines.allocatable[0] == machines.allocatable[0].max()).sum())
+    jobs = equal_jobs([3600.0] * largest, cores=cores)
+    result = _run(machines, jobs)
+    assert not np.isnan(result.jobs.ended_s).any()
+    waits_s = result.jobs.started_s - 3600.0
+    assert 0.0 < waits_s.max() <= _SLEEP.boot_s + 2 * _SLEEP.interval_s
+    assert _run(machines, jobs, ARMS["kube_default"]).jobs.started_s.max() == 3600.0
+
+
+def test_a_node_without_jobs_draws_what_off_and_booting_servers_draw_for_their_times(machines, busy_jobs) -> None:
+    simulation = Simulation(machines, busy_jobs, _ARM, SimulationSettings())
+    nodes = simulation._nodes
+    fix_watts, seen = nodes.fix_watts, []
+
+    def observed(node: int, watts: float | None, now_s: float) -> None:
+        assert watts is None or not list(nodes[node].left()), "off under a job"
+        seen.append((node, watts, now_s))
+        fix_watts(node, watts, now_s)
+
+    nodes.fix_watts = observed  # type: ignore[method-assign] - observes the simulation
+    result = simulation.run()
+    assert not np.isnan(result.jobs.ended_s).any()
+    woken = 0
+    for node in range(len(machines)):
+        course = [(watts, now_s) for place, watts, now_s in seen if place == node]
+        # Going off draws as usual; then off, then booting, then as usual again.
+        expected = [None, _SLEEP.off_watts, _SLEEP.boot_over_idle * nodes.idle_watts_of(node), None]
+        for begin in range(0, len(course), 4):
+            cycle = course[begin : begin + 4]
+            assert [watts for watts, _ in cycle] == expected[: len(cycle)]
+            if len(cycle) == 4:
+                woken += 1
+                assert cycle[1][1] - cycle[0][1] == _SLEEP.off_s
+                assert cycle[3][1] - cycle[2][1] == _SLEEP.boot_s
+    assert woken > 0
+    assert result.power_cycles >= woken
+
+
+def test_waiting_jobs_are_those_that_came_first(machines, equal_jobs) -> None:
+    cores = int(machines.allocatable[0].max() / 1000)
+    count = 2 * len(machines)
+    simulation = Simulation(
+        machines, equal_jobs([0.0] * count, cores=cores), ARMS["kube_default"], SimulationSettings(horizon_s=1.0)
+    )
+    simulation.run()
+    flow = simulation._flow
+    assert len(flow.pending(3)) == 3
+    assert len(flow.pending(10_000)) == flow.waiting < count
