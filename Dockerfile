@@ -5,10 +5,10 @@
 # Two optional BuildKit secrets reach the build and nothing of the image: `pip`, a pip.conf, and `ca`, a bundle of
 # certificates in PEM.
 ARG BASE=docker.io/library/debian:bookworm-slim
-# operator, agent or extender.
+# operator, agent, extender or outofband.
 ARG SERVICE
 
-# The same in all three images, so that a node stores it once.
+# The same in all images, so that a node stores it once.
 FROM ${BASE} AS runtime
 RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ca-certificates python3 \
@@ -55,6 +55,11 @@ FROM service AS extender
 EXPOSE 9876 9877
 LABEL org.opencontainers.image.description="Scheduler extender: filters and scores nodes for kube-scheduler from watched twins."
 ENTRYPOINT ["joulie-extender"]
+
+FROM service AS outofband
+EXPOSE 8084
+LABEL org.opencontainers.image.description="Powers servers on and off, caps and measures them through their management controllers."
+ENTRYPOINT ["joulie-outofband"]
 
 # One image for the controller (no arguments) and the actuator (argument `actuator`, run as root). The packages
 # nvidia-ml-py and amdsmi are in it, the drivers' own libraries are not: they belong to the driver of the node.

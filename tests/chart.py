@@ -58,12 +58,14 @@ EVERYTHING: Values = {
         "image": {"digest": "sha256:" + "0" * 64},
         "service": {"clusterIP": "10.96.0.76"},
     },
+    "outofband": {"enabled": True, "secrets": ["bmc-root", "bmc-ca"], "env": {"BMC_POLL_INTERVAL": "60s"}},
     "networkPolicy": {
         "enabled": True,
         "schedulerFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
         "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
         "apiServer": {"ports": [6443], "to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]},
         "agentEgress": [{"to": [{"ipBlock": {"cidr": "10.2.0.0/16"}}], "ports": [{"port": 443}]}],
+        "bmcEgress": [{"to": [{"ipBlock": {"cidr": "10.3.0.0/16"}}], "ports": [{"port": 443}]}],
     },
     "uninstall": {"tolerations": [{"operator": "Exists"}], "extraEnv": [{"name": "A", "value": "b"}]},
 }

@@ -17,6 +17,7 @@ from joulie_agent.settings import AgentSettings
 from joulie_api.settings import Settings, describe
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
+from joulie_outofband.settings import OutOfBandSettings
 
 #: Set by the templates from other values.
 _DERIVED: Final = frozenset(
@@ -112,6 +113,7 @@ def schema() -> _Schema:
                 ),
                 "agent": _agent(),
                 "extender": _extender(),
+                "outofband": _outofband(),
                 "networkPolicy": _closed(
                     {
                         "enabled": _FLAG,
@@ -120,6 +122,7 @@ def schema() -> _Schema:
                         "uiFrom": _OBJECTS,
                         "apiServer": _closed({"ports": {"type": "array", "items": _PORT}, "to": _OBJECTS}),
                         "agentEgress": _OBJECTS,
+                        "bmcEgress": _OBJECTS,
                     }
                 ),
                 "monitoring": _monitoring(),
@@ -247,6 +250,22 @@ def _extender() -> _Schema:
             "extraEnv": _ENTRIES,
             "resources": _OBJECT,
             "service": _closed({"clusterIP": _TEXT}),
+            **_PLACEMENT,
+            "podAnnotations": _STRINGS,
+        }
+    )
+
+
+def _outofband() -> _Schema:
+    return _closed(
+        {
+            "enabled": _FLAG,
+            "image": _image(),
+            "secrets": {"type": "array", "items": {**_NAME, "minLength": 1}},
+            "replicas": _replicas(2),
+            "env": _service_env(OutOfBandSettings),
+            "extraEnv": _ENTRIES,
+            "resources": _OBJECT,
             **_PLACEMENT,
             "podAnnotations": _STRINGS,
         }

@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md, the reference of every metric of the three services, from their registries."""
+"""Writes docs/metrics.md, the reference of every metric of the services, from their registries."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,13 +15,16 @@ from joulie_agent.worker import NodeView
 from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
+from joulie_outofband.metrics import OutOfBandMetrics
+from joulie_outofband.metrics import families as outofband_families
 
 _HEAD: Final = """\
 # Metrics
 
 Services serve `/metrics` in the text format of Prometheus: operator `:8081`, agent `:8080`, resource manager `:8082`,
-extender `:9877`. Names and labels are stable. Series with the label `node` are made when they are scraped and exist as
-long as the process serves the node; the operator's are exported by the leader only. An unknown value has no sample.
+extender `:9877`, out-of-band service `:8084`. Names and labels are stable. Series with the label `node` are made when
+they are scraped and exist as long as the process serves the node; the operator's are exported by the leader only. An
+unknown value has no sample.
 
 This page is generated: `just docs`.
 """
@@ -50,7 +53,7 @@ class _NoContainers:
 def page() -> str:
     """Return the page."""
     common = new_registry("service", "version")
-    operator, agent, manager, extender = Registry(), Registry(), Registry(), Registry()
+    operator, agent, manager, extender, outofband = (Registry() for _ in range(5))
     no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)
     worker: Any = SimpleNamespace(view=NodeView())
@@ -60,12 +63,15 @@ def page() -> str:
     register_series(manager, no_containers)
     table: Any = _EmptyTable()
     ExtenderMetrics(extender, table)
+    OutOfBandMetrics(outofband)
+    outofband.register(NodeSeriesCollector(lambda: outofband_families(dict)))
     sections = {
         "Every service": common,
         "Operator": operator,
         "Agent": agent,
         "Resource manager": manager,
         "Extender": extender,
+        "Out-of-band service": outofband,
     }
     return "\n".join([_HEAD, *(line for title, each in sections.items() for line in _section(title, each))])
 

@@ -12,6 +12,7 @@ from joulie_agent.settings import AgentSettings
 from joulie_api.settings import describe
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
+from joulie_outofband.settings import OutOfBandSettings
 from joulie_sim.server.settings import SimSettings
 
 _HEAD: Final = """\
@@ -33,6 +34,7 @@ def page() -> str:
         "joulie-agent": AgentSettings,
         "joulie-agent resources": ResourcesSettings,
         "joulie-extender": ExtenderSettings,
+        "joulie-outofband": OutOfBandSettings,
         "joulie-sim": SimSettings,
     }
     lines = [_HEAD]

@@ -36,9 +36,12 @@ from joulie_api.settings import read_settings
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings, extender_block
 from joulie_extender.settings import ExtenderSettings
 from joulie_operator.settings import settings_model
+from joulie_outofband.settings import OutOfBandSettings
 from joulie_sim.stack.roles import load_roles
 
-SERVICES = ("operator", "agent", "extender")
+SERVICES = ("operator", "agent", "extender", "outofband")
+#: Secrets that each service may read, so that all roles are rendered.
+SECRETS = {"agent": {"headersSecrets": ["bmc"]}, "outofband": {"enabled": True, "secrets": ["bmc"]}}
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
@@ -79,7 +82,9 @@ def test_operator_and_agents_can_be_two_releases_in_two_namespaces(helm: Helm):
 @pytest.mark.parametrize("service", SERVICES)
 def test_image_tags_are_the_versions_of_the_services(helm: Helm, service):
     version = tomllib.loads((ROOT / "services" / service / "pyproject.toml").read_text())["project"]["version"]
-    images = {each["image"] for workload in _workloads(helm.render({})) for each in pod_spec(workload)["containers"]}
+    images = {
+        each["image"] for workload in _workloads(helm.render(SECRETS)) for each in pod_spec(workload)["containers"]
+    }
     assert f"docker.io/joulie/{service}:{version}" in images
 
 
@@ -95,17 +100,27 @@ def test_roles_are_those_that_the_end_to_end_tests_run_with(helm: Helm, service,
     name = "joulie-scheduler-extender" if service == "extender" else f"joulie-{service}"
     found = [
         [{key: value for key, value in rule.items() if key != "resourceNames"} for rule in m["rules"]]
-        for m in helm.render({"agent": {"headersSecrets": ["bmc"]}})
+        for m in helm.render(SECRETS)
         if (m["kind"], m["metadata"]["name"]) == (kind, name)
     ]
     assert found == wanted
 
 
-def test_the_agent_can_read_only_secrets_that_are_named(helm: Helm):
+def test_the_agent_and_the_outofband_service_can_read_only_secrets_that_are_named(helm: Helm):
     assert not [rule for rule in rules(helm.render({})) if "secrets" in rule["resources"]]
     assert not [m for m in helm.render({}) if m["kind"] == "RoleBinding" and m["metadata"]["name"] == "joulie-agent"]
     named = [rule for rule in rules(helm.render(EVERYTHING)) if "secrets" in rule["resources"]]
-    assert named == [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["bmc"], "verbs": ["get"]}]
+    assert [rule.pop("resourceNames") for rule in named] == [["bmc"], ["bmc-root", "bmc-ca"]]
+    assert named == [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}] * 2
+
+
+def test_an_outofband_service_that_may_read_no_secret_is_refused(helm: Helm):
+    with pytest.raises(HelmError, match=r"outofband\.secrets"):
+        helm.render({"outofband": {"enabled": True}})
+
+
+def test_the_outofband_service_is_off_by_default(helm: Helm):
+    assert not [each for each in helm.render({}) if "outofband" in each["metadata"]["name"]]
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
@@ -298,6 +313,7 @@ def test_a_pool_has_no_actuator(helm: Helm):
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
 def test_every_container_starts_with_settings_that_its_service_accepts(helm: Helm, values):
     models = {"operator": settings_model(), "controller": AgentSettings, "extender": ExtenderSettings}
+    models["outofband"] = OutOfBandSettings
     for workload in _workloads(helm.render(values)):
         for name, container in containers(workload).items():
             if name not in {*models, "actuator"}:

@@ -55,10 +55,11 @@ def test_peers_are_those_of_the_values(helm: Helm):
     assert extender["egress"] == [DNS, api]
 
 
-def test_only_agents_reach_http_backends(helm: Helm):
+def test_only_agents_reach_http_backends_and_only_the_outofband_service_reaches_bmcs(helm: Helm):
     manifests = helm.render(EVERYTHING)
     backends = EVERYTHING["networkPolicy"]["agentEgress"]
     assert policy(manifests, "power-agent")["egress"][2:] == backends
+    assert policy(manifests, "power-outofband")["egress"][2:] == EVERYTHING["networkPolicy"]["bmcEgress"]
     for name in ("power-operator", "power-scheduler-extender", "power-uninstall"):
         assert len(policy(manifests, name)["egress"]) == 2
 

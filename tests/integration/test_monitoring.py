@@ -72,6 +72,9 @@ def test_panels_of_a_dashboard_are_distinct_and_do_not_overlap() -> None:
         assert len(titles) == len(set(titles)), board.name
 
 
+OUT_OF_BAND = {"outofband": {"enabled": True, "secrets": ["bmc"]}}
+#: Components whose pods have one port for metrics, whatever the values.
+ONE_PORT = {name: ["metrics"] for name in ("operator", "extender", "outofband")}
 MONITORING = {
     "monitoring": {
         "labels": {"release": "prom"},
@@ -90,11 +93,11 @@ def test_the_chart_has_no_object_of_the_prometheus_operator_by_default(helm: Hel
 def test_each_service_has_a_monitor_of_ports_that_its_pods_have(
     helm: Helm, values: dict[str, Any], agent_ports: list[str]
 ) -> None:
-    objects = helm.render(MONITORING | values)
+    objects = helm.render(MONITORING | OUT_OF_BAND | values)
     monitors = {_component(each["spec"]["selector"]["matchLabels"]): each for each in _of(objects, "PodMonitor")}
     workloads = _of(objects, "Deployment", "DaemonSet", "StatefulSet")
     templates = {_component(each["spec"]["template"]["metadata"]["labels"]): each for each in workloads}
-    for component, ports in {"operator": ["metrics"], "agent": agent_ports, "extender": ["metrics"]}.items():
+    for component, ports in {**ONE_PORT, "agent": agent_ports}.items():
         monitor = monitors.pop(component)
         assert [endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]] == ports
         assert monitor["metadata"]["labels"]["release"] == "prom"

@@ -18,6 +18,9 @@ server, and further egress.
 {{- if .Values.extender.enabled -}}
 {{- $components = append $components (dict "component" "extender" "name" (include "joulie.extender.name" .) "api" true "ingress" (list (dict "port" "http" "from" "schedulerFrom") (dict "port" "metrics" "from" "metricsFrom"))) -}}
 {{- end -}}
+{{- if .Values.outofband.enabled -}}
+{{- $components = append $components (dict "component" "outofband" "name" (include "joulie.outofband.name" .) "api" true "ingress" (list (dict "port" "metrics" "from" "metricsFrom")) "egress" .Values.networkPolicy.bmcEgress) -}}
+{{- end -}}
 {{- if .Values.agent.enabled -}}
 {{- $components = append $components (dict "component" "agent" "name" (include "joulie.agent.name" .) "api" true "ingress" $agentPorts "egress" .Values.networkPolicy.agentEgress) -}}
 {{- if .Values.uninstall.enabled -}}

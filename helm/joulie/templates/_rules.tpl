@@ -120,6 +120,29 @@
   resources: [resourceclaims, resourceclaimtemplates, deviceclasses]
   verbs: [list, watch]
 {{- end -}}
+{{- define "joulie.rules.outofband.cluster" -}}
+- apiGroups: [joulie.io]
+  resources: [nodebmcs]
+  verbs: [list, watch]
+- apiGroups: [joulie.io]
+  resources: [nodebmcs/status]
+  verbs: [patch]
+# Whether a node that was powered on is ready.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get]
+{{- end -}}
+{{- define "joulie.rules.outofband.namespace" -}}
+# Leader election.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update]
+# Credentials of BMCs, and what verifies them.
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
+{{- end -}}
 {{- define "joulie.rules.viewer.cluster" -}}
 - apiGroups: [joulie.io]
   resources: [nodepowerprofiles, nodetwins, telemetryprofiles]

@@ -43,9 +43,12 @@ def test_secrets_and_leases_are_reached_in_the_services_own_namespace_only(servi
     assert not [grant for grant in SERVICES[service].cluster if {SECRETS, LEASES} & set(grant.resources)]
 
 
-def test_secrets_are_read_by_name():
-    found = [grant for service in SERVICES for grant in grants(service) if SECRETS in grant.resources]
-    assert [(grant.verbs, grant.by_name) for grant in found] == [(("get",), True)]
+def test_secrets_are_read_by_name_and_by_two_services():
+    found = [(service, grant) for service in SERVICES for grant in grants(service) if SECRETS in grant.resources]
+    assert [(service, grant.verbs, grant.by_name) for service, grant in found] == [
+        ("agent", ("get",), True),
+        ("outofband", ("get",), True),
+    ]
 
 
 def test_the_extender_writes_nothing():
@@ -69,9 +72,10 @@ def test_a_kind_is_written_by_one_service():
             for grant in grants(service)
             if name in grant.names and WRITES & set(grant.verbs)
         }
-        for name in ("nodehardwares", "nodepowerprofiles", "nodetwins", "telemetryprofiles")
+        for name in ("nodebmcs/status", "nodehardwares", "nodepowerprofiles", "nodetwins", "telemetryprofiles")
     }
     assert writers == {
+        "nodebmcs/status": {"outofband"},
         "nodehardwares": {"agent"},
         "nodepowerprofiles": {"operator"},
         "nodetwins": {"operator"},

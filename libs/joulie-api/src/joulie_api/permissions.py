@@ -17,6 +17,7 @@ from joulie_api.resources import (
     DEVICE_CLASSES,
     EVENTS,
     LEASES,
+    NODE_BMCS,
     NODE_HARDWARES,
     NODE_POWER_PROFILES,
     NODE_RESOURCE_TOPOLOGIES,
@@ -129,6 +130,17 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
         ),
         "extender": Permissions(
             cluster=(Grant((NODES, PODS), _READ), Grant((NODE_HARDWARES, NODE_TWINS), _READ), _CLAIMS)
+        ),
+        "outofband": Permissions(
+            cluster=(
+                Grant((NODE_BMCS,), _READ),
+                Grant((NODE_BMCS,), ("patch",), subresource="status"),
+                Grant((NODES,), ("get",), reason="Whether a node that was powered on is ready."),
+            ),
+            namespace=(
+                Grant((LEASES,), ("get", "create", "update"), reason="Leader election."),
+                Grant((SECRETS,), ("get",), by_name=True, reason="Credentials of BMCs, and what verifies them."),
+            ),
         ),
     }
 )

@@ -148,6 +148,8 @@ class BmcCapStatus(Model):
     """Limit that was read last; absent if there is none."""
     requested_watts: PositiveWatts | None = None
     """Cap that was written; recorded before the BMC is written to. Absent: no cap of Joulie's is in force."""
+    confirmed_watts: PositiveWatts | None = None
+    """Limit that was read back after the cap was written; absent while that is not known."""
     original_watts: PositiveWatts | None = None
     """Limit before the first cap; absent if there was none."""
     owner: CapOwner = CapOwner.EXTERNAL

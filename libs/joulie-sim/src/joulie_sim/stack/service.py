@@ -20,6 +20,7 @@ class Service(StrEnum):
     AGENT = "joulie-agent"
     EXTENDER = "joulie-extender"
     SIM = "joulie-sim"
+    OUTOFBAND = "joulie-outofband"
 
 
 class JoulieService(ServiceProcess):

@@ -34,7 +34,8 @@ class StackConfig:
 
     Attributes:
         agent_shards: number of agents, among which the nodes are divided (pool mode).
-        services: services to start. A test can omit a service and do its work itself.
+        services: services to start. A test can omit a service and do its work itself. The out-of-band service is
+            started by `start` only, as nodes of a development cluster have no BMC.
         env: settings by service, which override those of the stack.
         start_timeout_s: time that all services together have to become ready.
     """
@@ -198,7 +199,7 @@ class JoulieStack(Startable):
                 settings |= self._agent_settings()
             case Service.EXTENDER:
                 settings["EXTENDER_ADDR"] = f"{LOOPBACK}:{self.cluster.extender_port}"
-            case Service.OPERATOR | Service.SIM:
+            case Service.OPERATOR | Service.SIM | Service.OUTOFBAND:
                 pass
         return settings
 

@@ -1,0 +1,1 @@
+"""A Redfish BMC with the peculiarities of vendors' ones, for tests of what talks to BMCs."""

@@ -1,0 +1,146 @@
+"""The Redfish resources of one simulated server, as JSON.
+
+Source: DMTF DSP0266 (Redfish Specification) and the schemas ComputerSystem, Chassis, Power, EnvironmentMetrics and
+Control.
+"""
+
+from typing import Any, Final
+
+from joulie_sim.bmc.machine import SimulatedServer
+from joulie_sim.bmc.profiles import BmcProfile, LimitPlace
+
+ROOT: Final = "/redfish/v1"
+SESSIONS: Final = f"{ROOT}/SessionService/Sessions"
+SYSTEM: Final = f"{ROOT}/Systems/Server.1"
+RESET: Final = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+CHASSIS: Final = f"{ROOT}/Chassis/Tray_1"
+POWER: Final = f"{CHASSIS}/Power"
+ENVIRONMENT: Final = f"{CHASSIS}/EnvironmentMetrics"
+CONTROLS: Final = f"{CHASSIS}/Controls"
+CONTROL: Final = f"{CONTROLS}/PowerLimit"
+
+Body = dict[str, Any]
+
+
+def resources(profile: BmcProfile, server: SimulatedServer, *, sessions: list[str]) -> dict[str, Body]:
+    """Return every resource by its path."""
+    found = {
+        ROOT: _root(),
+        f"{ROOT}/SessionService": _session_service(),
+        SESSIONS: _collection(SESSIONS, "SessionCollection", [f"{SESSIONS}/{each}" for each in sessions]),
+        f"{ROOT}/Systems": _collection(f"{ROOT}/Systems", "ComputerSystemCollection", [SYSTEM]),
+        SYSTEM: _system(profile, server),
+        f"{ROOT}/Chassis": _collection(f"{ROOT}/Chassis", "ChassisCollection", [CHASSIS]),
+        CHASSIS: _chassis(profile),
+    }
+    if profile.limit_place in {LimitPlace.POWER, LimitPlace.NONE}:
+        found[POWER] = _power(profile, server)
+    else:
+        found[ENVIRONMENT] = _environment(profile, server)
+    if profile.limit_place is LimitPlace.CONTROL:
+        found[CONTROLS] = _collection(CONTROLS, "ControlCollection", [CONTROL])
+        found[CONTROL] = _control(profile, server)
+    return found
+
+
+def _resource(path: str, kind: str, name: str, **fields: Any) -> Body:
+    return {"@odata.id": path, "@odata.type": kind, "Id": path.rpartition("/")[2], "Name": name, **fields}
+
+
+def _collection(path: str, kind: str, members: list[str]) -> Body:
+    links = [{"@odata.id": member} for member in members]
+    fields = {"Members": links, "Members@odata.count": len(links)}
+    return {"@odata.id": path, "@odata.type": f"#{kind}.{kind}", "Name": kind, **fields}
+
+
+def _root() -> Body:
+    body = _resource(
+        ROOT,
+        "#ServiceRoot.v1_15_0.ServiceRoot",
+        "Root Service",
+        RedfishVersion="1.17.0",
+        UUID="92384634-2938-2342-8820-489239905423",
+        Systems={"@odata.id": f"{ROOT}/Systems"},
+        Chassis={"@odata.id": f"{ROOT}/Chassis"},
+        SessionService={"@odata.id": f"{ROOT}/SessionService"},
+        Links={"Sessions": {"@odata.id": SESSIONS}},
+    )
+    return {**body, "@odata.id": f"{ROOT}/", "Id": "RootService"}
+
+
+def _session_service() -> Body:
+    return _resource(
+        f"{ROOT}/SessionService",
+        "#SessionService.v1_1_9.SessionService",
+        "Session Service",
+        ServiceEnabled=True,
+        SessionTimeout=1800,
+        Sessions={"@odata.id": SESSIONS},
+    )
+
+
+def _system(profile: BmcProfile, server: SimulatedServer) -> Body:
+    reset = {"target": RESET, "ResetType@Redfish.AllowableValues": list(profile.reset_types)}
+    return _resource(
+        SYSTEM,
+        "#ComputerSystem.v1_20_0.ComputerSystem",
+        "Server",
+        PowerState=server.power_state,
+        Actions={"#ComputerSystem.Reset": reset},
+        Links={"Chassis": [{"@odata.id": CHASSIS}]},
+    )
+
+
+def _chassis(profile: BmcProfile) -> Body:
+    links: Body = {}
+    if profile.limit_place in {LimitPlace.POWER, LimitPlace.NONE}:
+        links["Power"] = {"@odata.id": POWER}
+    else:
+        links["EnvironmentMetrics"] = {"@odata.id": ENVIRONMENT}
+    if profile.limit_place is LimitPlace.CONTROL:
+        links["Controls"] = {"@odata.id": CONTROLS}
+    return _resource(CHASSIS, "#Chassis.v1_23_0.Chassis", "Chassis", ChassisType="RackMount", **links)
+
+
+def _power(profile: BmcProfile, server: SimulatedServer) -> Body:
+    element: Body = {
+        "@odata.id": f"{POWER}#/PowerControl/0",
+        "MemberId": "0",
+        "Name": "System Power Control",
+        "PowerConsumedWatts": server.reading(),
+        "PowerCapacityWatts": profile.max_watts,
+        "PowerMetrics": {"IntervalInMin": profile.reading_interval_s / 60, "AverageConsumedWatts": server.reading()},
+    }
+    if profile.limit_place is LimitPlace.POWER:
+        limit: Body = {"LimitInWatts": server.limit_watts}
+        if profile.limit_exception is not None:
+            limit |= {"LimitException": profile.limit_exception, "CorrectionInMs": 0}
+        element["PowerLimit"] = limit
+    return _resource(POWER, "#Power.v1_7_1.Power", "Power", PowerControl=[element])
+
+
+def _environment(profile: BmcProfile, server: SimulatedServer) -> Body:
+    body = _resource(
+        ENVIRONMENT,
+        "#EnvironmentMetrics.v1_3_1.EnvironmentMetrics",
+        "Environment",
+        PowerWatts={"Reading": server.reading(), "DataSourceUri": f"{CHASSIS}/Sensors/TotalPower"},
+    )
+    if profile.limit_place is LimitPlace.ENVIRONMENT:
+        body["PowerLimitWatts"] = _set_point(profile, server)
+    return body
+
+
+def _control(profile: BmcProfile, server: SimulatedServer) -> Body:
+    fields = {"ControlType": "Power", "SetPointUnits": profile.unit, **_set_point(profile, server)}
+    return _resource(CONTROL, "#Control.v1_5_0.Control", "System Power Limit", **fields)
+
+
+def _set_point(profile: BmcProfile, server: SimulatedServer) -> Body:
+    off = server.limit_watts is None
+    body: Body = {
+        "SetPoint": profile.max_watts if off else server.limit_watts,
+        "AllowableMax": profile.max_watts,
+        "ControlMode": "Disabled" if off else "Automatic",
+    }
+    return body if profile.min_watts is None else body | {"AllowableMin": profile.min_watts}

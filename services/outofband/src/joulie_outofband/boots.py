@@ -1,0 +1,88 @@
+"""Boot times of one node: from the request to power on until the Node is ready. No I/O."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from joulie_api.errors import DecodeError
+from joulie_core.kinds.node_bmc import MOST_BOOTS
+from joulie_core.timestamps import epoch_seconds
+
+_SHARE: Final = 0.95
+
+
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str
+    status: str
+    last_transition_time: str | None = None
+
+
+class _NodeInfo(msgspec.Struct, rename="camel"):
+    boot_id: str = msgspec.field(default="", name="bootID")
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    conditions: list[_Condition] = msgspec.field(default_factory=list)
+    node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
+
+
+class _Node(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_NODES: Final = msgspec.json.Decoder(_Node)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReadiness:
+    """Readiness of a Node; `since_s` in seconds since the epoch, None if unknown."""
+
+    ready: bool = False
+    since_s: float | None = None
+    boot_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """A boot that was requested and is awaited; the time is in seconds since the epoch."""
+
+    requested_s: float
+    #: Of the boot before.
+    boot_id: str
+
+    def is_complete(self, node: NodeReadiness) -> bool:
+        """Return whether the node is ready by this boot, and not still by the one before."""
+        booted = bool(node.boot_id) and node.boot_id != self.boot_id
+        # Nodes carry whole seconds.
+        return node.ready and (booted or (node.since_s is not None and node.since_s >= math.floor(self.requested_s)))
+
+
+def read_readiness(raw: bytes) -> NodeReadiness:
+    """Decode what is needed of a Node.
+
+    Raises:
+        DecodeError: not a Node.
+    """
+    try:
+        status = _NODES.decode(raw).status
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"not a Node: {error}") from error
+    ready = next((each for each in status.conditions if each.type == "Ready"), None)
+    if ready is None:
+        return NodeReadiness(boot_id=status.node_info.boot_id)
+    return NodeReadiness(ready.status == "True", epoch_seconds(ready.last_transition_time), status.node_info.boot_id)
+
+
+def with_boot(recent: Sequence[float], boot_s: float) -> tuple[float, ...]:
+    """Return the times of the last boots, oldest first, with one more."""
+    return (*recent, round(boot_s, 1))[-MOST_BOOTS:]
+
+
+def usual_boot_s(recent: Sequence[float]) -> float | None:
+    """Return the 95th percentile (nearest rank) of the times; None without any."""
+    if not recent:
+        return None
+    return sorted(recent)[math.ceil(_SHARE * len(recent)) - 1]

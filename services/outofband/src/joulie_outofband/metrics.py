@@ -1,0 +1,102 @@
+"""Metrics of the out-of-band service. Per-node series exist while the NodeBMC does."""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.metrics_core import Metric
+
+from joulie_api.apply import WriteResult
+from joulie_api.metrics import gauge
+from joulie_core.kinds import NodeBMCStatus
+from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds.node_bmc import PowerState
+
+#: From a fast BMC to one that takes seconds for each request.
+_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 90)
+
+
+class BmcAction(StrEnum):
+    """What is written to a BMC."""
+
+    RESET = "reset"
+    CAP = "cap"
+    RESTORE = "restore"
+
+
+class OutOfBandMetrics:
+    """What happens at all BMCs."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._passes = Histogram(
+            "joulie_outofband_pass_duration_seconds",
+            "Time of one pass over a BMC, by the reason of its end.",
+            ("reason",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._actions = Counter(
+            "joulie_outofband_actions",
+            "Requests that change something at a BMC.",
+            ("action", "result"),
+            registry=registry,
+        )
+        self._writes = Counter(
+            "joulie_outofband_writes", "Intended writes by their result.", ("kind", "result"), registry=registry
+        )
+
+    def on_pass(self, reason: str, duration_s: float) -> None:
+        """Count a pass."""
+        self._passes.labels(reason).observe(duration_s)
+
+    def on_action(self, action: BmcAction, *, done: bool) -> None:
+        """Count a request that changes something."""
+        self._actions.labels(action, "done" if done else "failed").inc()
+
+    def on_write(self, kind: str, result: WriteResult) -> None:
+        """Count an intended write to the API server."""
+        self._writes.labels(kind, result).inc()
+
+
+def families(statuses: Callable[[], Mapping[str, NodeBMCStatus]]) -> Iterable[Metric]:
+    """Return the series of all nodes."""
+    found = statuses()
+    yield gauge(
+        "joulie_bmc_power_watts",
+        "Power of the whole server, as its BMC measures it.",
+        ("node",),
+        (((name,), status.power_watts) for name, status in found.items()),
+    )
+    yield gauge(
+        "joulie_bmc_reachable",
+        "1 if the BMC answered the last pass.",
+        ("node",),
+        (((name,), _reachable(status)) for name, status in found.items()),
+    )
+    yield gauge(
+        "joulie_bmc_power_on",
+        "1 if the server is on, 0 if it is off; no sample in between and if unknown.",
+        ("node",),
+        (((name,), _POWER.get(status.power_state)) for name, status in found.items()),
+    )
+    yield gauge(
+        "joulie_bmc_boot_seconds",
+        "95th percentile of the last boots, from the request to the node's readiness.",
+        ("node",),
+        (((name,), status.boot_seconds) for name, status in found.items()),
+    )
+    yield gauge(
+        "joulie_bmc_cap_watts",
+        "Cap of the whole server that was written to the BMC.",
+        ("node",),
+        (((name,), status.cap.requested_watts if status.cap else None) for name, status in found.items()),
+    )
+
+
+_POWER: Final = {PowerState.ON: 1.0, PowerState.OFF: 0.0}
+
+
+def _reachable(status: NodeBMCStatus) -> float | None:
+    found = next((each.status for each in status.conditions if each.type == "Reachable"), None)
+    return None if found is None else float(found is ConditionStatus.TRUE)

@@ -1,0 +1,94 @@
+"""Decides about resets: which one is to be requested now, for the desired power. No I/O; times are arguments."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from joulie_core.kinds.node_bmc import DesiredPower, NodeBMCSpec, PowerOff, PowerState
+from joulie_outofband.outcome import BmcFinding
+from joulie_outofband.reasons import BmcReason
+
+_GRACEFUL: Final = ("GracefulShutdown",)
+_FORCED: Final = ("ForceOff",)
+_ON: Final = ("On", "ForceOn")
+
+
+@dataclass(frozen=True, slots=True)
+class PowerTimeouts:
+    """Seconds from a request until the next one."""
+
+    #: From a graceful shutdown to the forced one.
+    graceful_s: float
+    #: Between requests to force the power off, or to power on.
+    repeat_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PowerRequest:
+    """A reset that was requested and whose effect is awaited."""
+
+    on: bool
+    forced: bool
+    #: Time of the request, by the monotonic clock.
+    at: float
+    #: Whether an earlier request had no effect in time.
+    late: bool = False
+
+    def refused(self) -> "PowerRequest":
+        """Return the request after the BMC has refused it: nothing is awaited."""
+        return replace(self, at=float("-inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class PowerDecision:
+    """The reset type to request now, None for none, and what is then awaited."""
+
+    reset: str | None
+    request: PowerRequest | None
+    finding: BmcFinding
+
+
+def decide_power(
+    spec: NodeBMCSpec,
+    state: PowerState,
+    reset_types: tuple[str, ...],
+    request: PowerRequest | None,
+    *,
+    now: float,
+    timeouts: PowerTimeouts,
+) -> PowerDecision:
+    """Return what to do about the power of a server."""
+    settled = _without_change(spec, state)
+    if settled is not None:
+        return PowerDecision(None, None, settled)
+    if state is PowerState.UNKNOWN:
+        return PowerDecision(None, request, BmcFinding.unknown(BmcReason.POWER_STATE_UNKNOWN))
+    on = spec.desired_power is DesiredPower.ON
+    if request is None or request.on != on:
+        if state is (PowerState.POWERING_OFF if on else PowerState.POWERING_ON):
+            return PowerDecision(None, None, BmcFinding.no(BmcReason.CHANGING, f"the server is {state.value}"))
+        return _request(on=on, forced=False, types=reset_types, now=now)
+    waited_s = now - request.at
+    if waited_s < (timeouts.repeat_s if on or request.forced else timeouts.graceful_s):
+        reason = BmcReason.NOT_FOLLOWED if request.late else BmcReason.CHANGING
+        return PowerDecision(None, request, BmcFinding.no(reason, f"the server is {state.value}"))
+    return _request(on=on, forced=not on, types=reset_types, now=now, late=on or request.forced)
+
+
+def _without_change(spec: NodeBMCSpec, state: PowerState) -> BmcFinding | None:
+    """Return the finding where nothing is to be changed, whatever was requested before."""
+    if spec.desired_power is DesiredPower.UNMANAGED:
+        return BmcFinding.yes(BmcReason.UNMANAGED)
+    if spec.desired_power is DesiredPower.OFF and spec.power_off is PowerOff.NEVER:
+        return BmcFinding.no(BmcReason.POWER_OFF_NOT_ALLOWED, "powerOff is Never")
+    as_desired = PowerState.ON if spec.desired_power is DesiredPower.ON else PowerState.OFF
+    return BmcFinding.yes(BmcReason.AS_DESIRED) if state is as_desired else None
+
+
+def _request(*, on: bool, forced: bool, types: tuple[str, ...], now: float, late: bool = False) -> PowerDecision:
+    preferred = _ON if on else (*(() if forced else _GRACEFUL), *_FORCED)
+    reset = next((each for each in preferred if each in types), None)
+    if reset is None:
+        return PowerDecision(None, None, BmcFinding.no(BmcReason.RESET_TYPE_MISSING, f"none of {', '.join(preferred)}"))
+    reason = BmcReason.NOT_FOLLOWED if late else BmcReason.CHANGING
+    request = PowerRequest(on=on, forced=reset in _FORCED, at=now, late=late)
+    return PowerDecision(reset, request, BmcFinding.no(reason, f"{reset} requested"))

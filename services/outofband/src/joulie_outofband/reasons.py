@@ -1,0 +1,48 @@
+"""Reasons of conditions, and the error of requests to a BMC."""
+
+from enum import StrEnum
+
+
+class BmcReason(StrEnum):
+    """Reason of a condition of a NodeBMC."""
+
+    ANSWERS = "Answers"
+    CREDENTIALS_MISSING = "CredentialsMissing"
+    UNREACHABLE = "Unreachable"
+    TIMED_OUT = "TimedOut"
+    UNAUTHORIZED = "Unauthorized"
+    MALFORMED = "MalformedAnswer"
+    REFUSED = "Refused"
+    LICENCE_MISSING = "LicenceMissing"
+    TAG_REFUSED = "TagRefused"
+
+    UNMANAGED = "Unmanaged"
+    AS_DESIRED = "AsDesired"
+    CHANGING = "Changing"
+    POWER_OFF_NOT_ALLOWED = "PowerOffNotAllowed"
+    RESET_TYPE_MISSING = "ResetTypeMissing"
+    POWER_STATE_UNKNOWN = "PowerStateUnknown"
+    NOT_FOLLOWED = "NotFollowed"
+
+    NO_CAP = "NoCap"
+    IN_FORCE = "InForce"
+    LOWER_EXTERNAL_LIMIT = "LowerExternalLimit"
+    EXPIRED = "Expired"
+    EXPIRY_UNREADABLE = "ExpiryUnreadable"
+    NO_LIMIT = "NoPowerLimit"
+    NOT_IN_WATTS = "NotInWatts"
+    HARD_POWER_OFF = "LimitExceptionPowersOff"
+    OUT_OF_RANGE = "OutOfRange"
+    NOT_READ_BACK = "NotReadBack"
+
+    WOKEN = "Woken"
+    BOOT_TIMED_OUT = "BootTimedOut"
+    NOT_TRIED = "NotTried"
+
+
+class BmcError(Exception):
+    """A request to a BMC failed."""
+
+    def __init__(self, reason: BmcReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason

@@ -1,0 +1,1 @@
+"""Redfish: one connection to one BMC, and what is found behind it."""

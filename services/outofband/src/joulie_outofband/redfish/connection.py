@@ -1,0 +1,220 @@
+"""Requests to one Redfish service: session, deadlines, ETags.
+
+Guarantees: one request at a time, if its methods are; every request has a deadline; an answer is not larger than
+`MOST_BYTES`; requests go to the BMC's own address, whatever its links and redirects name; the session is deleted by
+`close`. Credentials and tokens are in no message.
+
+Source: DMTF DSP0266 (Redfish Specification), sections on sessions and ETags.
+"""
+
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from ssl import SSLContext
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from joulie_outofband.reasons import BmcError, BmcReason
+
+ROOT: Final = "/redfish/v1"
+#: Far more than a resource of a BMC has.
+MOST_BYTES: Final = 1 << 20
+_SESSIONS: Final = f"{ROOT}/SessionService/Sessions"
+_TAG_REFUSED: Final = frozenset({HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED})
+_WEAK: Final = "W/"
+_ANY_TAG: Final = "*"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BmcAccess:
+    """Credentials, and how the BMC's certificate is verified."""
+
+    username: str
+    password: str = field(repr=False)
+    tls: SSLContext = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BmcAnswer:
+    """An answer with its JSON; `body` is empty where there is none."""
+
+    status: int
+    headers: dict[str, str]
+    body: Json
+
+    @property
+    def tag(self) -> str | None:
+        """ETag of the resource, from the header or from the body."""
+        tag = self.headers.get("ETag") or self.body.get("@odata.etag")
+        return tag if isinstance(tag, str) and tag else None
+
+
+class RedfishConnection:
+    """A connection to one BMC; logs in at the first request."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, address: str, access: BmcAccess, *, request_timeout_s: float
+    ) -> None:
+        self._session = session
+        self._address = address.rstrip("/")
+        self._access = access
+        self._timeout = aiohttp.ClientTimeout(total=request_timeout_s)
+        self._token: str | None = None
+        self._location: str | None = None
+        #: Where the BMC has no sessions, or none left.
+        self._basic: str | None = None
+
+    async def get(self, path: str) -> BmcAnswer:
+        """Return a resource.
+
+        Raises:
+            BmcError: no answer, or another status than 200.
+        """
+        answer = await self._request("GET", path)
+        return _accepted(answer, path)
+
+    async def post(self, path: str, body: Json) -> None:
+        """Request an action, without a tag.
+
+        Raises:
+            BmcError: no answer, or a refusal.
+        """
+        _accepted(await self._request("POST", path, body), path)
+
+    async def patch(self, path: str, body: Json) -> None:
+        """Change a resource; a tag that is refused is followed by another form of it.
+
+        Raises:
+            BmcError: no answer, a refusal, or every tag was refused.
+        """
+        answer = await self._patch_with_tags(path, body)
+        if answer.status in _TAG_REFUSED:
+            raise BmcError(BmcReason.TAG_REFUSED, f"PATCH {path}: {answer.status} with every form of the tag")
+        _accepted(answer, path)
+
+    async def close(self) -> None:
+        """Delete the session.
+
+        Raises:
+            BmcError: no answer; the BMC ends the session at its own timeout.
+        """
+        location, self._location = self._location, None
+        if location is not None:
+            await self._send("DELETE", location, None, {"X-Auth-Token": self._token or ""})
+        self._token = None
+
+    async def _patch_with_tags(self, path: str, body: Json) -> BmcAnswer:
+        tag = (await self.get(path)).tag
+        strong = tag.removeprefix(_WEAK) if tag is not None else None
+        answer = await self._request("PATCH", path, body, tag=tag)
+        if answer.status in _TAG_REFUSED and strong != tag:
+            answer = await self._request("PATCH", path, body, tag=strong)
+        if answer.status in _TAG_REFUSED and tag is not None:
+            # It may have moved with a reading.
+            answer = await self._request("PATCH", path, body, tag=(await self.get(path)).tag)
+        if answer.status in _TAG_REFUSED:
+            answer = await self._request("PATCH", path, body, tag=None if tag is not None else _ANY_TAG)
+        return answer
+
+    async def _request(self, method: str, path: str, body: Json | None = None, *, tag: str | None = None) -> BmcAnswer:
+        headers = {} if tag is None else {"If-Match": tag}
+        if self._token is None and self._basic is None:
+            await self._log_in()
+        answer = await self._send(method, path, body, headers | self._authorization())
+        if answer.status == HTTPStatus.UNAUTHORIZED and self._token is not None:
+            # The BMC has ended the session. A request that was refused for it had no effect.
+            self._token = self._location = None
+            await self._log_in()
+            answer = await self._send(method, path, body, headers | self._authorization())
+        return answer
+
+    def _authorization(self) -> dict[str, str]:
+        if self._token is not None:
+            return {"X-Auth-Token": self._token}
+        return {} if self._basic is None else {"Authorization": self._basic}
+
+    async def _log_in(self) -> None:
+        credentials = {"UserName": self._access.username, "Password": self._access.password}
+        answer = await self._send("POST", _SESSIONS, credentials, {})
+        token = answer.headers.get("X-Auth-Token")
+        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES or not token:
+            # No sessions, or none left. A service without sessions may answer 401 to this, as to a wrong password.
+            self._basic = aiohttp.encode_basic_auth(self._access.username, self._access.password)
+            return
+        self._token = token
+        location = answer.headers.get("Location") or answer.body.get("@odata.id")
+        self._location = _path(str(location), self._address) if location else None
+
+    async def _send(self, method: str, path: str, body: Json | None, headers: dict[str, str]) -> BmcAnswer:
+        if not path.startswith(ROOT):
+            raise BmcError(BmcReason.MALFORMED, f"link to {path[:100]}, outside of {ROOT}")
+        data = None if body is None else msgspec.json.encode(body)
+        sent = {"Accept": "application/json", "OData-Version": "4.0", **headers}
+        if data is not None:
+            sent["Content-Type"] = "application/json"
+        try:
+            async with self._session.request(
+                method,
+                f"{self._address}{path}",
+                data=data,
+                headers=sent,
+                ssl=self._access.tls,
+                timeout=self._timeout,
+                allow_redirects=False,
+            ) as response:
+                raw = await _read(response, path)
+                return BmcAnswer(response.status, dict(response.headers), _decode(raw, response.status, path))
+        except TimeoutError as error:
+            raise BmcError(BmcReason.TIMED_OUT, f"{method} {path}: no answer in time") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise BmcError(BmcReason.UNREACHABLE, f"{method} {path}: {type(error).__name__}") from error
+
+
+def _path(location: str, address: str) -> str:
+    """Return the path of a location, which may be a URL of the BMC."""
+    return location.removeprefix(address)
+
+
+async def _read(response: aiohttp.ClientResponse, path: str) -> bytes:
+    raw = bytearray()
+    async for chunk in response.content.iter_any():
+        raw += chunk
+        if len(raw) > MOST_BYTES:
+            raise BmcError(BmcReason.MALFORMED, f"{path}: more than {MOST_BYTES} bytes")
+    return bytes(raw)
+
+
+def _decode(raw: bytes, status: int, path: str) -> Json:
+    try:
+        return msgspec.json.decode(raw, type=Json) if raw.strip() else {}
+    except msgspec.MsgspecError as error:
+        if status >= HTTPStatus.BAD_REQUEST:
+            return {}  # the page of a web server in front of the service; its status says enough
+        raise BmcError(BmcReason.MALFORMED, f"{path}: not a JSON object") from error
+
+
+def _accepted(answer: BmcAnswer, path: str) -> BmcAnswer:
+    if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+        return answer
+    code = _code(answer.body)
+    if answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN} and "licens" not in code.lower():
+        raise BmcError(BmcReason.UNAUTHORIZED, f"{path}: {answer.status} {code}")
+    reason = BmcReason.LICENCE_MISSING if "licens" in code.lower() else BmcReason.REFUSED
+    raise BmcError(reason, f"{path}: {answer.status} {code}")
+
+
+def _code(body: Json) -> str:
+    """Return the message IDs of an error, "" if it has none."""
+    error = body.get("error")
+    if not isinstance(error, dict):
+        return ""
+    info = error.get("@Message.ExtendedInfo")
+    found = (
+        [error.get("code"), *(each.get("MessageId") for each in info if isinstance(each, dict))]
+        if isinstance(info, list)
+        else [error.get("code")]
+    )
+    return " ".join(dict.fromkeys(str(each)[:100] for each in found[:4] if each))

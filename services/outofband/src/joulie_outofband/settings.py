@@ -1,0 +1,44 @@
+"""Settings of the out-of-band service. See docs/settings.md."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from joulie_api.settings import Addr, Duration, ServiceSettings
+
+PositiveDuration = Annotated[Duration, Field(gt=0)]
+
+
+class OutOfBandSettings(ServiceSettings):
+    """Settings of the out-of-band service, read from environment variables."""
+
+    metrics_addr: Addr = ":8084"
+    """Where /metrics, /healthz and /readyz are served; with port 0 a free one, which is logged."""
+    bmc_poll_interval: PositiveDuration = 30.0
+    """How often a BMC is read. Many have a new power reading once a minute only."""
+    bmc_transition_interval: PositiveDuration = 5.0
+    """How often a BMC is read while its server powers on or off, or boots."""
+    bmc_request_timeout: PositiveDuration = 10.0
+    """Deadline of one request to a BMC; some take two seconds for an ordinary one."""
+    bmc_pass_timeout: PositiveDuration = 90.0
+    """Deadline of all requests of one pass over a BMC; the first one of a process discovers what the BMC has."""
+    bmc_credentials_retry: PositiveDuration = 300.0
+    """How long a BMC is left alone after it has refused the credentials: BMCs lock accounts after a few attempts."""
+    graceful_off_timeout: PositiveDuration = 180.0
+    """Time that a server has to shut down before its power is forced off."""
+    power_repeat_interval: PositiveDuration = 60.0
+    """Time after which a request to power on, or to force the power off, is repeated if it had no effect."""
+    boot_timeout: PositiveDuration = 1200.0
+    """Time from the request to power on within which the Node has to be ready; some servers need ten minutes."""
+    status_heartbeat: PositiveDuration = 60.0
+    """How often the status of a NodeBMC is written when nothing but readings has changed."""
+    lease_duration: PositiveDuration = 15.0
+    """Age of the last renewal from which another replica takes the lease."""
+    lease_renew_deadline: PositiveDuration = 10.0
+    """Time without a renewal after which the leader stops."""
+    lease_retry_period: PositiveDuration = 2.0
+    """How often the lease is renewed or tried."""
+    pod_name: str = ""
+    """Name of the pod, in the lease's identity; empty: the name of the host."""
+    pod_namespace: str = "joulie-system"
+    """Namespace of the Lease and of the Secrets with the credentials of BMCs."""

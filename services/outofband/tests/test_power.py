@@ -1,0 +1,97 @@
+import pytest
+
+from joulie_core.kinds import NodeBMCSpec
+from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds.node_bmc import PowerState
+from joulie_outofband.power import PowerTimeouts, decide_power
+from joulie_outofband.reasons import BmcReason
+
+TYPES = ("On", "ForceOff", "GracefulShutdown")
+TIMES = PowerTimeouts(graceful_s=180, repeat_s=60)
+
+
+def spec(desired, power_off="Allowed"):
+    return NodeBMCSpec.model_validate(
+        {
+            "nodeName": "n1",
+            "protocol": "redfish",
+            "address": "https://bmc",
+            "credentialsSecretRef": {"name": "bmc"},
+            "desiredPower": desired,
+            "powerOff": power_off,
+        }
+    )
+
+
+def decide(desired, state, request=None, *, now=0.0, types=TYPES, power_off="Allowed"):
+    return decide_power(spec(desired, power_off), state, types, request, now=now, timeouts=TIMES)
+
+
+@pytest.mark.parametrize("state", PowerState)
+def test_an_unmanaged_server_is_left_as_it_is(state):
+    assert decide("Unmanaged", state).reset is None
+
+
+@pytest.mark.parametrize("state", PowerState)
+def test_never_takes_precedence_over_the_desired_power(state):
+    decision = decide("Off", state, power_off="Never")
+    assert (decision.reset, decision.finding.reason) == (None, BmcReason.POWER_OFF_NOT_ALLOWED)
+
+
+def test_power_off_begins_with_a_graceful_shutdown_and_is_forced_after_the_deadline():
+    first = decide("Off", PowerState.ON)
+    assert first.reset == "GracefulShutdown"
+    assert decide("Off", PowerState.ON, first.request, now=179).reset is None
+    second = decide("Off", PowerState.ON, first.request, now=180)
+    assert second.reset == "ForceOff"
+    assert decide("Off", PowerState.OFF, second.request, now=181).finding.status is ConditionStatus.TRUE
+
+
+def test_a_shutdown_that_hangs_half_way_is_forced():
+    first = decide("Off", PowerState.ON)
+    assert decide("Off", PowerState.POWERING_OFF, first.request, now=200).reset == "ForceOff"
+
+
+def test_a_forced_power_off_without_effect_is_repeated_and_reported():
+    request = decide("Off", PowerState.ON, types=("ForceOff",)).request
+    assert decide("Off", PowerState.ON, request, now=59).reset is None
+    again = decide("Off", PowerState.ON, request, now=60)
+    assert (again.reset, again.finding.reason) == ("ForceOff", BmcReason.NOT_FOLLOWED)
+    assert decide("Off", PowerState.ON, again.request, now=61).finding.reason is BmcReason.NOT_FOLLOWED
+
+
+def test_a_graceful_shutdown_that_is_refused_is_forced_at_once():
+    first = decide("Off", PowerState.ON)
+    assert decide("Off", PowerState.ON, first.request.refused(), now=5).reset == "ForceOff"
+
+
+def test_power_on_is_repeated_after_its_interval():
+    first = decide("On", PowerState.OFF)
+    assert first.reset == "On"
+    assert decide("On", PowerState.OFF, first.request, now=59).reset is None
+    assert decide("On", PowerState.OFF, first.request, now=60).reset == "On"
+
+
+def test_only_reset_types_that_the_bmc_names_are_requested():
+    assert decide("On", PowerState.OFF, types=("ForceOn",)).reset == "ForceOn"
+    decision = decide("Off", PowerState.ON, types=("On", "PushPowerButton"))
+    assert (decision.reset, decision.finding.reason) == (None, BmcReason.RESET_TYPE_MISSING)
+
+
+@pytest.mark.parametrize(("desired", "state"), [("On", PowerState.POWERING_OFF), ("Off", PowerState.POWERING_ON)])
+def test_a_server_that_changes_the_other_way_is_awaited(desired, state):
+    assert decide(desired, state).reset is None
+
+
+@pytest.mark.parametrize(
+    ("desired", "state", "reset"), [("On", PowerState.OFF, "On"), ("Off", PowerState.ON, "GracefulShutdown")]
+)
+def test_a_new_desire_replaces_the_request_of_the_old_one(desired, state, reset):
+    other = decide("Off" if desired == "On" else "On", PowerState.ON if desired == "On" else PowerState.OFF).request
+    assert decide(desired, state, other, now=1).reset == reset
+
+
+@pytest.mark.parametrize("desired", ["On", "Off"])
+def test_nothing_is_requested_while_the_power_state_is_unknown(desired):
+    decision = decide(desired, PowerState.UNKNOWN)
+    assert (decision.reset, decision.finding.status) == (None, ConditionStatus.UNKNOWN)

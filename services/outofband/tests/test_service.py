@@ -1,0 +1,257 @@
+"""The service between the API server and simulated BMCs. `cluster` and its helpers are in conftest."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from joulie_api.testing import make_node
+from joulie_core.timestamps import rfc3339
+from joulie_sim.bmc.profiles import PROFILES
+from joulie_sim.bmc.resources import POWER, RESET
+
+
+def cap(watts, for_s=3600):
+    return {"watts": watts, "expiresAt": rfc3339(time.time() + for_s, "seconds")}
+
+
+def capped(cluster, watts):
+    return lambda: (
+        cluster.condition("Capped") == ("True", "InForce") and cluster.status()["cap"]["requestedWatts"] == watts
+    )
+
+
+def ready_node(boot_id):
+    node = make_node("n1")
+    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}]
+    return node | {"status": {"conditions": conditions, "nodeInfo": {"bootID": boot_id}}}
+
+
+async def test_state_power_and_capability_are_published(cluster, serve):
+    cluster.put_bmc(await serve("plain"))
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Capped"))
+    status = cluster.status()
+    assert (status["powerState"], status["powerWatts"], status["intervalSeconds"]) == ("On", 344, 60)
+    assert status["capability"]["capPath"] == POWER
+    assert cluster.condition("Reachable") == ("True", "Answers")
+    assert cluster.condition("PowerAsDesired") == ("True", "Unmanaged")
+    assert cluster.condition("Capped") == ("False", "NoCap")
+    assert cluster.condition("WakeProven") == ("Unknown", "NotTried")
+
+
+async def test_an_unchanged_status_is_written_once_in_a_heartbeat(cluster, serve):
+    served = await serve(replace(PROFILES["plain"], reading_interval_s=0))
+    cluster.put_bmc(served)
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Capped"))
+    version = cluster.api.get("NodeBMC", "n1")["metadata"]["resourceVersion"]
+    before = len(served.bmc.requests)
+    served.bmc.server.demand_watts = 400
+    await cluster.until(lambda: len(served.bmc.requests) > before + 6)
+    assert cluster.api.get("NodeBMC", "n1")["metadata"]["resourceVersion"] == version
+
+
+async def test_a_heartbeat_brings_the_newest_reading(cluster, serve):
+    served = await serve(replace(PROFILES["plain"], reading_interval_s=0))
+    cluster.put_bmc(served)
+    cluster.start(STATUS_HEARTBEAT="100ms")
+    await cluster.until(lambda: cluster.status().get("powerWatts") == 344)
+    served.bmc.server.demand_watts = 400
+    await cluster.until(lambda: cluster.status().get("powerWatts") == 400)
+
+
+async def test_the_session_is_deleted_when_the_service_ends(cluster, serve):
+    served = await serve("plain")
+    cluster.put_bmc(served)
+    cluster.start()
+    await cluster.until(lambda: served.bmc.sessions)
+    await cluster.stop()
+    assert served.bmc.sessions == {}
+
+
+# --- power ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_node_is_powered_off_and_on_and_its_boot_is_timed(cluster, serve):
+    served = await serve("plain")
+    cluster.api.put(ready_node("before"))
+    cluster.put_bmc(served, powerOff="Allowed", desiredPower="Off")
+    cluster.start()
+    await cluster.until(lambda: cluster.status().get("powerState") == "Off")
+    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("True", "AsDesired"))
+    cluster.change(desiredPower="On")
+    await cluster.until(lambda: cluster.status().get("powerState") == "On")
+    assert cluster.condition("WakeProven") == ("Unknown", "NotTried")
+    cluster.api.put(ready_node("after"))
+    await cluster.until(lambda: cluster.condition("WakeProven") == ("True", "Woken"))
+    assert served.bmc.server.resets == ["GracefulShutdown", "On"]
+    assert cluster.status()["recentBoots"] == [cluster.status()["bootSeconds"]]
+
+
+async def test_a_graceful_shutdown_that_is_ignored_is_followed_by_a_forced_one(cluster, serve):
+    served = await serve(replace(PROFILES["plain"], graceful_off_s=None))
+    cluster.put_bmc(served, powerOff="Allowed", desiredPower="Off")
+    cluster.start()
+    await cluster.until(lambda: cluster.status().get("powerState") == "Off")
+    assert served.bmc.server.resets == ["GracefulShutdown", "ForceOff"]
+
+
+async def test_never_is_never_powered_off(cluster, serve):
+    served = await serve("plain")
+    cluster.put_bmc(served, powerOff="Never", desiredPower="Off")
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("False", "PowerOffNotAllowed"))
+    assert (served.bmc.server.resets, ("POST", RESET) in served.bmc.requests) == ([], False)
+
+
+async def test_an_off_that_never_comes_is_reported(cluster, serve):
+    cluster.put_bmc(
+        await serve(replace(PROFILES["plain"], graceful_off_s=None, forced_off_s=None)),
+        powerOff="Allowed",
+        desiredPower="Off",
+    )
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("False", "NotFollowed"))
+    assert cluster.status()["powerState"] == "On"
+
+
+async def test_a_boot_that_never_comes_is_reported(cluster, serve):
+    cluster.api.put(ready_node("before"))
+    cluster.put_bmc(await serve("plain", on=False), desiredPower="On")
+    cluster.start(BOOT_TIMEOUT="300ms")
+    await cluster.until(lambda: cluster.condition("WakeProven") == ("False", "BootTimedOut"))
+    assert "bootSeconds" not in cluster.status()
+
+
+# --- caps -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["plain", "xcc2", "ami", "openbmc", "tagless"])
+async def test_a_cap_is_set_and_the_original_restored_when_it_is_removed(cluster, serve, profile):
+    served = await serve(profile)
+    served.bmc.server.limit_watts = 700
+    cluster.put_bmc(served, cap=cap(300))
+    cluster.start()
+    await cluster.until(capped(cluster, 300))
+    assert (served.bmc.server.limit_watts, cluster.status()["cap"]["originalWatts"]) == (300, 700)
+    cluster.change(cap=None)
+    await cluster.until(lambda: cluster.condition("Capped") == ("False", "NoCap"))
+    assert (served.bmc.server.limit_watts, cluster.status()["cap"]) == (700, {"watts": 700, "owner": "External"})
+
+
+async def test_a_cap_ends_at_its_time(cluster, serve):
+    served = await serve("plain")
+    cluster.put_bmc(served, cap=cap(300, for_s=4))
+    cluster.start()
+    await cluster.until(capped(cluster, 300))
+    await cluster.until(lambda: cluster.condition("Capped") == ("False", "Expired"))
+    assert served.bmc.server.limit_watts is None
+
+
+async def test_the_original_is_known_after_the_process_was_killed(cluster, serve):
+    served = await serve("plain")
+    served.bmc.server.limit_watts = 700
+    cluster.put_bmc(served, cap=cap(300))
+    cluster.start()
+    await cluster.until(capped(cluster, 300))
+    await cluster.kill()
+    cluster.api.remove("Lease", "joulie-outofband", "joulie-system")
+    cluster.change(cap=None)
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Capped") == ("False", "NoCap"))
+    assert served.bmc.server.limit_watts == 700
+
+
+async def test_a_cap_that_may_power_the_server_off_is_not_written(cluster, serve):
+    served = await serve("idrac9")
+    cluster.put_bmc(served, cap=cap(300))
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Capped") == ("False", "LimitExceptionPowersOff"))
+    assert (served.bmc.server.limit_watts, ("PATCH", POWER) in served.bmc.requests) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("profile", "condition"),
+    [
+        ("bluefield", ("False", "NotInWatts")),
+        ("meter", ("False", "NoPowerLimit")),
+        ("unlicensed", ("Unknown", "LicenceMissing")),
+    ],
+)
+async def test_a_cap_that_is_not_possible_is_reported_and_readings_go_on(cluster, serve, profile, condition):
+    cluster.put_bmc(await serve(profile), cap=cap(300))
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Capped") == condition)
+    assert (cluster.condition("Reachable"), cluster.status()["powerWatts"]) == (("True", "Answers"), 344)
+
+
+async def test_a_nodebmc_that_is_deleted_leaves_no_cap(cluster, serve):
+    served = await serve("plain")
+    cluster.put_bmc(served, cap=cap(300))
+    cluster.start()
+    await cluster.until(capped(cluster, 300))
+    cluster.api.remove("NodeBMC", "n1")
+    await cluster.until(lambda: not served.bmc.sessions)
+    assert served.bmc.server.limit_watts is None
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_bmc_that_hangs_delays_no_other_and_its_state_is_unknown(cluster, serve):
+    cluster.put_bmc(await serve(replace(PROFILES["plain"], latency_s=60)), "n1")
+    cluster.put_bmc(await serve("plain"), "n2")
+    cluster.start(BMC_REQUEST_TIMEOUT="300ms")
+    await cluster.until(lambda: cluster.condition("Reachable", "n1") == ("False", "TimedOut"))
+    await cluster.until(lambda: cluster.condition("Reachable", "n2") == ("True", "Answers"))
+    assert cluster.status("n1")["powerState"] == "Unknown"
+
+
+async def test_a_reading_is_unknown_three_intervals_after_the_last_answer(cluster, serve):
+    served = await serve(replace(PROFILES["plain"], reading_interval_s=0.2))
+    cluster.put_bmc(served)
+    cluster.start(BMC_REQUEST_TIMEOUT="200ms")
+    await cluster.until(lambda: cluster.status().get("powerWatts") == 344)
+    served.bmc.profile = replace(served.bmc.profile, latency_s=60)
+    await cluster.until(lambda: cluster.status()["powerState"] == "Unknown")
+    await cluster.until(lambda: "powerWatts" not in cluster.status())
+    assert "sampledAt" in cluster.status()
+
+
+async def test_refused_credentials_are_not_tried_again_until_the_spec_changes(cluster, serve):
+    served = await serve("plain")
+    served.bmc._password = "other"
+    cluster.put_bmc(served)
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "Unauthorized"))
+    attempts = len(served.bmc.requests)
+    served.bmc._password = "calvin"
+    cluster.change(desiredPower="On")
+    await cluster.until(lambda: cluster.condition("Reachable") == ("True", "Answers"))
+    assert attempts <= 2
+
+
+async def test_a_missing_secret_is_named_without_any_request(cluster, serve):
+    served = await serve("plain")
+    cluster.put_bmc(served, credentialsSecretRef={"name": "none"})
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "CredentialsMissing"))
+    assert served.bmc.requests == []
+
+
+async def test_series_exist_as_long_as_the_nodebmc(cluster, serve):
+    cluster.put_bmc(await serve("plain"))
+    app = cluster.start()
+    await cluster.until(lambda: cluster.condition("Capped"))
+    text = (await app.registry.render()).decode()
+    for line in ('power_watts{node="n1"} 344.0', 'reachable{node="n1"} 1.0', 'power_on{node="n1"} 1.0'):
+        assert f"joulie_bmc_{line}" in text
+    cluster.api.remove("NodeBMC", "n1")
+    await cluster.until(lambda: not cluster.api.objects("NodeBMC"))
+
+    async def gone():
+        return 'node="n1"' not in (await app.registry.render()).decode()
+
+    while not await gone():
+        pass

@@ -1,0 +1,111 @@
+"""The out-of-band service on a real API server, with its own roles, and a simulated BMC over TLS."""
+
+import time
+from base64 import b64encode
+
+import pytest
+from tests.e2e.view import ClusterView
+from tests.e2e.waiting import eventually
+
+from joulie_api.resources import NODE_BMCS, NODES, SECRETS
+from joulie_core.timestamps import rfc3339
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_sim.bmc.machine import SimulatedServer
+from joulie_sim.bmc.profiles import PROFILES
+from joulie_sim.bmc.service import SimulatedBmc
+from joulie_sim.bmc.serving import ServedBmc, serve_bmc
+from joulie_sim.stack.service import Service
+from joulie_sim.stack.stack import NAMESPACE, JoulieStack
+
+pytestmark = pytest.mark.e2e
+
+_NODE = "server-17"
+_FAST = {"BMC_POLL_INTERVAL": "200ms", "BMC_TRANSITION_INTERVAL": "200ms", "LEASE_RETRY_PERIOD": "500ms"}
+
+
+@pytest.fixture
+async def served(tmp_path):
+    profile = PROFILES["xcc2"]
+    server = SimulatedServer(profile, clock=time.monotonic)
+    async with serve_bmc(SimulatedBmc(profile, server, user="root", password="calvin"), tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+async def service(devcluster: DevCluster, bare: ClusterView):
+    stack = JoulieStack(devcluster)
+    try:
+        yield await stack.start(Service.OUTOFBAND, env=_FAST)
+    finally:
+        await stack.down()
+
+
+async def _put(view: ClusterView, served: ServedBmc) -> None:
+    entries = {
+        "bmc-17": {"username": "root", "password": "calvin"},
+        "bmc-ca": {"ca.crt": served.ca.read_text()},
+    }
+    for name, data in entries.items():
+        encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": encoded}
+        await view.client.create(SECRETS, body, NAMESPACE)
+    await view.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}})
+    spec = {
+        "nodeName": _NODE,
+        "protocol": "redfish",
+        "address": served.address,
+        "credentialsSecretRef": {"name": "bmc-17"},
+        "caSecretRef": {"name": "bmc-ca"},
+        "powerOff": "Allowed",
+    }
+    body = {"apiVersion": NODE_BMCS.api_version, "kind": "NodeBMC", "metadata": {"name": _NODE}, "spec": spec}
+    await view.client.create(NODE_BMCS, body)
+
+
+async def _boot(view: ClusterView, boot_id: str) -> None:
+    """Report the node ready, as its kubelet does after a boot."""
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    status = {"conditions": [ready], "nodeInfo": {"bootID": boot_id}}
+    await view.client.merge_patch(NODES, _NODE, {"status": status}, subresource="status")
+
+
+async def test_a_server_is_capped_and_powered_off_and_on_by_its_object(
+    bare: ClusterView, service: object, served: ServedBmc
+) -> None:
+    server = served.bmc.server
+
+    async def status() -> dict:
+        return (await bare.objects(NODE_BMCS))[_NODE].get("status", {})
+
+    async def condition(kind: str) -> tuple[str, str] | None:
+        found = {each["type"]: (each["status"], each["reason"]) for each in (await status()).get("conditions", ())}
+        return found.get(kind)
+
+    async def change(**spec: object) -> None:
+        await bare.client.merge_patch(NODE_BMCS, _NODE, {"spec": spec})
+
+    async def capped(expected: tuple[str, str]) -> None:
+        assert await condition("Capped") == expected
+
+    async def power(state: str, wake: tuple[str, str]) -> None:
+        assert ((await status()).get("powerState"), await condition("WakeProven")) == (state, wake)
+
+    await _put(bare, served)
+    await eventually(lambda: capped(("False", "NoCap")), within_s=20)
+    assert (await status())["powerWatts"] == 344
+
+    await change(cap={"watts": 300, "expiresAt": rfc3339(time.time() + 600, "seconds")})
+    await eventually(lambda: capped(("True", "InForce")), within_s=20)
+    assert (server.limit_watts, (await status())["cap"]["owner"]) == (300, "Joulie")
+    await change(cap=None)
+    await eventually(lambda: capped(("False", "NoCap")), within_s=20)
+    assert server.limit_watts is None
+
+    await _boot(bare, "before")
+    await change(desiredPower="Off")
+    await eventually(lambda: power("Off", ("Unknown", "NotTried")), within_s=20)
+    await change(desiredPower="On")
+    await eventually(lambda: power("On", ("Unknown", "NotTried")), within_s=20)
+    await _boot(bare, "after")
+    await eventually(lambda: power("On", ("True", "Woken")), within_s=20)
+    assert server.resets == ["GracefulShutdown", "On"]
