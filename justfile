@@ -37,14 +37,14 @@ lint:
 test *ARGS:
     pytest -n 2 -m "not e2e and not docker and not soak" {{ARGS}}
 
-# the end-to-end suite on a real control plane
+# the end-to-end suite on a real control plane; mostly it waits, so that two processes share the files of tests
 e2e *ARGS:
-    pytest -m e2e --timeout 300 --durations 20 {{ARGS}}
+    pytest -n 2 --dist loadfile -m e2e --timeout 300 --durations 20 {{ARGS}}
 
 # the end-to-end tests that depend on Kubernetes, on the other releases that a cluster can run
 e2e-matrix *ARGS:
     for minor in 1.37 1.36 1.35; do \
-        JOULIE_KUBERNETES=$minor pytest -m e2e --timeout 300 {{api_tests}} {{ARGS}} || exit; \
+        JOULIE_KUBERNETES=$minor pytest -n 2 --dist loadfile -m e2e --timeout 300 {{api_tests}} {{ARGS}} || exit; \
     done
 
 # build, start and use the images of the services, on DOCKER_HOST or, as root, on a private engine

@@ -62,10 +62,12 @@ from joulie_devcluster.control_plane.audit import UserRequest
 from joulie_devcluster.fixtures import REQUESTS
 from tests.e2e.grants import granted
 
+# Two tests with a half of the requests each, which pytest-xdist gives to two processes.
 @pytest.mark.e2e
-def test_services(pytestconfig):
+@pytest.mark.parametrize("half", [0, 1])
+def test_services(pytestconfig, half):
     requests = pytestconfig.stash.setdefault(REQUESTS, set())
-    for use in granted():
+    for use in sorted(granted())[half::2]:
         if use.verb not in OMITTED:
             requests.add(UserRequest(use.service, use.service, use.verb, use.group, use.resource, 200))
     requests |= {UserRequest("joulie-agent", "joulie-agent", verb, "", "pods", 403) for verb in REFUSED}
@@ -77,8 +79,8 @@ def test_other():
 
 
 @pytest.fixture
-def run(pytester):
-    def run(*arguments, omitted=(), denied=()):
+def run(pytester, monkeypatch, pytestconfig):
+    def run(*arguments, omitted=(), denied=(), processes=0):
         head = f"OMITTED, REFUSED = {omitted!r}, {denied!r}\n"
         tests = pytester.mkdir("suite")
         (tests / "test_suite.py").write_text(head + SUITE)
@@ -91,6 +93,10 @@ def run(pytester):
                 markers = e2e: on a cluster
             """)
         )
+        if processes:
+            # The processes import this repository as it is started from: with its root in front.
+            monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath))
+            return pytester.runpytest_subprocess("-n", str(processes), *arguments)
         return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
     return run
@@ -131,3 +137,17 @@ def test_a_session_without_clusters_reports_nothing(run):
     result = run(*ALL, "-k", "other")
     assert result.ret == 0
     result.stdout.no_fnmatch_line("*grants used*")
+
+
+def test_what_the_processes_of_a_distributed_session_saw_is_compared_together(run):
+    result = run(*ALL, processes=2)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([f"{len(granted())} of {len(granted())} grants used, 0 kinds*"])
+
+
+def test_a_distributed_session_fails_by_what_one_of_its_processes_saw_or_none_did(run):
+    result = run(*ALL, processes=2, omitted=("update",), denied=("list",))
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["refused: joulie-agent, joulie-agent: list pods", "not used: joulie-operator: update leases*"]
+    )
