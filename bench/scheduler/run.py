@@ -170,7 +170,10 @@ class Bench:
         )
         self.results.setdefault(arm, []).append(wave)
         most = Counter(placed.values()).most_common(1)[0][1]
-        print(f"{arm.title:28}{wave.pods_per_s:6.0f} pods/s, at most {most} pods on a node", flush=True)
+        cpu = ", ".join(f"{name} {figure:.2f}" for name, figure in wave.cpu_ms.items())
+        late = bound_at[-1] - bound_at[last]
+        print(f"{arm.title:28}{wave.pods_per_s:6.0f} pods/s, the last tenth in {late:.1f} s, at most {most} on a node")
+        print(f"    CPU milliseconds per pod: {cpu}", flush=True)
         await system.clear()
 
     async def _take_profile(self, arm: Arm) -> dict[pprof.Part, float]:

@@ -53,8 +53,7 @@ async def test_queue_aware_follows_the_demand_within_five_seconds(system: System
 
     await eventually(lambda: performance_nodes(6), within_s=20)
     pods = await view.create_pods(81, "demand", cpu="100m", workload_class="performance")
-    took_s = await eventually(lambda: performance_nodes(9), within_s=5)
-    assert took_s <= 5
+    await eventually(lambda: performance_nodes(9), within_s=5)
     await view.delete_pods(pods)
     await eventually(lambda: performance_nodes(6), within_s=15)
 
