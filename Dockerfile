@@ -8,11 +8,12 @@ ARG BASE=docker.io/library/debian:bookworm-slim
 # operator, agent, extender or outofband.
 ARG SERVICE
 
-# The same in all images, so that a node stores it once.
+# The same in all images, so that a node stores it once. No program gets more privileges than its user has.
 FROM ${BASE} AS runtime
 RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ca-certificates python3 \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log \
+ && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
 FROM runtime AS tools
 RUN apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends python3-venv
@@ -41,6 +42,8 @@ RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels \
 
 FROM runtime AS service
 COPY --from=build /opt/joulie /opt/joulie
+# No shell: nothing starts one, and an attacker finds none. So all commands below are without one as well.
+RUN ["rm", "/usr/bin/sh", "/usr/bin/dash", "/usr/bin/bash", "/usr/bin/rbash"]
 # Bytecode is compiled by the build; the root filesystem may be read-only.
 ENV PATH=/opt/joulie/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
@@ -68,7 +71,7 @@ ENTRYPOINT ["joulie-outofband"]
 FROM service AS agent
 # Mount points for a root filesystem that is read-only. Not /host-sys: that it is there says that the node's is mounted.
 USER 0:0
-RUN mkdir /run/joulie /var/lib/joulie
+RUN ["mkdir", "/run/joulie", "/var/lib/joulie"]
 USER 65532:65532
 EXPOSE 8080
 LABEL org.opencontainers.image.description="Discovers node hardware, enforces power targets and reports what happened."

@@ -71,6 +71,10 @@ image SERVICE:
 images:
     python -m joulie_devcluster.containers.images operator agent extender outofband
 
+# the bill of materials of each image (CycloneDX), in out/sbom; builds images that are not in the cache
+sbom:
+    python -m tools.sbom out/sbom
+
 # a control plane, 40 simulated nodes and a few hundred pods, with a live table
 demo *ARGS: sync
     joulie-demo {{ARGS}}

@@ -1,11 +1,16 @@
 """What is in the images, and what is not."""
 
+import functools
 import json
 import tarfile
 import tomllib
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from tools.image_archive import read_image, set_id_files, shells
+from tools.sbom import bill_of_materials
 
 from joulie_devcluster.containers.images import SERVICES, image_name, save_image
 
@@ -84,6 +89,26 @@ async def test_no_tools_tests_or_build_files_are_in_the_image(start, service):
     ]
     others = {f"joulie_{other}" for other in (*SERVICES, "sim", "devcluster")} - {f"joulie_{service}"}
     assert {Path(file).parts[6] for file in packages}.isdisjoint(others)
+
+
+@pytest.fixture(scope="module")
+def archive(builder):
+    """The archive of an image, saved once."""
+    return functools.cache(builder.save)
+
+
+def test_no_file_of_the_image_gives_rights_and_there_is_no_shell(archive, service):
+    image = read_image(archive(service))
+    assert f"/opt/joulie/bin/joulie-{service}" in image.files
+    assert set_id_files(image) == []
+    assert shells(image) == []
+
+
+def test_the_bill_of_materials_has_the_services_own_packages_and_is_valid(archive, service):
+    bill = bill_of_materials(archive(service))
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill) is None
+    names = {each["name"].replace("_", "-") for each in json.loads(bill)["components"]}
+    assert {"libc6", "python3", "joulie-core", "joulie-api", f"joulie-{service}", "aiohttp"} <= names
 
 
 async def test_modules_are_compiled_for_the_read_only_file_system(start, service):
