@@ -8,10 +8,17 @@ from typing import Self
 
 
 class ServiceAddress:
-    """A TCP forwarder on loopback; a backend that refuses is passed over, one that dies takes its connections along."""
+    """A TCP forwarder; a backend that refuses is passed over, one that dies takes its connections along.
 
-    def __init__(self, port: int, backends: Sequence[int]) -> None:
+    Args:
+        port: to listen on.
+        backends: ports on loopback.
+        host: address to listen on.
+    """
+
+    def __init__(self, port: int, backends: Sequence[int], host: str = "127.0.0.1") -> None:
         self._port = port
+        self._host = host
         self._backends = list(backends)
         self._connections: set[asyncio.Task[None]] = set()
         self._pumps: set[asyncio.Task[None]] = set()
@@ -19,7 +26,7 @@ class ServiceAddress:
         self.served = dict.fromkeys(backends, 0)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._accept, self._host, self._port)
         return self
 
     async def __aexit__(
