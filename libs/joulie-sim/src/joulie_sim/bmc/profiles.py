@@ -26,7 +26,7 @@ class TagRule(StrEnum):
     OPTIONAL = "optional"
     #: Without a tag the answer is 428.
     REQUIRED = "required"
-    #: Tags are sent in their weak form and compared in their strong one.
+    #: As `REQUIRED`; tags are sent in their weak form and compared in their strong one.
     STRONG_OF_WEAK = "strong of weak"
     #: Every tag is refused.
     REFUSED = "refused"

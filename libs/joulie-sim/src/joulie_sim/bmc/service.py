@@ -149,7 +149,7 @@ class SimulatedBmc:
     def _tag_refusal(self, sent: str | None, body: Body) -> web.Response | None:
         rule, failed = self.profile.tags, _error(HTTPStatus.PRECONDITION_FAILED, "Base.1.16.PreconditionFailed")
         if sent is None:
-            if rule is TagRule.REQUIRED:
+            if rule in {TagRule.REQUIRED, TagRule.STRONG_OF_WEAK}:
                 return _error(HTTPStatus.PRECONDITION_REQUIRED, "Base.1.16.PreconditionRequired")
             return None
         expected = self._strong_tag(body) if rule is TagRule.STRONG_OF_WEAK else self._sent_tag(body)

@@ -7,6 +7,7 @@ Guarantees: one request at a time, if its methods are; every request has a deadl
 Source: DMTF DSP0266 (Redfish Specification), sections on sessions and ETags.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from ssl import SSLContext
@@ -39,10 +40,13 @@ class BmcAccess:
 
 @dataclass(frozen=True, slots=True)
 class BmcAnswer:
-    """An answer with its JSON; `body` is empty where there is none."""
+    """An answer with its JSON; `body` is empty where there is none.
+
+    The names of `headers` may be in any case.
+    """
 
     status: int
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     body: Json
 
     @property
@@ -166,7 +170,7 @@ class RedfishConnection:
                 allow_redirects=False,
             ) as response:
                 raw = await _read(response, path)
-                return BmcAnswer(response.status, dict(response.headers), _decode(raw, response.status, path))
+                return BmcAnswer(response.status, response.headers, _decode(raw, response.status, path))
         except TimeoutError as error:
             raise BmcError(BmcReason.TIMED_OUT, f"{method} {path}: no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
