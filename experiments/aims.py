@@ -11,6 +11,7 @@ from typing import Final
 
 from experiments.config import ROOT
 from experiments.figures import BASELINE, Runs, change_pct, less_pct, paired, read
+from joulie_sim.engine.arms import ARMS, SleepingArm
 
 _LOADS: Final = (0.3, 0.5, 0.7)
 _MOST_P95_PCT: Final = 3.0
@@ -89,12 +90,13 @@ def _result(arm: str, loads: Sequence[dict[str, Runs]]) -> ArmResult:
 
 
 def results(name: str) -> list[ArmResult]:
-    """Return the arms of an experiment; none where it lacks one of the loads."""
+    """Return the arms of an experiment whose nodes are all on; none where it lacks one of the loads."""
     runs = read(ROOT / name)
     if any(("backlog", load) not in runs for load in _LOADS):
         return []
     loads = [runs["backlog", load] for load in _LOADS]
-    return [_result(arm, loads) for arm in loads[0] if arm != BASELINE]
+    others = (arm for arm in loads[0] if arm != BASELINE and not isinstance(ARMS[arm], SleepingArm))
+    return [_result(arm, loads) for arm in others]
 
 
 def _cells(result: ArmResult, aim: Aim) -> Iterator[str]:

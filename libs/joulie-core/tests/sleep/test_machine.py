@@ -91,38 +91,41 @@ class World(RuleBasedStateMachine):
     def pods_wait(self, pods):
         self.pending = None if pods is None else [SleepPod({"cpu": cores}) for cores in pods]
 
-    @rule(number=st.integers(0, 7), works=st.booleans(), sampled=st.booleans())
-    def machine_obeys(self, number, works, sampled):
-        """One machine does what it is asked to, or only its BMC answers, or not even that."""
+    @rule(number=st.integers(0, 7))
+    def bmc_answers(self, number):
         node = self.nodes[f"n{number}"]
-        record = self.records.get(node.name)
-        power = replace(node.power, sampled_at_s=self.now_s if sampled else node.power.sampled_at_s)
-        changes: dict[str, Any] = {"power": power}
-        if record is not None and works:
-            intent = intent_of(record.state)
-            changes["cordoned"] = intent.cordon
-            if intent.evict:
-                changes |= {"movable_pods": (), "free": {"cpu": _CORES}}
-            if intent.power is DesiredPower.OFF:
-                changes |= {"power": replace(power, state=PowerState.OFF), "ready": False}
-                # The machine is cut off: this is what must not happen under a pod.
-                assert not node.protected_pods or node.power.state is PowerState.OFF or self._came_late(record)
-            elif intent.power is DesiredPower.ON:
-                changes |= {"power": replace(power, state=PowerState.ON), "ready": True}
+        self._put(node, power=replace(node.power, sampled_at_s=self.now_s))
+
+    def _carry_out(self, node: SleepNode, *, evicts: bool) -> None:
+        record = self.records[node.name]
+        intent = intent_of(record.state)
+        changes: dict[str, Any] = {"cordoned": intent.cordon}
+        if intent.evict and evicts:
+            changes |= {"movable_pods": (), "free": {"cpu": _CORES}}
+        if intent.power is DesiredPower.OFF:
+            # The machine is cut off: this is what must not happen under a pod.
+            if node.power.state is PowerState.ON and record.since_s != self.now_s:
+                assert not node.protected_pods
+            changes |= {"power": replace(node.power, state=PowerState.OFF), "ready": False}
+        elif intent.power is DesiredPower.ON:
+            changes |= {"power": replace(node.power, state=PowerState.ON), "ready": True}
         self._put(node, **changes)
 
-    def _came_late(self, record: SleepRecord) -> bool:
-        """Return whether the pod came after the decision that found the node without pods, past its taint."""
-        return record.state is SleepState.POWERING_OFF and record.since_s == self.now_s
-
-    @rule(steps=st.integers(1, 15), answered=st.booleans())
-    def time_passes(self, steps, answered):
+    @rule(
+        steps=st.integers(1, 15),
+        answered=st.sampled_from([True, True, False]),
+        obeyed=st.booleans(),
+        evicts=st.booleans(),
+    )
+    def time_passes(self, steps, answered, obeyed, evicts):
+        """Decisions follow each other; BMCs answer or not, machines do what they are asked to, or nothing."""
         for _ in range(steps):
             self.now_s += _STEP_S
-            if answered:
-                for node in list(self.nodes.values()):
-                    self._put(node, power=replace(node.power, sampled_at_s=self.now_s))
+            for node in list(self.nodes.values()) if answered else ():
+                self._put(node, power=replace(node.power, sampled_at_s=self.now_s))
             self.decide()
+            for node in list(self.nodes.values()) if obeyed else ():
+                self._carry_out(node, evicts=evicts)
 
     @rule()
     def decide(self):

@@ -1,7 +1,7 @@
 """Nodes that sleep in a simulation: `joulie_core.sleep.decide`, and servers that take time to go off and on.
 
 Jobs are never evicted: a node with a job is not idle. Every server goes off and comes up when it is asked to, and the
-BMC's answers are as old as the decision. Groups are pools: nodes with the same GPU resource, and those without GPUs.
+BMC's answers are as old as the decision. Groups are hardware families.
 """
 
 from enum import Enum, auto
@@ -66,7 +66,7 @@ class NodeSleep:
         self._scheduler = scheduler
         self._flow = flow
         self._resources = ("cpu", "memory", "pods", *machines.gpu_resources)
-        self._groups = [_pool(machines, node) for node in range(len(machines))]
+        self._families = [machines.groups[group].view.family for group in machines.group]
         self._power = [_Power.ON] * len(machines)
         #: When a node that goes off or boots is there.
         self._there_s = [0.0] * len(machines)
@@ -122,7 +122,7 @@ class NodeSleep:
         left = self._scheduler.left(node)
         return SleepNode(
             name=machines.names[node],
-            group=self._groups[node],
+            group=self._families[node],
             zone=machines.zones[node],
             free=dict(zip(self._resources, left, strict=True)),
             idle_watts=self._nodes.idle_watts_of(node),
@@ -147,8 +147,3 @@ class NodeSleep:
                 requests[self._machines.gpu_resources[request.gpu_row]] = float(request.gpus)
             pod = self._pods[request] = SleepPod(requests)
         return pod
-
-
-def _pool(machines: Machines, node: int) -> str:
-    offered = (name for name, row in zip(machines.gpu_resources, machines.gpus, strict=True) if row[node])
-    return next(offered, "cpu")
