@@ -97,7 +97,9 @@ async def test_all_pods_but_those_on_the_nodes_meet_the_restricted_level(
 
 
 async def test_a_release_works_with_its_own_accounts_and_goes(release: Release):
-    assert "percentageOfNodesToScore: 100" in await release.install({"agent": {"headersSecrets": ["bmc"]}})
+    out_of_band = {"enabled": True, "secrets": ["bmc"]}
+    values = {"agent": {"headersSecrets": ["bmc"]}, "outofband": out_of_band}
+    assert "percentageOfNodesToScore: 100" in await release.install(values)
     assert {pod["spec"]["nodeName"] for pod in await release.pods("agent")} == {"epyc-0", "epyc-1"}
     assert len(await release.pods("extender")) == 2
     assert len(await release.pods("operator")) == 2
