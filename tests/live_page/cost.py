@@ -49,7 +49,7 @@ def quantile(values, share):
     return sorted(values)[min(len(values), math.ceil(share * len(values))) - 1]
 
 
-async def main(count, per_second):
+async def main(count=5000, per_second=100):
     """Measure, and print the figures."""
     world = InventedCluster(wall=time.time, interval_s=1.0)
     fill(world, count)
@@ -86,4 +86,4 @@ async def metrics(tab):
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*[int(each) for each in sys.argv[1:3] or (5000, 100)]))
+    asyncio.run(main(*map(int, sys.argv[1:3])))

@@ -163,6 +163,15 @@ async def test_a_lost_connection_is_shown_and_announced_and_a_new_one_shows_the_
         assert (await tab.run(FOCUSED)) in {"node-2", "node-3", "node-1"}
 
 
+async def accessible(tab):
+    """Return role and name of what assistive technology is given."""
+    return [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in (await tab.send("Accessibility.getFullAXTree"))["nodes"]
+        if not node["ignored"]
+    ]
+
+
 async def test_assistive_technology_finds_landmarks_headings_and_a_name_for_everything(open_tab):
     world = InventedCluster(wall=time.time)
     for number in range(10):
@@ -171,11 +180,7 @@ async def test_assistive_technology_finds_landmarks_headings_and_a_name_for_ever
     async with world.served() as url:
         tab = await opened(open_tab, url, 10)
         await tab.run(f"{CELLS}[0].click()")
-        nodes = [
-            (node["role"]["value"], node.get("name", {}).get("value", ""))
-            for node in (await tab.send("Accessibility.getFullAXTree"))["nodes"]
-            if not node["ignored"]
-        ]
+        nodes = await accessible(tab)
     roles = [role for role, _ in nodes]
     for landmark in ("banner", "main", "complementary", "grid", "table", "status"):
         assert roles.count(landmark) == 1, landmark
@@ -183,6 +188,26 @@ async def test_assistive_technology_finds_landmarks_headings_and_a_name_for_ever
     assert [role for role, name in nodes if role in named and not name] == []
     assert ("heading", "Nodes by rack") in nodes
     assert roles.count("gridcell") == 10
+
+
+@pytest.mark.parametrize("per_rack", [1, 40])
+async def test_assistive_technology_finds_the_nodes_of_racks_below_the_window(open_tab, per_rack):
+    world = InventedCluster(wall=time.time)
+    fill(world, 400, rack_nodes=per_rack)
+    async with world.served() as url:
+        nodes = await accessible(await opened(open_tab, url, 400))
+    assert sum(role == "gridcell" for role, _ in nodes) == 400
+
+
+async def test_every_rack_of_a_large_cluster_has_a_name(open_tab):
+    world = InventedCluster(wall=time.time)
+    fill(world, 1100, rack_nodes=11)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 1100)
+        nodes = await accessible(tab)
+        racks = await tab.run("[...document.querySelectorAll('.rack-name')].map((each) => each.textContent)")
+    assert len(set(racks)) >= 100
+    assert set(racks) <= {name for role, name in nodes if role == "row"}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

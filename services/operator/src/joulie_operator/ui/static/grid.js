@@ -6,6 +6,9 @@ import { describe, watts } from "./text.js";
 const BADGES = { performance: "P", eco: "E", draining: "D", unknown: "?" };
 // With more nodes than that, a tile shows its badge only.
 const MOST_LARGE = 300;
+// With more nodes than that, racks outside the window are not laid out. Chromium then leaves their tiles out of the
+// accessibility tree, until keys or scrolling reach them.
+const MOST_LAID_OUT = 1000;
 const collator = new Intl.Collator("en", { numeric: true });
 
 function element(tag, className, attributes = {}) {
@@ -120,6 +123,7 @@ export class Grid {
     const resized = large !== this.#large;
     this.#large = large;
     this.root.classList.toggle("large", large);
+    this.root.classList.toggle("many", this.#cells.size > MOST_LAID_OUT);
     for (const cell of this.#cells.values()) {
       if (resized || isStale(cell.tile, now) !== cell.stale) this.#draw(cell, now);
     }
@@ -152,9 +156,10 @@ export class Grid {
   }
 
   #addRack(name) {
-    const box = element("div", "rack", { role: "row" });
+    const title = name || "no rack label";
+    const box = element("div", "rack", { role: "row", "aria-label": title });
     const heading = element("div", "rack-name", { role: "rowheader" });
-    heading.textContent = name || "no rack label";
+    heading.textContent = title;
     const body = element("div", "tiles", { role: "presentation" });
     box.append(heading, body);
     const rack = { name, element: box, body, cells: [] };
