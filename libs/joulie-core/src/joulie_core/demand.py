@@ -15,7 +15,7 @@ from typing import Final
 
 from joulie_core.kinds.base import Profile
 from joulie_core.labels import DRAINING, POWER_PROFILE, WORKLOAD_CLASS
-from joulie_core.pod import Pod, Requirement, SelectorOperator, Term
+from joulie_core.pod import Pod, Term
 
 
 class Demand(StrEnum):
@@ -78,20 +78,4 @@ def _term_holds(term: Term, labels: Mapping[str, str | None]) -> bool:
     # Kubernetes: a term without any expression or field matches no node.
     if not term.expressions and not term.has_fields:
         return False
-    return all(_holds(each, labels[each.key]) for each in term.expressions if each.key in labels)
-
-
-def _holds(requirement: Requirement, value: str | None) -> bool:
-    match requirement.operator:
-        case SelectorOperator.IN:
-            return value is not None and value in requirement.values
-        case SelectorOperator.NOT_IN:
-            # Kubernetes: a missing label satisfies NotIn.
-            return value not in requirement.values
-        case SelectorOperator.EXISTS:
-            return value is not None
-        case SelectorOperator.DOES_NOT_EXIST:
-            return value is None
-        case SelectorOperator.GT | SelectorOperator.LT:
-            # Both keys hold words, and Kubernetes compares integers only.
-            return False
+    return all(each.holds(labels[each.key]) for each in term.expressions if each.key in labels)

@@ -30,6 +30,29 @@ class Requirement:
     operator: SelectorOperator
     values: tuple[str, ...] = ()
 
+    def holds(self, value: str | None) -> bool:
+        """Return what Kubernetes does with a node's value of the label, None where the node has none."""
+        match self.operator:
+            case SelectorOperator.IN:
+                return value is not None and value in self.values
+            case SelectorOperator.NOT_IN:
+                # A missing label satisfies NotIn.
+                return value not in self.values
+            case SelectorOperator.EXISTS:
+                return value is not None
+            case SelectorOperator.DOES_NOT_EXIST:
+                return value is None
+            case SelectorOperator.GT | SelectorOperator.LT:
+                return self._compares(value)
+
+    def _compares(self, value: str | None) -> bool:
+        # Integers are compared, and anything else does not match.
+        try:
+            number, bound = int(value or ""), int(self.values[0])
+        except (ValueError, IndexError):
+            return False
+        return number > bound if self.operator is SelectorOperator.GT else number < bound
+
 
 @dataclass(frozen=True, slots=True)
 class Term:

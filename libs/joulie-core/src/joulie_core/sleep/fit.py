@@ -5,7 +5,7 @@ Pod affinity, spreading and volumes are not simulated: a pod that waits for one 
 
 from collections.abc import Iterable, Mapping
 
-from joulie_core.pod import Requirement, SelectorOperator, Term
+from joulie_core.pod import Term
 from joulie_core.sleep.model import NodeTaint, SleepNode, SleepPod
 
 #: Effect of a taint that keeps no pod away.
@@ -59,28 +59,4 @@ def _term_holds(term: Term, labels: Mapping[str, str]) -> bool:
     # Kubernetes: a term without any expression or field matches no node. Fields name nodes; which is not known here.
     if not term.expressions and not term.has_fields:
         return False
-    return all(_holds(each, labels.get(each.key)) for each in term.expressions)
-
-
-def _holds(requirement: Requirement, value: str | None) -> bool:
-    match requirement.operator:
-        case SelectorOperator.IN:
-            return value is not None and value in requirement.values
-        case SelectorOperator.NOT_IN:
-            # Kubernetes: a missing label satisfies NotIn.
-            return value not in requirement.values
-        case SelectorOperator.EXISTS:
-            return value is not None
-        case SelectorOperator.DOES_NOT_EXIST:
-            return value is None
-        case SelectorOperator.GT | SelectorOperator.LT:
-            return _compares(requirement, value)
-
-
-def _compares(requirement: Requirement, value: str | None) -> bool:
-    """Return what Kubernetes does: integers are compared, and anything else does not match."""
-    try:
-        number, bound = int(value or ""), int(requirement.values[0])
-    except (ValueError, IndexError):
-        return False
-    return number > bound if requirement.operator is SelectorOperator.GT else number < bound
+    return all(each.holds(labels.get(each.key)) for each in term.expressions)
