@@ -3,6 +3,8 @@
 import asyncio
 import ssl
 from base64 import b64encode
+from contextlib import AsyncExitStack
+from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -55,17 +57,14 @@ def clock():
 @pytest.fixture
 async def serve(clock, tmp_path):
     """Serve a BMC of a profile, by its name or of one's own; keyword arguments are the server's."""
-    contexts = []
+    async with AsyncExitStack() as stack:
 
-    async def start(profile="plain", **server):
-        profile = PROFILES[profile] if isinstance(profile, str) else profile
-        bmc = SimulatedBmc(profile, SimulatedServer(profile, clock=clock, **server), user=USER, password=PASSWORD)
-        contexts.append(serve_bmc(bmc, tmp_path / f"bmc-{len(contexts)}"))
-        return await contexts[-1].__aenter__()
+        async def start(profile="plain", **server):
+            profile = PROFILES[profile] if isinstance(profile, str) else profile
+            bmc = SimulatedBmc(profile, SimulatedServer(profile, clock=clock, **server), user=USER, password=PASSWORD)
+            return await stack.enter_async_context(serve_bmc(bmc, tmp_path / f"bmc-{uuid4()}"))
 
-    yield start
-    for context in reversed(contexts):
-        await context.__aexit__(None, None, None)
+        yield start
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ class Cluster:
     def put_bmc(self, served, name="n1", **spec):
         """Put a NodeBMC with its Secrets."""
         self.api.put(secret(f"{name}-bmc", username=USER, password=PASSWORD))
-        self.api.put(secret(f"{name}-ca", ca_crt=served.ca.read_text()))
+        self.put_ca(served, name)
         required = {
             "nodeName": name,
             "protocol": "redfish",
@@ -135,6 +134,15 @@ class Cluster:
         }
         bmc = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeBMC", "metadata": {"name": name}}
         self.api.put({**bmc, "spec": required | spec})
+
+    def put_ca(self, served, name="n1"):
+        """Put the Secret with the certificates that verify the BMC's."""
+        self.api.put(secret(f"{name}-ca", ca_crt=served.ca.read_text()))
+
+    def restart(self, **env):
+        """Start a replica after `kill`, whose lease has not ended yet."""
+        self.api.remove("Lease", "joulie-outofband", NAMESPACE)
+        return self.start(**env)
 
     def change(self, name="n1", **spec):
         """Change the spec of a NodeBMC; None removes a field."""

@@ -3,24 +3,24 @@ import json
 import pytest
 
 from joulie_api.errors import DecodeError
-from joulie_core.kinds.node_bmc import MOST_BOOTS
-from joulie_outofband.boots import Boot, NodeReadiness, read_readiness, usual_boot_s, with_boot
+from joulie_core.kinds.node_bmc import MOST_BOOTS, BmcBoot
+from joulie_outofband.boots import NodeReadiness, is_complete, read_readiness, usual_boot_s, with_boot
 
-BOOT = Boot(requested_s=1000.5, boot_id="a")
+BOOT = BmcBoot(requested_at="1970-01-01T00:16:40.500Z", boot_id="a")
 
 
 def test_a_node_that_is_still_ready_from_the_boot_before_has_not_booted():
-    assert not BOOT.is_complete(NodeReadiness(ready=True, since_s=900, boot_id="a"))
+    assert not is_complete(BOOT, NodeReadiness(ready=True, since_s=900, boot_id="a"))
 
 
 def test_a_new_boot_id_or_a_newer_readiness_completes_a_boot():
-    assert BOOT.is_complete(NodeReadiness(ready=True, since_s=900, boot_id="b"))
-    assert BOOT.is_complete(NodeReadiness(ready=True, since_s=1000, boot_id="a"))
+    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=900, boot_id="b"))
+    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=1000, boot_id="a"))
 
 
 def test_a_node_that_is_not_ready_has_not_booted():
-    assert not BOOT.is_complete(NodeReadiness(ready=False, since_s=1100, boot_id="b"))
-    assert not BOOT.is_complete(NodeReadiness())
+    assert not is_complete(BOOT, NodeReadiness(ready=False, since_s=1100, boot_id="b"))
+    assert not is_complete(BOOT, NodeReadiness())
 
 
 def test_the_usual_boot_time_is_the_95th_percentile():

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_core.kinds.node_bmc import BmcCap, BmcCapStatus, LimitException, PowerLimitUnit
+from joulie_outofband.bmc import PowerLimit
 from joulie_outofband.caps import CapAction, confirmed, decide_cap, in_force
 from joulie_outofband.reasons import BmcReason
-from joulie_outofband.redfish.limits import PowerLimit
 
 END_S = 2_000_000_000
 END = "2033-05-18T03:33:20Z"

@@ -95,3 +95,11 @@ def test_a_new_desire_replaces_the_request_of_the_old_one(desired, state, reset)
 def test_nothing_is_requested_while_the_power_state_is_unknown(desired):
     decision = decide(desired, PowerState.UNKNOWN)
     assert (decision.reset, decision.finding.status) == (None, ConditionStatus.UNKNOWN)
+
+
+def test_a_request_that_a_busy_bmc_did_not_take_is_repeated_and_forced_at_its_deadline():
+    first = decide("Off", PowerState.ON)
+    again = decide("Off", PowerState.ON, first.request.not_taken(), now=5)
+    assert (again.reset, again.request.at) == ("GracefulShutdown", first.request.at)
+    assert decide("Off", PowerState.ON, again.request, now=6).reset is None
+    assert decide("Off", PowerState.ON, again.request.not_taken(), now=180).reset == "ForceOff"

@@ -1,30 +1,12 @@
 """The service between the API server and simulated BMCs. `cluster` and its helpers are in conftest."""
 
-import time
 from dataclasses import replace
 
 import pytest
+from services.outofband.tests.objects import cap, capped, ready_node
 
-from joulie_api.testing import make_node
-from joulie_core.timestamps import rfc3339
 from joulie_sim.bmc.profiles import PROFILES
 from joulie_sim.bmc.resources import POWER, RESET
-
-
-def cap(watts, for_s=3600):
-    return {"watts": watts, "expiresAt": rfc3339(time.time() + for_s, "seconds")}
-
-
-def capped(cluster, watts):
-    return lambda: (
-        cluster.condition("Capped") == ("True", "InForce") and cluster.status()["cap"]["requestedWatts"] == watts
-    )
-
-
-def ready_node(boot_id):
-    node = make_node("n1")
-    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}]
-    return node | {"status": {"conditions": conditions, "nodeInfo": {"bootID": boot_id}}}
 
 
 async def test_state_power_and_capability_are_published(cluster, serve):
@@ -105,25 +87,6 @@ async def test_never_is_never_powered_off(cluster, serve):
     assert (served.bmc.server.resets, ("POST", RESET) in served.bmc.requests) == ([], False)
 
 
-async def test_an_off_that_never_comes_is_reported(cluster, serve):
-    cluster.put_bmc(
-        await serve(replace(PROFILES["plain"], graceful_off_s=None, forced_off_s=None)),
-        powerOff="Allowed",
-        desiredPower="Off",
-    )
-    cluster.start()
-    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("False", "NotFollowed"))
-    assert cluster.status()["powerState"] == "On"
-
-
-async def test_a_boot_that_never_comes_is_reported(cluster, serve):
-    cluster.api.put(ready_node("before"))
-    cluster.put_bmc(await serve("plain", on=False), desiredPower="On")
-    cluster.start(BOOT_TIMEOUT="300ms")
-    await cluster.until(lambda: cluster.condition("WakeProven") == ("False", "BootTimedOut"))
-    assert "bootSeconds" not in cluster.status()
-
-
 # --- caps -------------------------------------------------------------------------------------------------------------
 
 
@@ -196,48 +159,7 @@ async def test_a_nodebmc_that_is_deleted_leaves_no_cap(cluster, serve):
     assert served.bmc.server.limit_watts is None
 
 
-# --- faults -----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_bmc_that_hangs_delays_no_other_and_its_state_is_unknown(cluster, serve):
-    cluster.put_bmc(await serve(replace(PROFILES["plain"], latency_s=60)), "n1")
-    cluster.put_bmc(await serve("plain"), "n2")
-    cluster.start(BMC_REQUEST_TIMEOUT="300ms")
-    await cluster.until(lambda: cluster.condition("Reachable", "n1") == ("False", "TimedOut"))
-    await cluster.until(lambda: cluster.condition("Reachable", "n2") == ("True", "Answers"))
-    assert cluster.status("n1")["powerState"] == "Unknown"
-
-
-async def test_a_reading_is_unknown_three_intervals_after_the_last_answer(cluster, serve):
-    served = await serve(replace(PROFILES["plain"], reading_interval_s=0.2))
-    cluster.put_bmc(served)
-    cluster.start(BMC_REQUEST_TIMEOUT="200ms")
-    await cluster.until(lambda: cluster.status().get("powerWatts") == 344)
-    served.bmc.profile = replace(served.bmc.profile, latency_s=60)
-    await cluster.until(lambda: cluster.status()["powerState"] == "Unknown")
-    await cluster.until(lambda: "powerWatts" not in cluster.status())
-    assert "sampledAt" in cluster.status()
-
-
-async def test_refused_credentials_are_not_tried_again_until_the_spec_changes(cluster, serve):
-    served = await serve("plain")
-    served.bmc._password = "other"
-    cluster.put_bmc(served)
-    cluster.start()
-    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "Unauthorized"))
-    attempts = len(served.bmc.requests)
-    served.bmc._password = "calvin"
-    cluster.change(desiredPower="On")
-    await cluster.until(lambda: cluster.condition("Reachable") == ("True", "Answers"))
-    assert attempts <= 2
-
-
-async def test_a_missing_secret_is_named_without_any_request(cluster, serve):
-    served = await serve("plain")
-    cluster.put_bmc(served, credentialsSecretRef={"name": "none"})
-    cluster.start()
-    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "CredentialsMissing"))
-    assert served.bmc.requests == []
+# --- metrics ----------------------------------------------------------------------------------------------------------
 
 
 async def test_series_exist_as_long_as_the_nodebmc(cluster, serve):

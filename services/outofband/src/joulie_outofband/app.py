@@ -22,8 +22,10 @@ from joulie_api.resources import NODE_BMCS
 from joulie_api.wire import Versioned, decode_kind
 from joulie_core.kinds import NodeBMC, NodeBMCSpec
 from joulie_outofband import VERSION
-from joulie_outofband.bmc_worker import BmcWorker, WorkerParts, WorkerTimes
+from joulie_outofband.bmc import Bmc
+from joulie_outofband.bmc_worker import BmcWorker
 from joulie_outofband.metrics import OutOfBandMetrics, families
+from joulie_outofband.parts import WorkerParts, WorkerTimes
 from joulie_outofband.power import PowerTimeouts
 from joulie_outofband.publish import StatusPublisher
 from joulie_outofband.redfish.bmc import RedfishBmc
@@ -96,10 +98,11 @@ class OutOfBand:
             self._writes,
             heartbeat_s=self._settings.status_heartbeat,
             clock=self._parts.clock,
+            wall=self._parts.wall,
         )
         return BmcWorker(bmc, publisher, self._parts)
 
-    async def _connect(self, spec: NodeBMCSpec) -> RedfishBmc:
+    async def _connect(self, spec: NodeBMCSpec) -> Bmc:
         access = await read_access(self._client, spec, self._settings.pod_namespace)
         connection = RedfishConnection(
             self._session, spec.address, access, request_timeout_s=self._settings.bmc_request_timeout

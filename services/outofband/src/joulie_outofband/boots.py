@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from joulie_api.errors import DecodeError
-from joulie_core.kinds.node_bmc import MOST_BOOTS
+from joulie_core.kinds.node_bmc import MOST_BOOTS, BmcBoot
 from joulie_core.timestamps import epoch_seconds
 
 _SHARE: Final = 0.95
@@ -45,19 +45,14 @@ class NodeReadiness:
     boot_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Boot:
-    """A boot that was requested and is awaited; the time is in seconds since the epoch."""
-
-    requested_s: float
-    #: Of the boot before.
-    boot_id: str
-
-    def is_complete(self, node: NodeReadiness) -> bool:
-        """Return whether the node is ready by this boot, and not still by the one before."""
-        booted = bool(node.boot_id) and node.boot_id != self.boot_id
-        # Nodes carry whole seconds.
-        return node.ready and (booted or (node.since_s is not None and node.since_s >= math.floor(self.requested_s)))
+def is_complete(boot: BmcBoot, node: NodeReadiness) -> bool:
+    """Return whether the node is ready by this boot, and not still by the one before."""
+    booted = bool(node.boot_id) and node.boot_id != boot.boot_id
+    requested_s = epoch_seconds(boot.requested_at)
+    # Nodes carry whole seconds.
+    if requested_s is None or node.since_s is None:
+        return node.ready and booted
+    return node.ready and (booted or node.since_s >= math.floor(requested_s))
 
 
 def read_readiness(raw: bytes) -> NodeReadiness:

@@ -10,9 +10,9 @@ from typing import Final
 
 from joulie_core.kinds.node_bmc import BmcCap, BmcCapStatus, CapOwner, LimitException, PowerLimitUnit
 from joulie_core.timestamps import epoch_seconds
+from joulie_outofband.bmc import PowerLimit
 from joulie_outofband.outcome import BmcFinding
 from joulie_outofband.reasons import BmcReason
-from joulie_outofband.redfish.limits import PowerLimit
 
 _HARMLESS: Final = (None, LimitException.NO_ACTION, LimitException.LOG_EVENT_ONLY)
 #: BMCs take whole watts.

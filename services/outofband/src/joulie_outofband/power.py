@@ -32,10 +32,16 @@ class PowerRequest:
     at: float
     #: Whether an earlier request had no effect in time.
     late: bool = False
+    #: Whether the BMC was too busy to take it.
+    postponed: bool = False
 
     def refused(self) -> "PowerRequest":
         """Return the request after the BMC has refused it: nothing is awaited."""
         return replace(self, at=float("-inf"))
+
+    def not_taken(self) -> "PowerRequest":
+        """Return the request after the BMC was too busy for it: it is repeated, and its deadline stays."""
+        return replace(self, postponed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +65,32 @@ def decide_power(
     """Return what to do about the power of a server."""
     settled = _without_change(spec, state)
     if settled is not None:
-        return PowerDecision(None, None, settled)
-    if state is PowerState.UNKNOWN:
-        return PowerDecision(None, request, BmcFinding.unknown(BmcReason.POWER_STATE_UNKNOWN))
+        awaited = request if settled.reason is BmcReason.POWER_STATE_UNKNOWN else None
+        return PowerDecision(None, awaited, settled)
     on = spec.desired_power is DesiredPower.ON
     if request is None or request.on != on:
         if state is (PowerState.POWERING_OFF if on else PowerState.POWERING_ON):
             return PowerDecision(None, None, BmcFinding.no(BmcReason.CHANGING, f"the server is {state.value}"))
         return _request(on=on, forced=False, types=reset_types, now=now)
     waited_s = now - request.at
-    if waited_s < (timeouts.repeat_s if on or request.forced else timeouts.graceful_s):
-        reason = BmcReason.NOT_FOLLOWED if request.late else BmcReason.CHANGING
-        return PowerDecision(None, request, BmcFinding.no(reason, f"the server is {state.value}"))
-    return _request(on=on, forced=not on, types=reset_types, now=now, late=on or request.forced)
+    if waited_s >= (timeouts.repeat_s if on or request.forced else timeouts.graceful_s):
+        return _request(on=on, forced=not on, types=reset_types, now=now, late=on or request.forced)
+    if request.postponed:
+        return _request(on=on, forced=request.forced, types=reset_types, now=request.at, late=request.late)
+    reason = BmcReason.NOT_FOLLOWED if request.late else BmcReason.CHANGING
+    return PowerDecision(None, request, BmcFinding.no(reason, f"the server is {state.value}"))
 
 
 def _without_change(spec: NodeBMCSpec, state: PowerState) -> BmcFinding | None:
-    """Return the finding where nothing is to be changed, whatever was requested before."""
+    """Return the finding where nothing is to be requested, whatever was before."""
     if spec.desired_power is DesiredPower.UNMANAGED:
         return BmcFinding.yes(BmcReason.UNMANAGED)
     if spec.desired_power is DesiredPower.OFF and spec.power_off is PowerOff.NEVER:
         return BmcFinding.no(BmcReason.POWER_OFF_NOT_ALLOWED, "powerOff is Never")
     as_desired = PowerState.ON if spec.desired_power is DesiredPower.ON else PowerState.OFF
-    return BmcFinding.yes(BmcReason.AS_DESIRED) if state is as_desired else None
+    if state is as_desired:
+        return BmcFinding.yes(BmcReason.AS_DESIRED)
+    return BmcFinding.unknown(BmcReason.POWER_STATE_UNKNOWN) if state is PowerState.UNKNOWN else None
 
 
 def _request(*, on: bool, forced: bool, types: tuple[str, ...], now: float, late: bool = False) -> PowerDecision:

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 from joulie_api.resources import NODE_BMCS, Resource
 from joulie_core.kinds import Condition, NodeBMCStatus
 from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds.node_bmc import PowerState
 from joulie_core.timestamps import rfc3339
 from joulie_outofband.outcome import BmcFinding
 
@@ -21,9 +22,9 @@ class StatusWrites(Protocol):
 
 
 class StatusPublisher:
-    """The status of one NodeBMC.
+    """The status of one NodeBMC: the newest one, published or not, in `status`.
 
-    `seen` is the status as the object has it; `clock` is monotonic.
+    `seen` is the status as the object has it; `clock` is monotonic, `wall` in seconds since the epoch.
     """
 
     def __init__(
@@ -34,27 +35,45 @@ class StatusPublisher:
         *,
         heartbeat_s: float,
         clock: Callable[[], float],
+        wall: Callable[[], float],
     ) -> None:
+        self.status = seen
         self._name = name
         self._written = seen
         self._writes = writes
         self._heartbeat_s = heartbeat_s
         self._clock = clock
+        self._wall = wall
         self._written_at = float("-inf")
 
-    async def publish(self, status: NodeBMCStatus) -> None:
-        """Write the status if it is due.
+    def change(self, **fields: object) -> None:
+        """Change fields of the newest status."""
+        self.status = self.status.model_copy(update=fields)
+
+    def note(self, findings: Mapping[str, BmcFinding], *, generation: int) -> None:
+        """Take conditions over into the newest status; `generation` is that of the spec that they are about."""
+        conditions = with_findings(self.status.conditions, findings, now_s=self._wall(), generation=generation)
+        self.change(conditions=conditions)
+
+    def note_power(self, state: PowerState) -> None:
+        """Take the power state over into the newest status."""
+        if state is not self.status.power_state:
+            self.change(power_state=state, last_transition=rfc3339(self._wall(), "seconds"))
+
+    async def publish(self) -> None:
+        """Write the newest status if it is due.
 
         Raises:
             KubeError: it could not be written.
         """
-        same = _lasting(status) == _lasting(self._written)
+        same = _lasting(self.status) == _lasting(self._written)
         if same and self._clock() - self._written_at < self._heartbeat_s:
             return
-        await self.store(status)
+        await self.store()
 
-    async def store(self, status: NodeBMCStatus) -> None:
-        """Write the status, and return when the API server has it. Raises KubeError."""
+    async def store(self) -> None:
+        """Write the newest status, and return when the API server has it. Raises KubeError."""
+        status = self.status
         await self._writes.apply(NODE_BMCS, self._name, {"status": status.dump()}, status=True)
         self._written, self._written_at = status, self._clock()
 

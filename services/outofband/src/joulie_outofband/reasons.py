@@ -13,6 +13,8 @@ class BmcReason(StrEnum):
     UNAUTHORIZED = "Unauthorized"
     MALFORMED = "MalformedAnswer"
     REFUSED = "Refused"
+    BUSY = "Busy"
+    FAILED = "Failed"
     LICENCE_MISSING = "LicenceMissing"
     TAG_REFUSED = "TagRefused"
 
@@ -41,8 +43,9 @@ class BmcReason(StrEnum):
 
 
 class BmcError(Exception):
-    """A request to a BMC failed."""
+    """A request to a BMC failed; `retry_after_s` is how long the BMC asks to be left alone, None if it does not."""
 
-    def __init__(self, reason: BmcReason, message: str) -> None:
+    def __init__(self, reason: BmcReason, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+        self.retry_after_s = retry_after_s

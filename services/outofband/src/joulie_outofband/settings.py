@@ -23,7 +23,8 @@ class OutOfBandSettings(ServiceSettings):
     bmc_pass_timeout: PositiveDuration = 90.0
     """Deadline of all requests of one pass over a BMC; the first one of a process discovers what the BMC has."""
     bmc_credentials_retry: PositiveDuration = 300.0
-    """How long a BMC is left alone after it has refused the credentials: BMCs lock accounts after a few attempts."""
+    """How long a BMC is left alone after it has refused the credentials, since BMCs lock accounts after a few attempts;
+    and the longest `Retry-After` of a busy BMC that is followed."""
     graceful_off_timeout: PositiveDuration = 180.0
     """Time that a server has to shut down before its power is forced off."""
     power_repeat_interval: PositiveDuration = 60.0

@@ -107,10 +107,23 @@ async def elsewhere(answer, directory):
         (lambda: web.json_response([]), BmcReason.MALFORMED),
         (lambda: web.Response(body=b" " * (MOST_BYTES + 1)), BmcReason.MALFORMED),
         (lambda: web.Response(status=302, headers={"Location": "https://example.org/redfish/v1"}), BmcReason.REFUSED),
-        (lambda: web.Response(status=503, text="<html>"), BmcReason.REFUSED),
+        (lambda: web.Response(status=501), BmcReason.REFUSED),
+        (lambda: web.Response(status=503, text="<html>"), BmcReason.BUSY),
+        (lambda: web.Response(status=409), BmcReason.BUSY),
+        (lambda: web.Response(status=500), BmcReason.FAILED),
     ],
-    ids=["page", "list", "large", "redirect", "busy"],
+    ids=["page", "list", "large", "redirect", "not implemented", "busy", "conflict", "error"],
 )
 async def test_an_answer_that_is_no_resource_is_an_error(connect, tmp_path, answer, reason):
     async with elsewhere(answer, tmp_path) as there:
         assert await failure(connect(there).get(SYSTEM)) is reason
+
+
+@pytest.mark.parametrize(
+    ("value", "expected_s"), [("120", 120.0), ("0", 0.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-5", None)]
+)
+async def test_a_busy_bmc_says_when_to_try_again(connect, tmp_path, value, expected_s):
+    async with elsewhere(lambda: web.Response(status=503, headers={"Retry-After": value}), tmp_path) as there:
+        with pytest.raises(BmcError) as caught:
+            await connect(there).get(SYSTEM)
+    assert caught.value.retry_after_s == expected_s

@@ -156,6 +156,15 @@ class BmcCapStatus(Model):
     """Who set the limit."""
 
 
+class BmcBoot(Model):
+    """A boot that was requested and is awaited; recorded before the request."""
+
+    requested_at: Timestamp
+    """Time of the request to power on."""
+    boot_id: Annotated[str, Field(max_length=64)] = ""
+    """Boot ID of the Node before; empty where it had none."""
+
+
 class NodeBMCStatus(Model):
     """Observed state of the server."""
 
@@ -173,6 +182,8 @@ class NodeBMCStatus(Model):
     """95th percentile of the last boots, from the request to the node's readiness; absent before the first."""
     recent_boots: Annotated[tuple[Seconds, ...], Field(max_length=MOST_BOOTS)] = ()
     """Times of the last boots, oldest first."""
+    pending_boot: BmcBoot | None = None
+    """Boot that was requested; absent once the node is ready, or was not in time."""
     capability: BmcCapability | None = None
     """What the BMC can do; absent until it has answered."""
     cap: BmcCapStatus | None = None

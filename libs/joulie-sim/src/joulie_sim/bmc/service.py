@@ -12,10 +12,11 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from aiohttp import web
 
+from joulie_sim.bmc.faults import BmcFault
 from joulie_sim.bmc.machine import SimulatedServer
 from joulie_sim.bmc.profiles import BmcProfile, LimitPlace, TagRule
 from joulie_sim.bmc.resources import CONTROL, ENVIRONMENT, POWER, RESET, ROOT, SESSIONS, Body, resources
@@ -27,7 +28,8 @@ _LIMIT_PATHS: Final = {LimitPlace.POWER: POWER, LimitPlace.ENVIRONMENT: ENVIRONM
 class SimulatedBmc:
     """A BMC with one server.
 
-    `requests` has method and path of each request; `sessions` the tokens by session. Both are for tests.
+    `requests` has method and path of each request; `sessions` the tokens by session; `fault` may be set and removed at
+    any time. They are for tests.
     """
 
     def __init__(self, profile: BmcProfile, server: SimulatedServer, *, user: str, password: str) -> None:
@@ -35,6 +37,7 @@ class SimulatedBmc:
         self.server = server
         self.requests: list[tuple[str, str]] = []
         self.sessions: dict[str, str] = {}
+        self.fault: BmcFault | None = None
         self._user = user
         self._password = password
         self._numbers = itertools.count(1)
@@ -60,13 +63,24 @@ class SimulatedBmc:
             response: web.StreamResponse = _error(HTTPStatus.UNAUTHORIZED, "Base.1.16.NoValidSession")
             response.headers["WWW-Authenticate"] = 'Basic realm="Redfish"'
         else:
-            try:
-                response = await handler(request)
-            except web.HTTPException as error:
-                response = _error(HTTPStatus(error.status), "Base.1.16.GeneralError")
+            response = await self._handle(request, handler)
         response.headers["OData-Version"] = "4.0"
         response.headers["Cache-Control"] = "no-cache"
         return response
+
+    async def _handle(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        fault = self.fault
+        if fault is None or not fault.concerns(request.method):
+            return await _served(request, handler)
+        if fault.carried_out:
+            await _served(request, handler)
+        fault.met.set()
+        if fault.status is None:
+            await _never()
+        busy = _error(HTTPStatus(fault.status), "Base.1.16.ServiceTemporarilyUnavailable")
+        if fault.retry_after_s is not None:
+            busy.headers["Retry-After"] = str(fault.retry_after_s)
+        return busy
 
     def _is_open(self, request: web.Request) -> bool:
         path = request.path.rstrip("/")
@@ -177,6 +191,18 @@ def _requested_limit(place: LimitPlace, body: Body) -> tuple[float | None, bool]
         return (None if stanza.get("ControlMode") == "Disabled" else stanza["SetPoint"]), True
     except (KeyError, IndexError, TypeError):
         return None, False
+
+
+async def _served(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return _error(HTTPStatus(error.status), "Base.1.16.GeneralError")
+
+
+async def _never() -> NoReturn:
+    while True:
+        await asyncio.Event().wait()
 
 
 async def _body(request: web.Request) -> Body:

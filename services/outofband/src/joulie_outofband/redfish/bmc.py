@@ -1,26 +1,14 @@
 """One BMC by Redfish: what it reports, and what it is asked to do."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from joulie_core.kinds.node_bmc import BmcCapability, PowerLimitUnit, PowerState
+from joulie_outofband.bmc import BmcReport, PowerLimit
 from joulie_outofband.reasons import BmcError, BmcReason
 from joulie_outofband.redfish.connection import RedfishConnection
 from joulie_outofband.redfish.discovery import BmcLayout, discover, reading_watts
-from joulie_outofband.redfish.limits import PowerLimit
 
 _STATES: Final = {str(each): each for each in PowerState}
-
-
-@dataclass(frozen=True, slots=True)
-class BmcReport:
-    """What one pass has read; `limit` None: the BMC has no power limit."""
-
-    power_state: PowerState
-    watts: float | None
-    interval_s: float | None
-    limit: PowerLimit | None
-    capability: BmcCapability
 
 
 class RedfishBmc:

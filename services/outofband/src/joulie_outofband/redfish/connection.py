@@ -23,6 +23,10 @@ ROOT: Final = "/redfish/v1"
 MOST_BYTES: Final = 1 << 20
 _SESSIONS: Final = f"{ROOT}/SessionService/Sessions"
 _TAG_REFUSED: Final = frozenset({HTTPStatus.PRECONDITION_FAILED, HTTPStatus.PRECONDITION_REQUIRED})
+#: Another request is in progress, too many were made, or the service is starting.
+_BUSY: Final = frozenset(
+    {HTTPStatus.CONFLICT, HTTPStatus.LOCKED, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+)
 _WEAK: Final = "W/"
 _ANY_TAG: Final = "*"
 
@@ -204,10 +208,27 @@ def _accepted(answer: BmcAnswer, path: str) -> BmcAnswer:
     if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
         return answer
     code = _code(answer.body)
-    if answer.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN} and "licens" not in code.lower():
-        raise BmcError(BmcReason.UNAUTHORIZED, f"{path}: {answer.status} {code}")
-    reason = BmcReason.LICENCE_MISSING if "licens" in code.lower() else BmcReason.REFUSED
-    raise BmcError(reason, f"{path}: {answer.status} {code}")
+    raise BmcError(
+        _reason(answer.status, code), f"{path}: {answer.status} {code}".rstrip(), retry_after_s=_retry_after_s(answer)
+    )
+
+
+def _reason(status: int, code: str) -> BmcReason:
+    if "licens" in code.lower():
+        return BmcReason.LICENCE_MISSING
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return BmcReason.UNAUTHORIZED
+    if status in _BUSY:
+        return BmcReason.BUSY
+    # "Not implemented" is an answer to the request; every other error of the server may be gone the next time.
+    failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
+    return BmcReason.FAILED if failed else BmcReason.REFUSED
+
+
+def _retry_after_s(answer: BmcAnswer) -> float | None:
+    """Return the seconds of `Retry-After`; None where it is absent or a date."""
+    value = answer.headers.get("Retry-After", "")
+    return float(value) if value.isascii() and value.isdigit() else None
 
 
 def _code(body: Json) -> str:

@@ -9,21 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from joulie_core.kinds.node_bmc import LimitException, PowerLimitUnit
+from joulie_outofband.bmc import PowerLimit
 
 _DISABLED: Final = "Disabled"
 _UNITS: Final = {"W": PowerLimitUnit.WATTS, "%": PowerLimitUnit.PERCENT}
 
 Part = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PowerLimit:
-    """A power limit; `watts` None: there is none in force, or it is not in watts."""
-
-    watts: float | None
-    unit: PowerLimitUnit = PowerLimitUnit.WATTS
-    min_watts: float | None = None
-    max_watts: float | None = None
 
 
 class LimitResource(Protocol):

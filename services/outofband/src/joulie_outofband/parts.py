@@ -1,0 +1,54 @@
+"""What the workers of all BMCs share."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from joulie_api.resources import Resource
+from joulie_core.kinds import NodeBMCSpec
+from joulie_outofband.bmc import Bmc
+from joulie_outofband.metrics import BmcAction
+from joulie_outofband.power import PowerTimeouts
+
+
+class NodeReads(Protocol):
+    """The part of `joulie_api.client.KubeClient` that is used."""
+
+    async def get(self, res: Resource, name: str, namespace: str | None = None) -> bytes:
+        """Return an object as raw JSON."""
+
+
+class PassObserver(Protocol):
+    """What is counted."""
+
+    def on_pass(self, reason: str, duration_s: float) -> None:
+        """Count a pass."""
+
+    def on_action(self, action: BmcAction, *, done: bool) -> None:
+        """Count a request that changes something."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTimes:
+    """Times of a worker, in seconds."""
+
+    poll_s: float
+    transition_s: float
+    pass_timeout_s: float
+    credentials_retry_s: float
+    boot_timeout_s: float
+    power: PowerTimeouts
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What all workers share; `connect` returns a BMC that is not connected yet, and raises BmcError."""
+
+    connect: Callable[[NodeBMCSpec], Awaitable[Bmc]]
+    client: NodeReads
+    observer: PassObserver
+    times: WorkerTimes
+    may_write: Callable[[], bool]
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    chance: Callable[[], float]

@@ -1,0 +1,113 @@
+"""Brings the power of one server to what is desired, and times its boots.
+
+Guarantees: a boot is stored before it is requested, so that it is timed across restarts of the service; nothing is
+requested unless this process leads.
+"""
+
+import structlog
+
+from joulie_api.errors import NotFound
+from joulie_api.resources import NODES
+from joulie_core.kinds import NodeBMCSpec
+from joulie_core.kinds.node_bmc import BmcBoot, DesiredPower, PowerState
+from joulie_core.timestamps import age_seconds, rfc3339
+from joulie_outofband.bmc import Bmc, BmcReport
+from joulie_outofband.boots import NodeReadiness, is_complete, read_readiness, usual_boot_s, with_boot
+from joulie_outofband.metrics import BmcAction
+from joulie_outofband.outcome import BmcFinding
+from joulie_outofband.parts import WorkerParts
+from joulie_outofband.power import PowerDecision, PowerRequest, decide_power
+from joulie_outofband.publish import StatusPublisher
+from joulie_outofband.reasons import BmcError, BmcReason
+
+_log = structlog.get_logger()
+
+
+class PowerKeeper:
+    """The power of one server."""
+
+    def __init__(self, name: str, publisher: StatusPublisher, parts: WorkerParts) -> None:
+        self._name = name
+        self._publisher = publisher
+        self._parts = parts
+        self._request: PowerRequest | None = None
+        self._log = _log.bind(node=name)
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether the effect of a request or the end of a boot is awaited."""
+        return self._request is not None or self._publisher.status.pending_boot is not None
+
+    async def keep(self, bmc: Bmc, spec: NodeBMCSpec, report: BmcReport) -> BmcFinding:
+        """Request a reset where one is due.
+
+        Raises:
+            KubeError: the boot could not be stored; nothing was requested.
+        """
+        if spec.desired_power is DesiredPower.OFF:
+            self._publisher.change(pending_boot=None)
+        decision = decide_power(
+            spec,
+            report.power_state,
+            report.capability.reset_types,
+            self._request,
+            now=self._parts.clock(),
+            timeouts=self._parts.times.power,
+        )
+        if decision.reset is None or decision.request is None:
+            self._request = decision.request
+            return decision.finding
+        if not self._parts.may_write():
+            return decision.finding
+        if decision.request.on and self._publisher.status.pending_boot is None:
+            boot = BmcBoot(requested_at=rfc3339(self._parts.wall()), boot_id=(await self._readiness()).boot_id)
+            self._publisher.change(pending_boot=boot)
+            await self._publisher.store()
+        return await self._reset(bmc, decision.reset, decision, decision.request)
+
+    async def _reset(self, bmc: Bmc, reset: str, decision: PowerDecision, request: PowerRequest) -> BmcFinding:
+        try:
+            await bmc.reset(reset)
+        except BmcError as error:
+            self._parts.observer.on_action(BmcAction.RESET, done=False)
+            self._request = _after(error, request)
+            return BmcFinding.no(error.reason, f"{reset}: {error}")
+        self._parts.observer.on_action(BmcAction.RESET, done=True)
+        self._request = request
+        self._log.info("reset requested", reset=reset)
+        return decision.finding
+
+    async def boots(self, report: BmcReport, *, proof: BmcFinding | None) -> BmcFinding | None:
+        """Return the proof of the wake path, `proof` where there is nothing new.
+
+        Raises:
+            KubeError: the Node could not be read.
+        """
+        boot = self._publisher.status.pending_boot
+        if boot is None:
+            return proof
+        waited_s = age_seconds(boot.requested_at, self._parts.wall())
+        if report.power_state is PowerState.ON and is_complete(boot, await self._readiness()):
+            recent = with_boot(self._publisher.status.recent_boots, waited_s)
+            self._publisher.change(pending_boot=None, recent_boots=recent, boot_seconds=usual_boot_s(recent))
+            self._log.info("node booted", seconds=round(waited_s, 1))
+            return BmcFinding.yes(BmcReason.WOKEN, "powered on, and the node became ready")
+        if waited_s > self._parts.times.boot_timeout_s:
+            self._publisher.change(pending_boot=None)
+            self._log.warning("node not ready after power on", seconds=round(waited_s, 1))
+            return BmcFinding.no(BmcReason.BOOT_TIMED_OUT, f"not ready after {waited_s:.0f} s")
+        return proof
+
+    async def _readiness(self) -> NodeReadiness:
+        try:
+            return read_readiness(await self._parts.client.get(NODES, self._name))
+        except NotFound:
+            return NodeReadiness()
+
+
+def _after(error: BmcError, request: PowerRequest) -> PowerRequest:
+    """Return what is awaited of a request that failed."""
+    if error.reason in {BmcReason.REFUSED, BmcReason.FAILED}:
+        return request.refused()
+    # Without an answer it may have been carried out.
+    return request.not_taken() if error.reason is BmcReason.BUSY else request
