@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from joulie_sim.engine.simulation import Simulation, SimulationSettings
 
 _EXPERIMENT: Final = "02-heterogeneous-gpu"
 _LOAD: Final = 0.5
-_SEEDS: Final = 4
+_SEEDS: Final = 10
 #: By title: arm, and settings of its policy.
 _POLICIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "`queue_aware_v1`": ("queue_aware_energy", {}),
@@ -44,8 +45,13 @@ def _row(arm_name: str, values: dict[str, Any], seed: int) -> tuple[int, int]:
     return result.transitions, reversals(result.minutes.performance_nodes)
 
 
+def _text(counts: tuple[int, ...]) -> str:
+    """Return the median over the seeds, and the fewest and the most."""
+    return f"{median(counts):g} ({min(counts)} to {max(counts)})"
+
+
 if __name__ == "__main__":
     sys.stdout.write("| policy | transitions | reversals |\n|---|---|---|\n")
     for title, (name, settings) in _POLICIES.items():
         made, turned = zip(*(_row(name, settings, seed) for seed in range(_SEEDS)), strict=True)
-        sys.stdout.write(f"| {title} | {', '.join(map(str, made))} | {', '.join(map(str, turned))} |\n")
+        sys.stdout.write(f"| {title} | {_text(made)} | {_text(turned)} |\n")

@@ -13,6 +13,7 @@ from experiments.run import Runner, run, usable
 from experiments.trace import MissingTraceError
 
 from joulie_sim.engine.arms import ARMS
+from joulie_sim.engine.comparison import Interval
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("*/config.toml"))
 WITH_RUNS = [name for name in NAMES if (ROOT / name / "runs.csv").exists()]
@@ -123,9 +124,11 @@ def test_the_table_of_what_was_aimed_for_is_that_of_the_runs():
 def test_an_aim_is_reached_by_all_three_savings_and_within_its_slowdown(mean_pct, saved_pct, reached):
     aim = Aim("", (6.5, 8.0, 8.5), 5.0)
     kept = (0.0, 0.0, 0.0)
-    result = ArmResult("", (7.0, 8.0, saved_pct), {"cpu": kept}, {"cpu": (mean_pct, 0.0, 9.0), "gpu": kept}, {})
+    saved = tuple(Interval(each, 1.0) for each in (7.0, 8.0, saved_pct))
+    slowdown = {"cpu": [kept, (mean_pct, 0.0, 9.0), kept], "gpu": [kept]}
+    result = ArmResult("", saved, {"cpu": [kept]}, slowdown, {})
     assert result.within(aim)
-    assert not replace(result, standard_running={"gpu": (5.1, 5.0, 5.2)}).within(aim)
+    assert not replace(result, standard_running={"gpu": [kept, (5.1, 5.0, 5.2)]}).within(aim)
     assert result.reached(aim) == reached
 
 
@@ -133,4 +136,5 @@ def test_an_aim_is_reached_by_all_three_savings_and_within_its_slowdown(mean_pct
     ("p95", "kept"), [((1.0, -9.0, 3.0), "yes"), ((9.0, 2.9, 16.0), "not shown"), ((9.0, 3.1, 16.0), "no")]
 )
 def test_performance_jobs_are_kept_or_not_only_where_the_whole_interval_says_so(p95, kept):
-    assert ArmResult("", (), {}, {}, {"cpu": (0.0, 0.0, 0.0), "gpu": p95}).performance_kept == kept
+    others = [(0.0, 0.0, 0.0), (10.0, 0.0, 20.0)] if kept == "no" else [(0.0, 0.0, 0.0)]
+    assert ArmResult("", (), {}, {}, {"cpu": others, "gpu": [p95]}).performance_kept == kept
