@@ -25,6 +25,10 @@
 - apiGroups: [joulie.io]
   resources: [nodehardwares, telemetryprofiles]
   verbs: [list, watch]
+# Power of whole servers.
+- apiGroups: [joulie.io]
+  resources: [nodebmcs]
+  verbs: [list, watch]
 {{- end -}}
 {{- define "joulie.rules.operator.namespace" -}}
 # Leader election.
@@ -148,7 +152,7 @@
   resources: [nodepowerprofiles, nodetwins, telemetryprofiles]
   verbs: [get, list, watch]
 - apiGroups: [joulie.io]
-  resources: [nodehardwares]
+  resources: [nodehardwares, nodebmcs]
   verbs: [list]
 - apiGroups: [""]
   resources: [nodes, pods]

@@ -3,7 +3,14 @@ import json
 import pytest
 
 from joulie_api.permissions import SERVICES
-from joulie_api.testing import Respond, make_node, make_node_hardware, make_node_power_profile, make_pod
+from joulie_api.testing import (
+    Respond,
+    make_node,
+    make_node_bmc,
+    make_node_hardware,
+    make_node_power_profile,
+    make_pod,
+)
 from joulie_cli.testing import extender_service, managed_node, service_pod
 
 METRICS = b'# HELP x y\njoulie_scheduler_filter_requests_total{workload_class="standard"} 12.0\n'
@@ -161,3 +168,49 @@ async def test_every_line_fits_80_columns(healthy, cli):
     for number in range(8):
         healthy.put_all(managed_node(f"a-rather-long-name-{number}", age_s=1000))
     assert max(map(len, (await cli("doctor")).out.splitlines())) <= 80
+
+
+def bmc(name, *, cap=False, watts=344, **conditions):
+    reported = {"Reachable": "True/Answers", "PowerAsDesired": "True/Unmanaged"} | conditions
+    pairs = [(kind, *text.split("/")) for kind, text in reported.items()]
+    found = [{"type": kind, "status": status, "reason": reason} for kind, status, reason in pairs]
+    spec = {"cap": {"watts": 300, "expiresAt": "2030-01-01T00:00:00Z"}} if cap else {}
+    return make_node_bmc(name, spec=spec, status={"conditions": found, "powerWatts": watts})
+
+
+async def test_bmcs_that_answer_are_no_finding(healthy, cli):
+    healthy.put_all([service_pod("outofband", "n1"), bmc("n1"), bmc("n2", cap=True, Capped="True/InForce", watts=None)])
+    code, every = await checks(cli)
+    texts = [each["text"] for each in every if each["check"] == "BMCs"]
+    assert (code, texts) == (0, ["2 answer, 1 of them with the watts of the whole server"])
+
+
+async def test_faults_of_bmcs_are_found_with_their_reason(healthy, cli):
+    healthy.put_all(
+        [
+            service_pod("outofband", "n1"),
+            bmc("n1", Reachable="False/TimedOut", Capped="False/NoCap"),
+            bmc("n2", cap=True, Capped="False/LimitExceptionPowersOff"),
+            bmc("n3", PowerAsDesired="False/NotFollowed", WakeProven="False/BootTimedOut"),
+            make_node_bmc("n4"),
+        ]
+    )
+    assert [(text, nodes) for check, text, nodes in await found(cli) if check == "BMCs"] == [
+        ("no answer, so the power state is unknown: NotReported", ["n4"]),
+        ("no answer, so the power state is unknown: TimedOut", ["n1"]),
+        ("the power does not become what is desired: NotFollowed", ["n3"]),
+        ("caps of whole servers are not in force: LimitExceptionPowersOff", ["n2"]),
+        ("the last boot did not end in time", ["n3"]),
+    ]
+
+
+async def test_bmcs_without_the_service_that_reaches_them_are_found(healthy, cli):
+    healthy.put(bmc("n1"))
+    ((check, text, _),) = await found(cli)
+    assert (check, text) == ("BMCs", "there are NodeBMCs, and no ready pod of the out-of-band service")
+
+
+async def test_bmcs_that_may_not_be_listed_are_unchecked(healthy, cli):
+    healthy.faults.add(Respond(403), path="/nodebmcs", times=None)
+    _, every = await checks(cli)
+    assert [each["state"] for each in every if each["check"] == "BMCs"] == ["not checked"]

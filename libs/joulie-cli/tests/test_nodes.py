@@ -124,3 +124,20 @@ async def test_many_nodes_are_read_in_pages(fake_api, cli):
     result = await cli("nodes")
     assert len(result.out.splitlines()) == 1201
     assert len(fake_api.requests.find(verb="list", kind="NodeTwin")) == 3
+
+
+async def test_watts_of_whole_servers_have_columns_of_their_own_with_their_source(fake_api, cli):
+    fake_api.put_all(managed_node("n1", watts=300, server_watts=412.4))
+    fake_api.put_all(managed_node("n2"))
+    fake_api.put_all(managed_node("old", server_watts=412.4, age_s=400))
+    heading, *rows = [line.split() for line in (await cli("nodes")).out.splitlines()]
+    assert heading[-4:] == ["SERVER", "BY", "BACKEND", "AGE"]
+    assert [row[6:8] for row in rows] == [["412", "redfish"], ["-", "-"], ["-", "-"]]
+    assert [row[3] for row in rows] == ["300"] * 3
+    (wide, *_) = (await cli("nodes", "-o", "wide")).out.splitlines()
+    assert {"SOURCE", "SERVER"} <= set(wide.split())
+    data = json.loads((await cli("nodes", "-o", "json")).out)["nodes"]
+    assert (data[0]["watts"], data[0]["source"], data[1]["server"]) == (300, "agent", None)
+    server = data[0]["server"]
+    assert (server["watts"], server["source"], server["intervalSeconds"]) == (412.4, "redfish", 60)
+    assert 45 <= server["ageSeconds"] < 60

@@ -23,7 +23,7 @@ _VERBS = {
 _PLURALS = {
     "Node": "nodes", "Pod": "pods", "Event": "events", "Service": "services", "ClusterRole": "clusterroles",
     "NodeHardware": "nodehardwares", "NodePowerProfile": "nodepowerprofiles", "NodeTwin": "nodetwins",
-    "TelemetryProfile": "telemetryprofiles",
+    "TelemetryProfile": "telemetryprofiles", "NodeBMC": "nodebmcs",
 }  # fmt: skip
 
 

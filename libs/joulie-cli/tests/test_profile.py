@@ -1,4 +1,5 @@
 import json
+import re
 
 from joulie_api.testing import make_node, make_node_power_profile
 from joulie_cli.testing import ago, make_event, managed_node
@@ -57,3 +58,8 @@ async def test_the_profile_is_also_data(fake_api, cli):
     data = json.loads((await cli("profile", "n1", "-o", "json")).out)
     assert data["target"]["profile"] == "eco"
     assert data["node"]["controls"]["cpu"]["result"] == "applied"
+
+
+async def test_the_power_of_the_whole_server_is_shown_with_its_source_and_age(fake_api, cli):
+    fake_api.put_all(managed_node("n1", server_watts=412))
+    assert re.search(r"Whole server +412 W, measured \(redfish, 4\ds old\)", (await cli("profile", "n1")).out)

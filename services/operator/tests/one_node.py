@@ -151,6 +151,7 @@ class World:
             PowerTracker([], max_age_s=180),
             NoFacility(),
             RackCapacities(50_000),
+            lambda _name: None,
             heartbeat_s=90,
             least_interval_s=10,
             settle_s=20,

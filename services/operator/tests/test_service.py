@@ -1,6 +1,7 @@
 """The operator on an API server: from its watches to its writes. `cluster` and its helpers are in conftest."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -11,11 +12,13 @@ from joulie_api.testing import (
     dra_definitions,
     make_claim,
     make_node,
+    make_node_bmc,
     make_node_power_profile,
     make_pod,
     make_telemetry_profile,
 )
 from joulie_core import labels
+from joulie_core.timestamps import rfc3339
 
 CPU_NODES = [make_node(f"node-{index}", cpu_model="AMD EPYC 7763", cpu_sockets=2, cpu=256) for index in range(4)]
 PERFORMANCE_CAPS = {"cpu": {"packagePowerCapPctOfMax": 100}}
@@ -436,3 +439,25 @@ async def test_gpus_that_pods_claim_are_busy_in_the_model_of_their_node(cluster,
     cluster.api.put(claiming(make_pod("train", node="gpu-0", cpu="1m"), template="all"))
     # Eight H100 at 60 % load draw far more than they idle.
     await cluster.until(lambda: cluster.twin("gpu-0")["powerMeasurement"]["measuredNodePowerW"] > idle + 1000)
+
+
+async def test_the_watts_of_a_whole_server_come_and_go_in_its_twin_beside_the_others(cluster):
+    cluster.api.put(CPU_NODES[0])
+    reading = {"powerWatts": 412.0, "sampledAt": rfc3339(time.time(), "seconds"), "intervalSeconds": 60}
+    cluster.api.put(make_node_bmc("node-0", status=reading))
+    cluster.start(TWIN_INTERVAL="100ms")
+
+    def server():
+        return ((cluster.api.get("NodeTwin", "node-0") or {}).get("status") or {}).get("serverMeasurement")
+
+    await cluster.until(server)
+    assert server() == {
+        "source": "redfish",
+        "measuredServerPowerW": 412,
+        "sampledAt": reading["sampledAt"],
+        "intervalSeconds": 60,
+    }
+    assert cluster.api.get("NodeTwin", "node-0")["status"]["powerMeasurement"]["source"] == "utilization"
+    old = rfc3339(time.time() - 200, "seconds")
+    cluster.api.put(make_node_bmc("node-0", status=reading | {"sampledAt": old}))
+    await cluster.until(lambda: server() is None)

@@ -10,7 +10,13 @@ from joulie_core.caps import CapIntent
 from joulie_core.fnv import fnv1a_32
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.node_hardware import NodeHardwareStatus
-from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, SchedulableClass
+from joulie_core.kinds.node_twin import (
+    MeasurementQuality,
+    MeasurementSource,
+    SchedulableClass,
+    ServerMeasurement,
+    ServerMeasurementSource,
+)
 from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
 from joulie_core.twin import LinearPue, MeasuredPue
@@ -58,6 +64,7 @@ class World:
     def __init__(self, names=NAMES):
         self.watts = dict.fromkeys(names, 300.0)
         self.now = 0.0
+        self.server = None
         self.cap = CapIntent(cpu_pct=100)
         self.cluster = Cluster(INVENTORY, pods=FreshWatch(), on_change=lambda _change: None)
         self.published = {}
@@ -71,6 +78,7 @@ class World:
             self.power,
             self.room,
             RackCapacities(50_000, {"small": 24_000}),
+            lambda name: self.server if name == N0 else None,
             heartbeat_s=90,
             least_interval_s=10,
             settle_s=20,
@@ -98,6 +106,12 @@ class World:
         return self.twins.is_due(name, self.status(name, schedulable_class), self.state.last_twin(name), self.now)
 
 
+SERVER = ServerMeasurement(
+    source=ServerMeasurementSource.REDFISH,
+    measured_server_power_w=420,
+    sampled_at="2027-01-15T08:00:00Z",
+    interval_seconds=60,
+)
 WALL = 1_800_000_000.0
 EPYC = {"rawModel": "AMD EPYC 7763", "sockets": 2, "totalCores": 128, "threads": 256}
 HARDWARE = {"cpu_model": "AMD EPYC 7763", "cpu_sockets": 2, "cpu": 256, "labels": {labels.RACK: "small"}}
@@ -496,3 +510,16 @@ def test_a_rack_whose_draw_moves_by_less_than_is_shown_leaves_a_twin_as_it_is():
     before = world.status()
     world.room.rack = 6001.0
     assert world.status() is before
+
+
+def test_the_power_of_the_whole_server_is_in_the_twin_beside_that_of_its_parts():
+    world = World()
+    world.write()
+    world.server = SERVER
+    assert world.is_due()
+    written = world.write()
+    assert (written.server_measurement, written.power_measurement.measured_node_power_w) == (SERVER, 300)
+    world.server = SERVER.model_copy(update={"sampled_at": "2027-01-15T08:01:00Z"})
+    world.now = 15
+    assert not world.is_due()
+    assert world.status().server_measurement == world.server

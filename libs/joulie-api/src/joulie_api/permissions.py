@@ -101,6 +101,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODE_POWER_PROFILES, NODE_TWINS), _OWN),
                 Grant((NODE_POWER_PROFILES, NODE_TWINS), ("patch",), subresource="status"),
                 Grant((NODE_HARDWARES, TELEMETRY_PROFILES), _READ, reason="What the agents write."),
+                Grant((NODE_BMCS,), _READ, reason="Power of whole servers."),
             ),
             namespace=(Grant((LEASES,), ("get", "create", "update"), reason="Leader election."),),
         ),
@@ -149,7 +150,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
 VIEWER: Final = Permissions(
     cluster=(
         Grant((NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES), ("get", *_READ)),
-        Grant((NODE_HARDWARES,), ("list",)),
+        Grant((NODE_HARDWARES, NODE_BMCS), ("list",)),
         Grant((NODES, PODS), ("get", "list")),
         Grant((EVENTS,), ("list", "watch")),
         Grant((API_SERVICES,), ("list",), reason="To find the extender."),

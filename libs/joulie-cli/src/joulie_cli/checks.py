@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from joulie_api.permissions import SERVICES, Grant
+from joulie_cli.bmc_checks import BmcView, check_bmcs
 from joulie_cli.cap_advice import cap_advice
+from joulie_cli.check_outcome import CheckOutcome, CheckState, found, ok, unchecked
 from joulie_cli.failures import NO_CRDS_WAY_OUT
 from joulie_cli.node_rows import STALE_AFTER_S, NodeRow
 from joulie_cli.overview import failed_caps
@@ -28,36 +29,6 @@ KINDS: Final = (
 #: The oldest Kubernetes that Joulie runs on.
 _OLDEST: Final = (1, 29)
 _ALL: Final = "*"
-
-
-class CheckState(StrEnum):
-    """Result of one check."""
-
-    OK = "ok"
-    FINDING = "finding"
-    #: What is needed could not be read.
-    UNCHECKED = "not checked"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckOutcome:
-    """Result of one check; `nodes` are those that it concerns."""
-
-    check: str
-    state: CheckState
-    text: str
-    way_out: str = ""
-    nodes: tuple[str, ...] = ()
-
-    def data(self) -> dict[str, Any]:
-        """Return the finding for JSON and YAML."""
-        return {
-            "check": self.check,
-            "state": self.state.value,
-            "text": self.text,
-            "wayOut": self.way_out or None,
-            "nodes": list(self.nodes),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +59,8 @@ class Observations:
     roles: Mapping[str, Sequence[RoleRule]] | None = None
     #: Command lines of kube-scheduler's pods.
     schedulers: Sequence[Sequence[str]] | None = None
+    #: NodeBMCs; None where this user may not list them.
+    bmcs: Sequence[BmcView] | None = ()
     #: Requests of kube-scheduler that the extender has answered since it started.
     filter_requests: float | None = None
 
@@ -103,76 +76,76 @@ def check(seen: Observations) -> list[CheckOutcome]:
 def _crds(seen: Observations) -> Iterator[CheckOutcome]:
     missing = [kind for kind in KINDS if kind not in seen.kinds]
     if missing:
-        yield _found("CRDs", f"the API server does not serve {', '.join(missing)}", NO_CRDS_WAY_OUT)
+        yield found("CRDs", f"the API server does not serve {', '.join(missing)}", NO_CRDS_WAY_OUT)
     else:
-        yield _ok("CRDs", f"all {len(KINDS)} kinds are served")
+        yield ok("CRDs", f"all {len(KINDS)} kinds are served")
 
 
 def _versions(seen: Observations) -> Iterator[CheckOutcome]:
     version = _parse(seen.kubernetes)
     if version is not None and version < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
-        yield _found("versions", f"Kubernetes {seen.kubernetes} is older than {oldest}", "upgrade the cluster")
+        yield found("versions", f"Kubernetes {seen.kubernetes} is older than {oldest}", "upgrade the cluster")
     if seen.pods is None:
-        yield _unchecked("versions", "this user may not list pods")
+        yield unchecked("versions", "this user may not list pods")
         return
-    found = {name: versions for name in COMPONENTS if (versions := health(seen.pods, name).versions)}
-    for name, versions in found.items():
+    running = {name: versions for name in COMPONENTS if (versions := health(seen.pods, name).versions)}
+    for name, versions in running.items():
         if len(versions) > 1:
-            yield _found(
+            yield found(
                 "versions",
                 f"pods of the {name} have versions {' and '.join(versions)}",
                 "wait for the rollout, or see why it stopped: kubectl rollout status",
             )
-    others = {each for versions in found.values() for each in versions if _parse(each) != _parse(seen.own_version)}
+    others = {each for versions in running.values() for each in versions if _parse(each) != _parse(seen.own_version)}
     if others:
-        yield _found(
+        yield found(
             "versions",
             f"this program is {seen.own_version}, services are {' and '.join(sorted(others))}",
             "install the version of kubectl-joulie that belongs to the services",
         )
-    elif found:
-        yield _ok("versions", f"{seen.own_version} on Kubernetes {seen.kubernetes}")
+    elif running:
+        yield ok("versions", f"{seen.own_version} on Kubernetes {seen.kubernetes}")
 
 
 def _services(seen: Observations) -> Iterator[CheckOutcome]:
     if seen.pods is None:
-        yield _unchecked("services", "this user may not list pods")
+        yield unchecked("services", "this user may not list pods")
         return
     for name in COMPONENTS:
         service = health(seen.pods, name)
         if not service.pods:
-            yield _found(
+            yield found(
                 "services", f"there is no pod of the {name}", f"helm status joulie; {name}.enabled must be true"
             )
         elif service.ready < service.pods:
             broken = [f"-n {pod.namespace} {pod.name}" for pod in seen.pods if pod.component == name and not pod.ready]
-            yield _found(
+            yield found(
                 "services",
                 f"{name}: {service.ready} of {service.pods} pods are ready",
                 f"kubectl describe pod {broken[0]}; kubectl logs {broken[0]} --all-containers",
             )
         else:
-            yield _ok("services", f"{name}: {service.ready} of {service.pods} pods are ready")
+            yield ok("services", f"{name}: {service.ready} of {service.pods} pods are ready")
 
 
 def _roles(seen: Observations) -> Iterator[CheckOutcome]:
     if seen.roles is None:
-        yield _unchecked("roles", "this user may not list ClusterRoles")
+        yield unchecked("roles", "this user may not list ClusterRoles")
         return
     if not seen.roles:
-        yield _unchecked("roles", "no ClusterRole is labelled app.kubernetes.io/name=joulie")
+        yield unchecked("roles", "no ClusterRole is labelled app.kubernetes.io/name=joulie")
         return
     for name in COMPONENTS:
         missing = [text for grant in SERVICES[name].cluster for text in _missing(grant, seen.roles.get(name, ()))]
         if missing:
-            yield _found(
+            yield found(
                 "roles",
                 f"the ClusterRole of the {name} lacks: {'; '.join(missing)}",
                 "helm upgrade with the chart of the services' version",
             )
         else:
-            yield _ok("roles", f"{name}: all permissions are granted")
+            yield ok("roles", f"{name}: all permissions are granted")
 
 
 def _missing(grant: Grant, rules: Sequence[RoleRule]) -> Iterator[str]:
@@ -191,11 +164,11 @@ def _missing(grant: Grant, rules: Sequence[RoleRule]) -> Iterator[str]:
 def _targets(seen: Observations) -> Iterator[CheckOutcome]:
     managed = [row for row in seen.rows if row.marks is not None]
     if not managed:
-        yield _found("nodes", "no node is managed", "kubectl label node NODE joulie.io/managed=true")
+        yield found("nodes", "no node is managed", "kubectl label node NODE joulie.io/managed=true")
         return
     without = tuple(row.name for row in managed if row.target is None)
     if without:
-        yield _found(
+        yield found(
             "targets",
             "managed nodes have no NodePowerProfile",
             "does the operator run, and is its NODE_SELECTOR this one?",
@@ -203,34 +176,34 @@ def _targets(seen: Observations) -> Iterator[CheckOutcome]:
         )
     left = tuple(row.name for row in seen.rows if row.marks is None and row.target is not None)
     if left:
-        yield _found(
+        yield found(
             "targets",
             "NodePowerProfiles exist for nodes that are not managed",
             "the operator deletes them when it runs",
             left,
         )
     if not without and not left:
-        yield _ok("targets", f"{len(managed)} managed nodes have a target")
+        yield ok("targets", f"{len(managed)} managed nodes have a target")
 
 
 def _twins(seen: Observations) -> Iterator[CheckOutcome]:
     stale = tuple(row.name for row in seen.rows if row.target is not None and row.stale)
     if stale:
-        yield _found(
+        yield found(
             "twins",
             f"twins are missing or older than {STALE_AFTER_S:.0f} s: their nodes get a neutral score",
             "see the log of the operator; a clock that is wrong has the same effect",
             stale,
         )
     elif seen.rows:
-        yield _ok("twins", "all twins are fresh")
+        yield ok("twins", "all twins are fresh")
 
 
 def _agents(seen: Observations) -> Iterator[CheckOutcome]:
     managed = [row.name for row in seen.rows if row.marks is not None]
     silent = tuple(name for name in managed if name not in seen.hardware)
     if silent:
-        yield _found(
+        yield found(
             "agents",
             "no agent has reported the hardware of managed nodes",
             "does an agent's pod run there? kubectl get pods -A -l app.kubernetes.io/component=agent -o wide",
@@ -241,7 +214,7 @@ def _agents(seen: Observations) -> Iterator[CheckOutcome]:
         served = {pod.node for pod in agents if pod.ready}
         absent = tuple(name for name in managed if name not in served)
         if absent:
-            yield _found(
+            yield found(
                 "agents",
                 "managed nodes have no ready pod of the agent",
                 "do its node selector and tolerations fit? kubectl describe daemonset",
@@ -249,20 +222,20 @@ def _agents(seen: Observations) -> Iterator[CheckOutcome]:
             )
             return
     if not silent and managed:
-        yield _ok("agents", f"{len(managed)} managed nodes have reported")
+        yield ok("agents", f"{len(managed)} managed nodes have reported")
 
 
 def _caps(seen: Observations) -> Iterator[CheckOutcome]:
     failed = failed_caps(seen.rows)
     for each in failed:
-        yield _found(
+        yield found(
             "caps",
             f"{each.subsystem} caps: {each.result}, {each.reason or 'no reason'}",
             cap_advice(each.reason),
             each.nodes,
         )
     if not failed and seen.rows:
-        yield _ok("caps", "none is blocked or failed")
+        yield ok("caps", "none is blocked or failed")
 
 
 def _labels(seen: Observations) -> Iterator[CheckOutcome]:
@@ -273,7 +246,7 @@ def _labels(seen: Observations) -> Iterator[CheckOutcome]:
         if row.marks and (row.marks.profile, row.marks.draining) != (row.profile, bool(row.draining))
     )
     if wrong:
-        yield _found(
+        yield found(
             "labels",
             "labels of nodes contradict their NodePowerProfile",
             "the operator corrects them at its next plan: does it run, and does another program set them?",
@@ -282,7 +255,7 @@ def _labels(seen: Observations) -> Iterator[CheckOutcome]:
     known = {row.name for row in seen.rows if row.target is not None}
     left = tuple(sorted(each.name for each in seen.labelled if each.name not in known))
     if left:
-        yield _found(
+        yield found(
             "labels",
             "nodes without a target have the label joulie.io/power-profile",
             f"kubectl label node {left[0]} joulie.io/power-profile- joulie.io/draining-",
@@ -292,14 +265,14 @@ def _labels(seen: Observations) -> Iterator[CheckOutcome]:
         row.name for row in planned if not row.stale and row.schedulable_class not in {_class(row), "unknown"}
     )
     if other:
-        yield _found(
+        yield found(
             "labels",
             "classes in twins contradict the NodePowerProfile",
             "wait for the operator's next refresh; if it stays, see the operator's log",
             other,
         )
     if not (wrong or left or other) and planned:
-        yield _ok("labels", "labels, targets and twins agree")
+        yield ok("labels", "labels, targets and twins agree")
 
 
 def _class(row: NodeRow) -> str | None:
@@ -308,21 +281,25 @@ def _class(row: NodeRow) -> str | None:
 
 def _scheduler(seen: Observations) -> Iterator[CheckOutcome]:
     if seen.filter_requests:
-        yield _ok("scheduler", f"the extender has answered {seen.filter_requests:.0f} requests of kube-scheduler")
+        yield ok("scheduler", f"the extender has answered {seen.filter_requests:.0f} requests of kube-scheduler")
         return
     way_out = "add the extender to its configuration: docs/install.md, Configuration of kube-scheduler"
     if not seen.schedulers:
-        yield _unchecked("scheduler", "no pod of kube-scheduler can be read, and the extender has no requests to show")
+        yield unchecked("scheduler", "no pod of kube-scheduler can be read, and the extender has no requests to show")
     elif not any(part.startswith("--config") for command in seen.schedulers for part in command):
-        yield _found("scheduler", "kube-scheduler runs without --config, so without the extender", way_out)
+        yield found("scheduler", "kube-scheduler runs without --config, so without the extender", way_out)
     elif seen.filter_requests is None:
-        yield _unchecked("scheduler", "kube-scheduler has a --config, which cannot be read from here")
+        yield unchecked("scheduler", "kube-scheduler has a --config, which cannot be read from here")
     else:
-        yield _found(
+        yield found(
             "scheduler",
             "no pod was scheduled through the extender since it started",
             f"if pods were created since then, {way_out}",
         )
+
+
+def _bmcs(seen: Observations) -> Iterator[CheckOutcome]:
+    return check_bmcs(seen.bmcs, seen.pods)
 
 
 _CHECKS: Final[tuple[Callable[[Observations], Iterable[CheckOutcome]], ...]] = (
@@ -336,19 +313,8 @@ _CHECKS: Final[tuple[Callable[[Observations], Iterable[CheckOutcome]], ...]] = (
     _twins,
     _caps,
     _labels,
+    _bmcs,
 )
-
-
-def _ok(name: str, text: str) -> CheckOutcome:
-    return CheckOutcome(name, CheckState.OK, text)
-
-
-def _found(name: str, text: str, way_out: str, nodes: tuple[str, ...] = ()) -> CheckOutcome:
-    return CheckOutcome(name, CheckState.FINDING, text, way_out, nodes)
-
-
-def _unchecked(name: str, text: str) -> CheckOutcome:
-    return CheckOutcome(name, CheckState.UNCHECKED, text)
 
 
 def _parse(version: str) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from joulie_cli.views import ControlView, NodeMarks, ReportView, TargetView, TwinView
+from joulie_cli.views import ControlView, NodeMarks, ReportView, ServerView, TargetView, TwinView
 from joulie_core import labels as keys
 
 #: Age from which the extender does not believe a twin, by default.
@@ -24,6 +24,8 @@ class NodeRow:
     report: ReportView | None = None
     #: Seconds since the twin was updated.
     age_s: float | None = None
+    #: Seconds since the BMC answered.
+    server_age_s: float | None = None
 
     @property
     def profile(self) -> str | None:
@@ -63,6 +65,16 @@ class NodeRow:
         return self.twin.quality if self.twin else None
 
     @property
+    def source(self) -> str | None:
+        """Where the power comes from."""
+        return self.twin.source if self.twin else None
+
+    @property
+    def server(self) -> ServerView | None:
+        """Power of the whole server; None where the BMC has none, or the twin is stale."""
+        return self.twin.server if self.twin is not None and not self.stale else None
+
+    @property
     def stale(self) -> bool:
         """Whether there is no twin, or one that is too old to be believed, or dated ahead."""
         return self.age_s is None or abs(self.age_s) > STALE_AFTER_S
@@ -97,7 +109,8 @@ class NodeRow:
             "capWatts": self.cap_watts,
             "trendWattsPerMin": twin.trend_w_per_min,
             "quality": self.quality,
-            "source": twin.source,
+            "source": self.source,
+            "server": None if self.server is None else _server_data(self.server, self.server_age_s),
             "coolingStressPct": twin.cooling_pct,
             "psuStressPct": twin.psu_pct,
             "rack": self.rack,
@@ -150,7 +163,16 @@ def make_row(
 ) -> NodeRow:
     """Return the row of one node."""
     updated_s = twin.updated_s if twin else None
-    return NodeRow(name, marks, target, twin, report, None if updated_s is None else now_s - updated_s)
+    sampled_s = twin.server.sampled_s if twin and twin.server else None
+    return NodeRow(
+        name,
+        marks,
+        target,
+        twin,
+        report,
+        age_s=None if updated_s is None else now_s - updated_s,
+        server_age_s=None if sampled_s is None else now_s - sampled_s,
+    )
 
 
 #: Orders of rows by what `--sort` names; unknown values come last.
@@ -174,6 +196,15 @@ def _ascending(value: float | None) -> tuple[bool, float]:
 
 def _descending(value: float | None) -> tuple[bool, float]:
     return value is None, -(value or 0.0)
+
+
+def _server_data(server: ServerView, age_s: float | None) -> dict[str, Any]:
+    return {
+        "watts": server.watts,
+        "source": server.source,
+        "ageSeconds": None if age_s is None else round(age_s, 1),
+        "intervalSeconds": server.interval_s,
+    }
 
 
 def _control_data(control: ControlView) -> dict[str, Any]:

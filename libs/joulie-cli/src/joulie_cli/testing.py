@@ -27,6 +27,7 @@ def managed_node(
     age_s: float = 3.0,
     cpu: dict[str, Any] | None = None,
     conditions: tuple[dict[str, str], ...] = (),
+    server_watts: float | None = None,
 ) -> list[dict[str, Any]]:
     """Return Node, target, twin and report of one node.
 
@@ -42,16 +43,19 @@ def managed_node(
         age_s: age of the twin, in seconds.
         cpu: fields of the report on the CPUs.
         conditions: conditions of the target.
+        server_watts: power of the whole server, by its BMC; None for unknown.
     """
     labels = {"joulie.io/power-profile": profile, "joulie.io/draining": str(draining).lower(), "joulie.io/rack": "r1"}
     control = {"backend": "rapl", "result": "applied", "enforcedWatts": cap / 2, **(cpu or {})}
     power = {"source": "agent", "quality": quality, "nodeCappedPowerW": cap, "measuredNodePowerW": watts}
+    server = {"source": "redfish", "measuredServerPowerW": server_watts, "sampledAt": ago(45), "intervalSeconds": 60}
     twin = make_node_twin(
         name,
         schedulable_class or ("draining" if draining else profile),
         last_updated=ago(age_s),
         status={
             "predictedPowerHeadroomScore": headroom,
+            **({} if server_watts is None else {"serverMeasurement": server}),
             "powerMeasurement": {key: value for key, value in power.items() if value is not None},
         },
     )

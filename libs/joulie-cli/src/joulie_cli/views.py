@@ -68,12 +68,20 @@ class _Power(msgspec.Struct):
     trend: float | None = msgspec.field(default=None, name="powerTrendWPerMin")
 
 
+class _Server(msgspec.Struct, rename="camel"):
+    source: str | None = None
+    watts: float | None = msgspec.field(default=None, name="measuredServerPowerW")
+    sampled_at: str | None = None
+    interval_seconds: float | None = None
+
+
 class _TwinStatus(msgspec.Struct, rename="camel"):
     schedulable_class: str | None = None
     headroom: float | None = msgspec.field(default=None, name="predictedPowerHeadroomScore")
     cooling: float | None = msgspec.field(default=None, name="predictedCoolingStressScore")
     psu: float | None = msgspec.field(default=None, name="predictedPsuStressScore")
     power_measurement: _Power | None = None
+    server_measurement: _Server | None = None
     last_updated: str | None = None
 
 
@@ -154,6 +162,18 @@ class TwinView:
     source: str | None = None
     #: Seconds since the epoch.
     updated_s: float | None = None
+    server: "ServerView | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """Power of the whole server, by its BMC; it does not compare with the caps."""
+
+    watts: float
+    source: str | None = None
+    #: Seconds since the epoch.
+    sampled_s: float | None = None
+    interval_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +243,15 @@ def _twin(wire: _Twin) -> TwinView:
         quality=power.quality,
         source=power.source,
         updated_s=epoch_seconds(status.last_updated),
+        server=_server(status.server_measurement),
     )
+
+
+def _server(wire: _Server | None) -> ServerView | None:
+    watts = None if wire is None else plausible_value(wire.watts)
+    if wire is None or watts is None:
+        return None
+    return ServerView(watts, wire.source, epoch_seconds(wire.sampled_at), wire.interval_seconds)
 
 
 def _control(wire: _Control | None) -> ControlView | None:

@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 from joulie_core.caps import CapIntent
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_node
-from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource, SchedulableClass
+from joulie_core.kinds.node_twin import (
+    MeasurementQuality,
+    MeasurementSource,
+    SchedulableClass,
+    ServerMeasurement,
+    ServerMeasurementSource,
+)
 from joulie_core.labels import HW_CPU_MODEL, HW_CPU_SOCKETS, HW_GPU_COUNT, HW_GPU_MODEL
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+from joulie_core.scoring.state import node_state
 from joulie_core.transition import NodeState
 from joulie_core.twin import (
     FacilityConditions,
@@ -253,3 +260,13 @@ def test_a_modelled_node_draws_no_more_than_its_caps_and_no_less_than_idle():
     busy = ModelledDevices(cpu.spec.curve, 128, 128, 560, 200)
     assert cpu_watts(busy) == 200
     assert cpu_watts(ModelledDevices(cpu.spec.curve, 128, 128, 560, 1)) == cpu.spec.curve.watts(0, 560)
+
+
+def test_the_power_of_the_whole_server_is_shown_and_changes_nothing_else():
+    server = ServerMeasurement(
+        source=ServerMeasurementSource.REDFISH, measured_server_power_w=900, sampled_at="2027-01-15T08:00:00Z"
+    )
+    with_server, without = twin(server=server), twin()
+    assert with_server.server_measurement == server
+    assert with_server.model_copy(update={"server_measurement": None}) == without
+    assert node_state(with_server) == node_state(without)

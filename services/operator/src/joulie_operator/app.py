@@ -19,8 +19,10 @@ from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.election import Elector
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.node_twin import ServerMeasurement
 from joulie_core.names import NodeName
 from joulie_core.policy import build_policy
+from joulie_core.twin.server_power import server_measurement
 from joulie_operator.changes import PlanTrigger
 from joulie_operator.cluster import Cluster
 from joulie_operator.conditions import ReportCache
@@ -119,6 +121,7 @@ class Operator:
             PowerTracker((*self._power, self._agents), max_age_s=settings.operator_node_power_max_age),
             self._facility or NoFacility(),
             RackCapacities(settings.rack_capacity_watts, settings.rack_capacity_json),
+            self._server_power,
             heartbeat_s=settings.twin_heartbeat,
             least_interval_s=settings.twin_interval,
             settle_s=settings.twin_settle,
@@ -214,6 +217,10 @@ class Operator:
         watches.telemetry.subscribe(lambda key, _, new: self._reports.on_profile(key, new.model if new else None))
         watches.targets.subscribe(self._reconciler.on_target)
         watches.twins.subscribe(self._reconciler.on_twin)
+
+    def _server_power(self, name: NodeName) -> ServerMeasurement | None:
+        bmc = self._watches.bmcs.store.get(name)
+        return None if bmc is None else server_measurement(bmc.model, time.time())
 
     def _node_names(self) -> set[NodeName]:
         return set(self._cluster.nodes)

@@ -63,6 +63,11 @@ class PublishedTwin:
     watts: float | None = None
     #: What the caps allow; None where unknown.
     capped_watts: float | None = None
+    #: Where `watts` come from; empty where unknown.
+    source: str = ""
+    #: Of the whole server, by its BMC, and the interface that it was read by.
+    server_watts: float | None = None
+    server_source: str = ""
 
 
 class _Owner(msgspec.Struct):
@@ -85,15 +90,22 @@ class _Target(msgspec.Struct):
 
 
 class _Power(msgspec.Struct):
+    source: str = ""
     quality: str = ""
     watts: float | None = msgspec.field(default=None, name="measuredNodePowerW")
     capped_watts: float | None = msgspec.field(default=None, name="nodeCappedPowerW")
+
+
+class _Server(msgspec.Struct):
+    source: str = ""
+    watts: float | None = msgspec.field(default=None, name="measuredServerPowerW")
 
 
 class _TwinStatus(msgspec.Struct, rename="camel"):
     schedulable_class: str = ""
     last_updated: str = ""
     power_measurement: _Power | None = None
+    server_measurement: _Server | None = None
 
 
 class _Twin(msgspec.Struct):
@@ -137,6 +149,7 @@ def decode_twin(raw: bytes) -> PublishedTwin:
         raise DecodeError(f"not a NodeTwin: {error}") from error
     status = wire.status or _TwinStatus()
     power = status.power_measurement or _Power()
+    server = status.server_measurement or _Server()
     watts = reading_watts(power.watts)
     return PublishedTwin(
         schedulable_class=status.schedulable_class,
@@ -145,6 +158,9 @@ def decode_twin(raw: bytes) -> PublishedTwin:
         measured_watts=watts if power.quality == MeasurementQuality.MEASURED else None,
         watts=watts,
         capped_watts=reading_watts(power.capped_watts),
+        source=power.source,
+        server_watts=reading_watts(server.watts),
+        server_source=server.source,
     )
 
 

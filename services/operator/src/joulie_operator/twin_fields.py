@@ -37,7 +37,7 @@ FieldRule = Unbanded | Band
 #: Points of a score (0 to 100).
 _SCORE: Final = Band(2.0)
 
-#: Fields of NodeTwinStatus, without `power_measurement`, whose own fields follow.
+#: Fields of NodeTwinStatus, without the measurements, whose own fields follow.
 STATUS_FIELDS: Final[Mapping[str, FieldRule]] = MappingProxyType(
     {
         "schedulable_class": Unbanded.DECISIVE,
@@ -66,6 +66,15 @@ POWER_FIELDS: Final[Mapping[str, FieldRule]] = MappingProxyType(
         "power_trend_w_per_min": Band(12.0),
     }
 )
+#: Fields of ServerMeasurement; that there is one at all is decisive.
+SERVER_FIELDS: Final[Mapping[str, FieldRule]] = MappingProxyType(
+    {
+        "source": Unbanded.DECISIVE,
+        "measured_server_power_w": Band(10.0),
+        "sampled_at": Unbanded.IGNORED,
+        "interval_seconds": Unbanded.DECISIVE,
+    }
+)
 
 
 def _decisive_of(fields: Mapping[str, FieldRule]) -> Callable[[Model], tuple[object, ...]]:
@@ -74,24 +83,38 @@ def _decisive_of(fields: Mapping[str, FieldRule]) -> Callable[[Model], tuple[obj
 
 _DECISIVE_STATUS: Final = _decisive_of(STATUS_FIELDS)
 _DECISIVE_POWER: Final = _decisive_of(POWER_FIELDS)
+_DECISIVE_SERVER: Final = _decisive_of(SERVER_FIELDS)
 _BANDED_STATUS: Final = tuple((name, rule) for name, rule in STATUS_FIELDS.items() if isinstance(rule, Band))
 _BANDED_POWER: Final = tuple((name, rule) for name, rule in POWER_FIELDS.items() if isinstance(rule, Band))
+_BANDED_SERVER: Final = tuple((name, rule) for name, rule in SERVER_FIELDS.items() if isinstance(rule, Band))
 
 
 def decisive(status: NodeTwinStatus) -> tuple[object, ...]:
     """Return the part of a twin whose every change is written at once."""
-    power = status.power_measurement
-    return _DECISIVE_STATUS(status), None if power is None else _DECISIVE_POWER(power)
+    power, server = status.power_measurement, status.server_measurement
+    return (
+        _DECISIVE_STATUS(status),
+        None if power is None else _DECISIVE_POWER(power),
+        None if server is None else _DECISIVE_SERVER(server),
+    )
 
 
 def has_moved(old: NodeTwinStatus, new: NodeTwinStatus) -> bool:
     """Return whether a banded field has left the band around what was written."""
-    before, after = old.power_measurement, new.power_measurement
-    if _moved(_BANDED_STATUS, old, new, 0.0):
-        return True
+    power = new.power_measurement
+    return (
+        _moved(_BANDED_STATUS, old, new, 0.0)
+        or _part_moved(_BANDED_POWER, old.power_measurement, power, power.node_tdp_w if power is not None else 0.0)
+        or _part_moved(_BANDED_SERVER, old.server_measurement, new.server_measurement, 0.0)
+    )
+
+
+def _part_moved(
+    fields: tuple[tuple[str, Band], ...], before: Model | None, after: Model | None, tdp_watts: float
+) -> bool:
     if before is None or after is None:
         return before is not after
-    return _moved(_BANDED_POWER, before, after, after.node_tdp_w)
+    return _moved(fields, before, after, tdp_watts)
 
 
 def _moved(fields: tuple[tuple[str, Band], ...], old: Model, new: Model, tdp_watts: float) -> bool:

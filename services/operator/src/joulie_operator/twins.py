@@ -5,6 +5,7 @@ has moved by more than the dead band, but then at most once in `least_interval_s
 Heartbeats of different nodes are spread by their names, so that they do not come in waves.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Protocol
@@ -13,7 +14,7 @@ from joulie_core import labels
 from joulie_core.caps import CapIntent
 from joulie_core.fnv import fnv1a_32
 from joulie_core.hardware.view import HardwareView
-from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
+from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass, ServerMeasurement
 from joulie_core.names import NodeName
 from joulie_core.twin import LinearPue, Measurement, PowerBudget, PueModel, TwinInputs, budget_of, build_twin
 from joulie_core.twin.stress import psu_stress
@@ -98,6 +99,7 @@ class TwinTracker:
         power: PowerTracker,
         facility: FacilityMetrics,
         racks: RackCapacities,
+        server_power: Callable[[NodeName], ServerMeasurement | None],
         *,
         heartbeat_s: float,
         least_interval_s: float,
@@ -107,6 +109,7 @@ class TwinTracker:
         self._power = power
         self._facility = facility
         self._racks = racks
+        self._server_power = server_power
         self._heartbeat_s = heartbeat_s
         self._least_interval_s = least_interval_s
         self._settle_s = settle_s
@@ -142,6 +145,7 @@ class TwinTracker:
             schedulable_class=schedulable_class,
             budget=twin.budget,
             measurement=measurement,
+            server=self._server_power(name),
             density=hardware.density.total if hardware is not None else None,
             trend_w_per_min=twin.trend_w_per_min,
             ambient_c=self._facility.ambient_c(self._label(name, labels.COOLING_ZONE), now),
@@ -250,6 +254,7 @@ def _basis_of(inputs: TwinInputs) -> tuple[object, ...]:
         inputs.schedulable_class,
         inputs.budget,
         inputs.measurement,
+        inputs.server,
         inputs.density,
         inputs.trend_w_per_min,
         inputs.ambient_c,

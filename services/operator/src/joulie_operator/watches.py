@@ -7,9 +7,17 @@ from typing import Any, Final, NoReturn
 from joulie_api.claims import Claims
 from joulie_api.client import KubeClient
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_HARDWARES, NODE_POWER_PROFILES, NODE_TWINS, NODES, PODS, TELEMETRY_PROFILES
+from joulie_api.resources import (
+    NODE_BMCS,
+    NODE_HARDWARES,
+    NODE_POWER_PROFILES,
+    NODE_TWINS,
+    NODES,
+    PODS,
+    TELEMETRY_PROFILES,
+)
 from joulie_api.wire import Versioned, decode_kind, decode_node
-from joulie_core.kinds import NodeHardware, TelemetryProfile
+from joulie_core.kinds import NodeBMC, NodeHardware, TelemetryProfile
 from joulie_core.node import Node
 from joulie_core.pod import Pod
 from joulie_operator.pod_decoder import PodDecoder
@@ -34,6 +42,7 @@ class OperatorWatches:
     pods: Reflector[PodSummary]
     hardware: Reflector[Versioned[NodeHardware]]
     telemetry: Reflector[Versioned[TelemetryProfile]]
+    bmcs: Reflector[Versioned[NodeBMC]]
     targets: Reflector[PublishedTarget]
     twins: Reflector[PublishedTwin]
     #: Not among `all`: nothing waits for them but the pods, and a cluster may not have any.
@@ -42,7 +51,7 @@ class OperatorWatches:
     @property
     def all(self) -> tuple[Reflector[Any], ...]:
         """All of them; pods last, since they count on nodes that are known."""
-        return (self.nodes, self.hardware, self.telemetry, self.targets, self.twins, self.pods)
+        return (self.nodes, self.hardware, self.telemetry, self.bmcs, self.targets, self.twins, self.pods)
 
     async def run_pods(self) -> NoReturn:
         """Watch pods, once their claims can be looked up."""
@@ -58,6 +67,7 @@ def watch(client: KubeClient, settings: OperatorSettings, on_unknown: Callable[[
         pods=Reflector(client, PODS, PodDecoder(on_unknown, claims.gpus), field_selector=ACTIVE_PODS),
         hardware=Reflector(client, NODE_HARDWARES, decode_kind(NodeHardware)),
         telemetry=Reflector(client, TELEMETRY_PROFILES, decode_kind(TelemetryProfile)),
+        bmcs=Reflector(client, NODE_BMCS, decode_kind(NodeBMC)),
         targets=Reflector(client, NODE_POWER_PROFILES, decode_target),
         twins=Reflector(client, NODE_TWINS, decode_twin),
         claims=claims,

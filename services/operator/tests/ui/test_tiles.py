@@ -12,7 +12,7 @@ from joulie_operator.published import PublishedTarget, PublishedTwin
 from joulie_operator.ui.tiles import NodeTile, TileInputs, tile_of
 
 NODE = decode_node(msgspec.json.encode(make_node("n1", labels={labels.RACK: "r1"})))
-TWIN = PublishedTwin("eco", "2026-01-01T00:00:00Z", "uid", 310.4, 310.4, 420.0)
+TWIN = PublishedTwin("eco", "2026-01-01T00:00:00Z", "uid", 310.4, 310.4, 420.0, "agent", 344.4, "redfish")
 
 
 def view(**parts):
@@ -33,6 +33,9 @@ def test_a_tile_has_what_the_watches_know_of_its_node():
         node_class="eco",
         watts=310,
         measured=True,
+        source="agent",
+        server_watts=344,
+        server_source="redfish",
         capped_watts=420,
         performance_pods=1,
         pods=3,
@@ -45,7 +48,8 @@ def test_a_tile_has_what_the_watches_know_of_its_node():
 def test_a_node_without_target_and_twin_is_unknown_and_not_zero():
     tile = tile_of(view(target=None, twin=None))
     assert (tile.node_class, tile.watts, tile.capped_watts, tile.updated) == ("unknown", None, None, None)
-    assert (tile.reason, tile.measured) == ("", False)
+    assert (tile.reason, tile.measured, tile.source) == ("", False, "")
+    assert (tile.server_watts, tile.server_source) == (None, "")
 
 
 @pytest.mark.parametrize("node_class", ["", "turbo", "<b>eco</b>"])

@@ -32,7 +32,8 @@ class OutOfBandSettings(ServiceSettings):
     boot_timeout: PositiveDuration = 1200.0
     """Time from the request to power on within which the Node has to be ready; some servers need ten minutes."""
     status_heartbeat: PositiveDuration = 60.0
-    """How often the status of a NodeBMC is written when nothing but readings has changed."""
+    """How often the status of a NodeBMC is written when nothing but readings has changed. The operator takes a reading
+    for unknown after three of the BMC's intervals, or three minutes if that is longer."""
     lease_duration: PositiveDuration = 15.0
     """Age of the last renewal from which another replica takes the lease."""
     lease_renew_deadline: PositiveDuration = 10.0

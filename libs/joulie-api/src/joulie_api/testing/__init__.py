@@ -6,6 +6,7 @@ Shipped with the library, so that every service is tested against the same behav
 
 from joulie_api.testing.builders import (
     make_node,
+    make_node_bmc,
     make_node_hardware,
     make_node_power_profile,
     make_node_twin,
@@ -44,6 +45,7 @@ __all__ = [
     "make_claim",
     "make_device_class",
     "make_node",
+    "make_node_bmc",
     "make_node_hardware",
     "make_node_power_profile",
     "make_node_twin",

@@ -211,6 +211,20 @@ def make_node_twin(
     return _custom_object("NodeTwin", name, {"nodeName": name}, _present(fields))
 
 
+def make_node_bmc(
+    name: str, *, spec: Mapping[str, Any] | None = None, status: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a NodeBMC.
+
+    Args:
+        name: name of the node.
+        spec: further fields of the spec; they override the protocol, the address and the Secret.
+        status: the status.
+    """
+    reached = {"protocol": "redfish", "address": "https://192.0.2.1", "credentialsSecretRef": {"name": "bmc"}}
+    return _custom_object("NodeBMC", name, {"nodeName": name, **reached, **(spec or {})}, dict(status or {}))
+
+
 def make_node_hardware(
     name: str,
     *,

@@ -8,9 +8,11 @@ from typing import Final
 import msgspec
 
 from joulie_api.errors import ApiError, NotFound
-from joulie_api.resources import CLUSTER_ROLES, NODE_HARDWARES, NODE_TWINS, NODES, PODS, SERVICES
+from joulie_api.resources import CLUSTER_ROLES, NODE_BMCS, NODE_HARDWARES, NODE_TWINS, NODES, PODS, SERVICES
 from joulie_cli import VERSION
-from joulie_cli.checks import CheckState, Observations, RoleRule, check
+from joulie_cli.bmc_checks import decode_bmc
+from joulie_cli.check_outcome import CheckState
+from joulie_cli.checks import Observations, RoleRule, check
 from joulie_cli.cluster import ClusterReader, connect
 from joulie_cli.commands.status import read_version
 from joulie_cli.extender import EXTENDER_SELECTOR
@@ -89,10 +91,11 @@ async def _observe(cluster: ClusterReader, selector: str) -> Observations:
         cluster.read(NODES, decode_marks, label_selector=POWER_PROFILE, metadata_only=True),
         cluster.read(NODE_HARDWARES, decode_marks, metadata_only=True),
     )
-    pods, roles, schedulers, requests = await asyncio.gather(
+    pods, roles, schedulers, bmcs, requests = await asyncio.gather(
         cluster.read_permitted(PODS, decode_service_pod, label_selector=SELECTOR),
         cluster.read_permitted(CLUSTER_ROLES, _role, label_selector=SELECTOR),
         cluster.read_permitted(PODS, _command, "kube-system", label_selector=_SCHEDULERS),
+        cluster.read_permitted(NODE_BMCS, decode_bmc),
         _filter_requests(cluster),
     )
     return Observations(
@@ -105,6 +108,7 @@ async def _observe(cluster: ClusterReader, selector: str) -> Observations:
         pods=pods,
         roles=None if roles is None else _by_component(roles),
         schedulers=schedulers,
+        bmcs=bmcs,
         filter_requests=requests,
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from joulie_cli.checks import CheckOutcome, CheckState
+from joulie_cli.check_outcome import CheckOutcome, CheckState
 from joulie_cli.layout import Cell, Line, line, wrapped
 from joulie_cli.quantities import counted
 from joulie_cli.render.status import some_names

@@ -14,21 +14,23 @@ _POWER: Final = (
     TableColumn("CAP", right=True),
     TableColumn("QUALITY"),
 )
+#: Where any node has a BMC that measures.
+_SERVER: Final = (TableColumn("SERVER", right=True), TableColumn("BY"))
 _END: Final = (TableColumn("BACKEND"), TableColumn("AGE", right=True))
-COLUMNS: Final = (_NAME, TableColumn("PROFILE"), *_POWER, *_END)
-WIDE_COLUMNS: Final = (
+_COLUMNS: Final = (_NAME, TableColumn("PROFILE"), *_POWER)
+_WIDE_COLUMNS: Final = (
     _NAME,
     TableColumn("PROFILE"),
     TableColumn("DRAINING"),
     TableColumn("CLASS"),
     *_POWER,
+    TableColumn("SOURCE"),
     TableColumn("TREND", right=True),
     TableColumn("COOLING", right=True),
     TableColumn("PSU", right=True),
     TableColumn("RACK"),
     TableColumn("CPU"),
     TableColumn("GPU"),
-    *_END,
 )
 PROFILE_STYLES: Final = {"performance": "red", "eco": "green", "draining": "yellow"}
 #: Below this share of free power a node is shown as full.
@@ -38,9 +40,11 @@ _QUALITY_STYLES: Final = {"modelled": "yellow", "unknown": "dim"}
 
 def node_table(rows: Iterable[NodeRow], *, wide: bool = False, width: int | None = None) -> list[Line]:
     """Return the table of nodes."""
-    if wide:
-        return table(WIDE_COLUMNS, (_wide_cells(row) for row in rows), width)
-    return table(COLUMNS, (_cells(row) for row in rows), width)
+    shown = list(rows)
+    with_server = any(row.server is not None for row in shown)
+    columns = (*(_WIDE_COLUMNS if wide else _COLUMNS), *(_SERVER if with_server else ()), *_END)
+    cells = _wide_cells if wide else _cells
+    return table(columns, ([*cells(row), *(_server(row) if with_server else ()), *_end(row)] for row in shown), width)
 
 
 def profile_cell(row: NodeRow) -> Cell:
@@ -60,7 +64,7 @@ def control_text(row: NodeRow, subsystem: str) -> str:
 
 
 def _cells(row: NodeRow) -> list[Cell]:
-    return [Cell(row.name), profile_cell(row), *_power(row), *_end(row)]
+    return [Cell(row.name), profile_cell(row), *_power(row)]
 
 
 def _wide_cells(row: NodeRow) -> list[Cell]:
@@ -72,12 +76,12 @@ def _wide_cells(row: NodeRow) -> list[Cell]:
         Cell(flag(row.draining), "yellow" if row.draining else ""),
         Cell(word(row.schedulable_class), PROFILE_STYLES.get(row.schedulable_class or "", "dim")),
         *_power(row),
+        Cell(word(row.source)),
         Cell(UNKNOWN if trend is None else f"{trend:+.0f}"),
         Cell(percent(twin.cooling_pct if twin else None)),
         Cell(percent(twin.psu_pct if twin else None)),
         Cell(word(row.rack)),
         *(_control(row, subsystem) for subsystem in ("cpu", "gpu")),
-        *_end(row),
     ]
 
 
@@ -89,6 +93,11 @@ def _power(row: NodeRow) -> list[Cell]:
         Cell(watts(row.cap_watts)),
         Cell(word(row.quality), _QUALITY_STYLES.get(row.quality or "unknown", "")),
     ]
+
+
+def _server(row: NodeRow) -> list[Cell]:
+    server = row.server
+    return [Cell(watts(server.watts if server else None)), Cell(word(server.source if server else None))]
 
 
 def _end(row: NodeRow) -> list[Cell]:

@@ -78,6 +78,9 @@ def _in_force(spec: NodePowerProfileSpec, row: NodeRow) -> Iterator[tuple[str, s
         return
     yield "Class", Cell(word(twin.schedulable_class), PROFILE_STYLES.get(twin.schedulable_class or "", "dim"))
     yield "Power", f"{watts(twin.watts)} W of {watts(twin.cap_watts)} W, {word(twin.quality)} ({word(twin.source)})"
+    server = row.server
+    if server is not None:
+        yield "Whole server", f"{watts(server.watts)} W, measured ({word(server.source)}, {age(row.server_age_s)} old)"
     yield "Headroom", percent(twin.headroom_pct)
     yield "Twin", Cell(f"{age(row.age_s)} old{', stale' if row.stale else ''}", "red" if row.stale else "")
 

@@ -36,8 +36,14 @@ class MeasurementQuality(StrEnum):
     UNKNOWN = "unknown"
 
 
+class ServerMeasurementSource(StrEnum):
+    """Interface of the BMC that the power of the whole server was read by."""
+
+    REDFISH = "redfish"
+
+
 class PowerMeasurement(Model):
-    """Power of the node."""
+    """Power of the node's CPUs and GPUs, or whatever the configured source measures, and what their caps allow."""
 
     source: MeasurementSource
     quality: MeasurementQuality
@@ -57,6 +63,21 @@ class PowerMeasurement(Model):
     """Maximum power of the node, CPUs and GPUs together."""
     power_trend_w_per_min: float = 0
     """Change of the measured power over the last five minutes."""
+
+
+class ServerMeasurement(Model):
+    """Power of the whole server as its BMC measures it, memory, disks, fans and losses of power supplies included.
+
+    It does not compare with the caps, which are of CPUs and GPUs.
+    """
+
+    source: ServerMeasurementSource
+    measured_server_power_w: Watts
+    """Power of the whole server."""
+    sampled_at: Timestamp
+    """Time of the BMC's answer; the reading is up to an interval older."""
+    interval_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Time after which the BMC has a new value; absent if unknown."""
 
 
 class EffectiveCapState(Model):
@@ -91,6 +112,8 @@ class NodeTwinStatus(Model):
     """Power usage effectiveness: watts of the facility per watt of IT."""
     effective_cap_state: EffectiveCapState | None = None
     power_measurement: PowerMeasurement | None = None
+    server_measurement: ServerMeasurement | None = None
+    """Power of the whole server; absent if unknown or older than three intervals."""
     last_updated: Timestamp | None = None
     """Time of the last update; the extender ignores the numbers of an old twin."""
 
@@ -112,6 +135,7 @@ class NodeTwin(CustomResource):
             Column("PSU", ".status.predictedPsuStressScore", "number"),
             Column("Power", ".status.powerMeasurement.measuredNodePowerW", "number"),
             Column("Cap", ".status.powerMeasurement.nodeCappedPowerW", "number"),
+            Column("Server", ".status.serverMeasurement.measuredServerPowerW", "number"),
             Column("Updated", ".status.lastUpdated", "date"),
         ),
     )

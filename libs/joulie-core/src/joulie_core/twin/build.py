@@ -17,6 +17,7 @@ from joulie_core.kinds.node_twin import (
     NodeTwinStatus,
     PowerMeasurement,
     SchedulableClass,
+    ServerMeasurement,
 )
 from joulie_core.transition import NodeState
 from joulie_core.twin.pue import FacilityConditions, LinearPue, PueModel
@@ -75,6 +76,8 @@ class TwinInputs:
     schedulable_class: SchedulableClass
     budget: PowerBudget
     measurement: Measurement
+    #: Of the whole server, None where unknown. Shown, and used for nothing.
+    server: ServerMeasurement | None = None
     density: float | None = None
     trend_w_per_min: float | None = None
     #: Intake air of the node's cooling zone or of the room; None where unknown.
@@ -119,6 +122,7 @@ def build_twin(inputs: TwinInputs) -> NodeTwinStatus:
         estimated_pue=_hundredth(inputs.pue.estimate(FacilityConditions(cooling_stress=cooling))),
         effective_cap_state=_cap_state(budget),
         power_measurement=_power_measurement(inputs) if budget.tdp_watts > 0 else None,
+        server_measurement=inputs.server,
     )
 
 

@@ -32,6 +32,11 @@ class NodeTile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     #: None where unknown.
     watts: int | None
     measured: bool
+    #: Where `watts` come from; empty where unknown.
+    source: str
+    #: Of the whole server, by its BMC; None where unknown. It does not compare with `capped_watts`.
+    server_watts: int | None
+    server_source: str
     #: What the caps allow, in watts; None where unknown.
     capped_watts: int | None
     performance_pods: int
@@ -66,6 +71,9 @@ def tile_of(view: TileInputs) -> NodeTile:
         node_class=twin.schedulable_class if twin is not None and known else SchedulableClass.UNKNOWN,
         watts=_whole(twin.watts) if twin is not None else None,
         measured=twin is not None and twin.measured_watts is not None,
+        source=twin.source if twin is not None else "",
+        server_watts=_whole(twin.server_watts) if twin is not None else None,
+        server_source=twin.server_source if twin is not None else "",
         capped_watts=_whole(twin.capped_watts) if twin is not None else None,
         performance_pods=load.performance_pods,
         pods=load.pods,

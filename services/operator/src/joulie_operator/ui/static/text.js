@@ -37,18 +37,26 @@ export function describe(tile, now) {
   return parts.join(", ");
 }
 
+function draw(tile) {
+  if (tile.watts === null) return "unknown";
+  return `${watts(tile.watts)}, ${tile.measured ? "measured" : "modelled"} (${tile.source || "source unknown"})`;
+}
+
 // Terms and descriptions of the details panel.
 export function details(tile, now) {
   const shown = [
     ["class", tile.node_class],
     ["rack", tile.rack || "no rack label"],
-    ["draw", tile.watts === null ? "unknown" : `${watts(tile.watts)}, ${tile.measured ? "measured" : "modelled"}`],
+    ["draw", draw(tile)],
     ["caps allow", watts(tile.capped_watts)],
     ["share", percent(share(tile.watts, tile.capped_watts))],
     ["pods", `${tile.performance_pods} performance, ${tile.pods - tile.performance_pods} standard`],
     ["twin", tile.updated === null ? "none" : `${age(now - tile.updated)} old${isStale(tile, now) ? ", stale" : ""}`],
     ["reason", tile.reason || "unknown"],
   ];
+  if (tile.server_watts !== null) {
+    shown.push(["whole server", `${watts(tile.server_watts)}, measured by its BMC (${tile.server_source})`]);
+  }
   if (tile.problem) shown.push(["not enforced", tile.problem]);
   return shown;
 }
