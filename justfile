@@ -43,7 +43,7 @@ e2e *ARGS:
 
 # the end-to-end tests that depend on Kubernetes, on the other releases that a cluster can run
 e2e-matrix *ARGS:
-    for minor in 1.37 1.36 1.35; do \
+    for minor in 1.36 1.35 1.34; do \
         JOULIE_KUBERNETES=$minor pytest -n 2 --dist loadfile -m e2e --timeout 300 {{api_tests}} {{ARGS}} || exit; \
     done
 

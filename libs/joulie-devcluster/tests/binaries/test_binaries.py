@@ -164,7 +164,7 @@ def test_releases_of_kubernetes_have_their_own_entries_in_the_cache(fake_go):
     for minor in ("1.36", "1.35"):
         build.build(fake_go, (Binary.APISERVER,), SilentReporter(), kubernetes=minor)
         assert find(Binary.APISERVER, cache=fake_go, kubernetes=minor).version.startswith(f"v{minor}.")
-    assert find(Binary.APISERVER, cache=fake_go, kubernetes="1.34") is None
+    assert find(Binary.APISERVER, cache=fake_go, kubernetes="1.37") is None
 
 
 def test_the_version_is_linked_into_kubernetes_and_helm_binaries():

@@ -25,7 +25,23 @@ CONTROL_PLANE = (Binary.ETCD, Binary.APISERVER, Binary.SCHEDULER, Binary.KWOK, B
 REAL_NODE = (Binary.KUBELET, Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)
 NRI_RUNTIMES = (Binary.NRI_RUNTIME_0_8, Binary.NRI_RUNTIME_0_11, Binary.NRI_RUNTIME_0_12)
 #: kind, and programs that check what it writes into nodes.
-KIND_FILES = (Binary.KIND, Binary.SCHEDULER, Binary.CONTAINERD)
+KIND_FILES = (Binary.KIND, Binary.KUBEADM, Binary.SCHEDULER, Binary.CONTAINERD)
+
+#: Network plugins of a node of kind.
+CNI_PLUGINS = (Binary.CNI_HOST_LOCAL, Binary.CNI_LOOPBACK, Binary.CNI_PTP, Binary.CNI_PORTMAP)
+#: What a node image of kind contains, and kind.
+KIND_NODE = (
+    Binary.KIND,
+    Binary.ETCD,
+    Binary.APISERVER,
+    Binary.SCHEDULER,
+    Binary.CONTROLLER_MANAGER,
+    Binary.KUBEADM,
+    Binary.KUBE_PROXY,
+    Binary.KUBECTL,
+    *REAL_NODE,
+    *CNI_PLUGINS,
+)
 
 KUBERNETES_VARIABLE = "JOULIE_KUBERNETES"
 _ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
@@ -54,7 +70,7 @@ class LocatedBinary:
     Attributes:
         binary: which one.
         path: the executable.
-        version: the version that it reports, like "v1.34.4"; for a cached one, the pinned version.
+        version: the version that it reports, like "v1.37.1"; for a cached one, the pinned version.
         source: where it was found.
     """
 
@@ -162,7 +178,7 @@ def ensure(
 
 
 def query_version(path: Path, binary: Binary) -> str:
-    """Return the version that the binary at `path` reports, like "v1.34.4"; empty if it reports none."""
+    """Return the version that the binary at `path` reports, like "v1.37.1"; empty if it reports none."""
     arguments = _VERSION_ARGUMENTS.get(binary, ("--version",))
     try:
         reply = subprocess.run(  # noqa: S603 - a path that the user gave or has on PATH
@@ -170,7 +186,7 @@ def query_version(path: Path, binary: Binary) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    # Outputs: Kubernetes v1.34.4; etcd Version: 3.6.13; kwok version v0.7.0 go1.26.8 (linux/amd64).
+    # Outputs: Kubernetes v1.37.1; etcd Version: 3.6.13; kwok version v0.7.0 go1.26.8 (linux/amd64).
     match = re.search(r"v?(\d+\.\d+\.\d+\S*)", reply.stdout)
     return f"v{match[1]}" if match else ""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 #: Minor release of Kubernetes that clusters run unless another one is chosen.
-DEFAULT_KUBERNETES: Final = "1.34"
+DEFAULT_KUBERNETES: Final = "1.37"
 
 _PIN_FILES = ("go.mod", "go.sum")
 _DIGEST_CHARS = 16
@@ -40,6 +40,10 @@ class Binary(StrEnum):
     RUNC_SHIM = "containerd-shim-runc-v2"
     CTR = "ctr"
     KIND = "kind"
+    CNI_HOST_LOCAL = "host-local"
+    CNI_LOOPBACK = "loopback"
+    CNI_PTP = "ptp"
+    CNI_PORTMAP = "portmap"
     NRI_RUNTIME_0_8 = "nri-runtime-0.8"
     NRI_RUNTIME_0_11 = "nri-runtime-0.11"
     NRI_RUNTIME_0_12 = "nri-runtime-0.12"
@@ -51,7 +55,7 @@ class Module:
 
     Attributes:
         name: short name.
-        version: upstream version, like "v1.34.4".
+        version: upstream version, like "v1.37.1".
         packages: Go package of each binary.
         ldflags: linker flags.
         directory: directory of `go.mod` and `go.sum`.
@@ -94,7 +98,7 @@ class Module:
 
 
 def parse_release(version: str) -> tuple[int, int]:
-    """Return (1, 34) for "v1.34.4".
+    """Return (1, 37) for "v1.37.1".
 
     Raises:
         ValueError: the text contains no version.
@@ -134,6 +138,16 @@ def load_modules(kubernetes: str = DEFAULT_KUBERNETES) -> tuple[Module, ...]:
             {each: f"/cmd/{each}" for each in (Binary.CONTAINERD, Binary.RUNC_SHIM, Binary.CTR)},
         ),
         _load("kind", "sigs.k8s.io/kind", {Binary.KIND: ""}),
+        _load(
+            "cni",
+            "github.com/containernetworking/plugins",
+            {
+                Binary.CNI_HOST_LOCAL: "/plugins/ipam/host-local",
+                Binary.CNI_LOOPBACK: "/plugins/main/loopback",
+                Binary.CNI_PTP: "/plugins/main/ptp",
+                Binary.CNI_PORTMAP: "/plugins/meta/portmap",
+            },
+        ),
         *(
             _nri_runtime(binary)
             for binary in (Binary.NRI_RUNTIME_0_8, Binary.NRI_RUNTIME_0_11, Binary.NRI_RUNTIME_0_12)
