@@ -1,11 +1,14 @@
 """Dashboards and alerts on the metrics of a running system, scraped by a real Prometheus."""
 
+import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 import yaml
+from tests.e2e.bmc import PASSWORD, USER, put_bmc
 from tests.e2e.resource_manager import resource_manager
 from tests.e2e.system import System
 from tests.e2e.waiting import eventually
@@ -13,7 +16,14 @@ from tests.prometheus_server import PrometheusServer, needs_prometheus
 from tools.dashboards.boards import BOARDS
 from tools.dashboards.panels import all_queries
 
+from joulie_api.resources import NODE_BMCS, NODES
+from joulie_core.timestamps import rfc3339
 from joulie_sim.annotations import DURATION
+from joulie_sim.bmc.machine import SimulatedServer
+from joulie_sim.bmc.profiles import PROFILES
+from joulie_sim.bmc.service import SimulatedBmc
+from joulie_sim.bmc.serving import serve_bmc
+from joulie_sim.stack.service import JoulieService, Service
 
 pytestmark = [pytest.mark.e2e, needs_prometheus]
 
@@ -30,7 +40,33 @@ async def resources_port(tmp_path: Path) -> AsyncIterator[int]:
 
 
 @pytest_asyncio.fixture
-async def prometheus(system: System, resources_port: int, tmp_path: Path) -> AsyncIterator[PrometheusServer]:
+async def outofband(system: System, tmp_path: Path) -> AsyncIterator[JoulieService]:
+    """The out-of-band service, which has capped one server and powered it on."""
+    env = {"BMC_POLL_INTERVAL": "1s", "BMC_TRANSITION_INTERVAL": "1s", "LEASE_RETRY_PERIOD": "500ms"}
+    service = await system.stack.start(Service.OUTOFBAND, env=env)
+    profile = PROFILES["openbmc"]
+    server = SimulatedServer(profile, clock=time.monotonic, on=False)
+    node = min(await system.nodes_of(system.agents[0]))
+    directory = tmp_path / "bmc"
+    async with serve_bmc(SimulatedBmc(profile, server, user=USER, password=PASSWORD), directory) as served:
+        cap = {"watts": 300, "expiresAt": rfc3339(time.time() + 600, "seconds")}
+        await put_bmc(system.view, served, node, desiredPower="On", cap=cap)
+
+        async def booted() -> None:
+            status = json.loads(await system.view.client.get(NODE_BMCS, node)).get("status", {})
+            if "pendingBoot" in status:
+                info = {"status": {"nodeInfo": {"bootID": "woken"}}}
+                await system.view.client.merge_patch(NODES, node, info, subresource="status")
+            assert "bootSeconds" in status, status
+
+        await eventually(booted, within_s=30)
+        yield service
+
+
+@pytest_asyncio.fixture
+async def prometheus(
+    system: System, outofband: JoulieService, resources_port: int, tmp_path: Path
+) -> AsyncIterator[PrometheusServer]:
     """Prometheus, which scrapes every service of the system."""
     stack = system.stack
     targets = {
@@ -39,6 +75,7 @@ async def prometheus(system: System, resources_port: int, tmp_path: Path) -> Asy
         "extender": [stack.extender.metrics_port],
         "simulator": [stack.sim.metrics_port],
         "resources": [resources_port],
+        "outofband": [outofband.metrics_port],
     }
     server = PrometheusServer(tmp_path, targets, rules=[_ALERTS])
     await server.start()

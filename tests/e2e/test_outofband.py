@@ -1,13 +1,13 @@
 """The out-of-band service on a real API server, with its own roles, and a simulated BMC over TLS."""
 
 import time
-from base64 import b64encode
 
 import pytest
+from tests.e2e.bmc import PASSWORD, USER, put_bmc
 from tests.e2e.view import ClusterView
 from tests.e2e.waiting import eventually
 
-from joulie_api.resources import NODE_BMCS, NODES, SECRETS
+from joulie_api.resources import NODE_BMCS, NODES
 from joulie_core.timestamps import rfc3339
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_sim.bmc.machine import SimulatedServer
@@ -15,7 +15,7 @@ from joulie_sim.bmc.profiles import PROFILES
 from joulie_sim.bmc.service import SimulatedBmc
 from joulie_sim.bmc.serving import ServedBmc, serve_bmc
 from joulie_sim.stack.service import Service
-from joulie_sim.stack.stack import NAMESPACE, JoulieStack
+from joulie_sim.stack.stack import JoulieStack
 
 pytestmark = pytest.mark.e2e
 
@@ -27,7 +27,7 @@ _FAST = {"BMC_POLL_INTERVAL": "200ms", "BMC_TRANSITION_INTERVAL": "200ms", "LEAS
 async def served(tmp_path):
     profile = PROFILES["xcc2"]
     server = SimulatedServer(profile, clock=time.monotonic)
-    async with serve_bmc(SimulatedBmc(profile, server, user="root", password="calvin"), tmp_path) as found:
+    async with serve_bmc(SimulatedBmc(profile, server, user=USER, password=PASSWORD), tmp_path) as found:
         yield found
 
 
@@ -38,28 +38,6 @@ async def service(devcluster: DevCluster, bare: ClusterView):
         yield await stack.start(Service.OUTOFBAND, env=_FAST)
     finally:
         await stack.down()
-
-
-async def _put(view: ClusterView, served: ServedBmc) -> None:
-    entries = {
-        "bmc-17": {"username": "root", "password": "calvin"},
-        "bmc-ca": {"ca.crt": served.ca.read_text()},
-    }
-    for name, data in entries.items():
-        encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": encoded}
-        await view.client.create(SECRETS, body, NAMESPACE)
-    await view.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}})
-    spec = {
-        "nodeName": _NODE,
-        "protocol": "redfish",
-        "address": served.address,
-        "credentialsSecretRef": {"name": "bmc-17"},
-        "caSecretRef": {"name": "bmc-ca"},
-        "powerOff": "Allowed",
-    }
-    body = {"apiVersion": NODE_BMCS.api_version, "kind": "NodeBMC", "metadata": {"name": _NODE}, "spec": spec}
-    await view.client.create(NODE_BMCS, body)
 
 
 async def _boot(view: ClusterView, boot_id: str) -> None:
@@ -90,7 +68,8 @@ async def test_a_server_is_capped_and_powered_off_and_on_by_its_object(
     async def power(state: str, wake: tuple[str, str]) -> None:
         assert ((await status()).get("powerState"), await condition("WakeProven")) == (state, wake)
 
-    await _put(bare, served)
+    await bare.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}})
+    await put_bmc(bare, served, _NODE, powerOff="Allowed")
     await eventually(lambda: capped(("False", "NoCap")), within_s=20)
     assert (await status())["powerWatts"] == 344
 

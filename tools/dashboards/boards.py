@@ -338,6 +338,64 @@ EXTENDER: Final = Board(
     ),
 )
 
+OUT_OF_BAND: Final = Board(
+    "outofband",
+    "Joulie / Out-of-band",
+    (
+        Row(
+            "Whole servers",
+            (
+                number("BMCs", "short", "count(joulie_bmc_reachable)"),
+                number("Answer", "short", "sum(joulie_bmc_reachable)"),
+                number("Servers on", "short", "sum(joulie_bmc_power_on)", "Servers whose power state is On."),
+                number("Power", "watt", "sum(joulie_bmc_power_watts)", "Of the servers whose BMC measures."),
+                line("Power of servers", "watt", ("topk(20, joulie_bmc_power_watts)", "{{node}}")),
+                line(
+                    "Servers and their CPUs and GPUs",
+                    "watt",
+                    ("sum(joulie_bmc_power_watts)", "whole servers, by BMC"),
+                    (f"sum({_POWER} and on (node) joulie_bmc_power_watts)", "CPUs and GPUs of the same nodes"),
+                    doc="The difference is memory, disks, fans and losses of power supplies.",
+                ),
+                line("Caps of servers", "watt", ("bottomk(20, joulie_bmc_cap_watts)", "{{node}}")),
+                line(
+                    "Boot times",
+                    "s",
+                    ("topk(20, joulie_bmc_boot_seconds)", "{{node}}"),
+                    doc="95th percentile of the last boots, from the request to the node's readiness.",
+                ),
+            ),
+        ),
+        Row(
+            "Requests to BMCs",
+            (
+                line(
+                    "Conditions",
+                    "short",
+                    (
+                        "count by (condition, status, reason) (joulie_bmc_condition)",
+                        "{{condition}} {{status}} {{reason}}",
+                    ),
+                    form=Form.TABLE,
+                ),
+                line(
+                    "Duration of a pass",
+                    "s",
+                    (_quantile(0.99, "joulie_outofband_pass_duration_seconds"), "p99"),
+                    (_quantile(0.5, "joulie_outofband_pass_duration_seconds"), "p50"),
+                ),
+                line(
+                    "Requests that change something",
+                    "short",
+                    ("sum by (action, result) (increase(joulie_outofband_actions_total[5m]))", "{{action}} {{result}}"),
+                    doc="In the last five minutes.",
+                ),
+            ),
+        ),
+        _process("joulie-outofband"),
+    ),
+)
+
 SIMULATOR: Final = Board(
     "simulator",
     "Joulie / Simulator",
@@ -378,4 +436,4 @@ SIMULATOR: Final = Board(
     ),
 )
 
-BOARDS: Final = (OVERVIEW, OPERATOR, AGENT, EXTENDER, SIMULATOR)
+BOARDS: Final = (OVERVIEW, OPERATOR, AGENT, EXTENDER, OUT_OF_BAND, SIMULATOR)

@@ -115,6 +115,26 @@ async def test_a_cap_that_a_busy_bmc_does_not_take_is_written_later(cluster, ser
     assert (served.bmc.server.limit_watts, "originalWatts" in cluster.status()["cap"]) == (300, False)
 
 
+async def test_a_limit_that_cannot_be_restored_is_overdue_until_it_is(cluster, serve):
+    served = await serve()
+    cluster.put_bmc(served, cap=cap(300))
+    app = cluster.start()
+
+    async def overdue():
+        text = (await app.registry.render()).decode()
+        return [line[-3:] for line in text.splitlines() if line.startswith('joulie_bmc_cap_overdue{node="n1"}')]
+
+    await cluster.until(capped(cluster, 300))
+    assert await overdue() == ["0.0"]
+    served.bmc.fault = BmcFault(WRITES, status=BUSY)
+    cluster.change(cap=None)
+    await cluster.until(lambda: cluster.condition("Capped") == ("Unknown", "Busy"))
+    assert await overdue() == ["1.0"]
+    served.bmc.fault = None
+    await cluster.until(lambda: cluster.condition("Capped") == ("False", "NoCap"))
+    assert (await overdue(), served.bmc.server.limit_watts) == ([], None)
+
+
 async def test_a_graceful_shutdown_that_a_busy_bmc_does_not_take_is_not_forced(cluster, serve):
     served = await serve()
     cluster.put_bmc(served, powerOff="Allowed")

@@ -169,6 +169,8 @@ async def test_series_exist_as_long_as_the_nodebmc(cluster, serve):
     text = (await app.registry.render()).decode()
     for line in ('power_watts{node="n1"} 344.0', 'reachable{node="n1"} 1.0', 'power_on{node="n1"} 1.0'):
         assert f"joulie_bmc_{line}" in text
+    assert 'joulie_bmc_condition{condition="Capped",node="n1",reason="NoCap",status="False"} 1.0' in text
+    assert 'joulie_bmc_cap_overdue{node="n1"}' not in text
     cluster.api.remove("NodeBMC", "n1")
     await cluster.until(lambda: not cluster.api.objects("NodeBMC"))
 

@@ -17,6 +17,7 @@ from joulie_core.kinds.node_bmc import PowerState
 from joulie_core.timestamps import age_seconds, rfc3339
 from joulie_outofband.bmc import Bmc
 from joulie_outofband.cap_keeper import CapKeeper
+from joulie_outofband.caps import has_ended
 from joulie_outofband.outcome import BmcFinding
 from joulie_outofband.parts import WorkerParts
 from joulie_outofband.power_keeper import PowerKeeper
@@ -60,6 +61,14 @@ class BmcWorker:
     def status(self) -> NodeBMCStatus:
         """The newest status, whether it is published or not."""
         return self._publisher.status
+
+    @property
+    def cap_overdue(self) -> bool | None:
+        """Whether the cap at the BMC should have been removed; None where there is none."""
+        if self._cap.written_watts is None:
+            return None
+        cap = self._object.model.spec.cap
+        return cap is None or has_ended(cap, self._parts.wall())
 
     def update(self, bmc: Versioned[NodeBMC]) -> None:
         """Take the newest version of the object; a changed spec starts a pass."""

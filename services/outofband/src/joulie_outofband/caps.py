@@ -91,6 +91,11 @@ def in_force(entry: BmcCapStatus) -> BmcFinding:
     return BmcFinding.yes(BmcReason.IN_FORCE, f"{_text(read)} in force")
 
 
+def has_ended(cap: BmcCap, now_s: float) -> bool:
+    """Return whether the time of a cap is over, or cannot be read."""
+    return _ended(cap, now_s) is not None
+
+
 def _text(watts: float | None) -> str:
     return "no limit" if watts is None else f"{watts:g} W"
 

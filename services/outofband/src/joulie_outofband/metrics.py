@@ -1,6 +1,7 @@
 """Metrics of the out-of-band service. Per-node series exist while the NodeBMC does."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -59,9 +60,18 @@ class OutOfBandMetrics:
         self._writes.labels(kind, result).inc()
 
 
-def families(statuses: Callable[[], Mapping[str, NodeBMCStatus]]) -> Iterable[Metric]:
+@dataclass(frozen=True, slots=True)
+class BmcSeries:
+    """What is shown of one BMC; `cap_overdue` None: no cap of this service's is at the BMC."""
+
+    status: NodeBMCStatus
+    cap_overdue: bool | None
+
+
+def families(bmcs: Callable[[], Mapping[str, BmcSeries]]) -> Iterable[Metric]:
     """Return the series of all nodes."""
-    found = statuses()
+    shown = bmcs()
+    found = {name: each.status for name, each in shown.items()}
     yield gauge(
         "joulie_bmc_power_watts",
         "Power of the whole server, as its BMC measures it.",
@@ -92,9 +102,29 @@ def families(statuses: Callable[[], Mapping[str, NodeBMCStatus]]) -> Iterable[Me
         ("node",),
         (((name,), status.cap.requested_watts if status.cap else None) for name, status in found.items()),
     )
+    yield gauge(
+        "joulie_bmc_cap_overdue",
+        "1 if the cap at the BMC has ended or is not requested any more, 0 if it is; no sample without a cap.",
+        ("node",),
+        (((name,), _number(each.cap_overdue)) for name, each in shown.items()),
+    )
+    yield gauge(
+        "joulie_bmc_condition",
+        "1 for the status and the reason of each condition of the NodeBMC.",
+        ("node", "condition", "status", "reason"),
+        (
+            ((name, each.type, each.status.value, each.reason), 1.0)
+            for name, status in found.items()
+            for each in status.conditions
+        ),
+    )
 
 
 _POWER: Final = {PowerState.ON: 1.0, PowerState.OFF: 0.0}
+
+
+def _number(flag: bool | None) -> float | None:  # noqa: FBT001 - a value, not an option
+    return None if flag is None else float(flag)
 
 
 def _reachable(status: NodeBMCStatus) -> float | None:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 
 from joulie_api.reflector import Reflector
 from joulie_api.wire import Versioned
-from joulie_core.kinds import NodeBMC, NodeBMCStatus
+from joulie_core.kinds import NodeBMC
 from joulie_outofband.bmc_worker import BmcWorker
+from joulie_outofband.metrics import BmcSeries
 
 
 class BmcSupervisor:
@@ -37,6 +38,6 @@ class BmcSupervisor:
             self._bmcs.subscribe(on_object)
             await asyncio.Event().wait()
 
-    def statuses(self) -> Mapping[str, NodeBMCStatus]:
-        """Return the newest status by node; empty while another replica leads."""
-        return {name: worker.status for name, worker in self._workers.items()}
+    def series(self) -> Mapping[str, BmcSeries]:
+        """Return what is shown by node; empty while another replica leads."""
+        return {name: BmcSeries(worker.status, worker.cap_overdue) for name, worker in self._workers.items()}
