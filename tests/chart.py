@@ -38,6 +38,7 @@ EVERYTHING: Values = {
         "nodeSelector": {"role": "infra"},
         "tolerations": [{"operator": "Exists"}],
         "podAnnotations": {"a": "b"},
+        "sleep": {"enabled": True},
     },
     "agent": {
         "env": {"RECONCILE_INTERVAL": "5s"},

@@ -31,6 +31,7 @@ def text() -> str:
             ("cluster", permissions.cluster),
             ("namespace", permissions.namespace),
             ("resource-manager", permissions.resource_manager),
+            ("sleep", permissions.sleep),
         )
     )
 

@@ -36,7 +36,16 @@ _DERIVED: Final = frozenset(
         "RESOURCE_MANAGER_SOCKET",
     }
     | {"HARDWARE_ACCESS", "HOST_PROC_ROOT", "HOST_SYS_ROOT", "KUBECONFIG", "METRICS_ADDR", "NODE_NAME"}
-    | {"POD_NAME", "POD_NAMESPACE", "POOL_NODE_SELECTOR", "POOL_SHARDS", "POOL_SHARD_ID", "STATE_DIR", "UI_ADDR"}
+    | {
+        "POD_NAME",
+        "POD_NAMESPACE",
+        "POOL_NODE_SELECTOR",
+        "POOL_SHARDS",
+        "POOL_SHARD_ID",
+        "SLEEP_ENABLED",
+        "STATE_DIR",
+        "UI_ADDR",
+    }
 )
 
 _Schema = dict[str, Any]
@@ -106,6 +115,7 @@ def schema() -> _Schema:
                         "env": _service_env(settings_model()),
                         "extraEnv": _ENTRIES,
                         "ui": _closed({"enabled": _FLAG, "port": _PORT, "host": _TEXT}),
+                        "sleep": _closed({"enabled": _FLAG}),
                         "resources": _OBJECT,
                         **_PLACEMENT,
                         "podAnnotations": _STRINGS,

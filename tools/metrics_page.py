@@ -15,6 +15,8 @@ from joulie_agent.worker import NodeView
 from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
+from joulie_operator.sleep.metrics import SleepMetrics
+from joulie_operator.sleep.metrics import families as sleep_families
 from joulie_outofband.metrics import OutOfBandMetrics
 from joulie_outofband.metrics import families as outofband_families
 
@@ -56,6 +58,8 @@ def page() -> str:
     operator, agent, manager, extender, outofband = (Registry() for _ in range(5))
     no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)
+    SleepMetrics(operator)
+    operator.register(NodeSeriesCollector(lambda: sleep_families({})))
     worker: Any = SimpleNamespace(view=NodeView())
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
     no_containers: Any = _NoContainers()

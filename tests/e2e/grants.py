@@ -39,7 +39,7 @@ def granted() -> frozenset[Use]:
     return frozenset(
         Use(f"joulie-{service}", verb, grant.group, resource)
         for service, permissions in SERVICES.items()
-        for grant in (*permissions.cluster, *permissions.namespace, *permissions.resource_manager)
+        for grant in permissions.everything
         for resource in grant.names
         for verb in grant.verbs
     )

@@ -217,6 +217,17 @@ def test_the_agent_may_read_container_policies_only_with_a_resource_manager(helm
     assert (may_read({}), may_read(RESOURCE_MANAGER)) == (False, True)
 
 
+def test_the_operator_may_power_servers_off_only_where_nodes_may_sleep(helm: Helm):
+    def found(values) -> tuple[bool, str | None]:
+        manifests = helm.render(values)
+        operator = containers(find(manifests, "Deployment", "joulie-operator"))["operator"]
+        may = any("pods/eviction" in rule["resources"] for rule in rules(manifests))
+        return may, env_of(operator).get("SLEEP_ENABLED")
+
+    assert found({}) == (False, None)
+    assert found({"operator": {"sleep": {"enabled": True}}}) == (True, "true")
+
+
 def test_rdt_classes_need_resctrl_of_the_host(helm: Helm):
     values = {"agent": {"resourceManager": {"enabled": True, "rdt": {"enabled": True}}}}
     agent = find(helm.render(values), "DaemonSet", "joulie-agent")

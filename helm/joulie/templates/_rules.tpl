@@ -36,6 +36,30 @@
   resources: [leases]
   verbs: [get, create, update]
 {{- end -}}
+{{- define "joulie.rules.operator.sleep" -}}
+- apiGroups: [joulie.io]
+  resources: [nodesleeppolicies]
+  verbs: [list, watch]
+- apiGroups: [joulie.io]
+  resources: [nodesleeppolicies/status]
+  verbs: [patch]
+# The patch powers servers off and on.
+- apiGroups: [joulie.io]
+  resources: [nodebmcs]
+  verbs: [patch]
+# The condition of nodes that sleep.
+- apiGroups: [""]
+  resources: [nodes/status]
+  verbs: [patch]
+# Within PodDisruptionBudgets.
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+# Whether a roll-out waits for a node.
+- apiGroups: [apps]
+  resources: [daemonsets]
+  verbs: [list, watch]
+{{- end -}}
 {{- define "joulie.rules.agent.cluster" -}}
 - apiGroups: [""]
   resources: [nodes]

@@ -9,8 +9,7 @@ WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
 def grants(service):
-    permissions = SERVICES[service]
-    return (*permissions.cluster, *permissions.namespace, *permissions.resource_manager)
+    return SERVICES[service].everything
 
 
 def test_a_rule_names_its_group_its_resources_and_its_verbs():
@@ -72,10 +71,22 @@ def test_a_kind_is_written_by_one_service():
             for grant in grants(service)
             if name in grant.names and WRITES & set(grant.verbs)
         }
-        for name in ("nodebmcs/status", "nodehardwares", "nodepowerprofiles", "nodetwins", "telemetryprofiles")
+        for name in (
+            "nodebmcs",
+            "nodebmcs/status",
+            "nodesleeppolicies",
+            "nodesleeppolicies/status",
+            "nodehardwares",
+            "nodepowerprofiles",
+            "nodetwins",
+            "telemetryprofiles",
+        )
     }
     assert writers == {
+        "nodebmcs": {"operator"},
         "nodebmcs/status": {"outofband"},
+        "nodesleeppolicies": set(),
+        "nodesleeppolicies/status": {"operator"},
         "nodehardwares": {"agent"},
         "nodepowerprofiles": {"operator"},
         "nodetwins": {"operator"},

@@ -16,6 +16,8 @@ from joulie_api.resources import NODES, Resource
 
 #: Concurrent requests. API priority and fairness would queue any excess at the server; this keeps the queue here.
 MAX_IN_FLIGHT: Final = 16
+#: Kind of an eviction, which is no object.
+_EVICTION: Final = "Eviction"
 
 
 class WriteResult(StrEnum):
@@ -49,6 +51,9 @@ class Writer(Protocol):
 
     async def delete(self, res: Resource, name: str, namespace: str | None = None) -> None:
         """Delete one object."""
+
+    async def evict(self, name: str, namespace: str) -> None:
+        """Evict a pod."""
 
 
 #: Resource, namespace, name, whether it is the status: each is compared with its own last write.
@@ -123,6 +128,22 @@ class FencedWriter:
         async with self._permission(NODES.kind):
             await self._client.merge_patch(NODES, name, patch, field_manager=self._field_manager)
         self._on_write(NODES.kind, WriteResult.APPLIED)
+
+    async def patch(self, res: Resource, name: str, body: Mapping[str, Any]) -> None:
+        """Apply a JSON merge patch; with a `metadata.resourceVersion` only to that version. Raise as `apply`.
+
+        Raises:
+            Conflict: the object has another resourceVersion.
+        """
+        async with self._permission(res.kind):
+            await self._client.merge_patch(res, name, body, field_manager=self._field_manager)
+        self._on_write(res.kind, WriteResult.APPLIED)
+
+    async def evict(self, name: str, namespace: str) -> None:
+        """Evict a pod. Raise as `joulie_api.client.KubeClient.evict`, and NotLeader."""
+        async with self._permission(_EVICTION):
+            await self._client.evict(name, namespace)
+        self._on_write(_EVICTION, WriteResult.APPLIED)
 
     async def delete(self, res: Resource, name: str, namespace: str | None = None) -> bool:
         """Delete an object; return False if it did not exist. Raise as `apply`, without NotFound."""

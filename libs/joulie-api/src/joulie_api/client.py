@@ -20,7 +20,7 @@ import structlog
 from joulie_api._kubernetes import Session, describe, load_library
 from joulie_api.errors import ConfigError, TransportError, api_error
 from joulie_api.outage import CONNECT_TIMEOUT_S, Outage
-from joulie_api.resources import Resource
+from joulie_api.resources import PODS, Resource
 from joulie_api.watch_stream import read_lines
 from joulie_api.wire import decode_page
 
@@ -252,6 +252,20 @@ class KubeClient:
         query = (("fieldManager", field_manager), ("force", "true" if force else "false"))
         path = res.object_path(name, namespace, subresource)
         return await self.request("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
+
+    async def evict(self, name: str, namespace: str) -> None:
+        """Evict a pod, within the PodDisruptionBudgets.
+
+        Raises:
+            TooManyRequests: a budget does not allow it now.
+            NotFound: it does not exist.
+        """
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        await self.request("POST", PODS.object_path(name, namespace, "eviction"), body=body)
 
     async def delete(self, res: Resource, name: str, namespace: str | None = None) -> None:
         """Delete an object, with background propagation.

@@ -14,6 +14,7 @@ from joulie_api.resources import (
     ADJUSTMENTS,
     BALLOONS_POLICIES,
     CLUSTER_ROLES,
+    DAEMON_SETS,
     DEVICE_CLASSES,
     EVENTS,
     LEASES,
@@ -21,6 +22,7 @@ from joulie_api.resources import (
     NODE_HARDWARES,
     NODE_POWER_PROFILES,
     NODE_RESOURCE_TOPOLOGIES,
+    NODE_SLEEP_POLICIES,
     NODE_TWINS,
     NODES,
     PODS,
@@ -80,6 +82,13 @@ class Permissions:
     namespace: tuple[Grant, ...] = ()
     #: In the cluster, only where the resource manager is enabled.
     resource_manager: tuple[Grant, ...] = ()
+    #: In the cluster, only where nodes may sleep.
+    sleep: tuple[Grant, ...] = ()
+
+    @property
+    def everything(self) -> tuple[Grant, ...]:
+        """Return the grants of all scopes."""
+        return (*self.cluster, *self.namespace, *self.resource_manager, *self.sleep)
 
 
 _CONTAINER_POLICIES: Final = (BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES, TEMPLATE_POLICIES, ADJUSTMENTS)
@@ -104,6 +113,14 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODE_BMCS,), _READ, reason="Power of whole servers."),
             ),
             namespace=(Grant((LEASES,), ("get", "create", "update"), reason="Leader election."),),
+            sleep=(
+                Grant((NODE_SLEEP_POLICIES,), _READ),
+                Grant((NODE_SLEEP_POLICIES,), ("patch",), subresource="status"),
+                Grant((NODE_BMCS,), ("patch",), reason="The patch powers servers off and on."),
+                Grant((NODES,), ("patch",), subresource="status", reason="The condition of nodes that sleep."),
+                Grant((PODS,), ("create",), subresource="eviction", reason="Within PodDisruptionBudgets."),
+                Grant((DAEMON_SETS,), _READ, reason="Whether a roll-out waits for a node."),
+            ),
         ),
         "agent": Permissions(
             cluster=(

@@ -62,6 +62,7 @@ PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
 BINDINGS: Final = Resource("", "v1", "bindings", "Binding", namespaced=True)
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 SERVICES: Final = Resource("", "v1", "services", "Service", namespaced=True)
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
@@ -93,6 +94,9 @@ TEMPLATE_POLICIES: Final = Resource(
 )
 ADJUSTMENTS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "adjustments", "Adjustment", namespaced=False)
 NODE_BMCS: Final = Resource(_JOULIE_GROUP, _JOULIE_VERSION, "nodebmcs", "NodeBMC", namespaced=False)
+NODE_SLEEP_POLICIES: Final = Resource(
+    _JOULIE_GROUP, _JOULIE_VERSION, "nodesleeppolicies", "NodeSleepPolicy", namespaced=False
+)
 #: Of a project of Kubernetes; not every cluster has it.
 NODE_RESOURCE_TOPOLOGIES: Final = Resource(
     "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", namespaced=False

@@ -25,6 +25,7 @@ KINDS: Final = (
     "templatepolicies",
     "adjustments",
     "nodebmcs",
+    "nodesleeppolicies",
 )
 #: The oldest Kubernetes that Joulie runs on.
 _OLDEST: Final = (1, 29)

@@ -11,6 +11,16 @@ MANAGED: Final = "joulie.io/managed"
 RESERVED: Final = "joulie.io/reserved"
 POWER_PROFILE: Final = "joulie.io/power-profile"
 DRAINING: Final = "joulie.io/draining"
+#: State of a node that is put to sleep or woken, such as `asleep`; absent while it is awake.
+SLEEP_STATE: Final = "joulie.io/sleep-state"
+#: Key of the taint of such a node.
+ASLEEP_TAINT: Final = "joulie.io/asleep"
+#: Annotation: what the operator remembers of a node that sleeps or has slept.
+SLEEP_RECORD: Final = "joulie.io/sleep-record"
+#: Annotation of a Node: until then (RFC 3339) it is woken and stays awake.
+AWAKE_UNTIL: Final = "joulie.io/awake-until"
+#: Annotation of a NodeBMC: the desired power that the operator has written.
+REQUESTED_POWER: Final = "joulie.io/requested-power"
 #: The group of nodes whose container policy applies; the second is read where the first is absent.
 CONTAINER_POLICY_GROUP: Final = "joulie.io/container-policy-group"
 NRI_POLICY_GROUP: Final = "config.nri/group"

@@ -18,7 +18,9 @@ from joulie_api.app import App, freeze_heap
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
 from joulie_api.election import Elector
+from joulie_api.metrics import NodeSeriesCollector
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.node_twin import ServerMeasurement
 from joulie_core.names import NodeName
 from joulie_core.policy import build_policy
@@ -37,6 +39,10 @@ from joulie_operator.planner import NodePlanner
 from joulie_operator.power import AgentReadings, PowerTracker
 from joulie_operator.published_state import PublishedState
 from joulie_operator.settings import OperatorSettings
+from joulie_operator.sleep.controller import SleepController, SleepParts
+from joulie_operator.sleep.metrics import SleepMetrics, families
+from joulie_operator.sleep.watches import SleepWatches
+from joulie_operator.sleep.writer import SleepWriter
 from joulie_operator.sources import build_facility, build_power_sources
 from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 from joulie_operator.ui.feed import LiveFeed
@@ -127,7 +133,15 @@ class Operator:
             settle_s=settings.twin_settle,
         )
         self._gpu_caps_check = GpuCapsCheck(settings)
-        self._reconciler = self._build_reconciler(client)
+        self._writes = FencedWriter(
+            client,
+            FIELD_MANAGER,
+            guard=self._elector.is_leading,
+            on_write=self._metrics.on_write,
+            max_in_flight=settings.write_concurrency,
+        )
+        self._reconciler = self._build_reconciler()
+        self._sleep = self._build_sleep(client) if settings.sleep_enabled else None
         self._loops = OperatorLoops(
             self._cluster,
             self._planner,
@@ -205,6 +219,8 @@ class Operator:
             group.create_task(self._loops.run_plans(), name="plan")
             group.create_task(self._loops.run_sweeps(), name="sweep twins")
             group.create_task(self._recorder.work(), name="write events")
+            if self._sleep is not None:
+                group.create_task(self._sleep.run(), name="sleep")
             for number in range(self._settings.write_concurrency):
                 group.create_task(self._reconciler.work(), name=f"reconcile {number}")
 
@@ -225,26 +241,42 @@ class Operator:
     def _node_names(self) -> set[NodeName]:
         return set(self._cluster.nodes)
 
-    def _build_reconciler(self, client: KubeClient) -> NodeReconciler:
-        writes = FencedWriter(
-            client,
-            FIELD_MANAGER,
-            guard=self._elector.is_leading,
-            on_write=self._metrics.on_write,
-            max_in_flight=self._settings.write_concurrency,
-        )
+    def _build_reconciler(self) -> NodeReconciler:
         return NodeReconciler(
             self._cluster,
             self._planner,
             self._twins,
             self._reports,
             queue=self._queue,
-            writer=NodeWriter(writes, self._published, wall=time.time),
+            writer=NodeWriter(self._writes, self._published, wall=time.time),
             published=self._published,
             notify=Notifier(self._metrics, self._recorder.record, self._gpu_caps_check).notify,
             clock=self._clock,
             wall=time.time,
         )
+
+    def _build_sleep(self, client: KubeClient) -> SleepController:
+        """Return the controller of sleeping nodes, and start its watches."""
+        watches = SleepWatches(client, self._watches.bmcs)
+        for reflector in watches.own:
+            self._app.spawn(f"watch {reflector.name}", reflector.run())
+        parts = SleepParts(
+            watches=watches,
+            writer=SleepWriter(client, self._writes),
+            metrics=SleepMetrics(self._app.registry),
+            hardware=self._hardware_view,
+            managed=self._node_names,
+            record_event=self._recorder.record,
+            wall=time.time,
+        )
+        controller = SleepController(parts, interval_s=self._settings.sleep_interval)
+        leading = self._elector.is_leading
+        self._app.registry.register(NodeSeriesCollector(lambda: families(controller.statuses) if leading() else ()))
+        return controller
+
+    def _hardware_view(self, name: NodeName) -> HardwareView | None:
+        hardware = self._cluster.hardware(name)
+        return hardware.view if hardware is not None else None
 
 
 def _elector(settings: OperatorSettings, client: KubeClient) -> Elector:

@@ -25,6 +25,8 @@ from joulie_operator.published import PodSummary
 
 #: Labels that the operator itself writes: changing them changes no hardware view and no eligibility.
 OWN_LABELS = frozenset({labels.POWER_PROFILE, labels.DRAINING})
+#: Values of the label of nodes that sleep, in which a node takes no pods.
+NOT_SUPPLYING = frozenset({"cordoned", "draining", "powering-off", "asleep", "waking"})
 
 
 class Eligibility(Enum):
@@ -32,7 +34,7 @@ class Eligibility(Enum):
 
     #: Planned and published.
     ELIGIBLE = auto()
-    #: Cordoned: left out of the plan, its last target stays published.
+    #: Cordoned or put to sleep: left out of the plan, its last target stays published.
     CORDONED = auto()
     #: Reserved, being deleted, or not in the watched selection: what was published for it is removed.
     UNMANAGED = auto()
@@ -125,7 +127,8 @@ class Cluster:
         node = self._nodes.get(name)
         if node is None or node.deleting or node.labels.get(self._reserved_key) == "true":
             return Eligibility.UNMANAGED
-        return Eligibility.CORDONED if node.unschedulable else Eligibility.ELIGIBLE
+        out_of_supply = node.unschedulable or node.labels.get(labels.SLEEP_STATE) in NOT_SUPPLYING
+        return Eligibility.CORDONED if out_of_supply else Eligibility.ELIGIBLE
 
     def load(self, name: NodeName) -> PodLoad:
         """Return what is bound to a node; not to be changed by the caller."""

@@ -22,6 +22,15 @@ class EventReason(StrEnum):
     CAPS_NOT_ENFORCED = "CapsNotEnforced"
     #: A pod names a workload class that does not exist.
     UNKNOWN_WORKLOAD_CLASS = "UnknownWorkloadClass"
+    #: The states of a node that sleeps.
+    NODE_CORDONED_FOR_SLEEP = "NodeCordonedForSleep"
+    NODE_DRAINING_FOR_SLEEP = "NodeDrainingForSleep"
+    NODE_POWERING_OFF = "NodePoweringOff"
+    NODE_ASLEEP = "NodeAsleep"
+    NODE_WAKING = "NodeWaking"
+    NODE_AWAKE = "NodeAwake"
+    #: Its boots have failed.
+    NODE_QUARANTINED = "NodeQuarantined"
 
 
 class ConditionReason(StrEnum):

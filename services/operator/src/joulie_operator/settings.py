@@ -139,6 +139,11 @@ class OperatorSettings(PowerSettings, CapSettings):
     """Longest time between two writes of a twin; well below the five minutes after which it counts as stale."""
     gpu_product_label_keys: tuple[str, ...] = GPU_PRODUCT_KEYS
     """Labels that name a node's GPU model, most trusted first."""
+    sleep_enabled: bool = False
+    """Whether NodeSleepPolicies are followed: docs/sleep.md. Needs further permissions, which the chart grants with
+    `operator.sleep.enabled`."""
+    sleep_interval: PositiveDuration = 10
+    """How often it is decided which nodes sleep."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent writes."""
     events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50

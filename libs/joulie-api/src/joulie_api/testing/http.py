@@ -37,6 +37,7 @@ _PLAIN: dict[str, object] = {
 _WRITERS: dict[str, Callable[[Store, writes.WriteTarget, Mapping[str, Any], str], Stored]] = {
     "create": writes.create,
     "bind": writes.bind,
+    "evict": writes.evict,
     "replace": writes.replace,
     "patch": writes.merge,
 }
@@ -143,7 +144,7 @@ class Handler:
             raise StatusError(404, f"{target.kind.plural} have no subresource {target.subresource}")
         if entry.verb == "get":
             return _object(target, target.current())
-        made_new = entry.verb in {"create", "bind"} or (
+        made_new = entry.verb in {"create", "bind", "evict"} or (
             entry.verb == "apply" and target.key not in target.collection.objects
         )
         return _object(target, self._write(target, entry), status=201 if made_new else 200)
@@ -162,7 +163,8 @@ class Handler:
 
 
 def _subresources(kind: ServedKind) -> set[str]:
-    return {""} | ({"status"} if kind.has_status else set()) | ({"binding"} if kind.kind == "Pod" else set())
+    of_pods = {"binding", "eviction"} if kind.kind == "Pod" else set()
+    return {""} | ({"status"} if kind.has_status else set()) | of_pods
 
 
 def _body(entry: Request) -> dict[str, object]:

@@ -88,6 +88,7 @@ SERVED: tuple[ServedKind, ...] = (
     ServedKind("", "v1", "services", "Service", namespaced=True, has_status=True, unconditional_update=True),
     ServedKind("", "v1", "configmaps", "ConfigMap", namespaced=True, unconditional_update=True),
     ServedKind("", "v1", "secrets", "Secret", namespaced=True, unconditional_update=True),
+    ServedKind("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, has_status=True, unconditional_update=True),
     ServedKind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
     ServedKind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", unconditional_update=True),
     ServedKind(
@@ -106,6 +107,7 @@ SERVED: tuple[ServedKind, ...] = (
     _joulie("templatepolicies", "TemplatePolicy"),
     _joulie("adjustments", "Adjustment"),
     _joulie("nodebmcs", "NodeBMC"),
+    _joulie("nodesleeppolicies", "NodeSleepPolicy"),
 )
 
 

@@ -85,6 +85,8 @@ def verb_of(method: str, route: RequestRoute, query: Mapping[str, str], content_
     """
     if method == "POST" and route.subresource == "binding":
         return "bind"
+    if method == "POST" and route.subresource == "eviction":
+        return "evict"
     if route.subresource == "proxy":
         return "create" if method == "POST" else "get"
     if method == "PATCH" and route.name:

@@ -167,6 +167,16 @@ def bind(store: Store, target: WriteTarget, body: Mapping[str, Any], manager: st
     return merge(store, target, {"spec": {"nodeName": body["target"]["name"]}}, manager)
 
 
+def evict(store: Store, target: WriteTarget, _body: Mapping[str, Any], _manager: str) -> Stored:
+    """Evict a pod, at once: POST pods/NAME/eviction. Budgets are scripted as faults.
+
+    Raises:
+        StatusError: 404.
+    """
+    target.current()
+    return store.delete(target.collection, target.key)
+
+
 def merged(target: Any, patch: Any) -> Any:
     """Return the merge of a patch into a value (RFC 7386): maps merge, null deletes, everything else replaces."""
     if not isinstance(patch, Mapping):

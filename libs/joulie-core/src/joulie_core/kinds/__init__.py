@@ -6,6 +6,7 @@ from joulie_core.kinds.base import API_VERSION, GROUP, VERSION, Condition, Condi
 from joulie_core.kinds.node_bmc import NodeBMC, NodeBMCSpec, NodeBMCStatus
 from joulie_core.kinds.node_hardware import NodeHardware, NodeHardwareStatus
 from joulie_core.kinds.node_power_profile import NodePowerProfile, NodePowerProfileSpec
+from joulie_core.kinds.node_sleep_policy import NodeSleepPolicy, NodeSleepPolicySpec, NodeSleepPolicyStatus
 from joulie_core.kinds.node_twin import NodeTwin, NodeTwinStatus
 from joulie_core.kinds.telemetry_profile import TelemetryProfile, TelemetryProfileStatus
 from joulie_core.kinds.template_policy import TemplatePolicy, TemplatePolicySpec
@@ -22,6 +23,7 @@ KINDS: tuple[Kind, ...] = (
     TemplatePolicy.info,
     Adjustment.info,
     NodeBMC.info,
+    NodeSleepPolicy.info,
 )
 
 __all__ = [
@@ -43,6 +45,9 @@ __all__ = [
     "NodeHardwareStatus",
     "NodePowerProfile",
     "NodePowerProfileSpec",
+    "NodeSleepPolicy",
+    "NodeSleepPolicySpec",
+    "NodeSleepPolicyStatus",
     "NodeTwin",
     "NodeTwinStatus",
     "Profile",

@@ -19,6 +19,7 @@ from joulie_core.kinds.base import GROUP, VERSION, Column, CustomResource, Model
 from joulie_core.kinds.node_bmc import NodeBMC
 from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_core.kinds.node_power_profile import NodePowerProfile
+from joulie_core.kinds.node_sleep_policy import NodeSleepPolicy
 from joulie_core.kinds.node_twin import NodeTwin
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.kinds.template_policy import TemplatePolicy
@@ -36,6 +37,7 @@ RESOURCES: Final[tuple[type[CustomResource], ...]] = (
     TemplatePolicy,
     Adjustment,
     NodeBMC,
+    NodeSleepPolicy,
 )
 
 #: An object has the name of its node: every service finds a node's objects without an index.

@@ -9,6 +9,7 @@ from joulie_core.sleep.model import (
     SleepPod,
     SleepReason,
     SleepRecord,
+    SleepRefusal,
     SleepState,
 )
 from joulie_core.sleep.settings import AwakeWindow, SleepSettings
@@ -22,6 +23,7 @@ __all__ = [
     "SleepPod",
     "SleepReason",
     "SleepRecord",
+    "SleepRefusal",
     "SleepSettings",
     "SleepState",
     "decide",

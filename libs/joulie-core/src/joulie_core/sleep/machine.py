@@ -50,6 +50,11 @@ def refusal_of(node: SleepNode, now_s: float, settings: SleepSettings) -> SleepR
         (power_state(power, now_s, settings) is not PowerState.ON, SleepRefusal.BMC_UNKNOWN),
         (node.ready is not True, SleepRefusal.NOT_READY),
         (node.unschedulable, SleepRefusal.UNSCHEDULABLE),
+        (node.wake_requested, SleepRefusal.WAKE_REQUESTED),
+        (
+            power is not None and power.requested is not DesiredPower.UNMANAGED,
+            SleepRefusal.POWER_REQUESTED,
+        ),
         (node.protected_pods is None, SleepRefusal.PODS_UNKNOWN),
         (node.rollout_waiting, SleepRefusal.ROLLOUT_WAITING),
     )

@@ -46,6 +46,8 @@ class SleepReason(StrEnum):
     BOOT_TIMEOUT = "boot_timeout"
     SWITCHED_ON = "switched_on"
     CLEARED = "cleared"
+    REQUESTED = "requested"
+    RECORD_LOST = "record_lost"
 
 
 class SleepRefusal(StrEnum):
@@ -58,6 +60,8 @@ class SleepRefusal(StrEnum):
     BMC_UNKNOWN = "bmc_unknown"
     NOT_READY = "not_ready"
     UNSCHEDULABLE = "unschedulable"
+    POWER_REQUESTED = "power_requested"
+    WAKE_REQUESTED = "wake_requested"
     PODS_UNKNOWN = "pods_unknown"
     ROLLOUT_WAITING = "rollout_waiting"
 
@@ -105,6 +109,8 @@ class NodePowerFacts:
     reachable: bool | None
     wake_proven: bool | None
     off_allowed: bool
+    #: The desired power that a person has written; Unmanaged without one.
+    requested: DesiredPower = DesiredPower.UNMANAGED
     #: 95th percentile of the boots of this node; None before the first.
     boot_s: float | None = None
 
@@ -139,6 +145,8 @@ class SleepNode:
     rollout_waiting: bool = False
     #: None without a NodeBMC.
     power: NodePowerFacts | None
+    #: A person wants it awake.
+    wake_requested: bool = False
     #: A person has cleared the quarantine.
     quarantine_cleared: bool = False
 

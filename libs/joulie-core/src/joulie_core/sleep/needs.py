@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from joulie_core.kinds.node_bmc import DesiredPower
 from joulie_core.names import NodeName
 from joulie_core.sleep.fit import NodeRoom, without_room
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
@@ -74,7 +75,11 @@ def find_needs(
     seen = [each for group in groups.values() for each in group]
     needs = Needs()
     for each in seen:
-        if each.node.rollout_waiting and _can_wake(each, now_s):
+        if not _can_wake(each, now_s):
+            continue
+        if _is_requested(each.node):
+            needs.reasons[each.node.name] = SleepReason.REQUESTED
+        elif each.node.rollout_waiting:
             needs.reasons[each.node.name] = SleepReason.ROLLOUT
     rooms = [NodeRoom(each.node) for each in seen if _counts(each, needs, now_s, settings)] if pending else []
     waiting = without_room(pending, rooms)
@@ -108,6 +113,11 @@ def _can_wake(each: SeenNode, now_s: float) -> bool:
     if each.record.state in _NOT_YET_OFF:
         return True
     return each.record.state is SleepState.ASLEEP and now_s >= each.record.not_before_s
+
+
+def _is_requested(node: SleepNode) -> bool:
+    """Return whether a person wants a node awake."""
+    return node.wake_requested or (node.power is not None and node.power.requested is DesiredPower.ON)
 
 
 def _takes_most(candidates: Iterable[SeenNode], waiting: Sequence[SleepPod]) -> tuple[SeenNode, list[SleepPod]]:

@@ -17,6 +17,7 @@ _VERBS: Final[Mapping[str, tuple[str, ...]]] = {
     "list": ("list",),
     "watch": ("watch",),
     "create": ("create",),
+    "evict": ("create",),
     "replace": ("update",),
     "patch": ("patch",),
     "apply": ("patch", "create"),
@@ -51,7 +52,7 @@ def _allowed(service: str) -> set[tuple[str, str, str]]:
     permissions = PERMISSIONS[service]
     return {
         (verb, grant.group, resource)
-        for grant in (*permissions.cluster, *permissions.namespace, *permissions.resource_manager)
+        for grant in permissions.everything
         for resource in grant.names
         for verb in grant.verbs
     }

@@ -18,8 +18,9 @@ _SIMULATOR: Final = Permissions(
         Grant((PODS,), ("patch",), subresource="status"),
     )
 )
-#: Ends the name of the role of a service beside a resource manager.
+#: End the names of roles of a service beside a resource manager, and where nodes may sleep.
 _RESOURCE_MANAGER: Final = "-resource-manager"
+_SLEEP: Final = "-sleep"
 #: By the name of the service, which is also that of its user.
 PERMISSIONS: Final[Mapping[str, Permissions]] = {
     **{f"joulie-{service}": permissions for service, permissions in SERVICES.items()},
@@ -35,6 +36,7 @@ def load_roles() -> list[dict[str, Any]]:
         for kind, role, grants in (
             ("ClusterRole", name, permissions.cluster),
             ("ClusterRole", f"{name}{_RESOURCE_MANAGER}", permissions.resource_manager),
+            ("ClusterRole", f"{name}{_SLEEP}", permissions.sleep),
             ("Role", name, permissions.namespace),
         )
         if grants
@@ -51,7 +53,11 @@ def service_roles(namespace: str) -> list[dict[str, Any]]:
 
 def bindings(roles: Iterable[Mapping[str, Any]], user: str) -> list[dict[str, Any]]:
     """Return a binding to `user` for each of its roles."""
-    return [_binding(role, user) for role in roles if role["metadata"]["name"].removesuffix(_RESOURCE_MANAGER) == user]
+    return [_binding(role, user) for role in roles if _user(role) == user]
+
+
+def _user(role: Mapping[str, Any]) -> str:
+    return str(role["metadata"]["name"]).removesuffix(_RESOURCE_MANAGER).removesuffix(_SLEEP)
 
 
 def _role(kind: str, name: str, grants: Iterable[Grant]) -> dict[str, Any]:

@@ -1,0 +1,213 @@
+"""NodeSleepPolicy (`nsp`): which nodes may be powered off while nothing needs them, and what is done about it."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from joulie_core.kinds.base import (
+    CheckedModel,
+    Column,
+    Conditions,
+    Count,
+    CustomResource,
+    Invariant,
+    Kind,
+    Model,
+    Watts,
+)
+
+#: Nodes that a status names; the counts are complete.
+MOST_NAMES: Final = 100
+
+LabelValue = Annotated[str, Field(max_length=63)]
+Seconds = Annotated[int, Field(ge=0, le=86_400)]
+NodeCount = Annotated[int, Field(ge=0, le=100_000)]
+Name = Annotated[str, Field(max_length=253)]
+#: HH:MM; compared as text.
+ClockTime = Annotated[str, Field(pattern="^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$", max_length=5)]
+
+
+class SleepMode(StrEnum):
+    """What is done: nothing but counting, a recommendation, or the real thing."""
+
+    OBSERVE = "Observe"
+    RECOMMEND = "Recommend"
+    ACT = "Act"
+
+
+class Weekday(StrEnum):
+    """Day of the week."""
+
+    MONDAY = "Mon"
+    TUESDAY = "Tue"
+    WEDNESDAY = "Wed"
+    THURSDAY = "Thu"
+    FRIDAY = "Fri"
+    SATURDAY = "Sat"
+    SUNDAY = "Sun"
+
+
+class MinAwakeSpec(Model):
+    """Nodes of each hardware family that stay awake."""
+
+    count: NodeCount = 1
+    """Nodes that stay awake, with or without pods."""
+    spare: NodeCount = 2
+    """Nodes that stay awake without pods, for the next ones."""
+
+
+class SleepRatesSpec(Model):
+    """Nodes that change at a time, so that power does not surge."""
+
+    powering_off: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Nodes that are put to sleep at a time, from the taint to the end of the power-off."""
+    waking: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Nodes that boot at a time."""
+
+
+class AwakeWindowSpec(CheckedModel):
+    """A time of the week in which more nodes stay awake; they are woken ahead of it by the time that they boot."""
+
+    invariants = (
+        Invariant(
+            "self.start < self.end",
+            "start must be before end; split a window that goes beyond midnight into one that ends at 24:00 and one "
+            "that starts at 00:00 of the next day",
+            lambda spec: spec.start < spec.end,
+        ),
+    )
+
+    days: Annotated[
+        tuple[Weekday, ...], Field(min_length=1, max_length=7, json_schema_extra={"x-kubernetes-list-type": "set"})
+    ]
+    """Days of the week, such as `[Mon, Tue]`."""
+    start: ClockTime
+    """Begin by the clock of the time zone, such as `07:30`."""
+    end: ClockTime
+    """End by the clock of the time zone, such as `19:00`; `24:00` is the end of the day."""
+    time_zone: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Za-z0-9_+/-]+$")] = "UTC"
+    """Name of the IANA time zone database, such as `Europe/Rome`."""
+    min_awake: NodeCount
+    """Nodes of each hardware family that stay awake."""
+
+
+class NodeSleepPolicySpec(Model):
+    """Which nodes, how many of them, when, and how fast."""
+
+    node_selector: Annotated[dict[str, LabelValue], Field(min_length=1, max_length=32)]
+    """Labels of the nodes, all of which have to match; only managed nodes are selected. A node that several policies
+    select belongs to the first by name."""
+    mode: SleepMode = SleepMode.RECOMMEND
+    """`Observe` counts; `Recommend`, the default, also states what would sleep and what that would save; `Act` powers
+    nodes off. All nodes are woken when a policy in `Act` is changed to another mode or deleted."""
+    min_awake: MinAwakeSpec = MinAwakeSpec()
+    max_asleep_percent: Annotated[int, Field(ge=0, le=50)] = 50
+    """Highest share of the nodes of a zone that are off or not ready, in percent. From 55 on Kubernetes no longer moves
+    pods away from nodes that fail."""
+    idle_seconds: Seconds = 600
+    """Time for which a node has been idle before it is put to sleep."""
+    min_awake_seconds: Seconds = 900
+    """Time for which a node stays awake at least after a boot."""
+    drain_below_percent: Annotated[int, Field(ge=0, le=100)] = 0
+    """A node counts as idle up to this share of a resource in pods that can be evicted, in percent."""
+    drain_timeout_seconds: Seconds = 600
+    """Time after which a drain that is not done is undone."""
+    off_timeout_seconds: Seconds = 300
+    """Time after which a node that is not off is switched on again."""
+    boot_timeout_seconds: Seconds = 1200
+    """Time after which a boot has failed."""
+    boot_attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    """Boots in a row that fail before the node is quarantined."""
+    back_off_seconds: Seconds = 600
+    """Time after a failure before the next attempt; doubled after each failed boot."""
+    rates: SleepRatesSpec = SleepRatesSpec()
+    schedules: Annotated[tuple[AwakeWindowSpec, ...], Field(max_length=32)] = ()
+    """Times of the week in which more nodes stay awake."""
+
+
+class SleepCounts(Model):
+    """Selected nodes by their state."""
+
+    selected: Count = 0
+    """Nodes that belong to the policy."""
+    awake: Count = 0
+    """Nodes that are on and not about to sleep."""
+    cordoned: Count = 0
+    """Nodes that are about to be drained."""
+    draining: Count = 0
+    """Nodes whose pods are being evicted."""
+    powering_off: Count = 0
+    """Nodes whose power-off was requested and is not confirmed."""
+    asleep: Count = 0
+    """Nodes that are off, by their BMC and by their kubelet."""
+    waking: Count = 0
+    """Nodes that boot."""
+    quarantined: Count = 0
+    """Nodes whose boots have failed."""
+
+
+class SleepRefusalCount(Model):
+    """Nodes that may not be put to sleep, for one reason."""
+
+    reason: Name
+    """The first reason that holds for them."""
+    nodes: Count
+    """Number of nodes."""
+
+
+class SleepRecommendation(Model):
+    """What the policy would do in `Act`, as if the wake paths of all nodes were proved."""
+
+    asleep: Count
+    """Nodes that would be asleep."""
+    watts: Watts
+    """Power that this would save, without that of nodes whose power is unknown."""
+    nodes: Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES)] = ()
+    """These nodes, at most 100 of them."""
+
+
+class NodeSleepPolicyStatus(Model):
+    """What the policy's nodes do."""
+
+    observed_generation: Count | None = None
+    """`metadata.generation` that the status refers to."""
+    nodes: SleepCounts | None = None
+    refusals: Annotated[tuple[SleepRefusalCount, ...], Field(max_length=32)] = ()
+    """Why nodes that are awake may not be put to sleep, whatever their load."""
+    saved_watts: Watts | None = None
+    """Power that the nodes which are asleep would draw without work, less what they still draw; absent in other modes
+    than `Act`. Nodes whose power is unknown are left out."""
+    recommendation: SleepRecommendation | None = None
+    """Absent in other modes than `Recommend`."""
+    quarantined: Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES)] = ()
+    """Nodes in quarantine, at most 100 of them."""
+    conditions: Conditions = ()
+    """Conditions: Accepted (the spec can be used), Acting (nodes are powered off by it), Overlapping (nodes belong to
+    another policy) and Healthy (no node is in quarantine)."""
+
+
+class NodeSleepPolicy(CustomResource):
+    """Nodes that are powered off while nothing needs them; its status is written by the operator."""
+
+    info: ClassVar[Kind] = Kind(
+        kind="NodeSleepPolicy",
+        plural="nodesleeppolicies",
+        short_name="nsp",
+        spec=NodeSleepPolicySpec,
+        status=NodeSleepPolicyStatus,
+        columns=(
+            Column("Mode", ".spec.mode"),
+            Column("Nodes", ".status.nodes.selected", "integer"),
+            Column("Awake", ".status.nodes.awake", "integer"),
+            Column("Asleep", ".status.nodes.asleep", "integer"),
+            Column("Waking", ".status.nodes.waking", "integer"),
+            Column("Quarantined", ".status.nodes.quarantined", "integer"),
+            Column("Saved", ".status.savedWatts", "number"),
+            Column("Would save", ".status.recommendation.watts", "number"),
+        ),
+        named_after_node=False,
+    )
+
+    spec: NodeSleepPolicySpec
+    status: NodeSleepPolicyStatus = NodeSleepPolicyStatus()

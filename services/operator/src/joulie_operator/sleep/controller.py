@@ -1,0 +1,221 @@
+"""The loop: once in the interval it reads, decides, stores the records and carries them out.
+
+Guarantees that nothing is decided on what may be out of date; that a record is carried out only once it is stored, and
+so goes on after a restart; that a node is powered off only by a record that an earlier pass has stored; and that what
+fails for one node is tried again at the next pass and holds no other node up.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from joulie_api.errors import KubeError, NotFound, NotLeader, TooManyRequests
+from joulie_api.failure_log import FailureLog
+from joulie_api.wire import Versioned
+from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
+from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.names import NodeName
+from joulie_core.sleep import SleepRecord, SleepState, intent_of
+from joulie_operator.events import Event
+from joulie_operator.sleep.facts import HardwareOf, gather, power_facts
+from joulie_operator.sleep.metrics import SleepMetrics
+from joulie_operator.sleep.notices import sleep_event
+from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
+from joulie_operator.sleep.planner import SleepPlanner
+from joulie_operator.sleep.policies import usable_policies
+from joulie_operator.sleep.records import lasting, stored_record
+from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
+from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
+from joulie_operator.sleep.writer import SleepWriter
+
+#: States in which the power is off, or was requested to be.
+_OFF: Final = frozenset({SleepState.POWERING_OFF, SleepState.ASLEEP})
+
+_log = structlog.get_logger()
+
+#: A node that has never slept counts as awake since any time.
+_ALWAYS_S: Final = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SleepParts:
+    """What a controller uses; `managed` returns the nodes of the operator's selection, `wall` the time."""
+
+    watches: SleepWatches
+    writer: SleepWriter
+    metrics: SleepMetrics
+    hardware: HardwareOf
+    managed: Callable[[], Iterable[NodeName]]
+    record_event: Callable[[Event], None]
+    wall: Callable[[], float]
+
+
+class SleepController:
+    """The controller of one operator; `statuses` are those of the policies, by name."""
+
+    def __init__(self, parts: SleepParts, *, interval_s: float) -> None:
+        self.statuses: dict[str, NodeSleepPolicyStatus] = {}
+        self._parts = parts
+        self._interval_s = interval_s
+        self._planner = SleepPlanner()
+        #: As decided last, with what is not stored.
+        self._records: dict[NodeName, SleepRecord] = {}
+        #: Version of a Node that was written since: until another one is seen, the record in memory is the newer one.
+        self._written_over: dict[NodeName, str] = {}
+        self._failures = FailureLog(
+            _log, failed="sleep write failed, will be repeated", recovered="sleep write succeeded"
+        )
+        self._reads = FailureLog(_log, failed="no decision about sleep", recovered="decisions about sleep go on")
+
+    async def run(self) -> None:
+        """Work until cancelled.
+
+        Raises:
+            NotLeader: this process must not write any more.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            due_at = loop.time() + self._interval_s
+            problem = self._parts.watches.stale_reason()
+            if problem is None:
+                self._reads.recovered()
+                await self.step()
+            else:
+                self._reads.failed(problem, cause="stale")
+            await asyncio.sleep(max(0.0, due_at - loop.time()))
+
+    async def step(self) -> None:
+        """Decide once, and carry out what is stored. Raise as `run`."""
+        seen, now_s = self._parts.watches.seen(), self._parts.wall()
+        before = {NodeName(name): self._record(node, now_s) for name, node in seen.nodes.items()}
+        facts = gather(seen, before, self._parts.hardware, now_s)
+        usable, errors = usable_policies(seen.policies.values(), seen.nodes, self._parts.managed())
+        plan = self._planner.plan(facts, before, usable.values(), now_s)
+        stored = {
+            name: record
+            for name, record in plan.records.items()
+            if await self._store(seen.nodes[name], before[name], record)
+        }
+        self._records = before | stored
+        self._written_over = {name: version for name, version in self._written_over.items() if name in before}
+        # What was decided and could not be stored is decided anew at the next pass, and its old record rests till then.
+        settled = {name: record for name, record in self._records.items() if name in stored or name not in plan.records}
+        await self._carry_out(seen, before, settled)
+        watts = {NodeName(name): bmc.model.status.power_watts for name, bmc in seen.bmcs.items()}
+        sight = SleepSight(
+            facts, self._records, {name: each for name, each in watts.items() if each is not None}, now_s
+        )
+        statuses = {
+            name: policy_status(policy, seen.policies[name], sight, plan.recommended.get(name))
+            for name, policy in usable.items()
+        }
+        statuses |= {name: refused_status(seen.policies[name], error, now_s) for name, error in errors.items()}
+        for name, status in statuses.items():
+            if status != seen.policies[name].model.status:
+                await self._attempt(name, "status", self._parts.writer.publish(name, status))
+        self.statuses = statuses
+
+    def _record(self, node: WatchedNode, now_s: float) -> SleepRecord:
+        """Return the record of a node: the stored one, with what is remembered beside it."""
+        name = node.node.name
+        known = self._records.get(name)
+        if known is not None and self._written_over.get(name) == node.node.resource_version:
+            return known
+        self._written_over.pop(name, None)
+        stored = stored_record(node, now_s)
+        if stored is None:
+            return known if known is not None and known.state is SleepState.AWAKE else SleepRecord(since_s=_ALWAYS_S)
+        return known if known is not None and lasting(known) == stored else stored
+
+    async def _store(self, node: WatchedNode, before: SleepRecord, after: SleepRecord) -> bool:
+        """Store a record; return whether it is the one in force."""
+        changed = lasting(before) != lasting(after)
+        name = node.node.name
+        if self._written_over.get(name) == node.node.resource_version:
+            # Written on a newer version than the one seen.
+            return not changed
+        try:
+            if await self._parts.writer.store(node, after, changed=changed):
+                self._written_over[name] = node.node.resource_version
+        except NotLeader:
+            raise
+        except KubeError as error:
+            self._failures.failed(error, node=name, write="record")
+            return not changed
+        self._failures.recovered(node=name, write="record")
+        if before.state is not after.state:
+            self._parts.metrics.on_transition(before, after)
+            self._parts.record_event(sleep_event(node.node, before.state, after))
+            _log.info(
+                "sleep state changed",
+                node=name,
+                from_state=before.state.value,
+                to_state=after.state.value,
+                reason=after.reason.value,
+            )
+        return True
+
+    async def _carry_out(
+        self, seen: WatchedCluster, before: Mapping[NodeName, SleepRecord], settled: Mapping[NodeName, SleepRecord]
+    ) -> None:
+        for name, record in settled.items():
+            await self._attempt(name, "condition", self._parts.writer.show(seen.nodes[name], record))
+        for bmc in seen.bmcs.values():
+            name = NodeName(bmc.name)
+            if name in before and name not in settled:
+                continue
+            state = settled[name].state if name in settled else SleepState.AWAKE
+            was_off = name in before and before[name].state in _OFF
+            await self._attempt(name, "power", self._request_power(bmc, state, was_off=was_off))
+        draining = {name for name, record in settled.items() if intent_of(record.state).evict}
+        if draining:
+            await self._evict(pod for pod in seen.pods.values() if pod.node in draining)
+
+    async def _request_power(self, bmc: Versioned[NodeBMC], state: SleepState, *, was_off: bool) -> None:
+        power, facts = intent_of(state).power, power_facts(bmc)
+        if power is DesiredPower.OFF:
+            if not was_off or facts.requested is DesiredPower.ON:
+                # A pod that was bound just before the record was stored is seen at the next pass; a person's On holds.
+                return
+            on = facts.state is not PowerState.OFF
+            if on and self._parts.writer.differs(bmc, power) and not await self._parts.writer.is_empty(bmc.name):
+                _log.warning("node not powered off, pods are on it", node=bmc.name)
+                return
+        if await self._parts.writer.request_power(bmc, power):
+            _log.info("power requested", node=bmc.name, desired=power.value)
+
+    async def _evict(self, pods: Iterable[WatchedPod]) -> None:
+        for pod in pods:
+            if pod.role is not PodRole.MOVABLE or pod.ending:
+                continue
+            subject = {"pod": pod.name, "namespace": pod.namespace, "node": pod.node}
+            try:
+                await self._parts.writer.evict(pod)
+            except NotLeader:
+                raise
+            except TooManyRequests as error:
+                self._parts.metrics.on_eviction("blocked")
+                self._failures.failed(error, cause="budget", **subject)
+            except NotFound:
+                self._parts.metrics.on_eviction("gone")
+            except KubeError as error:
+                self._parts.metrics.on_eviction("failed")
+                self._failures.failed(error, **subject)
+            else:
+                self._parts.metrics.on_eviction("evicted")
+                self._failures.recovered(**subject)
+                _log.info("pod evicted", **subject)
+
+    async def _attempt(self, name: str, what: str, write: Awaitable[None]) -> None:
+        """Make a write; one that fails is logged, and repeated at the next pass."""
+        try:
+            await write
+        except NotLeader:
+            raise
+        except KubeError as error:
+            self._failures.failed(error, node=name, write=what)
+        else:
+            self._failures.recovered(node=name, write=what)

@@ -1,0 +1,145 @@
+"""The nodes and pods of the decision, from what is watched.
+
+What is not known stays unknown: a node without a NodeBMC has no power facts, and one whose power is not known saves
+nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from joulie_api.wire import Versioned
+from joulie_core import labels
+from joulie_core.hardware.view import HardwareView
+from joulie_core.kinds import Condition, NodeBMC
+from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds.node_bmc import DesiredPower, PowerOff
+from joulie_core.names import NodeName
+from joulie_core.power.curves import node_curves
+from joulie_core.quantity import parse_quantity
+from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, SleepState
+from joulie_core.timestamps import epoch_seconds
+from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
+from joulie_operator.sleep.records import state_label
+from joulie_operator.sleep.watches import WatchedCluster
+
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+
+#: Returns the hardware of a managed node; None of any other.
+HardwareOf = Callable[[NodeName], HardwareView | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SleepFacts:
+    """The nodes by name, and the pods that kube-scheduler has found no node for."""
+
+    nodes: Mapping[NodeName, SleepNode]
+    pending: tuple[SleepPod, ...]
+
+
+def gather(
+    seen: WatchedCluster, records: Mapping[NodeName, SleepRecord], hardware: HardwareOf, now_s: float
+) -> SleepFacts:
+    """Return the facts of this moment."""
+    pods: dict[str, list[WatchedPod]] = defaultdict(list)
+    pending: list[SleepPod] = []
+    for pod in seen.pods.values():
+        if pod.node is not None:
+            pods[pod.node].append(pod)
+        elif pod.unschedulable and pod.role is not PodRole.NODE_OWN and not pod.ending:
+            pending.append(pod.fit)
+    quarantined = {name for name, record in records.items() if record.state is SleepState.QUARANTINED}
+    rolling_out = {name for name, each in seen.daemon_sets.items() if each.rolling_out}
+    nodes = {
+        NodeName(name): _node(
+            node,
+            pods[name],
+            power=power_facts(seen.bmcs[name]) if name in seen.bmcs else None,
+            view=hardware(NodeName(name)),
+            quarantined=NodeName(name) in quarantined,
+            now_s=now_s,
+        )
+        for name, node in seen.nodes.items()
+    }
+    for name, node in nodes.items():
+        if any(pod.daemon_set in rolling_out for pod in pods[name]):
+            nodes[name] = replace(node, rollout_waiting=True)
+    return SleepFacts(nodes, tuple(pending))
+
+
+def zone_of(seen: WatchedNode) -> str:
+    """Return the zone as Kubernetes' node controller takes it."""
+    return f"{seen.node.labels.get(_REGION, '')}/{seen.node.labels.get(_ZONE, '')}"
+
+
+def power_facts(bmc: Versioned[NodeBMC]) -> NodePowerFacts:
+    """Return what a NodeBMC says."""
+    spec, status = bmc.model.spec, bmc.model.status
+    own = bmc.metadata.annotations.get(labels.REQUESTED_POWER) == spec.desired_power
+    return NodePowerFacts(
+        state=status.power_state,
+        sampled_at_s=epoch_seconds(status.sampled_at),
+        reachable=_holds(status.conditions, "Reachable"),
+        wake_proven=_holds(status.conditions, "WakeProven"),
+        off_allowed=spec.power_off is PowerOff.ALLOWED,
+        requested=DesiredPower.UNMANAGED if own else spec.desired_power,
+        boot_s=status.boot_seconds,
+    )
+
+
+def idle_watts(view: HardwareView | None) -> float:
+    """Return the power of a server without work, at the wall, by its model; 0 if unknown."""
+    curves = node_curves(view) if view is not None else None
+    if view is None or curves is None:
+        return 0.0
+    gpus = view.gpu.count * curves.gpu.idle_watts if view.gpu is not None and curves.gpu is not None else 0.0
+    return curves.wall_watts[0] + gpus
+
+
+def _node(
+    seen: WatchedNode,
+    pods: Iterable[WatchedPod],
+    *,
+    power: NodePowerFacts | None,
+    view: HardwareView | None,
+    quarantined: bool,
+    now_s: float,
+) -> SleepNode:
+    node = seen.node
+    free = {name: float(parse_quantity(amount)) for name, amount in node.allocatable.items()}
+    protected = 0
+    movable: list[SleepPod] = []
+    for pod in pods:
+        for name, amount in pod.fit.requests.items():
+            free[name] = free.get(name, 0.0) - amount
+        if pod.role is PodRole.PROTECTED:
+            protected += 1
+        elif pod.role is PodRole.MOVABLE:
+            movable.append(pod.fit)
+    until_s = epoch_seconds(node.annotations.get(labels.AWAKE_UNTIL))
+    return SleepNode(
+        name=node.name,
+        group=view.family if view is not None else "",
+        zone=zone_of(seen),
+        labels=node.labels,
+        taints=seen.lasting_taints,
+        free=free,
+        idle_watts=idle_watts(view),
+        control_plane=any(key in node.labels for key in _CONTROL_PLANE),
+        unschedulable=node.unschedulable or node.deleting,
+        ready=seen.ready,
+        cordoned=seen.cordoned,
+        protected_pods=protected,
+        movable_pods=tuple(movable),
+        power=power,
+        wake_requested=until_s is not None and now_s < until_s,
+        quarantine_cleared=quarantined and node.labels.get(labels.SLEEP_STATE) != state_label(SleepState.QUARANTINED),
+    )
+
+
+def _holds(conditions: Iterable[Condition], kind: str) -> bool | None:
+    found = next((each for each in conditions if each.type == kind), None)
+    if found is None or found.status is ConditionStatus.UNKNOWN:
+        return None
+    return found.status is ConditionStatus.TRUE

@@ -1,0 +1,333 @@
+"""What the decision about sleep reads of Nodes, pods, DaemonSets and NodeBMCs.
+
+Guarantees that what a pod needs is kept once for equal pods: a pod is reduced to the fields that decide where it fits,
+and those are the key.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from joulie_api.errors import DecodeError
+from joulie_api.wire import decode_node, decode_pod
+from joulie_core import labels
+from joulie_core.node import Node
+from joulie_core.pod import Container
+from joulie_core.powerest.pod_demand import requested
+from joulie_core.sleep import SleepPod
+from joulie_core.sleep.model import NodeTaint, PodToleration
+
+#: A part that is not looked into; left out of what is written where the pod does not have it.
+_Part = msgspec.Raw | msgspec.UnsetType
+#: Kinds of pods that are kept; clusters have some hundred.
+_KEPT: Final = 4096
+_MIRROR: Final = "kubernetes.io/config.mirror"
+#: Of Cluster Autoscaler, which other tools follow too: `false` forbids an eviction, `true` allows that of local data.
+_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+class PodRole(Enum):
+    """What a pod means for a node that is to sleep."""
+
+    #: Of a DaemonSet, or static: ends with the node.
+    NODE_OWN = auto()
+    #: Must not be evicted: of no controller, of a Job, with data on the node, or said so by its owner.
+    PROTECTED = auto()
+    #: Its controller replaces it elsewhere.
+    MOVABLE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTaint:
+    """A taint as it is written back."""
+
+    key: str
+    effect: str
+    value: str | None = None
+    time_added: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedNode:
+    """A Node."""
+
+    node: Node
+    taints: tuple[WatchedTaint, ...] = ()
+    #: Whether the condition Ready is True; False also while the kubelet is silent. None without the condition.
+    ready: bool | None = None
+    #: Reason of the condition about sleep; empty without it.
+    sleep_reason: str = ""
+
+    @property
+    def cordoned(self) -> bool:
+        """Whether it has the taint of sleeping nodes."""
+        return any(taint.key == labels.ASLEEP_TAINT for taint in self.taints)
+
+    @property
+    def lasting_taints(self) -> tuple[NodeTaint, ...]:
+        """The taints that the node has also when it is awake and ready."""
+        return tuple(
+            NodeTaint(taint.key, taint.value or "", taint.effect)
+            for taint in self.taints
+            if taint.key != labels.ASLEEP_TAINT and not taint.key.startswith("node.kubernetes.io/")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedPod:
+    """A pod that has not ended."""
+
+    name: str
+    namespace: str
+    #: None while it has no node.
+    node: str | None
+    role: PodRole
+    #: Whether it is being deleted.
+    ending: bool
+    #: Whether kube-scheduler has found no node for it.
+    unschedulable: bool
+    #: `namespace/name` of its DaemonSet; empty without one.
+    daemon_set: str
+    fit: SleepPod
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedDaemonSet:
+    """A DaemonSet, as far as its roll-out is concerned."""
+
+    rolling_out: bool
+
+
+class _Taint(msgspec.Struct, rename="camel"):
+    key: str = ""
+    effect: str = ""
+    value: str | None = None
+    time_added: str | None = None
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class _NodeSpec(msgspec.Struct):
+    taints: list[_Taint] | None = None
+
+
+class _NodeStatus(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _Node(msgspec.Struct):
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
+
+
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class _PodMeta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Container(msgspec.Struct, rename="camel", omit_defaults=True):
+    resources: _Part = msgspec.UNSET
+    restart_policy: _Part = msgspec.UNSET
+
+
+class _Volume(msgspec.Struct, rename="camel"):
+    empty_dir: _Part = msgspec.UNSET
+    host_path: _Part = msgspec.UNSET
+
+
+class _Fit(msgspec.Struct, rename="camel", omit_defaults=True):
+    """The fields of a pod's spec that decide where it fits."""
+
+    node_selector: _Part = msgspec.UNSET
+    affinity: _Part = msgspec.UNSET
+    tolerations: _Part = msgspec.UNSET
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    overhead: _Part = msgspec.UNSET
+    resources: _Part = msgspec.UNSET
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+    volumes: list[_Volume] | None = None
+
+
+class _PodStatus(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _PodMeta
+    spec: _PodSpec | None = None
+    status: _PodStatus | None = None
+
+
+class _FitPod(msgspec.Struct):
+    spec: _Fit | None = None
+
+
+class _Toleration(msgspec.Struct):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class _Tolerations(msgspec.Struct):
+    tolerations: list[_Toleration] | None = None
+
+
+class _DaemonMeta(msgspec.Struct):
+    generation: int = 0
+
+
+class _Strategy(msgspec.Struct):
+    type: str = ""
+
+
+class _DaemonSpec(msgspec.Struct, rename="camel"):
+    update_strategy: _Strategy | None = None
+
+
+class _DaemonStatus(msgspec.Struct, rename="camel"):
+    observed_generation: int = 0
+    desired_number_scheduled: int = 0
+    updated_number_scheduled: int = 0
+
+
+class _DaemonSet(msgspec.Struct):
+    metadata: _DaemonMeta
+    spec: _DaemonSpec | None = None
+    status: _DaemonStatus | None = None
+
+
+#: Type of the condition that nodes get which sleep.
+SLEEP_CONDITION: Final = f"{labels.PREFIX}Asleep"
+
+_NODES: Final = msgspec.json.Decoder(_Node)
+_PODS: Final = msgspec.json.Decoder(_Pod)
+_FITS: Final = msgspec.json.Decoder(_FitPod)
+_TOLERATIONS: Final = msgspec.json.Decoder(_Tolerations)
+_DAEMON_SETS: Final = msgspec.json.Decoder(_DaemonSet)
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def read_node(raw: bytes) -> WatchedNode:
+    """Decode a Node.
+
+    Raises:
+        DecodeError: not a Node.
+    """
+    node = decode_node(raw)
+    try:
+        wire = _NODES.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"not a Node: {error}") from error
+    taints = (wire.spec.taints if wire.spec else None) or ()
+    conditions = {each.type: each for each in (wire.status.conditions if wire.status else None) or ()}
+    ready, sleeping = conditions.get("Ready"), conditions.get(SLEEP_CONDITION)
+    return WatchedNode(
+        node=node,
+        taints=tuple(WatchedTaint(each.key, each.effect, each.value, each.time_added) for each in taints),
+        ready=None if ready is None else ready.status == "True",
+        sleep_reason=sleeping.reason if sleeping is not None else "",
+    )
+
+
+def read_pod(raw: bytes) -> WatchedPod:
+    """Decode a pod.
+
+    Raises:
+        DecodeError: not a pod.
+        QuantityError: a quantity cannot be read.
+    """
+    try:
+        pod, fit = _PODS.decode(raw), _FITS.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"not a Pod: {error}") from error
+    meta, spec = pod.metadata, pod.spec or _PodSpec()
+    owner = next((each for each in meta.owner_references or () if each.controller), None)
+    scheduled = next(
+        (each for each in (pod.status.conditions if pod.status else None) or () if each.type == "PodScheduled"), None
+    )
+    namespace = meta.namespace or "default"
+    return WatchedPod(
+        name=meta.name,
+        namespace=namespace,
+        node=spec.node_name or None,
+        role=_role(meta, owner, spec.volumes or ()),
+        ending=meta.deletion_timestamp is not None,
+        unschedulable=scheduled is not None and (scheduled.status, scheduled.reason) == ("False", "Unschedulable"),
+        daemon_set=f"{namespace}/{owner.name}" if owner is not None and owner.kind == "DaemonSet" else "",
+        fit=_kept_fit(_ENCODER.encode(fit.spec or _Fit())),
+    )
+
+
+def read_daemon_set(raw: bytes) -> WatchedDaemonSet:
+    """Decode a DaemonSet; one that is updated only when people delete its pods does not roll out by itself.
+
+    Raises:
+        DecodeError: not a DaemonSet.
+    """
+    try:
+        wire = _DAEMON_SETS.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"not a DaemonSet: {error}") from error
+    strategy = wire.spec.update_strategy if wire.spec else None
+    status = wire.status or _DaemonStatus()
+    behind = (
+        status.observed_generation < wire.metadata.generation
+        or status.updated_number_scheduled < status.desired_number_scheduled
+    )
+    return WatchedDaemonSet(behind and (strategy is None or strategy.type != "OnDelete"))
+
+
+def _role(meta: _PodMeta, owner: _Owner | None, volumes: tuple[_Volume, ...] | list[_Volume]) -> PodRole:
+    annotations = meta.annotations or {}
+    if _MIRROR in annotations or (owner is not None and owner.kind in {"DaemonSet", "Node"}):
+        return PodRole.NODE_OWN
+    safe = annotations.get(_SAFE_TO_EVICT)
+    if owner is None or owner.kind == "Job" or safe == "false":
+        return PodRole.PROTECTED
+    local = any(each.empty_dir is not msgspec.UNSET or each.host_path is not msgspec.UNSET for each in volumes)
+    return PodRole.PROTECTED if local and safe != "true" else PodRole.MOVABLE
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_fit(spec: bytes) -> SleepPod:
+    pod = decode_pod(b'{"metadata":{},"spec":' + spec + b"}")
+    names = {"cpu", "memory", *_named(pod.containers), *_named(pod.init_containers), *pod.requests}
+    amounts = {name: float(requested(pod, name)) for name in sorted(names)}
+    return SleepPod(
+        requests={name: amount for name, amount in amounts.items() if amount} | {"pods": 1.0},
+        node_selector=pod.node_selector,
+        required_terms=pod.required_terms,
+        tolerations=_tolerations(spec),
+    )
+
+
+def _named(containers: tuple[Container, ...]) -> set[str]:
+    return {name for each in containers for name in (*each.requests, *each.limits)}
+
+
+def _tolerations(spec: bytes) -> tuple[PodToleration, ...]:
+    found = _TOLERATIONS.decode(spec).tolerations or ()
+    return tuple(
+        PodToleration(each.key, None if each.operator == "Exists" else each.value, each.effect) for each in found
+    )

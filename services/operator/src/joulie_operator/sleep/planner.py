@@ -1,0 +1,171 @@
+"""The next record of every node, policy by policy; no I/O.
+
+Guarantees that only nodes of a policy in `Act` are put to sleep; that every other node which is not awake is woken; and
+that a recommendation changes nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from joulie_core.kinds.node_bmc import PowerState
+from joulie_core.kinds.node_sleep_policy import SleepMode
+from joulie_core.names import NodeName
+from joulie_core.sleep import (
+    AwakeWindow,
+    NodePowerFacts,
+    SleepCluster,
+    SleepNode,
+    SleepRecord,
+    SleepSettings,
+    SleepState,
+    decide,
+)
+from joulie_operator.sleep.facts import SleepFacts
+from joulie_operator.sleep.policies import UsablePolicy
+
+#: Group of the nodes of other policies, which are only counted.
+_OTHERS: Final = "\0others"
+_GOING: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING, SleepState.POWERING_OFF, SleepState.ASLEEP})
+_OFF: Final = frozenset({SleepState.POWERING_OFF, SleepState.ASLEEP})
+
+
+@dataclass(frozen=True, slots=True)
+class SleepPlan:
+    """What is decided at one moment."""
+
+    #: Of nodes that belong to a policy in `Act`, or that are not awake.
+    records: Mapping[NodeName, SleepRecord]
+    #: Nodes that would be asleep, by the name of a policy in `Recommend`.
+    recommended: Mapping[str, frozenset[NodeName]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The nodes that one decision is about, and its limits."""
+
+    names: frozenset[NodeName]
+    settings: SleepSettings
+    windows: tuple[AwakeWindow, ...] = ()
+
+
+@dataclass(slots=True)
+class SleepPlanner:
+    """Plans; between two calls it remembers what it has recommended."""
+
+    release: SleepSettings = field(default_factory=SleepSettings)
+    """Times and rates for nodes that belong to no policy in `Act`."""
+    _imagined: dict[NodeName, SleepRecord] = field(default_factory=dict)
+
+    def plan(
+        self,
+        facts: SleepFacts,
+        records: Mapping[NodeName, SleepRecord],
+        policies: Iterable[UsablePolicy],
+        now_s: float,
+    ) -> SleepPlan:
+        """Decide.
+
+        Args:
+            facts: what is seen.
+            records: of all nodes.
+            policies: those that can be used.
+            now_s: the present time.
+        """
+        policies = list(policies)
+        acting = [policy for policy in policies if policy.mode is SleepMode.ACT]
+        kept = {name for policy in acting for name in policy.nodes}
+        released = frozenset(name for name, record in records.items() if name not in kept and not _is_awake(record))
+        current = dict(records)
+        decided: dict[NodeName, SleepRecord] = {}
+        for policy in acting:
+            found = _decide(facts, current, _scope_of(policy), now_s)
+            current |= found
+            decided |= found
+        if released:
+            # All of them have to be awake, as fast as the rates permit.
+            everything = self.release.model_copy(update={"min_awake": len(facts.nodes), "spare": 0})
+            together = _in_one_group(facts, released)
+            decided |= _decide(together, current, _Scope(released, everything), now_s)
+        recommended = {
+            policy.name: self._recommend(facts, current, policy, now_s)
+            for policy in policies
+            if policy.mode is SleepMode.RECOMMEND
+        }
+        planned = {name for policy in policies if policy.mode is SleepMode.RECOMMEND for name in policy.nodes}
+        self._imagined = {name: record for name, record in self._imagined.items() if name in planned}
+        return SleepPlan(decided, recommended)
+
+    def _recommend(
+        self, facts: SleepFacts, records: Mapping[NodeName, SleepRecord], policy: UsablePolicy, now_s: float
+    ) -> frozenset[NodeName]:
+        imagined = {name: record for name, record in self._imagined.items() if name in policy.nodes}
+        for name, record in imagined.items():
+            node = facts.nodes.get(name)
+            # Pods that have come since would not have come to a node that is off; the node counts as woken for them.
+            if record.state in _GOING and (node is None or not node.empty):
+                imagined[name] = SleepRecord(since_s=now_s, sleeps=record.sleeps)
+        nodes = {
+            name: _imagine(node, imagined.get(name), now_s) if name in policy.nodes else node
+            for name, node in facts.nodes.items()
+        }
+        imagined_facts = SleepFacts(nodes, facts.pending)
+        found = _decide(imagined_facts, {**records, **imagined}, _scope_of(policy), now_s)
+        self._imagined |= found
+        return frozenset(name for name, record in found.items() if record.state in _GOING)
+
+
+def _scope_of(policy: UsablePolicy) -> _Scope:
+    return _Scope(policy.nodes, policy.settings, policy.windows)
+
+
+def _in_one_group(facts: SleepFacts, names: frozenset[NodeName]) -> SleepFacts:
+    """Return the facts with these nodes in one group."""
+    nodes = {name: replace(node, group="") if name in names else node for name, node in facts.nodes.items()}
+    return SleepFacts(nodes, facts.pending)
+
+
+def _decide(
+    facts: SleepFacts,
+    records: Mapping[NodeName, SleepRecord],
+    scope: _Scope,
+    now_s: float,
+) -> dict[NodeName, SleepRecord]:
+    """Decide about some nodes; the others count in their zones and have room for pods."""
+    nodes: list[SleepNode] = []
+    used: dict[NodeName, SleepRecord] = {}
+    for name, node in facts.nodes.items():
+        record = records.get(name)
+        if name in scope.names:
+            nodes.append(node)
+            if record is not None:
+                used[name] = record
+        else:
+            # Without power facts it is neither put to sleep nor woken here.
+            going = record is not None and record.state in _GOING
+            nodes.append(replace(node, group=_OTHERS, power=None, ready=False if going else node.ready))
+            if record is not None and record.state is SleepState.WAKING:
+                used[name] = record
+    cluster = SleepCluster(nodes=nodes, pending=facts.pending, windows=scope.windows)
+    found = decide(cluster, used, now_s, scope.settings)
+    return {name: found[name] for name in scope.names if name in found}
+
+
+def _imagine(node: SleepNode, record: SleepRecord | None, now_s: float) -> SleepNode:
+    """Return a node as it would be seen in a state that is only imagined, with a wake path that is proved."""
+    state = record.state if record is not None else SleepState.AWAKE
+    off = state in _OFF
+    known = node.power
+    power = NodePowerFacts(
+        state=PowerState.OFF if off else PowerState.ON,
+        sampled_at_s=now_s,
+        reachable=True,
+        wake_proven=True,
+        off_allowed=known is None or known.off_allowed,
+        boot_s=known.boot_s if known is not None else None,
+    )
+    return replace(node, power=power, ready=False if off else node.ready, cordoned=state is not SleepState.AWAKE)
+
+
+def _is_awake(record: SleepRecord) -> bool:
+    return record.state is SleepState.AWAKE

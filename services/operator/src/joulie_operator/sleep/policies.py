@@ -1,0 +1,109 @@
+"""NodeSleepPolicies as the decision takes them: settings, windows, and which policy a node belongs to."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from joulie_api.wire import Versioned
+from joulie_core.kinds import NodeSleepPolicy, NodeSleepPolicySpec
+from joulie_core.kinds.node_sleep_policy import AwakeWindowSpec, SleepMode, Weekday
+from joulie_core.names import NodeName
+from joulie_core.sleep import AwakeWindow, SleepSettings
+from joulie_operator.sleep.objects import WatchedNode
+
+_WEEKDAYS: Final = tuple(Weekday)
+#: A BMC whose answer is older is unknown. Three heartbeats of the status of a NodeBMC.
+_STALE_AFTER_S: Final = 180.0
+
+
+class UnusableSpec(ValueError):  # noqa: N818 - names the state
+    """A policy cannot be used; the message names the field, its value and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsablePolicy:
+    """A policy, and its nodes."""
+
+    name: str
+    mode: SleepMode
+    settings: SleepSettings
+    windows: tuple[AwakeWindow, ...]
+    nodes: frozenset[NodeName]
+    #: Selected nodes that belong to another policy.
+    taken: int
+
+
+def settings_of(spec: NodeSleepPolicySpec) -> SleepSettings:
+    """Return the limits and times of a policy."""
+    return SleepSettings(
+        min_awake=spec.min_awake.count,
+        spare=spec.min_awake.spare,
+        max_asleep_pct=spec.max_asleep_percent,
+        idle_for_s=spec.idle_seconds,
+        min_awake_for_s=spec.min_awake_seconds,
+        drain_below_pct=spec.drain_below_percent,
+        drain_timeout_s=spec.drain_timeout_seconds,
+        off_timeout_s=spec.off_timeout_seconds,
+        boot_timeout_s=spec.boot_timeout_seconds,
+        boot_attempts=spec.boot_attempts,
+        back_off_s=spec.back_off_seconds,
+        stale_after_s=_STALE_AFTER_S,
+        max_powering_off=spec.rates.powering_off,
+        max_waking=spec.rates.waking,
+    )
+
+
+def windows_of(spec: NodeSleepPolicySpec) -> tuple[AwakeWindow, ...]:
+    """Return the windows of a policy.
+
+    Raises:
+        UnusableSpec: a time zone is not known.
+    """
+    return tuple(_window(index, each) for index, each in enumerate(spec.schedules))
+
+
+def usable_policies(
+    policies: Iterable[Versioned[NodeSleepPolicy]], nodes: Mapping[str, WatchedNode], managed: Iterable[NodeName]
+) -> tuple[dict[str, UsablePolicy], dict[str, UnusableSpec]]:
+    """Return the policies that can be used, by name, and the errors of the others."""
+    usable: dict[str, UsablePolicy] = {}
+    errors: dict[str, UnusableSpec] = {}
+    left = {name for name in managed if name in nodes}
+    everything = frozenset(left)
+    for policy in sorted(policies, key=lambda each: each.name):
+        spec = policy.model.spec
+        selected = {name for name in everything if spec.node_selector.items() <= nodes[name].node.labels.items()}
+        own = frozenset(selected & left)
+        left -= own
+        try:
+            windows = windows_of(spec)
+        except UnusableSpec as error:
+            errors[policy.name] = error
+            continue
+        usable[policy.name] = UsablePolicy(
+            policy.name, spec.mode, settings_of(spec), windows, own, len(selected) - len(own)
+        )
+    return usable, errors
+
+
+def _window(index: int, spec: AwakeWindowSpec) -> AwakeWindow:
+    try:
+        time_zone = ZoneInfo(spec.time_zone)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise UnusableSpec(
+            f"schedules[{index}].timeZone: {spec.time_zone!r} is not in the time zone database; "
+            "write a name such as Europe/Rome"
+        ) from error
+    return AwakeWindow(
+        weekdays=frozenset(_WEEKDAYS.index(day) for day in spec.days),
+        from_minute=_minutes(spec.start),
+        to_minute=_minutes(spec.end),
+        time_zone=time_zone,
+        min_awake=spec.min_awake,
+    )
+
+
+def _minutes(clock: str) -> int:
+    hours, minutes = clock.split(":")
+    return 60 * int(hours) + int(minutes)

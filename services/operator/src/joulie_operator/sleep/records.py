@@ -1,0 +1,81 @@
+"""The record of a node as an annotation of its Node.
+
+It is written in one request with the label and the taint, so that no state is in force without being stored. Since when
+a node is idle is not stored: after a restart it is idle from then on, which only delays.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Final
+
+import msgspec
+
+from joulie_core import labels
+from joulie_core.sleep import SleepReason, SleepRecord, SleepState
+from joulie_operator.sleep.objects import WatchedNode
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Stored(msgspec.Struct, rename="camel", forbid_unknown_fields=False):
+    state: SleepState
+    since: float
+    reason: SleepReason
+    failed_boots: _Count = 0
+    not_before: float = 0.0
+    sleeps: _Count = 0
+
+
+_DECODER: Final = msgspec.json.Decoder(_Stored)
+
+
+def lasting(record: SleepRecord) -> SleepRecord:
+    """Return the part of a record that is stored."""
+    return replace(record, idle_since_s=None)
+
+
+def stored_text(record: SleepRecord) -> str:
+    """Return a record as the value of the annotation."""
+    stored = _Stored(
+        record.state, record.since_s, record.reason, record.failed_boots, record.not_before_s, record.sleeps
+    )
+    return msgspec.json.encode(stored).decode()
+
+
+def stored_record(seen: WatchedNode, now_s: float) -> SleepRecord | None:
+    """Return the record of a Node; None of one that has not slept yet.
+
+    A record that cannot be read, or that is gone while the taint is there, is one of a node that has to be woken.
+    """
+    text = seen.node.annotations.get(labels.SLEEP_RECORD)
+    if text is not None:
+        try:
+            found = _DECODER.decode(text)
+        except msgspec.MsgspecError:
+            pass
+        else:
+            return SleepRecord(
+                state=found.state,
+                since_s=min(found.since, now_s),
+                reason=found.reason,
+                failed_boots=found.failed_boots,
+                not_before_s=found.not_before,
+                sleeps=found.sleeps,
+            )
+    if text is None and not seen.cordoned:
+        return None
+    return SleepRecord(state=SleepState.WAKING, since_s=now_s, reason=SleepReason.RECORD_LOST)
+
+
+def state_label(state: SleepState) -> str | None:
+    """Return the value of the label of a node in a state; None where it has none."""
+    return None if state is SleepState.AWAKE else _LABELS[state]
+
+
+_LABELS: Final = {
+    SleepState.CORDONED: "cordoned",
+    SleepState.DRAINING: "draining",
+    SleepState.POWERING_OFF: "powering-off",
+    SleepState.ASLEEP: "asleep",
+    SleepState.WAKING: "waking",
+    SleepState.QUARANTINED: "quarantined",
+}

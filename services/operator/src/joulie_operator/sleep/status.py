@@ -1,0 +1,131 @@
+"""The status of a NodeSleepPolicy."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from joulie_api.wire import Versioned
+from joulie_core.kinds import Condition, NodeSleepPolicy, NodeSleepPolicyStatus
+from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds.node_sleep_policy import (
+    MOST_NAMES,
+    SleepCounts,
+    SleepMode,
+    SleepRecommendation,
+    SleepRefusalCount,
+)
+from joulie_core.names import NodeName
+from joulie_core.sleep import SleepRecord, SleepState
+from joulie_core.sleep.machine import refusal_of
+from joulie_core.timestamps import rfc3339
+from joulie_operator.sleep.facts import SleepFacts
+from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy
+
+_FIELDS = {
+    SleepState.AWAKE: "awake",
+    SleepState.CORDONED: "cordoned",
+    SleepState.DRAINING: "draining",
+    SleepState.POWERING_OFF: "powering_off",
+    SleepState.ASLEEP: "asleep",
+    SleepState.WAKING: "waking",
+    SleepState.QUARANTINED: "quarantined",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SleepSight:
+    """What statuses are made of."""
+
+    facts: SleepFacts
+    #: Of all nodes.
+    records: Mapping[NodeName, SleepRecord]
+    #: What nodes draw by their BMC, where that is known.
+    bmc_watts: Mapping[NodeName, float]
+    now_s: float
+
+
+def policy_status(
+    policy: UsablePolicy,
+    seen: Versioned[NodeSleepPolicy],
+    sight: SleepSight,
+    recommended: frozenset[NodeName] | None,
+) -> NodeSleepPolicyStatus:
+    """Return the status of a policy that can be used.
+
+    Args:
+        policy: the policy.
+        seen: its object.
+        sight: what is seen and decided.
+        recommended: nodes that would be asleep; None in other modes than `Recommend`.
+    """
+    facts, records, now_s = sight.facts, sight.records, sight.now_s
+    states = {name: records[name].state if name in records else SleepState.AWAKE for name in policy.nodes}
+    counts = Counter(_FIELDS[state] for state in states.values())
+    awake = [facts.nodes[name] for name, state in states.items() if state is SleepState.AWAKE]
+    refusals = Counter(refusal_of(node, now_s, policy.settings) for node in awake)
+    quarantined = sorted(name for name, state in states.items() if state is SleepState.QUARANTINED)
+    asleep = [facts.nodes[name] for name, state in states.items() if state is SleepState.ASLEEP]
+    saved = sum(max(0.0, node.idle_watts - sight.bmc_watts.get(node.name, 0.0)) for node in asleep if node.idle_watts)
+    acting = policy.mode is SleepMode.ACT
+    found = {
+        "Accepted": _yes("Valid"),
+        "Acting": _yes("Act") if acting else _no(policy.mode.value, "set spec.mode to Act to power nodes off"),
+        "Overlapping": _yes("OtherPolicy", f"{policy.taken} selected nodes belong to another policy")
+        if policy.taken
+        else _no("None"),
+        "Healthy": _no("Quarantined", f"{len(quarantined)} nodes did not boot") if quarantined else _yes("NoFailure"),
+    }
+    return NodeSleepPolicyStatus(
+        observed_generation=seen.metadata.generation,
+        nodes=SleepCounts(selected=len(policy.nodes), **counts),
+        refusals=tuple(
+            SleepRefusalCount(reason=reason.value, nodes=number)
+            for reason, number in sorted(refusals.items(), key=lambda item: str(item[0]))
+            if reason is not None
+        ),
+        saved_watts=round(saved) if acting else None,
+        recommendation=None if recommended is None else _recommendation(recommended, facts),
+        quarantined=tuple(quarantined[:MOST_NAMES]),
+        conditions=_conditions(seen, found, now_s),
+    )
+
+
+def refused_status(seen: Versioned[NodeSleepPolicy], error: UnusableSpec, now_s: float) -> NodeSleepPolicyStatus:
+    """Return the status of a policy that cannot be used."""
+    found = {"Accepted": _no("Invalid", str(error)), "Acting": _no("Invalid", "its nodes stay awake, or are woken")}
+    return NodeSleepPolicyStatus(
+        observed_generation=seen.metadata.generation, conditions=_conditions(seen, found, now_s)
+    )
+
+
+def _recommendation(names: Iterable[NodeName], facts: SleepFacts) -> SleepRecommendation:
+    ordered = sorted(names)
+    watts = sum(facts.nodes[name].idle_watts for name in ordered)
+    return SleepRecommendation(asleep=len(ordered), watts=round(watts), nodes=tuple(ordered[:MOST_NAMES]))
+
+
+def _yes(reason: str, message: str = "") -> Condition:
+    return Condition(type="", status=ConditionStatus.TRUE, reason=reason, message=message)
+
+
+def _no(reason: str, message: str = "") -> Condition:
+    return Condition(type="", status=ConditionStatus.FALSE, reason=reason, message=message)
+
+
+def _conditions(
+    seen: Versioned[NodeSleepPolicy], found: Mapping[str, Condition], now_s: float
+) -> tuple[Condition, ...]:
+    """Return the conditions; one whose status stays keeps its time."""
+    before = {each.type: each for each in seen.model.status.conditions}
+    return tuple(
+        condition.model_copy(
+            update={
+                "type": kind,
+                "last_transition_time": old.last_transition_time
+                if (old := before.get(kind)) is not None and old.status is condition.status
+                else rfc3339(now_s, "seconds"),
+                "observed_generation": seen.metadata.generation,
+            }
+        )
+        for kind, condition in sorted(found.items())
+    )

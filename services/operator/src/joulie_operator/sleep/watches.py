@@ -1,0 +1,58 @@
+"""What the decision about sleep watches.
+
+Pods and nodes are watched a second time: the operator's own watches keep less of pods, and managed nodes only, while
+the limit of a zone counts all of its nodes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from joulie_api.client import KubeClient
+from joulie_api.reflector import Reflector
+from joulie_api.resources import DAEMON_SETS, NODE_SLEEP_POLICIES, NODES, PODS
+from joulie_api.wire import Versioned, decode_kind
+from joulie_core.kinds import NodeBMC, NodeSleepPolicy
+from joulie_operator.sleep.objects import (
+    WatchedDaemonSet,
+    WatchedNode,
+    WatchedPod,
+    read_daemon_set,
+    read_node,
+    read_pod,
+)
+from joulie_operator.watches import ACTIVE_PODS
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedCluster:
+    """Everything that is read, by name, at one moment."""
+
+    nodes: Mapping[str, WatchedNode]
+    pods: Mapping[str, WatchedPod]
+    daemon_sets: Mapping[str, WatchedDaemonSet]
+    bmcs: Mapping[str, Versioned[NodeBMC]]
+    policies: Mapping[str, Versioned[NodeSleepPolicy]]
+
+
+class SleepWatches:
+    """The watches; `own` are not started, and `bmcs` is a watch of the operator."""
+
+    def __init__(self, client: KubeClient, bmcs: Reflector[Versioned[NodeBMC]]) -> None:
+        nodes = Reflector(client, NODES, read_node, name="nodes for sleep")
+        pods = Reflector(client, PODS, read_pod, field_selector=ACTIVE_PODS, name="pods for sleep")
+        daemon_sets = Reflector(client, DAEMON_SETS, read_daemon_set)
+        policies = Reflector(client, NODE_SLEEP_POLICIES, decode_kind(NodeSleepPolicy))
+        self.own: tuple[Reflector[Any], ...] = (nodes, pods, daemon_sets, policies)
+        self.all: tuple[Reflector[Any], ...] = (*self.own, bmcs)
+        self._stores = (nodes.store, pods.store, daemon_sets.store, bmcs.store, policies.store)
+
+    def seen(self) -> WatchedCluster:
+        """Return what is seen now."""
+        nodes, pods, daemon_sets, bmcs, policies = self._stores
+        return WatchedCluster(dict(nodes), dict(pods), dict(daemon_sets), dict(bmcs), dict(policies))
+
+    def stale_reason(self) -> str | None:
+        """Return which of them must not be believed, and why; None where all may."""
+        reasons = ((each.name, each.stale_reason()) for each in self.all)
+        return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason is not None) or None

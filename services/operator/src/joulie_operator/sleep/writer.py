@@ -1,0 +1,139 @@
+"""The writes about one node: its record with label and taint, its condition, its power, and evictions.
+
+Guarantees that a record is stored before it is carried out, and only on the version of the Node that it was decided by;
+the same holds for the desired power and its NodeBMC. All methods raise KubeError.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, PODS, Resource
+from joulie_api.wire import Versioned, decode_page
+from joulie_core import labels
+from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
+from joulie_core.kinds.node_bmc import DesiredPower
+from joulie_core.sleep import SleepRecord, SleepState, intent_of
+from joulie_core.timestamps import rfc3339
+from joulie_operator.sleep.objects import SLEEP_CONDITION, PodRole, WatchedNode, WatchedPod, WatchedTaint, read_pod
+from joulie_operator.sleep.records import state_label, stored_text
+from joulie_operator.watches import ACTIVE_PODS
+
+
+class SleepReads(Protocol):
+    """The part of `joulie_api.client.KubeClient` that is used."""
+
+    async def list_page(self, res: Resource, *, field_selector: str = "", continue_token: str = "") -> bytes:
+        """Return one page of a list, raw."""
+
+
+class SleepWrites(Protocol):
+    """The part of `joulie_api.apply.FencedWriter` that is used."""
+
+    async def apply(self, res: Resource, name: str, body: Mapping[str, Any], *, status: bool = False) -> None:
+        """Server-side apply."""
+
+    async def patch(self, res: Resource, name: str, body: Mapping[str, Any]) -> None:
+        """Apply a JSON merge patch."""
+
+    async def evict(self, name: str, namespace: str) -> None:
+        """Evict a pod."""
+
+
+class SleepWriter:
+    """The writes; nothing is sent where the object already is as it shall be."""
+
+    def __init__(self, reads: SleepReads, writes: SleepWrites) -> None:
+        self._reads = reads
+        self._writes = writes
+
+    async def store(self, seen: WatchedNode, record: SleepRecord, *, changed: bool) -> bool:
+        """Store a record with the label and the taint that belong to it; return whether a write was needed."""
+        node, cordon = seen.node, intent_of(record.state).cordon
+        label = state_label(record.state)
+        metadata: dict[str, Any] = {}
+        if changed:
+            metadata["annotations"] = {labels.SLEEP_RECORD: stored_text(record)}
+        if node.labels.get(labels.SLEEP_STATE) != label:
+            metadata["labels"] = {labels.SLEEP_STATE: label}
+        spec = {} if seen.cordoned is cordon else {"taints": _taints(seen, cordon=cordon)}
+        if not metadata and not spec:
+            return False
+        metadata["resourceVersion"] = node.resource_version
+        await self._writes.patch(NODES, node.name, {"metadata": metadata, **({"spec": spec} if spec else {})})
+        return True
+
+    async def show(self, seen: WatchedNode, record: SleepRecord) -> None:
+        """Write the condition of the Node; one that has never slept gets none."""
+        if seen.sleep_reason == record.state or (not seen.sleep_reason and record.state is SleepState.AWAKE):
+            return
+        asleep = record.state is SleepState.ASLEEP
+        condition = {
+            "type": SLEEP_CONDITION,
+            "status": "True" if asleep else "False",
+            "reason": record.state.value,
+            "message": f"{record.state.value}: {record.reason.value.replace('_', ' ')}",
+            "lastTransitionTime": rfc3339(record.since_s, "seconds"),
+            "lastHeartbeatTime": rfc3339(record.since_s, "seconds"),
+        }
+        await self._writes.apply(NODES, seen.node.name, {"status": {"conditions": [condition]}}, status=True)
+
+    def differs(self, bmc: Versioned[NodeBMC], power: DesiredPower) -> bool:
+        """Return whether `request_power` would write."""
+        written = bmc.metadata.annotations.get(labels.REQUESTED_POWER)
+        if power is DesiredPower.UNMANAGED:
+            return written is not None
+        return (written, bmc.model.spec.desired_power) != (power.value, power)
+
+    async def request_power(self, bmc: Versioned[NodeBMC], power: DesiredPower) -> bool:
+        """Write the desired power, or withdraw it (`Unmanaged`); return whether a write was needed.
+
+        A value that a person has written stays, unless another one is requested.
+        """
+        if not self.differs(bmc, power):
+            return False
+        mark = None if power is DesiredPower.UNMANAGED else power.value
+        change: dict[str, str | None] = {"desiredPower": mark}
+        if mark is None and bmc.model.spec.desired_power != bmc.metadata.annotations.get(labels.REQUESTED_POWER):
+            change = {}
+        metadata = {
+            "resourceVersion": bmc.metadata.resource_version,
+            "annotations": {labels.REQUESTED_POWER: mark},
+        }
+        await self._writes.patch(NODE_BMCS, bmc.name, {"metadata": metadata, **({"spec": change} if change else {})})
+        return True
+
+    async def is_empty(self, name: str) -> bool:
+        """Ask the API server, and not the watch, whether only pods are left that end with the node."""
+        selector = f"spec.nodeName={name},{ACTIVE_PODS}"
+        token = ""
+        while True:
+            page = decode_page(await self._reads.list_page(PODS, field_selector=selector, continue_token=token))
+            if any(read_pod(bytes(raw)).role is not PodRole.NODE_OWN for raw in page.items or ()):
+                return False
+            token = page.metadata.continue_
+            if not token:
+                return True
+
+    async def evict(self, pod: WatchedPod) -> None:
+        """Evict a pod within the budgets. Raise as `joulie_api.client.KubeClient.evict`."""
+        await self._writes.evict(pod.name, pod.namespace)
+
+    async def publish(self, policy: str, status: NodeSleepPolicyStatus) -> None:
+        """Write the status of a policy."""
+        await self._writes.apply(NODE_SLEEP_POLICIES, policy, {"status": status.dump()}, status=True)
+
+
+def _taints(seen: WatchedNode, *, cordon: bool) -> list[dict[str, str]]:
+    """Return all taints of a Node, with or without that of sleeping nodes."""
+    kept = [taint for taint in seen.taints if taint.key != labels.ASLEEP_TAINT]
+    if cordon:
+        kept.append(WatchedTaint(labels.ASLEEP_TAINT, "NoSchedule"))
+    return [
+        {
+            "key": taint.key,
+            "effect": taint.effect,
+            **({"value": taint.value} if taint.value is not None else {}),
+            **({"timeAdded": taint.time_added} if taint.time_added is not None else {}),
+        }
+        for taint in kept
+    ]
