@@ -3,6 +3,7 @@
 import pytest
 
 from joulie_api.testing import make_node, make_pod
+from joulie_core.demand import WorkloadClass
 
 PERFORMANCE = make_pod("p", cpu=4, workload_class="performance")
 STANDARD = make_pod("s", cpu=4)
@@ -53,6 +54,32 @@ async def test_a_standard_pod_passes_every_node(start, cluster):
     assert answer["FailedNodes"] == {}
 
 
+@pytest.mark.parametrize("pod", [STANDARD, PERFORMANCE], ids=["standard", "performance"])
+@pytest.mark.parametrize(
+    ("state", "passes"),
+    [("cordoned", False), ("draining", False), ("powering-off", False), ("asleep", False), ("waking", True)],
+)
+async def test_no_pod_goes_to_a_node_that_is_asleep_or_about_to_be(start, fake_api, pod, state, passes):
+    fake_api.put(make_node("sleepy", labels={"joulie.io/sleep-state": state}))
+    extender = await start()
+    _, answer = await extender.post("/filter", names_body(pod, ["sleepy"]))
+    assert (answer["NodeNames"] == ["sleepy"]) is passes
+    node = fake_api.get("Node", "sleepy")
+    _, answer = await extender.post("/filter", {"Pod": pod, "Nodes": {"items": [node]}, "NodeNames": None})
+    assert bool(answer["Nodes"]["items"]) is passes
+    if not passes:
+        assert answer["FailedNodes"]["sleepy"].startswith("joulie: node is asleep, or about to be")
+
+
+async def test_a_node_that_wakes_takes_pods_again(start, fake_api):
+    fake_api.put(make_node("sleepy", labels={"joulie.io/sleep-state": "asleep"}))
+    extender = await start()
+    fake_api.patch("Node", "sleepy", {"metadata": {"labels": {"joulie.io/sleep-state": None}}})
+    await extender.wait_for(lambda: not extender.table.refusals(WorkloadClass.STANDARD))
+    _, answer = await extender.post("/filter", names_body(STANDARD, ["sleepy"]))
+    assert answer["NodeNames"] == ["sleepy"]
+
+
 async def test_required_affinity_against_eco_makes_a_performance_pod(start, cluster):
     extender = await start()
     pod = make_pod(node_selector={"joulie.io/power-profile": "performance"})
@@ -81,15 +108,15 @@ async def test_an_eco_label_overrules_a_performance_twin_once_that_is_stale(star
 async def test_a_class_change_is_followed_by_watch(start, cluster, make_twin):
     extender = await start()
     extender.api.put(make_twin("perf", "draining"))
-    await extender.wait_for(lambda: "perf" in extender.table.refusals)
+    await extender.wait_for(lambda: "perf" in extender.table.refusals(WorkloadClass.PERFORMANCE))
     extender.api.put(make_twin("perf", "performance"))
-    await extender.wait_for(lambda: "perf" not in extender.table.refusals)
+    await extender.wait_for(lambda: "perf" not in extender.table.refusals(WorkloadClass.PERFORMANCE))
 
 
 async def test_a_node_that_leaves_leaves_nothing_behind(start, cluster):
     extender = await start()
     extender.api.remove("NodeTwin", "eco")
-    await extender.wait_for(lambda: "eco" not in extender.table.refusals)
+    await extender.wait_for(lambda: "eco" not in extender.table.refusals(WorkloadClass.PERFORMANCE))
     extender.api.remove("Node", "eco")
     await extender.wait_for(lambda: "eco" not in {entry.name for entry in extender.table})
     for workload_class in ("performance", "standard"):

@@ -154,7 +154,7 @@ def test_any_history_of_changes_ends_in_the_verdicts_of_the_filter(changes):
             stale=twin is None or twin.stale(NOW_S, 300.0),
             labels=stores["node"][name].labels if name in stores["node"] else {},
         )
-        assert table.refusals.get(name) == (None if judged.ok else refusal(name, judged))
+        assert table.refusals(WorkloadClass.PERFORMANCE).get(name) == (None if judged.ok else refusal(name, judged))
 
 
 @given(CHANGES)

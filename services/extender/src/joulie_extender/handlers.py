@@ -77,8 +77,7 @@ class Handlers:
             if nodes is None:
                 return _json(self._filter_reply(query, started))
             self._feeds.refresh()
-            picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
-            passed, refused = await self._judge(nodes) if picky else ([node.raw for node in nodes], [])
+            passed, refused = await self._judge(nodes, query.demand.workload_class)
             answer = await _send_parts(request, objects_reply(passed, refused))
             self._metrics.filter.observe(query.demand.workload_class, started)
             return answer
@@ -112,8 +111,7 @@ class Handlers:
 
     def _filter_reply(self, query: ExtenderRequest, started: float) -> bytes:
         self._feeds.refresh()
-        picky = query.demand.workload_class is WorkloadClass.PERFORMANCE
-        body = names_reply(query.names, self._table.refusals if picky else {})
+        body = names_reply(query.names, self._table.refusals(query.demand.workload_class))
         self._metrics.filter.observe(query.demand.workload_class, started)
         return body
 
@@ -135,12 +133,12 @@ class Handlers:
         if node is not None:
             self._table.expect_pod(query.uid, node, query.demand)
 
-    async def _judge(self, nodes: list[SentNode]) -> tuple[list[Part], list[bytes]]:
+    async def _judge(self, nodes: list[SentNode], workload_class: WorkloadClass) -> tuple[list[Part], list[bytes]]:
         passed: list[Part] = []
         refused: list[bytes] = []
         for number, node in enumerate(nodes, start=1):
             # The object's own label is what the scheduler goes by; without one, the watched node's counts.
-            judged = self._table.entry(node.name).judge(WorkloadClass.PERFORMANCE, node.labels or None)
+            judged = self._table.entry(node.name).judge(workload_class, node.labels or None)
             if judged.ok:
                 passed.append(node.raw)
             else:

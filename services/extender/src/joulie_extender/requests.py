@@ -15,7 +15,7 @@ import msgspec
 from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.errors import DecodeError
 from joulie_api.pod_reader import PodFields
-from joulie_core.labels import POWER_PROFILE
+from joulie_core.labels import POWER_PROFILE, SLEEP_STATE
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.quantity import QuantityError
 
@@ -49,6 +49,7 @@ class _Args(msgspec.Struct, rename="pascal"):
 
 class _Labels(msgspec.Struct):
     power_profile: str | None = msgspec.field(default=None, name=POWER_PROFILE)
+    sleep_state: str | None = msgspec.field(default=None, name=SLEEP_STATE)
 
 
 class _Meta(msgspec.Struct):
@@ -83,7 +84,7 @@ class ExtenderRequest:
 
 @dataclass(frozen=True, slots=True)
 class SentNode:
-    """What is read of a full Node object: of its labels, the one that verdicts need."""
+    """What is read of a full Node object: of its labels, those that verdicts need."""
 
     name: str
     labels: Mapping[str, str]
@@ -125,8 +126,9 @@ def split_nodes(body: Body, claimed_gpus: ClaimedGpus = no_claims) -> ExtenderRe
 def read_object(raw: Part) -> SentNode:
     """Read a full Node object. Raises BadRequestError."""
     meta = _decode(_NODE.decode, raw).metadata
-    profile = meta.labels.power_profile if meta.labels else None
-    return SentNode(meta.name, {} if profile is None else {POWER_PROFILE: profile}, raw)
+    seen = meta.labels or _Labels()
+    labels = {POWER_PROFILE: seen.power_profile, SLEEP_STATE: seen.sleep_state}
+    return SentNode(meta.name, {key: value for key, value in labels.items() if value is not None}, raw)
 
 
 def _cut(body: Body, first: int, end: int) -> Iterator[memoryview]:

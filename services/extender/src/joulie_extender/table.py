@@ -21,7 +21,7 @@ from joulie_core.node import Node
 from joulie_core.powerest.assumed import AssumedPods
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
-from joulie_core.scoring.filter import FilterResult, verdict
+from joulie_core.scoring.filter import FilterReason, FilterResult, is_sleeping, verdict
 from joulie_core.scoring.policy import ExplainedScore, ScorePolicy
 from joulie_core.scoring.prepared import AffineRow, ClusterSums
 from joulie_core.scoring.registry import DEFAULT_SCORE
@@ -67,6 +67,8 @@ class NodeEntry:
     twin: TwinSnapshot | None = None
     #: The twin with the pods in flight; None without a twin.
     state: TwinSnapshot | None = None
+    #: The state that is in the sums of the cluster; None where it is stale, or the node sleeps and supplies nothing.
+    counted: TwinSnapshot | None = None
     #: Whether `state` must not be believed; True without a twin.
     stale: bool = True
     #: Of performance pods, when the entry last changed.
@@ -105,10 +107,12 @@ class NodeTable:
         #: Every node of which a Node, a NodeHardware or a NodeTwin exists.
         self._entries: dict[NodeName, NodeEntry] = {}
         self._assumed = AssumedPods(config.telemetry_interval_s, config.assumed_window_s)
-        #: Sums over the `state` of all entries that are not stale.
+        #: Sums over the `counted` states of all entries.
         self._sums = ClusterSums()
         #: Scores of all entries.
         self._scores = ScoreTable(config.score_max, config.score)
+        #: The same for standard pods: nodes that sleep.
+        self._sleeping: dict[str, bytes] = {}
         #: Reasons that keep performance pods off nodes, as in the reply; nodes that accept them are left out.
         self._refusals: dict[str, bytes] = {}
         #: No entry becomes stale before this moment of the wall clock.
@@ -175,10 +179,9 @@ class NodeTable:
         """Score candidates for a pod, as the cluster is now."""
         return self._scores.answer(names, demand, self.terms)
 
-    @property
-    def refusals(self) -> Mapping[str, bytes]:
-        """Members of the reply, by node name, of the nodes that refuse performance pods."""
-        return self._refusals
+    def refusals(self, workload_class: WorkloadClass) -> Mapping[str, bytes]:
+        """Members of the reply, by node name, of the nodes that refuse pods of a class."""
+        return self._refusals if workload_class is WorkloadClass.PERFORMANCE else self._sleeping
 
     def entry(self, name: str) -> NodeEntry:
         """Return the state of a node, which may be empty."""
@@ -237,8 +240,9 @@ class NodeTable:
 
     def _update(self, entry: NodeEntry, *, hardware_changed: bool = False) -> None:
         """Recompute everything that depends on one node."""
-        if entry.state and not entry.stale:
-            self._sums.remove(entry.state)
+        if entry.counted is not None:
+            self._sums.remove(entry.counted)
+            entry.counted = None
         if entry.node is None and entry.hardware is None and entry.twin is None:
             self._drop(entry.name)
             return
@@ -250,10 +254,12 @@ class NodeTable:
         if judged is entry.judged:
             return
         entry.judged = judged
-        if judged.ok:
-            self._refusals.pop(entry.name, None)
-        else:
+        self._refusals.pop(entry.name, None)
+        self._sleeping.pop(entry.name, None)
+        if not judged.ok:
             self._refusals[entry.name] = refusal(entry.name, judged)
+        if judged.reason is FilterReason.SLEEPING_NODE:
+            self._sleeping[entry.name] = self._refusals[entry.name]
 
     def _age(self, entry: NodeEntry) -> None:
         """Set `state` and `stale`, and count what is fresh."""
@@ -264,7 +270,9 @@ class NodeTable:
         entry.state = replace(entry.twin, assumed_watts=self._assumed_watts(entry))
         entry.stale = self._silent or entry.twin.stale(self._wall_clock(), threshold_s)
         if not entry.stale and entry.twin.last_updated_s is not None:
-            self._sums.add(entry.state)
+            if not is_sleeping(entry.labels):
+                entry.counted = entry.state
+                self._sums.add(entry.state)
             self._next_expiry_s = min(self._next_expiry_s, entry.twin.last_updated_s + threshold_s)
 
     def _assumed_watts(self, entry: NodeEntry) -> float:
@@ -283,6 +291,7 @@ class NodeTable:
     def _drop(self, name: NodeName) -> None:
         del self._entries[name]
         self._refusals.pop(name, None)
+        self._sleeping.pop(name, None)
         self._scores.drop(name)
 
 

@@ -1,7 +1,8 @@
-"""Whether a pod may run on a node: the one hard rule of the scheduler extender.
+"""Whether a pod may run on a node: the hard rules of the scheduler extender.
 
-Performance pods stay off eco and draining nodes; everything else is allowed, with a reason either way. Messages never
-name the node: kube-scheduler counts equal texts in its event.
+No pod goes to a node that is asleep or about to be, whatever it tolerates. Performance pods stay off eco and draining
+nodes; everything else is allowed, with a reason either way. Messages never name the node: kube-scheduler counts equal
+texts in its event.
 
 A stale twin still counts here, though its numbers no longer count in scores: silence of the operator is no evidence
 that a capped node was freed, so a node is refused if either the last known class or the label is a refused one. A
@@ -17,7 +18,7 @@ from typing import Final
 from joulie_core.demand import WorkloadClass
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_core.labels import POWER_PROFILE
+from joulie_core.labels import POWER_PROFILE, SLEEP_STATE
 
 
 class FilterReason(StrEnum):
@@ -29,6 +30,7 @@ class FilterReason(StrEnum):
     ECO_NODE = "EcoNode"
     DRAINING_NODE = "DrainingNode"
     ECO_LABEL = "EcoLabel"
+    SLEEPING_NODE = "SleepingNode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,19 @@ _ECO_LABEL: Final = FilterResult(
     False, FilterReason.ECO_LABEL, "joulie: node is labelled eco, performance pods are kept off it"
 )
 
+_SLEEPING: Final = FilterResult(
+    False,
+    FilterReason.SLEEPING_NODE,
+    "joulie: node is asleep, or about to be; it is woken where pods have no other room",
+)
+#: Values of the label of nodes that are off, or on the way to it. A node that wakes takes what tolerates its taint.
+_SLEEP_STATES: Final = frozenset({"cordoned", "draining", "powering-off", "asleep"})
+
+
+def is_sleeping(labels: Mapping[str, str]) -> bool:
+    """Return whether a node is asleep or about to be, by its labels."""
+    return labels.get(SLEEP_STATE) in _SLEEP_STATES
+
 
 def verdict(
     workload_class: WorkloadClass,
@@ -71,6 +86,8 @@ def verdict(
         stale: whether the twin is too old to be trusted that the node is free.
         labels: the node's labels; they decide where no twin does.
     """
+    if is_sleeping(labels):
+        return _SLEEPING
     if workload_class is not WorkloadClass.PERFORMANCE:
         return _STANDARD_POD
     if schedulable_class in _REFUSED:
