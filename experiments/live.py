@@ -53,6 +53,8 @@ _LONGEST_S: Final = 900.0
 _INTERVAL_S: Final = 5.0
 _SAMPLE_S: Final = 1.0
 _PLANNED_S: Final = 600.0
+#: Services share a machine of few cores with the control plane.
+_START_S: Final = 240.0
 _WORKLOAD: Final = "live"
 _SECONDS_PER_HOUR: Final = 3600.0
 _JOULES_PER_KWH: Final = 3.6e6
@@ -97,6 +99,7 @@ async def measure(arm: str, classes: tuple[NodeClass, ...], items: Sequence[Work
     stacked = StackConfig(
         services=tuple(Service) if joulie else (Service.SIM,),
         env={Service.OPERATOR: {"POLICY_TYPE": arm} | interval, Service.AGENT: interval},
+        start_timeout_s=_START_S,
     )
     config = ClusterConfig(name="live", nodes=classes, extender=joulie)
     async with DevCluster(config, reporter=reporter) as cluster, JoulieStack(cluster, stacked) as stack:
