@@ -11,6 +11,7 @@ import pytest
 
 from joulie_api.app import App
 from joulie_api.settings import read_settings
+from joulie_api.testing import make_node_bmc
 from joulie_outofband.app import run
 from joulie_outofband.redfish.bmc import RedfishBmc
 from joulie_outofband.redfish.connection import BmcAccess, RedfishConnection
@@ -134,6 +135,12 @@ class Cluster:
         }
         bmc = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeBMC", "metadata": {"name": name}}
         self.api.put({**bmc, "spec": required | spec})
+
+    def put_ipmi(self, simulated, name="n1", **spec):
+        """Put a NodeBMC of an IPMI BMC with its Secret."""
+        self.api.put(secret(f"{name}-bmc", username=USER, password=PASSWORD))
+        reached = {"protocol": "ipmi", "address": simulated.address, "credentialsSecretRef": {"name": f"{name}-bmc"}}
+        self.api.put(make_node_bmc(name, spec=reached | spec))
 
     def put_ca(self, served, name="n1"):
         """Put the Secret with the certificates that verify the BMC's."""

@@ -21,16 +21,18 @@ from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_BMCS
 from joulie_api.wire import Versioned, decode_kind
 from joulie_core.kinds import NodeBMC, NodeBMCSpec
+from joulie_core.kinds.node_bmc import BmcProtocol
 from joulie_outofband import VERSION
 from joulie_outofband.bmc import Bmc
 from joulie_outofband.bmc_worker import BmcWorker
+from joulie_outofband.ipmi.bmc import IpmiBmc
 from joulie_outofband.metrics import OutOfBandMetrics, families
 from joulie_outofband.parts import WorkerParts, WorkerTimes
 from joulie_outofband.power import PowerTimeouts
 from joulie_outofband.publish import StatusPublisher
 from joulie_outofband.redfish.bmc import RedfishBmc
 from joulie_outofband.redfish.connection import RedfishConnection
-from joulie_outofband.secrets import read_access
+from joulie_outofband.secrets import read_access, read_credentials
 from joulie_outofband.settings import OutOfBandSettings
 from joulie_outofband.supervisor import BmcSupervisor
 
@@ -103,6 +105,9 @@ class OutOfBand:
         return BmcWorker(bmc, publisher, self._parts)
 
     async def _connect(self, spec: NodeBMCSpec) -> Bmc:
+        if spec.protocol is BmcProtocol.IPMI:
+            username, password = await read_credentials(self._client, spec, self._settings.pod_namespace)
+            return IpmiBmc(spec.address, username, password, request_timeout_s=self._settings.bmc_request_timeout)
         access = await read_access(self._client, spec, self._settings.pod_namespace)
         connection = RedfishConnection(
             self._session, spec.address, access, request_timeout_s=self._settings.bmc_request_timeout

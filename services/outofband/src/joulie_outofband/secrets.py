@@ -34,9 +34,7 @@ async def read_access(client: SecretReader, spec: NodeBMCSpec, namespace: str) -
     Raises:
         BmcError: a Secret cannot be read or lacks a key; the message has names only.
     """
-    entries = await _entries(client, spec.credentials_secret_ref.name, namespace)
-    username = _text(entries, "username", spec.credentials_secret_ref.name)
-    password = _text(entries, "password", spec.credentials_secret_ref.name)
+    username, password = await read_credentials(client, spec, namespace)
     if ":" in username:
         raise BmcError(BmcReason.CREDENTIALS_MISSING, "a username cannot contain a colon")
     certificates = None
@@ -48,6 +46,17 @@ async def read_access(client: SecretReader, spec: NodeBMCSpec, namespace: str) -
     except (ssl.SSLError, ValueError) as error:
         raise BmcError(BmcReason.CREDENTIALS_MISSING, "ca.crt has no certificate in PEM") from error
     return BmcAccess(username, password, tls)
+
+
+async def read_credentials(client: SecretReader, spec: NodeBMCSpec, namespace: str) -> tuple[str, str]:
+    """Return the user and the password of a BMC.
+
+    Raises:
+        BmcError: the Secret cannot be read or lacks a key; the message has names only.
+    """
+    name = spec.credentials_secret_ref.name
+    entries = await _entries(client, name, namespace)
+    return _text(entries, "username", name), _text(entries, "password", name)
 
 
 async def _entries(client: SecretReader, name: str, namespace: str) -> dict[str, str]:

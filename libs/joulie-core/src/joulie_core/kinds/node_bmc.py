@@ -6,9 +6,11 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from joulie_core.kinds.base import (
+    CheckedModel,
     Column,
     Conditions,
     CustomResource,
+    Invariant,
     Kind,
     Model,
     NodeNameField,
@@ -29,6 +31,7 @@ class BmcProtocol(StrEnum):
     """Protocol of the BMC."""
 
     REDFISH = "redfish"
+    IPMI = "ipmi"
 
 
 class PowerOff(StrEnum):
@@ -89,20 +92,29 @@ class BmcCap(Model):
     """Time at which the cap ends unless it is written with a later one; the limit found before is restored then."""
 
 
-class NodeBMCSpec(Model):
+class NodeBMCSpec(CheckedModel):
     """How the BMC is reached, and what it shall do."""
+
+    invariants = (
+        Invariant(
+            "!has(self.address) || !has(self.protocol) || "
+            "self.address.startsWith(self.protocol == 'ipmi' ? 'ipmi://' : 'https://')",
+            "address is https://... for redfish and ipmi://... for ipmi",
+            lambda spec: spec.address.startswith("ipmi://" if spec.protocol is BmcProtocol.IPMI else "https://"),
+        ),
+    )
 
     node_name: NodeNameField
     protocol: BmcProtocol
     """Protocol of the BMC."""
-    address: Annotated[str, Field(max_length=512, pattern=r"^https://[^/@?#\s]+$")]
-    """Address of the BMC, such as `https://10.0.0.17` or `https://bmc-17.example.org:8443`."""
+    address: Annotated[str, Field(max_length=512, pattern=r"^(https|ipmi)://[^/@?#\s]+$")]
+    """Address of the BMC, such as `https://10.0.0.17`, `https://bmc-17.example.org:8443` or `ipmi://10.0.0.17`."""
     system: ResourcePath | None = None
     """Path of the ComputerSystem, such as `/redfish/v1/Systems/1`; needed where the BMC has several."""
     credentials_secret_ref: BmcSecretRef
     """Secret with the keys `username` and `password`."""
     ca_secret_ref: BmcSecretRef | None = None
-    """Secret whose key `ca.crt` has the certificates (PEM) that verify the BMC's; absent: the public ones."""
+    """Secret whose key `ca.crt` has the certificates (PEM) that verify the BMC by Redfish; absent: the public ones."""
     power_off: PowerOff = PowerOff.NEVER
     """Whether the node may be powered off; `Never` takes precedence over `desiredPower`."""
     desired_power: DesiredPower = DesiredPower.UNMANAGED

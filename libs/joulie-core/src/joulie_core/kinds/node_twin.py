@@ -40,6 +40,7 @@ class ServerMeasurementSource(StrEnum):
     """Interface of the BMC that the power of the whole server was read by."""
 
     REDFISH = "redfish"
+    DCMI = "dcmi"
 
 
 class PowerMeasurement(Model):

@@ -16,7 +16,10 @@ from joulie_core.timestamps import age_seconds
 MOST_INTERVALS: Final = 3
 #: The status of a NodeBMC carries a reading at least this often, however short the BMC's interval is; in seconds.
 LEAST_INTERVAL_S: Final = 60.0
-_SOURCES: Final = {BmcProtocol.REDFISH: ServerMeasurementSource.REDFISH}
+_SOURCES: Final = {
+    BmcProtocol.REDFISH: ServerMeasurementSource.REDFISH,
+    BmcProtocol.IPMI: ServerMeasurementSource.DCMI,
+}
 
 
 def server_measurement(bmc: NodeBMC, now_s: float) -> ServerMeasurement | None:
@@ -26,9 +29,9 @@ def server_measurement(bmc: NodeBMC, now_s: float) -> ServerMeasurement | None:
         bmc: the server's BMC.
         now_s: seconds since the epoch.
     """
-    status, source = bmc.status, _SOURCES.get(bmc.spec.protocol)
+    status, source = bmc.status, _SOURCES[bmc.spec.protocol]
     watts, sampled_at, interval_s = status.power_watts, status.sampled_at, status.interval_seconds
-    if source is None or watts is None or sampled_at is None or judge(watts) is not Plausibility.MEASURED:
+    if watts is None or sampled_at is None or judge(watts) is not Plausibility.MEASURED:
         return None
     most_s = MOST_INTERVALS * max(interval_s or 0.0, LEAST_INTERVAL_S)
     # A time ahead of the clock by as much is no time either.
