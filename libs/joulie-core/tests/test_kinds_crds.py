@@ -168,9 +168,19 @@ def nhw(**status):
     return NodeHardware, {"spec": {"nodeName": "n1"}, "status": status}
 
 
+#: Fields of a server that Wake-on-LAN reaches.
+WOL = {
+    "protocol": "wol",
+    "address": "wol://10.0.0.255",
+    "mac": "52:54:00:12:34:56",
+    "credentialsSecretRef": None,
+}
+
+
 def nbmc(status=None, **spec):
     required = {"nodeName": "n1", "protocol": "redfish", "address": "https://10.0.0.1"}
-    document = {"spec": required | {"credentialsSecretRef": {"name": "bmc"}} | spec}
+    fields = required | {"credentialsSecretRef": {"name": "bmc"}} | spec
+    document = {"spec": {name: value for name, value in fields.items() if value is not None}}
     return NodeBMC, document if status is None else document | {"status": status}
 
 
@@ -233,6 +243,7 @@ GOOD = {
     "BMC by name and port": nbmc(address="https://bmc-17.example.org:8443", system="/redfish/v1/Systems/1"),
     "BMC at an IPv6 address": nbmc(address="https://[fd00::17]:443", caSecretRef={"name": "ca"}),
     "BMC by IPMI": nbmc(protocol="ipmi", address="ipmi://10.0.0.17:623"),
+    "server that Wake-on-LAN reaches": nbmc(**WOL),
     "BMC that powers off": nbmc(powerOff="Allowed", desiredPower="Off"),
     "power that is desired and not allowed": nbmc(powerOff="Never", desiredPower="Off"),
     "cap of a server": nbmc(cap={"watts": 400, "expiresAt": "2030-01-31T12:00:00Z"}),
@@ -284,6 +295,11 @@ BAD = {
     "negative power": measurement(measuredNodePowerW=-1),
     "unknown quality": measurement(quality="guessed"),
     "unknown protocol": nbmc(protocol="telnet"),
+    "Wake-on-LAN without a MAC address": nbmc(**WOL | {"mac": None}),
+    "Wake-on-LAN that powers off": nbmc(**WOL, powerOff="Allowed"),
+    "Wake-on-LAN with credentials": nbmc(**WOL | {"credentialsSecretRef": {"name": "bmc"}}),
+    "BMC without a Secret": nbmc(credentialsSecretRef=None),
+    "BMC with a MAC address": nbmc(mac="52:54:00:12:34:56"),
     "IPMI at the address of Redfish": nbmc(protocol="ipmi"),
     "Redfish at the address of IPMI": nbmc(address="ipmi://10.0.0.17"),
     "BMC without TLS": nbmc(address="http://10.0.0.1"),

@@ -107,7 +107,8 @@ def _service(pods: Sequence[ServicePod] | None) -> Iterator[CheckOutcome]:
 
 
 def _unanswered(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
-    silent = [each for each in bmcs if each.conditions.get("Reachable", ("", ""))[0] != "True"]
+    # Unknown is Wake-on-LAN, which never answers.
+    silent = [each for each in bmcs if each.conditions.get("Reachable", ("", ""))[0] in {"", "False"}]
     for reason, names in _by_reason(silent, "Reachable").items():
         yield found(_CHECK, f"no answer, so the power state is unknown: {reason}", _WAYS_OUT.get(reason, _SEE), names)
 

@@ -35,6 +35,7 @@ from joulie_outofband.redfish.connection import RedfishConnection
 from joulie_outofband.secrets import read_access, read_credentials
 from joulie_outofband.settings import OutOfBandSettings
 from joulie_outofband.supervisor import BmcSupervisor
+from joulie_outofband.wol import WolServer
 
 SERVICE: Final = "joulie-outofband"
 #: Owner of the fields that the service writes, and name of its Lease.
@@ -105,6 +106,8 @@ class OutOfBand:
         return BmcWorker(bmc, publisher, self._parts)
 
     async def _connect(self, spec: NodeBMCSpec) -> Bmc:
+        if spec.protocol is BmcProtocol.WOL:
+            return WolServer(spec.address, spec.mac or "")
         if spec.protocol is BmcProtocol.IPMI:
             username, password = await read_credentials(self._client, spec, self._settings.pod_namespace)
             return IpmiBmc(spec.address, username, password, request_timeout_s=self._settings.bmc_request_timeout)

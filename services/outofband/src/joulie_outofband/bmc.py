@@ -18,13 +18,17 @@ class PowerLimit:
 
 @dataclass(frozen=True, slots=True)
 class BmcReport:
-    """What one pass has read; `limit` None: the BMC has no power limit."""
+    """What one pass has read; `limit` None: the BMC has no power limit.
+
+    `answers` False: there is nothing that answers, so the power state is never known.
+    """
 
     power_state: PowerState
     watts: float | None
     interval_s: float | None
     limit: PowerLimit | None
     capability: BmcCapability
+    answers: bool = True
 
 
 class Bmc(Protocol):

@@ -151,12 +151,13 @@ class BmcWorker:
         report = await bmc.report()
         self._publisher.change(
             power_watts=report.watts,
-            sampled_at=rfc3339(self._parts.wall(), "seconds"),
+            sampled_at=rfc3339(self._parts.wall(), "seconds") if report.answers else None,
             interval_seconds=report.interval_s,
             capability=report.capability,
         )
         self._publisher.note_power(report.power_state)
-        self._note({REACHABLE: BmcFinding.yes(BmcReason.ANSWERS)})
+        answers = BmcFinding.yes(BmcReason.ANSWERS) if report.answers else BmcFinding.unknown(BmcReason.NEVER_ANSWERS)
+        self._note({REACHABLE: answers})
         known = any(each.type == WAKE_PROVEN for each in self.status.conditions)
         not_tried = None if known else BmcFinding.unknown(BmcReason.NOT_TRIED)
         findings = {

@@ -80,7 +80,7 @@ def families(bmcs: Callable[[], Mapping[str, BmcSeries]]) -> Iterable[Metric]:
     )
     yield gauge(
         "joulie_bmc_reachable",
-        "1 if the BMC answered the last pass.",
+        "1 if the BMC answered the last pass, 0 if not; no sample for Wake-on-LAN, which never answers.",
         ("node",),
         (((name,), _reachable(status)) for name, status in found.items()),
     )
@@ -129,4 +129,4 @@ def _number(flag: bool | None) -> float | None:  # noqa: FBT001 - a value, not a
 
 def _reachable(status: NodeBMCStatus) -> float | None:
     found = next((each.status for each in status.conditions if each.type == "Reachable"), None)
-    return None if found is None else float(found is ConditionStatus.TRUE)
+    return None if found in {None, ConditionStatus.UNKNOWN} else float(found is ConditionStatus.TRUE)

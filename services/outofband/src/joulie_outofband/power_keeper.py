@@ -48,7 +48,7 @@ class PowerKeeper:
             self._publisher.change(pending_boot=None)
         decision = decide_power(
             spec,
-            report.power_state,
+            await self._assumed_state(spec, report),
             report.capability.reset_types,
             self._request,
             now=self._parts.clock(),
@@ -64,6 +64,12 @@ class PowerKeeper:
             self._publisher.change(pending_boot=boot)
             await self._publisher.store()
         return await self._reset(bmc, decision.reset, decision, decision.request)
+
+    async def _assumed_state(self, spec: NodeBMCSpec, report: BmcReport) -> PowerState:
+        """Return the power state; where nothing tells it, a server whose Node is not ready may be powered on."""
+        if report.answers or spec.desired_power is not DesiredPower.ON:
+            return report.power_state
+        return PowerState.ON if (await self._readiness()).ready else PowerState.OFF
 
     async def _reset(self, bmc: Bmc, reset: str, decision: PowerDecision, request: PowerRequest) -> BmcFinding:
         try:
@@ -87,7 +93,8 @@ class PowerKeeper:
         if boot is None:
             return proof
         waited_s = age_seconds(boot.requested_at, self._parts.wall())
-        if report.power_state is PowerState.ON and is_complete(boot, await self._readiness()):
+        powered = report.power_state is PowerState.ON or not report.answers
+        if powered and is_complete(boot, await self._readiness()):
             recent = with_boot(self._publisher.status.recent_boots, waited_s)
             self._publisher.change(pending_boot=None, recent_boots=recent, boot_seconds=usual_boot_s(recent))
             self._log.info("node booted", seconds=round(waited_s, 1))

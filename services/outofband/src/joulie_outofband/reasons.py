@@ -7,6 +7,7 @@ class BmcReason(StrEnum):
     """Reason of a condition of a NodeBMC."""
 
     ANSWERS = "Answers"
+    NEVER_ANSWERS = "NeverAnswers"
     CREDENTIALS_MISSING = "CredentialsMissing"
     UNREACHABLE = "Unreachable"
     TIMED_OUT = "TimedOut"

@@ -54,6 +54,8 @@ async def read_credentials(client: SecretReader, spec: NodeBMCSpec, namespace: s
     Raises:
         BmcError: the Secret cannot be read or lacks a key; the message has names only.
     """
+    if spec.credentials_secret_ref is None:
+        raise BmcError(BmcReason.CREDENTIALS_MISSING, "spec.credentialsSecretRef is missing")
     name = spec.credentials_secret_ref.name
     entries = await _entries(client, name, namespace)
     return _text(entries, "username", name), _text(entries, "password", name)

@@ -32,6 +32,7 @@ class BmcProtocol(StrEnum):
 
     REDFISH = "redfish"
     IPMI = "ipmi"
+    WOL = "wol"
 
 
 class PowerOff(StrEnum):
@@ -98,21 +99,41 @@ class NodeBMCSpec(CheckedModel):
     invariants = (
         Invariant(
             "!has(self.address) || !has(self.protocol) || "
-            "self.address.startsWith(self.protocol == 'ipmi' ? 'ipmi://' : 'https://')",
-            "address is https://... for redfish and ipmi://... for ipmi",
-            lambda spec: spec.address.startswith("ipmi://" if spec.protocol is BmcProtocol.IPMI else "https://"),
+            "self.address.startsWith(self.protocol == 'redfish' ? 'https://' : self.protocol + '://')",
+            "address is https://... for redfish, ipmi://... for ipmi and wol://... for wol",
+            lambda spec: spec.address.startswith(
+                "https://" if spec.protocol is BmcProtocol.REDFISH else f"{spec.protocol.value}://"
+            ),
+        ),
+        Invariant(
+            "!has(self.protocol) || (self.protocol == 'wol') != has(self.credentialsSecretRef)",
+            "credentialsSecretRef is required for redfish and ipmi, and not for wol",
+            lambda spec: (spec.protocol is BmcProtocol.WOL) != (spec.credentials_secret_ref is not None),
+        ),
+        Invariant(
+            "!has(self.protocol) || (self.protocol == 'wol') == has(self.mac)",
+            "mac is required for wol, and for nothing else",
+            lambda spec: (spec.protocol is BmcProtocol.WOL) == (spec.mac is not None),
+        ),
+        Invariant(
+            "!has(self.protocol) || self.protocol != 'wol' || !has(self.powerOff) || self.powerOff == 'Never'",
+            "a node cannot be powered off by wol: powerOff must be Never",
+            lambda spec: spec.protocol is not BmcProtocol.WOL or spec.power_off is PowerOff.NEVER,
         ),
     )
 
     node_name: NodeNameField
     protocol: BmcProtocol
     """Protocol of the BMC."""
-    address: Annotated[str, Field(max_length=512, pattern=r"^(https|ipmi)://[^/@?#\s]+$")]
-    """Address of the BMC, such as `https://10.0.0.17`, `https://bmc-17.example.org:8443` or `ipmi://10.0.0.17`."""
+    address: Annotated[str, Field(max_length=512, pattern=r"^(https|ipmi|wol)://[^/@?#\s]+$")]
+    """Address of the BMC, such as `https://10.0.0.17`, `https://bmc-17.example.org:8443` or `ipmi://10.0.0.17`; for
+    wol the broadcast address of the node's network, such as `wol://10.0.0.255`."""
+    mac: Annotated[str, Field(pattern=r"^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$", max_length=17)] | None = None
+    """For wol: MAC address of the node's network card."""
     system: ResourcePath | None = None
     """Path of the ComputerSystem, such as `/redfish/v1/Systems/1`; needed where the BMC has several."""
-    credentials_secret_ref: BmcSecretRef
-    """Secret with the keys `username` and `password`."""
+    credentials_secret_ref: BmcSecretRef | None = None
+    """For redfish and ipmi: Secret with the keys `username` and `password`."""
     ca_secret_ref: BmcSecretRef | None = None
     """Secret whose key `ca.crt` has the certificates (PEM) that verify the BMC by Redfish; absent: the public ones."""
     power_off: PowerOff = PowerOff.NEVER

@@ -29,9 +29,9 @@ def server_measurement(bmc: NodeBMC, now_s: float) -> ServerMeasurement | None:
         bmc: the server's BMC.
         now_s: seconds since the epoch.
     """
-    status, source = bmc.status, _SOURCES[bmc.spec.protocol]
+    status, source = bmc.status, _SOURCES.get(bmc.spec.protocol)
     watts, sampled_at, interval_s = status.power_watts, status.sampled_at, status.interval_seconds
-    if watts is None or sampled_at is None or judge(watts) is not Plausibility.MEASURED:
+    if source is None or watts is None or sampled_at is None or judge(watts) is not Plausibility.MEASURED:
         return None
     most_s = MOST_INTERVALS * max(interval_s or 0.0, LEAST_INTERVAL_S)
     # A time ahead of the clock by as much is no time either.
