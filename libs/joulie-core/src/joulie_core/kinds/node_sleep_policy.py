@@ -176,8 +176,8 @@ class NodeSleepPolicyStatus(Model):
     refusals: Annotated[tuple[SleepRefusalCount, ...], Field(max_length=32)] = ()
     """Why nodes that are awake may not be put to sleep, whatever their load."""
     saved_watts: Watts | None = None
-    """Power that the nodes which are asleep would draw without work, less what they still draw; absent in other modes
-    than `Act`. Nodes whose power is unknown are left out."""
+    """Power that the nodes which are asleep would draw without work, by the model of their hardware; absent in other
+    modes than `Act`. Nodes whose power is unknown are left out."""
     recommendation: SleepRecommendation | None = None
     """Absent in other modes than `Recommend`."""
     quarantined: Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES)] = ()

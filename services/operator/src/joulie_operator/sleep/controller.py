@@ -104,10 +104,7 @@ class SleepController:
         # What was decided and could not be stored is decided anew at the next pass, and its old record rests till then.
         settled = {name: record for name, record in self._records.items() if name in stored or name not in plan.records}
         await self._carry_out(seen, before, settled)
-        watts = {NodeName(name): bmc.model.status.power_watts for name, bmc in seen.bmcs.items()}
-        sight = SleepSight(
-            facts, self._records, {name: each for name, each in watts.items() if each is not None}, now_s
-        )
+        sight = SleepSight(facts, self._records, now_s)
         statuses = {
             name: policy_status(policy, seen.policies[name], sight, plan.recommended.get(name))
             for name, policy in usable.items()

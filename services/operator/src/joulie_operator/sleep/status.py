@@ -39,8 +39,6 @@ class SleepSight:
     facts: SleepFacts
     #: Of all nodes.
     records: Mapping[NodeName, SleepRecord]
-    #: What nodes draw by their BMC, where that is known.
-    bmc_watts: Mapping[NodeName, float]
     now_s: float
 
 
@@ -65,7 +63,7 @@ def policy_status(
     refusals = Counter(refusal_of(node, now_s, policy.settings) for node in awake)
     quarantined = sorted(name for name, state in states.items() if state is SleepState.QUARANTINED)
     asleep = [facts.nodes[name] for name, state in states.items() if state is SleepState.ASLEEP]
-    saved = sum(max(0.0, node.idle_watts - sight.bmc_watts.get(node.name, 0.0)) for node in asleep if node.idle_watts)
+    saved = sum(node.idle_watts for node in asleep)
     acting = policy.mode is SleepMode.ACT
     found = {
         "Accepted": _yes("Valid"),
