@@ -77,9 +77,10 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ("docs/install.md", r"helm (uninstall --no-hooks|rollback joulie REVISION|history joulie)"): Reason(
         "needs a failed uninstall", "tests/e2e/test_chart.py"
     ),
-    ("docs/install.md", r"helm install .* kind/values.yaml|kubectl get nodehardwares,nodepowerprofiles"): Reason(
-        "needs a kind cluster", "tests/integration/test_kind.py"
-    ),
+    (
+        "docs/install.md",
+        r"helm install .* kind/values.yaml|helm test joulie .*|kubectl get nodehardwares,nodepowerprofiles",
+    ): Reason("needs a kind cluster", "tests/e2e/test_kind.py"),
     ("docs/install.md", r"helm lint --strict helm/joulie"): Reason(
         "needs no cluster", "tests/integration/test_chart.py"
     ),

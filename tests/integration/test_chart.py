@@ -395,15 +395,17 @@ def test_the_notes_show_the_scheduler_configuration_of_the_end_to_end_tests(helm
     }
 
 
-def test_hook_objects_exist_only_during_an_uninstall(helm: Helm):
+def test_hook_objects_exist_only_during_an_uninstall_or_a_test(helm: Helm):
     for values in (POOL, {}):
         for each in helm.render(values):
+            name = each["metadata"]["name"]
             hook = each["metadata"].get("annotations", {}).get("helm.sh/hook")
-            assert hook == ("pre-delete" if "restore" in each["metadata"]["name"] else None)
+            assert hook == ("pre-delete" if "restore" in name else "test" if name == "joulie-test" else None)
 
 
 def test_hook_order_is_withdraw_restore_verify(helm: Helm):
-    hooks = [m for m in helm.render({}) if "helm.sh/hook" in m["metadata"].get("annotations", {})]
+    found = [(m, m["metadata"].get("annotations", {}).get("helm.sh/hook")) for m in helm.render({})]
+    hooks = [manifest for manifest, hook in found if hook == "pre-delete"]
     weights = {
         (m["kind"], m["metadata"]["name"]): int(m["metadata"]["annotations"]["helm.sh/hook-weight"]) for m in hooks
     }

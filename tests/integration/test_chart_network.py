@@ -49,7 +49,9 @@ def test_ports_are_the_metrics_and_the_extenders_own(helm: Helm):
 def test_peers_are_those_of_the_values(helm: Helm):
     extender = policy(helm.render(EVERYTHING), "power-scheduler-extender")
     work, metrics = extender["ingress"]
-    assert work["from"] == [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    scheduler, test = work["from"]
+    assert scheduler == {"ipBlock": {"cidr": "10.0.0.0/8"}}
+    assert test["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
     assert metrics["from"][0]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "monitoring"}
     api = {"ports": [{"port": 6443}], "to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}
     assert extender["egress"] == [DNS, api]
@@ -62,6 +64,15 @@ def test_only_agents_reach_http_backends_and_only_the_outofband_service_reaches_
     assert policy(manifests, "power-outofband")["egress"][2:] == EVERYTHING["networkPolicy"]["bmcEgress"]
     for name in ("power-operator", "power-scheduler-extender", "power-uninstall"):
         assert len(policy(manifests, name)["egress"]) == 2
+
+
+def test_helm_test_reaches_the_extender_and_nothing_else(helm: Helm):
+    found = policy(helm.render(EVERYTHING), "power-test")
+    assert found["ingress"] == []
+    (egress,) = found["egress"]
+    assert egress["ports"] == [{"port": "http"}]
+    (peer,) = egress["to"]
+    assert peer["podSelector"] == policy(helm.render(EVERYTHING), "power-scheduler-extender")["podSelector"]
 
 
 def test_pods_without_a_controller_reach_nothing(helm: Helm):

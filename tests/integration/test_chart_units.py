@@ -108,7 +108,7 @@ def test_the_uninstall_removes_the_watchdog_last_and_verifies_it(helm: Helm):
     weights = {
         (m["kind"], m["metadata"]["name"]): int(m["metadata"]["annotations"]["helm.sh/hook-weight"])
         for m in manifests
-        if "helm.sh/hook" in m["metadata"].get("annotations", {})
+        if m["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-delete"
     }
     removal, shown = ("DaemonSet", "joulie-restore-watchdog"), ("Job", "joulie-restore-watchdog-removed")
     assert weights["Job", "joulie-restore-verify"] < weights[removal] < weights[shown] == max(weights.values())

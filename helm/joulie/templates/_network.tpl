@@ -1,6 +1,6 @@
 {{/*
-What each component's pods receive and send: name of the policy, ports with the value that names their peers, whether they use the API
-server, and further egress.
+What each component's pods receive and send: name of the policy, ports with the value that names their peers, further pods of the
+release, whether they use the API server, and further egress.
 */}}
 {{- define "joulie.network.components" -}}
 {{- $agentPorts := list (dict "port" "metrics" "from" "metricsFrom") -}}
@@ -16,7 +16,9 @@ server, and further egress.
 {{- $components = append $components (dict "component" "operator" "name" (include "joulie.operator.name" .) "api" true "ingress" $operatorPorts) -}}
 {{- end -}}
 {{- if .Values.extender.enabled -}}
-{{- $components = append $components (dict "component" "extender" "name" (include "joulie.extender.name" .) "api" true "ingress" (list (dict "port" "http" "from" "schedulerFrom") (dict "port" "metrics" "from" "metricsFrom"))) -}}
+{{- $components = append $components (dict "component" "extender" "name" (include "joulie.extender.name" .) "api" true "ingress" (list (dict "port" "http" "from" "schedulerFrom" "component" "test") (dict "port" "metrics" "from" "metricsFrom"))) -}}
+{{- $extender := dict "podSelector" (dict "matchLabels" (include "joulie.selectorLabels" (list . "extender") | fromYaml)) -}}
+{{- $components = append $components (dict "component" "test" "name" (printf "%s-test" (include "joulie.fullname" .)) "egress" (list (dict "ports" (list (dict "port" "http")) "to" (list $extender)))) -}}
 {{- end -}}
 {{- if .Values.outofband.enabled -}}
 {{- $components = append $components (dict "component" "outofband" "name" (include "joulie.outofband.name" .) "api" true "ingress" (list (dict "port" "metrics" "from" "metricsFrom")) "egress" .Values.networkPolicy.bmcEgress) -}}

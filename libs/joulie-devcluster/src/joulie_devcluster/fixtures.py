@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,9 @@ from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.components import AUDIT_LOG
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.errors import BinaryError
-from joulie_devcluster.host.progress import terminal_reporter
+from joulie_devcluster.host.progress import SilentReporter, terminal_reporter
+from joulie_devcluster.kind_node.cluster import KindCluster, kind_cluster
+from joulie_devcluster.kind_node.engine import kind_obstacle
 from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
 from joulie_devcluster.real_node.requirements import missing_privileges
 
@@ -37,6 +40,7 @@ ClusterFactory = Callable[..., Awaitable[DevCluster]]
 RealNodeFactory = Callable[..., Awaitable[RealNode]]
 Starter = Callable[[ClusterConfig], Awaitable[DevCluster]]
 RealNodeStarter = Callable[[DevCluster, RealNodeConfig], Awaitable[RealNode]]
+KindStarter = Callable[[Path], AbstractContextManager[KindCluster]]
 
 #: Users and groups whose requests every cluster of the session logs, beside those of its configuration.
 AUDITED: Final = pytest.StashKey[tuple[tuple[str, ...], tuple[str, ...]]]()
@@ -50,6 +54,7 @@ _numbers = itertools.count(1)
 _BUILD_ERROR: Final = pytest.StashKey[str]()
 _NRI_BUILD_ERROR: Final = pytest.StashKey[str]()
 _KIND_BUILD_ERROR: Final = pytest.StashKey[str]()
+_KIND_NODE_BUILD_ERROR: Final = pytest.StashKey[str]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -61,6 +66,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         (_BUILD_ERROR, _cluster_binaries(session)),
         (_NRI_BUILD_ERROR, _binaries_of(session, "nri_runtime_binary", lookup.NRI_RUNTIMES)),
         (_KIND_BUILD_ERROR, _binaries_of(session, "kind_binaries", lookup.KIND_FILES)),
+        (_KIND_NODE_BUILD_ERROR, _kind_node_binaries(session)),
     ):
         if not binaries:
             continue
@@ -85,6 +91,10 @@ def _cluster_binaries(session: pytest.Session) -> tuple[Binary, ...]:
     return (*lookup.CONTROL_PLANE, *lookup.REAL_NODE) if real else lookup.CONTROL_PLANE
 
 
+def _kind_node_binaries(session: pytest.Session) -> tuple[Binary, ...]:
+    return _binaries_of(session, "start_kind_cluster", lookup.KIND_NODE) if kind_obstacle() is None else ()
+
+
 def _binaries_of(session: pytest.Session, fixture: str, binaries: tuple[Binary, ...]) -> tuple[Binary, ...]:
     return binaries if any(_uses(item, fixture) for item in session.items) else ()
 
@@ -100,7 +110,7 @@ def nri_runtime_binary(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def kind_binaries(pytestconfig: pytest.Config) -> Mapping[Binary, Path]:
-    """Return kind, kube-scheduler and containerd. Fail the test if they cannot be built."""
+    """Return kind, kubeadm, kube-scheduler and containerd. Fail the test if they cannot be built."""
     if _KIND_BUILD_ERROR in pytestconfig.stash:
         pytest.fail(pytestconfig.stash[_KIND_BUILD_ERROR], pytrace=False)
     return lookup.ensure(lookup.KIND_FILES)
@@ -148,6 +158,21 @@ def start_real_node() -> RealNodeStarter:
         return node
 
     return start
+
+
+@pytest.fixture(scope="session")
+def start_kind_cluster(pytestconfig: pytest.Config) -> KindStarter:
+    """Return a function that runs a cluster of kind, with its files in a directory, in a `with` statement.
+
+    Skip the test if the user is not root. The function fails if another requirement is missing. Its first call for a
+    version of this package takes minutes.
+    """
+    obstacle = kind_obstacle()
+    if obstacle is not None:
+        pytest.skip(obstacle)
+    if _KIND_NODE_BUILD_ERROR in pytestconfig.stash:
+        pytest.fail(pytestconfig.stash[_KIND_NODE_BUILD_ERROR], pytrace=False)
+    return lambda directory: kind_cluster(directory, SilentReporter())
 
 
 # Processes are not bound to the event loop that started them, so tests with different loops can share the cluster.

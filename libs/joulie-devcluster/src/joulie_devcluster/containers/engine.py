@@ -13,14 +13,15 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from joulie_devcluster.errors import EngineError
 from joulie_devcluster.host import die_with_parent
@@ -53,17 +54,21 @@ class Engine:
     Attributes:
         host: address of the engine, in the format of DOCKER_HOST.
         client: the `docker` executable.
+        pid: process of a private engine; 0 for another one.
     """
 
     host: str
     client: Path
+    pid: int = 0
 
     @property
     def environment(self) -> dict[str, str]:
         """Variables with which a client reaches this engine and no other one."""
         return {"DOCKER_HOST": self.host, "DOCKER_BUILDKIT": "1", "BUILDKIT_PROGRESS": "plain"}
 
-    def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    def run(
+        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: IO[bytes] | int | None = subprocess.DEVNULL
+    ) -> str:
         """Run a docker command and return its output.
 
         Raises:
@@ -72,7 +77,7 @@ class Engine:
         done = subprocess.run(  # noqa: S603 - a fixed command
             [str(self.client), *arguments],
             env={**os.environ, **self.environment, **(env or {})},
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             capture_output=True,
             text=True,
             errors="replace",
@@ -154,8 +159,17 @@ def _supports_buildkit(client: Path) -> bool:
 
 
 @contextmanager
-def private_engine(data: Path, reporter: Reporter) -> Iterator[Engine]:
+def private_engine(
+    data: Path, reporter: Reporter, *, config: Mapping[str, object] = _CONFIG, launcher: Sequence[str] = ()
+) -> Iterator[Engine]:
     """Run an engine on a data directory; wait while another process uses the directory.
+
+    Args:
+        data: directory of the engine's images and containers.
+        reporter: receives a message while another process is waited for.
+        config: the engine's configuration file.
+        launcher: command line to which the engine's is appended; it must run it as its only child. Empty: the engine is
+            a child of this process.
 
     Raises:
         EngineError: the user is not root, packages are missing, or the engine did not start.
@@ -174,31 +188,31 @@ def private_engine(data: Path, reporter: Reporter) -> Iterator[Engine]:
         # Not below `data`: the path of a UNIX socket is limited to 107 bytes.
         runtime = Path("/run", f"joulie-engine-{hashlib.sha256(os.fsencode(data)).hexdigest()[:8]}")
         engine = Engine(f"unix://{runtime}/docker.sock", client)
-        process = _start(daemon, data, runtime, engine)
+        (data / "daemon.json").write_text(json.dumps(config), encoding="utf-8")
+        process = _start([*launcher, daemon, *_arguments(data, runtime)], data, runtime, engine)
+        engine = replace(engine, pid=_daemon_pid(process, launcher))
         try:
             # Containers of killed sessions, and images that later builds have replaced.
             engine.run("container", "prune", "--force")
             engine.run("image", "prune", "--force")
             yield engine
         finally:
-            _stop(process)
+            _stop(process, engine.pid)
             _unmount_below(data)
             _unmount_below(runtime)
             shutil.rmtree(runtime, ignore_errors=True)
 
 
-def _start(daemon: str, data: Path, runtime: Path, engine: Engine) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], data: Path, runtime: Path, engine: Engine) -> subprocess.Popen[bytes]:
     runtime.mkdir(mode=0o700, exist_ok=True)
     # From the files of a killed engine this one finds, and stops, containers that are still running. The pid files must
     # go: the killed engine's containerd has ended with it, and dockerd would wait for it while a zombie has its pid.
     for pid_file in (runtime / "docker.pid", runtime / "exec/containerd/containerd.pid"):
         pid_file.unlink(missing_ok=True)
-    config = data / "daemon.json"
-    config.write_text(json.dumps(_CONFIG), encoding="utf-8")
     log = data / "dockerd.log"
     with log.open("wb") as stream:
         process = subprocess.Popen(  # noqa: S603 - a fixed command
-            die_with_parent.wrap([str(daemon), *_arguments(data, runtime, config)]),
+            die_with_parent.wrap(command),
             env=base_environment(),
             stdin=subprocess.DEVNULL,
             stdout=stream,
@@ -213,16 +227,16 @@ def _start(daemon: str, data: Path, runtime: Path, engine: Engine) -> subprocess
                 raise EngineError(f"dockerd did not start; end of {log}:\n{tail}")  # noqa: TRY301 - stopped below
             time.sleep(_POLL_S)
     except BaseException:
-        _stop(process)
+        _stop(process, process.pid)
         raise
     return process
 
 
-def _arguments(data: Path, runtime: Path, config: Path) -> Sequence[str]:
+def _arguments(data: Path, runtime: Path) -> Sequence[str]:
     # Namespaces of its own: dockerd uses the system's containerd if there is one, which may also serve the system's
     # docker.
     return [
-        f"--config-file={config}",
+        f"--config-file={data / 'daemon.json'}",
         f"--data-root={data / 'data'}",
         f"--exec-root={runtime / 'exec'}",
         f"--pidfile={runtime / 'docker.pid'}",
@@ -233,8 +247,17 @@ def _arguments(data: Path, runtime: Path, config: Path) -> Sequence[str]:
     ]
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
+def _daemon_pid(process: subprocess.Popen[bytes], launcher: Sequence[str]) -> int:
+    """Return the pid of the engine: the process itself, or the child of the launcher."""
+    if not launcher:
+        return process.pid
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+
+
+def _stop(process: subprocess.Popen[bytes], pid: int) -> None:
+    # A launcher ends when the engine, its child, has ended.
+    if process.poll() is None:
+        os.kill(pid, signal.SIGTERM)
     try:
         process.wait(_STOP_GRACE_S)
     except subprocess.TimeoutExpired:

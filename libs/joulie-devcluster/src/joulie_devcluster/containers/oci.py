@@ -1,6 +1,6 @@
-"""A busybox image, written without a registry or an engine, for pod sandboxes and for pods of tests.
+"""Images written without a registry or an engine: executables in one layer, and a busybox image.
 
-The archive is an OCI image layout in a tar file and is reproducible: the same busybox gives the same bytes. Source: OCI
+An archive is an OCI image layout in a tar file and is reproducible: the same content gives the same bytes. Source: OCI
 image specification, "OCI Image Layout" and "Image Configuration".
 """
 
@@ -9,34 +9,74 @@ import io
 import json
 import subprocess
 import tarfile
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-#: Name of the image on a node that has imported it.
+#: Name of the busybox image on a node that has imported it.
 BUSYBOX_IMAGE: Final = "docker.io/joulie/busybox:1"
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-_DIRECTORIES: Final = {"bin": 0o755, "etc": 0o755, "root": 0o700, "tmp": 0o1777}
+#: Directories of every image that do not have the mode 755.
+_MODES: Final = {"root": 0o700, "tmp": 0o1777}
 _MEDIA_TYPE: Final = "application/vnd.oci.image"
+_PATH: Final = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageContent:
+    """An image of one layer.
+
+    Attributes:
+        name: full name, with a tag.
+        files: path in the image, without the first slash, of each file; all are executable.
+        links: target of each symbolic link in the image.
+        directories: directories besides those of the files, /etc, /root and /tmp.
+        entrypoint: command line of containers.
+    """
+
+    name: str
+    files: Mapping[str, Path]
+    links: Mapping[str, str] = field(default_factory=dict)
+    directories: Sequence[str] = ()
+    entrypoint: Sequence[str]
+
+
+def busybox_image(busybox: Path, *, name: str = BUSYBOX_IMAGE) -> ImageContent:
+    """Return an image of a statically linked busybox, whose entrypoint only keeps running, as that of a sandbox."""
+    listing = subprocess.run(  # noqa: S603 - an installed program
+        [busybox, "--list"], capture_output=True, text=True, timeout=20, check=True
+    )
+    applets = sorted(set(listing.stdout.split()) - {"busybox"})
+    return ImageContent(
+        name=name,
+        files={"bin/busybox": busybox},
+        links={f"bin/{applet}": "busybox" for applet in applets},
+        entrypoint=["/bin/tail", "-f", "/dev/null"],
+    )
 
 
 def write_busybox_archive(busybox: Path, archive: Path, *, machine: str) -> Path:
-    """Write the image and return the path of the archive.
+    """Write the busybox image and return the path of the archive; see `write_image_archive`."""
+    return write_image_archive(busybox_image(busybox), archive, machine=machine)
+
+
+def write_image_archive(image: ImageContent, archive: Path, *, machine: str) -> Path:
+    """Write an image and return the path of the archive.
 
     Args:
-        busybox: a statically linked busybox.
+        image: what the image contains.
         archive: the file to write.
         machine: processor architecture, as in `platform.machine()`.
     """
-    layer = _layer(busybox)
+    layer = _layer(image)
     architecture = _ARCHITECTURES.get(machine, machine)
     config = _json(
         {
             "architecture": architecture,
             "os": "linux",
-            # The process of a sandbox: it only has to keep running.
-            "config": {"Env": ["PATH=/bin"], "Entrypoint": ["/bin/tail", "-f", "/dev/null"]},
+            "config": {"Env": [f"PATH={_PATH}"], "Entrypoint": list(image.entrypoint)},
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         }
     )
@@ -51,7 +91,7 @@ def write_busybox_archive(busybox: Path, archive: Path, *, machine: str) -> Path
     entry = _descriptor(f"{_MEDIA_TYPE}.manifest.v1+json", manifest) | {
         "platform": {"architecture": architecture, "os": "linux"},
         # containerd's annotation, with the full name; OCI's contains the tag only.
-        "annotations": {"io.containerd.image.name": BUSYBOX_IMAGE},
+        "annotations": {"io.containerd.image.name": image.name},
     }
     with tarfile.open(archive, "w") as out:
         _add(out, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
@@ -61,20 +101,20 @@ def write_busybox_archive(busybox: Path, archive: Path, *, machine: str) -> Path
     return archive
 
 
-def _layer(busybox: Path) -> bytes:
-    listing = subprocess.run(  # noqa: S603 - an installed program
-        [busybox, "--list"], capture_output=True, text=True, timeout=20, check=True
-    )
+def _layer(image: ImageContent) -> bytes:
+    names = [*image.files, *image.links, *(f"{each}/" for each in ("etc", "root", "tmp", *image.directories))]
+    parents = {str(parent) for name in names for parent in PurePosixPath(f"{name}x").parents} - {"."}
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as out:
-        for name, mode in _DIRECTORIES.items():
+        for name in sorted(parents):
             directory = tarfile.TarInfo(name)
-            directory.type, directory.mode = tarfile.DIRTYPE, mode
+            directory.type, directory.mode = tarfile.DIRTYPE, _MODES.get(name, 0o755)
             out.addfile(directory)
-        _add(out, "bin/busybox", busybox.read_bytes(), mode=0o755)
-        for applet in sorted(set(listing.stdout.split()) - {"busybox"}):
-            link = tarfile.TarInfo(f"bin/{applet}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+        for name, path in image.files.items():
+            _add(out, name, path.read_bytes(), mode=0o755)
+        for name, target in image.links.items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
             out.addfile(link)
     return stream.getvalue()
 

@@ -1,0 +1,155 @@
+"""The chart on a real three-node cluster of kind, made from the directory `kind`: from its installation to its end."""
+
+import asyncio
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.chart import CHART, NAMESPACE, ROOT, Helm
+from tests.e2e.kind_site import ECO, ORIGINALS, KindSite
+from tests.e2e.waiting import eventually, holds
+
+from joulie_api.client import KubeClient
+from joulie_api.resources import PODS
+from joulie_devcluster.binaries import lookup
+from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.containers.images import save_image
+from joulie_devcluster.containers.kind import CLUSTER
+from joulie_devcluster.fixtures import KindStarter
+from joulie_devcluster.kind_node.cluster import CONTROL_PLANE, WORKERS
+
+# The first run builds a node image and the images of the services.
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500), pytest.mark.asyncio(loop_scope="module")]
+
+
+def _chart_before(directory: Path) -> Path:
+    """Return the chart of the commit before; the one of this checkout where it has no history."""
+    archive = subprocess.run(["git", "archive", "HEAD~1", "helm/joulie"], cwd=ROOT, capture_output=True, check=False)
+    if archive.returncode != 0:
+        return CHART
+    subprocess.run(["tar", "-x", "-C", str(directory)], input=archive.stdout, check=True)
+    return directory / "helm" / "joulie"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(
+    start_kind_cluster: KindStarter, helm: Helm, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[KindSite]:
+    """A cluster with the chart of the commit before, and the images of this checkout."""
+    archives = [await asyncio.to_thread(save_image, service) for service in ("operator", "agent", "extender")]
+    directory = tmp_path_factory.mktemp("kind")
+    kubectl = lookup.ensure((Binary.KUBECTL,))[Binary.KUBECTL]
+    with start_kind_cluster(directory) as cluster:
+        for archive in archives:
+            await asyncio.to_thread(cluster.load, archive)
+        machine = KindSite.prepare_machine(cluster, directory)
+        client = await KubeClient.connect(kubeconfig=str(cluster.kubeconfig), user_agent="joulie-tests")
+        async with client:
+            found = KindSite(cluster, client, replace(helm, kubeconfig=cluster.kubeconfig), kubectl, machine)
+            await eventually(lambda: _nodes_ready(found), within_s=60)
+            await found.release("install", chart=_chart_before(directory))
+            yield found
+
+
+async def _nodes_ready(site: KindSite) -> None:
+    assert await site.ready_nodes() == sorted([CONTROL_PLANE, *WORKERS])
+
+
+async def _works(site: KindSite) -> None:
+    """AssertionError unless all pods are ready and both machines are capped."""
+    await site.ready("operator", 2)
+    await site.ready("extender", 2)
+    await site.ready("agent", 2)
+    for worker in WORKERS:
+        assert await site.limits_watts(worker) == ECO, worker
+
+
+async def test_the_agents_of_the_workers_cap_their_machines_as_the_operator_plans(site: KindSite) -> None:
+    await eventually(lambda: _works(site), within_s=60)
+    assert {pod["spec"]["nodeName"] for pod in await site.pods("agent")} == set(WORKERS)
+
+
+async def test_an_upgrade_from_the_chart_of_the_commit_before_keeps_the_caps(site: KindSite) -> None:
+    await site.release("upgrade")
+    assert '"revision":2' in await site.run_helm("history", CLUSTER, "--output", "json")
+    await eventually(lambda: _works(site), within_s=60)
+
+
+async def test_helm_test_passes(site: KindSite) -> None:
+    output = await site.run_helm("test", CLUSTER, "--timeout", "120s")
+    assert re.search(r"^TEST SUITE:\s+joulie-test\n(.*\n)*Phase:\s+Succeeded$", output, re.MULTILINE), output
+
+
+async def test_kube_scheduler_refuses_performance_pods_eco_nodes_with_the_extenders_reason(site: KindSite) -> None:
+    await eventually(lambda: _works(site), within_s=60)
+    await site.create_pod("fast", "performance")
+    await site.create_pod("any", "standard")
+
+    async def refused() -> None:
+        messages = await site.events("fast")
+        assert any("eco" in message and "performance" in message for message in messages), messages
+
+    await eventually(refused, within_s=30)
+    await site.kubectl("wait", "--for=condition=Ready", "pod/any", "--timeout=60s")
+    await site.kubectl("delete", "pod", "fast", "any", "--timeout=60s")
+
+
+async def test_a_drained_worker_stays_capped_and_the_services_move(site: KindSite) -> None:
+    worker, other = WORKERS
+    try:
+        await site.kubectl("drain", worker, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=200s")
+        for component in ("operator", "extender"):
+            assert worker not in {pod["spec"].get("nodeName") for pod in await site.pods(component)}
+        assert await site.limits_watts(worker) == ECO
+        assert await site.limits_watts(other) == ECO
+    finally:
+        await site.kubectl("uncordon", worker)
+    await eventually(lambda: _works(site), within_s=90)
+
+
+async def test_a_worker_that_restarts_is_capped_again(site: KindSite) -> None:
+    worker = WORKERS[1]
+    before = await _agent_containers(site, worker)
+    await asyncio.to_thread(site.cluster.engine.run, "restart", worker)
+
+    async def back() -> None:
+        after = await _agent_containers(site, worker)
+        assert after
+        assert not before & after
+        await _nodes_ready(site)
+        await _works(site)
+
+    await eventually(back, within_s=180)
+
+
+async def _agent_containers(site: KindSite, node: str) -> set[str]:
+    """Return the ids of the containers of a node's agent: those from before a restart are in its status for a while."""
+    pods = [pod for pod in await site.pods("agent") if pod["spec"]["nodeName"] == node]
+    return {each.get("containerID", "") for pod in pods for each in pod["status"].get("containerStatuses", ())}
+
+
+async def test_another_operator_takes_over_from_a_deleted_one(site: KindSite) -> None:
+    leader = await site.leader()
+    pod = next(each for each in await site.pods("operator") if each["metadata"]["name"] in leader)
+    await site.client.delete(PODS, pod["metadata"]["name"], NAMESPACE)
+
+    async def replaced() -> None:
+        assert await site.leader() not in {"", leader}
+        await _works(site)
+
+    async def capped() -> None:
+        for worker in WORKERS:
+            assert await site.limits_watts(worker) == ECO
+
+    await asyncio.gather(eventually(replaced, within_s=60), holds(capped, for_s=5))
+
+
+async def test_an_uninstall_restores_the_originals(site: KindSite) -> None:
+    await site.run_helm("uninstall", CLUSTER, "--wait", "--timeout", "200s")
+    for worker in WORKERS:
+        assert await site.limits_watts(worker) == ORIGINALS
+    assert await site.pods("agent") == []
