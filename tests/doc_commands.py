@@ -96,6 +96,10 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
         _NO_PROCESS, "tests/e2e/test_kubectl_joulie.py"
     ),
     ("docs/security.md", r"kubectl auth can-i .*"): Reason("answers are compared there", "tests/e2e/test_chart.py"),
+    ("docs/sleep.md", r"helm upgrade .*"): Reason("rendered by Helm", "tests/integration/test_chart.py"),
+    ("docs/sleep.md", r"kubectl (annotate|patch|get) .*"): Reason(
+        "needs BMCs and nodes that sleep", "tests/e2e/test_sleep.py"
+    ),
     ("docs/troubleshooting.md", r"curl http://ADDRESS:9876/healthz"): Reason(
         _NO_PROCESS, "tests/images/test_services.py"
     ),
