@@ -32,7 +32,7 @@ FAST = {
     "BMC_CREDENTIALS_RETRY": "1h",
     "GRACEFUL_OFF_TIMEOUT": "200ms",
     "POWER_REPEAT_INTERVAL": "200ms",
-    "STATUS_HEARTBEAT": "1h",
+    "STATUS_HEARTBEAT": "1m",
     # Renewed often, so that tests see who leads; a slow machine keeps it.
     "LEASE_DURATION": "12s",
     "LEASE_RENEW_DEADLINE": "10s",

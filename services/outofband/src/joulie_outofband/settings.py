@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from joulie_api.settings import Addr, Duration, ServiceSettings
+from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S
 
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 
@@ -31,7 +32,7 @@ class OutOfBandSettings(ServiceSettings):
     """Time after which a request to power on, or to force the power off, is repeated if it had no effect."""
     boot_timeout: PositiveDuration = 1200.0
     """Time from the request to power on within which the Node has to be ready; some servers need ten minutes."""
-    status_heartbeat: PositiveDuration = 60.0
+    status_heartbeat: Annotated[PositiveDuration, Field(le=STATUS_HEARTBEAT_S)] = STATUS_HEARTBEAT_S
     """How often the status of a NodeBMC is written when nothing but readings has changed. The operator takes a reading
     for unknown after three of the BMC's intervals, or three minutes if that is longer."""
     lease_duration: PositiveDuration = 15.0

@@ -19,6 +19,9 @@ from joulie_core.kinds.base import (
     Watts,
 )
 
+#: The status of a NodeBMC is written at least this often, in seconds. Readers take one that is three times as old for
+#: unknown.
+STATUS_HEARTBEAT_S: Final = 60.0
 #: Boots whose time is kept.
 MOST_BOOTS: Final = 20
 

@@ -7,15 +7,13 @@ Source: docs/decisions/0025-out-of-band-service.md.
 
 from typing import Final
 
-from joulie_core.kinds.node_bmc import BmcProtocol, NodeBMC
+from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S, BmcProtocol, NodeBMC
 from joulie_core.kinds.node_twin import ServerMeasurement, ServerMeasurementSource
 from joulie_core.plausible import Plausibility, judge
 from joulie_core.timestamps import age_seconds
 
 #: After so many intervals without a new reading there is none.
 MOST_INTERVALS: Final = 3
-#: The status of a NodeBMC carries a reading at least this often, however short the BMC's interval is; in seconds.
-LEAST_INTERVAL_S: Final = 60.0
 _SOURCES: Final = {
     BmcProtocol.REDFISH: ServerMeasurementSource.REDFISH,
     BmcProtocol.IPMI: ServerMeasurementSource.DCMI,
@@ -33,7 +31,7 @@ def server_measurement(bmc: NodeBMC, now_s: float) -> ServerMeasurement | None:
     watts, sampled_at, interval_s = status.power_watts, status.sampled_at, status.interval_seconds
     if source is None or watts is None or sampled_at is None or judge(watts) is not Plausibility.MEASURED:
         return None
-    most_s = MOST_INTERVALS * max(interval_s or 0.0, LEAST_INTERVAL_S)
+    most_s = MOST_INTERVALS * max(interval_s or 0.0, STATUS_HEARTBEAT_S)
     # A time ahead of the clock by as much is no time either.
     if abs(age_seconds(sampled_at, now_s)) > most_s:
         return None

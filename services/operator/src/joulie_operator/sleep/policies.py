@@ -7,14 +7,16 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from joulie_api.wire import Versioned
 from joulie_core.kinds import NodeSleepPolicy, NodeSleepPolicySpec
+from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S
 from joulie_core.kinds.node_sleep_policy import AwakeWindowSpec, SleepMode, Weekday
 from joulie_core.names import NodeName
 from joulie_core.sleep import AwakeWindow, SleepSettings
+from joulie_core.twin.server_power import MOST_INTERVALS
 from joulie_operator.sleep.objects import WatchedNode
 
 _WEEKDAYS: Final = tuple(Weekday)
-#: A BMC whose answer is older is unknown. Three heartbeats of the status of a NodeBMC.
-_STALE_AFTER_S: Final = 180.0
+#: A BMC whose answer is older is unknown.
+_STALE_AFTER_S: Final = MOST_INTERVALS * STATUS_HEARTBEAT_S
 
 
 class UnusableSpec(ValueError):  # noqa: N818 - names the state
