@@ -7,7 +7,7 @@ Bindings are counted by a watch in this process.
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -49,8 +49,7 @@ _ENV = {
 }
 AUDITED = (Service.OPERATOR, Service.AGENT, Service.EXTENDER, "system:kube-scheduler")
 _WRITES_IN_FLIGHT = 32
-#: A trend fades with its window of five minutes; before, nodes that a wave has left attract the next one.
-_SETTLED_S = 420.0
+_SETTLED_S = 300.0
 _STEADY_W_PER_MIN = 20.0
 _PLACED_S = 180.0
 _PROFILE_TIMEOUT_S = 30.0
@@ -88,12 +87,15 @@ class System:
         return self.cluster.processes[Binary.SCHEDULER]
 
     async def wait_settled(self, nodes: int) -> None:
-        """Wait until the extender has a measurement of every node that was taken without pods of the bench."""
-        deadline = asyncio.get_running_loop().time() + _SETTLED_S
-        while problems := await self._unsettled(nodes):
-            if asyncio.get_running_loop().time() > deadline:
-                raise TimeoutError(f"{len(problems)} nodes are not at rest, such as {problems[0]}")
-            await asyncio.sleep(0.5)
+        """Wait until the extender has a measurement of every node that was taken without pods of the bench.
+
+        Nodes that a wave has left attract the next one while their power trend falls, for the five minutes of its
+        window. A new operator has no samples of that time, and so its trends are those of a cluster at rest.
+        """
+        await self._wait_until(lambda node: not _is_measured(node), nodes)
+        await self.stack.operator.stop()
+        await self.stack.operator.start()
+        await self._wait_until(lambda node: not _is_measured(node) or _has_trend(node), nodes)
 
     async def create(self, pods: list[dict[str, Any]]) -> None:
         """Create the pods of a wave; no scheduler runs afterwards until `schedule`."""
@@ -175,19 +177,23 @@ class System:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def _unsettled(self, nodes: int) -> list[Any]:
-        known = await self.scoring()
-        true = (await _fetch(f"{self.stack.sim_url}/state"))["nodes"]
-        problems: list[Any] = [
-            node
-            for node in known
-            if node["stale"]
-            or node["assumedPowerW"]
-            or node["schedulableClass"] not in {"performance", "eco"}
-            or abs(node["powerTrendWPerMin"]) > _STEADY_W_PER_MIN
-            or abs((node["measuredPowerW"] or 0) - true[node["nodeName"]]["watts"]) > 1
-        ]
-        return problems + ["unknown"] * (nodes - len(known))
+    async def _wait_until(self, unsettled: Callable[[dict[str, Any]], bool], nodes: int) -> None:
+        """Wait until no node is unsettled and the power of each is the simulated one."""
+        deadline = asyncio.get_running_loop().time() + _SETTLED_S
+        while True:
+            known = await self.scoring()
+            true = (await _fetch(f"{self.stack.sim_url}/state"))["nodes"]
+            problems: list[Any] = [
+                node
+                for node in known
+                if unsettled(node) or abs((node["measuredPowerW"] or 0) - true[node["nodeName"]]["watts"]) > 1
+            ]
+            problems += ["unknown"] * (nodes - len(known))
+            if not problems:
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError(f"{len(problems)} nodes are not at rest, such as {problems[0]}")
+            await asyncio.sleep(0.5)
 
     async def _each(self, items: Sequence[T], act: Callable[[T], Awaitable[object]]) -> None:
         limit = asyncio.Semaphore(_WRITES_IN_FLIGHT)
@@ -222,6 +228,15 @@ async def run_system(nodes: int) -> AsyncIterator[System]:
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
+
+
+def _is_measured(node: Mapping[str, Any]) -> bool:
+    """Return whether a node's twin is in force and no pod is counted beside its measurement."""
+    return not node["stale"] and not node["assumedPowerW"] and node["schedulableClass"] in {"performance", "eco"}
+
+
+def _has_trend(node: Mapping[str, Any]) -> bool:
+    return abs(node["powerTrendWPerMin"]) > _STEADY_W_PER_MIN
 
 
 def make_wave(count: int, number: int, *, native: bool = False) -> list[dict[str, Any]]:
