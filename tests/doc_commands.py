@@ -100,6 +100,9 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ("docs/sleep.md", r"kubectl (annotate|patch|get) .*"): Reason(
         "needs BMCs and nodes that sleep", "tests/e2e/test_sleep.py"
     ),
+    ("docs/sleep.md", r"kubectl joulie wake .*"): Reason(
+        "needs nodes that sleep", "libs/joulie-cli/tests/test_wake.py"
+    ),
     ("docs/troubleshooting.md", r"curl http://ADDRESS:9876/healthz"): Reason(
         _NO_PROCESS, "tests/images/test_services.py"
     ),

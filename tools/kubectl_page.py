@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+import re
 import sys
 import tempfile
 from argparse import Namespace
@@ -21,12 +22,13 @@ from joulie_cli.layout import plain
 from joulie_cli.node_rows import NodeRow
 from joulie_cli.render.top import TopView, screen
 from joulie_cli.testing import ago, extender_service, make_event, managed_node, service_pod
+from joulie_core.labels import SLEEP_STATE
 
 _HEAD: Final = """\
 # kubectl joulie
 
-What Joulie does in a cluster, and why, on the command line. It reads only. What is unknown is shown as `-` or
-`unknown`, never as 0. `kubectl joulie VERB --help` has the options and an example of each verb.
+What Joulie does in a cluster, and why, on the command line. Only `wake` changes anything. What is unknown is shown as
+`-` or `unknown`, never as 0. `kubectl joulie VERB --help` has the options and an example of each verb.
 
 ## Install
 
@@ -43,7 +45,7 @@ field, with `null` for what is unknown. Output is coloured on a terminal only, u
 | exit code | meaning |
 |---|---|
 | 0 | done; for `doctor`: nothing found |
-| 1 | `doctor` found something to act on |
+| 1 | `doctor` found something to act on; `wake`: a node does not wake, or not in time |
 | 2 | the command line is wrong |
 | 3 | the API server or the extender cannot be reached, forbids a request, or does not have the object |
 
@@ -55,6 +57,14 @@ for the proxy of the extender's Service, which `explain` and a check of `doctor`
 ```sh
 kubectl create clusterrolebinding joulie-viewers --clusterrole joulie-viewer --group sre
 kubectl create rolebinding joulie-viewers -n joulie-system --role joulie-viewer --group sre
+```
+
+`wake` patches Nodes, which this role does not permit. RBAC knows no single annotations: who may patch Nodes can label,
+taint and cordon all of them. A role for administrators who may:
+
+```sh
+kubectl create clusterrole joulie-waker --verb=get,list,patch --resource=nodes
+kubectl create clusterrolebinding joulie-wakers --clusterrole joulie-waker --group sre-leads
 ```
 
 A verb that lacks a permission names it. `status` and `doctor` go on without what they may not read, and say so.
@@ -100,7 +110,9 @@ _COMMANDS: Final = {
     "profile": ("profile", "xeon-1"),
     "doctor": ("doctor",),
     "events": ("events",),
+    "wake": ("wake", "--all", "--for", "4h"),
 }
+_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 async def page() -> str:
@@ -112,7 +124,9 @@ async def page() -> str:
         with tempfile.TemporaryDirectory() as directory:
             kubeconfig = server.kubeconfig(Path(directory))
             for verb in VERBS:
-                shown = await _shown(verb, kubeconfig)
+                if verb == "wake":
+                    _put_to_sleep(server)
+                shown = _TIME.sub("2026-06-01T18:00:00Z", await _shown(verb, kubeconfig))
                 parts.append(f"\n## {verb}\n\n{verbs[verb].description}\n")
                 if shown:
                     parts.append(f"\n```text\n{shown.replace(server.url, _SERVER)}```\n")
@@ -174,6 +188,11 @@ def _fill(server: FakeApiServer) -> None:
     server.faults.add(Respond(200, body=answer), path="/proxy/debug/explain", times=None)
     metrics = b'joulie_scheduler_filter_requests_total{workload_class="standard"} 214.0\n'
     server.faults.add(Respond(200, body=metrics), path="/proxy/metrics", times=None)
+
+
+def _put_to_sleep(server: FakeApiServer) -> None:
+    for name, state in (("xeon-0", "asleep"), ("xeon-1", "draining")):
+        server.patch("Node", name, {"metadata": {"labels": {SLEEP_STATE: state}}})
 
 
 def _role(component: str) -> dict[str, Any]:

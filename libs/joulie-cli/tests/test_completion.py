@@ -14,6 +14,7 @@ from joulie_cli.testing import managed_node
 def test_verbs_are_completed():
     assert set(VERBS) < set(complete([""]))
     assert complete(["wh"]) == ["why-pending"]
+    assert complete(["wa"]) == ["wake"]
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,8 @@ def test_verbs_are_completed():
         (["nodes", "-o", ""], ["json", "table", "wide", "yaml"]),
         (["explain", ""], ["node", "pod"]),
         (["completion", ""], ["bash", "fish", "zsh"]),
+        (["wake", "--"], ["--all", "--context", "--for", "--help", "--kubeconfig", "--output", "--timeout", "--wait"]),
+        (["wake", "--for", ""], []),
         (["nodes", "--kubeconfig", ""], []),
     ],
 )
@@ -51,6 +54,7 @@ def names(fake_api, tmp_path, monkeypatch):
 
 async def test_names_of_nodes_and_pods_are_completed(names):
     assert await names("profile", "") == ["worker-1"]
+    assert await names("wake", "") == ["worker-1"]
     assert await names("explain", "node", "w") == ["worker-1"]
     assert await names("explain", "pod", "x", "--node", "") == ["worker-1"]
     assert await names("why-pending", "") == ["train"]

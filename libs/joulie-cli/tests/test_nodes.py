@@ -141,3 +141,22 @@ async def test_watts_of_whole_servers_have_columns_of_their_own_with_their_sourc
     server = data[0]["server"]
     assert (server["watts"], server["source"], server["intervalSeconds"]) == (412.4, "redfish", 60)
     assert 45 <= server["ageSeconds"] < 60
+
+
+async def test_the_state_of_a_node_that_is_not_awake_stands_for_its_profile(fake_api, cli):
+    for name, state in (("n1", "asleep"), ("n2", "quarantined"), ("n3", None)):
+        fake_api.put_all(managed_node(name, "eco"))
+        fake_api.patch("Node", name, {"metadata": {"labels": {"joulie.io/sleep-state": state}}})
+    fake_api.put(make_node_power_profile("gone", "eco"))
+    rows = [line.split()[:2] for line in (await cli("nodes")).out.splitlines()[1:]]
+    assert rows == [["gone", "eco"], ["n1", "asleep"], ["n2", "quarantined"], ["n3", "eco"]]
+    wide = [line.split()[:3] for line in (await cli("nodes", "-o", "wide")).out.splitlines()]
+    assert wide[0] == ["NODE", "PROFILE", "SLEEP"]
+    assert wide[1:] == [
+        ["gone", "eco", "-"],
+        ["n1", "eco", "asleep"],
+        ["n2", "eco", "quarantined"],
+        ["n3", "eco", "awake"],
+    ]
+    data = json.loads((await cli("nodes", "-o", "json")).out)["nodes"]
+    assert [each["sleepState"] for each in data] == [None, "asleep", "quarantined", "awake"]

@@ -63,6 +63,20 @@ async def test_caps_that_are_not_in_force_are_counted_by_reason(fake_api, cli):
     assert "cpu, IoError: n8" in result.out
 
 
+async def test_nodes_that_are_not_awake_are_counted_by_their_state(fake_api, cli):
+    for name, state in (("n1", "asleep"), ("n2", "asleep"), ("n3", "waking"), ("n4", None)):
+        fake_api.put_all(managed_node(name))
+        fake_api.patch("Node", name, {"metadata": {"labels": {"joulie.io/sleep-state": state}}})
+    assert "Sleep        2 asleep, 1 waking\n" in (await cli("status")).out
+    data = json.loads((await cli("status", "-o", "json")).out)
+    assert data["nodes"]["bySleepState"] == {"asleep": 2, "waking": 1}
+
+
+async def test_without_such_nodes_there_is_no_line_about_sleep(fake_api, cli):
+    fake_api.put_all(managed_node("n1"))
+    assert "Sleep" not in (await cli("status")).out
+
+
 async def test_every_line_fits_80_columns(fake_api, cli):
     fake_api.put_all(managed_node("a-node-with-a-name-of-a-cloud.compute.internal", watts=99_999, cap=123_456))
     assert max(len(line) for line in (await cli("status")).out.splitlines()) <= 80

@@ -6,23 +6,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from joulie_cli.outcome import ExitCode
+from joulie_core.durations import DurationError, parse_duration
 
 PROG: Final = "kubectl joulie"
 MANAGED: Final = "joulie.io/managed=true"
 SORTS: Final = ("name", "watts", "headroom", "cap", "profile", "age")
 _HELP_WIDTH: Final = 79
+_LONGEST_S: Final = 365 * 86400.0
 _DESCRIPTION: Final = """\
-Shows what Joulie does in a cluster, and why. Reads only.
+Shows what Joulie does in a cluster, and why. Only wake changes anything.
 What is unknown is shown as - or unknown, never as 0."""
 _EPILOG: Final = """\
 exit codes:
   0  done; for doctor: nothing found
-  1  doctor found something to act on
+  1  doctor found something to act on; wake: a node does not wake, or not in time
   2  the command line is wrong
   3  the API server or the extender cannot be reached, forbids a request, or
      does not have the object
 
-Permissions: the ClusterRole joulie-viewer of the chart.
+Permissions: the ClusterRole joulie-viewer of the chart; wake needs to patch
+nodes as well.
 docs/kubectl-joulie.md has the output of every verb.
 """
 
@@ -115,7 +118,8 @@ def _add_nodes(verbs: Any, name: str) -> None:
         name,
         summary="one row for each managed node",
         description="PROFILE is the profile of the target, with the class in the twin where that differs "
-        "(eco/draining). HEADROOM is the free share of the cap, CAP what the caps of CPUs and GPUs allow "
+        "(eco/draining); of a node that sleeps, goes to sleep or is waking it is that state (asleep). "
+        "HEADROOM is the free share of the cap, CAP what the caps of CPUs and GPUs allow "
         "together, AGE the time since the twin was updated. A ! behind the backend: a cap is blocked or "
         "failed. -o wide has all columns.",
         example="kubectl joulie nodes --sort watts\nkubectl joulie nodes worker-1 worker-2 -o wide",
@@ -236,6 +240,49 @@ def _add_events(verbs: Any, name: str) -> None:
     parser.add_argument("-w", "--watch", action="store_true", help="print further Events as they come, until Ctrl-C")
 
 
+def _add_wake(verbs: Any, name: str) -> None:
+    parser = _verb(
+        verbs,
+        name,
+        summary="wake nodes that sleep",
+        description="Requests nodes to be awake for a time: the operator powers them on, some at a time, and puts them "
+        "to sleep again only after it. A node that is still being drained for sleep takes pods again at once; one "
+        "that is awake stays so. A longer request that is there already stays. A node in quarantine is not woken. "
+        "With --wait the command ends with 0 only once all of them are awake.",
+        example="kubectl joulie wake worker-3 --for 4h\nkubectl joulie wake --all --wait",
+        parents=[_connection(), _format(wide=False)],
+    )
+    parser.add_argument("names", nargs="*", metavar="NODE", help="the nodes")
+    parser.add_argument("--all", action="store_true", help="all nodes that sleep, go to sleep or are waking")
+    parser.add_argument(
+        "--for",
+        dest="awake_s",
+        type=_duration,
+        default="1h",
+        metavar="DURATION",
+        help="how long, as 90m; 1h by default",
+    )
+    parser.add_argument("--wait", action="store_true", help="follow the nodes until they are awake")
+    parser.add_argument(
+        "--timeout",
+        dest="timeout_s",
+        type=_duration,
+        default="30m",
+        metavar="DURATION",
+        help="how long --wait waits; 30m by default",
+    )
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except DurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not 0 < seconds <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"not between 0 and a year: {text!r}")
+    return seconds
+
+
 #: What adds the parser of each verb, in the order of the help.
 VERBS: Final[dict[str, Callable[[Any, str], None]]] = {
     "status": _add_status,
@@ -246,5 +293,6 @@ VERBS: Final[dict[str, Callable[[Any, str], None]]] = {
     "profile": _add_profile,
     "doctor": _add_doctor,
     "events": _add_events,
+    "wake": _add_wake,
     "completion": _add_completion,
 }

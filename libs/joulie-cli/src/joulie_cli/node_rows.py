@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from joulie_cli.sleepers import AWAKE
 from joulie_cli.views import ControlView, NodeMarks, ReportView, ServerView, TargetView, TwinView
 from joulie_core import labels as keys
 
@@ -38,6 +39,11 @@ class NodeRow:
     def draining(self) -> bool | None:
         """Whether the node is draining; None without a target."""
         return self.target.draining if self.target else None
+
+    @property
+    def sleep_state(self) -> str | None:
+        """The state of sleep, `awake` without the label; None where the node is not known."""
+        return None if self.marks is None else self.marks.sleep_state or AWAKE
 
     @property
     def schedulable_class(self) -> str | None:
@@ -104,6 +110,7 @@ class NodeRow:
             "draining": self.draining,
             "cordoned": self.target.cordoned if self.target else None,
             "class": self.schedulable_class,
+            "sleepState": self.sleep_state,
             "headroomPct": self.headroom_pct,
             "watts": self.watts,
             "capWatts": self.cap_watts,

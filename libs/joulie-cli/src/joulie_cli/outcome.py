@@ -7,7 +7,7 @@ class ExitCode(IntEnum):
     """Exit codes of `kubectl joulie`; part of its interface."""
 
     OK = 0
-    #: `doctor` found something to act on.
+    #: `doctor` found something to act on; `wake`: a node does not wake, or not in time.
     FINDINGS = 1
     #: The command line is wrong.
     USAGE = 2

@@ -57,6 +57,8 @@ class Overview:
     cordoned: int
     by_profile: Mapping[str, PowerSum]
     by_class: Mapping[str, int]
+    #: Nodes that are not awake, by their state.
+    by_sleep_state: Mapping[str, int]
     total: PowerSum
     failed_caps: tuple[FailedCap, ...]
     #: Results of the last control actions, by subsystem.
@@ -85,6 +87,7 @@ class Overview:
                 "managed": self.nodes,
                 "cordoned": self.cordoned,
                 "byClass": dict(self.by_class),
+                "bySleepState": dict(self.by_sleep_state),
                 "staleTwins": list(self.stale),
                 "newestTwinAgeSeconds": self.newest_twin_s,
             },
@@ -129,6 +132,7 @@ def overview(rows: Sequence[NodeRow], pods: Iterable[ServicePod] | None, *, serv
         cordoned=sum(bool(row.target and row.target.cordoned) for row in rows),
         by_profile={name: power_sum(groups[name]) for name in sorted(groups, reverse=True)},
         by_class=dict(sorted(Counter(row.schedulable_class or _UNKNOWN for row in rows).items())),
+        by_sleep_state=dict(sorted(Counter(_sleep_states(rows)).items())),
         total=power_sum(rows),
         failed_caps=failed_caps(rows),
         results={
@@ -167,6 +171,10 @@ def failed_caps(rows: Iterable[NodeRow]) -> tuple[FailedCap, ...]:
 
 def _marked(rows: Iterable[NodeRow]) -> Iterable[tuple[NodeRow, bool]]:
     return ((row, row.watts is not None and not row.stale) for row in rows)
+
+
+def _sleep_states(rows: Iterable[NodeRow]) -> Iterable[str]:
+    return (row.marks.sleep_state for row in rows if row.marks is not None and row.marks.sleep_state)
 
 
 def _group(row: NodeRow) -> str:

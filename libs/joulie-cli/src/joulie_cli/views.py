@@ -131,6 +131,11 @@ class NodeMarks:
         """Whether the node is labelled as draining."""
         return self.labels.get(keys.DRAINING) == "true"
 
+    @property
+    def sleep_state(self) -> str | None:
+        """The state of a node that sleeps, goes to sleep or is waking; None of one that is awake."""
+        return self.labels.get(keys.SLEEP_STATE)
+
 
 @dataclass(frozen=True, slots=True)
 class TargetView:

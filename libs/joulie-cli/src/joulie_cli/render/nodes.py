@@ -6,6 +6,7 @@ from typing import Final
 from joulie_cli.layout import Cell, Line, TableColumn, table
 from joulie_cli.node_rows import FAILED_RESULTS, NodeRow
 from joulie_cli.quantities import UNKNOWN, age, flag, percent, watts, word
+from joulie_cli.sleepers import QUARANTINED
 
 _NAME: Final = TableColumn("NODE", elastic=True)
 _POWER: Final = (
@@ -21,6 +22,7 @@ _COLUMNS: Final = (_NAME, TableColumn("PROFILE"), *_POWER)
 _WIDE_COLUMNS: Final = (
     _NAME,
     TableColumn("PROFILE"),
+    TableColumn("SLEEP"),
     TableColumn("DRAINING"),
     TableColumn("CLASS"),
     *_POWER,
@@ -38,13 +40,19 @@ _LITTLE_HEADROOM_PCT: Final = 10.0
 _QUALITY_STYLES: Final = {"modelled": "yellow", "unknown": "dim"}
 
 
-def node_table(rows: Iterable[NodeRow], *, wide: bool = False, width: int | None = None) -> list[Line]:
-    """Return the table of nodes."""
+def node_table(
+    rows: Iterable[NodeRow], *, wide: bool = False, width: int | None = None, sleep: bool = False
+) -> list[Line]:
+    """Return the table of nodes; `sleep`: with the states of nodes that are not awake, instead of their profiles."""
     shown = list(rows)
     with_server = any(row.server is not None for row in shown)
     columns = (*(_WIDE_COLUMNS if wide else _COLUMNS), *(_SERVER if with_server else ()), *_END)
     cells = _wide_cells if wide else _cells
-    return table(columns, ([*cells(row), *(_server(row) if with_server else ()), *_end(row)] for row in shown), width)
+    return table(
+        columns,
+        ([*cells(row, sleep=sleep), *(_server(row) if with_server else ()), *_end(row)] for row in shown),
+        width,
+    )
 
 
 def profile_cell(row: NodeRow) -> Cell:
@@ -63,16 +71,23 @@ def control_text(row: NodeRow, subsystem: str) -> str:
     return f"{control.result}:{control.reason}" if failed else control.result
 
 
-def _cells(row: NodeRow) -> list[Cell]:
-    return [Cell(row.name), profile_cell(row), *_power(row)]
+def _cells(row: NodeRow, *, sleep: bool) -> list[Cell]:
+    state = row.marks.sleep_state if sleep and row.marks else None
+    return [Cell(row.name), Cell(state, _sleep_style(state)) if state else profile_cell(row), *_power(row)]
 
 
-def _wide_cells(row: NodeRow) -> list[Cell]:
+def _sleep_style(state: str) -> str:
+    return "red" if state == QUARANTINED else "blue"
+
+
+def _wide_cells(row: NodeRow, *, sleep: bool) -> list[Cell]:
+    state = row.marks.sleep_state if sleep and row.marks else None
     twin = row.twin
     trend = twin.trend_w_per_min if twin else None
     return [
         Cell(row.name),
         Cell(word(row.profile), PROFILE_STYLES.get(row.profile or "", "dim")),
+        Cell(word(row.sleep_state if sleep else None), _sleep_style(state) if state else ""),
         Cell(flag(row.draining), "yellow" if row.draining else ""),
         Cell(word(row.schedulable_class), PROFILE_STYLES.get(row.schedulable_class or "", "dim")),
         *_power(row),

@@ -8,6 +8,7 @@ from joulie_cli.overview import Overview, PowerSum
 from joulie_cli.quantities import UNKNOWN, age, counted, percent, total_watts
 from joulie_cli.render.nodes import PROFILE_STYLES
 from joulie_cli.service_pods import ServiceHealth
+from joulie_cli.sleepers import QUARANTINED
 
 _POWER: Final = (
     TableColumn("PROFILE"),
@@ -78,6 +79,9 @@ def _power_row(name: Cell, power: PowerSum) -> list[Cell]:
 
 def _rest(found: Overview) -> Iterator[tuple[str, str | Cell]]:
     yield "Nodes", f"{found.nodes} managed, {found.cordoned} cordoned"
+    if found.by_sleep_state:
+        style = "red" if QUARANTINED in found.by_sleep_state else ""
+        yield "Sleep", Cell(_counts(found.by_sleep_state), style)
     yield "Classes", _counts(found.by_class)
     yield "Newest twin", UNKNOWN if found.newest_twin_s is None else f"{age(found.newest_twin_s)} old"
     for subsystem, results in found.results.items():

@@ -1,0 +1,107 @@
+"""Nodes that sleep, as their labels and annotations say, and what becomes of a request to wake them. No I/O."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from joulie_api.errors import DecodeError
+from joulie_cli.views import Raw
+from joulie_core import labels as keys
+from joulie_core.timestamps import epoch_seconds, rfc3339
+
+#: State of a node without the label; the others are values of the label, as the operator writes them.
+AWAKE: Final = "awake"
+QUARANTINED: Final = "quarantined"
+#: What is said of a node that was deleted meanwhile; no value of the label.
+GONE: Final = "gone"
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: _Meta
+
+
+@dataclass(frozen=True, slots=True)
+class Sleeper:
+    """The state of a node, and until when it is requested to be awake."""
+
+    name: str
+    state: str
+    #: Seconds since the epoch; None without a request, and for one that cannot be read.
+    until_s: float | None = None
+
+    def stays_until(self, until_s: float) -> bool:
+        """Return whether it is requested to be awake until then already."""
+        return self.until_s is not None and self.until_s >= until_s
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """What was done about a node, and its state since."""
+
+    node: Sleeper
+    changed: bool
+
+    @property
+    def problem(self) -> str:
+        """Why the node does not wake; empty for one that may."""
+        if self.node.state == QUARANTINED:
+            return "is in quarantine: its boots have failed, and a request does not wake it"
+        return "was deleted meanwhile" if self.node.state == GONE else ""
+
+    @property
+    def way_out(self) -> str:
+        """What to do about the problem; empty without one."""
+        if self.node.state != QUARANTINED:
+            return ""
+        return f"see its console and its BMC, then clear it: kubectl label node {self.node.name} {keys.SLEEP_STATE}-"
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is not awake yet and may still become so."""
+        return self.node.state != AWAKE and not self.problem
+
+    def data(self) -> dict[str, Any]:
+        """Return the node for JSON and YAML."""
+        until_s = self.node.until_s
+        return {
+            "name": self.node.name,
+            "state": self.node.state,
+            "changed": self.changed,
+            "awakeUntil": None if until_s is None else rfc3339(until_s, "seconds"),
+            "problem": self.problem or None,
+        }
+
+
+_NODES: Final = msgspec.json.Decoder(_Node)
+
+
+def decode_sleeper(raw: Raw) -> Sleeper:
+    """Decode a Node.
+
+    Raises:
+        DecodeError: not a Node.
+    """
+    try:
+        meta = _NODES.decode(raw).metadata
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DecodeError(f"not a Node: {error}") from error
+    until_s = epoch_seconds((meta.annotations or {}).get(keys.AWAKE_UNTIL))
+    return Sleeper(meta.name, (meta.labels or {}).get(keys.SLEEP_STATE, AWAKE), until_s)
+
+
+def request_body(until_s: float) -> dict[str, Any]:
+    """Return the merge patch that requests a node to be awake until then."""
+    return {"metadata": {"annotations": {keys.AWAKE_UNTIL: rfc3339(until_s, "seconds")}}}
+
+
+def waiting(wakes: Iterable[Wake]) -> Sequence[Wake]:
+    """Return those that are not awake yet and may still become so."""
+    return [wake for wake in wakes if wake.waits]
