@@ -10,7 +10,7 @@ from joulie_operator.reasons import ConditionReason, EventReason
 
 ALL = [*EventReason, *ConditionReason]
 SOURCE = "".join(
-    path.read_text() for path in Path(joulie_operator.__file__).parent.glob("*.py") if path.name != "reasons.py"
+    path.read_text() for path in Path(joulie_operator.__file__).parent.rglob("*.py") if path.name != "reasons.py"
 )
 
 
