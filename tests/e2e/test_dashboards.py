@@ -16,7 +16,8 @@ from tests.prometheus_server import PrometheusServer, needs_prometheus
 from tools.dashboards.boards import BOARDS
 from tools.dashboards.panels import all_queries
 
-from joulie_api.resources import NODE_BMCS, NODES
+from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES
+from joulie_core.labels import MANAGED
 from joulie_core.timestamps import rfc3339
 from joulie_sim.annotations import DURATION
 from joulie_sim.bmc.machine import SimulatedServer
@@ -86,10 +87,18 @@ async def prometheus(
 
 
 @pytest.mark.system(
-    operator={"POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0.5"},
+    operator={
+        "POLICY_TYPE": "static_partition",
+        "STATIC_HP_FRAC": "0.5",
+        "SLEEP_ENABLED": "true",
+        "SLEEP_INTERVAL": "500ms",
+    },
     agent={"RECONCILE_INTERVAL": "2s"},
 )
 async def test_every_query_of_the_dashboards_returns_data(system: System, prometheus: PrometheusServer) -> None:
+    policy = {"metadata": {"name": "all"}, "spec": {"nodeSelector": {MANAGED: "true"}, "mode": "Recommend"}}
+    body = {"apiVersion": NODE_SLEEP_POLICIES.api_version, "kind": "NodeSleepPolicy", **policy}
+    await system.view.client.create(NODE_SLEEP_POLICIES, body)
     fast = await system.view.create_pods(4, "fast", cpu="2", workload_class="performance")
     slow = await system.view.create_pods(4, "slow", cpu="2", annotations={DURATION: "1"})
     await eventually(lambda: system.view.placed([*fast, *slow]), within_s=60)

@@ -8,7 +8,9 @@ import time
 
 import pytest
 from aiohttp import web
+from tests.e2e.waiting import eventually
 from tests.prometheus_server import PrometheusServer, needs_prometheus
+from tools.dashboards.boards import OPERATOR
 
 from joulie_api.testing import make_node, make_pod
 from joulie_devcluster.host.process import ServiceProcess, base_environment
@@ -200,3 +202,25 @@ async def test_a_prometheus_that_goes_away_leaves_the_last_reading_until_it_is_o
     await processes[0].stop()
     await twins.until(lambda: twins.power("cpu-0")[:2] == ("utilization", "modelled"))
     assert twins.power("cpu-0")[2] > 0
+
+
+async def test_the_panels_about_sleeping_nodes_have_data_of_an_operator_that_recommends(fake_api, processes, tmp_path):
+    fake_api.put_all(nodes())
+    spec = {"nodeSelector": {"joulie.io/managed": "true"}, "mode": "Recommend"}
+    policy = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeSleepPolicy", "metadata": {"name": "night"}}
+    fake_api.put(policy | {"spec": spec})
+    env = {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "200ms", "STATIC_HP_FRAC": "1"}
+    port = await start_service(processes, "joulie-operator", tmp_path, fake_api, **env)
+    await start_prometheus(processes, tmp_path, {"operator": port})
+    (row,) = (each for each in OPERATOR.rows if each.title == "Sleeping nodes")
+    queries = [query.expression for panel in row.panels for query in panel.queries]
+
+    async def answered():
+        found = {query: await processes[-1].query(query) for query in queries}
+        assert all(found.values()), found
+        by_state = {each["metric"]["state"]: each["value"][1] for each in found[queries[0]]}
+        assert by_state["Awake"] == "4"
+        (saved,) = found[queries[1]]
+        assert saved["metric"] == {"__name__": "joulie_operator_sleep_recommended_watts", "policy": "night"}
+
+    await eventually(answered, within_s=DEADLINE_S)

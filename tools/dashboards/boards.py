@@ -9,6 +9,8 @@ _STATES: Final = "max by (node, state) (joulie_operator_node_state)"
 _POWER: Final = "max by (node) (joulie_operator_node_power_watts)"
 _CAPPED: Final = "max by (node) (joulie_operator_node_capped_power_watts)"
 _PROFILES: Final = "max by (node, profile) (joulie_operator_node_profile_label)"
+#: A policy has one of both.
+_SLEEP_WATTS: Final = "joulie_operator_sleep_saved_watts or joulie_operator_sleep_recommended_watts"
 _INSTANCE: Final = "instance, job"
 
 
@@ -175,6 +177,40 @@ OPERATOR: Final = Board(
                     "short",
                     ("topk(20, sum by (node) (joulie_operator_node_compute_density))", "{{node}}"),
                     form=Form.TABLE,
+                ),
+            ),
+        ),
+        Row(
+            "Sleeping nodes",
+            (
+                line(
+                    "Nodes by state of sleep",
+                    "short",
+                    ("sum by (state) (max by (policy, state) (joulie_operator_sleep_nodes))", "{{state}}"),
+                    form=Form.STACKED,
+                    doc="Of all NodeSleepPolicies; none where operator.sleep.enabled is not set.",
+                ),
+                line(
+                    "Power that sleep saves",
+                    "watt",
+                    (f"max by (__name__, policy) ({_SLEEP_WATTS})", "{{policy}} {{__name__}}"),
+                    doc="An estimate. Saved in mode Act, and what would be in mode Recommend.",
+                ),
+                line(
+                    "Transitions of sleep",
+                    "short",
+                    (
+                        "sum by (from_state, to_state, reason) (increase(joulie_operator_sleep_transitions_total[5m]))",
+                        "{{from_state}} to {{to_state}}, {{reason}}",
+                    ),
+                    doc="In the last five minutes.",
+                ),
+                line(
+                    "Time to wake",
+                    "s",
+                    (_quantile(0.95, "joulie_operator_sleep_wake_duration_seconds"), "p95"),
+                    (_quantile(0.5, "joulie_operator_sleep_wake_duration_seconds"), "p50"),
+                    doc="From the decision to wake a node until it takes pods.",
                 ),
             ),
         ),

@@ -338,3 +338,15 @@ async def test_the_time_of_a_wake_is_measured(world):
     count = world.registry.get_sample_value("joulie_operator_sleep_wake_duration_seconds_count")
     total = world.registry.get_sample_value("joulie_operator_sleep_wake_duration_seconds_sum")
     assert (count, total) == (1, 20)
+
+
+def test_failures_are_counted_from_zero_on(world):
+    """Prometheus sees no increase in a series that begins with 1."""
+    name = "joulie_operator_sleep_transitions_total"
+    for before, after, reason in (
+        ("Draining", "Awake", "drain_timeout"),
+        ("Waking", "PoweringOff", "boot_timeout"),
+        ("Waking", "Quarantined", "boot_timeout"),
+    ):
+        transition = {"from_state": before, "to_state": after, "reason": reason}
+        assert world.registry.get_sample_value(name, transition) == 0

@@ -21,6 +21,13 @@ _STATES = {
     "waking": SleepState.WAKING,
     "quarantined": SleepState.QUARANTINED,
 }
+#: Transitions that alerts are about.
+_FAILURES = (
+    (SleepState.CORDONED, SleepState.AWAKE, SleepReason.DRAIN_TIMEOUT),
+    (SleepState.DRAINING, SleepState.AWAKE, SleepReason.DRAIN_TIMEOUT),
+    (SleepState.WAKING, SleepState.POWERING_OFF, SleepReason.BOOT_TIMEOUT),
+    (SleepState.WAKING, SleepState.QUARANTINED, SleepReason.BOOT_TIMEOUT),
+)
 
 
 class SleepMetrics:
@@ -33,6 +40,9 @@ class SleepMetrics:
             ("from_state", "to_state", "reason"),
             registry=registry,
         )
+        for before, after, reason in _FAILURES:
+            # From 0 on: Prometheus sees no increase in a series that begins with its first failure.
+            self._transitions.labels(before.value, after.value, reason.value)
         self._wakes = Histogram(
             "joulie_operator_sleep_wake_duration_seconds",
             "Time from the decision to wake a node until it takes pods.",
