@@ -113,6 +113,9 @@ async def _cannot_write(plugin: Plugin) -> None:
         )  # fmt: skip
         _, err = await process.communicate()
         assert b"forbidden" in err.lower()
+    text = await plugin.run("wake", "h100-0", code=3)
+    assert "cannot patch resource" in text
+    assert "wake needs get, list and patch on nodes" in text
 
 
 async def _shows_nodes(plugin: Plugin, system: System) -> None:

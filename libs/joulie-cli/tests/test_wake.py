@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import signal
+import sys
 import time
+from asyncio.subprocess import PIPE
 
 import pytest
 
@@ -199,6 +202,21 @@ async def test_an_interrupted_wait_is_no_success(fake_api, tmp_path, capsys):
     task.cancel()
     assert await task == 1
     assert "interrupted before all nodes were awake: n1" in capsys.readouterr().err
+
+
+async def test_ctrl_c_ends_the_program_with_an_error(fake_api, tmp_path):
+    """A shell goes on after `&&` where a program ends with 0."""
+    put(fake_api, "n1", "asleep")
+    argv = [sys.executable, "-m", "joulie_cli", "wake", "--all", "--wait"]
+    process = await asyncio.create_subprocess_exec(
+        *argv, "--kubeconfig", str(fake_api.kubeconfig(tmp_path)), stdout=PIPE, stderr=PIPE
+    )
+    # The first list is that of --all.
+    await fake_api.wait_for(lambda: len(fake_api.requests.find(verb="list", kind="Node")) > 1)
+    process.send_signal(signal.SIGINT)
+    out, err = await process.communicate()
+    assert (process.returncode, err) == (1, b"error: interrupted before all nodes were awake: n1\n")
+    assert out.startswith(b"NODE  STATE   CHANGED")
 
 
 @pytest.mark.parametrize("verb", ["get", "patch"])

@@ -19,7 +19,8 @@ What is unknown is shown as - or unknown, never as 0."""
 _EPILOG: Final = """\
 exit codes:
   0  done; for doctor: nothing found
-  1  doctor found something to act on; wake: a node does not wake, or not in time
+  1  doctor found something to act on; wake: a node does not wake, or not in
+     time
   2  the command line is wrong
   3  the API server or the extender cannot be reached, forbids a request, or
      does not have the object

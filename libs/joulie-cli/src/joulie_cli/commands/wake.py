@@ -26,12 +26,13 @@ from joulie_core.labels import SLEEP_STATE
 
 _FIELD_MANAGER: Final = "kubectl-joulie"
 _FORBIDDEN_WAY_OUT: Final = (
-    "wake needs get, list and patch on nodes, and the ClusterRole joulie-viewer only reads: an administrator grants "
-    "patch\n  with a role of its own (docs/kubectl-joulie.md, Permissions)"
+    "wake needs get, list and patch on nodes; the ClusterRole joulie-viewer only reads.\n"
+    "  docs/kubectl-joulie.md, Permissions, has the rule for an administrator to grant"
 )
 _TIMEOUT_WAY_OUT: Final = (
-    "kubectl joulie doctor checks the operator, kubectl joulie events has what it did, and kubectl get nodebmcs\n"
-    "  the power of each server; the request stays: run the command again to go on waiting"
+    "the request stays: run the command again to go on waiting. kubectl joulie doctor\n"
+    "  checks the operator, kubectl joulie events has what it did, kubectl get nodebmcs\n"
+    "  the power of each server"
 )
 #: Boots take minutes.
 _POLL_S = 2.0
