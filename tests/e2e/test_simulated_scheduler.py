@@ -17,12 +17,14 @@ from joulie_api.resources import PODS
 from joulie_core.demand import WorkloadClass
 from joulie_core.fnv import fnv1a_32
 from joulie_core.hardware.inventory import Inventory
+from joulie_devcluster.binaries.lookup import selected_kubernetes
+from joulie_devcluster.binaries.modules import parse_release
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import read_node_classes, scale
 from joulie_devcluster.fixtures import Starter, create_namespace
 from joulie_sim.engine.jobs import Jobs
-from joulie_sim.engine.kube_scores import FitStrategy
+from joulie_sim.engine.kube_scores import Balance, FitStrategy
 from joulie_sim.engine.machines import Machines, machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
 from joulie_sim.engine.placement import KubeScheduler, PlacementRequests
@@ -99,8 +101,16 @@ async def test_the_real_choice_is_always_among_the_best_nodes(cluster: DevCluste
     extender = _Extender(machines)
     items = _workload()
     requests = PlacementRequests(Jobs.of(items), machines.gpu_resources)
+    balance = Balance.RESULT if parse_release(selected_kubernetes()) < (1, 36) else Balance.IMPROVEMENT
     without, combined = (
-        KubeScheduler(machines, strategy=FitStrategy.LEAST_ALLOCATED, nodes_to_score_pct=100, seed=0, extender=scores)
+        KubeScheduler(
+            machines,
+            strategy=FitStrategy.LEAST_ALLOCATED,
+            nodes_to_score_pct=100,
+            seed=0,
+            extender=scores,
+            balance=balance,
+        )
         for scores in (None, extender)
     )
     combined.accepting[:] = [not extender.refuses(name) for name in machines.names]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_sim.engine.kube_scores import balanced_allocation, least_allocated, most_allocated
+from joulie_sim.engine.kube_scores import balance_improvement, balanced_allocation, least_allocated, most_allocated
 
 _GIB = 1024**3
 
@@ -31,6 +31,20 @@ def test_the_scores_are_those_of_the_documented_formulas(requested, allocatable,
     assert least_allocated(requested, allocatable).tolist() == [least]
     assert most_allocated(requested, allocatable).tolist() == [most]
     assert balanced_allocation(requested, allocatable).tolist() == [balanced]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "score"),
+    [
+        # No change; then from 100 to 50, which is the least; from 50 to 100, the most; from 100 to 87, rounded down.
+        (_node(0, 0), _node(0, 0), 75),
+        (_node(0, 0), _node(4000, 0), 50),
+        (_node(4000, 0), _node(4000, 16), 100),
+        (_node(0, 0), _node(1000, 8), 68),
+    ],
+)
+def test_the_improvement_of_the_balance_is_between_50_and_100(before, after, score) -> None:
+    assert balance_improvement(before, after, _node(4000, 16)).tolist() == [score]
 
 
 @given(

@@ -16,7 +16,9 @@ from joulie_sim.engine.kube_scores import (
     FIT_SCORES,
     NONZERO_CPU_MILLI,
     NONZERO_MEMORY_BYTES,
+    Balance,
     FitStrategy,
+    balance_improvement,
     balanced_allocation,
 )
 from joulie_sim.engine.machines import Machines
@@ -99,11 +101,13 @@ class ResourceRows:
     Args:
         machines: the nodes.
         strategy: of NodeResourcesFit.
+        balance: of NodeResourcesBalancedAllocation.
     """
 
-    def __init__(self, machines: Machines, strategy: FitStrategy) -> None:
+    def __init__(self, machines: Machines, strategy: FitStrategy, balance: Balance = Balance.RESULT) -> None:
         nodes = len(machines)
         self._fit_scores = FIT_SCORES[strategy]
+        self._balance = balance
         #: State of each node, whole numbers: CPU and memory that are used; the same with what pods without a request
         #: count as; what is free of each resource, in the order of `RequestRow.taken`.
         self._states: Floats = np.concatenate(
@@ -217,5 +221,9 @@ class ResourceRows:
         """Return the sum of kube-scheduler's resource scores; what is free and what is used are all that there is."""
         allocatable = states[:2] + states[_FREE:_POD]
         scores = self._fit_scores(states[2:_FREE] + row.scored_as, allocatable)
-        scores += balanced_allocation(states[:2] + row.added, allocatable)
+        used = states[:2]
+        if self._balance is Balance.RESULT:
+            scores += balanced_allocation(used + row.added, allocatable)
+        else:
+            scores += balance_improvement(used, used + row.added, allocatable)
         return scores

@@ -13,7 +13,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_sim.engine.arrays import Bools, Floats, Ints
 from joulie_sim.engine.jobs import Jobs
-from joulie_sim.engine.kube_scores import EXTENDER_FACTOR, FitStrategy
+from joulie_sim.engine.kube_scores import EXTENDER_FACTOR, Balance, FitStrategy
 from joulie_sim.engine.machines import Machines
 from joulie_sim.engine.node_resources import PlacementRequest, ResourceRow, ResourceRows
 from joulie_sim.engine.node_sample import NodeSample
@@ -38,6 +38,7 @@ class KubeScheduler:
         seed: of the choice among equal nodes.
         extender: scores of the extender, None without.
         extender_weight: its weight in the scheduler's configuration.
+        balance: of NodeResourcesBalancedAllocation, which depends on the release of Kubernetes.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class KubeScheduler:
         seed: int,
         extender: ExtenderScores | None = None,
         extender_weight: int = 1,
+        balance: Balance = Balance.RESULT,
     ) -> None:
         nodes = len(machines)
-        self._resources = ResourceRows(machines, strategy)
+        self._resources = ResourceRows(machines, strategy, balance)
         self._sample = NodeSample(nodes, nodes_to_score_pct)
         # Must be reproducible, not cryptographically secure.
         self._random = random.Random(seed)  # noqa: S311
