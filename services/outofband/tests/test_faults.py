@@ -256,12 +256,12 @@ async def test_a_boot_is_given_up_when_the_server_shall_be_off(cluster, serve):
 
 async def test_refused_credentials_are_not_tried_again_until_the_spec_changes(cluster, serve):
     served = await serve("plain")
-    served.bmc._password = "other"
+    served.bmc.accounts.administrator.password = "other"
     cluster.put_bmc(served)
     cluster.start()
     await cluster.until(lambda: cluster.condition("Reachable") == ("False", "Unauthorized"))
     attempts = len(served.bmc.requests)
-    served.bmc._password = "calvin"
+    served.bmc.accounts.administrator.password = "calvin"
     cluster.change(desiredPower="On")
     await cluster.until(lambda: cluster.condition("Reachable") == ("True", "Answers"))
     assert attempts <= 2

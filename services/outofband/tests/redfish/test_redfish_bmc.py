@@ -31,16 +31,16 @@ async def test_a_limit_is_written_read_back_and_switched_off_whatever_the_tags_a
 
 async def test_a_tag_that_moved_between_reading_and_writing_is_read_again(serve, open_bmc, monkeypatch):
     served = await serve(replace(PROFILES["xcc2"], tags_move=True))
-    bmc, refusal, refused = open_bmc(served), served.bmc._tag_refusal, []
+    bmc, require, refused = open_bmc(served), served.bmc._require_tag, []
 
     def moving(sent, body):
         # The weak and the strong form of the first tag come too late.
         if len(refused) < 2:
             refused.append(sent)
             served.bmc._generation += 1
-        return refusal(sent, body)
+        require(sent, body)
 
-    monkeypatch.setattr(served.bmc, "_tag_refusal", moving)
+    monkeypatch.setattr(served.bmc, "_require_tag", moving)
     await bmc.report()
     await bmc.set_limit(300)
     assert (served.bmc.server.limit_watts, len(refused)) == (300, 2)

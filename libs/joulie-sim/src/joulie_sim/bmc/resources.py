@@ -1,16 +1,23 @@
 """The Redfish resources of one simulated server, as JSON.
 
-Source: DMTF DSP0266 (Redfish Specification) and the schemas ComputerSystem, Chassis, Power, EnvironmentMetrics and
-Control.
+Source: DMTF DSP0266 (Redfish Specification) and the schemas ComputerSystem, Chassis, Power, EnvironmentMetrics,
+Control, AccountService, ManagerAccount, Role, SessionService and Session.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from joulie_sim.bmc.accounts import ROLES, Account
 from joulie_sim.bmc.machine import SimulatedServer
 from joulie_sim.bmc.profiles import BmcProfile, LimitPlace
 
 ROOT: Final = "/redfish/v1"
+ODATA: Final = f"{ROOT}/odata"
+METADATA: Final = f"{ROOT}/$metadata"
 SESSIONS: Final = f"{ROOT}/SessionService/Sessions"
+ACCOUNT_SERVICE: Final = f"{ROOT}/AccountService"
+ACCOUNTS: Final = f"{ACCOUNT_SERVICE}/Accounts"
+ROLE_LIST: Final = f"{ACCOUNT_SERVICE}/Roles"
 SYSTEM: Final = f"{ROOT}/Systems/Server.1"
 RESET: Final = f"{SYSTEM}/Actions/ComputerSystem.Reset"
 CHASSIS: Final = f"{ROOT}/Chassis/Tray_1"
@@ -22,23 +29,38 @@ CONTROL: Final = f"{CONTROLS}/PowerLimit"
 Body = dict[str, Any]
 
 
-def resources(profile: BmcProfile, server: SimulatedServer, *, sessions: list[str]) -> dict[str, Body]:
-    """Return every resource by its path."""
+def resources(
+    profile: BmcProfile, server: SimulatedServer, *, sessions: Mapping[str, str], accounts: Mapping[str, Account]
+) -> dict[str, Body]:
+    """Return every resource by its path.
+
+    Args:
+        profile: the kind of BMC.
+        server: its server.
+        sessions: user by the name of each session.
+        accounts: accounts by identifier.
+    """
     found = {
         ROOT: _root(),
         f"{ROOT}/SessionService": _session_service(),
-        SESSIONS: _collection(SESSIONS, "SessionCollection", [f"{SESSIONS}/{each}" for each in sessions]),
-        f"{ROOT}/Systems": _collection(f"{ROOT}/Systems", "ComputerSystemCollection", [SYSTEM]),
+        SESSIONS: _collection(SESSIONS, "SessionCollection", sessions),
+        ACCOUNT_SERVICE: _account_service(),
+        ACCOUNTS: _collection(ACCOUNTS, "ManagerAccountCollection", accounts),
+        ROLE_LIST: _collection(ROLE_LIST, "RoleCollection", ROLES),
+        f"{ROOT}/Systems": _collection(f"{ROOT}/Systems", "ComputerSystemCollection", [SYSTEM.rpartition("/")[2]]),
         SYSTEM: _system(profile, server),
-        f"{ROOT}/Chassis": _collection(f"{ROOT}/Chassis", "ChassisCollection", [CHASSIS]),
+        f"{ROOT}/Chassis": _collection(f"{ROOT}/Chassis", "ChassisCollection", [CHASSIS.rpartition("/")[2]]),
         CHASSIS: _chassis(profile),
+        **{f"{SESSIONS}/{name}": session(name, user) for name, user in sessions.items()},
+        **{f"{ACCOUNTS}/{name}": account(each) for name, each in accounts.items()},
+        **{f"{ROLE_LIST}/{name}": _role(name) for name in ROLES},
     }
     if profile.limit_place in {LimitPlace.POWER, LimitPlace.NONE}:
         found[POWER] = _power(profile, server)
     else:
         found[ENVIRONMENT] = _environment(profile, server)
     if profile.limit_place is LimitPlace.CONTROL:
-        found[CONTROLS] = _collection(CONTROLS, "ControlCollection", [CONTROL])
+        found[CONTROLS] = _collection(CONTROLS, "ControlCollection", [CONTROL.rpartition("/")[2]])
         found[CONTROL] = _control(profile, server)
     return found
 
@@ -47,8 +69,8 @@ def _resource(path: str, kind: str, name: str, **fields: Any) -> Body:
     return {"@odata.id": path, "@odata.type": kind, "Id": path.rpartition("/")[2], "Name": name, **fields}
 
 
-def _collection(path: str, kind: str, members: list[str]) -> Body:
-    links = [{"@odata.id": member} for member in members]
+def _collection(path: str, kind: str, members: Iterable[str]) -> Body:
+    links = [{"@odata.id": f"{path}/{member}"} for member in members]
     fields = {"Members": links, "Members@odata.count": len(links)}
     return {"@odata.id": path, "@odata.type": f"#{kind}.{kind}", "Name": kind, **fields}
 
@@ -63,6 +85,7 @@ def _root() -> Body:
         Systems={"@odata.id": f"{ROOT}/Systems"},
         Chassis={"@odata.id": f"{ROOT}/Chassis"},
         SessionService={"@odata.id": f"{ROOT}/SessionService"},
+        AccountService={"@odata.id": ACCOUNT_SERVICE},
         Links={"Sessions": {"@odata.id": SESSIONS}},
     )
     return {**body, "@odata.id": f"{ROOT}/", "Id": "RootService"}
@@ -77,6 +100,44 @@ def _session_service() -> Body:
         SessionTimeout=1800,
         Sessions={"@odata.id": SESSIONS},
     )
+
+
+def session(name: str, user: str) -> Body:
+    """Return the resource of a session."""
+    return _resource(f"{SESSIONS}/{name}", "#Session.v1_6_0.Session", "Session", UserName=user)
+
+
+def _account_service() -> Body:
+    return _resource(
+        ACCOUNT_SERVICE,
+        "#AccountService.v1_15_0.AccountService",
+        "Account Service",
+        ServiceEnabled=True,
+        HTTPBasicAuth="Enabled",
+        Accounts={"@odata.id": ACCOUNTS},
+        Roles={"@odata.id": ROLE_LIST},
+    )
+
+
+def account(found: Account) -> Body:
+    """Return the resource of an account."""
+    return _resource(
+        f"{ACCOUNTS}/{found.identifier}",
+        "#ManagerAccount.v1_12_0.ManagerAccount",
+        "Account",
+        UserName=found.user,
+        Password=None,
+        RoleId=found.role,
+        Enabled=True,
+        AccountTypes=["Redfish"],
+        Links={"Role": {"@odata.id": f"{ROLE_LIST}/{found.role}"}},
+    )
+
+
+def _role(name: str) -> Body:
+    privileges = [each.value for each in ROLES[name]]
+    fields = {"RoleId": name, "IsPredefined": True, "AssignedPrivileges": privileges, "OemPrivileges": []}
+    return _resource(f"{ROLE_LIST}/{name}", "#Role.v1_3_2.Role", name, **fields)
 
 
 def _system(profile: BmcProfile, server: SimulatedServer) -> Body:

@@ -1,28 +1,36 @@
-"""The HTTP side of a simulated BMC: sessions, tags, errors. The caller serves its application over TLS.
+"""The HTTP side of a simulated BMC: sessions, accounts, tags, errors. The caller serves its application over TLS.
 
-Source: DMTF DSP0266 (Redfish Specification), sections on sessions, ETags and error responses.
+Source: DMTF DSP0266 (Redfish Specification), sections on requests, responses, sessions, privileges and ETags.
 """
 
 import asyncio
 import base64
+import binascii
 import hashlib
-import hmac
 import itertools
 import json
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
 from aiohttp import web
 
+from joulie_sim.bmc.accounts import Account, Accounts, Privilege
 from joulie_sim.bmc.faults import BmcFault
+from joulie_sim.bmc.limits import LIMIT_PATHS, requested_limit
 from joulie_sim.bmc.machine import SimulatedServer
-from joulie_sim.bmc.profiles import BmcProfile, LimitPlace, TagRule
-from joulie_sim.bmc.resources import CONTROL, ENVIRONMENT, POWER, RESET, ROOT, SESSIONS, Body, resources
+from joulie_sim.bmc.odata import metadata_document, schema_url, service_document
+from joulie_sim.bmc.profiles import BmcProfile, TagRule
+from joulie_sim.bmc.refusals import RefusedError
+from joulie_sim.bmc.resources import ACCOUNTS, METADATA, ODATA, RESET, ROOT, SESSIONS, Body, account, resources, session
 
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_LIMIT_PATHS: Final = {LimitPlace.POWER: POWER, LimitPlace.ENVIRONMENT: ENVIRONMENT, LimitPlace.CONTROL: CONTROL}
+#: Serves a request for a resource, which is None where the path has none.
+_Handler = Callable[[web.Request, Body], Awaitable[web.Response]]
+_VERSIONS: Final = "/redfish"
+_READS: Final = frozenset({"GET", "HEAD"})
+_ODATA_VERSION: Final = "4.0"
 
 
 class SimulatedBmc:
@@ -35,139 +43,197 @@ class SimulatedBmc:
     def __init__(self, profile: BmcProfile, server: SimulatedServer, *, user: str, password: str) -> None:
         self.profile = profile
         self.server = server
+        self.accounts = Accounts(user, password)
         self.requests: list[tuple[str, str]] = []
         self.sessions: dict[str, str] = {}
         self.fault: BmcFault | None = None
-        self._user = user
-        self._password = password
+        #: Identifier of the account by token.
+        self._owners: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._generation = 0
 
     def application(self) -> web.Application:
         """Return the application that serves this BMC."""
-        app = web.Application(middlewares=[self._middleware])
-        app.router.add_get("/redfish", self._versions)
-        app.router.add_post(SESSIONS, self._log_in)
-        app.router.add_delete(f"{SESSIONS}/{{name}}", self._log_out)
-        app.router.add_post(RESET, self._reset)
-        app.router.add_patch("/{path:.*}", self._patch)
-        app.router.add_get("/{path:.*}", self._get)
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
         return app
 
-    @web.middleware
-    async def _middleware(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.Response:
         self.requests.append((request.method, request.path))
         if self.profile.latency_s:
             await asyncio.sleep(self.profile.latency_s)
-        if not self._is_open(request) and not self._is_authorized(request):
-            response: web.StreamResponse = _error(HTTPStatus.UNAUTHORIZED, "Base.1.16.NoValidSession")
+        try:
+            if not _is_open(request):
+                self._account(request)
+            response = await self._served_unless_faulty(request)
+        except RefusedError as refusal:
+            response = refusal.response()
+        if response.status == HTTPStatus.UNAUTHORIZED:
             response.headers["WWW-Authenticate"] = 'Basic realm="Redfish"'
-        else:
-            response = await self._handle(request, handler)
-        response.headers["OData-Version"] = "4.0"
+        response.headers["OData-Version"] = _ODATA_VERSION
         response.headers["Cache-Control"] = "no-cache"
         return response
 
-    async def _handle(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def _served_unless_faulty(self, request: web.Request) -> web.Response:
         fault = self.fault
         if fault is None or not fault.concerns(request.method):
-            return await _served(request, handler)
+            return await self._serve(request)
         if fault.carried_out:
-            await _served(request, handler)
+            with suppress(RefusedError):
+                await self._serve(request)
         fault.met.set()
         if fault.status is None:
             await _never()
-        busy = _error(HTTPStatus(fault.status), "Base.1.16.ServiceTemporarilyUnavailable")
+        busy = RefusedError(HTTPStatus(fault.status), "ServiceTemporarilyUnavailable").response()
         if fault.retry_after_s is not None:
             busy.headers["Retry-After"] = str(fault.retry_after_s)
         return busy
 
-    def _is_open(self, request: web.Request) -> bool:
-        path = request.path.rstrip("/")
-        return path in {"/redfish", ROOT} or (request.method == "POST" and path == SESSIONS)
+    async def _serve(self, request: web.Request) -> web.Response:
+        path, known = _path(request), self._resources()
+        methods = self._methods(path, known)
+        if not methods:
+            raise RefusedError(HTTPStatus.NOT_FOUND, "ResourceMissingAtURI", path)
+        handler = methods.get(request.method)
+        if handler is None:
+            raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "OperationNotAllowed", allow=methods)
+        if request.headers.get("OData-Version", _ODATA_VERSION) != _ODATA_VERSION:
+            raise RefusedError(HTTPStatus.PRECONDITION_FAILED, "HeaderInvalid", "OData-Version")
+        response = await handler(request, known.get(path, {}))
+        if request.method in _READS:
+            response.headers["Allow"] = ", ".join(methods)
+        return response
 
-    def _is_authorized(self, request: web.Request) -> bool:
+    def _methods(self, path: str, known: dict[str, Body]) -> dict[str, _Handler]:
+        """Return what serves a path, by method; empty if there is nothing."""
+        parent, _, name = path.rpartition("/")
+        if path == RESET:
+            return {"POST": self._reset}
+        collections: dict[str, _Handler] = {SESSIONS: self._log_in, ACCOUNTS: self._create_account}
+        if parent in collections and name == "Members":
+            return {"POST": collections[parent]}
+        documents = {_VERSIONS: self._get_versions, ODATA: self._get_odata, METADATA: self._get_metadata}
+        read = documents.get(path, self._get if path in known else None)
+        if read is None:
+            return {}
+        found: dict[str, _Handler] = dict.fromkeys(("GET", "HEAD"), read)
+        if path in collections:
+            found["POST"] = collections[path]
+        elif path == LIMIT_PATHS.get(self.profile.limit_place):
+            found["PATCH"] = self._patch_limit
+        elif parent == SESSIONS:
+            found["DELETE"] = self._log_out
+        elif parent == ACCOUNTS:
+            found["PATCH"] = self._patch_account
+            if name != self.accounts.administrator.identifier:
+                found["DELETE"] = self._delete_account
+        return found
+
+    # --- who asks -----------------------------------------------------------------------------------------------------
+
+    def _account(self, request: web.Request) -> Account:
+        """Return the account of a request.
+
+        Raises:
+            RefusedError: there is none with these credentials.
+        """
         token = request.headers.get("X-Auth-Token")
         if token is not None:
-            return token in self.sessions.values()
-        expected = base64.b64encode(f"{self._user}:{self._password}".encode()).decode()
-        return hmac.compare_digest(request.headers.get("Authorization", ""), f"Basic {expected}")
+            found = self.accounts.by_id.get(self._owners.get(token, "")) if token in self.sessions.values() else None
+        else:
+            found = self.accounts.log_in(*_basic(request.headers.get("Authorization", "")))
+        if found is None:
+            raise RefusedError(HTTPStatus.UNAUTHORIZED, "NoValidSession")
+        return found
 
-    async def _versions(self, _request: web.Request) -> web.Response:
-        return web.json_response({"v1": f"{ROOT}/"})
+    def _require(self, request: web.Request, privilege: Privilege, *, own: bool = False) -> None:
+        """Raise RefusedError unless the account has a privilege, or the right to change what is its own."""
+        found = self._account(request)
+        if not (found.may(privilege) or (own and found.may(Privilege.CONFIGURE_SELF))):
+            raise RefusedError(HTTPStatus.FORBIDDEN, "InsufficientPrivilege")
 
-    async def _log_in(self, request: web.Request) -> web.Response:
-        body = await _body(request)
-        if (body.get("UserName"), body.get("Password")) != (self._user, self._password):
-            return _error(HTTPStatus.UNAUTHORIZED, "Base.1.16.ResourceAtUriUnauthorized")
+    async def _log_in(self, request: web.Request, _body: Body) -> web.Response:
+        sent = await _json(request)
+        found = self.accounts.log_in(sent.get("UserName"), sent.get("Password"))
+        if found is None:
+            raise RefusedError(HTTPStatus.UNAUTHORIZED, "ResourceAtUriUnauthorized")
         if len(self.sessions) >= self.profile.max_sessions:
-            return _error(HTTPStatus.SERVICE_UNAVAILABLE, "Base.1.16.SessionLimitExceeded")
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "SessionLimitExceeded")
         name, token = str(next(self._numbers)), secrets.token_hex(16)
         self.sessions[name] = token
-        path = f"{SESSIONS}/{name}"
-        created = {
-            "@odata.id": path,
-            "@odata.type": "#Session.v1_6_0.Session",
-            "Id": name,
-            "Name": "Session",
-            "UserName": self._user,
-        }
-        headers = {"X-Auth-Token": token, "Location": path}
-        return web.json_response(created, status=HTTPStatus.CREATED, headers=headers)
+        self._owners[token] = found.identifier
+        return _created(session(name, found.user), {"X-Auth-Token": token})
 
-    async def _log_out(self, request: web.Request) -> web.Response:
-        if self.sessions.pop(request.match_info["name"], None) is None:
-            return _error(HTTPStatus.NOT_FOUND, "Base.1.16.ResourceMissingAtURI")
-        return web.Response(status=HTTPStatus.NO_CONTENT)
+    async def _log_out(self, request: web.Request, _body: Body) -> web.Response:
+        name = _path(request).rpartition("/")[2]
+        owner = self._owners.get(self.sessions[name])
+        self._require(request, Privilege.CONFIGURE_MANAGER, own=self._account(request).identifier == owner)
+        del self.sessions[name]
+        return _done()
 
-    async def _get(self, request: web.Request) -> web.Response:
-        body = self._resource(request)
-        if body is None:
-            return _error(HTTPStatus.NOT_FOUND, "Base.1.16.ResourceMissingAtURI")
+    async def _create_account(self, request: web.Request, _body: Body) -> web.Response:
+        self._require(request, Privilege.CONFIGURE_USERS)
+        return _created(account(self.accounts.create(await _json(request))))
+
+    async def _patch_account(self, request: web.Request, body: Body) -> web.Response:
+        found, sent = self.accounts.by_id[body["Id"]], await _json(request)
+        own = self._account(request) is found and sent.keys() <= {"Password"}
+        self._require(request, Privilege.CONFIGURE_USERS, own=own)
+        self._require_tag(request.headers.get("If-Match"), body)
+        self.accounts.change(found, sent)
+        return _done()
+
+    async def _delete_account(self, request: web.Request, body: Body) -> web.Response:
+        self._require(request, Privilege.CONFIGURE_USERS)
+        del self.accounts.by_id[body["Id"]]
+        return _done()
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    async def _get_versions(self, _request: web.Request, _body: Body) -> web.Response:
+        return web.json_response({"v1": f"{ROOT}/"})
+
+    async def _get_odata(self, _request: web.Request, _body: Body) -> web.Response:
+        return web.json_response(service_document(self._resources()[ROOT], METADATA))
+
+    async def _get_metadata(self, _request: web.Request, _body: Body) -> web.Response:
+        kinds = (each["@odata.type"] for each in self._resources().values())
+        return web.Response(text=metadata_document(kinds), content_type="application/xml")
+
+    async def _get(self, _request: web.Request, body: Body) -> web.Response:
         if self.profile.tags_move:
             self._generation += 1
-        return web.json_response(body, headers={"ETag": self._sent_tag(body)})
+        headers = {"ETag": self._sent_tag(body), "Link": f"<{schema_url(body['@odata.type'])}>; rel=describedby"}
+        return web.json_response(body, headers=headers)
 
-    async def _reset(self, request: web.Request) -> web.Response:
+    async def _reset(self, request: web.Request, _body: Body) -> web.Response:
+        self._require(request, Privilege.CONFIGURE_COMPONENTS)
         if "If-Match" in request.headers:
-            return _error(HTTPStatus.PRECONDITION_FAILED, "Base.1.16.PreconditionFailed")
-        kind = (await _body(request)).get("ResetType")
+            raise RefusedError(HTTPStatus.PRECONDITION_FAILED, "PreconditionFailed")
+        kind = (await _json(request)).get("ResetType")
         if kind not in self.profile.reset_types:
-            return _error(HTTPStatus.BAD_REQUEST, "Base.1.16.ActionParameterNotSupported")
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "ActionParameterNotSupported", str(kind))
         self.server.reset(str(kind))
-        return web.Response(status=HTTPStatus.NO_CONTENT)
+        return _done()
 
-    async def _patch(self, request: web.Request) -> web.Response:
-        body = self._resource(request)
-        if body is None:
-            return _error(HTTPStatus.NOT_FOUND, "Base.1.16.ResourceMissingAtURI")
-        if request.path.rstrip("/") != _LIMIT_PATHS.get(self.profile.limit_place):
-            return _error(HTTPStatus.METHOD_NOT_ALLOWED, "Base.1.16.OperationNotAllowed")
-        refusal = self._tag_refusal(request.headers.get("If-Match"), body)
-        if refusal is not None:
-            return refusal
+    async def _patch_limit(self, request: web.Request, body: Body) -> web.Response:
+        self._require(request, Privilege.CONFIGURE_COMPONENTS)
+        self._require_tag(request.headers.get("If-Match"), body)
         if not self.profile.licensed:
-            return _error(HTTPStatus.FORBIDDEN, "iLO.2.14.LicenseKeyRequired")
-        return self._set_limit(await _body(request))
+            raise RefusedError(HTTPStatus.FORBIDDEN, "iLO.2.14.LicenseKeyRequired")
+        self.server.limit_watts = requested_limit(self.profile, await _json(request))
+        return _done()
 
-    def _set_limit(self, body: Body) -> web.Response:
-        limit, known = _requested_limit(self.profile.limit_place, body)
-        if not known:
-            return _error(HTTPStatus.BAD_REQUEST, "Base.1.16.PropertyUnknown")
-        low = 0.0 if self.profile.min_watts is None else self.profile.min_watts
-        if limit is not None and not low <= limit <= self.profile.max_watts:
-            return _error(HTTPStatus.BAD_REQUEST, "Base.1.16.PropertyValueOutOfRange")
-        self.server.limit_watts = limit
-        return web.Response(status=HTTPStatus.NO_CONTENT)
-
-    def _tag_refusal(self, sent: str | None, body: Body) -> web.Response | None:
-        rule, failed = self.profile.tags, _error(HTTPStatus.PRECONDITION_FAILED, "Base.1.16.PreconditionFailed")
+    def _require_tag(self, sent: str | None, body: Body) -> None:
+        """Raise RefusedError unless the tag of a PATCH is as the profile has it."""
+        rule = self.profile.tags
         if sent is None:
             if rule in {TagRule.REQUIRED, TagRule.STRONG_OF_WEAK}:
-                return _error(HTTPStatus.PRECONDITION_REQUIRED, "Base.1.16.PreconditionRequired")
-            return None
+                raise RefusedError(HTTPStatus.PRECONDITION_REQUIRED, "PreconditionRequired")
+            return
         expected = self._strong_tag(body) if rule is TagRule.STRONG_OF_WEAK else self._sent_tag(body)
-        return failed if rule is TagRule.REFUSED or sent not in {expected, "*"} else None
+        if rule is TagRule.REFUSED or sent not in {expected, "*"}:
+            raise RefusedError(HTTPStatus.PRECONDITION_FAILED, "PreconditionFailed")
 
     def _strong_tag(self, body: Body) -> str:
         state = json.dumps(body, sort_keys=True)
@@ -177,27 +243,42 @@ class SimulatedBmc:
         weak = self.profile.tags_move or self.profile.tags is TagRule.STRONG_OF_WEAK
         return f"{'W/' if weak else ''}{self._strong_tag(body)}"
 
-    def _resource(self, request: web.Request) -> Body | None:
-        known = resources(self.profile, self.server, sessions=list(self.sessions))
-        return known.get(request.path.rstrip("/"))
+    def _resources(self) -> dict[str, Body]:
+        owners = {name: self._owners.get(token, "") for name, token in self.sessions.items()}
+        accounts = self.accounts.by_id
+        users = {name: accounts[owner].user if owner in accounts else "" for name, owner in owners.items()}
+        return resources(self.profile, self.server, sessions=users, accounts=accounts)
 
 
-def _requested_limit(place: LimitPlace, body: Body) -> tuple[float | None, bool]:
-    """Return the limit that a PATCH requests, None to switch it off, and whether the PATCH has one."""
+def _path(request: web.Request) -> str:
+    return request.path.rstrip("/")
+
+
+def _is_open(request: web.Request) -> bool:
+    """Return whether a request needs no credentials."""
+    path = _path(request)
+    if request.method in _READS:
+        return path in {_VERSIONS, ROOT, ODATA, METADATA}
+    return request.method == "POST" and path in {SESSIONS, f"{SESSIONS}/Members"}
+
+
+def _basic(header: str) -> tuple[str, str]:
+    """Return user and password of an Authorization header, empty where it has none."""
+    kind, _, encoded = header.partition(" ")
     try:
-        if place is LimitPlace.POWER:
-            return body["PowerControl"][0]["PowerLimit"]["LimitInWatts"], True
-        stanza = body["PowerLimitWatts"] if place is LimitPlace.ENVIRONMENT else body
-        return (None if stanza.get("ControlMode") == "Disabled" else stanza["SetPoint"]), True
-    except (KeyError, IndexError, TypeError):
-        return None, False
+        user, _, password = base64.b64decode(encoded if kind == "Basic" else "").decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return "", ""
+    return user, password
 
 
-async def _served(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        return _error(HTTPStatus(error.status), "Base.1.16.GeneralError")
+def _created(body: Body, headers: dict[str, str] | None = None) -> web.Response:
+    location = {"Location": body["@odata.id"]}
+    return web.json_response(body, status=HTTPStatus.CREATED, headers=location | (headers or {}))
+
+
+def _done() -> web.Response:
+    return web.Response(status=HTTPStatus.NO_CONTENT)
 
 
 async def _never() -> NoReturn:
@@ -205,17 +286,11 @@ async def _never() -> NoReturn:
         await asyncio.Event().wait()
 
 
-async def _body(request: web.Request) -> Body:
+async def _json(request: web.Request) -> Body:
     try:
         body: Any = await request.json()
     except ValueError:
-        raise web.HTTPBadRequest from None
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "MalformedJSON") from None
     if not isinstance(body, dict):
-        raise web.HTTPBadRequest
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "MalformedJSON")
     return body
-
-
-def _error(status: HTTPStatus, code: str) -> web.Response:
-    info = {"MessageId": code, "Message": code.rpartition(".")[2], "Severity": "Warning"}
-    body = {"error": {"code": code, "message": info["Message"], "@Message.ExtendedInfo": [info]}}
-    return web.json_response(body, status=status)
