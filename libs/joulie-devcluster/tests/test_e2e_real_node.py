@@ -138,6 +138,25 @@ async def test_a_killed_container_is_restarted(fresh_devcluster, real_node):
         assert len(node.container_pids(after["containerID"])) == 1
 
 
+async def test_a_node_loses_its_power_and_boots_again_with_its_pods(fresh_devcluster, real_node):
+    cluster = await fresh_devcluster()
+    node = await real_node(cluster)
+    async with await cluster.client() as client:
+        namespace = await create_namespace(client)
+        await client.create(PODS, busybox_pod("b", node.name, "exec sleep 600"), namespace)
+        before = container_of(await wait_pod(client, namespace, "b", is_running))["containerID"]
+        (pid,) = node.container_pids(before)
+        await node.power_off()
+        assert start_ticks(pid) is None
+        assert node.processes == {}
+        cluster.check()
+        await node.power_on()
+        after = container_of(await wait_pod(client, namespace, "b", restarted))
+        assert node.container_pids(before) == ()
+        assert len(node.container_pids(after["containerID"])) == 1
+        node.check()
+
+
 async def test_down_kills_containers_and_leaves_no_mount_and_no_control_group(fresh_devcluster, real_node):
     cluster = await fresh_devcluster()
     node = await real_node(cluster)

@@ -50,6 +50,14 @@ def test_the_controller_manager_runs_without_leader_election(tmp_path):
     assert flags(Binary.CONTROLLER_MANAGER, tmp_path)["--leader-elect"] == "false"
 
 
+def test_a_node_is_not_ready_some_time_after_its_lease_has_ended(tmp_path):
+    layout, config = Layout(tmp_path), ClusterConfig(node_lease_s=8)
+    write_configuration(layout, config, PORTS, write_pki(layout), None)
+    kwok = next(yaml.safe_load_all(layout.config(Binary.KWOK).read_text()))
+    assert kwok["options"]["nodeLeaseDurationSeconds"] == 8
+    assert "--node-monitor-grace-period=10s" in arguments(Binary.CONTROLLER_MANAGER, layout, config, PORTS)
+
+
 def test_configuration_files_contain_the_ports(tmp_path):
     layout = Layout(tmp_path)
     write_configuration(layout, ClusterConfig(), PORTS, write_pki(layout), "http://127.0.0.1:6")

@@ -160,7 +160,7 @@ def test_containerd_uses_the_imported_sandbox_image_and_writes_only_to_the_nodes
 
 
 def test_the_kubelet_opens_no_port_and_does_not_change_the_host(layout, tmp_path):
-    config = kubelet_config(layout, cgroup="g", resolv_conf=tmp_path / "resolv.conf")
+    config = kubelet_config(layout, cgroup="g", resolv_conf=tmp_path / "resolv.conf", lease_s=8)
     assert config["enableServer"] is False
     assert config["healthzPort"] == 0
     assert config["makeIPTablesUtilChains"] is False

@@ -1,56 +1,21 @@
-"""The client against OpenStack's sushy-emulator, a Redfish service of another project, over TLS.
-
-It has no sessions, no power reading and no limit; its power states change some seconds after a request.
-"""
+"""The client against OpenStack's sushy-emulator over TLS."""
 
 import asyncio
 import os
 import signal
-import sys
 from contextlib import suppress
-from pathlib import Path
-from types import SimpleNamespace
 
-import bcrypt
 import pytest
+from services.outofband.tests.redfish.emulator import sushy_emulator
 
 from joulie_core.kinds.node_bmc import PowerState
-from joulie_devcluster.control_plane.pki import Authority
-from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_outofband.reasons import BmcError, BmcReason
-
-UUID = "4e2fdbb4-6a4c-4a0a-8b1e-3a9bd4d1c001"
-CONFIG = """
-SUSHY_EMULATOR_LISTEN_IP = "{host}"
-SUSHY_EMULATOR_LISTEN_PORT = {port}
-SUSHY_EMULATOR_SSL_CERT = "{cert}"
-SUSHY_EMULATOR_SSL_KEY = "{key}"
-SUSHY_EMULATOR_FAKE_DRIVER = True
-SUSHY_EMULATOR_AUTH_FILE = "{passwords}"
-SUSHY_EMULATOR_STATE_DIR = "{state}"
-SUSHY_EMULATOR_FAKE_SYSTEMS = [{{"uuid": "{uuid}", "name": "n1", "power_state": "On", "nics": []}}]
-"""
 
 
 @pytest.fixture
 async def emulator(tmp_path):
-    authority, port = Authority.create("emulator"), free_port()
-    cert, key = authority.issue_server("bmc", [LOOPBACK]).write(tmp_path, "bmc")
-    ca, _ = authority.pair.write(tmp_path, "ca")
-    passwords, state = tmp_path / "htpasswd", tmp_path / "state"
-    passwords.write_text(f"root:{bcrypt.hashpw(b'calvin', bcrypt.gensalt(4)).decode()}\n")
-    state.mkdir()
-    values = {"host": LOOPBACK, "port": port, "cert": cert, "key": key, "passwords": passwords, "state": state}
-    config = tmp_path / "emulator.conf"
-    config.write_text(CONFIG.format(uuid=UUID, **values))
-    log = (tmp_path / "emulator.log").open("wb")
-    program = Path(sys.executable).with_name("sushy-emulator")
-    process = await asyncio.create_subprocess_exec(program, "--config", config, stdout=log, stderr=log)
-    yield SimpleNamespace(address=f"https://{LOOPBACK}:{port}", ca=ca, pid=process.pid)
-    os.kill(process.pid, signal.SIGCONT)
-    process.kill()
-    await process.wait()
-    log.close()
+    async with sushy_emulator(tmp_path) as found:
+        yield found
 
 
 async def until(read, expected, timeout_s=60):

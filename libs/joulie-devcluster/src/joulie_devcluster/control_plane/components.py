@@ -22,8 +22,6 @@ ADMIN: Final = "admin"
 AUDIT_LOG: Final = "audit"
 
 _SERVICE_CIDR: Final = "10.96.0.0/16"
-#: Duration of the Lease of a KWOK node, after which it is considered dead.
-_LEASE_S: Final = 160
 _SERVICE_ACCOUNT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _API_NAMES: Final = (
     "kubernetes",
@@ -140,9 +138,7 @@ def write_configuration(
         "kind": "KwokConfiguration",
         "options": {
             "manageNodesWithAnnotationSelector": f"{KWOK_ANNOTATION}={KWOK_ANNOTATION_VALUE}",
-            # A Lease is renewed after a quarter of its duration. With 40 s, the kubelet's default, thousands of nodes
-            # send more renewals per second than two cores serve, and nodes whose renewal is late become NotReady.
-            "nodeLeaseDurationSeconds": _LEASE_S,
+            "nodeLeaseDurationSeconds": config.node_lease_s,
             # With the defaults of 4, a thousand nodes or pods queue on an idle machine.
             "nodePlayStageParallelism": 16,
             "podPlayStageParallelism": 16,
@@ -182,7 +178,7 @@ def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Port
             flags = [f"--config={layout.config(binary)}"]
             return [*flags, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
         case Binary.CONTROLLER_MANAGER:
-            flags = _controller_manager(layout)
+            flags = _controller_manager(layout, config)
             return [*flags, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
         case Binary.KWOK:
             return [
@@ -296,7 +292,7 @@ def _kubernetes_client(binary: Binary, layout: Layout, ports: Ports) -> list[str
     ]
 
 
-def _controller_manager(layout: Layout) -> list[str]:
+def _controller_manager(layout: Layout, config: ClusterConfig) -> list[str]:
     return [
         f"--kubeconfig={layout.kubeconfig(Binary.CONTROLLER_MANAGER)}",
         "--leader-elect=false",
@@ -310,7 +306,7 @@ def _controller_manager(layout: Layout) -> list[str]:
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         # Must be longer than a Lease; the default of 50 s belongs to Leases of 40 s.
-        f"--node-monitor-grace-period={_LEASE_S * 5 // 4}s",
+        f"--node-monitor-grace-period={config.node_lease_s * 5 // 4}s",
     ]
 
 

@@ -25,6 +25,7 @@ class ClusterConfig:
         nodes: classes of KWOK nodes to create.
         start_timeout_s: time that each process has to become ready.
         verbosity: klog's `-v` of the Kubernetes processes.
+        node_lease_s: duration of the Lease of a node. A node whose kubelet has ended is not ready after 5/4 of it.
         etcd_members: members of etcd; the processes after the first are named `etcd-1` and so on.
         audited_users: users whose requests the API server logs, see `DevCluster.audit_log`.
         audited_groups: groups of users whose requests it logs as well.
@@ -40,6 +41,9 @@ class ClusterConfig:
     nodes: tuple[NodeClass, ...] = ()
     start_timeout_s: float = 60.0
     verbosity: int = 0
+    # Renewed after a quarter of it. With 40 s, the kubelet's default, thousands of KWOK nodes send more renewals per
+    # second than two cores serve, and nodes whose renewal is late become NotReady.
+    node_lease_s: int = 160
     etcd_members: int = 1
     audited_users: tuple[str, ...] = ()
     audited_groups: tuple[str, ...] = ()

@@ -47,10 +47,15 @@ class NodeLayout:
         /run for sockets, the other two because their paths are hard-coded in the kubelet.
         """
         return {
-            Path("/run"): self.root / "run",
+            Path("/run"): self.run,
             Path("/var/lib/kubelet"): self.root / "kubelet",
             Path("/var/log/containers"): self.root / "container-logs",
         }
+
+    @property
+    def run(self) -> Path:
+        """The node's own /run, which is empty after a boot."""
+        return self.root / "run"
 
     @property
     def kernel_settings(self) -> dict[Path, Path]:
@@ -117,8 +122,15 @@ def containerd_config(layout: NodeLayout, *, runc: Path, snapshotter: str) -> st
     return "\n".join([*lines, ""])
 
 
-def kubelet_config(layout: NodeLayout, *, cgroup: str, resolv_conf: Path) -> dict[str, Any]:
-    """Return the configuration of the kubelet; `cgroup` is the name of the node's control group."""
+def kubelet_config(layout: NodeLayout, *, cgroup: str, resolv_conf: Path, lease_s: int) -> dict[str, Any]:
+    """Return the configuration of the kubelet.
+
+    Args:
+        layout: the node's files.
+        cgroup: name of the node's control group.
+        resolv_conf: file with the name servers.
+        lease_s: duration of the node's Lease.
+    """
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -126,6 +138,7 @@ def kubelet_config(layout: NodeLayout, *, cgroup: str, resolv_conf: Path) -> dic
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{cgroup}",
         "podLogsDir": str(layout.pod_logs),
+        "nodeLeaseDurationSeconds": lease_s,
         "volumePluginDir": str(layout.root / "volume-plugins"),
         "resolvConf": str(resolv_conf),
         # No port: the node has no address at which the API server could reach it.

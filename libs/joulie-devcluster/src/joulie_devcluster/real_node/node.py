@@ -11,9 +11,10 @@ not from kubectl.
 import asyncio
 import os
 import platform
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -112,7 +113,7 @@ class RealNode(Startable):
             await self._start_namespaces()
             await self._start_containerd()
             await self.import_image(await asyncio.to_thread(self._write_sandbox_image))
-            await self._start_kubelet()
+            await self._wait_schedulable(await self._start_kubelet())
         except BaseException:
             await self.down()
             raise
@@ -122,11 +123,33 @@ class RealNode(Startable):
 
         The cluster's `down` removes the files.
         """
-        await stop_in_order([[process] for process in reversed(self._processes.values())])
-        for name in self._processes:
-            self.cluster.release(name)
-        self._processes.clear()
+        await self._stop(reversed(self._processes.values()))
         await asyncio.to_thread(cleanup.remove, self._directory)
+
+    async def power_off(self) -> None:
+        """Kill kubelet, containerd and all containers at once, as a loss of power does. Files are kept."""
+        # The namespaces first: the kernel kills everything that runs in them.
+        await self._stop(self._processes.values())
+
+    async def power_on(self) -> None:
+        """Start containerd and the kubelet of a node that is off, as a boot does: /run is empty, other files are kept.
+
+        Does not wait for the node to become ready. After an error no process of it is left running.
+
+        Raises:
+            StartError: a process did not become ready.
+        """
+        shutil.rmtree(self.layout.run)
+        self.layout.run.mkdir()
+        await asyncio.to_thread(cgroups.remove, self._cgroup)
+        cgroups.create(self._cgroup)
+        try:
+            await self._start_namespaces()
+            await self._start_containerd()
+            await self._start_kubelet()
+        except BaseException:
+            await self.power_off()
+            raise
 
     def check(self) -> None:
         """Check that all processes of the node are running.
@@ -175,7 +198,8 @@ class RealNode(Startable):
         write_file(layout.containerd_config, containerd_config(layout, runc=runc, snapshotter=snapshotter).encode())
         write_file(layout.network / "10-none.conflist", network().encode())
         resolv_conf = write_file(layout.root / "resolv.conf", b"# no name servers on a development node\n")
-        kubelet = kubelet_config(layout, cgroup=self._cgroup, resolv_conf=resolv_conf)
+        lease_s = self.cluster.config.node_lease_s
+        kubelet = kubelet_config(layout, cgroup=self._cgroup, resolv_conf=resolv_conf, lease_s=lease_s)
         write_file(layout.kubelet_config, yaml.safe_dump(kubelet, sort_keys=False).encode())
 
     def _write_sandbox_image(self) -> Path:
@@ -195,7 +219,7 @@ class RealNode(Startable):
         process = await self._start(Binary.CONTAINERD, argv)
         await process.wait_for_log(_CONTAINERD_STARTED, self.config.start_timeout_s)
 
-    async def _start_kubelet(self) -> None:
+    async def _start_kubelet(self) -> ServiceProcess:
         credentials = self.cluster.issue_kubeconfig(f"system:node:{self.name}", ["system:nodes"])
         options = {
             "config": self.layout.kubelet_config,
@@ -208,7 +232,9 @@ class RealNode(Startable):
             "v": self.cluster.config.verbosity,
         }
         argv = self._inside(Binary.KUBELET, *(f"--{key}={value}" for key, value in options.items()))
-        kubelet = await self._start(Binary.KUBELET, argv)
+        return await self._start(Binary.KUBELET, argv)
+
+    async def _wait_schedulable(self, kubelet: ServiceProcess) -> None:
         async with asyncio.TaskGroup() as group, await self.cluster.client() as client:
             watch = group.create_task(_raise_on_exit(kubelet))
             await wait_nodes_schedulable(client, [self.name], timeout_s=self.config.start_timeout_s)
@@ -220,6 +246,12 @@ class RealNode(Startable):
         self.cluster.adopt(process)
         await process.start()
         return process
+
+    async def _stop(self, processes: Iterable[ServiceProcess]) -> None:
+        await stop_in_order([[process] for process in processes])
+        for name in self._processes:
+            self.cluster.release(name)
+        self._processes.clear()
 
     def _inside(self, binary: Binary, *arguments: str) -> list[str]:
         """Return the command line that runs a binary in the node's namespaces."""
