@@ -20,8 +20,9 @@ PORTS = Ports(etcd=1, apiserver=2, scheduler=3, controller_manager=4, kwok=5)
 SERVED = (Binary.ETCD, Binary.APISERVER, Binary.SCHEDULER, Binary.CONTROLLER_MANAGER, Binary.KWOK)
 
 
-def flags(binary, tmp_path):
-    pairs = [argument.partition("=") for argument in arguments(binary, Layout(tmp_path), ClusterConfig(), PORTS)]
+def flags(binary, tmp_path, **config):
+    lines = arguments(binary, Layout(tmp_path), ClusterConfig(**config), PORTS)
+    pairs = [argument.partition("=") for argument in lines]
     return {name: value for name, _, value in pairs}
 
 
@@ -56,6 +57,12 @@ def test_a_node_is_not_ready_some_time_after_its_lease_has_ended(tmp_path):
     kwok = next(yaml.safe_load_all(layout.config(Binary.KWOK).read_text()))
     assert kwok["options"]["nodeLeaseDurationSeconds"] == 8
     assert "--node-monitor-grace-period=10s" in arguments(Binary.CONTROLLER_MANAGER, layout, config, PORTS)
+
+
+def test_the_controller_manager_looks_at_nodes_as_often_as_it_is_told(tmp_path):
+    assert flags(Binary.CONTROLLER_MANAGER, tmp_path)["--node-monitor-period"] == "5000ms"
+    quick = flags(Binary.CONTROLLER_MANAGER, tmp_path, node_monitor_period_s=0.5)
+    assert quick["--node-monitor-period"] == "500ms"
 
 
 def test_configuration_files_contain_the_ports(tmp_path):

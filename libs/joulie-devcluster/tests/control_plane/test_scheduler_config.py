@@ -49,3 +49,10 @@ def test_the_readme_shows_the_written_configuration():
 
 def test_the_scheduler_runs_without_leader_election():
     assert configuration()["leaderElection"] == {"leaderElect": False}
+
+
+def test_nodes_are_filled_only_on_request():
+    assert configuration()["profiles"] == [{"schedulerName": "default-scheduler"}]
+    (profile,) = configuration(packing=True)["profiles"]
+    strategy = {"type": "MostAllocated"}
+    assert profile["pluginConfig"] == [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]

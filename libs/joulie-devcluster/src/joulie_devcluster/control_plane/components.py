@@ -307,6 +307,7 @@ def _controller_manager(layout: Layout, config: ClusterConfig) -> list[str]:
         "--kube-api-burst=400",
         # Must be longer than a Lease; the default of 50 s belongs to Leases of 40 s.
         f"--node-monitor-grace-period={config.node_lease_s * 5 // 4}s",
+        f"--node-monitor-period={round(config.node_monitor_period_s * 1000)}ms",
     ]
 
 

@@ -26,6 +26,8 @@ class ClusterConfig:
         start_timeout_s: time that each process has to become ready.
         verbosity: klog's `-v` of the Kubernetes processes.
         node_lease_s: duration of the Lease of a node. A node whose kubelet has ended is not ready after 5/4 of it.
+        node_monitor_period_s: how often the controller manager looks at the readiness of nodes, and removes taints of
+            those that are ready again. The default is Kubernetes' own.
         etcd_members: members of etcd; the processes after the first are named `etcd-1` and so on.
         audited_users: users whose requests the API server logs, see `DevCluster.audit_log`.
         audited_groups: groups of users whose requests it logs as well.
@@ -44,6 +46,7 @@ class ClusterConfig:
     # Renewed after a quarter of it. With 40 s, the kubelet's default, thousands of KWOK nodes send more renewals per
     # second than two cores serve, and nodes whose renewal is late become NotReady.
     node_lease_s: int = 160
+    node_monitor_period_s: float = 5.0
     etcd_members: int = 1
     audited_users: tuple[str, ...] = ()
     audited_groups: tuple[str, ...] = ()

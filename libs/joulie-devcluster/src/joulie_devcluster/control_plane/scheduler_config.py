@@ -31,12 +31,14 @@ class SchedulerSettings:
             rather than a third, and its performance pods need a node affinity against eco nodes, as a sample may
             contain no node that the extender accepts. The power of GPUs (50 to 58 kW more at 1,000 nodes) depends on
             the model that a pod happens to get, with and without the extender.
+        packing: whether nodes that have more pods score higher (`MostAllocated`); by default those that have fewer do.
         client_qps: requests per second to the API server. With kube-scheduler's default of 50, a benchmark on one
             machine would measure this limit.
     """
 
     extender_timeout_s: float = 1.0
     percentage_of_nodes_to_score: int = 100
+    packing: bool = False
     client_qps: int = 500
 
 
@@ -44,6 +46,10 @@ def scheduler_configuration(
     settings: SchedulerSettings, *, kubeconfig: str, extender_url: str | None
 ) -> dict[str, Any]:
     """Return the KubeSchedulerConfiguration, without an extender if `extender_url` is None."""
+    profile: dict[str, Any] = {"schedulerName": "default-scheduler"}
+    if settings.packing:
+        strategy = {"type": "MostAllocated"}
+        profile["pluginConfig"] = [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]
     configuration: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -51,7 +57,7 @@ def scheduler_configuration(
         # One scheduler per cluster: a leader election would only delay the first pod.
         "leaderElection": {"leaderElect": False},
         "percentageOfNodesToScore": settings.percentage_of_nodes_to_score,
-        "profiles": [{"schedulerName": "default-scheduler"}],
+        "profiles": [profile],
     }
     if extender_url is not None:
         configuration["extenders"] = [extender_block(extender_url, settings.extender_timeout_s)]
