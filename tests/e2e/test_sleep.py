@@ -17,10 +17,10 @@ from tests.e2e.waiting import eventually
 
 from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, SECRETS, Resource
 from joulie_core.kinds.base import API_VERSION
-from joulie_core.timestamps import rfc3339
 from joulie_devcluster.control_plane.config import ClusterConfig
-from joulie_devcluster.control_plane.nodes import KWOK_ANNOTATION, KWOK_ANNOTATION_VALUE, CpuClass, NodeClass
+from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import Starter, create_namespace
+from joulie_sim.bmc.kubelet import set_kubelet
 from joulie_sim.bmc.machine import SimulatedServer
 from joulie_sim.bmc.profiles import PROFILES
 from joulie_sim.bmc.service import SimulatedBmc
@@ -69,23 +69,9 @@ class _Machine:
             on = self.server.power_state == "On"
             if on is not self._runs:
                 self._runs = on
-                await self._kubelet(on=on)
+                boot_id = f"boot-{len(self.server.resets)}"
+                await set_kubelet(self._view.client, _NODE, runs=on, boot_id=boot_id)
             await asyncio.sleep(0.1)
-
-    async def _kubelet(self, *, on: bool) -> None:
-        value = KWOK_ANNOTATION_VALUE if on else None
-        client = self._view.client
-        await client.merge_patch(NODES, _NODE, {"metadata": {"annotations": {KWOK_ANNOTATION: value}}})
-        # An API server that was told nothing more would find out by itself, after the grace period.
-        ready = {
-            "type": "Ready",
-            "status": "True" if on else "Unknown",
-            "reason": "KubeletReady" if on else "NodeStatusUnknown",
-            "lastTransitionTime": rfc3339(time.time(), "seconds"),
-            "lastHeartbeatTime": rfc3339(time.time(), "seconds"),
-        }
-        status = {"conditions": [ready], "nodeInfo": {"bootID": f"boot-{len(self.server.resets)}"}}
-        await client.merge_patch(NODES, _NODE, {"status": status}, subresource="status")
 
 
 class _Site:

@@ -12,12 +12,21 @@ class SimulatedServer:
     """One server.
 
     `demand_watts` is what it draws without a limit; `limit_watts` None: no limit. Both may be changed at any time.
+    `standby_watts` is what it draws while it is off, and `boot_watts` until it is on.
     """
 
     def __init__(
-        self, profile: BmcProfile, *, clock: Callable[[], float], demand_watts: float = 344.0, on: bool = True
+        self,
+        profile: BmcProfile,
+        *,
+        clock: Callable[[], float],
+        demand_watts: float = 344.0,
+        standby_watts: float = STANDBY_WATTS,
+        boot_watts: float = STANDBY_WATTS,
+        on: bool = True,
     ) -> None:
         self.demand_watts = demand_watts
+        self._off_watts = {"Off": standby_watts, "PoweringOn": boot_watts}
         self.limit_watts: float | None = None
         #: Reset types in the sequence of the requests.
         self.resets: list[str] = []
@@ -39,8 +48,9 @@ class SimulatedServer:
     @property
     def watts(self) -> float:
         """Power at this moment."""
-        if self.power_state in {"Off", "PoweringOn"}:
-            return STANDBY_WATTS
+        state = self.power_state
+        if state in self._off_watts:
+            return self._off_watts[state]
         return self.demand_watts if self.limit_watts is None else min(self.demand_watts, self.limit_watts)
 
     def reading(self) -> float:

@@ -1,8 +1,8 @@
-"""Serves a simulated BMC over TLS on this machine."""
+"""Serves simulated BMCs over TLS on this machine, each on a port of its own."""
 
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,11 +30,31 @@ async def serve_bmc(bmc: SimulatedBmc, directory: Path, *, port: int = 0) -> Asy
     Raises:
         OSError: the port is taken.
     """
+    ca, tls = _certificates(directory)
+    async with _served(bmc, ca, tls, port) as served:
+        yield served
+
+
+@asynccontextmanager
+async def serve_bmcs(bmcs: Mapping[str, SimulatedBmc], directory: Path) -> AsyncIterator[dict[str, ServedBmc]]:
+    """Serve BMCs by name while the context lasts, all with the certificates that are written to `directory`."""
+    ca, tls = _certificates(directory)
+    async with AsyncExitStack() as stack:
+        yield {name: await stack.enter_async_context(_served(bmc, ca, tls)) for name, bmc in bmcs.items()}
+
+
+def _certificates(directory: Path) -> tuple[Path, ssl.SSLContext]:
+    """Return the file with the authority's certificate, and the context of servers."""
     authority = Authority.create("simulated BMC")
     certificate, key = authority.issue_server("bmc", [_HOST, "localhost"]).write(directory, "bmc")
     ca, _ = authority.pair.write(directory, "bmc-ca")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate, key)
+    return ca, tls
+
+
+@asynccontextmanager
+async def _served(bmc: SimulatedBmc, ca: Path, tls: ssl.SSLContext, port: int = 0) -> AsyncIterator[ServedBmc]:
     runner = web.AppRunner(bmc.application(), shutdown_timeout=1)
     await runner.setup()
     try:
