@@ -15,8 +15,10 @@ from joulie_api.settings import LogFormat, LogLevel
 from joulie_devcluster.binaries import lookup
 from joulie_devcluster.errors import DevClusterError
 from joulie_devcluster.host.progress import Reporter, terminal_reporter
+from joulie_sim.demo.day.runner import run_day
+from joulie_sim.demo.errors import DemoError
 from joulie_sim.demo.options import Options, parse_options
-from joulie_sim.demo.runner import Demo, DemoError
+from joulie_sim.demo.runner import Demo
 from joulie_sim.demo.scenario import Scenario, make_scenario
 from joulie_sim.workload.openb_csv import TraceError
 
@@ -31,15 +33,15 @@ def main() -> NoReturn:
     options = parse_options(sys.argv[1:])
     configure_logging("joulie-demo", LogLevel.WARNING, LogFormat.CONSOLE)
     try:
-        scenario = make_scenario(options)
+        scenario = None if options.day else make_scenario(options)
     except TraceError as error:
         print(f"joulie-demo: {error}", file=sys.stderr)
         sys.exit(_EXIT_USAGE)
     sys.exit(_run_to_end(options, scenario))
 
 
-def _run_to_end(options: Options, scenario: Scenario) -> int:
-    """Run the demo and return the exit code."""
+def _run_to_end(options: Options, scenario: Scenario | None) -> int:
+    """Run the demo, or a day without a scenario, and return the exit code."""
     code = 0
     # Until the event loop handles the signals, each is a KeyboardInterrupt, so that a build removes its files.
     for number in _SIGNALS:
@@ -67,7 +69,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield error
 
 
-async def _run(options: Options, scenario: Scenario, reporter: Reporter) -> None:
+async def _run(options: Options, scenario: Scenario | None, reporter: Reporter) -> None:
     """Run the demo; a first signal cancels it, further ones must not interrupt the cleanup."""
     task = asyncio.current_task()
     assert task is not None
@@ -84,7 +86,10 @@ async def _run(options: Options, scenario: Scenario, reporter: Reporter) -> None
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, interrupt)
-    await Demo(options, scenario, console=Console(), reporter=reporter).run()
+    if scenario is None:
+        await run_day(options, console=Console(), reporter=reporter)
+    else:
+        await Demo(options, scenario, console=Console(), reporter=reporter).run()
 
 
 if __name__ == "__main__":

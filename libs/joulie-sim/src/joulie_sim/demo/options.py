@@ -15,13 +15,19 @@ _DURATION_S: Final = 180.0
 _TRACE_PODS: Final = 900
 _TRACE_DURATION_S: Final = 300.0
 _TRACE_SCALE: Final = 0.1
+_DAY_PODS: Final = 1200
+_DAY_DURATION_S: Final = 600.0
 _MOST_NODES: Final = 5000
 _MOST_PODS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of a run. `trace` is the directory of the openb trace; None generates a workload for `nodes` nodes."""
+    """Options of a run.
+
+    `trace` is the directory of the openb trace; None generates a workload for `nodes` nodes. With `day` the run is a
+    day of 24 hours, without and with nodes that sleep.
+    """
 
     nodes: int
     pods: int
@@ -32,6 +38,7 @@ class Options:
     scale: float
     out: Path
     keep: bool
+    day: bool
 
 
 def parse_options(argv: Sequence[str]) -> Options:
@@ -39,6 +46,8 @@ def parse_options(argv: Sequence[str]) -> Options:
     parser = _parser()
     found = parser.parse_args(argv)
     trace: Path | None = None
+    if found.day and (found.trace is not None or found.policy is not None or found.keep):
+        parser.error("--day cannot be used with --trace, --policy or --keep: it runs two clusters of its own")
     if found.trace is not None:
         kind, path = found.trace
         if kind != "openb":
@@ -48,17 +57,22 @@ def parse_options(argv: Sequence[str]) -> Options:
         trace = Path(path)
     elif found.scale is not None:
         parser.error("--scale can only be used with --trace: set the number of nodes with --nodes")
-    duration_s = found.duration if found.duration is not None else _TRACE_DURATION_S if trace else _DURATION_S
+    pods, duration_s = _PODS, _DURATION_S
+    if trace is not None:
+        pods, duration_s = _TRACE_PODS, _TRACE_DURATION_S
+    elif found.day:
+        pods, duration_s = _DAY_PODS, _DAY_DURATION_S
     return Options(
         nodes=found.nodes if found.nodes is not None else _NODES,
-        pods=found.pods if found.pods is not None else _TRACE_PODS if trace else _PODS,
-        duration_s=duration_s,
+        pods=found.pods if found.pods is not None else pods,
+        duration_s=found.duration if found.duration is not None else duration_s,
         seed=found.seed,
-        policy=found.policy,
+        policy=found.policy if found.policy is not None else DEFAULT_POLICY,
         trace=trace,
         scale=found.scale if found.scale is not None else _TRACE_SCALE,
         out=found.out,
         keep=found.keep,
+        day=found.day,
     )
 
 
@@ -70,18 +84,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--nodes", type=_whole(1, _MOST_NODES), help=f"nodes of the mixed cluster (default {_NODES})")
-    add("--pods", type=_whole(1, _MOST_PODS), help=f"pods of the workload (default {_PODS}; {_TRACE_PODS} of a trace)")
+    add(
+        "--pods",
+        type=_whole(1, _MOST_PODS),
+        help=f"pods of the workload (default {_PODS}; {_TRACE_PODS} of a trace, {_DAY_PODS} of a day)",
+    )
     add(
         "--duration",
         type=_between(20.0, 86_400.0),
         metavar="SECONDS",
-        help=f"planned duration of the workload (default {_DURATION_S:.0f}; {_TRACE_DURATION_S:.0f} of a trace)",
+        help=f"planned duration of the workload (default {_DURATION_S:.0f}; {_TRACE_DURATION_S:.0f} of a trace,"
+        f" {_DAY_DURATION_S:.0f} of a day)",
     )
     add("--seed", type=int, default=1, help="seed of the generated workload (default 1)")
     add(
         "--policy",
         choices=sorted(POLICIES),
-        default=DEFAULT_POLICY,
         help=f"policy of the operator (default {DEFAULT_POLICY})",
     )
     add(
@@ -94,6 +112,11 @@ def _parser() -> argparse.ArgumentParser:
         "--scale",
         type=_between(0.001, 1.0),
         help=f"share of the trace's nodes, at least one of each kind (default {_TRACE_SCALE})",
+    )
+    add(
+        "--day",
+        action="store_true",
+        help="a day of 24 hours in --duration seconds, first without and then with nodes that sleep",
     )
     add("--out", type=Path, default=Path("out"), help="parent of the new directory with the results (default out)")
     add("--keep", action="store_true", help="keep everything running at the end, until Ctrl-C")

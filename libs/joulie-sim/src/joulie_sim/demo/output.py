@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,14 @@ from joulie_sim.demo.record import PodTrack, RunRecord, Sample
 from joulie_sim.demo.summary import Summary, as_json
 
 
+def make_directory(out: Path, kind: str) -> Path:
+    """Make a new directory `out/KIND-TIME` for the results of a run, and return it."""
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    directory = out / f"{kind}-{stamp}"
+    directory.mkdir(parents=True)
+    return directory
+
+
 def write_all(directory: Path, record: RunRecord, summary: Summary, *, title: str) -> tuple[Path, ...]:
     """Write all files into an existing directory, and return their paths."""
     # Imported late: matplotlib creates its directory at import, which has to be in Joulie's cache directory.
@@ -21,8 +30,8 @@ def write_all(directory: Path, record: RunRecord, summary: Summary, *, title: st
     from joulie_sim.demo.picture import write_picture  # noqa: PLC0415
 
     samples, pods = directory / "samples.csv", directory / "pods.csv"
-    _write_csv(samples, _sample_header(), (_sample_row(sample) for sample in record.samples))
-    _write_csv(pods, _POD_HEADER, (_pod_row(track) for track in record.pods.values()))
+    write_csv(samples, _sample_header(), (_sample_row(sample) for sample in record.samples))
+    write_csv(pods, _POD_HEADER, (_pod_row(track) for track in record.pods.values()))
     figures = directory / "summary.json"
     figures.write_text(json.dumps(as_json(summary), indent=2) + "\n")
     picture = directory / "watts.png"
@@ -73,7 +82,8 @@ def _rounded(value: float | None) -> float | str:
     return "" if value is None else round(value, 3)
 
 
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a file of comma-separated values."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

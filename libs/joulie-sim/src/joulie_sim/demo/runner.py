@@ -7,7 +7,6 @@ Ctrl-C or by an error, the cluster is stopped, and the results so far are in the
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,11 +22,13 @@ from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_devcluster.host.progress import Reporter
+from joulie_sim.demo.errors import DemoError
 from joulie_sim.demo.feeder import feed
 from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.options import Options
-from joulie_sim.demo.output import write_all
+from joulie_sim.demo.output import make_directory, write_all
 from joulie_sim.demo.scenario import Scenario
+from joulie_sim.demo.stopwatch import Stopwatch
 from joulie_sim.demo.summary import Summary, summarize
 from joulie_sim.demo.supervisor import Supervisor
 from joulie_sim.demo.table import closing_line, live_view, plain_line, summary_view
@@ -52,26 +53,6 @@ _PLAN_DEBOUNCE_S: Final = 0.5
 _QUEUE_SETTINGS: Final = {"queue_hp_base_frac": 0.25, "queue_perf_per_hp_node": 3}
 #: Maximum duration of a run over the requested one: caps and queues prolong it.
 _DURATION_FACTOR: Final = 2.0
-
-
-class DemoError(Exception):
-    """The demo failed; the message has the reason."""
-
-
-class Stopwatch:
-    """Time since the last reset."""
-
-    def __init__(self) -> None:
-        self._now_s = asyncio.get_running_loop().time
-        self._started_s = self._now_s()
-
-    def seconds(self) -> float:
-        """Return the seconds since the last reset."""
-        return self._now_s() - self._started_s
-
-    def reset(self) -> None:
-        """Restart at zero."""
-        self._started_s = self._now_s()
 
 
 class Demo:
@@ -116,7 +97,7 @@ class Demo:
             supervisor = Supervisor(cluster, stack, self._reporter)
             await self._wait_planned(supervisor, observer)
             self._stopwatch.reset()
-            directory = _make_directory(self._options.out)
+            directory = make_directory(self._options.out, "demo")
             files = files_open.enter_context(RecordingFiles(directory / "recording"))
             recorder = ClusterRecorder(client, files, keep_names=True)
             following.append(group.create_task(recorder.run(asyncio.Event())))
@@ -237,10 +218,3 @@ def joulie_settings(options: Options) -> JoulieSettings:
     """Return the same configuration for the discrete-event simulator."""
     values = _QUEUE_SETTINGS if options.policy == queue_aware_v1.NAME else {}
     return JoulieSettings(policy=options.policy, policy_values=values, plan_debounce_s=_PLAN_DEBOUNCE_S)
-
-
-def _make_directory(out: Path) -> Path:
-    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    directory = out / f"demo-{stamp}"
-    directory.mkdir(parents=True)
-    return directory

@@ -48,9 +48,9 @@ def make_scenario(options: Options) -> Scenario:
     mix = Mix(
         pods=options.pods,
         window_s=options.duration_s * _ARRIVAL_SHARE,
-        cpu_milli=sum(_cpu_milli(found) * found.count for found in classes),
-        node_cpu_milli=min(_cpu_milli(found) for found in classes),
-        gpu_resources=_gpu_resources(classes),
+        cpu_milli=sum(cpu_milli(found) * found.count for found in classes),
+        node_cpu_milli=min(cpu_milli(found) for found in classes),
+        gpu_resources=gpu_resources(classes),
     )
     title = f"{options.nodes} nodes, {options.pods} generated pods, seed {options.seed}, {options.policy}"
     return Scenario(title, classes, generate(mix, seed=options.seed))
@@ -72,11 +72,13 @@ def _replayed(options: Options, directory: Path) -> Scenario:
     return Scenario(title, node_classes(groups), items)
 
 
-def _cpu_milli(found: NodeClass) -> int:
+def cpu_milli(found: NodeClass) -> int:
+    """Return the CPU of one node of a class, in thousandths."""
     return _MILLI * found.cpu.cores * found.cpu.threads_per_core
 
 
-def _gpu_resources(classes: Sequence[NodeClass]) -> dict[str, int]:
+def gpu_resources(classes: Sequence[NodeClass]) -> dict[str, int]:
+    """Return the GPUs of all nodes by resource name."""
     counts: Counter[str] = Counter()
     for found in classes:
         if found.gpu is not None:

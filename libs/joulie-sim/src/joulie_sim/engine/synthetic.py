@@ -25,6 +25,8 @@ from joulie_sim.engine.arrays import Floats, Ints
 from joulie_sim.engine.jobs import Jobs
 from joulie_sim.engine.machines import Machines
 
+#: Swing of the rate of arrivals over the day, as a share of its mean.
+DIURNAL_SWING: Final = 0.6
 _DAY_S: Final = 86_400.0
 _MEAN_RATE_AT_S: Final = 9 * 3_600.0
 #: The rate is integrated in steps of a minute.
@@ -57,7 +59,7 @@ class ArrivalMix:
     load: float
     performance_share: float = 0.3
     gpu_share: float = 0.25
-    diurnal_swing: float = 0.6
+    diurnal_swing: float = DIURNAL_SWING
     burst_share: float = 0.3
     burst_jobs: float = 50.0
 
@@ -126,11 +128,22 @@ def _arrivals(mix: ArrivalMix, source: np.random.Generator) -> tuple[Floats, Int
 
 
 def _diurnal(mix: ArrivalMix, source: np.random.Generator, count: int) -> Floats:
-    """Return independent times with the density of the daily cycle, by inversion of its integral."""
-    times = np.arange(0.0, mix.window_s + _STEP_S, _STEP_S)
-    rate = 1.0 + mix.diurnal_swing * np.sin(2 * np.pi * (times - _MEAN_RATE_AT_S) / _DAY_S)
+    """Return independent times with the density of the daily cycle."""
+    return daily_cycle(source.random(count), mix.window_s, mix.diurnal_swing)
+
+
+def daily_cycle(shares: Floats, window_s: float, swing: float) -> Floats:
+    """Return the times by which these shares of all jobs have arrived, by inversion of the rate's integral.
+
+    Args:
+        shares: from 0 to 1.
+        window_s: length of the workload, which starts at midnight.
+        swing: of the rate over the day, as `ArrivalMix.diurnal_swing`.
+    """
+    times = np.arange(0.0, window_s + _STEP_S, _STEP_S)
+    rate = 1.0 + swing * np.sin(2 * np.pi * (times - _MEAN_RATE_AT_S) / _DAY_S)
     integral = np.concatenate(([0.0], np.cumsum((rate[1:] + rate[:-1]) / 2.0)))
-    arrives_s: Floats = np.interp(source.random(count) * integral[-1], integral, times)
+    arrives_s: Floats = np.interp(shares * integral[-1], integral, times)
     return arrives_s
 
 

@@ -33,7 +33,7 @@ class Mix:
     `gpu_resources` is the number of GPUs by resource name. `performance_share` of the pods are performance pods,
     `gpu_share` request GPUs, of each vendor by its share of the cluster. `cpu_load` is the share of the cluster's CPUs
     that pods without GPUs would occupy over the window at full speed, `gpu_load` the share of its GPUs that the others
-    would.
+    would. No pod has more work than `longest_s`; None: half of the window.
     """
 
     pods: int
@@ -45,6 +45,7 @@ class Mix:
     gpu_share: float = 0.4
     cpu_load: float = 0.4
     gpu_load: float = 0.5
+    longest_s: float | None = None
 
 
 def generate(mix: Mix, *, seed: int) -> tuple[WorkItem, ...]:
@@ -58,7 +59,7 @@ def generate(mix: Mix, *, seed: int) -> tuple[WorkItem, ...]:
         _item(random_source, mix, index=index, arrives_s=arrives_s, performance=classes[index], gpu=with_gpus[index])
         for index, arrives_s in enumerate(arrivals)
     ]
-    bounds = DurationBounds(longest_s=max(10.0, mix.window_s / 2))
+    bounds = DurationBounds(longest_s=max(10.0, mix.window_s / 2) if mix.longest_s is None else mix.longest_s)
     gpus = sum(mix.gpu_resources.values())
     fitted = [
         *fit_durations(

@@ -1,0 +1,143 @@
+"""The servers of a day's nodes: a simulated BMC each, and a kubelet that runs while its server is on."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from joulie_api.client import KubeClient
+from joulie_api.resources import NODE_BMCS, SECRETS
+from joulie_devcluster.control_plane.node_pool import wait_nodes_schedulable
+from joulie_sim.bmc.kubelet import set_kubelet
+from joulie_sim.bmc.machine import SimulatedServer
+from joulie_sim.bmc.profiles import PROFILES
+from joulie_sim.bmc.service import SimulatedBmc
+from joulie_sim.bmc.serving import ServedBmc, serve_bmcs
+from joulie_sim.demo.day.scale import DayScale
+from joulie_sim.demo.errors import DemoError
+from joulie_sim.engine.node_sleep_settings import NodeSleepSettings
+from joulie_sim.stack.stack import NAMESPACE
+
+#: What a server takes to boot and to go off, and what it draws meanwhile: the assumptions of the simulator.
+SERVERS: Final = NodeSleepSettings()
+_USER, _PASSWORD = "root", "calvin"  # the login of simulated BMCs
+_FOLLOW_S: Final = 0.05
+_POLL_S: Final = 0.5
+_PROOF_S: Final = 120.0
+
+
+class DayServers:
+    """The servers by node name; `idle_watts` returns what one draws on and without work."""
+
+    def __init__(
+        self, names: Iterable[str], *, scale: DayScale, idle_watts: Callable[[str], float], clock: Callable[[], float]
+    ) -> None:
+        profile = replace(
+            PROFILES["openbmc"],
+            power_on_s=scale.clock_s(SERVERS.boot_s),
+            graceful_off_s=scale.clock_s(SERVERS.off_s),
+        )
+        self.servers = {
+            name: SimulatedServer(
+                profile,
+                clock=clock,
+                demand_watts=idle_watts(name),
+                standby_watts=SERVERS.off_watts,
+                boot_watts=SERVERS.boot_over_idle * idle_watts(name),
+            )
+            for name in names
+        }
+        self._bmcs = {
+            name: SimulatedBmc(profile, server, user=_USER, password=_PASSWORD) for name, server in self.servers.items()
+        }
+
+    @asynccontextmanager
+    async def served(self, directory: Path) -> AsyncIterator[dict[str, ServedBmc]]:
+        """Serve the BMCs while the context lasts."""
+        async with serve_bmcs(self._bmcs, directory) as found:
+            yield found
+
+    async def register(self, client: KubeClient, served: Mapping[str, ServedBmc]) -> None:
+        """Create the Secrets and the NodeBMCs.
+
+        Raises:
+            KubeError: also in groups.
+        """
+        ca = next(iter(served.values())).ca.read_text()
+        await _put_secret(client, "bmc", {"username": _USER, "password": _PASSWORD})
+        await _put_secret(client, "bmc-ca", {"ca.crt": ca})
+        async with asyncio.TaskGroup() as group:
+            for name, bmc in served.items():
+                spec = {
+                    "nodeName": name,
+                    "protocol": "redfish",
+                    "address": bmc.address,
+                    "credentialsSecretRef": {"name": "bmc"},
+                    "caSecretRef": {"name": "bmc-ca"},
+                    "powerOff": "Allowed",
+                }
+                body = {"apiVersion": NODE_BMCS.api_version, "kind": "NodeBMC", "metadata": {"name": name}}
+                group.create_task(client.create(NODE_BMCS, {**body, "spec": spec}))
+
+    async def follow(self, client: KubeClient) -> NoReturn:
+        """Run the kubelets of the servers that are on, until cancelled.
+
+        Raises:
+            KubeError: in a group; a write failed.
+        """
+        runs = dict.fromkeys(self.servers, True)
+        while True:
+            async with asyncio.TaskGroup() as group:
+                for name, server in self.servers.items():
+                    on = server.power_state == "On"
+                    if on is not runs[name]:
+                        runs[name] = on
+                        boot_id = f"boot-{len(server.resets)}"
+                        group.create_task(set_kubelet(client, name, runs=on, boot_id=boot_id))
+            await asyncio.sleep(_FOLLOW_S)
+
+    async def prove(self, client: KubeClient) -> None:
+        """Power every server off and on again, as a person does before nodes may sleep.
+
+        Raises:
+            DemoError: it takes longer than two minutes.
+            StartError: nodes are not schedulable afterwards.
+            KubeError: a request failed; also in groups.
+        """
+        try:
+            async with asyncio.timeout(_PROOF_S):
+                await self._desire(client, "Off")
+                await _until(client, lambda status: status.get("powerState") == "Off")
+                await self._desire(client, "On")
+                await _until(client, _is_proved)
+                await self._desire(client, None)
+        except TimeoutError:
+            raise DemoError(f"not all servers were powered off and on within {_PROOF_S:.0f} s") from None
+        await wait_nodes_schedulable(client, list(self.servers), timeout_s=_PROOF_S)
+        for server in self.servers.values():
+            server.resets.clear()
+
+    async def _desire(self, client: KubeClient, power: str | None) -> None:
+        async with asyncio.TaskGroup() as group:
+            for name in self.servers:
+                group.create_task(client.merge_patch(NODE_BMCS, name, {"spec": {"desiredPower": power}}))
+
+
+def _is_proved(status: Mapping[str, Any]) -> bool:
+    conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
+    return status.get("powerState") == "On" and conditions.get("WakeProven") == "True"
+
+
+async def _until(client: KubeClient, holds: Callable[[Mapping[str, Any]], bool]) -> None:
+    """Wait until the status of every NodeBMC is as it shall be."""
+    while not all(holds(bmc.get("status", {})) for bmc in await client.list(NODE_BMCS)):  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_S)
+
+
+async def _put_secret(client: KubeClient, name: str, data: Mapping[str, str]) -> None:
+    encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": encoded}
+    await client.create(SECRETS, body, NAMESPACE)

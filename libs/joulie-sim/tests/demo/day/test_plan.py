@@ -1,0 +1,84 @@
+"""What a day is made of: its scale, its policy and its pods."""
+
+import pytest
+
+from joulie_core.kinds import NodeSleepPolicySpec
+from joulie_devcluster.control_plane.nodes import default_node_classes, scale
+from joulie_sim.demo.day.scale import DAY_S, DayScale, sleep_policy, stack_config
+from joulie_sim.demo.day.wall_power import WallPower
+from joulie_sim.demo.day.workload import ARRIVALS_S, LONGEST_S, day_items
+from joulie_sim.demo.options import parse_options
+from joulie_sim.stack.service import Service
+
+CLASSES = default_node_classes()
+
+
+@pytest.fixture(scope="module")
+def items():
+    return day_items(CLASSES, pods=1200, seed=1)
+
+
+def test_ten_minutes_are_a_day_at_144_times_the_speed():
+    day = DayScale(600.0)
+    assert day.speed == 144.0
+    assert day.day_s(day.clock_s(300.0)) == pytest.approx(300.0)
+    assert stack_config(day).env[Service.SIM] == {"SIM_SPEED": "144"}
+
+
+def test_the_policy_has_the_defaults_by_the_scale_and_deadlines_by_the_clock():
+    spec = NodeSleepPolicySpec.model_validate(sleep_policy(DayScale(600.0), spare=2)["spec"])
+    default = NodeSleepPolicySpec(node_selector={"a": "b"})
+    assert (spec.mode, spec.min_awake, spec.max_asleep_percent) == ("Act", default.min_awake, 50)
+    assert (spec.idle_seconds, spec.min_awake_seconds, spec.back_off_seconds) == (4, 6, 4)
+    assert spec.boot_timeout_seconds == default.boot_timeout_seconds
+    assert spec.off_timeout_seconds == default.off_timeout_seconds
+
+
+def test_no_time_of_the_policy_is_shorter_than_a_second():
+    spec = sleep_policy(DayScale(20.0), spare=0)["spec"]
+    assert {spec["idleSeconds"], spec["minAwakeSeconds"], spec["backOffSeconds"]} == {1}
+
+
+def test_a_seed_gives_the_same_pods_and_another_gives_others(items):
+    assert day_items(CLASSES, pods=1200, seed=1) == items
+    assert day_items(CLASSES, pods=1200, seed=2) != items
+
+
+def test_pods_follow_the_daily_cycle_and_can_end_by_midnight(items):
+    assert len(items) == 1200
+    assert [item.arrives_s for item in items] == sorted(item.arrives_s for item in items)
+    assert all(0.0 <= item.arrives_s <= ARRIVALS_S for item in items)
+    assert max(item.work_s for item in items) <= LONGEST_S <= DAY_S - ARRIVALS_S - 1800.0
+    hours = [item.arrives_s / 3600.0 for item in items]
+    night, afternoon = (sum(low <= hour < low + 4 for hour in hours) for low in (1, 13))
+    assert afternoon > 2.5 * night
+
+
+def test_the_load_of_the_day_is_three_tenths_of_the_cluster(items):
+    threads = sum(each.count * each.cpu.cores * each.cpu.threads_per_core for each in CLASSES)
+    without_gpus = sum(item.cpu_milli / 1000.0 * item.work_s for item in items if not item.gpus)
+    assert without_gpus / (threads * DAY_S) == pytest.approx(0.3, abs=0.01)
+    gpus = sum(each.count * each.gpu.count for each in CLASSES if each.gpu)
+    with_gpus = sum(item.gpus * item.work_s for item in items)
+    assert with_gpus / (gpus * DAY_S) == pytest.approx(0.3, abs=0.01)
+
+
+def test_a_server_draws_more_under_load_and_with_its_gpus_than_idle():
+    power = WallPower(scale(CLASSES, 40))
+    assert len(power.names) == 40
+    idle = power.idle_watts("epyc-9654-0")
+    assert 50.0 < idle < power.watts("epyc-9654-0", cpu_utilization=1.0, gpu_watts=0.0)
+    assert power.idle_watts("h100-0") > power.watts("h100-0", cpu_utilization=0.0, gpu_watts=0.0)
+
+
+@pytest.mark.parametrize("other", [["--trace", "openb", "x"], ["--policy", "static_partition"], ["--keep"]])
+def test_a_day_refuses_options_of_a_single_run(other, capsys):
+    with pytest.raises(SystemExit):
+        parse_options(["--day", *other])
+    assert "--day cannot be used" in capsys.readouterr().err
+
+
+def test_a_day_takes_ten_minutes_with_more_pods_than_a_run():
+    options = parse_options(["--day"])
+    assert (options.day, options.nodes, options.pods, options.duration_s) == (True, 40, 1200, 600.0)
+    assert not parse_options([]).day
