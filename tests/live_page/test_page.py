@@ -86,6 +86,37 @@ async def test_the_page_shows_nodes_totals_demand_and_transitions_as_they_come(o
         await tab.until(f"{CELLS}.length === 2")
 
 
+async def test_a_node_that_sleeps_has_a_badge_and_is_not_of_unknown_power(open_tab):
+    world = InventedCluster(wall=time.time)
+    for number, state in enumerate(["", "draining", "asleep", "waking", "quarantined"]):
+        world.put_node(f"n{number}", sleep_state=state)
+        world.put_twin(f"n{number}", "eco", watts=200, capped_watts=400)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 5)
+        badges = await tab.run(f"[...{CELLS}].map((each) => each.firstChild.textContent)")
+        assert badges == ["E", "z", "Z", "W", "Q"]
+        names = await tab.run(f"[...{CELLS}].map((each) => each.getAttribute('aria-label'))")
+        assert names[1:4] == [
+            "n1, eco, 200 W of 400 W, 50% of its cap, goes to sleep: pods are being evicted",
+            "n2, asleep: powered off",
+            "n3, eco, 200 W of 400 W, 50% of its cap, waking: takes no pods yet",
+        ]
+        rows = await tab.run(
+            "[...document.querySelectorAll('#totals tr')]"
+            ".map((row) => [...row.children].map((each) => each.textContent))"
+        )
+        assert rows[1] == ["eco", "4", "800 W", "1600 W", "50%", "0 nodes", "0", "0"]
+        assert rows[4:] == [
+            ["asleep", "1", "-", "-", "-", "0 nodes", "0", "0"],
+            ["all", "5", "800 W", "1600 W", "50%", "0 nodes", "0", "0"],
+        ]
+        await tab.run(f"{CELLS}[2].click()")
+        await tab.until("document.getElementById('details-list').textContent.includes('none: powered off')")
+        world.put_node("n2")
+        await tab.until(f"{CELLS}[2].firstChild.textContent === 'E'")
+        await tab.until("document.querySelectorAll('#totals tr').length === 5")
+
+
 async def test_names_and_reasons_are_text_whatever_they_contain_and_nothing_violates_the_policy(open_tab):
     world = InventedCluster(wall=time.time)
     # The API server refuses such names; whatever stands behind the page may not.
@@ -214,7 +245,7 @@ async def test_every_rack_of_a_large_cluster_has_a_name(open_tab):
 async def test_text_has_a_contrast_of_at_least_four_and_a_half(open_tab, scheme):
     world = InventedCluster(wall=time.time)
     for number, watts in enumerate([None, 10, 100, 200, 300, 390, 500]):
-        world.put_node(f"n{number}")
+        world.put_node(f"n{number}", sleep_state="asleep" if number == 3 else "")
         world.put_twin(f"n{number}", "draining", watts=watts, capped_watts=400, age_s=900 if number == 2 else 0)
         world.put_target(f"n{number}", "performance")
         world.put_target(f"n{number}", "eco")

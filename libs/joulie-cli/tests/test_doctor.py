@@ -77,6 +77,30 @@ async def test_a_node_without_an_agent_is_found(healthy, cli):
     assert names == [("agents", ["n2"]), ("agents", ["n2"])]
 
 
+@pytest.mark.parametrize("state", ["powering-off", "asleep", "waking"])
+async def test_a_node_that_is_off_misses_no_agent(healthy, cli, state):
+    healthy.patch("Node", "n2", {"metadata": {"labels": {"joulie.io/sleep-state": state}}})
+    healthy.put(service_pod("agent", "n2", owner="DaemonSet", ready=False))
+    code, every = await checks(cli)
+    assert code == 0
+    assert [each["text"] for each in every if each["check"] == "sleep"] == ["1 node is not awake, none in quarantine"]
+    assert "agent: 1 of 1 pods are ready" in [each["text"] for each in every]
+
+
+async def test_a_node_that_is_only_about_to_sleep_still_needs_its_agent(healthy, cli):
+    healthy.patch("Node", "n2", {"metadata": {"labels": {"joulie.io/sleep-state": "cordoned"}}})
+    healthy.put(service_pod("agent", "n2", owner="DaemonSet", ready=False))
+    assert ["n2"] in [nodes for check, _, nodes in await found(cli) if check == "agents"]
+
+
+async def test_a_node_in_quarantine_is_found_with_the_way_out(healthy, cli):
+    healthy.patch("Node", "n2", {"metadata": {"labels": {"joulie.io/sleep-state": "quarantined"}}})
+    (finding,) = await found(cli)
+    assert (finding[0], finding[2]) == ("sleep", ["n2"])
+    text = " ".join((await cli("doctor")).out.split())
+    assert "kubectl label node n2 joulie.io/sleep-state-" in text
+
+
 async def test_a_blocked_cap_has_the_way_out_of_its_reason(healthy, cli):
     healthy.put_all(managed_node("n1", cpu={"result": "blocked", "reason": "FirmwareLocked"}))
     result = await cli("doctor")

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from joulie_api.testing import Respond, make_node, make_pod
-from joulie_cli.testing import extender_service
+from joulie_cli.testing import ago, extender_service
 
 CLUSTER = {"trendWPerMin": 0.0, "trendScale": 6.0, "perfPressure": 0.0, "problem": None}
 PROXY = "/api/v1/namespaces/joulie-system/services/http:joulie-scheduler-extender:http/proxy"
@@ -84,19 +84,62 @@ async def test_the_extenders_own_problem_is_shown(cli, proxied):
     assert "old: nodes: no contact for 40 s" in text
 
 
-async def test_a_nodes_state_is_shown_with_unknown_values(cli, proxied):
-    node = {
+def known_node(**changes):
+    return {
         "nodeName": "n1", "schedulableClass": "eco", "headroom": None, "coolingStress": None, "measuredPowerW": None,
         "assumedPowerW": 12.0, "cappedPowerW": 400.0, "nodeTdpW": 600.0, "powerTrendWPerMin": 0.0, "estimatedPUE": None,
         "baseScore": 50.0, "cpuTotalCores": 0, "cpuTotalThreads": 0, "cpuMaxWattsTotal": 0, "gpuCount": 0,
         "gpuMaxWattsPerGpu": 0, "hasGpu": False, "stale": True, "performancePods": REFUSED,
+        "standardPods": judged(reason="StandardPod", message="standard pods run on every node"), **changes,
     }  # fmt: skip
-    proxied({**answer(), "nodes": [node]})
+
+
+async def test_a_nodes_state_is_shown_with_unknown_values(cli, proxied):
+    proxied({**answer(), "nodes": [known_node()]})
     result = await cli("explain", "node", "n1")
     assert "refused, EcoNode: node is eco, performance pods are kept off it" in " ".join(result.out.split())
     assert "an unknown number of watts of 400 W" in result.out
     assert "- cores, - threads, maximum power unknown" in result.out
     assert "stale: its numbers do not count" in result.out
+    assert "allowed, StandardPod: standard pods run on every node" in result.out
+    assert "Sleep" not in result.out
+
+
+SLEEPING = {
+    "allowed": False,
+    "reason": "SleepingNode",
+    "message": "joulie: node is asleep, or about to be; it is woken where pods have no other room",
+}
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (("asleep", "Asleep"), ["Sleep asleep for 2h: off confirmed", "Woken by pods that", "kubectl joulie wake n1"]),
+        (("powering-off", "PoweringOff"), ["Sleep powering-off for 2h: off confirmed", "Kept awake by pods that"]),
+        (("waking", "Waking"), ["Sleep waking for 2h: off confirmed", "Takes pods once its BMC says that it is on"]),
+        (("quarantined", "Quarantined"), ["Sleep quarantined", "kubectl label node n1 joulie.io/sleep-state-"]),
+        # The condition is written after the label.
+        (("waking", "Asleep"), ["Sleep waking Takes pods"]),
+    ],
+)
+async def test_a_node_that_is_not_awake_is_explained_with_reason_and_what_wakes_it(
+    fake_api, cli, proxied, states, expected
+):
+    state, condition = states
+    told = {"type": "joulie.io/Asleep", "status": "True", "reason": condition, "message": f"{condition}: off confirmed"}
+    told["lastTransitionTime"] = ago(7300)
+    fake_api.patch("Node", "n1", {"metadata": {"labels": {"joulie.io/sleep-state": state}}})
+    fake_api.patch("Node", "n1", {"status": {"conditions": [told]}})
+    proxied({**answer(), "nodes": [known_node(performancePods=SLEEPING, standardPods=SLEEPING)]})
+    result = await cli("explain", "node", "n1")
+    text = " ".join(result.out.split())
+    for each in expected:
+        assert each in text
+    assert "Standard pods refused, SleepingNode: node is asleep, or about to be" in text
+    assert max(map(len, result.out.splitlines())) <= 80
+    data = json.loads((await cli("explain", "node", "n1", "-o", "json")).out)
+    assert data["sleep"]["state"] == state
 
 
 async def test_json_is_the_extenders_answer(cli, proxied):

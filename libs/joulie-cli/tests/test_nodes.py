@@ -160,3 +160,12 @@ async def test_the_state_of_a_node_that_is_not_awake_stands_for_its_profile(fake
     ]
     data = json.loads((await cli("nodes", "-o", "json")).out)["nodes"]
     assert [each["sleepState"] for each in data] == [None, "asleep", "quarantined", "awake"]
+
+
+async def test_a_node_that_is_asleep_does_not_draw_what_its_model_says(fake_api, cli):
+    fake_api.put_all(managed_node("n1", watts=180, quality="modelled", cap=600, server_watts=12))
+    fake_api.patch("Node", "n1", {"metadata": {"labels": {"joulie.io/sleep-state": "asleep"}}})
+    (row,) = [line.split() for line in (await cli("nodes")).out.splitlines()[1:]]
+    assert row[:8] == ["n1", "asleep", "-", "-", "600", "-", "12", "redfish"]
+    (node,) = json.loads((await cli("nodes", "-o", "json")).out)["nodes"]
+    assert (node["watts"], node["quality"], node["server"]["watts"]) == (None, None, 12)

@@ -72,6 +72,21 @@ async def test_nodes_that_are_not_awake_are_counted_by_their_state(fake_api, cli
     assert data["nodes"]["bySleepState"] == {"asleep": 2, "waking": 1}
 
 
+async def test_nodes_that_are_asleep_draw_nothing_that_is_known_and_miss_no_agent(fake_api, cli):
+    for name, state in (("n1", "asleep"), ("n2", "waking"), ("n3", None)):
+        fake_api.put_all(managed_node(name, watts=200, cap=500))
+        fake_api.patch("Node", name, {"metadata": {"labels": {"joulie.io/sleep-state": state}}})
+        fake_api.put(service_pod("agent", name, ready=state is None, owner="DaemonSet"))
+    data = json.loads((await cli("status", "-o", "json")).out)
+    assert data["power"]["total"] == {
+        "nodes": 3,
+        "watts": 400,
+        "capWatts": 1000,
+        "nodesByQuality": {"asleep": 1, "measured": 2},
+    }
+    assert (data["services"]["agent"]["pods"], data["services"]["agent"]["ready"]) == (1, 1)
+
+
 async def test_without_such_nodes_there_is_no_line_about_sleep(fake_api, cli):
     fake_api.put_all(managed_node("n1"))
     assert "Sleep" not in (await cli("status")).out

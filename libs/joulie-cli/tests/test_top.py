@@ -110,6 +110,21 @@ async def test_top_shows_changes_sorts_and_quits(fake_api, terminal):
     assert b"\x1b[?1049l" in top.raw
 
 
+async def test_top_shows_which_nodes_sleep_as_they_change(fake_api, terminal):
+    fake_api.put_all(managed_node("n1", watts=100, cap=600))
+    fake_api.put_all(managed_node("n2", watts=200, cap=600))
+    fake_api.patch("Node", "n1", {"metadata": {"labels": {"joulie.io/sleep-state": "draining"}}})
+    top = await terminal("top")
+    await top.until("q quit")
+    assert "2 nodes, 300 W of 1200 W, 0 draining, 1 going to sleep, " in top.text
+    fake_api.patch("Node", "n1", {"metadata": {"labels": {"joulie.io/sleep-state": "asleep"}}})
+    await top.until("200 W of 600 W, 0 draining, 1 asleep, ")
+    fake_api.patch("Node", "n1", {"metadata": {"labels": {"joulie.io/sleep-state": "waking"}}})
+    await top.until(", 1 waking, ")
+    fake_api.patch("Node", "n1", {"metadata": {"labels": {"joulie.io/sleep-state": None}}})
+    await top.until("300 W of 1200 W, 0 draining, 0 stale")
+
+
 async def test_top_reports_that_its_values_are_old_while_the_server_is_away(fake_api, terminal):
     fake_api.put_all(managed_node("n1"))
     top = await terminal("top")

@@ -60,6 +60,29 @@ async def test_a_pod_on_a_node_needs_no_change(fake_api, cli):
     assert "Nothing: the pod is on node n1" in (await cli("why-pending", "runs")).out
 
 
+async def test_nodes_that_sleep_are_named_with_what_wakes_them(fake_api, cli):
+    for name, state in (("n1", "asleep"), ("n2", "draining"), ("n3", "waking")):
+        fake_api.put_all(managed_node(name))
+        fake_api.patch("Node", name, {"metadata": {"labels": {"joulie.io/sleep-state": state}}})
+    fake_api.put(make_pod("train", workload_class="performance"))
+    text = " ".join((await cli("why-pending", "train")).out.split())
+    assert "refused, SleepingNode: 2 nodes: node is asleep, or about to be" in text
+    assert "Wait for n3: it boots." in text
+    assert "The operator wakes nodes for pods that kube-scheduler has found no node for" in text
+    assert "kubectl joulie wake n1" in text
+    assert "eco or draining" not in text
+    assert "remove its annotation" not in text, "it would not help"
+
+
+async def test_a_cluster_of_which_all_nodes_sleep_is_not_called_eco(fake_api, cli):
+    fake_api.put_all(managed_node("n1", "eco"))
+    fake_api.patch("Node", "n1", {"metadata": {"labels": {"joulie.io/sleep-state": "asleep"}}})
+    fake_api.put(make_pod("web"))
+    text = " ".join((await cli("why-pending", "web")).out.split())
+    assert "The operator wakes nodes" in text
+    assert "eco or draining" not in text
+
+
 async def test_the_report_is_also_data(fake_api, cli):
     fake_api.put_all(managed_node("e1", "eco"))
     fake_api.put(make_pod("train", workload_class="performance"))

@@ -62,6 +62,16 @@ async def test_scoring_of_one_node(start, fake_api, make_twin):
         assert answer.status == 404
 
 
+@pytest.mark.parametrize(("state", "allowed"), [("asleep", False), ("draining", False), ("waking", True)])
+async def test_a_node_that_sleeps_is_shown_as_refusing_all_pods(start, fake_api, make_twin, state, allowed):
+    fake_api.put_all([make_node("n", labels={"joulie.io/sleep-state": state}), make_twin("n")])
+    extender = await start()
+    (node,) = (await scoring(extender))["nodes"]
+    for told in (node["performancePods"], node["standardPods"]):
+        assert told["allowed"] is allowed
+        assert (told["reason"] == "SleepingNode") is not allowed
+
+
 async def test_explain_shows_every_term_and_the_filters_reason(start, fake_api, make_twin, make_hardware):
     fake_api.put_all([make_twin("p"), make_hardware("p"), make_twin("e", "eco")])
     extender = await start()

@@ -16,7 +16,9 @@ def capped(cluster, watts):
     )
 
 
-def ready_node(boot_id):
+def ready_node(boot_id, *, tainted=False):
     node = make_node("n1")
+    if tainted:
+        node["spec"]["taints"] = [{"key": "joulie.io/asleep", "effect": "NoSchedule"}]
     conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}]
     return node | {"status": {"conditions": conditions, "nodeInfo": {"bootID": boot_id}}}

@@ -41,5 +41,7 @@ def test_readiness_is_read_from_a_node():
     node = {"status": {"conditions": [{"type": "X", "status": "True"}, ready], "nodeInfo": {"bootID": "b"}}}
     assert read_readiness(json.dumps(node).encode()) == NodeReadiness(ready=True, since_s=600, boot_id="b")
     assert read_readiness(b"{}") == NodeReadiness()
+    tainted = {"spec": {"taints": [{"key": "a"}, {"key": "joulie.io/asleep", "effect": "NoSchedule"}]}}
+    assert read_readiness(json.dumps(tainted).encode()) == NodeReadiness(tainted=True)
     with pytest.raises(DecodeError):
         read_readiness(b"[]")

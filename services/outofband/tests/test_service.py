@@ -87,6 +87,30 @@ async def test_never_is_never_powered_off(cluster, serve):
     assert (served.bmc.server.resets, ("POST", RESET) in served.bmc.requests) == ([], False)
 
 
+async def test_a_power_off_that_the_operator_left_behind_does_not_cut_off_a_node_that_takes_pods(cluster, serve):
+    served = await serve("plain")
+    cluster.api.put(ready_node("before"))
+    cluster.put_bmc(served, powerOff="Allowed", desiredPower="Off")
+    cluster.api.patch("NodeBMC", "n1", {"metadata": {"annotations": {"joulie.io/requested-power": "Off"}}})
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("False", "NodeNotTainted"))
+    assert (served.bmc.server.resets, ("POST", RESET) in served.bmc.requests) == ([], False)
+    cluster.api.put(ready_node("before", tainted=True))
+    await cluster.until(lambda: cluster.status().get("powerState") == "Off")
+
+
+async def test_a_taint_that_goes_after_the_graceful_shutdown_keeps_the_power_from_being_forced_off(cluster, serve):
+    served = await serve(replace(PROFILES["plain"], graceful_off_s=None))
+    cluster.api.put(ready_node("before", tainted=True))
+    cluster.put_bmc(served, powerOff="Allowed", desiredPower="Off")
+    cluster.api.patch("NodeBMC", "n1", {"metadata": {"annotations": {"joulie.io/requested-power": "Off"}}})
+    cluster.start(GRACEFUL_OFF_TIMEOUT="3s")
+    await cluster.until(lambda: served.bmc.server.resets == ["GracefulShutdown"])
+    cluster.api.put(ready_node("before"))
+    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("False", "NodeNotTainted"))
+    assert served.bmc.server.resets == ["GracefulShutdown"]
+
+
 # --- caps -------------------------------------------------------------------------------------------------------------
 
 

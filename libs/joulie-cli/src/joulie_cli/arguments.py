@@ -107,7 +107,7 @@ def _add_status(verbs: Any, name: str) -> None:
         name,
         summary="overview of the cluster",
         description="Whether operator, agents and extender run, nodes by profile and class, their power, caps that "
-        "are blocked, twins that are stale.",
+        "are blocked, twins that are stale, nodes that sleep. A node that is asleep is in no sum of watts.",
         example="kubectl joulie status\nkubectl joulie status -o json | jq .power",
         parents=[_connection(), _format(wide=False), _nodes_selector()],
     )
@@ -135,8 +135,9 @@ def _add_top(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="the nodes, live",
-        description="The columns of nodes, refreshed by watches. Keys: q quits; n w h c p a sort by name, watts, "
-        "headroom, cap, profile, age; j k, arrows, space, page keys, g G scroll. Needs a terminal, 80x24 is enough.",
+        description="The columns of nodes, refreshed by watches, and how many sleep. Keys: q quits; n w h c p a sort "
+        "by name, watts, headroom, cap, profile, age; j k, arrows, space, page keys, g G scroll. Needs a terminal, "
+        "80x24 is enough.",
         example="kubectl joulie top --sort headroom",
         parents=[_connection(), _nodes_selector()],
     )
@@ -179,7 +180,8 @@ def _add_explain(verbs: Any, name: str) -> None:
         name,
         summary="the extender's view of a pod or a node",
         description="For a pod: the score of each node with all its terms, and which nodes are refused and why. For a "
-        "node: what the extender knows of it, and which pods it allows there.",
+        "node: what the extender knows of it, and which pods it allows there; of one that sleeps also why, and what "
+        "wakes it.",
         example="kubectl joulie explain pod train-0 -n ml\nkubectl joulie explain node worker-1",
         parents=[_connection(), _format(), _nodes_selector(), _namespace(), _extender_url()],
     )
@@ -195,7 +197,7 @@ def _add_why_pending(verbs: Any, name: str) -> None:
         name,
         summary="what keeps a pod from a node",
         description="Its last Events, its workload class and why it has it, which managed nodes would be refused, and "
-        "what to change. Does not need the extender.",
+        "what to change or to wait for. Does not need the extender.",
         example="kubectl joulie why-pending train-0 -n ml",
         parents=[_connection(), _format(wide=False), _nodes_selector(), _namespace()],
     )
@@ -220,7 +222,8 @@ def _add_doctor(verbs: Any, name: str) -> None:
         verbs,
         name,
         summary="what is wrong, and the way out",
-        description="Checks CRDs, versions, services, roles, kube-scheduler, targets, agents, twins, caps and labels. "
+        description="Checks CRDs, versions, services, roles, kube-scheduler, targets, agents, twins, caps, labels, "
+        "BMCs and nodes that sleep; pods on nodes that are off are left out. "
         "What this user may not read is reported as not checked. Exit code 1 if anything was found.",
         example="kubectl joulie doctor\nkubectl joulie doctor -o json | jq '.checks[] | select(.state == \"finding\")'",
         parents=[_connection(), _format(wide=False), _nodes_selector()],

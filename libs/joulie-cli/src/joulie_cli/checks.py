@@ -1,7 +1,7 @@
 """The checks of `doctor`: pure functions from what was observed to findings with a way out."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from joulie_api.permissions import SERVICES, Grant
@@ -12,6 +12,7 @@ from joulie_cli.failures import NO_CRDS_WAY_OUT
 from joulie_cli.node_rows import STALE_AFTER_S, NodeRow
 from joulie_cli.overview import failed_caps
 from joulie_cli.service_pods import COMPONENTS, ServicePod, health
+from joulie_cli.sleep_checks import check_sleep
 from joulie_cli.views import NodeMarks
 
 #: What the API server must serve.
@@ -71,6 +72,10 @@ def check(seen: Observations) -> list[CheckOutcome]:
     crds = list(_crds(seen))
     if crds[0].state is CheckState.FINDING:
         return crds
+    off = {row.name for row in seen.rows if row.may_be_off}
+    if off and seen.pods is not None:
+        # Pods of DaemonSets stay bound to a node that is off.
+        seen = replace(seen, pods=[pod for pod in seen.pods if pod.node not in off])
     return [finding for each in _CHECKS for finding in each(seen)]
 
 
@@ -201,7 +206,7 @@ def _twins(seen: Observations) -> Iterator[CheckOutcome]:
 
 
 def _agents(seen: Observations) -> Iterator[CheckOutcome]:
-    managed = [row.name for row in seen.rows if row.marks is not None]
+    managed = [row.name for row in seen.rows if row.marks is not None and not row.may_be_off]
     silent = tuple(name for name in managed if name not in seen.hardware)
     if silent:
         yield found(
@@ -303,6 +308,10 @@ def _bmcs(seen: Observations) -> Iterator[CheckOutcome]:
     return check_bmcs(seen.bmcs, seen.pods)
 
 
+def _sleep(seen: Observations) -> Iterator[CheckOutcome]:
+    return check_sleep(seen.rows)
+
+
 _CHECKS: Final[tuple[Callable[[Observations], Iterable[CheckOutcome]], ...]] = (
     _crds,
     _versions,
@@ -315,6 +324,7 @@ _CHECKS: Final[tuple[Callable[[Observations], Iterable[CheckOutcome]], ...]] = (
     _caps,
     _labels,
     _bmcs,
+    _sleep,
 )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from joulie_cli.sleepers import AWAKE
+from joulie_cli.sleepers import ASLEEP, AWAKE, OFF_STATES
 from joulie_cli.views import ControlView, NodeMarks, ReportView, ServerView, TargetView, TwinView
 from joulie_core import labels as keys
 
@@ -46,6 +46,16 @@ class NodeRow:
         return None if self.marks is None else self.marks.sleep_state or AWAKE
 
     @property
+    def asleep(self) -> bool:
+        """Whether it is off: its twin then has the power that it would draw if it were on, which is not shown."""
+        return self.sleep_state == ASLEEP
+
+    @property
+    def may_be_off(self) -> bool:
+        """Whether its pods cannot be expected to be ready, since it is off, about to be, or boots."""
+        return self.sleep_state in OFF_STATES
+
+    @property
     def schedulable_class(self) -> str | None:
         """The class in the twin."""
         return self.twin.schedulable_class if self.twin else None
@@ -53,12 +63,12 @@ class NodeRow:
     @property
     def headroom_pct(self) -> float | None:
         """Share of the cap that is free."""
-        return self.twin.headroom_pct if self.twin else None
+        return self.twin.headroom_pct if self.twin and not self.asleep else None
 
     @property
     def watts(self) -> float | None:
-        """Power of the node."""
-        return self.twin.watts if self.twin else None
+        """Power of the node; None of one that is asleep."""
+        return self.twin.watts if self.twin and not self.asleep else None
 
     @property
     def cap_watts(self) -> float | None:
@@ -68,12 +78,12 @@ class NodeRow:
     @property
     def quality(self) -> str | None:
         """Whether the power was measured or modelled."""
-        return self.twin.quality if self.twin else None
+        return self.twin.quality if self.twin and not self.asleep else None
 
     @property
     def source(self) -> str | None:
         """Where the power comes from."""
-        return self.twin.source if self.twin else None
+        return self.twin.source if self.twin and not self.asleep else None
 
     @property
     def server(self) -> ServerView | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from joulie_cli.node_rows import FAILED_RESULTS, NodeRow
 from joulie_cli.service_pods import COMPONENTS, ServiceHealth, ServicePod, health
+from joulie_cli.sleepers import ASLEEP
 
 _UNKNOWN = "unknown"
 
@@ -22,7 +23,7 @@ class PowerSum:
     watts: float | None
     #: Of the nodes whose power is known, so that the two compare; None where no cap is known.
     cap_watts: float | None
-    #: Nodes by `measured`, `modelled` and `unknown`.
+    #: Nodes by `measured`, `modelled` and `unknown`, and those that are asleep.
     quality: Mapping[str, int]
 
     def data(self) -> dict[str, Any]:
@@ -115,11 +116,12 @@ def overview(rows: Sequence[NodeRow], pods: Iterable[ServicePod] | None, *, serv
 
     Args:
         rows: the managed nodes.
-        pods: Joulie's pods; None where they may not be listed.
+        pods: Joulie's pods; None where they may not be listed. Those on nodes that sleep or wake are left out.
         server: URL of the API server.
         kubernetes: its version.
     """
-    known = None if pods is None else list(pods)
+    off = {row.name for row in rows if row.may_be_off}
+    known = None if pods is None else [pod for pod in pods if pod.node not in off]
     groups: dict[str, list[NodeRow]] = {}
     for row in rows:
         groups.setdefault(_group(row), []).append(row)
@@ -149,7 +151,7 @@ def power_sum(rows: Sequence[NodeRow]) -> PowerSum:
     """Return the power of some nodes together."""
     known = [row for row in rows if row.watts is not None and not row.stale]
     caps = [row.cap_watts for row in known if row.cap_watts is not None]
-    quality = Counter((row.quality or _UNKNOWN) if counts else _UNKNOWN for row, counts in _marked(rows))
+    quality = Counter(map(_quality, rows))
     return PowerSum(
         nodes=len(rows),
         watts=sum(row.watts or 0.0 for row in known) if known else None,
@@ -169,8 +171,10 @@ def failed_caps(rows: Iterable[NodeRow]) -> tuple[FailedCap, ...]:
     return tuple(FailedCap(*key, tuple(names)) for key, names in ordered)
 
 
-def _marked(rows: Iterable[NodeRow]) -> Iterable[tuple[NodeRow, bool]]:
-    return ((row, row.watts is not None and not row.stale) for row in rows)
+def _quality(row: NodeRow) -> str:
+    if row.asleep:
+        return ASLEEP
+    return (row.quality or _UNKNOWN) if row.watts is not None and not row.stale else _UNKNOWN
 
 
 def _sleep_states(rows: Iterable[NodeRow]) -> Iterable[str]:

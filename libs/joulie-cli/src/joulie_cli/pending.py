@@ -6,11 +6,15 @@ from typing import Any
 
 from joulie_cli.classification import why_class
 from joulie_cli.node_rows import NodeRow
+from joulie_cli.sleepers import WAKING
 from joulie_core.demand import Demand, WorkloadClass, classify, workload_class
 from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.labels import POWER_PROFILE, WORKLOAD_CLASS
 from joulie_core.pod import Pod
-from joulie_core.scoring.filter import FilterResult, verdict
+from joulie_core.scoring.filter import FilterReason, FilterResult, verdict
+
+#: Nodes that an advice names.
+_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +140,37 @@ def _nodes_advice(pod: Pod, rows: Sequence[NodeRow], verdicts: Sequence[NodeVerd
             "Joulie refuses not all of the managed nodes: what keeps the pod pending there is in the scheduler's "
             "message, such as CPUs, taints or affinity."
         )
-    if not any(each.result.ok for each in verdicts):
+    yield from _sleep_advice(rows, verdicts)
+    capped = any(not each.result.ok and not _sleeps(each) for each in verdicts)
+    if not any(each.result.ok or _sleeps(each) for each in verdicts):
         yield (
             "Every managed node is eco or draining. The operator counts this pod and plans a performance node for it "
             "at its next plan, unless its policy has a fixed share: raise STATIC_HP_FRAC (static_partition) or lower "
             "QUEUE_PERF_PER_HP_NODE (queue_aware_v1); kubectl joulie events -w shows the change."
         )
-    refused = any(not each.result.ok for each in verdicts)
-    if refused and pod.annotations.get(WORKLOAD_CLASS) == WorkloadClass.PERFORMANCE:
+    if capped and pod.annotations.get(WORKLOAD_CLASS) == WorkloadClass.PERFORMANCE:
         yield (
             f"If the pod may run under power caps: remove its annotation {WORKLOAD_CLASS} in the object that makes it "
             "(Deployment, Job), and create the pod again."
         )
+
+
+def _sleep_advice(rows: Sequence[NodeRow], verdicts: Sequence[NodeVerdicts]) -> Iterator[str]:
+    waking = [row.name for row in rows if row.sleep_state == WAKING]
+    if waking:
+        yield f"Wait for {', '.join(waking[:_NAMES])}: {'it boots' if len(waking) == 1 else 'they boot'}."
+    asleep = [name for each in verdicts if _sleeps(each) for name in each.nodes]
+    if asleep:
+        yield (
+            "The operator wakes nodes for pods that kube-scheduler has found no node for, by their requests, node "
+            "selector, required node affinity and tolerations. A pod that waits for something else, such as pod "
+            "affinity, spreading or a volume, wakes none. To wake one now: "
+            f"kubectl joulie wake {asleep[0]}"
+        )
+
+
+def _sleeps(verdicts: NodeVerdicts) -> bool:
+    return verdicts.result.reason is FilterReason.SLEEPING_NODE
 
 
 def _eco_only(pod: Pod) -> bool:

@@ -1,4 +1,4 @@
-"""Nodes that sleep, as their labels and annotations say, and what becomes of a request to wake them. No I/O."""
+"""Nodes that sleep, as labels, annotations and conditions say, and what becomes of requests to wake them. No I/O."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,15 @@ from joulie_core.timestamps import epoch_seconds, rfc3339
 
 #: State of a node without the label; the others are values of the label, as the operator writes them.
 AWAKE: Final = "awake"
+ASLEEP: Final = "asleep"
+WAKING: Final = "waking"
 QUARANTINED: Final = "quarantined"
 #: What is said of a node that was deleted meanwhile; no value of the label.
 GONE: Final = "gone"
+#: States in which a node goes to sleep, and may still be called back without a boot or not.
+GOING_STATES: Final = frozenset({"cordoned", "draining", "powering-off"})
+#: States in which the power is off, is being switched off, or was just switched on.
+OFF_STATES: Final = frozenset({"powering-off", ASLEEP, WAKING})
 
 
 class _Meta(msgspec.Struct):
@@ -24,8 +30,36 @@ class _Meta(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
 
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
 class _Node(msgspec.Struct):
     metadata: _Meta
+    status: _Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SleepNote:
+    """The state of one node, with what the operator says about it in the Node's condition."""
+
+    node: str
+    state: str
+    #: Empty, and None, while the condition is that of another state.
+    reason: str = ""
+    since_s: float | None = None
+
+    def data(self) -> dict[str, Any]:
+        """Return the state for JSON and YAML."""
+        since = None if self.since_s is None else rfc3339(self.since_s, "seconds")
+        return {"state": self.state, "reason": self.reason or None, "since": since}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +115,8 @@ class Wake:
 
 
 _NODES: Final = msgspec.json.Decoder(_Node)
+#: Type of the condition that the operator writes.
+_CONDITION: Final = f"{keys.PREFIX}Asleep"
 
 
 def decode_sleeper(raw: Raw) -> Sleeper:
@@ -95,6 +131,21 @@ def decode_sleeper(raw: Raw) -> Sleeper:
         raise DecodeError(f"not a Node: {error}") from error
     until_s = epoch_seconds((meta.annotations or {}).get(keys.AWAKE_UNTIL))
     return Sleeper(meta.name, (meta.labels or {}).get(keys.SLEEP_STATE, AWAKE), until_s)
+
+
+def decode_note(raw: Raw) -> SleepNote:
+    """Decode a Node. Raise as `decode_sleeper`."""
+    try:
+        node = _NODES.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DecodeError(f"not a Node: {error}") from error
+    name, state = node.metadata.name, (node.metadata.labels or {}).get(keys.SLEEP_STATE, AWAKE)
+    conditions = (node.status.conditions if node.status else None) or ()
+    found = next((each for each in conditions if each.type == _CONDITION), None)
+    # The condition is written after the label.
+    if found is None or found.reason.lower() != state.replace("-", ""):
+        return SleepNote(name, state)
+    return SleepNote(name, state, found.message.partition(": ")[2], epoch_seconds(found.last_transition_time))
 
 
 def request_body(until_s: float) -> dict[str, Any]:

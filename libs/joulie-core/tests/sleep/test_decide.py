@@ -256,6 +256,19 @@ def test_labels_and_taints_of_the_sleeping_node_decide_what_it_is_woken_for(pod,
     assert [name for name, state in decided.items() if state is SleepState.WAKING] == ([woken] if woken else [])
 
 
+@pytest.mark.parametrize("changes", [{"reachable": False}, {"reachable": None}, {"sampled_at_s": NOW - 181.0}])
+def test_a_node_whose_bmc_does_not_answer_is_woken_only_where_no_other_helps(changes):
+    silent = sleeping_node("silent", free={"cpu": 64.0}, idle_watts=1.0, power=facts(PowerState.OFF, **changes))
+    nodes = [silent, sleeping_node("a"), sleeping_node("b")]
+    records = {node.name: record(SleepState.ASLEEP) for node in nodes}
+    settings = SleepSettings(min_awake=0, spare=0)
+    asleep, waking = SleepState.ASLEEP, SleepState.WAKING
+    assert states(nodes, records, [POD] * 3, settings=settings) == {"silent": asleep, "a": waking, "b": waking}
+    assert states(nodes, records, [SleepPod({"cpu": 32.0})], settings=settings)["silent"] is waking
+    spare = SleepSettings(min_awake=1, spare=0)
+    assert states(nodes, records, settings=spare) == {"silent": asleep, "a": waking, "b": asleep}
+
+
 def test_a_node_that_is_still_draining_is_taken_before_one_that_has_to_boot():
     nodes = [awake_node("a", cordoned=True), sleeping_node("b", idle_watts=1.0)]
     records = {"a": record(SleepState.DRAINING, NOW - 10.0), "b": record(SleepState.ASLEEP)}

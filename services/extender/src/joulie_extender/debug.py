@@ -101,6 +101,7 @@ class Debug:
             "hasGpu": power.gpu_count > 0,
             "stale": entry.stale,
             "performancePods": _told(entry.judge(WorkloadClass.PERFORMANCE)),
+            "standardPods": _told(entry.judge(WorkloadClass.STANDARD)),
         }
 
     def _base_score(self, entry: NodeEntry) -> float:

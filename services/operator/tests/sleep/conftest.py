@@ -50,10 +50,18 @@ class Server:
     takes: int = 1
     ignores_off: bool = False
     never_boots: bool = False
+    #: Powers on, and its kubelet does not come.
+    hangs: bool = False
     unreachable: bool = False
     due: int = 0
     #: Pods that were on it when it was cut off.
     cut_under: list = field(default_factory=list)
+    #: Each change of the desired power, with its time.
+    requests: list = field(default_factory=list)
+
+    def requested(self, power):
+        """Return the times at which a power was requested."""
+        return [at for at, desired in self.requests if desired == power]
 
 
 class World:
@@ -147,6 +155,14 @@ class World:
             self.now += PASS_S
             await self.seen()
             await self.controller.step()
+            for name, server in self.servers.items():
+                self._note(name, server)
+
+    def _note(self, name, server):
+        bmc = self.api.get("NodeBMC", name)
+        desired = self.desired(name) if bmc else "Unmanaged"
+        if desired != (server.requests[-1][1] if server.requests else "Unmanaged"):
+            server.requests.append((self.now, desired))
 
     async def until(self, condition, *, passes=60):
         """Step until a condition holds; return the passes it took."""
@@ -210,8 +226,7 @@ class World:
                     if pod["spec"].get("nodeName") == name
                     and pod["metadata"]["ownerReferences"][0]["kind"] != "DaemonSet"
                 ]
-            ready = "True" if server.on else "Unknown"
-            self.api.patch("Node", name, {"status": {"conditions": [{"type": "Ready", "status": ready}]}})
+            self.ready(name, "True" if server.on and not server.hangs else "Unknown")
         self._report(name)
 
     def _report(self, name, *, proven=None):
@@ -228,11 +243,27 @@ class World:
         }
         self.api.patch("NodeBMC", name, {"status": status})
 
-    def hide(self, name):
-        """Let the BMC stop answering."""
+    def ready(self, name, status):
+        """Let the condition Ready of a Node be `status`."""
+        self.api.patch("Node", name, {"status": {"conditions": [{"type": "Ready", "status": status}]}})
+
+    def cut(self, name):
+        """Let a server lose its power."""
+        self.servers[name].on = False
+        self.ready(name, "Unknown")
+
+    def hide(self, name, reason="Unreachable"):
+        """Let the BMC stop answering, and the service say so; a reason of "" stops the service too."""
         self.servers[name].unreachable = True
-        conditions = [{"type": "Reachable", "status": "False"}, {"type": "WakeProven", "status": "True"}]
+        if not reason:
+            return
+        reachable = {"type": "Reachable", "status": "False", "reason": reason}
+        conditions = [reachable, {"type": "WakeProven", "status": "True"}]
         self.api.patch("NodeBMC", name, {"status": {"powerState": "Unknown", "conditions": conditions}})
+
+    def show(self, name):
+        """Let the BMC answer again."""
+        self.servers[name].unreachable = False
 
 
 @pytest.fixture

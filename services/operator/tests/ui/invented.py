@@ -68,9 +68,10 @@ class InventedCluster:
             interval_s=interval_s,
         )
 
-    def put_node(self, name, *, rack="rack-1", **node):
-        racked = {labels.RACK: rack} if rack else {}
-        made = decode_node(msgspec.json.encode(make_node(name, labels=racked, **node)))
+    def put_node(self, name, *, rack="rack-1", sleep_state="", **node):
+        known = {labels.RACK: rack, labels.SLEEP_STATE: sleep_state}
+        own = {key: value for key, value in known.items() if value}
+        made = decode_node(msgspec.json.encode(make_node(name, labels=own, **node)))
         old = self.cluster.nodes.get(NodeName(name))
         for on_node in (self.cluster.on_node, self.feed.on_object):
             on_node(name, old, made)

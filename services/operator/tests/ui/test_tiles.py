@@ -31,6 +31,7 @@ def test_a_tile_has_what_the_watches_know_of_its_node():
         name="n1",
         rack="r1",
         node_class="eco",
+        sleep_state="",
         watts=310,
         measured=True,
         source="agent",
@@ -76,6 +77,18 @@ def test_a_twin_without_a_readable_time_has_no_age():
 )
 def test_a_node_that_is_not_planned_has_that_as_its_reason(eligibility, reason):
     assert tile_of(view(eligibility=eligibility)).reason == reason
+
+
+def sleeping(state):
+    return decode_node(msgspec.json.encode(make_node("n1", labels={labels.SLEEP_STATE: state})))
+
+
+@pytest.mark.parametrize(("state", "watts", "source"), [("asleep", None, ""), ("waking", 310, "agent")])
+def test_a_node_that_sleeps_has_its_state_and_no_watts_of_a_node_that_is_on(state, watts, source):
+    tile = tile_of(view(node=sleeping(state), eligibility=Eligibility.CORDONED))
+    assert (tile.sleep_state, tile.watts, tile.source) == (state, watts, source)
+    assert (tile.server_watts, tile.server_source) == (344, "redfish")
+    assert tile.reason == f"{state}: not planned while it is not awake"
 
 
 def test_a_refusal_is_shown_with_the_reason_of_the_agent():

@@ -88,12 +88,13 @@ class BmcWorker:
         try:
             connected_for = self._object.model.spec
             while not self._ended.is_set():
-                spec = self._object.model.spec
+                seen = self._object
+                spec = seen.model.spec
                 if _connection_of(spec) != _connection_of(connected_for):
                     await self._disconnect()
                     connected_for = spec
                 self._changed.clear()
-                await self._pass(spec)
+                await self._pass(seen)
                 await self._pause()
             await self._restore_at_end()
         finally:
@@ -106,11 +107,11 @@ class BmcWorker:
         wait_s = max(wait_s * (1 - _JITTER * self._parts.chance()), self._refused_until - now)
         await _wait(self._changed, wait_s)
 
-    async def _pass(self, spec: NodeBMCSpec) -> None:
+    async def _pass(self, seen: Versioned[NodeBMC]) -> None:
         started = self._parts.clock()
         try:
             async with asyncio.timeout(self._parts.times.pass_timeout_s):
-                await self._work(spec)
+                await self._work(seen)
         except TimeoutError:
             await self._on_failure(BmcError(BmcReason.TIMED_OUT, "pass not complete in time"))
             reason = BmcReason.TIMED_OUT
@@ -144,7 +145,8 @@ class BmcWorker:
         except KubeError as problem:
             self._log.warning("status not written", error=str(problem))
 
-    async def _work(self, spec: NodeBMCSpec) -> None:
+    async def _work(self, seen: Versioned[NodeBMC]) -> None:
+        spec = seen.model.spec
         if self._connected is None:
             self._connected = await self._parts.connect(spec)
         bmc = self._connected
@@ -161,7 +163,7 @@ class BmcWorker:
         known = any(each.type == WAKE_PROVEN for each in self.status.conditions)
         not_tried = None if known else BmcFinding.unknown(BmcReason.NOT_TRIED)
         findings = {
-            POWER_AS_DESIRED: await self._power.keep(bmc, spec, report),
+            POWER_AS_DESIRED: await self._power.keep(bmc, seen, report),
             WAKE_PROVEN: await self._power.boots(report, proof=not_tried),
             CAPPED: await self._cap.keep(bmc, spec, report),
         }

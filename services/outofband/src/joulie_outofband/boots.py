@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from joulie_api.errors import DecodeError
+from joulie_core import labels
 from joulie_core.kinds.node_bmc import MOST_BOOTS, BmcBoot
 from joulie_core.timestamps import epoch_seconds
 
@@ -24,12 +25,21 @@ class _NodeInfo(msgspec.Struct, rename="camel"):
     boot_id: str = msgspec.field(default="", name="bootID")
 
 
+class _Taint(msgspec.Struct):
+    key: str = ""
+
+
+class _Spec(msgspec.Struct):
+    taints: list[_Taint] = msgspec.field(default_factory=list)
+
+
 class _Status(msgspec.Struct, rename="camel"):
     conditions: list[_Condition] = msgspec.field(default_factory=list)
     node_info: _NodeInfo = msgspec.field(default_factory=_NodeInfo)
 
 
 class _Node(msgspec.Struct):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
 
@@ -38,11 +48,13 @@ _NODES: Final = msgspec.json.Decoder(_Node)
 
 @dataclass(frozen=True, slots=True)
 class NodeReadiness:
-    """Readiness of a Node; `since_s` in seconds since the epoch, None if unknown."""
+    """Readiness of a Node, and whether pods are kept off it; `since_s` in seconds since the epoch, None if unknown."""
 
     ready: bool = False
     since_s: float | None = None
     boot_id: str = ""
+    #: Whether it has the taint of sleeping nodes.
+    tainted: bool = False
 
 
 def is_complete(boot: BmcBoot, node: NodeReadiness) -> bool:
@@ -62,13 +74,17 @@ def read_readiness(raw: bytes) -> NodeReadiness:
         DecodeError: not a Node.
     """
     try:
-        status = _NODES.decode(raw).status
+        node = _NODES.decode(raw)
     except msgspec.MsgspecError as error:
         raise DecodeError(f"not a Node: {error}") from error
+    status = node.status
     ready = next((each for each in status.conditions if each.type == "Ready"), None)
-    if ready is None:
-        return NodeReadiness(boot_id=status.node_info.boot_id)
-    return NodeReadiness(ready.status == "True", epoch_seconds(ready.last_transition_time), status.node_info.boot_id)
+    return NodeReadiness(
+        ready=ready is not None and ready.status == "True",
+        since_s=epoch_seconds(ready.last_transition_time) if ready is not None else None,
+        boot_id=status.node_info.boot_id,
+        tainted=any(taint.key == labels.ASLEEP_TAINT for taint in node.spec.taints),
+    )
 
 
 def with_boot(recent: Sequence[float], boot_s: float) -> tuple[float, ...]:

@@ -1,14 +1,19 @@
 """Brings the power of one server to what is desired, and times its boots.
 
 Guarantees: a boot is stored before it is requested, so that it is timed across restarts of the service; nothing is
-requested unless this process leads.
+requested unless this process leads. A power-off that the operator has requested is carried out only while the Node has
+the taint of sleeping nodes: without it pods may be there, and the request is one that was left behind.
 """
+
+from typing import Final
 
 import structlog
 
 from joulie_api.errors import NotFound
 from joulie_api.resources import NODES
-from joulie_core.kinds import NodeBMCSpec
+from joulie_api.wire import Versioned
+from joulie_core import labels
+from joulie_core.kinds import NodeBMC, NodeBMCSpec
 from joulie_core.kinds.node_bmc import BmcBoot, DesiredPower, PowerState
 from joulie_core.timestamps import age_seconds, rfc3339
 from joulie_outofband.bmc import Bmc, BmcReport
@@ -19,6 +24,12 @@ from joulie_outofband.parts import WorkerParts
 from joulie_outofband.power import PowerDecision, PowerRequest, decide_power
 from joulie_outofband.publish import StatusPublisher
 from joulie_outofband.reasons import BmcError, BmcReason
+
+#: The way out from a power-off that is not carried out.
+_LEFT_BEHIND: Final = (
+    f"the operator requested desiredPower Off, and the Node has no taint {labels.ASLEEP_TAINT}: pods may be on it. "
+    "Remove spec.desiredPower; the operator, where it runs, does"
+)
 
 _log = structlog.get_logger()
 
@@ -38,12 +49,13 @@ class PowerKeeper:
         """Whether the effect of a request or the end of a boot is awaited."""
         return self._request is not None or self._publisher.status.pending_boot is not None
 
-    async def keep(self, bmc: Bmc, spec: NodeBMCSpec, report: BmcReport) -> BmcFinding:
+    async def keep(self, bmc: Bmc, wanted: Versioned[NodeBMC], report: BmcReport) -> BmcFinding:
         """Request a reset where one is due.
 
         Raises:
-            KubeError: the boot could not be stored; nothing was requested.
+            KubeError: the Node could not be read, or the boot not stored; nothing was requested.
         """
+        spec = wanted.model.spec
         if spec.desired_power is DesiredPower.OFF:
             self._publisher.change(pending_boot=None)
         decision = decide_power(
@@ -59,6 +71,9 @@ class PowerKeeper:
             return decision.finding
         if not self._parts.may_write():
             return decision.finding
+        if not decision.request.on and _is_of_operator(wanted) and not (await self._readiness()).tainted:
+            self._request = None
+            return BmcFinding.no(BmcReason.NODE_NOT_TAINTED, _LEFT_BEHIND)
         if decision.request.on and self._publisher.status.pending_boot is None:
             boot = BmcBoot(requested_at=rfc3339(self._parts.wall()), boot_id=(await self._readiness()).boot_id)
             self._publisher.change(pending_boot=boot)
@@ -110,6 +125,11 @@ class PowerKeeper:
             return read_readiness(await self._parts.client.get(NODES, self._name))
         except NotFound:
             return NodeReadiness()
+
+
+def _is_of_operator(wanted: Versioned[NodeBMC]) -> bool:
+    """Return whether the operator has written the desired power, and not a person."""
+    return wanted.metadata.annotations.get(labels.REQUESTED_POWER) == wanted.model.spec.desired_power
 
 
 def _after(error: BmcError, request: PowerRequest) -> PowerRequest:

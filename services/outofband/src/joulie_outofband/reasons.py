@@ -23,6 +23,7 @@ class BmcReason(StrEnum):
     AS_DESIRED = "AsDesired"
     CHANGING = "Changing"
     POWER_OFF_NOT_ALLOWED = "PowerOffNotAllowed"
+    NODE_NOT_TAINTED = "NodeNotTainted"
     RESET_TYPE_MISSING = "ResetTypeMissing"
     POWER_STATE_UNKNOWN = "PowerStateUnknown"
     NOT_FOLLOWED = "NotFollowed"

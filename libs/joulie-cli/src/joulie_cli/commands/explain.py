@@ -1,11 +1,12 @@
 """`kubectl joulie explain`: the extender's view of a pod or a node."""
 
+import time
 from argparse import Namespace
 
 import msgspec
 
 from joulie_api.errors import NotFound
-from joulie_api.resources import PODS
+from joulie_api.resources import NODES, PODS
 from joulie_api.wire import decode_pod
 from joulie_cli.classification import why_class
 from joulie_cli.cluster import ClusterReader, connect
@@ -13,6 +14,7 @@ from joulie_cli.extender import find_extender
 from joulie_cli.outcome import CliError, ExitCode
 from joulie_cli.output import as_data, print_data, print_lines, terminal_width
 from joulie_cli.render.explanation import node_lines, pod_lines
+from joulie_cli.sleepers import AWAKE, SleepNote, decode_note
 
 
 async def run(options: Namespace) -> ExitCode:
@@ -62,7 +64,16 @@ async def _pod(cluster: ClusterReader, options: Namespace) -> None:
 async def _node(cluster: ClusterReader, options: Namespace) -> None:
     extender = await find_extender(cluster, options.extender_url)
     answer = await extender.scoring(options.name)
+    note = await _sleep_note(cluster, options.name)
     if as_data(options):
-        print_data(answer, options)
+        print_data({**answer, "sleep": note.data()}, options)
         return
-    print_lines(node_lines(answer, where=extender.where, width=terminal_width()))
+    print_lines(node_lines(answer, note, now_s=time.time(), where=extender.where, width=terminal_width()))
+
+
+async def _sleep_note(cluster: ClusterReader, name: str) -> SleepNote:
+    try:
+        return decode_note(await cluster.client.get(NODES, name))
+    except NotFound:
+        # The extender knows nodes by their twins too.
+        return SleepNote(name, AWAKE)

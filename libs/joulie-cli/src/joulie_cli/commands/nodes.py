@@ -23,7 +23,7 @@ async def run(options: Namespace) -> ExitCode:
         print_data({"nodes": [row.data() for row in rows]}, options)
     elif rows:
         wide = options.output == "wide"
-        print_lines(node_table(rows, wide=wide, width=None if wide else terminal_width(), sleep=True))
+        print_lines(node_table(rows, wide=wide, width=None if wide else terminal_width()))
     else:
         raise CliError(
             f"no node is managed: none matches {options.selector!r}, and there is no NodePowerProfile",

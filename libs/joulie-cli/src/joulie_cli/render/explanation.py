@@ -6,7 +6,9 @@ from typing import Any, Final
 from joulie_cli.layout import Cell, Line, TableColumn, line, pairs, paragraph, table
 from joulie_cli.quantities import UNKNOWN, counted, percent, points, watts
 from joulie_cli.render.nodes import PROFILE_STYLES
+from joulie_cli.render.sleep import sleep_fields
 from joulie_cli.render.status import some_names
+from joulie_cli.sleepers import SleepNote
 
 #: What each term is, by score policy and name.
 TERMS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -56,17 +58,19 @@ def pod_lines(answer: Mapping[str, Any], *, pod: str, why: str, where: str, most
     return lines
 
 
-def node_lines(answer: Mapping[str, Any], *, where: str, width: int | None) -> list[Line]:
-    """Return what the extender knows of a node, from the answer of `/debug/scoring`."""
+def node_lines(
+    answer: Mapping[str, Any], sleep: SleepNote, *, now_s: float, where: str, width: int | None
+) -> list[Line]:
+    """Return what the extender knows of a node, from the answer of `/debug/scoring`, and whether it sleeps."""
     (node,) = answer["nodes"]
-    judged = node["performancePods"]
     fields: list[tuple[str, str | Cell]] = [
         ("Node", node["nodeName"]),
         ("Extender", _extender(answer, where)),
         *_problem(answer),
         ("Class", Cell(node["schedulableClass"], PROFILE_STYLES.get(node["schedulableClass"], "dim"))),
-        ("Performance pods", _verdict(judged)),
-        ("Standard pods", "allowed: standard pods run on every node"),
+        *sleep_fields(sleep, now_s),
+        ("Performance pods", _verdict(node["performancePods"])),
+        ("Standard pods", _verdict(node["standardPods"])),
         ("Twin", Cell("stale: its numbers do not count", "red") if node["stale"] else "fresh"),
         ("Power", f"{_watts(node['measuredPowerW'])} of {_watts(node['cappedPowerW'])} that the caps allow"),
         ("Pods in flight", f"{_watts(node['assumedPowerW'])} of pods that are not in the power yet"),

@@ -40,17 +40,15 @@ _LITTLE_HEADROOM_PCT: Final = 10.0
 _QUALITY_STYLES: Final = {"modelled": "yellow", "unknown": "dim"}
 
 
-def node_table(
-    rows: Iterable[NodeRow], *, wide: bool = False, width: int | None = None, sleep: bool = False
-) -> list[Line]:
-    """Return the table of nodes; `sleep`: with the states of nodes that are not awake, instead of their profiles."""
+def node_table(rows: Iterable[NodeRow], *, wide: bool = False, width: int | None = None) -> list[Line]:
+    """Return the table of nodes; of those that are not awake their state stands for the profile."""
     shown = list(rows)
     with_server = any(row.server is not None for row in shown)
     columns = (*(_WIDE_COLUMNS if wide else _COLUMNS), *(_SERVER if with_server else ()), *_END)
     cells = _wide_cells if wide else _cells
     return table(
         columns,
-        ([*cells(row, sleep=sleep), *(_server(row) if with_server else ()), *_end(row)] for row in shown),
+        ([*cells(row), *(_server(row) if with_server else ()), *_end(row)] for row in shown),
         width,
     )
 
@@ -71,23 +69,24 @@ def control_text(row: NodeRow, subsystem: str) -> str:
     return f"{control.result}:{control.reason}" if failed else control.result
 
 
-def _cells(row: NodeRow, *, sleep: bool) -> list[Cell]:
-    state = row.marks.sleep_state if sleep and row.marks else None
-    return [Cell(row.name), Cell(state, _sleep_style(state)) if state else profile_cell(row), *_power(row)]
+def _cells(row: NodeRow) -> list[Cell]:
+    state = row.marks.sleep_state if row.marks else None
+    return [Cell(row.name), Cell(state, sleep_style(state)) if state else profile_cell(row), *_power(row)]
 
 
-def _sleep_style(state: str) -> str:
+def sleep_style(state: str) -> str:
+    """Return the style of a state of sleep."""
     return "red" if state == QUARANTINED else "blue"
 
 
-def _wide_cells(row: NodeRow, *, sleep: bool) -> list[Cell]:
-    state = row.marks.sleep_state if sleep and row.marks else None
+def _wide_cells(row: NodeRow) -> list[Cell]:
+    state = row.marks.sleep_state if row.marks else None
     twin = row.twin
     trend = twin.trend_w_per_min if twin else None
     return [
         Cell(row.name),
         Cell(word(row.profile), PROFILE_STYLES.get(row.profile or "", "dim")),
-        Cell(word(row.sleep_state if sleep else None), _sleep_style(state) if state else ""),
+        Cell(word(row.sleep_state), sleep_style(state) if state else ""),
         Cell(flag(row.draining), "yellow" if row.draining else ""),
         Cell(word(row.schedulable_class), PROFILE_STYLES.get(row.schedulable_class or "", "dim")),
         *_power(row),

@@ -9,6 +9,7 @@ from joulie_cli.node_rows import SORT_KEYS, NodeRow
 from joulie_cli.overview import failed_caps, power_sum
 from joulie_cli.quantities import counted, total_watts
 from joulie_cli.render.nodes import node_table
+from joulie_cli.sleepers import ASLEEP, GOING_STATES, QUARANTINED, WAKING
 
 QUIT: Final = "q"
 _SORTS: Final[Mapping[str, str]] = {
@@ -85,9 +86,22 @@ def _head(rows: Sequence[NodeRow], server: str, width: int) -> Line:
     draining = sum(bool(row.draining) for row in rows)
     text = (
         f"{counted(len(rows), 'node')}, {total_watts(power.watts)} of {total_watts(power.cap_watts)}, "
-        f"{draining} draining, {counted(stale, 'stale twin')}, {counted(failed, 'failed cap')}  {server}"
+        f"{draining} draining, {_sleeping(rows)}{counted(stale, 'stale twin')}, "
+        f"{counted(failed, 'failed cap')}  {server}"
     )
     return line(shortened(text, width), "bold")
+
+
+def _sleeping(rows: Sequence[NodeRow]) -> str:
+    """Return how many nodes are not awake, by what they do; empty where all are."""
+    states = [row.sleep_state for row in rows]
+    counts = {
+        "going to sleep": sum(state in GOING_STATES for state in states),
+        ASLEEP: states.count(ASLEEP),
+        WAKING: states.count(WAKING),
+        "in quarantine": states.count(QUARANTINED),
+    }
+    return "".join(f"{number} {name}, " for name, number in counts.items() if number)
 
 
 def _problem(problem: str | None, width: int) -> Line:

@@ -1,16 +1,18 @@
 """Which nodes are needed: for pods without room, spare nodes, the minimum that is awake, and roll-outs of DaemonSets.
 
 Guarantees that a node is woken for a pod only if no node that is awake or about to be has room for it, and that a node
-which is needed and still cordoned or draining is taken before one that has to boot.
+which is needed and still cordoned or draining is taken before one that has to boot, and one whose BMC answers before
+one whose BMC does not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from joulie_core.kinds.node_bmc import DesiredPower
+from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
 from joulie_core.sleep.fit import NodeRoom, without_room
+from joulie_core.sleep.machine import power_state
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
 from joulie_core.sleep.settings import AwakeWindow, SleepSettings
 
@@ -87,7 +89,7 @@ def find_needs(
         each.node.name: each for each in seen if each.node.name not in needs.reasons and _can_wake(each, now_s)
     }
     while waiting and candidates:
-        best, left = _takes_most(candidates.values(), waiting)
+        best, left = _takes_most(candidates.values(), waiting, now_s, settings)
         if len(left) == len(waiting):
             break
         del candidates[best.node.name]
@@ -97,7 +99,7 @@ def find_needs(
     needs.used |= {room.node.name for room in rooms if room.used}
     for name, group in groups.items():
         coming = [each for each in group if _counts(each, needs, now_s, settings)]
-        _fill_up(name, group, coming, needs, least=least[name], spare=settings.spare, now_s=now_s)
+        _fill_up(name, group, coming, needs, least=least[name], now_s=now_s, settings=settings)
     return needs
 
 
@@ -120,17 +122,27 @@ def _is_requested(node: SleepNode) -> bool:
     return node.wake_requested or (node.power is not None and node.power.requested is DesiredPower.ON)
 
 
-def _takes_most(candidates: Iterable[SeenNode], waiting: Sequence[SleepPod]) -> tuple[SeenNode, list[SleepPod]]:
-    """Return the node that leaves the fewest pods without room, the first by `_order` among equals, and these pods."""
-    return min(
-        ((each, without_room(waiting, [NodeRoom(each.node)])) for each in candidates),
-        key=lambda found: (len(found[1]), _order(found[0])),
-    )
+def _takes_most(
+    candidates: Iterable[SeenNode], waiting: Sequence[SleepPod], now_s: float, settings: SleepSettings
+) -> tuple[SeenNode, list[SleepPod]]:
+    """Return the node that leaves the fewest pods without room, and these pods.
+
+    One whose BMC does not answer is taken only where no other takes any; among equals the first by `_order`.
+    """
+
+    def key(found: tuple[SeenNode, list[SleepPod]]) -> tuple[object, ...]:
+        each, left = found
+        order = _order(each, now_s, settings)
+        return len(left) == len(waiting), order[0], len(left), order
+
+    return min(((each, without_room(waiting, [NodeRoom(each.node)])) for each in candidates), key=key)
 
 
-def _order(each: SeenNode) -> tuple[bool, float, int, NodeName]:
-    """Return the order of waking: without a boot, few watts, few sleeps."""
-    return each.record.state not in _NOT_YET_OFF, each.node.idle_watts, each.record.sleeps, each.node.name
+def _order(each: SeenNode, now_s: float, settings: SleepSettings) -> tuple[bool, bool, float, int, NodeName]:
+    """Return the order of waking: with a BMC that answers, without a boot, few watts, few sleeps."""
+    boots = each.record.state not in _NOT_YET_OFF
+    silent = boots and power_state(each.node.power, now_s, settings) is PowerState.UNKNOWN
+    return silent, boots, each.node.idle_watts, each.record.sleeps, each.node.name
 
 
 def _fill_up(
@@ -140,14 +152,15 @@ def _fill_up(
     needs: Needs,
     *,
     least: int,
-    spare: int,
     now_s: float,
+    settings: SleepSettings,
 ) -> None:
     """Add nodes of a group until the minimum and the spare nodes are awake or about to be."""
-    missing_spare = spare - sum(each.node.empty and each.node.name not in needs.used for each in coming)
+    missing_spare = settings.spare - sum(each.node.empty and each.node.name not in needs.used for each in coming)
     missing = least - len(coming)
     sleeping = sorted(
-        (each for each in group if each.node.name not in needs.reasons and _can_wake(each, now_s)), key=_order
+        (each for each in group if each.node.name not in needs.reasons and _can_wake(each, now_s)),
+        key=lambda each: _order(each, now_s, settings),
     )
     for each in sleeping[: max(0, missing_spare, missing)]:
         needs.reasons[each.node.name] = SleepReason.MIN_AWAKE if missing > missing_spare else SleepReason.SPARE

@@ -117,7 +117,6 @@ def _node(
             protected += 1
         elif pod.role is PodRole.MOVABLE:
             movable.append(pod.fit)
-    until_s = epoch_seconds(node.annotations.get(labels.AWAKE_UNTIL))
     return SleepNode(
         name=node.name,
         group=view.family if view is not None else "",
@@ -133,9 +132,15 @@ def _node(
         protected_pods=protected,
         movable_pods=tuple(movable),
         power=power,
-        wake_requested=until_s is not None and now_s < until_s,
+        wake_requested=_is_requested(node.annotations.get(labels.AWAKE_UNTIL), now_s),
         quarantine_cleared=quarantined and node.labels.get(labels.SLEEP_STATE) != state_label(SleepState.QUARANTINED),
     )
+
+
+def _is_requested(awake_until: str | None, now_s: float) -> bool:
+    """Return whether a person wants the node awake; a time that cannot be read has not come yet."""
+    until_s = epoch_seconds(awake_until)
+    return awake_until is not None and (until_s is None or now_s < until_s)
 
 
 def _holds(conditions: Iterable[Condition], kind: str) -> bool | None:

@@ -15,10 +15,8 @@ from joulie_operator.conditions import ConditionType
 from joulie_operator.published import PublishedTarget, PublishedTwin
 
 _CLASSES: Final = frozenset(SchedulableClass)
-_NOT_PLANNED: Final = {
-    Eligibility.CORDONED: "cordoned: not planned",
-    Eligibility.UNMANAGED: "not managed: reserved, or being deleted",
-}
+#: Value of the label of a node that is off.
+_ASLEEP: Final = "asleep"
 
 
 class NodeTile(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -29,7 +27,9 @@ class NodeTile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rack: str
     #: The schedulable class of the node's twin.
     node_class: str
-    #: None where unknown.
+    #: Value of the label of a node that sleeps, goes to sleep or is waking; empty of one that is awake.
+    sleep_state: str
+    #: None where unknown, and of a node that is asleep: its twin has what it would draw if it were on.
     watts: int | None
     measured: bool
     #: Where `watts` come from; empty where unknown.
@@ -65,22 +65,33 @@ def tile_of(view: TileInputs) -> NodeTile:
     twin, load = view.twin, view.load
     updated = epoch_seconds(twin.last_updated) if twin is not None else None
     known = twin is not None and twin.schedulable_class in _CLASSES
+    sleep_state = view.node.labels.get(labels.SLEEP_STATE, "")
+    drawn = None if sleep_state == _ASLEEP else twin
     return NodeTile(
         name=view.node.name,
         rack=view.node.labels.get(labels.RACK, ""),
         node_class=twin.schedulable_class if twin is not None and known else SchedulableClass.UNKNOWN,
-        watts=_whole(twin.watts) if twin is not None else None,
-        measured=twin is not None and twin.measured_watts is not None,
-        source=twin.source if twin is not None else "",
+        sleep_state=sleep_state,
+        watts=_whole(drawn.watts) if drawn is not None else None,
+        measured=drawn is not None and drawn.measured_watts is not None,
+        source=drawn.source if drawn is not None else "",
         server_watts=_whole(twin.server_watts) if twin is not None else None,
         server_source=twin.server_source if twin is not None else "",
         capped_watts=_whole(twin.capped_watts) if twin is not None else None,
         performance_pods=load.performance_pods,
         pods=load.pods,
         updated=None if updated is None else int(updated),
-        reason=_NOT_PLANNED.get(view.eligibility) or policy_reason(view.target),
+        reason=_not_planned(view.eligibility, sleep_state) or policy_reason(view.target),
         problem=_problem(view.target),
     )
+
+
+def _not_planned(eligibility: Eligibility, sleep_state: str) -> str:
+    if eligibility is Eligibility.UNMANAGED:
+        return "not managed: reserved, or being deleted"
+    if eligibility is not Eligibility.CORDONED:
+        return ""
+    return f"{sleep_state}: not planned while it is not awake" if sleep_state else "cordoned: not planned"
 
 
 def policy_reason(target: PublishedTarget | None) -> str:

@@ -1,9 +1,13 @@
 // The grid of tiles: a box for each rack, one tile for each node, one of them in the tab order.
 
-import { isStale, share } from "./model.js";
+import { ASLEEP, isStale, share } from "./model.js";
 import { describe, watts } from "./text.js";
 
 const BADGES = { performance: "P", eco: "E", draining: "D", unknown: "?" };
+// A node that is not awake: its state stands for its class.
+const SLEEP_BADGES = {
+  cordoned: "z", draining: "z", "powering-off": "z", asleep: "Z", waking: "W", quarantined: "Q",
+};
 // With more nodes than that, a tile shows its badge only.
 const MOST_LARGE = 300;
 // With more nodes than that, racks outside the window are not laid out. Chromium then leaves their tiles out of the
@@ -47,6 +51,7 @@ function drop(list, item) {
 }
 
 function classOf(tile, now) {
+  if (tile.sleep_state === ASLEEP) return "tile asleep";
   const drawn = share(tile.watts, tile.capped_watts);
   const step = drawn === null ? "unknown" : drawn > 1 ? "s5" : `s${Math.min(4, Math.floor(drawn * 5))}`;
   const stale = isStale(tile, now) ? " stale" : "";
@@ -172,7 +177,7 @@ export class Grid {
     cell.stale = isStale(tile, now);
     made.className = classOf(tile, now);
     made.setAttribute("aria-label", describe(tile, now));
-    const badge = `${BADGES[tile.node_class]}${tile.problem ? "!" : ""}`;
+    const badge = `${SLEEP_BADGES[tile.sleep_state] ?? BADGES[tile.node_class]}${tile.problem ? "!" : ""}`;
     if (!this.#large) {
       made.textContent = badge;
       return;
@@ -180,7 +185,8 @@ export class Grid {
     const name = element("span", "tile-name");
     name.textContent = ` ${tile.name}`;
     const drawn = element("span", "tile-watts");
-    drawn.textContent = tile.watts === null ? "unknown" : `${watts(tile.watts)} of ${watts(tile.capped_watts)}`;
+    const unknown = tile.sleep_state === ASLEEP ? ASLEEP : "unknown";
+    drawn.textContent = tile.watts === null ? unknown : `${watts(tile.watts)} of ${watts(tile.capped_watts)}`;
     made.replaceChildren(badge, name, drawn);
   }
 

@@ -1,7 +1,7 @@
 // Connects to the operator, and shows what it sends. Names and reasons are text of others: they are never markup.
 
 import { Grid } from "./grid.js";
-import { CLASSES, Model, share } from "./model.js";
+import { ASLEEP, CLASSES, Model, share } from "./model.js";
 import { age, counted, details, percent, watts } from "./text.js";
 
 // Time of each frame that may be spent on tiles, in milliseconds.
@@ -90,15 +90,16 @@ function cell(tag, text) {
 }
 
 function showTotals() {
-  const rows = [...CLASSES.map((name) => [name, model.sums[name]]), ["all", model.total()]];
+  const names = model.sums[ASLEEP].nodes > 0 ? [...CLASSES, ASLEEP] : CLASSES;
+  const rows = [...names.map((name) => [name, model.sums[name]]), ["all", model.total()]];
   byId("totals").replaceChildren(...rows.map(([name, sum]) => {
     const row = document.createElement("tr");
     const known = sum.nodes > sum.unknown;
     // Of no node at all the draw is zero; of nodes without readings it is not.
-    const sumOf = (value) => (known || sum.nodes === 0 ? watts(value) : "unknown");
+    const sumOf = (value) => (name === ASLEEP ? "-" : known || sum.nodes === 0 ? watts(value) : "unknown");
     row.append(
       cell("th", name), cell("td", `${sum.nodes}`), cell("td", sumOf(sum.watts)), cell("td", sumOf(sum.cappedWatts)),
-      cell("td", known ? percent(share(sum.watts, sum.cappedWatts)) : "-"), cell("td", counted(sum.unknown, "node")),
+      cell("td", known && name !== ASLEEP ? percent(share(sum.watts, sum.cappedWatts)) : "-"), cell("td", counted(sum.unknown, "node")),
       cell("td", `${sum.performancePods}`), cell("td", `${sum.standardPods}`),
     );
     return row;

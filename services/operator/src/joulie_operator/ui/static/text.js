@@ -1,7 +1,15 @@
 // Numbers, ages and descriptions of nodes as text.
 
-import { isStale, share } from "./model.js";
+import { ASLEEP, isStale, share } from "./model.js";
 
+const SLEEP_WORDS = {
+  cordoned: "goes to sleep: takes no pods any more",
+  draining: "goes to sleep: pods are being evicted",
+  "powering-off": "goes to sleep: is being powered off",
+  asleep: "asleep: powered off",
+  waking: "waking: takes no pods yet",
+  quarantined: "in quarantine: its boots have failed",
+};
 const PLURAL = new Intl.PluralRules("en");
 
 export function watts(value) {
@@ -26,18 +34,21 @@ export function counted(number, noun) {
 
 // The accessible name of a tile.
 export function describe(tile, now) {
+  if (tile.sleep_state === ASLEEP) return `${tile.name}, asleep: powered off`;
   const drawn = share(tile.watts, tile.capped_watts);
   const parts = [
     tile.name,
     tile.node_class === "unknown" ? "class unknown" : tile.node_class,
     drawn === null ? "power unknown" : `${watts(tile.watts)} of ${watts(tile.capped_watts)}, ${percent(drawn)} of its cap`,
   ];
+  if (tile.sleep_state) parts.push(SLEEP_WORDS[tile.sleep_state] ?? tile.sleep_state);
   if (isStale(tile, now)) parts.push("stale");
   if (tile.problem) parts.push("caps not enforced");
   return parts.join(", ");
 }
 
 function draw(tile) {
+  if (tile.sleep_state === ASLEEP) return "none: powered off";
   if (tile.watts === null) return "unknown";
   return `${watts(tile.watts)}, ${tile.measured ? "measured" : "modelled"} (${tile.source || "source unknown"})`;
 }
@@ -46,6 +57,7 @@ function draw(tile) {
 export function details(tile, now) {
   const shown = [
     ["class", tile.node_class],
+    ...(tile.sleep_state ? [["sleep", SLEEP_WORDS[tile.sleep_state] ?? tile.sleep_state]] : []),
     ["rack", tile.rack || "no rack label"],
     ["draw", draw(tile)],
     ["caps allow", watts(tile.capped_watts)],
