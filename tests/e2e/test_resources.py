@@ -9,11 +9,13 @@ from tests.e2e.view import ClusterView
 from tests.e2e.waiting import eventually
 
 from joulie_api.apply import Applier
-from joulie_api.errors import Invalid
+from joulie_api.errors import ApiError, Invalid
 from joulie_api.resources import (
     CRDS,
+    NODE_BMCS,
     NODE_HARDWARES,
     NODE_POWER_PROFILES,
+    NODE_SLEEP_POLICIES,
     NODE_TWINS,
     TELEMETRY_PROFILES,
     Resource,
@@ -80,6 +82,83 @@ async def test_a_bad_object_is_refused_with_the_field(
     with pytest.raises(Invalid) as refusal:
         await bare.client.create(resource, _object(resource, "bad", spec))
     assert field in refusal.value.message
+
+
+_WINDOW = {"days": ["Mon"], "start": "07:30", "end": "19:00", "minAwake": 3}
+_REDFISH = {"protocol": "redfish", "address": "https://10.0.0.17", "credentialsSecretRef": {"name": "bmc"}}
+_CAP = {"watts": 400, "expiresAt": "2030-01-01T00:00:00Z"}
+_WOL = {"protocol": "wol", "address": "wol://10.0.0.255", "mac": "52:54:00:12:34:56"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "value", "way_out"),
+    [
+        ({"nodeSelector": {}}, "spec.nodeSelector", "0", "at least 1 properties"),
+        ({"mode": "Sleep"}, "spec.mode", '"Sleep"', '"Observe", "Recommend", "Act"'),
+        ({"maxAsleepPercent": 60}, "spec.maxAsleepPercent", "60", "less than or equal to 50"),
+        ({"drainBelowPercent": 120}, "spec.drainBelowPercent", "120", "less than or equal to 100"),
+        ({"minAwake": {"count": -1}}, "spec.minAwake.count", "-1", "greater than or equal to 0"),
+        ({"rates": {"waking": 0}}, "spec.rates.waking", "0", "greater than or equal to 1"),
+        ({"idleSeconds": "10m"}, "spec.idleSeconds", "string", "must be of type integer"),
+        ({"bootTimeoutSeconds": 100_000}, "spec.bootTimeoutSeconds", "100000", "less than or equal to 86400"),
+        ({"schedules": [_WINDOW | {"start": "7:30"}]}, "spec.schedules[0].start", "7:30", "such as 07:30"),
+        ({"schedules": [_WINDOW | {"end": "07:00"}]}, "spec.schedules[0]", "", "start must be before end"),
+        ({"schedules": [_WINDOW | {"days": ["Monday"]}]}, "spec.schedules[0].days[0]", '"Monday"', '"Mon"'),
+        ({"schedules": [_WINDOW | {"days": ["Mon", "Mon"]}]}, "spec.schedules[0].days[1]", '"Mon"', "Duplicate"),
+        ({"schedules": [_WINDOW | {"timeZone": "Rome (IT)"}]}, "spec.schedules[0].timeZone", "Rome", "Europe/Rome"),
+    ],
+    ids=lambda value: "",
+)
+async def test_a_bad_sleep_policy_is_refused_with_field_value_and_way_out(
+    bare: ClusterView, spec: dict[str, Any], field: str, value: str, way_out: str
+) -> None:
+    body = _object(NODE_SLEEP_POLICIES, "bad", {"nodeSelector": {"pool": "a"}} | spec)
+    await _is_refused(bare, NODE_SLEEP_POLICIES, body, (field, value, way_out))
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "value", "way_out"),
+    [
+        (_REDFISH | {"nodeName": "other"}, "spec.nodeName", "", "must equal metadata.name"),
+        (_REDFISH | {"protocol": "telnet"}, "spec.protocol", '"telnet"', '"redfish", "ipmi", "wol"'),
+        (_REDFISH | {"address": "http://10.0.0.17"}, "spec.address", "http://10.0.0.17", "such as https://10.0.0.17"),
+        (_REDFISH | {"address": "https://root:calvin@bmc"}, "spec.address", "", "without path, user and password"),
+        (_REDFISH | {"address": "ipmi://10.0.0.17"}, "spec", "", "address is https://... for redfish"),
+        (_REDFISH | {"system": "Systems/1"}, "spec.system", "Systems/1", "such as /redfish/v1/Systems/1"),
+        (_REDFISH | {"powerOff": "Yes"}, "spec.powerOff", '"Yes"', '"Allowed", "Never"'),
+        (_REDFISH | {"desiredPower": "Reset"}, "spec.desiredPower", '"Reset"', '"On", "Off", "Unmanaged"'),
+        (_REDFISH | {"cap": {"watts": 400}}, "spec.cap.expiresAt", "", "Required value"),
+        (_REDFISH | {"cap": _CAP | {"watts": 0}}, "spec.cap.watts", "0", "greater than 0"),
+        (_REDFISH | {"cap": _CAP | {"expiresAt": "May"}}, "spec.cap.expiresAt", '"May"', "date-time"),
+        ({key: _REDFISH[key] for key in ("protocol", "address")}, "spec", "", "credentialsSecretRef is required"),
+        (_WOL | {"mac": "52-54-00-12-34-56"}, "spec.mac", "52-54-00", "such as 52:54:00:12:34:56"),
+        (_WOL | {"powerOff": "Allowed"}, "spec", "", "powerOff must be Never"),
+    ],
+    ids=lambda value: "",
+)
+async def test_a_bad_bmc_is_refused_with_field_value_and_way_out(
+    bare: ClusterView, spec: dict[str, Any], field: str, value: str, way_out: str
+) -> None:
+    body = _object(NODE_BMCS, "bad", {"nodeName": "bad"} | spec)
+    await _is_refused(bare, NODE_BMCS, body, (field, value, way_out))
+
+
+async def _is_refused(bare: ClusterView, resource: Resource, body: dict[str, Any], parts: tuple[str, str, str]) -> None:
+    field, value, way_out = parts
+    with pytest.raises(Invalid) as refusal:
+        await bare.client.create(resource, body)
+    print(refusal.value.message)
+    assert f"{field}: " in refusal.value.message
+    assert value in refusal.value.message
+    assert way_out in refusal.value.message
+
+
+async def test_a_misspelled_field_of_a_sleep_policy_is_named(bare: ClusterView) -> None:
+    body = _object(NODE_SLEEP_POLICIES, "bad", {"nodeSelector": {"pool": "a"}, "minAwakes": {"count": 3}})
+    # As kubectl sends it.
+    query = (("fieldValidation", "Strict"),)
+    with pytest.raises(ApiError, match=r'unknown field "spec\.minAwakes"'):
+        await bare.client.request("POST", NODE_SLEEP_POLICIES.collection_path(), query=query, body=body)
 
 
 async def test_the_name_of_the_node_cannot_change(bare: ClusterView) -> None:

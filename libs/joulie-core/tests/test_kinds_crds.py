@@ -6,7 +6,15 @@ import jsonschema
 import pytest
 from pydantic import Field, ValidationError
 
-from joulie_core.kinds import Adjustment, NodeBMC, NodeHardware, NodePowerProfile, NodeTwin, TelemetryProfile
+from joulie_core.kinds import (
+    Adjustment,
+    NodeBMC,
+    NodeHardware,
+    NodePowerProfile,
+    NodeSleepPolicy,
+    NodeTwin,
+    TelemetryProfile,
+)
 from joulie_core.kinds.balloons_policy import BalloonsPolicy
 from joulie_core.kinds.base import Column, Model
 from joulie_core.kinds.crds import RESOURCES, CrdError, manifest, manifests, structural_schema
@@ -184,6 +192,14 @@ def nbmc(status=None, **spec):
     return NodeBMC, document if status is None else document | {"status": status}
 
 
+def nsp(**spec):
+    return NodeSleepPolicy, {"spec": {"nodeSelector": {"pool": "a"}} | spec}
+
+
+def window(**changes):
+    return nsp(schedules=[{"days": ["Mon"], "start": "07:30", "end": "24:00", "minAwake": 3} | changes])
+
+
 def measurement(**fields):
     return nt(powerMeasurement={"source": "agent", "quality": "measured"} | fields)
 
@@ -248,6 +264,11 @@ GOOD = {
     "power that is desired and not allowed": nbmc(powerOff="Never", desiredPower="Off"),
     "cap of a server": nbmc(cap={"watts": 400, "expiresAt": "2030-01-31T12:00:00Z"}),
     "status of a BMC": nbmc({"powerState": "PoweringOn", "powerWatts": 344.5, "recentBoots": [480.0, 510.5]}),
+    "sleep policy": nsp(),
+    "sleep policy with everything": nsp(mode="Act", minAwake={"count": 0, "spare": 0}, rates={"waking": 1}),
+    "window": window(),
+    "window in a time zone": window(timeZone="America/Argentina/Buenos_Aires"),
+    "window in a zone of a fixed offset": window(timeZone="Etc/GMT+3"),
     "hardware": nhw(cpu={"totalCores": 128, "capRange": {"minWattsPerSocket": 100, "maxWattsPerSocket": 350}}),
 }
 BAD = {
@@ -311,6 +332,20 @@ BAD = {
     "cap of 0 W": nbmc(cap={"watts": 0, "expiresAt": "2030-01-31T12:00:00Z"}),
     "cap without an end": nbmc(cap={"watts": 400}),
     "more boots than are kept": nbmc({"recentBoots": [1.0] * 21}),
+    "MAC address with dashes": nbmc(**WOL | {"mac": "52-54-00-12-34-56"}),
+    "address with a blank": nbmc(address="https://10.0.0.1 "),
+    "address with a line feed": nbmc(address="https://10.0.0.1\n"),
+    "sleep policy for all nodes": nsp(nodeSelector={}),
+    "unknown mode": nsp(mode="Sleep"),
+    "more than half of a zone": nsp(maxAsleepPercent=51),
+    "duration with a unit": nsp(idleSeconds="10m"),
+    "window of one digit": window(start="7:30"),
+    "window after midnight": window(start="24:30"),
+    "window with a line feed": window(start="0:30\n"),
+    "window that ends before it starts": window(end="07:00"),
+    "window of an unknown day": window(days=["Monday"]),
+    "time zone with a blank": window(timeZone="Europe Rome"),
+    "empty time zone": window(timeZone=""),
     "negative cores": nhw(cpu={"totalCores": -1}),
     "half a GPU": nhw(gpu={"count": 0.5}),
 }

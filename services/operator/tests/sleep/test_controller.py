@@ -1,8 +1,6 @@
-"""The controller: a node goes to sleep and wakes; what fails is undone, repeated or quarantined."""
+"""The controller: a node goes to sleep and wakes. What fails is in test_faults.py."""
 
 import pytest
-
-from joulie_api.testing import Respond
 
 NODES = ("n1", "n2", "n3", "n4")
 
@@ -82,90 +80,6 @@ async def test_a_node_whose_wake_path_is_not_proved_never_sleeps(world):
     assert world.in_state("awake") == list(NODES)
 
 
-@pytest.mark.parametrize("state", ["cordoned", "draining", "powering-off", "asleep", "waking"])
-async def test_a_controller_that_ends_in_any_state_goes_on_from_what_is_stored(world, state):
-    some_nodes(world)
-    world.policy()
-    if state == "waking":
-        await world.until(lambda: len(world.in_state("asleep")) == 2)
-        for name in world.in_state("awake"):
-            world.pod(f"fills-{name}", name, cpu=60)
-        world.pod("waits", cpu=30, unschedulable=True)
-    await world.until(lambda: world.in_state(state))
-    name = world.in_state(state)[0]
-    world.restart()
-    if state == "waking":
-        await world.until(lambda: world.state(name) == "awake" and world.servers[name].on)
-    else:
-        await world.until(lambda: world.state(name) == "asleep" and not world.servers[name].on)
-    assert all(not server.cut_under for server in world.servers.values())
-
-
-@pytest.mark.parametrize("skip", range(0, 12, 2))
-async def test_a_controller_that_is_cut_off_from_the_api_server_after_any_write_goes_on_later(world, skip):
-    some_nodes(world)
-    world.policy()
-    for verb in ("patch", "apply"):
-        world.api.faults.add(Respond(503), verb=verb, path="/", times=4, skip=skip)
-    await world.step(8)
-    world.restart()
-    await world.until(lambda: len(world.in_state("asleep")) == 2)
-
-
-async def test_a_boot_that_never_comes_ends_in_quarantine_and_another_node_is_woken(world):
-    some_nodes(world)
-    world.policy()
-    await world.until(lambda: len(world.in_state("asleep")) == 2)
-    for name in world.in_state("awake"):
-        world.pod(f"fills-{name}", name, cpu=60)
-    world.pod("waits", cpu=30, unschedulable=True)
-    await world.until(lambda: world.in_state("waking"))
-    (dead,) = world.in_state("waking")
-    world.servers[dead].never_boots = True
-    (other,) = world.in_state("asleep")
-    await world.until(lambda: world.state(other) == "awake")
-    await world.until(lambda: world.state(dead) == "quarantined")
-    assert world.status()["quarantined"] == [dead]
-    assert not world.tainted(dead)
-    healthy = next(each for each in world.status()["conditions"] if each["type"] == "Healthy")
-    assert (healthy["status"], healthy["reason"]) == ("False", "Quarantined")
-    assert [each.reason for each in world.events if each.subject.name == dead][-1] == "NodeQuarantined"
-
-
-async def test_a_person_clears_a_quarantine_by_removing_the_label(world):
-    await test_a_boot_that_never_comes_ends_in_quarantine_and_another_node_is_woken(world)
-    (dead,) = world.in_state("quarantined")
-    world.servers[dead].never_boots = False
-    world.api.patch("Node", dead, {"metadata": {"labels": {"joulie.io/sleep-state": None}}})
-    await world.until(lambda: world.servers[dead].on and world.state(dead) == "awake")
-
-
-async def test_a_server_that_ignores_the_power_off_is_switched_on_and_awake_again(world):
-    some_nodes(world)
-    world.policy()
-    for server in world.servers.values():
-        server.ignores_off = True
-    await world.until(lambda: world.in_state("powering-off"))
-    (name, *_) = world.in_state("powering-off")
-    await world.until(lambda: world.state(name) == "awake")
-    assert not world.tainted(name)
-    assert world.desired(name) == "Unmanaged"
-
-
-async def test_a_drain_that_a_budget_blocks_is_undone(world):
-    some_nodes(world)
-    for name in NODES:
-        world.pod(f"guarded-{name}", name)
-    world.policy(drainBelowPercent=10)
-    world.api.faults.add(Respond(429), verb="evict", path="/eviction", times=None)
-    await world.until(lambda: world.in_state("draining"))
-    names = world.in_state("draining")
-    await world.until(lambda: all(world.state(name) == "awake" for name in names))
-    assert not any(world.tainted(name) for name in names)
-    assert len(world.api.objects("Pod")) == 4
-    assert all(server.on for server in world.servers.values())
-
-
 async def test_pods_are_evicted_before_the_power_is_off(world):
     some_nodes(world)
     for name in NODES:
@@ -190,38 +104,6 @@ async def test_pods_that_nothing_replaces_keep_their_node_awake(world, owner):
     assert world.in_state("awake") == list(NODES)
 
 
-async def test_a_pod_that_comes_at_the_last_moment_keeps_the_power_on(world):
-    some_nodes(world)
-    world.policy()
-    await world.until(lambda: world.in_state("powering-off"))
-    (name, *_) = world.in_state("powering-off")
-    assert world.desired(name) == "Unmanaged", "a pass lies between the record and the request"
-    world.pod("late", name, cpu=1)
-    await world.until(lambda: world.state(name) == "awake")
-    assert world.servers[name].on
-    assert not [each for each in world.api.requests.writes(kind="NodeBMC", name=name) if b'"Off"' in each.body]
-
-
-async def test_a_bmc_that_cannot_be_reached_keeps_its_node_awake(world):
-    some_nodes(world)
-    for name in NODES:
-        world.hide(name)
-    world.policy()
-    await world.step(20)
-    assert world.in_state("awake") == list(NODES)
-    assert world.status()["refusals"] == [{"reason": "bmc_unknown", "nodes": 4}]
-
-
-async def test_no_node_of_a_zone_goes_to_sleep_where_55_percent_are_not_ready(world):
-    some_nodes(world, tuple(f"n{number}" for number in range(20)))
-    for number in range(11):
-        ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
-        world.api.patch("Node", f"n{number}", ready)
-    world.policy()
-    await world.step(20)
-    assert set(world.states().values()) == {"awake"}
-
-
 async def test_nodes_that_are_not_managed_count_in_their_zone(world):
     some_nodes(world)
     world.add("foreign", labels={"pool": "other"})
@@ -232,29 +114,6 @@ async def test_nodes_that_are_not_managed_count_in_their_zone(world):
     world.policy()
     await world.step(30)
     assert len(world.in_state("asleep")) == 1, "half of six, less two"
-
-
-async def test_a_daemon_sets_roll_out_wakes_the_nodes_that_it_waits_for(world):
-    some_nodes(world)
-    for name in NODES:
-        world.pod(f"agent-{name}", name, owner="DaemonSet")
-    world.policy()
-    await world.until(lambda: len(world.in_state("asleep")) == 2)
-    (name, other) = world.in_state("asleep")
-    status = {"observedGeneration": 2, "desiredNumberScheduled": 4, "updatedNumberScheduled": 2}
-    world.api.put(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": f"agent-{name}-owner", "generation": 2},
-            "spec": {"updateStrategy": {"type": "RollingUpdate"}},
-            "status": status,
-        }
-    )
-    await world.until(lambda: world.state(name) == "awake")
-    assert world.state(other) == "asleep", "of another DaemonSet here"
-    await world.step(10)
-    assert world.state(name) == "awake", "as long as it rolls out"
 
 
 @pytest.mark.parametrize("change", ["mode", "deleted", "invalid"])
@@ -293,6 +152,20 @@ async def test_a_person_wakes_a_node_and_keeps_it_awake_for_a_time(world):
     assert world.state(name) == "awake"
 
 
+@pytest.mark.parametrize("value", ["2100-01-01", "tomorrow", ""])
+async def test_a_time_that_cannot_be_read_keeps_a_node_awake(world, value):
+    some_nodes(world)
+    world.policy()
+    await world.until(lambda: len(world.in_state("asleep")) == 2)
+    (name, _) = world.in_state("asleep")
+    world.api.patch("Node", name, {"metadata": {"annotations": {"joulie.io/awake-until": value}}})
+    await world.until(lambda: world.state(name) == "awake")
+    await world.step(20)
+    assert world.state(name) == "awake"
+    world.api.patch("Node", name, {"metadata": {"annotations": {"joulie.io/awake-until": None}}})
+    await world.until(lambda: len(world.in_state("asleep")) == 2)
+
+
 async def test_a_persons_desired_power_wakes_a_node_and_stays(world):
     some_nodes(world)
     world.policy()
@@ -318,7 +191,22 @@ async def test_a_node_belongs_to_the_first_policy_by_name(world):
     await world.step(20)
     assert world.in_state("awake") == list(NODES)
     overlapping = next(each for each in world.status("b")["conditions"] if each["type"] == "Overlapping")
-    assert (overlapping["status"], overlapping["message"]) == ("True", "4 selected nodes belong to another policy")
+    assert (overlapping["status"], overlapping["message"]) == (
+        "True",
+        (
+            "of the nodes that spec.nodeSelector matches belong 4 to a, which come first by name; change one of the "
+            "selectors so that they do not overlap"
+        ),
+    )
+
+
+async def test_a_policy_that_selects_no_managed_node_says_so(world):
+    some_nodes(world)
+    world.policy(nodeSelector={"pool": "sleepi", "rack": "r1"})
+    await world.step(2)
+    accepted = next(each for each in world.status()["conditions"] if each["type"] == "Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("True", "NoNodes")
+    assert accepted["message"].startswith("spec.nodeSelector pool=sleepi,rack=r1 matches no managed node; change it")
 
 
 async def test_taints_of_others_stay(world):

@@ -5,6 +5,7 @@ model's names at the API server and its printer columns; `joulie_core.kinds.crds
 CustomResourceDefinition from it.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -80,6 +81,35 @@ class Invariant:
     rule: str
     message: str
     holds: Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class TextRule:
+    """What a whole string has to match, with a message that people understand, in place of the keyword `pattern`.
+
+    The API server answers a broken `pattern` with the regular expression. The expression has no quotation marks, and is
+    understood by RE2 and by Python alike.
+    """
+
+    expression: str
+    message: str
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The rule for the API server, for `json_schema_extra`."""
+        return {
+            "x-kubernetes-validations": [{"rule": f"self.matches(r'^({self.expression})$')", "message": self.message}]
+        }
+
+    def check(self, value: str) -> str:
+        """Return the value.
+
+        Raises:
+            ValueError: it does not match.
+        """
+        if re.fullmatch(self.expression, value) is None:
+            raise ValueError(self.message)
+        return value
 
 
 class CheckedModel(Model):

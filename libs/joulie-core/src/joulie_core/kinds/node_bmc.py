@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from joulie_core.kinds.base import (
     CheckedModel,
@@ -15,6 +15,7 @@ from joulie_core.kinds.base import (
     Model,
     NodeNameField,
     PositiveWatts,
+    TextRule,
     Timestamp,
     Watts,
 )
@@ -25,7 +26,17 @@ STATUS_HEARTBEAT_S: Final = 60.0
 #: Boots whose time is kept.
 MOST_BOOTS: Final = 20
 
-ResourcePath = Annotated[str, Field(min_length=1, max_length=1024, pattern="^/redfish/v1/")]
+_PATH: Final = TextRule("/redfish/v1/.*", "must be a path, such as /redfish/v1/Systems/1")
+_ADDRESS: Final = TextRule(
+    r"(https|ipmi|wol)://[^/@?#\s]+",
+    "must be a scheme and a host, such as https://10.0.0.17 or ipmi://bmc-17:623, without path, user and password",
+)
+_MAC: Final = TextRule(
+    "([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}", "must be six pairs of hexadecimal digits, such as 52:54:00:12:34:56"
+)
+ResourcePath = Annotated[str, Field(max_length=1024, json_schema_extra=_PATH.schema), AfterValidator(_PATH.check)]
+BmcAddress = Annotated[str, Field(max_length=512, json_schema_extra=_ADDRESS.schema), AfterValidator(_ADDRESS.check)]
+MacAddress = Annotated[str, Field(max_length=17, json_schema_extra=_MAC.schema), AfterValidator(_MAC.check)]
 SecretName = Annotated[str, Field(min_length=1, max_length=253)]
 Seconds = Annotated[float, Field(ge=0)]
 
@@ -128,10 +139,10 @@ class NodeBMCSpec(CheckedModel):
     node_name: NodeNameField
     protocol: BmcProtocol
     """Protocol of the BMC."""
-    address: Annotated[str, Field(max_length=512, pattern=r"^(https|ipmi|wol)://[^/@?#\s]+$")]
+    address: BmcAddress
     """Address of the BMC, such as `https://10.0.0.17`, `https://bmc-17.example.org:8443` or `ipmi://10.0.0.17`; for
     wol the broadcast address of the node's network, such as `wol://10.0.0.255`."""
-    mac: Annotated[str, Field(pattern=r"^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$", max_length=17)] | None = None
+    mac: MacAddress | None = None
     """For wol: MAC address of the node's network card."""
     system: ResourcePath | None = None
     """Path of the ComputerSystem, such as `/redfish/v1/Systems/1`; needed where the BMC has several."""

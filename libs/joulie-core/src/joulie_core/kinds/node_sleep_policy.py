@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from joulie_core.kinds.base import (
     CheckedModel,
@@ -14,6 +14,7 @@ from joulie_core.kinds.base import (
     Invariant,
     Kind,
     Model,
+    TextRule,
     Watts,
 )
 
@@ -24,8 +25,13 @@ LabelValue = Annotated[str, Field(max_length=63)]
 Seconds = Annotated[int, Field(ge=0, le=86_400)]
 NodeCount = Annotated[int, Field(ge=0, le=100_000)]
 Name = Annotated[str, Field(max_length=253)]
+_CLOCK_TIME: Final = TextRule(
+    "([01][0-9]|2[0-3]):[0-5][0-9]|24:00", "must be HH:MM by the clock of 24 hours, such as 07:30, or 24:00"
+)
+_TIME_ZONE: Final = TextRule("[A-Za-z0-9_+/-]+", "must be a name of the time zone database, such as Europe/Rome")
 #: HH:MM; compared as text.
-ClockTime = Annotated[str, Field(pattern="^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$", max_length=5)]
+ClockTime = Annotated[str, Field(max_length=5, json_schema_extra=_CLOCK_TIME.schema), AfterValidator(_CLOCK_TIME.check)]
+TimeZone = Annotated[str, Field(max_length=64, json_schema_extra=_TIME_ZONE.schema), AfterValidator(_TIME_ZONE.check)]
 
 
 class SleepMode(StrEnum):
@@ -86,7 +92,7 @@ class AwakeWindowSpec(CheckedModel):
     """Begin by the clock of the time zone, such as `07:30`."""
     end: ClockTime
     """End by the clock of the time zone, such as `19:00`; `24:00` is the end of the day."""
-    time_zone: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Za-z0-9_+/-]+$")] = "UTC"
+    time_zone: TimeZone = "UTC"
     """Name of the IANA time zone database, such as `Europe/Rome`."""
     min_awake: NodeCount
     """Nodes of each hardware family that stay awake."""

@@ -1,5 +1,6 @@
 """NodeSleepPolicies as the decision takes them: settings, windows, and which policy a node belongs to."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -32,8 +33,9 @@ class UsablePolicy:
     settings: SleepSettings
     windows: tuple[AwakeWindow, ...]
     nodes: frozenset[NodeName]
-    #: Selected nodes that belong to another policy.
-    taken: int
+    #: Selected nodes that belong to other policies: how many, by the name of the policy.
+    taken: Mapping[str, int]
+    selector: Mapping[str, str]
 
 
 def settings_of(spec: NodeSleepPolicySpec) -> SleepSettings:
@@ -71,20 +73,21 @@ def usable_policies(
     """Return the policies that can be used, by name, and the errors of the others."""
     usable: dict[str, UsablePolicy] = {}
     errors: dict[str, UnusableSpec] = {}
-    left = {name for name in managed if name in nodes}
-    everything = frozenset(left)
+    everything = frozenset(name for name in managed if name in nodes)
+    owners: dict[NodeName, str] = {}
     for policy in sorted(policies, key=lambda each: each.name):
         spec = policy.model.spec
         selected = {name for name in everything if spec.node_selector.items() <= nodes[name].node.labels.items()}
-        own = frozenset(selected & left)
-        left -= own
+        own = frozenset(selected - owners.keys())
+        taken = Counter(owners[name] for name in selected - own)
+        owners |= dict.fromkeys(own, policy.name)
         try:
             windows = windows_of(spec)
         except UnusableSpec as error:
             errors[policy.name] = error
             continue
         usable[policy.name] = UsablePolicy(
-            policy.name, spec.mode, settings_of(spec), windows, own, len(selected) - len(own)
+            policy.name, spec.mode, settings_of(spec), windows, own, taken, spec.node_selector
         )
     return usable, errors
 

@@ -66,11 +66,9 @@ def policy_status(
     saved = sum(node.idle_watts for node in asleep)
     acting = policy.mode is SleepMode.ACT
     found = {
-        "Accepted": _yes("Valid"),
+        "Accepted": _accepted(policy),
         "Acting": _yes("Act") if acting else _no(policy.mode.value, "set spec.mode to Act to power nodes off"),
-        "Overlapping": _yes("OtherPolicy", f"{policy.taken} selected nodes belong to another policy")
-        if policy.taken
-        else _no("None"),
+        "Overlapping": _overlapping(policy),
         "Healthy": _no("Quarantined", f"{len(quarantined)} nodes did not boot") if quarantined else _yes("NoFailure"),
     }
     return NodeSleepPolicyStatus(
@@ -93,6 +91,28 @@ def refused_status(seen: Versioned[NodeSleepPolicy], error: UnusableSpec, now_s:
     found = {"Accepted": _no("Invalid", str(error)), "Acting": _no("Invalid", "its nodes stay awake, or are woken")}
     return NodeSleepPolicyStatus(
         observed_generation=seen.metadata.generation, conditions=_conditions(seen, found, now_s)
+    )
+
+
+def _accepted(policy: UsablePolicy) -> Condition:
+    if policy.nodes or policy.taken:
+        return _yes("Valid")
+    selector = ",".join(f"{key}={value}" for key, value in sorted(policy.selector.items()))
+    return _yes(
+        "NoNodes",
+        f"spec.nodeSelector {selector} matches no managed node; change it, or label nodes: those with these labels are "
+        f"shown by kubectl get nodes -l {selector}",
+    )
+
+
+def _overlapping(policy: UsablePolicy) -> Condition:
+    if not policy.taken:
+        return _no("None")
+    owners = " and ".join(f"{number} to {name}" for name, number in sorted(policy.taken.items()))
+    return _yes(
+        "OtherPolicy",
+        f"of the nodes that spec.nodeSelector matches belong {owners}, which come first by name; change one of the "
+        "selectors so that they do not overlap",
     )
 
 
