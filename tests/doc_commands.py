@@ -5,7 +5,8 @@ A command is a line of a `sh` block, a line after `$ ` of a `console` block, or 
 
 - `ELSEWHERE`: why it is neither run nor read here, and which test covers what it does;
 - `just`, and programs of this repository: their own parsers read it (tests/integration/test_documented_commands.py);
-- `ON_A_CLUSTER`: it is run as it stands, on a real control plane (tests/e2e/test_documentation.py).
+- `ON_A_CLUSTER`: it is run as it stands, on a real control plane (tests/e2e/test_documentation.py);
+- `ON_SLEEPING_NODES`: the same, where nodes sleep (tests/e2e/test_sleep_commands.py).
 """
 
 import re
@@ -52,6 +53,16 @@ ON_A_CLUSTER: Final = (
     ("docs/install.md", "Uninstalling"),
     ("docs/security.md", "Namespaces and Pod Security"),
 )
+#: Sections whose commands are run on a cluster with a node that sleeps, in this order.
+ON_SLEEPING_NODES: Final = (
+    ("docs/sleep.md", "Prove the wake path"),
+    ("docs/sleep.md", "Try it: nothing is powered off"),
+    ("docs/sleep.md", "Let it act"),
+    ("docs/sleep.md", "Wake nodes"),
+    ("docs/sleep.md", "One node while the operator does not run"),
+    ("docs/sleep.md", "Stop it at once"),
+    ("docs/sleep.md", "Everything back without Joulie"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +108,6 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ),
     ("docs/security.md", r"kubectl auth can-i .*"): Reason("answers are compared there", "tests/e2e/test_chart.py"),
     ("docs/sleep.md", r"helm upgrade .*"): Reason("rendered by Helm", "tests/integration/test_chart.py"),
-    ("docs/sleep.md", r"kubectl (annotate|patch|get) .*"): Reason(
-        "needs BMCs and nodes that sleep", "tests/e2e/test_sleep.py"
-    ),
-    ("docs/sleep.md", r"kubectl joulie wake .*"): Reason(
-        "needs nodes that sleep", "libs/joulie-cli/tests/test_wake.py"
-    ),
     ("docs/troubleshooting.md", r"curl http://ADDRESS:9876/healthz"): Reason(
         _NO_PROCESS, "tests/images/test_services.py"
     ),

@@ -2,20 +2,17 @@
 
 import asyncio
 import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.chart import NAMESPACE, ROOT, Helm
-from tests.doc_commands import ON_A_CLUSTER, documented_commands
+from tests.chart import NAMESPACE, Helm
+from tests.doc_commands import ON_A_CLUSTER
 from tests.e2e.release import Release
+from tests.e2e.shell import Shell, find_kubectl, make_shell
 from tests.e2e.waiting import eventually
 
 from joulie_api.errors import NotFound
@@ -32,8 +29,6 @@ from joulie_api.resources import (
 )
 from joulie_api.testing import make_node_power_profile, make_node_twin, make_pod, make_telemetry_profile
 from joulie_core.labels import MANAGED
-from joulie_devcluster.binaries import lookup
-from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import ClusterFactory
 
@@ -45,41 +40,6 @@ _NAMES = {"NODE": _NODE, "POD": _POD, "VERB": "status"}
 #: No services run, so that there is something to find.
 _EXIT_CODES = {"kubectl joulie doctor": 1}
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
-_TIMEOUT_S = 240
-
-
-@dataclass(frozen=True)
-class Shell:
-    """Runs commands in the root of the repository, as people do."""
-
-    env: dict[str, str]
-
-    async def section(self, page: str, section: str) -> str:
-        """Run all commands of a section; return what they print."""
-        found = [each for each in documented_commands() if (each.page, each.section) == (page, section)]
-        commands = [each for each in found if each.elsewhere is None and each.words[0] in _PROGRAMS]
-        assert commands, (page, section)
-        return "".join([await self.run(each.text) for each in commands])
-
-    async def run(self, command: str) -> str:
-        for placeholder, name in _NAMES.items():
-            command = command.replace(f" {placeholder}", f" {name}")
-        done = await asyncio.to_thread(
-            subprocess.run, command, shell=True, cwd=ROOT, env=self.env, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=_TIMEOUT_S, check=False,
-        )  # fmt: skip
-        print(f"$ {command}\n{done.stdout}")
-        assert done.returncode == _EXIT_CODES.get(command, 0), (command, done.stdout)
-        return done.stdout
-
-
-_PROGRAMS = ("helm", "kubectl", "kubectl-joulie")
-
-
-@pytest.fixture(scope="session")
-def kubectl() -> Path:
-    found = shutil.which("kubectl")
-    return Path(found) if found else lookup.ensure((Binary.KUBECTL,))[Binary.KUBECTL]
 
 
 @pytest_asyncio.fixture
@@ -93,13 +53,9 @@ async def release(fresh_devcluster: ClusterFactory, helm: Helm, tmp_path: Path) 
 
 
 @pytest.fixture
-def shell(release: Release, kubectl: Path, tmp_path: Path) -> Shell:
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    (programs / "helm").symlink_to(release.helm.path)
-    (programs / "kubectl").symlink_to(kubectl)
-    path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return Shell({"PATH": path, "HOME": str(tmp_path), "KUBECONFIG": str(release.cluster.kubeconfig)})
+def shell(release: Release, tmp_path: Path) -> Shell:
+    tools = {"helm": release.helm.path, "kubectl": find_kubectl()}
+    return make_shell(tmp_path, tools, release.cluster.kubeconfig, names=_NAMES, exit_codes=_EXIT_CODES)
 
 
 @pytest.mark.timeout(600)

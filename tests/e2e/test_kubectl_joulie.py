@@ -1,20 +1,14 @@
 """`kubectl joulie` on a real control plane, as a user who has the role joulie-viewer and nothing else."""
 
 import asyncio
-import io
 import ipaddress
-import json
-import os
 import shutil
 import socket
-import sys
 from collections.abc import Mapping
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.plugin import Plugin
 from tests.e2e.service_address import ServiceAddress
 from tests.e2e.system import System
 from tests.e2e.view import count
@@ -22,8 +16,6 @@ from tests.e2e.waiting import eventually
 
 from joulie_api.permissions import VIEWER
 from joulie_api.resources import PODS, SERVICES, Resource
-from joulie_cli.__main__ import perform
-from joulie_cli.arguments import make_parser
 from joulie_devcluster.control_plane.manifests import apply_manifests
 from joulie_devcluster.host.ports import free_port
 from joulie_sim.stack.stack import NAMESPACE
@@ -34,40 +26,6 @@ _RBAC = "rbac.authorization.k8s.io"
 _USER = "eve"
 _SERVICE = "joulie-scheduler-extender"
 _ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", namespaced=True)
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """Runs verbs in this process, and returns what they print."""
-
-    kubeconfig: Path
-
-    async def run(self, *arguments: str, code: int = 0) -> str:
-        written = io.StringIO()
-        options = make_parser().parse_args([*arguments, "--kubeconfig", str(self.kubeconfig)])
-        with redirect_stdout(written), redirect_stderr(written):
-            found = await perform(options)
-        text = written.getvalue()
-        assert found == code, (arguments, found, text)
-        print(f"$ kubectl joulie {' '.join(arguments)}\n{text}")
-        return text
-
-    async def run_by_kubectl(self, *arguments: str) -> str:
-        """Run a verb through kubectl where there is one, else as the program that kubectl would run."""
-        programs = Path(sys.executable).parent
-        kubectl = shutil.which("kubectl")
-        command = [kubectl, "joulie"] if kubectl else [str(programs / "kubectl-joulie")]
-        env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "KUBECONFIG": str(self.kubeconfig)}
-        process = await asyncio.create_subprocess_exec(
-            *command, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=env
-        )
-        out, _ = await process.communicate()
-        assert process.returncode == 0, out.decode()
-        return out.decode()
-
-    async def data(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(await self.run(*arguments, "-o", "json", code=code))
-        return found
 
 
 @pytest.mark.system(

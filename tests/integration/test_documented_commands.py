@@ -13,6 +13,7 @@ import yaml
 from tests.doc_commands import (
     ELSEWHERE,
     ON_A_CLUSTER,
+    ON_SLEEPING_NODES,
     OTHER_LANGUAGES,
     PAGES,
     ROOT,
@@ -55,7 +56,7 @@ def test_every_command_is_covered() -> None:
     on_a_cluster = {"helm", "kubectl", "kubectl-joulie"}
     assert {each.words[0] for each in READ} <= {"just", "python", "joulie-sim", *SERVICES, *on_a_cluster}
     sections = {(each.page, each.section) for each in READ if each.words[0] in on_a_cluster}
-    assert sections == set(ON_A_CLUSTER)
+    assert sections == {*ON_A_CLUSTER, *ON_SLEEPING_NODES}
 
 
 def test_every_exception_is_needed_and_names_a_test_that_exists() -> None:
