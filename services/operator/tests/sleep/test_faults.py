@@ -350,3 +350,16 @@ async def test_a_daemon_sets_roll_out_wakes_the_nodes_that_it_waits_for(world):
     assert world.state(name) == "awake", "as long as it rolls out"
     world.api.put(daemon_set | {"status": daemon_set["status"] | {"updatedNumberScheduled": 4}})
     await world.until(lambda: len(world.in_state("asleep")) == 2)
+
+
+async def test_a_pod_that_a_daemon_set_has_made_for_a_sleeping_node_wakes_it(world):
+    """As after the old pod is gone, or of a new DaemonSet: its status has the pod as updated, and is complete."""
+    name, other = await half_asleep(world)
+    world.pod("new", owner="DaemonSet", unschedulable=True)
+    only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [only]}}
+    world.api.patch("Pod", "new", {"spec": {"affinity": {"nodeAffinity": required}}}, namespace="default")
+    await world.until(lambda: world.state(name) == "awake")
+    assert world.state(other) == "asleep"
+    await world.step(10)
+    assert world.state(name) == "awake", "as long as the pod waits"

@@ -105,7 +105,7 @@ async def test_the_stream_brings_the_nodes_and_then_their_changes(session, url, 
         world.put_twin("node-1", watts=77)
         async for name, content in stream:
             if name == "nodes":
-                assert [(tile[0], tile[3]) for tile in content["tiles"]] == [("node-1", 77)]
+                assert [(tile[0], tile[4]) for tile in content["tiles"]] == [("node-1", 77)]
                 return
 
 

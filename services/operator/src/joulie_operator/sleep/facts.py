@@ -44,11 +44,15 @@ def gather(
     """Return the facts of this moment."""
     pods: dict[str, list[WatchedPod]] = defaultdict(list)
     pending: list[SleepPod] = []
+    waited_for: set[str] = set()
     for pod in seen.pods.values():
         if pod.node is not None:
             pods[pod.node].append(pod)
         elif pod.unschedulable and pod.role is not PodRole.NODE_OWN and not pod.ending:
             pending.append(pod.fit)
+        elif pod.unschedulable and pod.meant_for and not pod.ending:
+            # Its DaemonSet counts it as updated already, and waits for it to be available.
+            waited_for.add(pod.meant_for)
     quarantined = {name for name, record in records.items() if record.state is SleepState.QUARANTINED}
     rolling_out = {name for name, each in seen.daemon_sets.items() if each.rolling_out}
     nodes = {
@@ -63,7 +67,7 @@ def gather(
         for name, node in seen.nodes.items()
     }
     for name, node in nodes.items():
-        if any(pod.daemon_set in rolling_out for pod in pods[name]):
+        if name in waited_for or any(pod.daemon_set in rolling_out for pod in pods[name]):
             nodes[name] = replace(node, rollout_waiting=True)
     return SleepFacts(nodes, tuple(pending))
 

@@ -1,4 +1,4 @@
-"""What the decision about sleep reads of Nodes, pods, DaemonSets and NodeBMCs.
+"""What the decision about sleep reads of Nodes and pods.
 
 Guarantees that what a pod needs is kept once for equal pods: a pod is reduced to the fields that decide where it fits,
 and those are the key.
@@ -19,6 +19,7 @@ from joulie_core.pod import Container
 from joulie_core.powerest.pod_demand import requested
 from joulie_core.sleep import SleepPod
 from joulie_core.sleep.model import NodeTaint, PodToleration
+from joulie_operator.sleep.daemon_sets import meant_for
 
 #: A part that is not looked into; left out of what is written where the pod does not have it.
 _Part = msgspec.Raw | msgspec.UnsetType
@@ -91,14 +92,9 @@ class WatchedPod:
     unschedulable: bool
     #: `namespace/name` of its DaemonSet; empty without one.
     daemon_set: str
+    #: Node that its DaemonSet has made it for, while it has no node; empty for other pods.
+    meant_for: str
     fit: SleepPod
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedDaemonSet:
-    """A DaemonSet, as far as its roll-out is concerned."""
-
-    rolling_out: bool
 
 
 class _Taint(msgspec.Struct, rename="camel"):
@@ -193,30 +189,6 @@ class _Tolerations(msgspec.Struct):
     tolerations: list[_Toleration] | None = None
 
 
-class _DaemonMeta(msgspec.Struct):
-    generation: int = 0
-
-
-class _Strategy(msgspec.Struct):
-    type: str = ""
-
-
-class _DaemonSpec(msgspec.Struct, rename="camel"):
-    update_strategy: _Strategy | None = None
-
-
-class _DaemonStatus(msgspec.Struct, rename="camel"):
-    observed_generation: int = 0
-    desired_number_scheduled: int = 0
-    updated_number_scheduled: int = 0
-
-
-class _DaemonSet(msgspec.Struct):
-    metadata: _DaemonMeta
-    spec: _DaemonSpec | None = None
-    status: _DaemonStatus | None = None
-
-
 #: Type of the condition that nodes get which sleep.
 SLEEP_CONDITION: Final = f"{labels.PREFIX}Asleep"
 
@@ -224,7 +196,6 @@ _NODES: Final = msgspec.json.Decoder(_Node)
 _PODS: Final = msgspec.json.Decoder(_Pod)
 _FITS: Final = msgspec.json.Decoder(_FitPod)
 _TOLERATIONS: Final = msgspec.json.Decoder(_Tolerations)
-_DAEMON_SETS: Final = msgspec.json.Decoder(_DaemonSet)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -267,6 +238,7 @@ def read_pod(raw: bytes) -> WatchedPod:
         (each for each in (pod.status.conditions if pod.status else None) or () if each.type == "PodScheduled"), None
     )
     namespace = meta.namespace or "default"
+    of_daemon_set = owner is not None and owner.kind == "DaemonSet"
     return WatchedPod(
         name=meta.name,
         namespace=namespace,
@@ -274,28 +246,10 @@ def read_pod(raw: bytes) -> WatchedPod:
         role=_role(meta, owner, spec.volumes or ()),
         ending=meta.deletion_timestamp is not None,
         unschedulable=scheduled is not None and (scheduled.status, scheduled.reason) == ("False", "Unschedulable"),
-        daemon_set=f"{namespace}/{owner.name}" if owner is not None and owner.kind == "DaemonSet" else "",
+        daemon_set=f"{namespace}/{owner.name}" if owner is not None and of_daemon_set else "",
+        meant_for=meant_for(raw) if of_daemon_set and not spec.node_name else "",
         fit=_kept_fit(_ENCODER.encode(fit.spec or _Fit())),
     )
-
-
-def read_daemon_set(raw: bytes) -> WatchedDaemonSet:
-    """Decode a DaemonSet; one that is updated only when people delete its pods does not roll out by itself.
-
-    Raises:
-        DecodeError: not a DaemonSet.
-    """
-    try:
-        wire = _DAEMON_SETS.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a DaemonSet: {error}") from error
-    strategy = wire.spec.update_strategy if wire.spec else None
-    status = wire.status or _DaemonStatus()
-    behind = (
-        status.observed_generation < wire.metadata.generation
-        or status.updated_number_scheduled < status.desired_number_scheduled
-    )
-    return WatchedDaemonSet(behind and (strategy is None or strategy.type != "OnDelete"))
 
 
 def _role(meta: _PodMeta, owner: _Owner | None, volumes: tuple[_Volume, ...] | list[_Volume]) -> PodRole:

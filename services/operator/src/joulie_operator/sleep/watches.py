@@ -13,14 +13,8 @@ from joulie_api.reflector import Reflector
 from joulie_api.resources import DAEMON_SETS, NODE_SLEEP_POLICIES, NODES, PODS
 from joulie_api.wire import Versioned, decode_kind
 from joulie_core.kinds import NodeBMC, NodeSleepPolicy
-from joulie_operator.sleep.objects import (
-    WatchedDaemonSet,
-    WatchedNode,
-    WatchedPod,
-    read_daemon_set,
-    read_node,
-    read_pod,
-)
+from joulie_operator.sleep.daemon_sets import WatchedDaemonSet, read_daemon_set
+from joulie_operator.sleep.objects import WatchedNode, WatchedPod, read_node, read_pod
 from joulie_operator.watches import ACTIVE_PODS
 
 
