@@ -99,6 +99,24 @@ async def test_a_power_off_that_the_operator_left_behind_does_not_cut_off_a_node
     await cluster.until(lambda: cluster.status().get("powerState") == "Off")
 
 
+async def test_a_server_that_a_person_switches_on_while_its_node_sleeps_stays_on(cluster, serve):
+    served = await serve("plain")
+    server = served.bmc.server
+    cluster.api.put(ready_node("before", tainted=True))
+    cluster.put_bmc(served, powerOff="Allowed", desiredPower="Off")
+    cluster.api.patch("NodeBMC", "n1", {"metadata": {"annotations": {"joulie.io/requested-power": "Off"}}})
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("True", "AsDesired"))
+    server.reset("On")
+    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("False", "SwitchedOn"))
+    assert (server.resets, cluster.status()["powerState"]) == (["GracefulShutdown", "On"], "On")
+    # The next request of the operator is carried out again.
+    cluster.change(desiredPower="On")
+    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("True", "AsDesired"))
+    cluster.change(desiredPower="Off")
+    await cluster.until(lambda: cluster.status()["powerState"] == "Off")
+
+
 async def test_a_taint_that_goes_after_the_graceful_shutdown_keeps_the_power_from_being_forced_off(cluster, serve):
     served = await serve(replace(PROFILES["plain"], graceful_off_s=None))
     cluster.api.put(ready_node("before", tainted=True))

@@ -2,7 +2,8 @@
 
 Guarantees: a boot is stored before it is requested, so that it is timed across restarts of the service; nothing is
 requested unless this process leads. A power-off that the operator has requested is carried out only while the Node has
-the taint of sleeping nodes: without it pods may be there, and the request is one that was left behind.
+the taint of sleeping nodes: without it pods may be there, and the request is one that was left behind. It is carried
+out once: a server that is on again after it was off was switched on by a person.
 """
 
 from typing import Final
@@ -30,6 +31,8 @@ _LEFT_BEHIND: Final = (
     f"the operator requested desiredPower Off, and the Node has no taint {labels.ASLEEP_TAINT}: pods may be on it. "
     "Remove spec.desiredPower; the operator, where it runs, does"
 )
+#: The same of one that was carried out already.
+_SWITCHED_ON: Final = "the server was off, and was switched on by a person; the operator, where it runs, takes that up"
 
 _log = structlog.get_logger()
 
@@ -42,6 +45,8 @@ class PowerKeeper:
         self._publisher = publisher
         self._parts = parts
         self._request: PowerRequest | None = None
+        #: Whether the server was off since that is desired, as far as this process knows.
+        self._was_off = False
         self._log = _log.bind(node=name)
 
     @property
@@ -56,7 +61,9 @@ class PowerKeeper:
             KubeError: the Node could not be read, or the boot not stored; nothing was requested.
         """
         spec = wanted.model.spec
-        if spec.desired_power is DesiredPower.OFF:
+        off = spec.desired_power is DesiredPower.OFF
+        self._was_off = off and (self._was_off or report.power_state is PowerState.OFF)
+        if off:
             self._publisher.change(pending_boot=None)
         decision = decide_power(
             spec,
@@ -71,14 +78,24 @@ class PowerKeeper:
             return decision.finding
         if not self._parts.may_write():
             return decision.finding
-        if not decision.request.on and _is_of_operator(wanted) and not (await self._readiness()).tainted:
+        objection = None if decision.request.on else await self._objection(wanted)
+        if objection is not None:
             self._request = None
-            return BmcFinding.no(BmcReason.NODE_NOT_TAINTED, _LEFT_BEHIND)
+            return objection
         if decision.request.on and self._publisher.status.pending_boot is None:
             boot = BmcBoot(requested_at=rfc3339(self._parts.wall()), boot_id=(await self._readiness()).boot_id)
             self._publisher.change(pending_boot=boot)
             await self._publisher.store()
         return await self._reset(bmc, decision.reset, decision, decision.request)
+
+    async def _objection(self, wanted: Versioned[NodeBMC]) -> BmcFinding | None:
+        """Return why a power-off is not carried out; None if it is, as always where a person has requested it."""
+        if wanted.metadata.annotations.get(labels.REQUESTED_POWER) != wanted.model.spec.desired_power:
+            return None
+        if self._was_off:
+            return BmcFinding.no(BmcReason.SWITCHED_ON, _SWITCHED_ON)
+        tainted = (await self._readiness()).tainted
+        return None if tainted else BmcFinding.no(BmcReason.NODE_NOT_TAINTED, _LEFT_BEHIND)
 
     async def _assumed_state(self, spec: NodeBMCSpec, report: BmcReport) -> PowerState:
         """Return the power state; where nothing tells it, a server whose Node is not ready may be powered on."""
@@ -125,11 +142,6 @@ class PowerKeeper:
             return read_readiness(await self._parts.client.get(NODES, self._name))
         except NotFound:
             return NodeReadiness()
-
-
-def _is_of_operator(wanted: Versioned[NodeBMC]) -> bool:
-    """Return whether the operator has written the desired power, and not a person."""
-    return wanted.metadata.annotations.get(labels.REQUESTED_POWER) == wanted.model.spec.desired_power
 
 
 def _after(error: BmcError, request: PowerRequest) -> PowerRequest:

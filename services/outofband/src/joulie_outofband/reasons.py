@@ -24,6 +24,7 @@ class BmcReason(StrEnum):
     CHANGING = "Changing"
     POWER_OFF_NOT_ALLOWED = "PowerOffNotAllowed"
     NODE_NOT_TAINTED = "NodeNotTainted"
+    SWITCHED_ON = "SwitchedOn"
     RESET_TYPE_MISSING = "ResetTypeMissing"
     POWER_STATE_UNKNOWN = "PowerStateUnknown"
     NOT_FOLLOWED = "NotFollowed"
