@@ -83,17 +83,21 @@ demo *ARGS: sync
 try *ARGS: sync
     joulie-sim try {{ARGS}}
 
-# a kind cluster whose kube-scheduler calls Joulie's extender, on docker's engine; --kubernetes MINOR
+# a kind cluster whose kube-scheduler calls Joulie's extender, on docker's engine or, as root, without one; --kubernetes MINOR
 kind-up *ARGS:
-    python -m joulie_devcluster.containers.kind up {{ARGS}}
+    python -m joulie_devcluster.kind up {{ARGS}}
+
+# 40 simulated nodes on the kind cluster, steered by Joulie, with a live table
+kind-demo *ARGS:
+    joulie-demo --kind {{ARGS}}
 
 # build the images of the services and load them into the nodes of the kind cluster
 kind-load:
-    python -m joulie_devcluster.containers.kind load
+    python -m joulie_devcluster.kind load
 
 # delete the kind cluster
 kind-down:
-    python -m joulie_devcluster.containers.kind down
+    python -m joulie_devcluster.kind down
 
 # custom resource definitions, from the models
 crds:

@@ -103,7 +103,7 @@ async def measure(arm: str, classes: tuple[NodeClass, ...], items: Sequence[Work
     )
     config = ClusterConfig(name="live", nodes=classes, extender=joulie)
     async with DevCluster(config, reporter=reporter) as cluster, JoulieStack(cluster, stacked) as stack:
-        supervisor = Supervisor(cluster, stack, reporter)
+        supervisor = Supervisor(stack.services.values(), reporter, check_cluster=cluster.check)
         return await _observe(cluster, stack, supervisor, items, planned=joulie)
 
 

@@ -90,7 +90,7 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ),
     (
         "docs/install.md",
-        r"helm install .* kind/values.yaml|helm test joulie .*|kubectl get nodehardwares,nodepowerprofiles",
+        r"helm (install .* kind/values.yaml|test joulie .*|(rollback|uninstall) joulie)|kubectl get nodehardwares,.*",
     ): Reason("needs a kind cluster", "tests/e2e/test_kind.py"),
     ("docs/install.md", r"helm lint --strict helm/joulie"): Reason(
         "needs no cluster", "tests/integration/test_chart.py"

@@ -14,9 +14,8 @@ from joulie_agent.testing.fake_sysfs import FakeMachine, build
 from joulie_agent.testing.machine_spec import PLATFORMS
 from joulie_api.client import KubeClient
 from joulie_api.resources import EVENTS, LEASES, NODES, PODS
-from joulie_devcluster.containers.kind import CLUSTER
+from joulie_devcluster.containers.kind import CLUSTER, WORKERS, KindCluster
 from joulie_devcluster.containers.oci import BUSYBOX_IMAGE
-from joulie_devcluster.kind_node.cluster import WORKERS, KindCluster
 
 #: Not the default of 150 W: the value found is restored.
 ORIGINALS = [140.0, 130.0]
@@ -25,6 +24,8 @@ ECO = [90.0, 90.0]
 
 VALUES = ROOT / "kind" / "values.yaml"
 HELM_TIMEOUT_S = 240
+#: Where commands look for the cluster, below their XDG_STATE_HOME.
+KIND_DIRECTORY = Path("joulie", "kind")
 
 _MACHINE = Path("/machine")
 
@@ -38,6 +39,8 @@ class KindSite:
     helm: Helm
     kubectl_path: Path
     machine: FakeMachine
+    #: The XDG_STATE_HOME with which commands find the cluster.
+    state_home: Path
 
     @classmethod
     def prepare_machine(cls, cluster: KindCluster, directory: Path) -> FakeMachine:

@@ -217,15 +217,6 @@ async def test_a_deleted_pod_gives_back_before_it_is_gone_and_its_successor_caps
     assert ORIGINALS in seen, seen
 
 
-async def test_an_uninstall_ends_when_nothing_is_left_in_the_hardware(agent: AgentRelease, site: Site) -> None:
-    # The release's own operator would have been ended by its hook; this one is none of the release's.
-    await site.stack.operator.stop()
-    output = await agent.uninstall()
-    assert restored(agent), output
-    assert await agent.pods() == []
-    assert "uninstalled" in output
-
-
 async def test_an_uninstall_gives_back_what_a_hanging_actuator_has_left(agent: AgentRelease, site: Site) -> None:
     await site.stack.operator.stop()
     (await agent.process(ACTUATOR)).signal(SIGSTOP)

@@ -10,17 +10,21 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.chart import CHART, NAMESPACE, ROOT, Helm
-from tests.e2e.kind_site import ECO, ORIGINALS, KindSite
+from tests.e2e.kind_demo import DEMO_NODES, DEMO_PODS, start_demo
+from tests.e2e.kind_site import ECO, KIND_DIRECTORY, ORIGINALS, KindSite
 from tests.e2e.waiting import eventually, holds
 
 from joulie_api.client import KubeClient
-from joulie_api.resources import PODS
+from joulie_api.resources import NODE_HARDWARES, NODE_TWINS, NODES, PODS
+from joulie_api.testing.builders import make_node
+from joulie_core.labels import POWER_PROFILE
 from joulie_devcluster.binaries import lookup
 from joulie_devcluster.binaries.modules import Binary
-from joulie_devcluster.containers.images import save_image
-from joulie_devcluster.containers.kind import CLUSTER
+from joulie_devcluster.containers.kind import CLUSTER, CONTROL_PLANE, WORKERS
 from joulie_devcluster.fixtures import KindStarter
-from joulie_devcluster.kind_node.cluster import CONTROL_PLANE, WORKERS
+from joulie_devcluster.host.progress import SilentReporter
+from joulie_sim.demo.kind_nodes import NODE_SELECTOR, SIMULATED
+from joulie_sim.demo.kind_release import SERVICES
 
 # The first run builds a node image and the images of the services.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500), pytest.mark.asyncio(loop_scope="module")]
@@ -40,16 +44,15 @@ async def site(
     start_kind_cluster: KindStarter, helm: Helm, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[KindSite]:
     """A cluster with the chart of the commit before, and the images of this checkout."""
-    archives = [await asyncio.to_thread(save_image, service) for service in ("operator", "agent", "extender")]
     directory = tmp_path_factory.mktemp("kind")
     kubectl = lookup.ensure((Binary.KUBECTL,))[Binary.KUBECTL]
-    with start_kind_cluster(directory) as cluster:
-        for archive in archives:
-            await asyncio.to_thread(cluster.load, archive)
+    with start_kind_cluster(directory / KIND_DIRECTORY) as cluster:
+        await asyncio.to_thread(cluster.load_images, SERVICES, SilentReporter())
         machine = KindSite.prepare_machine(cluster, directory)
         client = await KubeClient.connect(kubeconfig=str(cluster.kubeconfig), user_agent="joulie-tests")
         async with client:
-            found = KindSite(cluster, client, replace(helm, kubeconfig=cluster.kubeconfig), kubectl, machine)
+            helm = replace(helm, kubeconfig=cluster.kubeconfig)
+            found = KindSite(cluster, client, helm, kubectl, machine, state_home=directory)
             await eventually(lambda: _nodes_ready(found), within_s=60)
             await found.release("install", chart=_chart_before(directory) or CHART)
             yield found
@@ -148,6 +151,50 @@ async def test_another_operator_takes_over_from_a_deleted_one(site: KindSite) ->
             assert await site.limits_watts(worker) == ECO
 
     await asyncio.gather(eventually(replaced, within_s=60), holds(capped, for_s=5))
+
+
+async def test_the_demo_steers_simulated_nodes_beside_the_real_ones_and_removes_them(
+    site: KindSite, tmp_path: Path
+) -> None:
+    # As a demo that was killed leaves it.
+    await site.client.create(NODES, make_node("left-over", labels={SIMULATED: "true"}))
+    demo = await start_demo(site, tmp_path)
+    try:
+        output = await demo.until("Everything keeps running")
+        nodes = await site.client.list(NODES, label_selector=NODE_SELECTOR)
+        assert len(nodes) == DEMO_NODES
+        assert "left-over" not in {node["metadata"]["name"] for node in nodes}
+        classes = {node["metadata"]["labels"][POWER_PROFILE] for node in nodes}
+        assert classes == {"performance", "eco"}
+        await eventually(lambda: _twins(site, {node["metadata"]["name"] for node in nodes}), within_s=20)
+        assert set(await site.ready_nodes()) == {CONTROL_PLANE, *WORKERS, *(node["metadata"]["name"] for node in nodes)}
+        # Only the demo's pods, all done, were placed there.
+        pods = [pod for pod in await site.client.list(PODS) if pod["spec"].get("nodeSelector", {}).get(SIMULATED)]
+        assert len(pods) == DEMO_PODS
+        placed = {pod["metadata"]["name"] for pod in await site.client.list(PODS) if demo.placed(pod, nodes)}
+        assert placed == {pod["metadata"]["name"] for pod in pods}
+        performance = demo.summary()["pods"]["performance"]
+        assert performance["placedOn"] == {"performance": performance["created"]}
+        assert "the same pods without Joulie" in output
+        assert "Joulie" in await demo.page()
+    finally:
+        assert await demo.interrupt() == 130
+
+    async def nothing_left() -> None:
+        await _nodes_ready(site)
+        await _twins(site, set())
+        assert not await site.client.list(PODS, "default")
+
+    await eventually(nothing_left, within_s=60)
+    await site.run_helm("rollback", CLUSTER, "--wait", "--timeout", "200s")
+    await eventually(lambda: _works(site), within_s=60)
+
+
+async def _twins(site: KindSite, simulated: set[str]) -> None:
+    """AssertionError unless twins and hardware are those of the workers and of some simulated nodes."""
+    for resource in (NODE_TWINS, NODE_HARDWARES):
+        found = {each["metadata"]["name"] for each in await site.client.list(resource)}
+        assert found == {*WORKERS, *simulated}, resource.kind
 
 
 async def test_an_uninstall_restores_the_originals(site: KindSite) -> None:

@@ -15,12 +15,12 @@ from tests.e2e.kind_files import CONTROL_PLANE, WORKERS, KindError, KindFiles, w
 from joulie_core.labels import MANAGED
 from joulie_devcluster.binaries.lookup import selected_kubernetes
 from joulie_devcluster.binaries.modules import Binary, kubernetes_minors
-from joulie_devcluster.containers.kind import NODE_IMAGES
+from joulie_devcluster.kind import NODE_IMAGES
 
 pytestmark = pytest.mark.e2e
 
 SCHEDULER_CONFIG = ROOT / "kind" / "scheduler-config.yaml"
-UP = [sys.executable, "-m", "joulie_devcluster.containers.kind", "up"]
+UP = [sys.executable, "-m", "joulie_devcluster.kind", "up"]
 NRI = "io.containerd.nri.v1.nri"
 PROGRAM_TIMEOUT_S = 60
 

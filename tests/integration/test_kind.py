@@ -8,11 +8,16 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from tests.chart import ROOT, Helm, find
+from tests.chart import ROOT, Helm, containers, env_of, find, pod_spec
 
 from joulie_devcluster.binaries.modules import Binary, kubernetes_minors, module_of
-from joulie_devcluster.containers.kind import CLUSTER, NODE_IMAGES
+from joulie_devcluster.containers.kind import CLUSTER
+from joulie_devcluster.control_plane.nodes import default_node_classes, node_manifests
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings, scheduler_configuration
+from joulie_devcluster.kind import NODE_IMAGES
+from joulie_sim.demo.kind_nodes import beside_real_nodes
+from joulie_sim.demo.kind_release import OPERATOR, UI_PORT, release_values
+from joulie_sim.demo.options import parse_options
 
 
 def load(name: str) -> dict[str, Any]:
@@ -47,6 +52,24 @@ def test_the_chart_gives_the_extender_the_address_that_kube_scheduler_calls(helm
     assert ipaddress.ip_address(address.hostname) in ipaddress.ip_network(
         load("cluster.yaml")["networking"]["serviceSubnet"]
     )
+
+
+def test_the_chart_accepts_the_values_of_the_demo_and_serves_its_page(helm: Helm):
+    values = {**load("values.yaml")}
+    for name, found in release_values(parse_options(["--kind"])).items():
+        values[name] = {**values.get(name, {}), **found}
+    helm.lint(values)
+    container = containers(find(helm.render(values), "Deployment", OPERATOR.partition("/")[2]))["operator"]
+    assert env_of(container)["UI_ADDR"] == f"127.0.0.1:{UI_PORT}"
+
+
+def test_the_charts_agents_are_on_the_workers_and_not_on_simulated_nodes(helm: Helm):
+    selector = pod_spec(find(helm.render(load("values.yaml")), "DaemonSet", "joulie-agent"))["nodeSelector"]
+    workers = [node["labels"] for node in load("cluster.yaml")["nodes"] if node["role"] == "worker"]
+    # The kubelet adds the system.
+    assert all(selector.items() <= {**labels, "kubernetes.io/os": "linux"}.items() for labels in workers)
+    for node in node_manifests(beside_real_nodes(default_node_classes())):
+        assert not selector.items() <= node["metadata"]["labels"].items()
 
 
 def test_the_cluster_has_a_node_image_by_digest_for_every_release_of_kubernetes():

@@ -1,8 +1,7 @@
-"""A real node next to KWOK nodes: containers run, are restarted when killed, and nothing is left behind."""
+"""A real node next to KWOK nodes: containers run, and nothing is left behind."""
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -121,21 +120,6 @@ async def test_a_busybox_pod_runs_on_the_real_node_next_to_pods_on_kwok_nodes(fr
     await wait_until(lambda: "from the container" in node.logs(namespace, "real", "main"))
     assert node.logs(namespace, "simulated", "main") == ""
     assert kernel_settings(node) == settings
-
-
-async def test_a_killed_container_is_restarted(fresh_devcluster, real_node):
-    cluster = await fresh_devcluster()
-    node = await real_node(cluster)
-    async with await cluster.client() as client:
-        namespace = await create_namespace(client)
-        await client.create(PODS, busybox_pod("b", node.name, "exec sleep 600"), namespace)
-        before = container_of(await wait_pod(client, namespace, "b", is_running))["containerID"]
-        (pid,) = node.container_pids(before)
-        os.kill(pid, signal.SIGKILL)
-        after = container_of(await wait_pod(client, namespace, "b", restarted))
-        assert after["lastState"]["terminated"]["exitCode"] == 137
-        assert node.container_pids(before) == ()
-        assert len(node.container_pids(after["containerID"])) == 1
 
 
 async def test_a_node_loses_its_power_and_boots_again_with_its_pods(fresh_devcluster, real_node):

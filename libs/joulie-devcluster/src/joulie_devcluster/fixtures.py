@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +23,14 @@ from joulie_api.errors import NotFound
 from joulie_api.resources import NAMESPACES, Resource
 from joulie_devcluster.binaries import lookup
 from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.containers.kind import KindCluster
 from joulie_devcluster.control_plane.audit import UserRequest, read_requests
 from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.control_plane.components import AUDIT_LOG
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.progress import SilentReporter, terminal_reporter
-from joulie_devcluster.kind_node.cluster import KindCluster, kind_cluster
+from joulie_devcluster.kind_node import background
 from joulie_devcluster.kind_node.engine import kind_obstacle
 from joulie_devcluster.real_node.node import RealNode, RealNodeConfig
 from joulie_devcluster.real_node.requirements import missing_privileges
@@ -162,17 +163,27 @@ def start_real_node() -> RealNodeStarter:
 
 @pytest.fixture(scope="session")
 def start_kind_cluster(pytestconfig: pytest.Config) -> KindStarter:
-    """Return a function that runs a cluster of kind, with its files in a directory, in a `with` statement.
+    """Return a function that runs a cluster of kind, with its files in a new directory, in a `with` statement.
 
-    Skip the test if the user is not root. The function fails if another requirement is missing. Its first call for a
-    version of this package takes minutes.
+    Skip the test if the user is not root. The function fails if another requirement is missing, or while the cluster of
+    `just kind-up` has the engine. Its first call for a version of this package takes minutes.
     """
     obstacle = kind_obstacle()
     if obstacle is not None:
         pytest.skip(obstacle)
     if _KIND_NODE_BUILD_ERROR in pytestconfig.stash:
         pytest.fail(pytestconfig.stash[_KIND_NODE_BUILD_ERROR], pytrace=False)
-    return lambda directory: kind_cluster(directory, SilentReporter())
+
+    @contextlib.contextmanager
+    def start(directory: Path) -> Iterator[KindCluster]:
+        if background.running(background.home()) is not None:
+            pytest.fail("a kind cluster is running: delete it with `just kind-down`", pytrace=False)
+        try:
+            yield background.start(directory, lookup.selected_kubernetes(), SilentReporter(), detach=False)
+        finally:
+            background.stop(directory)
+
+    return start
 
 
 # Processes are not bound to the event loop that started them, so tests with different loops can share the cluster.

@@ -48,6 +48,7 @@ def test_every_generated_pod_fits_some_node():
         (["--trace", "other", "x"], "only supported trace"),
         (["--trace", "openb", "x", "--nodes", "3"], "--scale"),
         (["--scale", "0.5"], "--nodes"),
+        (["--day", "--kind"], "--day cannot be used with --kind"),
     ],
 )
 def test_a_wrong_command_line_ends_with_the_reason(argv, expected, capsys):

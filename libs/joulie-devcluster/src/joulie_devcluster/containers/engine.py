@@ -185,9 +185,8 @@ def private_engine(
         data / "engine.lock",
         on_wait=lambda: reporter.note("another process is using the container engine; waiting for it"),
     ):
-        # Not below `data`: the path of a UNIX socket is limited to 107 bytes.
-        runtime = Path("/run", f"joulie-engine-{hashlib.sha256(os.fsencode(data)).hexdigest()[:8]}")
-        engine = Engine(f"unix://{runtime}/docker.sock", client)
+        runtime = _runtime(data)
+        engine = Engine(engine_host(data), client)
         (data / "daemon.json").write_text(json.dumps(config), encoding="utf-8")
         process = _start([*launcher, daemon, *_arguments(data, runtime)], data, runtime, engine)
         engine = replace(engine, pid=_daemon_pid(process, launcher))
@@ -201,6 +200,16 @@ def private_engine(
             _unmount_below(data)
             _unmount_below(runtime)
             shutil.rmtree(runtime, ignore_errors=True)
+
+
+def engine_host(data: Path) -> str:
+    """Return the address of the private engine on a data directory, in the format of DOCKER_HOST."""
+    return f"unix://{_runtime(data)}/docker.sock"
+
+
+def _runtime(data: Path) -> Path:
+    # Not below `data`: the path of a UNIX socket is limited to 107 bytes.
+    return Path("/run", f"joulie-engine-{hashlib.sha256(os.fsencode(data)).hexdigest()[:8]}")
 
 
 def _start(command: Sequence[str], data: Path, runtime: Path, engine: Engine) -> subprocess.Popen[bytes]:

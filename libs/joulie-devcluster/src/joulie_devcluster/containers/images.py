@@ -65,7 +65,7 @@ def save_image(service: str, reporter: Reporter | None = None) -> Path:
 
 def archive_path(service: str) -> Path:
     """Return the path of the archive of a service's image for this checkout, whether or not it exists."""
-    return images_home() / f"{service}-{_digest(service)}.tar"
+    return images_home() / f"{service}-{image_digest(service)}.tar"
 
 
 @contextmanager
@@ -226,7 +226,7 @@ def _version(service: str) -> str:
     return str(project["version"])
 
 
-def _digest(service: str) -> str:
+def image_digest(service: str) -> str:
     """Return a digest of all files that the build of a service reads."""
     root = repository_root()
     member = f"services/{service}"

@@ -1,106 +1,109 @@
-"""A kind cluster for Joulie on the user's container engine: `just kind-up`, `kind-load` and `kind-down`.
+"""A cluster of kind that runs: its names, and what is done with it through the kind CLI.
 
-The cluster is described by the files in the repository's directory `kind`, which kind reads itself; this module chooses
-the node image and loads the services' images. Limits: works in a checkout only; the engine must be able to pull images,
-since nodes are containers of `kindest/node`. Blocks for minutes.
+The cluster is described by the files in the repository's directory `kind`, which kind reads itself. Limits: works in a
+checkout only. Blocks.
 """
 
-import argparse
 import os
 import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from joulie_devcluster.binaries import lookup
-from joulie_devcluster.binaries.modules import Binary, kubernetes_minors
-from joulie_devcluster.containers.engine import Engine, user_engine
-from joulie_devcluster.containers.images import SERVICES, ImageBuilder, repository_root
-from joulie_devcluster.errors import DevClusterError, EngineError
-from joulie_devcluster.host.progress import terminal_reporter
+from joulie_devcluster.containers.engine import Engine
+from joulie_devcluster.containers.images import ImageBuilder, image_digest, repository_root, save_image
+from joulie_devcluster.errors import EngineError
+from joulie_devcluster.host.progress import Reporter
 
 #: Name of the cluster in `kind/cluster.yaml`.
 CLUSTER: Final = "joulie"
-
-#: Node image of each minor release of Kubernetes. Source: the notes of the pinned release of kind.
-NODE_IMAGES: Final[Mapping[str, str]] = {
-    "1.37": "kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5",
-    "1.36": "kindest/node:v1.36.4@sha256:099e049362a1526b2db71494e1947aae99bd16290d7c895f2b7ea312e3cbfaed",
-    "1.35": "kindest/node:v1.35.8@sha256:07b2536e30b803ed61d1677a79df6115f798ce64c80f9e22f6ed45afd09323c0",
-    "1.34": "kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d",
-}
+CONTROL_PLANE: Final = f"{CLUSTER}-control-plane"
+WORKERS: Final = (f"{CLUSTER}-worker", f"{CLUSTER}-worker2")
 
 _WAIT: Final = "180s"
+#: Images go to the workers: no pod of the services runs on the control plane, whose taint they do not tolerate.
+_TO_WORKERS: Final = ("--name", CLUSTER, "--nodes", ",".join(WORKERS))
+_OUTPUT_CHARS: Final = 6000
+#: File in the control plane's node with the digests of the images that the workers have; it ends with the cluster.
+_LOADED: Final = "/kind/joulie-images"
 
 
-def up(kubernetes: str | None = None) -> None:
-    """Create the cluster and wait until its nodes are ready. kind writes its address to the user's kubeconfig.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCluster:
+    """A cluster.
 
-    Args:
-        kubernetes: minor release of Kubernetes; None is `JOULIE_KUBERNETES`, or the default without it.
-
-    Raises:
-        DevClusterError: no engine responds, kind is missing and cannot be built, or it failed.
+    Attributes:
+        engine: the engine whose containers are the nodes.
+        kind: the kind executable.
+        kubeconfig: an administrator's credentials, with an address that this machine reaches; None is the user's own,
+            to which kind adds the cluster.
+        private: whether the engine is one of this package, which pulls no images.
     """
-    image = NODE_IMAGES[lookup.selected_kubernetes(kubernetes)]
-    config = repository_root() / "kind" / "cluster.yaml"
-    _kind(user_engine(), "create", "cluster", "--config", str(config), "--image", image, "--wait", _WAIT)
 
+    engine: Engine
+    kind: Path
+    kubeconfig: Path | None = None
+    private: bool = False
 
-def load() -> None:
-    """Build the images of the services and load them into the nodes.
+    def create(self, image: str) -> None:
+        """Create the cluster of `kind/cluster.yaml` from a node image, and wait until its nodes are ready."""
+        config = repository_root() / "kind" / "cluster.yaml"
+        self.run_kind("create", "cluster", "--config", str(config), "--image", image, "--wait", _WAIT)
 
-    Raises:
-        DevClusterError: no engine responds, or a build or kind failed.
-    """
-    engine = user_engine()
-    with terminal_reporter() as reporter:
-        builder = ImageBuilder(engine, reporter)
-        names = [builder.build(service) for service in SERVICES]
-    _kind(engine, "load", "docker-image", "--name", CLUSTER, *names)
+    def delete(self) -> None:
+        """Delete the cluster, if there is one."""
+        self.run_kind("delete", "cluster", "--name", CLUSTER)
 
+    def load_images(self, services: Sequence[str], reporter: Reporter) -> None:
+        """Build the images of services and load them into the workers; nothing where they have them.
 
-def down() -> None:
-    """Delete the cluster, if there is one.
+        Raises:
+            EngineError: a build or kind failed.
+        """
+        wanted = {f"{service} {image_digest(service)}" for service in services}
+        if wanted <= set(self._loaded()):
+            return
+        if self.private:
+            archives = [save_image(service, reporter) for service in services]
+            reporter.begin("images into the nodes of kind")
+            self.run_kind("load", "image-archive", *_TO_WORKERS, *map(str, archives))
+        else:
+            builder = ImageBuilder(self.engine, reporter)
+            names = [builder.build(service) for service in services]
+            reporter.begin("images into the nodes of kind")
+            self.run_kind("load", "docker-image", *_TO_WORKERS, *names)
+        others = [line for line in self._loaded() if line.split()[0] not in services]
+        text = "\n".join([*others, *sorted(wanted)])
+        self.execute(CONTROL_PLANE, "sh", "-c", f'echo "$1" > {_LOADED}', "sh", text)
+        reporter.finish()
 
-    Raises:
-        DevClusterError: no engine responds, or kind failed.
-    """
-    _kind(user_engine(), "delete", "cluster", "--name", CLUSTER)
+    def execute(self, node: str, *command: str) -> str:
+        """Run a command in a node and return its output; EngineError if it fails."""
+        return self.engine.run("exec", node, *command)
 
+    def run_kind(self, *arguments: str) -> str:
+        """Run kind and return its output; EngineError with its output if it fails."""
+        environment = {**os.environ, **self.engine.environment, "KIND_EXPERIMENTAL_PROVIDER": "docker"}
+        if self.kubeconfig is not None:
+            environment["KUBECONFIG"] = str(self.kubeconfig)
+        environment["PATH"] = f"{self.engine.client.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        done = subprocess.run(  # noqa: S603 - a built binary
+            [str(self.kind), *arguments],
+            # Paths in cluster.yaml are relative to the working directory.
+            cwd=repository_root(),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode != 0:
+            output = (done.stdout + done.stderr)[-_OUTPUT_CHARS:]
+            raise EngineError(f"kind {' '.join(arguments[:2])} failed with status {done.returncode}:\n{output}")
+        return done.stdout
 
-def _kind(engine: Engine, *arguments: str) -> None:
-    with terminal_reporter() as reporter:
-        kind = lookup.ensure((Binary.KIND,), reporter=reporter)[Binary.KIND]
-    done = subprocess.run(  # noqa: S603 - a fixed command
-        [str(kind), *arguments],
-        # Paths in cluster.yaml are relative to the working directory.
-        cwd=repository_root(),
-        env={**os.environ, **engine.environment, "KIND_EXPERIMENTAL_PROVIDER": "docker"},
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise EngineError(f"kind {' '.join(arguments[:2])} failed with status {done.returncode}: see its output above")
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Create the kind cluster for Joulie, load the services' images into it, or delete it."""
-    parser = argparse.ArgumentParser(prog="python -m joulie_devcluster.containers.kind", description=main.__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    create = commands.add_parser("up", help="create the cluster")
-    create.add_argument("--kubernetes", choices=kubernetes_minors(), metavar="MINOR", help="one of %(choices)s")
-    create.set_defaults(run=lambda options: up(options.kubernetes))
-    commands.add_parser("load", help="build images and load them").set_defaults(run=lambda _options: load())
-    commands.add_parser("down", help="delete the cluster").set_defaults(run=lambda _options: down())
-    options = parser.parse_args(argv)
-    try:
-        options.run(options)
-    except DevClusterError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    def _loaded(self) -> list[str]:
+        """Return the lines of the file in the node, none where it does not exist."""
+        return self.execute(CONTROL_PLANE, "sh", "-c", f"[ ! -e {_LOADED} ] || cat {_LOADED}").splitlines()

@@ -8,11 +8,10 @@ from typing import Final
 import yaml
 
 from joulie_devcluster.binaries.modules import Binary
+from joulie_devcluster.control_plane import kwok
 from joulie_devcluster.control_plane.audit import audit_policy
 from joulie_devcluster.control_plane.config import ClusterConfig, Ports
 from joulie_devcluster.control_plane.kubeconfig import write_kubeconfig
-from joulie_devcluster.control_plane.manifests import DATA, load_manifests
-from joulie_devcluster.control_plane.nodes import KWOK_ANNOTATION, KWOK_ANNOTATION_VALUE
 from joulie_devcluster.control_plane.pki import Authority, KeyPair, create_signing_key, write_file
 from joulie_devcluster.control_plane.scheduler_config import scheduler_configuration
 from joulie_devcluster.host.ports import LOOPBACK
@@ -133,22 +132,9 @@ def write_configuration(
         config.scheduler, kubeconfig=str(layout.kubeconfig(Binary.SCHEDULER)), extender_url=extender_url
     )
     _write_yaml(layout.config(Binary.SCHEDULER), scheduler)
-    kwok = {
-        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
-        "kind": "KwokConfiguration",
-        "options": {
-            "manageNodesWithAnnotationSelector": f"{KWOK_ANNOTATION}={KWOK_ANNOTATION_VALUE}",
-            "nodeLeaseDurationSeconds": config.node_lease_s,
-            # With the defaults of 4, a thousand nodes or pods queue on an idle machine.
-            "nodePlayStageParallelism": 16,
-            "podPlayStageParallelism": 16,
-            "nodeLeaseParallelism": 16,
-        },
-    }
     if config.audited_users or config.audited_groups:
         _write_yaml(layout.audit_policy, audit_policy(config.audited_users, config.audited_groups))
-    # Always passed: without --config KWOK reads the user's ~/.kwok/kwok.yaml. Its built-in stages apply to pods.
-    _write_yaml(layout.config(Binary.KWOK), kwok, *load_manifests(DATA / "kwok-stages.yaml"))
+    kwok.write_configuration(layout.config(Binary.KWOK), lease_s=config.node_lease_s)
 
 
 def server_url(ports: Ports) -> str:
@@ -181,13 +167,7 @@ def arguments(binary: Binary, layout: Layout, config: ClusterConfig, ports: Port
             flags = _controller_manager(layout, config)
             return [*flags, *_kubernetes_client(binary, layout, ports), f"--v={config.verbosity}"]
         case Binary.KWOK:
-            return [
-                f"--config={layout.config(binary)}",
-                f"--kubeconfig={layout.kubeconfig(binary)}",
-                f"--server-address={LOOPBACK}:{ports.kwok}",
-                # By default it logs every renewal of every Lease.
-                "--v=WARN",
-            ]
+            return kwok.arguments(layout.config(binary), layout.kubeconfig(binary), ports.kwok)
         case _:
             raise ValueError(f"{binary} is not a process of the control plane")
 
@@ -311,5 +291,5 @@ def _controller_manager(layout: Layout, config: ClusterConfig) -> list[str]:
     ]
 
 
-def _write_yaml(path: Path, *documents: Mapping[str, object]) -> None:
-    write_file(path, yaml.safe_dump_all(map(dict, documents), sort_keys=False).encode())
+def _write_yaml(path: Path, document: Mapping[str, object]) -> None:
+    write_file(path, yaml.safe_dump(dict(document), sort_keys=False).encode())

@@ -17,9 +17,11 @@ from joulie_devcluster.errors import DevClusterError
 from joulie_devcluster.host.progress import Reporter, terminal_reporter
 from joulie_sim.demo.day.runner import run_day
 from joulie_sim.demo.errors import DemoError
+from joulie_sim.demo.kind_site import KindTools
 from joulie_sim.demo.options import Options, parse_options
 from joulie_sim.demo.runner import Demo
 from joulie_sim.demo.scenario import Scenario, make_scenario
+from joulie_sim.demo.site import SiteOpener, open_devcluster
 from joulie_sim.workload.openb_csv import TraceError
 
 _EXIT_FAILED: Final = 1
@@ -49,8 +51,8 @@ def _run_to_end(options: Options, scenario: Scenario | None) -> int:
     try:
         with terminal_reporter() as reporter:
             # Outside the event loop, whose threads cannot be interrupted.
-            lookup.ensure(reporter=reporter)
-            asyncio.run(_run(options, scenario, reporter))
+            open_site = _prepare(options, reporter)
+            asyncio.run(_run(options, scenario, open_site, reporter))
     except* (asyncio.CancelledError, KeyboardInterrupt):
         code = _EXIT_INTERRUPTED
     except* (DevClusterError, DemoError, KubeError, aiohttp.ClientError) as errors:
@@ -58,6 +60,14 @@ def _run_to_end(options: Options, scenario: Scenario | None) -> int:
             print(f"joulie-demo: {error}", file=sys.stderr)
         code = _EXIT_FAILED
     return code
+
+
+def _prepare(options: Options, reporter: Reporter) -> SiteOpener:
+    """Build what is missing, and return what makes the site of the demo."""
+    if options.kind:
+        return KindTools.prepare(reporter).open
+    lookup.ensure(reporter=reporter)
+    return open_devcluster
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
@@ -69,7 +79,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield error
 
 
-async def _run(options: Options, scenario: Scenario | None, reporter: Reporter) -> None:
+async def _run(options: Options, scenario: Scenario | None, open_site: SiteOpener, reporter: Reporter) -> None:
     """Run the demo; a first signal cancels it, further ones must not interrupt the cleanup."""
     task = asyncio.current_task()
     assert task is not None
@@ -89,7 +99,7 @@ async def _run(options: Options, scenario: Scenario | None, reporter: Reporter) 
     if scenario is None:
         await run_day(options, console=Console(), reporter=reporter)
     else:
-        await Demo(options, scenario, console=Console(), reporter=reporter).run()
+        await Demo(options, scenario, open_site, console=Console(), reporter=reporter).run()
 
 
 if __name__ == "__main__":

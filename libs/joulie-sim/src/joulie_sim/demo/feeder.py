@@ -1,8 +1,8 @@
 """Creation of a workload's pods at their arrival times."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from joulie_api.client import KubeClient
 from joulie_api.resources import PODS
@@ -19,6 +19,7 @@ async def feed(
     workload: str,
     clock: Callable[[], float],
     on_create: Callable[[WorkItem], None],
+    spec: Mapping[str, Any] | None = None,
 ) -> None:
     """Create every pod at its arrival time; return when all are created.
 
@@ -28,6 +29,7 @@ async def feed(
         workload: value of the pods' workload label.
         clock: returns the seconds since the start of the workload.
         on_create: called right before each pod is created.
+        spec: fields added to the spec of each pod, for clusters with nodes that are not for them.
 
     Raises:
         ExceptionGroup: of `joulie_api.errors.KubeError`, if the API server refuses a pod.
@@ -36,7 +38,7 @@ async def feed(
 
     async def create(item: WorkItem) -> None:
         try:
-            await client.create(PODS, pod_manifest(item, workload=workload), NAMESPACE)
+            await client.create(PODS, pod_manifest(item, workload=workload, spec=spec), NAMESPACE)
         finally:
             slots.release()
 

@@ -21,9 +21,20 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0)
 
 
 class Observer:
-    """Fills `record`; `clock` returns the seconds since the start of the workload."""
+    """Fills `record`; `clock` returns the seconds since the start of the workload.
 
-    def __init__(self, client: KubeClient, *, sim_url: str, workload: str, clock: Callable[[], float]) -> None:
+    `node_selector` selects the nodes that are simulated; the default is all of them.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        sim_url: str,
+        workload: str,
+        clock: Callable[[], float],
+        node_selector: str = "",
+    ) -> None:
         self.record = RunRecord()
         #: Energy since the first sample and exact slowdowns, as of the last one.
         self.energy_joules: dict[SchedulableClass, float] = dict.fromkeys(SchedulableClass, 0.0)
@@ -31,7 +42,7 @@ class Observer:
         self._energy_before: dict[SchedulableClass, float] | None = None
         self._sim_url = sim_url
         self._clock = clock
-        self._nodes = Reflector(client, NODES, decode_node)
+        self._nodes = Reflector(client, NODES, decode_node, label_selector=node_selector)
         self._pods = Reflector(client, PODS, decode_pod, label_selector=f"{WORKLOAD_LABEL}={workload}")
         self._nodes.subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)

@@ -19,6 +19,23 @@ _DAY_PODS: Final = 1200
 _DAY_DURATION_S: Final = 600.0
 _MOST_NODES: Final = 5000
 _MOST_PODS: Final = 20_000
+_DESCRIPTION: Final = """\
+Start a control plane and a simulated cluster on this machine, run a workload under Joulie, and show power and
+placement. Ends by itself or with Ctrl-C. Results are written to a new directory.
+"""
+_EPILOG: Final = """\
+examples:
+  joulie-demo                           40 nodes and 300 pods on a control plane of its own, 3 minutes (`just demo`)
+  joulie-demo --policy static_partition --seed 2
+  joulie-demo --keep                    then `kubectl get nodetwins`, and the live page whose address is printed
+  joulie-demo --day                     a day without and with nodes that sleep, 20 minutes
+  joulie-demo --kind                    the same nodes in a kind cluster (`just kind-up`, `just kind-demo`)
+
+With --kind, operator, extender and kube-scheduler are those of the kind cluster: the chart is installed, or upgraded
+with its values kept, after the images of this checkout are loaded. Simulated nodes have the label and the taint
+sim.joulie.io/simulated, so that other pods keep off them. At the end the demo's pods and nodes are deleted; the release
+`joulie` stays, with the settings of the demo (`helm rollback joulie`, `helm uninstall joulie`).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +43,8 @@ class Options:
     """Options of a run.
 
     `trace` is the directory of the openb trace; None generates a workload for `nodes` nodes. With `day` the run is a
-    day of 24 hours, without and with nodes that sleep.
+    day of 24 hours, without and with nodes that sleep. `kind` adds the nodes to the cluster of `just kind-up` instead
+    of starting a development cluster.
     """
 
     nodes: int
@@ -39,6 +57,7 @@ class Options:
     out: Path
     keep: bool
     day: bool
+    kind: bool
 
 
 def parse_options(argv: Sequence[str]) -> Options:
@@ -48,6 +67,8 @@ def parse_options(argv: Sequence[str]) -> Options:
     trace: Path | None = None
     if found.day and (found.trace is not None or found.policy is not None or found.keep):
         parser.error("--day cannot be used with --trace, --policy or --keep: it runs two clusters of its own")
+    if found.day and found.kind:
+        parser.error("--day cannot be used with --kind: its nodes sleep in a cluster of its own")
     if found.trace is not None:
         kind, path = found.trace
         if kind != "openb":
@@ -73,14 +94,16 @@ def parse_options(argv: Sequence[str]) -> Options:
         out=found.out,
         keep=found.keep,
         day=found.day,
+        kind=found.kind,
     )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="joulie-demo",
-        description="Start a control plane and a simulated cluster on this machine, run a workload under Joulie, and"
-        " show power and placement. Ends by itself or with Ctrl-C. Results are written to a new directory.",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--nodes", type=_whole(1, _MOST_NODES), help=f"nodes of the mixed cluster (default {_NODES})")
@@ -120,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--out", type=Path, default=Path("out"), help="parent of the new directory with the results (default out)")
     add("--keep", action="store_true", help="keep everything running at the end, until Ctrl-C")
+    add("--kind", action="store_true", help="add the nodes to the kind cluster that `just kind-up` has made")
     return parser
 
 

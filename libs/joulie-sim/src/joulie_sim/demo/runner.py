@@ -1,7 +1,7 @@
-"""Runs a scenario on a cluster of its own, shows it, and writes the results.
+"""Runs a scenario at a site, shows it, and writes the results.
 
 Guarantees that it ends when all pods are done, or after twice the requested duration. However it ends, by itself, by
-Ctrl-C or by an error, the cluster is stopped, and the results so far are in the output directory.
+Ctrl-C or by an error, the site is left, and the results so far are in the output directory.
 """
 
 import asyncio
@@ -15,12 +15,7 @@ from rich.console import Console
 from rich.live import Live
 
 from joulie_api.client import KubeClient
-from joulie_core.durations import format_duration
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_core.policy import queue_aware_v1
-from joulie_devcluster.control_plane.cluster import DevCluster
-from joulie_devcluster.control_plane.config import ClusterConfig
-from joulie_devcluster.host.ports import LOOPBACK, free_port
 from joulie_devcluster.host.progress import Reporter
 from joulie_sim.demo.errors import DemoError
 from joulie_sim.demo.feeder import feed
@@ -28,29 +23,19 @@ from joulie_sim.demo.observer import Observer
 from joulie_sim.demo.options import Options
 from joulie_sim.demo.output import make_directory, write_all
 from joulie_sim.demo.scenario import Scenario
+from joulie_sim.demo.settings import INTERVAL_S, joulie_settings
+from joulie_sim.demo.site import WORKLOAD, Site, SiteOpener
 from joulie_sim.demo.stopwatch import Stopwatch
 from joulie_sim.demo.summary import Summary, summarize
-from joulie_sim.demo.supervisor import Supervisor
 from joulie_sim.demo.table import closing_line, live_view, plain_line, summary_view
 from joulie_sim.demo.without_joulie import DemoArm, DemoComparison, compare_without_joulie
-from joulie_sim.engine.arms import JoulieSettings
 from joulie_sim.recording.files import RecordingFiles
 from joulie_sim.recording.recorder import ClusterRecorder
-from joulie_sim.stack.service import Service
-from joulie_sim.stack.stack import JoulieStack, StackConfig
 from joulie_sim.workload.item import WorkItem
 
-_WORKLOAD: Final = "demo"
 _SAMPLE_S: Final = 1.0
 _PLAIN_LINE_S: Final = 10.0
 _PLANNED_TIMEOUT_S: Final = 180.0
-#: Of the operator and the agents.
-_INTERVAL_S: Final = 5.0
-#: Of the operator; the discrete-event simulator gets the same.
-_PLAN_DEBOUNCE_S: Final = 0.5
-#: A quarter of the nodes without demand and one more for every three performance pods: changing demand then causes
-#: transitions within minutes, where the defaults require hundreds of pods.
-_QUEUE_SETTINGS: Final = {"queue_hp_base_frac": 0.25, "queue_perf_per_hp_node": 3}
 #: Maximum duration of a run over the requested one: caps and queues prolong it.
 _DURATION_FACTOR: Final = 2.0
 
@@ -58,9 +43,12 @@ _DURATION_FACTOR: Final = 2.0
 class Demo:
     """One run, created inside a running event loop. `console` shows the tables, `reporter` the progress."""
 
-    def __init__(self, options: Options, scenario: Scenario, *, console: Console, reporter: Reporter) -> None:
+    def __init__(
+        self, options: Options, scenario: Scenario, open_site: SiteOpener, *, console: Console, reporter: Reporter
+    ) -> None:
         self._options = options
         self._scenario = scenario
+        self._open_site = open_site
         self._console = console
         self._reporter = reporter
         self._stopwatch = Stopwatch()
@@ -70,57 +58,58 @@ class Demo:
         """Run the demo and return the output directory.
 
         Raises:
-            DemoError: the operator does not plan the nodes in time.
+            DemoError: the site cannot be made, or the operator does not plan the nodes in time.
             DevClusterError: the cluster or a service failed; also in groups.
         """
-        config = ClusterConfig(name="joulie-demo", nodes=self._scenario.classes)
-        async with DevCluster(config, reporter=self._reporter) as cluster:
-            self._reporter.note(f"control plane and {self._scenario.node_count} nodes are up in {self._clock():.0f} s")
-            page = f"{LOOPBACK}:{free_port()}"
-            async with JoulieStack(cluster, stack_config(self._options, page)) as stack:
-                self._reporter.note(f"simulator, operator, agents and extender are up in {self._clock():.0f} s")
-                self._reporter.note(f"live page: http://{page}/ui/")
-                directory = await self._observe(cluster, stack)
-                if self._options.keep:
-                    await self._keep(cluster)
+        async with self._open_site(self._options, self._scenario, self._reporter) as site:
+            self._reporter.note(f"live page: {site.page}")
+            directory = await self._observe(site)
+            if self._options.keep:
+                await self._keep(site)
         return directory
 
-    async def _observe(self, cluster: DevCluster, stack: JoulieStack) -> Path:
+    async def _observe(self, site: Site) -> Path:
         async with (
-            await cluster.client(user_agent="joulie-demo") as client,
+            await KubeClient.connect(kubeconfig=str(site.kubeconfig), user_agent="joulie-demo") as client,
             aiohttp.ClientSession() as session,
             AsyncExitStack() as files_open,
             asyncio.TaskGroup() as group,
         ):
-            observer = Observer(client, sim_url=stack.sim_url, workload=_WORKLOAD, clock=self._clock)
+            observer = Observer(
+                client,
+                sim_url=site.sim_url,
+                workload=WORKLOAD,
+                clock=self._clock,
+                node_selector=site.node_selector,
+            )
             following: list[asyncio.Task[Any]] = [group.create_task(work) for work in observer.runs()]
-            supervisor = Supervisor(cluster, stack, self._reporter)
-            await self._wait_planned(supervisor, observer)
+            await self._wait_planned(site, observer)
             self._stopwatch.reset()
             directory = make_directory(self._options.out, "demo")
             files = files_open.enter_context(RecordingFiles(directory / "recording"))
             recorder = ClusterRecorder(client, files, keep_names=True)
             following.append(group.create_task(recorder.run(asyncio.Event())))
-            feeding = group.create_task(self._feed(client, observer))
+            feeding = group.create_task(self._feed(client, observer, site))
             try:
-                await self._show(supervisor, observer, session, feeding)
+                await self._show(site, observer, session, feeding)
             finally:
-                self._finish(observer, directory, restarts=supervisor.restarts.total())
+                self._finish(observer, directory, restarts=site.supervisor.restarts.total())
                 for task in (feeding, *following):
                     task.cancel()
         return directory
 
-    async def _feed(self, client: KubeClient, observer: Observer) -> None:
+    async def _feed(self, client: KubeClient, observer: Observer, site: Site) -> None:
         def created(item: WorkItem) -> None:
             observer.record.pod_created(item.name, item.workload_class, work_s=item.work_s, now_s=self._clock())
 
-        await feed(client, self._scenario.items, workload=_WORKLOAD, clock=self._clock, on_create=created)
+        items = self._scenario.items
+        await feed(client, items, workload=WORKLOAD, clock=self._clock, on_create=created, spec=site.pod_spec)
 
-    async def _wait_planned(self, supervisor: Supervisor, observer: Observer) -> None:
+    async def _wait_planned(self, site: Site, observer: Observer) -> None:
         """Wait until the operator has assigned a profile to every node."""
         deadline_s = self._clock() + _PLANNED_TIMEOUT_S
         while True:
-            await supervisor.check()
+            await site.supervisor.check()
             classes = observer.record.classes
             waiting = [name for name, node_class in classes.items() if node_class is SchedulableClass.UNKNOWN]
             if not waiting and len(classes) >= self._scenario.node_count:
@@ -131,7 +120,7 @@ class Demo:
 
     async def _show(
         self,
-        supervisor: Supervisor,
+        site: Site,
         observer: Observer,
         session: aiohttp.ClientSession,
         feeding: asyncio.Task[None],
@@ -140,7 +129,7 @@ class Demo:
         printed_s = float("-inf")
         with Live(console=self._console, auto_refresh=False, transient=False) as live:
             while True:
-                await supervisor.check()
+                await site.supervisor.check()
                 sample = await observer.sample(session)
                 headline = self._headline(observer)
                 if self._console.is_terminal:
@@ -190,31 +179,10 @@ class Demo:
             joulie=joulie_settings(self._options),
             measured=measured,
             duration_s=summary.duration_s,
-            report_interval_s=_INTERVAL_S,
+            report_interval_s=INTERVAL_S,
         )
 
-    async def _keep(self, cluster: DevCluster) -> None:
-        self._console.print("The cluster keeps running until Ctrl-C. In another terminal:", markup=False)
-        self._console.print(f"  export KUBECONFIG={cluster.kubeconfig}", markup=False, soft_wrap=True)
+    async def _keep(self, site: Site) -> None:
+        self._console.print("Everything keeps running until Ctrl-C. In another terminal:", markup=False)
+        self._console.print(f"  export KUBECONFIG={site.kubeconfig}", markup=False, soft_wrap=True)
         await asyncio.Event().wait()
-
-
-def stack_config(options: Options, page: str) -> StackConfig:
-    """Return the configuration of Joulie's services for a demo: two agent shards, short intervals, the live page."""
-    interval = format_duration(_INTERVAL_S)
-    operator = {
-        "POLICY_TYPE": options.policy,
-        "RECONCILE_INTERVAL": interval,
-        "UI_ADDR": page,
-        "PLAN_DEBOUNCE": format_duration(_PLAN_DEBOUNCE_S),
-        **{name.upper(): str(value) for name, value in _QUEUE_SETTINGS.items()},
-    }
-    return StackConfig(
-        agent_shards=2, env={Service.OPERATOR: operator, Service.AGENT: {"RECONCILE_INTERVAL": interval}}
-    )
-
-
-def joulie_settings(options: Options) -> JoulieSettings:
-    """Return the same configuration for the discrete-event simulator."""
-    values = _QUEUE_SETTINGS if options.policy == queue_aware_v1.NAME else {}
-    return JoulieSettings(policy=options.policy, policy_values=values, plan_debounce_s=_PLAN_DEBOUNCE_S)

@@ -5,12 +5,12 @@ as leader.
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from joulie_devcluster.control_plane.cluster import DevCluster
 from joulie_devcluster.errors import StartError
+from joulie_devcluster.host.process import ServiceProcess
 from joulie_devcluster.host.progress import Reporter
-from joulie_sim.stack.stack import JoulieStack
 
 #: More restarts of a service than this are a failure of the demo, which the table would hide.
 _RESTARTS: Final = 3
@@ -19,11 +19,13 @@ _RESTARTS: Final = 3
 class Supervisor:
     """Restarts services that exited; `restarts` counts by process name."""
 
-    def __init__(self, cluster: DevCluster, stack: JoulieStack, reporter: Reporter) -> None:
+    def __init__(
+        self, services: Iterable[ServiceProcess], reporter: Reporter, *, check_cluster: Callable[[], None] | None = None
+    ) -> None:
         self.restarts: Counter[str] = Counter()
-        self._cluster = cluster
-        self._stack = stack
+        self._services = tuple(services)
         self._reporter = reporter
+        self._check_cluster = check_cluster
 
     async def check(self) -> None:
         """Restart services that have exited.
@@ -31,8 +33,9 @@ class Supervisor:
         Raises:
             StartError: the control plane failed, or a service exits too often.
         """
-        self._cluster.check()
-        for process in self._stack.services.values():
+        if self._check_cluster is not None:
+            self._check_cluster()
+        for process in self._services:
             if process.running:
                 continue
             self.restarts[process.name] += 1

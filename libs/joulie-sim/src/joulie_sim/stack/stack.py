@@ -196,25 +196,27 @@ class JoulieStack(Startable):
         }
         match service:
             case Service.AGENT:
-                settings |= self._agent_settings()
+                settings |= pool_agent_env(self.sim_url, self.config.agent_shards)
             case Service.EXTENDER:
                 settings["EXTENDER_ADDR"] = f"{LOOPBACK}:{self.cluster.extender_port}"
             case Service.OPERATOR | Service.SIM | Service.OUTOFBAND:
                 pass
         return settings
 
-    def _agent_settings(self) -> dict[str, str]:
-        telemetry, control = f"{self.sim_url}/telemetry/{{node}}", f"{self.sim_url}/control/{{node}}"
-        return {
-            "AGENT_MODE": "pool",
-            "POOL_SHARDS": str(self.config.agent_shards),
-            "TELEMETRY_CPU_SOURCE": "http",
-            "TELEMETRY_CPU_HTTP_ENDPOINT": telemetry,
-            "TELEMETRY_CPU_CONTROL": "http",
-            "TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT": control,
-            "TELEMETRY_GPU_CONTROL": "http",
-            "TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT": control,
-        }
+
+def pool_agent_env(sim_url: str, shards: int) -> dict[str, str]:
+    """Return the settings of agents that share the nodes of a simulator."""
+    telemetry, control = f"{sim_url}/telemetry/{{node}}", f"{sim_url}/control/{{node}}"
+    return {
+        "AGENT_MODE": "pool",
+        "POOL_SHARDS": str(shards),
+        "TELEMETRY_CPU_SOURCE": "http",
+        "TELEMETRY_CPU_HTTP_ENDPOINT": telemetry,
+        "TELEMETRY_CPU_CONTROL": "http",
+        "TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT": control,
+        "TELEMETRY_GPU_CONTROL": "http",
+        "TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT": control,
+    }
 
 
 async def _wait_ready(processes: Iterable[JoulieService], timeout_s: float) -> None:

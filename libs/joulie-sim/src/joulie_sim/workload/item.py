@@ -1,5 +1,6 @@
 """One pod of a workload: arrival, requests and work."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,8 +35,8 @@ class WorkItem:
     kind: WorkKind = WorkKind.COMPUTE
 
 
-def pod_manifest(item: WorkItem, *, workload: str) -> dict[str, Any]:
-    """Return the Pod of an item; `workload` is the value of its workload label."""
+def pod_manifest(item: WorkItem, *, workload: str, spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the Pod of an item; `workload` is the value of its workload label, `spec` is added to the pod's."""
     resources: dict[str, str] = {"cpu": f"{item.cpu_milli}m", "memory": f"{item.memory_mib}Mi"}
     if item.gpus:
         resources[item.gpu_resource] = str(item.gpus)
@@ -63,5 +64,6 @@ def pod_manifest(item: WorkItem, *, workload: str) -> dict[str, Any]:
                     "resources": {"requests": resources, "limits": resources},
                 }
             ],
+            **(spec or {}),
         },
     }

@@ -101,7 +101,7 @@ class DayArm:
             servers=self._servers.servers,
             wall_power=self._wall_power,
         )
-        supervisor = Supervisor(cluster, stack, self._reporter)
+        supervisor = Supervisor(stack.services.values(), self._reporter, check_cluster=cluster.check)
         async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
             following: list[asyncio.Task[Any]] = [group.create_task(work) for work in observer.runs()]
             following.append(group.create_task(self._servers.follow(client)))

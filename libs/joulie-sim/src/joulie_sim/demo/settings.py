@@ -1,0 +1,38 @@
+"""Settings of Joulie's services in a demo, and the same for the discrete-event simulator."""
+
+from typing import Final
+
+from joulie_core.durations import format_duration
+from joulie_core.policy import queue_aware_v1
+from joulie_sim.demo.options import Options
+from joulie_sim.engine.arms import JoulieSettings
+
+AGENT_SHARDS: Final = 2
+#: Of the operator and the agents.
+INTERVAL_S: Final = 5.0
+#: Of the operator; the discrete-event simulator gets the same.
+_PLAN_DEBOUNCE_S: Final = 0.5
+#: A quarter of the nodes without demand and one more for every three performance pods: changing demand then causes
+#: transitions within minutes, where the defaults require hundreds of pods.
+_QUEUE_SETTINGS: Final = {"queue_hp_base_frac": 0.25, "queue_perf_per_hp_node": 3}
+
+
+def operator_env(options: Options) -> dict[str, str]:
+    """Return the settings of the operator: a short interval and the policy."""
+    return {
+        "POLICY_TYPE": options.policy,
+        "RECONCILE_INTERVAL": format_duration(INTERVAL_S),
+        "PLAN_DEBOUNCE": format_duration(_PLAN_DEBOUNCE_S),
+        **{name.upper(): str(value) for name, value in _QUEUE_SETTINGS.items()},
+    }
+
+
+def agent_env() -> dict[str, str]:
+    """Return the settings of the agents of simulated nodes: a short interval."""
+    return {"RECONCILE_INTERVAL": format_duration(INTERVAL_S)}
+
+
+def joulie_settings(options: Options) -> JoulieSettings:
+    """Return the settings of the operator for the discrete-event simulator."""
+    values = _QUEUE_SETTINGS if options.policy == queue_aware_v1.NAME else {}
+    return JoulieSettings(policy=options.policy, policy_values=values, plan_debounce_s=_PLAN_DEBOUNCE_S)

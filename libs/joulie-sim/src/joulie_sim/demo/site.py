@@ -1,0 +1,71 @@
+"""Where a demo runs: a cluster with Joulie and simulated nodes; and the development cluster as such a place."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from joulie_devcluster.control_plane.cluster import DevCluster
+from joulie_devcluster.control_plane.config import ClusterConfig
+from joulie_devcluster.host.ports import LOOPBACK, free_port
+from joulie_devcluster.host.progress import Reporter
+from joulie_sim.demo.options import Options
+from joulie_sim.demo.scenario import Scenario
+from joulie_sim.demo.settings import AGENT_SHARDS, agent_env, operator_env
+from joulie_sim.demo.supervisor import Supervisor
+from joulie_sim.stack.service import Service
+from joulie_sim.stack.stack import JoulieStack, StackConfig
+
+#: Value of the workload label of the demo's pods.
+WORKLOAD: Final = "demo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A place in which everything runs.
+
+    Attributes:
+        kubeconfig: an administrator's credentials.
+        sim_url: base URL of the simulator.
+        page: address of the live page.
+        supervisor: of the processes on this machine.
+        node_selector: label selector of the simulated nodes.
+        pod_spec: fields that pods for these nodes need.
+    """
+
+    kubeconfig: Path
+    sim_url: str
+    page: str
+    supervisor: Supervisor
+    node_selector: str = ""
+    pod_spec: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: Makes a site of a scenario; leaving it removes what it has made.
+SiteOpener = Callable[[Options, Scenario, Reporter], AbstractAsyncContextManager[Site]]
+
+
+@asynccontextmanager
+async def open_devcluster(options: Options, scenario: Scenario, reporter: Reporter) -> AsyncIterator[Site]:
+    """Run a development cluster with Joulie.
+
+    Raises:
+        DevClusterError: the cluster or a service failed; also in groups.
+    """
+    now_s = asyncio.get_running_loop().time
+    begun_s = now_s()
+    config = ClusterConfig(name="joulie-demo", nodes=scenario.classes)
+    async with DevCluster(config, reporter=reporter) as cluster:
+        reporter.note(f"control plane and {scenario.node_count} nodes are up in {now_s() - begun_s:.0f} s")
+        address = f"{LOOPBACK}:{free_port()}"
+        env = {Service.OPERATOR: {**operator_env(options), "UI_ADDR": address}, Service.AGENT: agent_env()}
+        async with JoulieStack(cluster, StackConfig(agent_shards=AGENT_SHARDS, env=env)) as stack:
+            reporter.note(f"simulator, operator, agents and extender are up in {now_s() - begun_s:.0f} s")
+            yield Site(
+                kubeconfig=cluster.kubeconfig,
+                sim_url=stack.sim_url,
+                page=f"http://{address}/ui/",
+                supervisor=Supervisor(stack.services.values(), reporter, check_cluster=cluster.check),
+            )
