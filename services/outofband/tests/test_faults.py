@@ -251,6 +251,37 @@ async def test_a_boot_is_given_up_when_the_server_shall_be_off(cluster, serve):
     assert ("pendingBoot" in cluster.status(), cluster.condition("WakeProven")) == (False, ("Unknown", "NotTried"))
 
 
+async def test_the_cap_of_a_nodebmc_is_not_the_original_of_the_one_that_replaces_it(cluster, serve):
+    served = await serve()
+    server = served.bmc.server
+    server.limit_watts = 700
+    cluster.put_bmc(served, cap=cap(300))
+    cluster.start(BMC_REQUEST_TIMEOUT="500ms")
+    await cluster.until(capped(cluster, 300))
+    fault = served.bmc.fault = BmcFault(WRITES)
+    cluster.api.remove("NodeBMC", "n1")
+    await cluster.until(fault.met.is_set)
+    cluster.put_bmc(served, cap=cap(250))
+    served.bmc.fault = None
+    await cluster.until(capped(cluster, 250))
+    assert (server.limit_watts, cluster.status()["cap"]["originalWatts"]) == (250, 700)
+
+
+async def test_the_status_of_a_nodebmc_is_not_written_to_the_one_that_replaces_it(cluster, serve):
+    gone, served = await serve(), await serve()
+    cluster.put_bmc(gone)
+    cluster.start(BMC_REQUEST_TIMEOUT="500ms")
+    await cluster.until(lambda: cluster.condition("Reachable") == ("True", "Answers"))
+    fault = gone.bmc.fault = BmcFault(frozenset({"GET"}))
+    await cluster.until(fault.met.is_set)
+    cluster.api.remove("NodeBMC", "n1")
+    cluster.put_bmc(served)
+    await cluster.until(lambda: not gone.bmc.sessions)
+    asked = len(served.bmc.requests)
+    await cluster.until(lambda: len(served.bmc.requests) > asked + 20)
+    assert (cluster.condition("Reachable"), cluster.status()["powerState"]) == (("True", "Answers"), "On")
+
+
 # --- credentials ------------------------------------------------------------------------------------------------------
 
 

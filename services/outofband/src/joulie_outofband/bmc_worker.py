@@ -58,6 +58,11 @@ class BmcWorker:
         self._failures = FailureLog(self._log, failed="pass failed", recovered="pass recovered")
 
     @property
+    def uid(self) -> str:
+        """`metadata.uid` of the object."""
+        return self._object.metadata.uid
+
+    @property
     def status(self) -> NodeBMCStatus:
         """The newest status, whether it is published or not."""
         return self._publisher.status
@@ -141,7 +146,7 @@ class BmcWorker:
         if age_seconds(self.status.sampled_at, self._parts.wall()) > _INTERVALS * interval_s:
             self._publisher.change(power_watts=None)
         try:
-            await self._publisher.publish()
+            await self._publish()
         except KubeError as problem:
             self._log.warning("status not written", error=str(problem))
 
@@ -168,7 +173,12 @@ class BmcWorker:
             CAPPED: await self._cap.keep(bmc, spec, report),
         }
         self._note({kind: finding for kind, finding in findings.items() if finding is not None})
-        await self._publisher.publish()
+        await self._publish()
+
+    async def _publish(self) -> None:
+        # Without its object the status would be written to another one of the same name.
+        if not self._ended.is_set():
+            await self._publisher.publish()
 
     async def _restore_at_end(self) -> None:
         spec = self._object.model.spec.model_copy(update={"cap": None})

@@ -1,4 +1,8 @@
-"""The workers of all NodeBMCs: one task each, from the object's appearance until it is gone."""
+"""The workers of all NodeBMCs: one task each, from the object's appearance until it is gone.
+
+Guarantees that the worker of an object that was made again starts when the one before has ended: what that one has
+still to restore would be taken for the original.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -17,6 +21,8 @@ class BmcSupervisor:
         self._bmcs = bmcs
         self._make = make
         self._workers: dict[str, BmcWorker] = {}
+        #: The newest task by name, until it is done.
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -25,19 +31,33 @@ class BmcSupervisor:
 
             def on_object(key: str, _old: Versioned[NodeBMC] | None, new: Versioned[NodeBMC] | None) -> None:
                 worker = self._workers.get(key)
+                if worker is not None and (new is None or new.metadata.uid != worker.uid):
+                    worker.end()
+                    del self._workers[key]
+                    worker = None
                 if new is None:
-                    if worker is not None:
-                        worker.end()
-                        del self._workers[key]
-                elif worker is not None:
+                    return
+                if worker is not None:
                     worker.update(new)
-                else:
-                    self._workers[key] = self._make(new)
-                    group.create_task(self._workers[key].run(), name=f"bmc {key}")
+                    return
+                self._workers[key] = self._make(new)
+                task = group.create_task(_run_after(self._tasks.get(key), self._workers[key]), name=f"bmc {key}")
+                self._tasks[key] = task
+                task.add_done_callback(lambda done: self._forget(key, done))
 
             self._bmcs.subscribe(on_object)
             await asyncio.Event().wait()
 
+    def _forget(self, key: str, done: asyncio.Task[None]) -> None:
+        if self._tasks.get(key) is done:
+            del self._tasks[key]
+
     def series(self) -> Mapping[str, BmcSeries]:
         """Return what is shown by node; empty while another replica leads."""
         return {name: BmcSeries(worker.status, worker.cap_overdue) for name, worker in self._workers.items()}
+
+
+async def _run_after(before: asyncio.Task[None] | None, worker: BmcWorker) -> None:
+    if before is not None:
+        await asyncio.wait({before})
+    await worker.run()
