@@ -47,4 +47,4 @@ async def _put(view: ClusterView, node: str, reached: dict[str, Any], spec: dict
 async def _put_secret(view: ClusterView, name: str, entries: dict[str, str]) -> None:
     data = {key: b64encode(value.encode()).decode() for key, value in entries.items()}
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
-    await view.client.create(SECRETS, body, NAMESPACE)
+    await view.client.apply(SECRETS, name, body, field_manager="joulie-tests", namespace=NAMESPACE)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from services.outofband.tests.ipmi.simulated import compile_dcmi, ipmi_sim
+from services.outofband.tests.ipmi.simulated import Simulated, compile_dcmi, ipmi_sim
 from services.outofband.tests.redfish.emulator import sushy_emulator
 from tests.e2e.bmc import put_bmc, put_ipmi
 from tests.e2e.conftest import FAILED
@@ -40,7 +40,16 @@ _LEASE_S = 8
 _LEASE = {"LEASE_DURATION": "8s", "LEASE_RENEW_DEADLINE": "6s", "LEASE_RETRY_PERIOD": "500ms"}
 _ENV = {
     Service.OPERATOR: {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "500ms", **_LEASE},
-    Service.OUTOFBAND: {"BMC_POLL_INTERVAL": "500ms", "BMC_TRANSITION_INTERVAL": "500ms", **_LEASE},
+    Service.OUTOFBAND: {
+        "BMC_POLL_INTERVAL": "500ms",
+        "BMC_TRANSITION_INTERVAL": "500ms",
+        # The BMC of a test has ended when the next one's is worked on.
+        "BMC_REQUEST_TIMEOUT": "4s",
+        # Longer than sushy-emulator takes for a change of the power, which a repeated request puts off.
+        "GRACEFUL_OFF_TIMEOUT": "12s",
+        "POWER_REPEAT_INTERVAL": "12s",
+        **_LEASE,
+    },
 }
 _POLICY = {
     "nodeSelector": {HOSTNAME_LABEL: _NODE},
@@ -96,7 +105,7 @@ class _Site:
         await self.power_is("Off")
         assert self.machine.node.processes == {}
         await self.node_is(ready=False)
-        assert (await self.bmc())["powerState"] == "Off"
+        await self.power_is("Off")
         await self.desire("On")
         await self.power_is("On")
         await self.node_is(ready=True)
@@ -110,6 +119,15 @@ class _Site:
         await eventually(proven, within_s=20)
         await self.desire(None)
         return (await self.bmc())["bootSeconds"]
+
+    async def put_policy(self) -> None:
+        """Let the node sleep while nothing needs it."""
+        kind = {"apiVersion": NODE_SLEEP_POLICIES.api_version, "kind": "NodeSleepPolicy"}
+        policy = {**kind, "metadata": {"name": "night"}, "spec": _POLICY}
+        await self.view.client.create(NODE_SLEEP_POLICIES, policy)
+
+    async def delete_policy(self) -> None:
+        await self.view.client.delete(NODE_SLEEP_POLICIES, "night")
 
     async def forget(self) -> None:
         """Delete the NodeBMC."""
@@ -161,30 +179,58 @@ async def test_sushy_emulator_powers_a_real_node_off_and_on_over_tls(site: _Site
         await site.forget()
 
 
-async def test_a_real_node_sleeps_by_ipmi_and_wakes_for_a_pending_pod(site: _Site, tmp_path: Path) -> None:
-    view, node = site.view, site.machine.node
-    async with ipmi_sim(compile_dcmi(tmp_path), tmp_path, follow=site.machine.follow) as bmc:
-        await put_ipmi(view, bmc.address, _NODE, powerOff="Allowed")
+@pytest_asyncio.fixture(loop_scope="module")
+async def bmc(site: _Site, tmp_path: Path) -> AsyncIterator[Simulated]:
+    """An ipmi_sim that has powered the machine off and on once, which proves the wake path."""
+    async with ipmi_sim(compile_dcmi(tmp_path), tmp_path, follow=site.machine.follow) as found:
+        await put_ipmi(site.view, found.address, _NODE, powerOff="Allowed")
         await site.cycle()
-        assert (await site.bmc())["powerWatts"] == 344
-        policy = {"metadata": {"name": "night"}, "spec": _POLICY}
-        kind = {"apiVersion": NODE_SLEEP_POLICIES.api_version, "kind": "NodeSleepPolicy"}
-        await view.client.create(NODE_SLEEP_POLICIES, kind | policy)
-
-        await site.power_is("Off")
-        seen = await site.node()
-        assert (_sleep_state(seen), _is_ready(seen)) == ("powering-off", True), "the BMC alone is not believed"
-        await site.sleep_is("asleep")
-        seen = await site.node()
-        assert not _is_ready(seen)
-        assert ASLEEP_TAINT in {taint["key"] for taint in seen["spec"]["taints"]}
-        assert node.processes == {}
-
-        pod = await run_pod(node, view.client, view.namespace, "night-job", cpu="1")
-        await eventually(pod.pids, within_s=60)
-        node.check()
-        await site.sleep_is("awake")
-        assert bmc.get("requests") == ["shutdown", "power 1", "shutdown", "power 1"]
-        assert "Chassis Power is on" in await bmc.ipmitool("power", "status")
-        await view.client.delete(NODE_SLEEP_POLICIES, "night")
+        yield found
         await site.forget()
+
+
+async def test_a_real_node_sleeps_by_ipmi_and_wakes_for_a_pending_pod(site: _Site, bmc: Simulated) -> None:
+    view, node = site.view, site.machine.node
+    assert (await site.bmc())["powerWatts"] == 344
+    await site.put_policy()
+    await site.power_is("Off")
+    seen = await site.node()
+    assert (_sleep_state(seen), _is_ready(seen)) == ("powering-off", True), "the BMC alone is not believed"
+    await site.sleep_is("asleep")
+    seen = await site.node()
+    assert not _is_ready(seen)
+    assert ASLEEP_TAINT in {taint["key"] for taint in seen["spec"]["taints"]}
+    assert node.processes == {}
+
+    pod = await run_pod(node, view.client, view.namespace, "night-job", cpu="1")
+    await eventually(pod.pids, within_s=60)
+    node.check()
+    await site.sleep_is("awake")
+    assert bmc.get("requests") == ["shutdown", "power 1", "shutdown", "power 1"]
+    assert "Chassis Power is on" in await bmc.ipmitool("power", "status")
+    await site.delete_policy()
+    await pod.delete()
+
+
+async def test_a_machine_that_halts_with_its_power_on_is_not_asleep_until_the_power_is_forced_off(
+    site: _Site, bmc: Simulated
+) -> None:
+    bmc.set(stuck=1)
+    await site.put_policy()
+
+    async def requested() -> None:
+        assert bmc.get("requests")[2:] == ["shutdown"]
+
+    await eventually(requested, within_s=30)
+    await site.machine.node.power_off()
+    await site.node_is(ready=False)
+    assert (_sleep_state(await site.node()), (await site.bmc())["powerState"]) == ("powering-off", "On")
+    bmc.set(stuck=0)
+    await site.sleep_is("asleep")
+    assert set(bmc.get("requests")[3:]) == {"power 0"}
+    assert (await site.bmc())["powerState"] == "Off"
+
+    await site.delete_policy()
+    await site.sleep_is("awake")
+    await site.node_is(ready=True)
+    assert bmc.get("requests")[-1] == "power 1"
