@@ -1,4 +1,4 @@
-"""One arm of a day: a cluster of its own with the real services, 40 servers with BMCs, and the pods of the day.
+"""One arm of a day: a cluster of its own with the real services, a server with a BMC for each node, and the pods.
 
 Guarantees that both arms differ in one object, the NodeSleepPolicy, and that the cluster is stopped however it ends.
 """

@@ -26,7 +26,7 @@ from joulie_sim.demo.output import make_directory
 WITHOUT, WITH = "without sleep", "with sleep"
 #: Nodes of each hardware family that stay awake without pods: the default of NodeSleepPolicy.
 _SPARE: Final = 2
-_HOUR_S: Final = 3600.0
+#: Of the day, without a terminal.
 _PRINT_EVERY_S: Final = 3600.0
 
 
