@@ -30,9 +30,10 @@ from joulie_core.timestamps import rfc3339
 #: Pods that are scheduled between a pod and each of its events: bindings are asynchronous, and pods live for a while.
 _DELAYS: Final = (3, 30, 60, 400, 420)
 WARM_UP: Final = 500
-#: Twins that the operator writes, and heartbeats of nodes, for each pod.
-_TWINS: Final = 1.0
-_HEARTBEATS: Final = 0.1
+#: Least seconds between two writes of a node's twin by the operator (docs/decisions/0015-cost-per-pod.md, requests).
+_TWIN_INTERVAL_S: Final = 10.0
+#: Seconds between two heartbeats of a Node: the kubelet's nodeStatusReportFrequency.
+_HEARTBEAT_INTERVAL_S: Final = 300.0
 #: What Go's HTTP client writes at once before the rest of a longer request.
 _FIRST_WRITE: Final = 4096
 _FIRST_VERSION: Final = 10_000
@@ -176,6 +177,7 @@ class Replay:
         self._version = _FIRST_VERSION
         self._placed: list[tuple[PodTraffic, bytes]] = []
         self._twins_due = self._heartbeats_due = 0.0
+        self._reported_at = time.perf_counter()
         self._twins = [twin_json(name, number) for number, name in enumerate(names)]
         self._nodes = [node_json(name, number) for number, name in enumerate(names)]
         self._url = url
@@ -210,14 +212,16 @@ class Replay:
     def _report(self, number: int) -> None:
         """Send the events that are due when so many pods are placed."""
         self._report_pods(number)
-        self._twins_due += _TWINS
-        self._heartbeats_due += _HEARTBEATS
-        if self._twins_due >= 1:
-            self._twins_due -= 1
-            self._feed.send("nodetwins", [self._measured(self._dice.choice(self._twins))])
-        if self._heartbeats_due >= 1:
-            self._heartbeats_due -= 1
-            self._feed.send("nodes", [self._renewed(self._dice.choice(self._nodes))])
+        now = time.perf_counter()
+        elapsed_s, self._reported_at = now - self._reported_at, now
+        self._twins_due += elapsed_s * len(self._twins) / _TWIN_INTERVAL_S
+        self._heartbeats_due += elapsed_s * len(self._nodes) / _HEARTBEAT_INTERVAL_S
+        if twins := int(self._twins_due):
+            self._twins_due -= twins
+            self._feed.send("nodetwins", [self._measured(self._dice.choice(self._twins)) for _ in range(twins)])
+        if heartbeats := int(self._heartbeats_due):
+            self._heartbeats_due -= heartbeats
+            self._feed.send("nodes", [self._renewed(self._dice.choice(self._nodes)) for _ in range(heartbeats)])
 
     def _report_pods(self, number: int) -> None:
         lines = []
