@@ -104,7 +104,7 @@ class ResourceRows:
         balance: of NodeResourcesBalancedAllocation.
     """
 
-    def __init__(self, machines: Machines, strategy: FitStrategy, balance: Balance = Balance.RESULT) -> None:
+    def __init__(self, machines: Machines, strategy: FitStrategy, balance: Balance = Balance.IMPROVEMENT) -> None:
         nodes = len(machines)
         self._fit_scores = FIT_SCORES[strategy]
         self._balance = balance

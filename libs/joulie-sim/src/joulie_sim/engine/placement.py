@@ -50,7 +50,7 @@ class KubeScheduler:
         seed: int,
         extender: ExtenderScores | None = None,
         extender_weight: int = 1,
-        balance: Balance = Balance.RESULT,
+        balance: Balance = Balance.IMPROVEMENT,
     ) -> None:
         nodes = len(machines)
         self._resources = ResourceRows(machines, strategy, balance)
