@@ -116,7 +116,8 @@ async def test_a_busybox_pod_runs_on_the_real_node_next_to_pods_on_kwok_nodes(fr
         await wait_pod(client, namespace, "simulated", is_running)
 
     (pid,) = node.container_pids(container_of(status)["containerID"])
-    assert command_of(pid) == b"sleep\x00600\x00"
+    # A container runs from the start of its shell on.
+    await wait_until(lambda: command_of(pid) == b"sleep\x00600\x00")
     await wait_until(lambda: "from the container" in node.logs(namespace, "real", "main"))
     assert node.logs(namespace, "simulated", "main") == ""
     assert kernel_settings(node) == settings
