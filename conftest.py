@@ -1,7 +1,11 @@
 """Fixtures for every test in the repository."""
 
 import asyncio
+import logging
+from collections.abc import Iterator
 
+import pytest
+import structlog
 from hypothesis import settings
 
 pytest_plugins = ["joulie_api.testing.fixtures", "joulie_devcluster.fixtures", "tests.e2e.audit_plugin"]
@@ -13,3 +17,16 @@ asyncio.set_event_loop(None)
 # How long one example takes says nothing on a busy machine; pytest-timeout bounds the whole test.
 settings.register_profile("joulie", deadline=None)
 settings.load_profile("joulie")
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    """Leave the process's logging as it was: a program that a test ran may log to the test's own standard output."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
