@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.chart import CHART, NAMESPACE, RESOURCES, Helm, Manifest, account_token, containers, env_of, find
+from tests.e2e.sleep_site import SleepSite, sleep_site
 from tests.e2e.system import System
 from tests.e2e.waiting import eventually
 
 from joulie_api.resources import NODE_POWER_PROFILES, NODES, PODS
+from joulie_devcluster.fixtures import Starter
 
 pytestmark = pytest.mark.e2e
 
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.e2e
 class Hook:
     """The hook's objects, made as Helm makes them, and its program, run as its Jobs run it."""
 
-    def __init__(self, system: System, manifests: list[Manifest], tmp_path: Path) -> None:
+    def __init__(self, system: System | SleepSite, manifests: list[Manifest], tmp_path: Path) -> None:
         self.system = system
         self.manifests = manifests
         self.tmp_path = tmp_path
@@ -60,13 +62,16 @@ class Hook:
         return output.decode()
 
 
+_RIGHTS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+
+
 async def test_an_uninstall_lifts_every_cap_before_the_agents_end(system: System, helm: Helm, tmp_path: Path):
     hook = Hook(system, helm.render({}), tmp_path)
     client = system.view.client
     nodes = await system.view.objects(NODES)
     await eventually(lambda: _some_are_capped(system), within_s=60)
     await hook.create("ServiceAccount", "DaemonSet", name="joulie-agent")
-    for kind in ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"):
+    for kind in _RIGHTS:
         await hook.create(kind, name="joulie-restore")
     # The operator is no Deployment here; its pods would end like this.
     await system.operator.stop()
@@ -80,6 +85,21 @@ async def test_an_uninstall_lifts_every_cap_before_the_agents_end(system: System
 
     await hook.create("DaemonSet", name="joulie-restore")
     assert await hook.run("verify") == f"joulie-restore: done on {len(nodes)} of {len(nodes)} nodes\n"
+
+
+async def test_an_uninstall_wakes_the_nodes_that_sleep(start_cluster: Starter, helm: Helm, tmp_path: Path):
+    async with sleep_site(start_cluster, tmp_path / "bmc") as site:
+        hook = Hook(site, helm.render({"operator": {"sleep": {"enabled": True}}}), tmp_path)
+        for kind in _RIGHTS:
+            await hook.create(kind, name="joulie-restore")
+        await site.prove()
+        await site.put_policy()
+        await site.reaches("asleep")
+
+        assert await hook.run("wake") == "no node sleeps\n"
+        labelled, tainted, _, ready = await site.marks()
+        assert (labelled, tainted, ready) == (False, False, True)
+        assert site.machine.server.power_state == "On"
 
 
 async def _some_are_capped(system: System) -> None:

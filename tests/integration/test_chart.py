@@ -403,14 +403,16 @@ def test_hook_objects_exist_only_during_an_uninstall_or_a_test(helm: Helm):
             assert hook == ("pre-delete" if "restore" in name else "test" if name == "joulie-test" else None)
 
 
-def test_hook_order_is_withdraw_restore_verify(helm: Helm):
-    found = [(m, m["metadata"].get("annotations", {}).get("helm.sh/hook")) for m in helm.render({})]
+def test_hook_order_is_wake_withdraw_restore_verify(helm: Helm):
+    values = {"operator": {"sleep": {"enabled": True}}}
+    found = [(m, m["metadata"].get("annotations", {}).get("helm.sh/hook")) for m in helm.render(values)]
     hooks = [manifest for manifest, hook in found if hook == "pre-delete"]
     weights = {
         (m["kind"], m["metadata"]["name"]): int(m["metadata"]["annotations"]["helm.sh/hook-weight"]) for m in hooks
     }
     order = [
         ("ClusterRole", "joulie-restore"),
+        ("Job", "joulie-restore-wake"),
         ("Job", "joulie-restore-withdraw"),
         ("DaemonSet", "joulie-restore"),
         ("Job", "joulie-restore-verify"),
@@ -418,6 +420,19 @@ def test_hook_order_is_withdraw_restore_verify(helm: Helm):
     assert sorted(order, key=weights.__getitem__) == order
     assert len({weights[each] for each in order}) == len(order)
     assert max(weights.values()) == weights[order[-1]]
+
+
+def test_an_uninstall_wakes_nodes_where_they_may_sleep(helm: Helm):
+    def jobs(**values) -> set[str]:
+        names = [m["metadata"]["name"] for m in helm.render(values) if m["kind"] == "Job"]
+        return {name.removeprefix("joulie-restore-") for name in names} - {"joulie-test"}
+
+    sleep = {"sleep": {"enabled": True}}
+    assert jobs() == {"withdraw", "verify"}
+    assert jobs(operator=sleep) == {"wake", "withdraw", "verify"}
+    assert jobs(operator=sleep, agent={"enabled": False}) == {"wake"}
+    assert jobs(operator={**sleep, "enabled": False}) == {"withdraw", "verify"}
+    assert jobs(operator=sleep, uninstall={"enabled": False}) == set()
 
 
 def test_restore_pods_run_on_the_agents_nodes_with_the_same_actuator(helm: Helm):

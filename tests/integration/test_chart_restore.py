@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 from tests.chart import CHART, NAMESPACE
 
+from joulie_core.timestamps import epoch_seconds
+
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 OPERATOR, AGENT, RESTORE = f"{APPS}/deployments/op", f"{APPS}/daemonsets/agent", f"{APPS}/daemonsets/restore"
 TARGETS, REPORTS = "/apis/joulie.io/v1alpha1/nodepowerprofiles", "/apis/joulie.io/v1alpha1/telemetryprofiles"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+NODES, BMCS = "/api/v1/nodes", "/apis/joulie.io/v1alpha1/nodebmcs"
 
 
 class Cluster:
-    """Objects and collections by path; records deletions, and calls `on_delete` for what controllers would do."""
+    """Objects and collections by path; records writes, and calls `on_delete` and `on_patch` for what controllers do."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {OPERATOR: {}, AGENT: {}}
@@ -28,9 +31,11 @@ class Cluster:
         self.deleted: list[str] = []
         self.failures: list[int] = []
         self.on_delete: Callable[[str], None] = lambda _path: None
+        self.patched: list[str] = []
+        self.on_patch: Callable[[dict[str, Any]], None] = lambda _node: None
         self.page = 500
 
-    def answer(self, method: str, path: str, query: dict[str, str]) -> tuple[int, Any]:
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         if self.failures:
             return self.failures.pop(0), {"message": "as the test wants"}
         if method == "DELETE":
@@ -40,6 +45,15 @@ class Cluster:
                 self.lists[path] = []
             self.on_delete(path)
             return (200, {}) if known else (404, {})
+        if method == "PATCH":
+            collection, _, name = path.rpartition("/")
+            node = next((each for each in self.lists[collection] if each["metadata"]["name"] == name), None)
+            if node is None:
+                return 404, {}
+            self.patched.append(name)
+            node["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
+            self.on_patch(node)
+            return 200, node
         if path in self.lists:
             start = int(query.get("continue", 0))
             end = start + min(self.page, int(query["limit"]))
@@ -56,14 +70,16 @@ def cluster() -> Iterator[Cluster]:
         def handle_any(self) -> None:
             assert self.headers["Authorization"] == "Bearer secret"
             url = urllib.parse.urlsplit(self.path)
-            status, body = state.answer(self.command, url.path, dict(urllib.parse.parse_qsl(url.query)))
+            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            query, patch = dict(urllib.parse.parse_qsl(url.query)), json.loads(sent) if sent else None
+            status, body = state.answer(self.command, url.path, query, patch)
             content = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_DELETE = handle_any  # noqa: N815 - the names that the server looks for
+        do_GET = do_DELETE = do_PATCH = handle_any  # noqa: N815 - the names that the server looks for
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -248,3 +264,76 @@ def test_a_missing_daemonset_fails_the_verification(cluster, run):
     status, output = run("verify")
     assert status == 1
     assert "restore does not exist" in output
+
+
+def sleeper(name: str, state: str | None = None, awake_until: str | None = None) -> dict[str, Any]:
+    labels = {"joulie.io/sleep-state": state} if state else {}
+    annotations = {"joulie.io/awake-until": awake_until} if awake_until else {}
+    return {"metadata": {"name": name, "labels": labels, "annotations": annotations}}
+
+
+def bmc(node: str, power_off: str = "Allowed") -> dict[str, Any]:
+    return {"metadata": {"name": f"bmc-of-{node}"}, "spec": {"nodeName": node, "powerOff": power_off}}
+
+
+def test_nodes_that_sleep_are_woken_and_those_that_could_are_kept_awake(cluster, run):
+    far = "2999-01-01T00:00:00Z"
+    cluster.page = 2
+    cluster.lists[NODES] = [
+        sleeper("plain"),
+        sleeper("never"),
+        sleeper("could"),
+        sleeper("requested", awake_until=far),
+        sleeper("unreadable", awake_until="tomorrow"),
+        sleeper("off", "asleep"),
+        sleeper("leaving", "draining", "2001-01-01T00:00:00Z"),
+    ]
+    cluster.lists[BMCS] = [bmc("never", "Never"), *map(bmc, ("could", "requested", "unreadable", "off", "leaving"))]
+    timers = []
+
+    def boot(node: dict[str, Any]) -> None:
+        if node["metadata"]["labels"]:
+            timers.append(threading.Timer(0.5, node["metadata"]["labels"].clear))
+            timers[-1].start()
+
+    cluster.on_patch = boot
+    status, output = run("wake")
+    assert (status, output) == (0, "no node sleeps\n")
+    assert sorted(cluster.patched) == ["could", "leaving", "off", "unreadable"]
+    values = {each["metadata"]["name"]: each["metadata"]["annotations"] for each in cluster.lists[NODES]}
+    assert values["requested"] == {"joulie.io/awake-until": far}
+    left_s = epoch_seconds(values["off"]["joulie.io/awake-until"]) - time.time()
+    assert 3000 < left_s <= 3600
+    assert cluster.deleted == []
+
+
+def test_a_node_that_is_put_to_sleep_meanwhile_is_waited_for(cluster, run):
+    cluster.lists[NODES] = [sleeper("late")]
+    cluster.lists[BMCS] = [bmc("late")]
+    labels = cluster.lists[NODES][0]["metadata"]["labels"]
+
+    def sleep_and_wake(_node: dict[str, Any]) -> None:
+        labels["joulie.io/sleep-state"] = "cordoned"
+        threading.Timer(1, labels.clear).start()
+
+    cluster.on_patch = sleep_and_wake
+    started = time.monotonic()
+    assert run("wake") == (0, "no node sleeps\n")
+    assert time.monotonic() - started > 1
+
+
+def test_nodes_that_do_not_wake_in_time_are_named_and_those_in_quarantine_are_not_waited_for(cluster, run):
+    cluster.lists[NODES] = [sleeper("slow", "waking"), sleeper("broken", "quarantined")]
+    status, output = run("wake", timeout_s=1)
+    assert status == 1
+    assert output.startswith(
+        "wake incomplete: not awake yet: slow (waking). They go on waking: run the uninstall again"
+    )
+    cluster.lists[NODES][0]["metadata"]["labels"].clear()
+    assert run("wake") == (0, "no node sleeps, in quarantine: broken\n")
+    assert cluster.patched == ["slow"]
+
+
+def test_a_cluster_without_the_kind_of_bmcs_has_nothing_to_wake(cluster, run):
+    cluster.lists[NODES] = [sleeper("plain")]
+    assert run("wake") == (0, "no node sleeps\n")

@@ -1,12 +1,13 @@
 # ruff: noqa: INP001 - a file of the chart, not of a package
-"""Program of the chart's `pre-delete` hooks: restores the original limits on every node before the release is deleted.
+"""Program of the chart's `pre-delete` hooks: wakes nodes and restores original limits before the release is deleted.
 
-`withdraw` deletes the operator and the NodePowerProfiles, which makes agents restore; waits until no TelemetryProfile
-reports a limit in force; and deletes the agents, whose actuators restore when they stop. `verify` waits until the
-restore DaemonSet is ready on every node: its pods are actuators without a controller, ready when no limit of Joulie's
-is left in the node's hardware.
+`wake` requests nodes that sleep, or may be put to sleep, to be awake for an hour, and waits until the operator has
+woken them; nodes in quarantine do not wake, and are named. `withdraw` deletes the operator and the NodePowerProfiles,
+which makes agents restore; waits until no TelemetryProfile reports a limit in force; and deletes the agents, whose
+actuators restore when they stop. `verify` waits until the restore DaemonSet is ready on every node: its pods are
+actuators without a controller, ready when no limit of Joulie's is left in the node's hardware.
 
-Exits with 0 only on success, within the given time; a failure names the nodes. Both commands can be repeated: an object
+Exits with 0 only on success, within the given time; a failure names the nodes. All commands can be repeated: an object
 that is gone counts as deleted. Standard library only, so that it runs in any agent image. Uses the rights of the hook's
 service account.
 """
@@ -21,6 +22,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -32,13 +34,18 @@ _POLL_S: Final = 2.0
 _PAGE: Final = 500
 #: Consecutive checks without a reported limit: an agent may have been about to report one.
 _CLEAN_CHECKS: Final = 2
+#: How long nodes are requested to be awake: an uninstall that fails lets them sleep again afterwards.
+_AWAKE: Final = timedelta(hours=1)
+_AWAKE_UNTIL: Final = "joulie.io/awake-until"
+_SLEEP_STATE: Final = "joulie.io/sleep-state"
+_QUARANTINED: Final = "quarantined"
 #: Names in a message.
 _SHOWN: Final = 20
 _SHOWN_CHARACTERS: Final = 300
 
 
 class IncompleteError(Exception):
-    """Limits are, or may be, still in force; the message names what is missing."""
+    """Nodes sleep, or limits are or may be still in force; the message names what is missing."""
 
 
 class RefusedError(Exception):
@@ -61,6 +68,10 @@ class Api:
         """Return an object or a page; None if it does not exist."""
         return self._request("GET", path, query)
 
+    def annotate(self, path: str, name: str, value: str) -> None:
+        """Set an annotation of an object, where it exists."""
+        self._request("PATCH", path, {}, {"metadata": {"annotations": {name: value}}})
+
     def delete(self, path: str, *, foreground: bool = False) -> None:
         """Delete an object or a collection. `foreground`: it stays visible until what it owns is gone."""
         self._request("DELETE", path, {"propagationPolicy": "Foreground" if foreground else "Background"})
@@ -74,12 +85,16 @@ class Api:
             if page is not None and not page["metadata"].get("continue"):
                 return
 
-    def _request(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any] | None:
+    def _request(
+        self, method: str, path: str, query: dict[str, str], patch: dict[str, Any] | None = None
+    ) -> dict[str, Any] | None:
         url = f"{self.base}{path}?{urllib.parse.urlencode({key: value for key, value in query.items() if value})}"
         while True:
             # Read for each request: the kubelet rotates it.
             token = (self.account / "token").read_text().strip()
-            request = urllib.request.Request(url, method=method, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - the cluster's own address
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/merge-patch+json"}
+            body = json.dumps(patch).encode() if patch is not None else None
+            request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - the cluster's own address
             try:
                 with urllib.request.urlopen(request, timeout=_REQUEST_TIMEOUT_S, context=self._tls()) as reply:  # noqa: S310
                     answer: dict[str, Any] = json.load(reply)
@@ -118,6 +133,49 @@ class Release:
     def apps(self) -> str:
         """Path of the release's workloads."""
         return f"/apis/apps/v1/namespaces/{self.namespace}"
+
+
+def wake(api: Api, _release: Release) -> None:
+    """Have the operator wake every node that sleeps, and keep the others awake.
+
+    Raises:
+        IncompleteError: some nodes are not awake yet. They go on waking while the release exists.
+    """
+    until = datetime.now(UTC) + _AWAKE
+    # Also nodes that are awake: one could be put to sleep between the last check and the end of the operator.
+    bmcs = api.items(f"{_JOULIE}/nodebmcs")
+    may_sleep = {bmc["spec"].get("nodeName") for bmc in bmcs if bmc["spec"].get("powerOff") == "Allowed"}
+    clean = 0
+    while clean < _CLEAN_CHECKS:
+        sleeping, broken = [], []
+        for node in api.items("/api/v1/nodes"):
+            meta = node["metadata"]
+            state = (meta.get("labels") or {}).get(_SLEEP_STATE)
+            if state == _QUARANTINED:
+                broken.append(meta["name"])
+                continue
+            if (state or meta["name"] in may_sleep) and not _is_awake_until(meta, until):
+                api.annotate(f"/api/v1/nodes/{meta['name']}", _AWAKE_UNTIL, until.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            if state:
+                sleeping.append(f"{meta['name']} ({state})")
+        clean = 0 if sleeping else clean + 1
+        if sleeping and time.monotonic() >= api.deadline:
+            raise IncompleteError(
+                f"not awake yet: {_shown(sleeping)}. They go on waking: run the uninstall again,"
+                " or give it more time (uninstall.timeoutSeconds, and a longer --timeout of helm)"
+            )
+        time.sleep(api.poll_s)
+    _print("no node sleeps" + (f", in quarantine: {_shown(broken)}" if broken else ""))
+
+
+def _is_awake_until(meta: dict[str, Any], until: datetime) -> bool:
+    try:
+        # No package of Joulie is there. A time without a zone is unknown, as in joulie_core.timestamps.
+        requested = datetime.fromisoformat((meta.get("annotations") or {}).get(_AWAKE_UNTIL, ""))  # noqa: TID251
+    except ValueError:
+        return False
+    # The value that was written here has whole seconds.
+    return requested.tzinfo is not None and requested >= until.replace(microsecond=0)
 
 
 def withdraw(api: Api, release: Release) -> None:
@@ -237,11 +295,11 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
-_COMMANDS: Final[dict[str, Callable[[Api, Release], None]]] = {"withdraw": withdraw, "verify": verify}
+_COMMANDS: Final[dict[str, Callable[[Api, Release], None]]] = {"wake": wake, "withdraw": withdraw, "verify": verify}
 
 
 def main() -> int:
-    """Run one command; return 1 if limits are still in force, or if that cannot be known."""
+    """Run one command; return 1 if nodes sleep or limits are still in force, or if that cannot be known."""
     env = os.environ
     release = Release(
         namespace=env["POD_NAMESPACE"],
@@ -257,10 +315,11 @@ def main() -> int:
         deadline=time.monotonic() + release.timeout_s,
         poll_s=float(env.get("POLL_SECONDS") or _POLL_S),
     )
+    command = sys.argv[1]
     try:
-        _COMMANDS[sys.argv[1]](api, release)
+        _COMMANDS[command](api, release)
     except (IncompleteError, RefusedError) as error:
-        _print(f"restore incomplete: {error}")
+        _print(f"{'wake' if command == 'wake' else 'restore'} incomplete: {error}")
         return 1
     return 0
 
