@@ -217,11 +217,14 @@ async def test_faults_of_bmcs_are_found_with_their_reason(healthy, cli):
             bmc("n2", cap=True, Capped="False/LimitExceptionPowersOff"),
             bmc("n3", PowerAsDesired="False/NotFollowed", WakeProven="False/BootTimedOut"),
             make_node_bmc("n4"),
+            bmc("n5", PowerAsDesired="False/NodeNotTainted"),
+            bmc("n6", PowerAsDesired="False/Changing"),
         ]
     )
     assert [(text, nodes) for check, text, nodes in await found(cli) if check == "BMCs"] == [
         ("no answer, so the power state is unknown: NotReported", ["n4"]),
         ("no answer, so the power state is unknown: TimedOut", ["n1"]),
+        ("the power does not become what is desired: NodeNotTainted", ["n5"]),
         ("the power does not become what is desired: NotFollowed", ["n3"]),
         ("caps of whole servers are not in force: LimitExceptionPowersOff", ["n2"]),
         ("the last boot did not end in time", ["n3"]),

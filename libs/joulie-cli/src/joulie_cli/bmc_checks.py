@@ -20,7 +20,12 @@ _WAYS_OUT: Final = {
     "TimedOut": "a BMC that hangs needs a reset of its own: ipmitool mc reset cold, or its web page",
     "LimitExceptionPowersOff": "set the exception of the power limit to LogEventOnly at the BMC",
     "LicenceMissing": "the vendor's licence for power limits is missing",
+    "NodeNotTainted": "a power-off request was left behind; remove it: kubectl patch nodebmcs NODE --type=merge"
+    """ -p '{"spec":{"desiredPower":null}}'""",
+    "PowerOffNotAllowed": "set spec.powerOff to Allowed, or remove spec.desiredPower",
 }
+#: Reasons why the power stays as it is until a person acts.
+_UNFOLLOWED: Final = frozenset({"NotFollowed", "NodeNotTainted", "PowerOffNotAllowed", "ResetTypeMissing"})
 _SEE: Final = "kubectl describe nodebmc NODE: the conditions have the message"
 
 
@@ -114,9 +119,10 @@ def _unanswered(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
 
 
 def _unfollowed(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
-    late = [each for each in bmcs if each.conditions.get("PowerAsDesired") == ("False", "NotFollowed")]
+    late = [each for each in bmcs if each.conditions.get("PowerAsDesired", ("", ""))[1] in _UNFOLLOWED]
     for reason, names in _by_reason(late, "PowerAsDesired").items():
-        yield found(_CHECK, f"the power does not become what is desired: {reason}", _SEE, names)
+        way_out = _WAYS_OUT.get(reason, _SEE)
+        yield found(_CHECK, f"the power does not become what is desired: {reason}", way_out, names)
 
 
 def _uncapped(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
