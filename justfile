@@ -37,9 +37,9 @@ lint:
 test *ARGS:
     pytest -n 2 -m "not e2e and not docker and not soak" {{ARGS}}
 
-# the end-to-end suite on a real control plane; mostly it waits, so that two processes share the files of tests
+# the end-to-end suite on a real control plane; mostly it waits, so that three processes share the files of tests
 e2e *ARGS:
-    pytest -n 2 --dist loadfile -m e2e --timeout 300 --durations 20 {{ARGS}}
+    pytest -n 3 --dist loadfile -m e2e --timeout 300 --durations 20 {{ARGS}}
 
 # the end-to-end tests that depend on Kubernetes, on the other releases that a cluster can run
 e2e-matrix *ARGS:

@@ -1,7 +1,9 @@
 """Pods as kube-scheduler schedules them: two requests each, and every watch event that they cause.
 
-A client in this process sends the requests one after another, takes the best of the answered nodes, and has the events
-of that pod written to the watches of an API server in another process. The extender runs unmodified on one core.
+A client in this process sends the requests, takes the best of the answered nodes, and has the events of that pod written
+to the watches of an API server in another process. As fast as possible means one pod after another, as kube-scheduler does
+it. At a given rate several pods may be under way, so that the rate depends on what the extender can do and not on how
+long the client takes between two requests. The extender runs unmodified on one core.
 """
 
 import os
@@ -10,11 +12,12 @@ import signal
 import socket
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -30,6 +33,8 @@ from joulie_core.timestamps import rfc3339
 #: Pods that are scheduled between a pod and each of its events: bindings are asynchronous, and pods live for a while.
 _DELAYS: Final = (3, 30, 60, 400, 420)
 WARM_UP: Final = 500
+#: Pods that are under way at a time where a rate is given.
+_PARALLEL: Final = 3
 #: Least seconds between two writes of a node's twin by the operator (docs/decisions/0015-cost-per-pod.md, requests).
 _TWIN_INTERVAL_S: Final = 10.0
 #: Seconds between two heartbeats of a Node: the kubelet's nodeStatusReportFrequency.
@@ -168,7 +173,7 @@ HEADER: Final = (
 
 
 class Replay:
-    """One scheduler, and what its pods cause in the cluster."""
+    """kube-scheduler's requests, and what its pods cause in the cluster."""
 
     def __init__(self, feed: Feed, url: str, names: Sequence[str], candidates: int) -> None:
         self._feed = feed
@@ -181,11 +186,15 @@ class Replay:
         self._twins = [twin_json(name, number) for number, name in enumerate(names)]
         self._nodes = [node_json(name, number) for number, name in enumerate(names)]
         self._url = url
+        self._lock = threading.Lock()
 
-    def schedule(self, pod: PodTraffic) -> tuple[float, float]:
-        """Place a pod, and return the seconds that /filter and /prioritize took."""
+    def connect(self) -> Connection:
+        """Open a connection; its first request must follow soon, since a server does not wait long for it."""
+        return Connection(self._url)
+
+    def schedule(self, pod: PodTraffic, connection: Connection) -> tuple[float, float]:
+        """Place a pod, and return the seconds that /filter and /prioritize took. Any thread may call it."""
         body = pod.body(self._samples[len(self._placed) % len(self._samples)])
-        connection = self._connection
         started = time.perf_counter()
         filtered = connection.post(b"/filter", body)
         between = time.perf_counter()
@@ -195,19 +204,12 @@ class Replay:
         scores = _SCORES.decode(connection.post(b"/prioritize", body))
         ended = time.perf_counter()
         best = max(each.score for each in scores)
-        node = self._dice.choice([each.host for each in scores if each.score == best])
-        self._placed.append((pod, node.encode()))
-        self._report(len(self._placed))
+        candidates = [each.host for each in scores if each.score == best]
+        with self._lock:
+            node = self._dice.choice(candidates)
+            self._placed.append((pod, node.encode()))
+            self._report(len(self._placed))
         return between - started, ended - again
-
-    @cached_property
-    def _connection(self) -> Connection:
-        # With the first request, since a server does not wait long for it.
-        return Connection(self._url)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
 
     def _report(self, number: int) -> None:
         """Send the events that are due when so many pods are placed."""
@@ -257,9 +259,7 @@ def run_replay(nodes: int, candidates: int | None, launcher: Sequence[str] = ())
         extender = stack.enter_context(start_extender(*arguments))
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(extender.pid, cores[:1])
-        replay = Replay(feed, extender.url, names, candidates or sample_size(nodes))
-        stack.callback(replay.close)
-        yield replay, extender
+        yield Replay(feed, extender.url, names, candidates or sample_size(nodes)), extender
 
 
 def measure(
@@ -270,21 +270,35 @@ def measure(
     `profiled`: the extender runs under `sampler.py`, which is to begin with the measurement.
     """
     traffic = list(pods(0, WARM_UP + count))
-    for pod in traffic[:WARM_UP]:
-        replay.schedule(pod)
+    with closing(replay.connect()) as connection:
+        for pod in traffic[:WARM_UP]:
+            replay.schedule(pod, connection)
     figures = Figures(nodes, rate, count)
     if profiled:
         os.kill(extender.pid, signal.SIGUSR1)
     gauge = Gauge()
     cpu_s, started = extender.cpu_s, time.perf_counter()
-    for number, pod in enumerate(traffic[WARM_UP:]):
-        if rate:
-            time.sleep(max(0.0, started + number / rate - time.perf_counter()))
-        filter_s, prioritize_s = replay.schedule(pod)
-        figures.filter_ms.append(filter_s * 1e3)
-        figures.prioritize_ms.append(prioritize_s * 1e3)
-        if number % _GAUGED == 0:
-            gauge.sample()
+    waiting, next_pod = enumerate(traffic[WARM_UP:]), threading.Lock()
+
+    def send() -> None:
+        with closing(replay.connect()) as connection:
+            while True:
+                with next_pod:
+                    number, pod = next(waiting, (count, None))
+                if pod is None:
+                    return
+                if rate:
+                    time.sleep(max(0.0, started + number / rate - time.perf_counter()))
+                filter_s, prioritize_s = replay.schedule(pod, connection)
+                figures.filter_ms.append(filter_s * 1e3)
+                figures.prioritize_ms.append(prioritize_s * 1e3)
+                if number % _GAUGED == 0:
+                    gauge.sample()
+
+    connections = _PARALLEL if rate else 1
+    with ThreadPoolExecutor(connections) as senders:
+        for sender in [senders.submit(send) for _ in range(connections)]:
+            sender.result()
     replied = time.perf_counter()
     idle_since = _wait_idle(extender)
     figures.cpu_s = extender.cpu_s - cpu_s

@@ -58,6 +58,12 @@ class CpuMeter:
         }
 
 
+def peak_mib(process: ServiceProcess) -> float:
+    """Return the most resident memory that a running process has had, in MiB."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
+
+
 def cpu_s(process: ServiceProcess) -> float:
     """Return the CPU time that a running process has used, in seconds."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pprof
+from cost import peak_mib
 from matplotlib.figure import Figure
 from system import System, make_wave, run_system
 
@@ -91,6 +92,7 @@ class Wave:
         pods_per_s: pods bound per second, from the tenth part of the wave to the last but one.
         cpu_watts: watts of CPUs that the wave adds.
         misplaced: performance pods on nodes that are eco.
+        scheduler_mib: the most resident memory of kube-scheduler, which is new with each wave, in MiB.
     """
 
     cpu_ms: dict[str, float]
@@ -98,6 +100,7 @@ class Wave:
     pods_per_s: float
     cpu_watts: float
     misplaced: int
+    scheduler_mib: float
     profile: dict[pprof.Part, float] = field(default_factory=dict)
 
 
@@ -166,6 +169,7 @@ class Bench:
             pods_per_s=(last - first) / (bound_at[last] - bound_at[first]),
             cpu_watts=watts,
             misplaced=sum(classes[node] == "eco" for name, node in placed.items() if name.startswith("fast")),
+            scheduler_mib=peak_mib(system.scheduler),
             profile=await profile if profile else {},
         )
         self.results.setdefault(arm, []).append(wave)
@@ -199,6 +203,7 @@ def cost_table(results: dict[Arm, list[Wave]]) -> str:
         ("pods/s", lambda wave: wave.pods_per_s, "{:.0f}"),
         ("kW added by CPUs", lambda wave: wave.cpu_watts / 1e3, "{:.1f}"),
         ("fast pods on eco", lambda wave: wave.misplaced, "{:.0f}"),
+        ("kube-scheduler, MiB", lambda wave: wave.scheduler_mib, "{:.0f}"),
     ]
     lines = ["".join([f"{'per pod':20}", *(f"{arm.title:>26}" for arm in results)])]
     for name, figure, form in rows:
@@ -287,6 +292,7 @@ def _write_figures(results: dict[Arm, list[Wave]], nodes: int) -> Path:
             "pods_per_s": wave.pods_per_s,
             "cpu_watts": wave.cpu_watts,
             "misplaced": wave.misplaced,
+            "scheduler_mib": wave.scheduler_mib,
             "requests": {str(request): count for request, count in wave.requests.items()},
             "profile": wave.profile,
         }
