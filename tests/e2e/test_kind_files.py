@@ -125,6 +125,8 @@ def test_kube_scheduler_is_started_with_the_file_that_people_copy(files: KindFil
     (volume,) = scheduler["extraVolumes"]
     assert Path(path).parent == Path(volume["mountPath"]) == Path(volume["hostPath"])
     assert f"--volume={SCHEDULER_CONFIG}:{path}:ro" in files.container(CONTROL_PLANE)
+    # kubeadm's configuration v1beta3 has no environment.
+    assert isinstance(arguments, dict) or scheduler["extraEnvs"] == [{"name": "GOGC", "value": "400"}]
 
 
 def test_nodes_are_the_pinned_image_and_workers_are_managed(files: KindFiles):
