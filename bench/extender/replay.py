@@ -1,9 +1,9 @@
 """Pods as kube-scheduler schedules them: two requests each, and every watch event that they cause.
 
 A client in this process sends the requests, takes the best of the answered nodes, and has the events of that pod
-written to the watches of an API server in another process. As fast as possible means one pod after another, as kube-
-scheduler does it. At a given rate several pods may be under way: the rate then depends on what the extender can do,
-and not on how long the client takes between two requests. The extender runs unmodified on one core.
+written to the watches of an API server in another process. As fast as possible means one pod after another, as
+kube-scheduler does it. At a given rate several pods may be under way: the rate then depends on what the extender can
+do, and not on how long the client takes between two requests. The extender runs unmodified on one core.
 """
 
 import os

@@ -16,9 +16,10 @@ pytestmark = pytest.mark.e2e
 
 _NODES = (NodeClass(name="equal", count=16, cpu=CpuClass(model="AMD-EPYC-9654", cores=192), memory="768Gi"),)
 _PODS = 500
-_MEAN = _PODS / 16
 #: Cores of what runs already on the nodes, in turn: enough to tell them apart by a few points, no more.
 _BACKGROUND = (0, 8, 16, 24)
+#: Cores in use on each node after a burst, where they are spread equally.
+_MEAN = _PODS / 16 + sum(_BACKGROUND) / len(_BACKGROUND)
 
 
 @pytest.mark.system(
@@ -33,10 +34,10 @@ async def test_five_hundred_pods_at_once_spread_over_equal_nodes(system: System)
     piled = await _burst(system, "piled", count_in_flight=False)
     spread = await _burst(system, "spread", count_in_flight=True)
     print(_table(piled, spread))
-    assert max(spread.values()) < 1.75 * _MEAN
-    assert min(spread.values()) > 0.25 * _MEAN
+    assert max(spread.values()) < 1.5 * _MEAN
+    assert min(spread.values()) > 0.5 * _MEAN
     # The same burst without: what this is for, and the proof that this test would see it missing.
-    assert max(piled.values()) > 2.5 * _MEAN
+    assert max(piled.values()) > 2 * _MEAN
 
 
 async def _start_background(system: System) -> None:
@@ -50,7 +51,7 @@ async def _start_background(system: System) -> None:
 
 
 async def _burst(system: System, prefix: str, *, count_in_flight: bool) -> Counter[str]:
-    """Pods by node after a burst; its pods are deleted when this returns.
+    """Cores in use by node after a burst, background included; its pods are deleted when this returns.
 
     Trends start anew with the operator, once it measures what runs now: a change before stays in their window for
     minutes.
@@ -62,10 +63,10 @@ async def _burst(system: System, prefix: str, *, count_in_flight: bool) -> Count
     await eventually(lambda: _calm(system), within_s=120)
     names = await system.view.create_pods(_PODS, prefix, cpu="1")
     await eventually(lambda: system.view.placed(names), within_s=60)
-    placements = Counter({f"equal-{number}": 0 for number in range(16)})
-    placements.update((await system.view.placed(names)).values())
+    cores = Counter({f"equal-{number}": _BACKGROUND[number % 4] for number in range(16)})
+    cores.update((await system.view.placed(names)).values())
     await system.view.delete_pods(names)
-    return placements
+    return cores
 
 
 async def _measured(system: System) -> dict[str, dict[str, Any]]:
@@ -89,7 +90,7 @@ async def _calm(system: System) -> None:
 
 
 def _table(piled: Mapping[str, int], spread: Mapping[str, int]) -> str:
-    lines = [f"{'pods in flight are':24}{'ignored':>10}{'counted':>10}"]
-    lines += [f"{node:24}{piled[node]:>10}{spread[node]:>10}" for node in piled]
+    lines = [f"{'cores; pods in flight are':26}{'ignored':>10}{'counted':>10}"]
+    lines += [f"{node:26}{piled[node]:>10}{spread[node]:>10}" for node in piled]
     shares = [f"{max(counts.values()) / _MEAN:>10.2f}" for counts in (piled, spread)]
-    return "\n".join([*lines, f"{'largest / mean':24}{''.join(shares)}"])
+    return "\n".join([*lines, f"{'largest / mean':26}{''.join(shares)}"])
