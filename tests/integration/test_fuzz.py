@@ -57,3 +57,15 @@ def test_memory_that_grows_after_the_first_tenth_is_a_failure() -> None:
     findings.rss_mib.append(130.0)
     findings.check_growth()
     assert findings.failures == ["memory grew from 92 to 130 MiB"]
+
+
+def test_more_than_a_line_of_one_kind_a_second_is_a_failure() -> None:
+    findings = Findings(duration_s=20.0)
+    kinds = [json.dumps({"event": event}) for event in ("http request refused", "claim unknown")]
+    findings.check_log([*kinds * 30, "not an event"])
+    assert not findings.failures
+    findings.check_log([*kinds * 30, kinds[0]])
+    assert findings.log_lines == 61
+    assert [failure.partition(": {")[0] for failure in findings.failures] == [
+        "31 log lines in 20 s: http request refused"
+    ]
