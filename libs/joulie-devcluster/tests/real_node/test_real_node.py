@@ -197,9 +197,26 @@ def test_control_groups_are_found_by_container_and_removed_from_the_bottom_up(hi
     assert cgroups.pids("g", "abc") == (12, 34)
     assert cgroups.pids("g", "abd") == ()
     (inner / "cgroup.procs").unlink()
+    assert cgroups.pids("g", "abc") == ()
     cgroups.remove("g")
     assert [list((hierarchies / name).iterdir()) for name in ("cpuset", "memory")] == [[], []]
     cgroups.remove("g")
+
+
+def test_a_control_group_that_is_removed_during_the_search_does_not_end_it(hierarchies, monkeypatch):
+    cgroups.create("g")
+    ending = hierarchies / "memory" / "g" / "kubepods" / "pod0"
+    ending.mkdir(parents=True)
+    list_directory = os.scandir
+
+    def scandir(path):
+        if Path(path) == ending:
+            ending.rmdir()
+        return list_directory(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert cgroups.pids("g", "abc") == ()
+    assert not ending.exists()
 
 
 def test_the_error_of_a_control_group_in_use_contains_its_name(hierarchies, monkeypatch):

@@ -4,7 +4,9 @@ Each node has a group of its own below the root of every hierarchy, named after 
 kubelets of several clusters (and the host's own) do not use or clean up each other's groups. Supports cgroup v1 and v2.
 """
 
+import errno
 import hashlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,12 +72,27 @@ def pids(name: str, member: str) -> tuple[int, ...]:
         member: name of a descendant group, which is the id of a container.
 
     Returns:
-        Empty if there is no such group.
+        Empty if there is no such group. Groups of other containers may be created and removed meanwhile.
     """
     for group in _groups(name):
-        for found in group.rglob(member):
-            return tuple(int(line) for line in (found / "cgroup.procs").read_text().split())
+        for parent, below, _ in os.walk(group, onerror=_raise_unless_removed):
+            if member in below:
+                return _processes(Path(parent) / member)
     return ()
+
+
+def _processes(group: Path) -> tuple[int, ...]:
+    try:
+        return tuple(int(line) for line in (group / "cgroup.procs").read_text().split())
+    except OSError as error:
+        _raise_unless_removed(error)
+        return ()
+
+
+def _raise_unless_removed(error: OSError) -> None:
+    # The kernel answers ENODEV for a file that was open when its group was removed.
+    if error.errno not in {errno.ENOENT, errno.ENODEV}:
+        raise error
 
 
 def _groups(name: str) -> Iterator[Path]:
