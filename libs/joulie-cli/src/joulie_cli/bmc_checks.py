@@ -114,21 +114,17 @@ def _service(pods: Sequence[ServicePod] | None) -> Iterator[CheckOutcome]:
 def _unanswered(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
     # Unknown is Wake-on-LAN, which never answers.
     silent = [each for each in bmcs if each.conditions.get("Reachable", ("", ""))[0] in {"", "False"}]
-    for reason, names in _by_reason(silent, "Reachable").items():
-        yield found(_CHECK, f"no answer, so the power state is unknown: {reason}", _WAYS_OUT.get(reason, _SEE), names)
+    yield from _by_reason(silent, "Reachable", "no answer, so the power state is unknown")
 
 
 def _unfollowed(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
     late = [each for each in bmcs if each.conditions.get("PowerAsDesired", ("", ""))[1] in _UNFOLLOWED]
-    for reason, names in _by_reason(late, "PowerAsDesired").items():
-        way_out = _WAYS_OUT.get(reason, _SEE)
-        yield found(_CHECK, f"the power does not become what is desired: {reason}", way_out, names)
+    yield from _by_reason(late, "PowerAsDesired", "the power does not become what is desired")
 
 
 def _uncapped(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
     capped = [each for each in bmcs if each.has_cap and each.conditions.get("Capped", ("True", ""))[0] != "True"]
-    for reason, names in _by_reason(capped, "Capped").items():
-        yield found(_CHECK, f"caps of whole servers are not in force: {reason}", _WAYS_OUT.get(reason, _SEE), names)
+    yield from _by_reason(capped, "Capped", "caps of whole servers are not in force")
 
 
 def _unproven(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
@@ -138,8 +134,9 @@ def _unproven(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
         yield found(_CHECK, "the last boot did not end in time", way_out, names)
 
 
-def _by_reason(bmcs: Sequence[BmcView], condition: str) -> dict[str, tuple[str, ...]]:
+def _by_reason(bmcs: Sequence[BmcView], condition: str, problem: str) -> Iterator[CheckOutcome]:
     reasons: dict[str, list[str]] = {}
     for each in bmcs:
         reasons.setdefault(each.conditions.get(condition, ("", "NotReported"))[1], []).append(each.name)
-    return {reason: tuple(names) for reason, names in sorted(reasons.items())}
+    for reason, names in sorted(reasons.items()):
+        yield found(_CHECK, f"{problem}: {reason}", _WAYS_OUT.get(reason, _SEE), tuple(names))
