@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+from joulie_devcluster.host.usage import cpu_s
+
 _START_S = 60.0
 _STOP_S = 30.0
 
@@ -71,11 +72,10 @@ class Process:
         """
         if self.popen.poll() is not None:
             raise RuntimeError(f"{self.name} exited with {self.popen.returncode}")
-        proc = Path(f"/proc/{self.popen.pid}")
-        fields = (proc / "stat").read_text().rpartition(")")[2].split()
-        sizes = dict(line.split(":", 1) for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
+        rollup = Path(f"/proc/{self.popen.pid}/smaps_rollup").read_text()
+        sizes = dict(line.split(":", 1) for line in rollup.splitlines()[1:])
         return Usage(
-            cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
+            cpu_s=cpu_s(self.popen.pid),
             rss_mib=int(sizes["Rss"].split()[0]) / 1024,
             pss_mib=int(sizes["Pss"].split()[0]) / 1024,
         )

@@ -18,6 +18,7 @@ from pathlib import Path
 from cluster import hardware, node_names, twin
 
 from joulie_api.testing import FakeApiServer, make_node
+from joulie_devcluster.host.usage import cpu_s, resident_mib
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,12 @@ class Extender:
     @property
     def cpu_s(self) -> float:
         """CPU time that the process has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self.pid)
 
     @property
     def rss_mib(self) -> float:
         """Resident memory."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return resident_mib(self.pid)
 
     def scrape(self) -> str:
         """One scrape of /metrics."""

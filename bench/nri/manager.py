@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from joulie_core.testing.machines import MachineShape
+from joulie_devcluster.host.usage import peak_mib
 
 GIB = 1 << 30
 #: Two sockets, two NUMA nodes each, 32 cores of two threads per node.
@@ -89,7 +90,4 @@ class Manager:
         assert self._process is not None
         if self._process.returncode is not None:
             raise RuntimeError(f"the resource manager has ended: {self._log.read_text()[-2_000:]}")
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-        raise RuntimeError("no VmHWM in /proc")
+        return peak_mib(self._process.pid)

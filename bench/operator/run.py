@@ -92,8 +92,8 @@ def measure(operator: Operator, plan: Plan, channel: Any, table: Table) -> None:
     table.row("CPU while pods come and go", 100 * (operator.cpu_s - cpu_s) / (time.monotonic() - started_at), "%")
     passes, seconds = operator.plans()
     table.row(f"time of one plan, mean of {passes}", seconds / passes, "s", PLAN_CPU_S)
-    table.row("resident memory", operator.memory_mib(), "MiB", MEMORY_MIB)
-    table.row("    peak", operator.memory_mib("VmHWM"), "MiB", MEMORY_MIB)
+    table.row("resident memory", operator.resident_mib, "MiB", MEMORY_MIB)
+    table.row("    peak", operator.peak_mib, "MiB", MEMORY_MIB)
 
 
 def measure_passes(operator: Operator, table: Table) -> None:
@@ -163,8 +163,8 @@ def run_burst(plan: burst.BurstPlan, directory: Path) -> bool:
         count, total_s = operator.plans()
         table.row("    seconds of each plan", total_s / count, "s")
         phases = [_phase(operator, channel, number) for number in range(4)]
-        table.row("resident memory", operator.memory_mib(), "MiB")
-        table.row("    most", operator.memory_mib("VmHWM"), "MiB")
+        table.row("resident memory", operator.resident_mib, "MiB")
+        table.row("    most", operator.peak_mib, "MiB")
     rest, bound, settled, left = phases
     table.row("CPU at rest", 100 * rest.cpu_s / rest.took_s, "%")
     print(f"    {counts(rest.requests)}")

@@ -10,7 +10,8 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+
+from joulie_devcluster.host.usage import cpu_s, peak_mib, resident_mib
 
 PLANS = "joulie_operator_reconcile_duration_seconds"
 
@@ -27,15 +28,17 @@ class Operator:
     @property
     def cpu_s(self) -> float:
         """CPU time that the process has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self.pid)
 
-    def memory_mib(self, what: str = "VmRSS") -> float:
-        """Resident memory; `VmHWM` is its peak."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(f"{what}:"):
-                return int(line.split()[1]) / 1024
-        raise RuntimeError(f"no {what} for process {self.pid}")
+    @property
+    def resident_mib(self) -> float:
+        """Resident memory."""
+        return resident_mib(self.pid)
+
+    @property
+    def peak_mib(self) -> float:
+        """The most resident memory so far."""
+        return peak_mib(self.pid)
 
     def plans(self) -> tuple[int, float]:
         """How many plans there were, and the seconds they took together."""

@@ -1,14 +1,11 @@
 """CPU time of the processes of a wave, without what they use at rest."""
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from joulie_devcluster.host.process import ServiceProcess
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+from joulie_devcluster.host.usage import cpu_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class CpuMeter:
     def read(self) -> CpuReading:
         """Read all running processes; a process that is not running has used nothing."""
         used = {
-            name: sum(cpu_s(process) for process in processes if process.running)
+            name: sum(cpu_s(process.pid) for process in processes if process.running)
             for name, processes in self.processes.items()
         }
         return CpuReading(time.monotonic(), used)
@@ -56,15 +53,3 @@ class CpuMeter:
             name: used_s - first.used_s[name] - self.at_rest.get(name, 0.0) * duration_s
             for name, used_s in last.used_s.items()
         }
-
-
-def peak_mib(process: ServiceProcess) -> float:
-    """Return the most resident memory that a running process has had, in MiB."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
-
-
-def cpu_s(process: ServiceProcess) -> float:
-    """Return the CPU time that a running process has used, in seconds."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

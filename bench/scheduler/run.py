@@ -28,12 +28,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pprof
-from cost import peak_mib
 from matplotlib.figure import Figure
 from system import System, make_wave, run_system
 
 from joulie_devcluster.control_plane.audit import RequestKind
 from joulie_devcluster.control_plane.scheduler_config import SchedulerSettings
+from joulie_devcluster.host.usage import peak_mib
 
 OUT = Path("out")
 _REST_S = 20.0
@@ -169,7 +169,7 @@ class Bench:
             pods_per_s=(last - first) / (bound_at[last] - bound_at[first]),
             cpu_watts=watts,
             misplaced=sum(classes[node] == "eco" for name, node in placed.items() if name.startswith("fast")),
-            scheduler_mib=peak_mib(system.scheduler),
+            scheduler_mib=peak_mib(system.scheduler.pid),
             profile=await profile if profile else {},
         )
         self.results.setdefault(arm, []).append(wave)

@@ -102,7 +102,7 @@ class Fuzzer:
         started = time.monotonic()
         every = max(1, self._bodies // _BATCH // 200)
         number = 0
-        while self.findings.bodies < self._bodies and not self.stop.is_set() and len(self.findings.failures) < _ENOUGH:
+        while self._continues():
             self._send_batch()
             if number % _ODD_EVERY == 0:
                 self._send_odd()
@@ -111,6 +111,11 @@ class Fuzzer:
                 self._slow.step(request(b"/filter", b"{" * 100)[:-50])
             number += 1
         self._end(time.monotonic() - started)
+
+    def _continues(self) -> bool:
+        found = self.findings
+        unfinished = found.bodies < self._bodies and len(found.failures) < _ENOUGH
+        return unfinished and self._target.running and not self.stop.is_set()
 
     def _end(self, duration_s: float) -> None:
         found = self.findings
@@ -123,7 +128,8 @@ class Fuzzer:
             found.failures.append(f"well-formed requests at the end: {statuses}")
         for connection in self._connections.values():
             connection.close()
-        found.rss_mib.append(self._target.rss_mib)
+        if self._target.running:
+            found.rss_mib.append(self._target.rss_mib)
         found.duration_s = duration_s
 
     def _send_batch(self) -> None:

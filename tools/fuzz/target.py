@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from joulie_api.testing import FakeApiServer, make_node, make_node_twin
+from joulie_devcluster.host.usage import resident_mib
 
 _START_S = 60.0
 
@@ -30,8 +31,7 @@ class Target:
     @property
     def rss_mib(self) -> float:
         """Resident memory."""
-        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return resident_mib(self._process.pid)
 
     @property
     def open_files(self) -> int:

@@ -1,7 +1,6 @@
 """Commands that inspect or stop a running cluster, and `build`. Each returns an exit status."""
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -20,12 +19,12 @@ from joulie_devcluster.control_plane.node_pool import is_ready
 from joulie_devcluster.control_plane.state import ClusterState, ProcessRecord
 from joulie_devcluster.errors import StateError
 from joulie_devcluster.host.progress import terminal_reporter
+from joulie_devcluster.host.usage import resident_mib
 
 NO_CLUSTER = 3
 
 _SUMMARY_LINES = 5
 _FOLLOW_INTERVAL_S = 0.2
-_BYTES_PER_MIB = 1024 * 1024
 
 
 def down(directory: Path) -> int:
@@ -131,11 +130,9 @@ def _process_state(record: ProcessRecord) -> str:
 
 def _memory(record: ProcessRecord) -> str:
     try:
-        text = Path(f"/proc/{record.pid}/statm").read_text()
-    except FileNotFoundError:
+        return f"{resident_mib(record.pid):.0f}"
+    except (FileNotFoundError, ValueError):
         return "-"
-    pages = int(text.split()[1])
-    return f"{pages * os.sysconf('SC_PAGE_SIZE') / _BYTES_PER_MIB:.0f}"
 
 
 def _tail(path: Path, lines: int) -> str:
