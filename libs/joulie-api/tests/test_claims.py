@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from joulie_api import claims as module
 from joulie_api.claims import Claims, DeviceClass, decode_claim, decode_device_class, decode_template
 from joulie_api.errors import DecodeError
+from joulie_api.log_limit import LogLimit
 from joulie_api.pod_reader import read_pod
 from joulie_api.testing import Respond, dra_definitions, make_claim, make_device_class, make_pod
 from joulie_core.pod import Container, Pod, PodClaim
@@ -36,8 +37,8 @@ def dra_api(fake_api):
 
 
 @asynccontextmanager
-async def following(client, classes=None):
-    claims = Claims(client, classes or {})
+async def following(client, classes=None, log_limit=None):
+    claims = Claims(client, classes or {}, log_limit)
     task = asyncio.create_task(claims.run())
     try:
         await asyncio.wait_for(claims.wait_settled(), 10)
@@ -85,6 +86,20 @@ async def test_many_unknown_claims_at_once_are_one_warning(dra_api, fake_client)
             for number in range(500):
                 assert claims.gpus(pod(PodClaim(f"gone-{number}"))) == 1
     assert [line["claim"] for line in logs if line["log_level"] == "warning"] == ["ml/gone-0"]
+
+
+async def test_a_claim_that_was_not_logged_for_a_limit_is_logged_after_it(dra_api, fake_client):
+    now_s = 0.0
+    limit = LogLimit(clock=lambda: now_s)
+    limit.admit()
+    with capture_logs() as logs:
+        async with following(fake_client, log_limit=limit) as claims:
+            for name in ("gone", "lost", "gone"):
+                assert claims.gpus(pod(PodClaim(name))) == 1
+            now_s = 1.0
+            assert claims.gpus(pod(PodClaim("lost"))) == 1
+    warned = [(line["claim"], line["suppressed"]) for line in logs if line["log_level"] == "warning"]
+    assert warned == [("ml/lost", 3)]
 
 
 async def test_a_name_of_any_length_is_logged_and_remembered_in_part(dra_api, fake_client):

@@ -30,6 +30,7 @@ from joulie_api.direct_http import DirectEndpoint
 from joulie_api.entry import BackgroundTaskError, main
 from joulie_api.health import Health
 from joulie_api.http_server import HttpLog, HttpServer, OnError
+from joulie_api.log_limit import LogLimit
 from joulie_api.metrics import CONTENT_TYPE, new_registry
 from joulie_api.settings import ProcessSettings
 
@@ -74,13 +75,15 @@ class App:
         """The bound port of the metrics endpoint."""
         self.tasks_timeout_s = min(TASKS_TIMEOUT_S, shutdown_timeout_s)
         """Time that all background tasks together have to end."""
+        self.request_log_limit = LogLimit()
+        """For all lines of the log whose number clients determine."""
         self._settings = settings
         self._routes = tuple(routes)
         self._shutdown_timeout_s = shutdown_timeout_s
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
         self._servers: list[HttpServer] = []
-        self._requests = HttpLog()
+        self._requests = HttpLog(self.request_log_limit)
         self._watchdog: threading.Timer | None = None
 
     def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:

@@ -174,9 +174,13 @@ class Claims:
     Args:
         client: of the API server.
         device_classes: GPUs that a device counts as, by device class; adds to and overrides the well-known ones.
+        log_limit: for lines about claims that pods name; a service whose pods come in requests shares it with its
+            other lines about requests.
     """
 
-    def __init__(self, client: KubeClient, device_classes: Mapping[str, float]) -> None:
+    def __init__(
+        self, client: KubeClient, device_classes: Mapping[str, float], log_limit: LogLimit | None = None
+    ) -> None:
         self._client = client
         self._classes = {**DEVICE_CLASS_GPUS, **device_classes}
         self._claims = Reflector(client, RESOURCE_CLAIMS, decode_claim)
@@ -187,7 +191,7 @@ class Claims:
         self._class_of: Mapping[str, str] = {}
         self._absent = asyncio.Event()
         self._logged: set[str] = set()
-        self._unknown_claims = LogLimit()
+        self._log_limit = log_limit or LogLimit()
 
     def gpus(self, pod: Pod) -> float:
         """Return the largest number of GPUs that the pod's claims may get, and its extended resources of classes.
@@ -253,7 +257,7 @@ class Claims:
         demand = self._find(namespace, pod_claim)
         if demand is None:
             name = f"{namespace}/{pod_claim.claim or pod_claim.template}"
-            self._log_once(_log.warning, "claim unknown, counted as a whole gpu", self._unknown_claims, claim=name)
+            self._log_once(_log.warning, "claim unknown, counted as a whole gpu", self._log_limit, claim=name)
             return UNKNOWN_GPUS
         for device_class in sorted(demand.unknown_classes(self._classes)):
             self._warn_of_class(device_class)
@@ -283,10 +287,16 @@ class Claims:
         # Names come from requests, and may be of any length.
         fields = {name: text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..." for name, text in fields.items()}
         key = " ".join((event, *fields.values()))
-        if key in self._logged or len(self._logged) >= _MAX_LOGGED or (limit is not None and limit.admit() is None):
+        if key in self._logged or len(self._logged) >= _MAX_LOGGED:
             return
+        left_out: dict[str, int] = {}
+        if limit is not None:
+            suppressed = limit.admit()
+            if suppressed is None:
+                return
+            left_out["suppressed"] = suppressed
         self._logged.add(key)
-        log(event, **fields)
+        log(event, **fields, **left_out)
 
 
 def _demand(spec: _ClaimSpec | None, allocated: list[str] | None) -> ClaimDemand:

@@ -43,7 +43,11 @@ async def run(settings: ExtenderSettings) -> None:
     ):
         table = make_table(settings)
         feeds = ExtenderWatches(
-            client, table, cache_ttl_s=settings.cache_ttl, device_classes=settings.device_class_gpus_json
+            client,
+            table,
+            cache_ttl_s=settings.cache_ttl,
+            device_classes=settings.device_class_gpus_json,
+            request_log_limit=app.request_log_limit,
         )
         app.health.add_ready("watches", feeds.stale_reason)
         budget = ByteBudget(MAX_BODIES_BYTES)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from joulie_api.claims import Claims
 from joulie_api.client import KubeClient
+from joulie_api.log_limit import LogLimit
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_HARDWARES, NODE_TWINS, NODES, PODS
 from joulie_api.wire import decode_kind, decode_node
@@ -37,9 +38,10 @@ class ExtenderWatches:
         *,
         cache_ttl_s: float,
         device_classes: Mapping[str, float] = MappingProxyType({}),
+        request_log_limit: LogLimit | None = None,
     ) -> None:
         #: Requests of pods' claims. Only the pods wait for them, and a cluster may not have any.
-        self.claims = Claims(client, device_classes)
+        self.claims = Claims(client, device_classes, request_log_limit)
         self._table = table
         self._cache_ttl_s = cache_ttl_s
         nodes = Reflector(client, NODES, decode_node)
