@@ -18,7 +18,7 @@ _NODES = (NodeClass(name="equal", count=16, cpu=CpuClass(model="AMD-EPYC-9654", 
 _PODS = 500
 #: Cores of what runs already on the nodes, in turn: enough to tell them apart by a few points, no more.
 _BACKGROUND = (0, 8, 16, 24)
-#: Cores in use on each node after a burst, where they are spread equally.
+#: Cores in use on each node after a burst, where all are used alike: one with more background gets fewer pods.
 _MEAN = _PODS / 16 + sum(_BACKGROUND) / len(_BACKGROUND)
 
 
@@ -35,7 +35,7 @@ async def test_five_hundred_pods_at_once_spread_over_equal_nodes(system: System)
     spread = await _burst(system, "spread", count_in_flight=True)
     print(_table(piled, spread))
     assert max(spread.values()) < 1.5 * _MEAN
-    assert min(spread.values()) > 0.5 * _MEAN
+    assert min(spread.values()) > 0.6 * _MEAN
     # The same burst without: what this is for, and the proof that this test would see it missing.
     assert max(piled.values()) > 2 * _MEAN
 
