@@ -1,4 +1,4 @@
-"""The Helm client that the chart's tests use: built once, before the first test."""
+"""The programs that the chart's tests use: built once, before the first test."""
 
 import contextlib
 from pathlib import Path
@@ -12,18 +12,20 @@ from joulie_devcluster.errors import BinaryError
 from joulie_devcluster.host.progress import terminal_reporter
 
 _BUILD_ERROR = pytest.StashKey[str]()
+_PROGRAMS = {"helm": Binary.HELM, "cyclonus": Binary.CYCLONUS}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Get Helm before the first test: a cold build takes minutes, which no test's time limit should pay for."""
-    asked = any("helm" in getattr(item, "fixturenames", ()) for item in session.items)
-    if session.config.option.collectonly or not asked:
+    """Get programs before the first test: a cold build takes minutes, which no test's time limit should pay for."""
+    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    programs = [program for name, program in _PROGRAMS.items() if name in asked]
+    if session.config.option.collectonly or not programs:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
         try:
             with terminal_reporter() as reporter:
-                lookup.ensure((Binary.HELM,), reporter=reporter)
+                lookup.ensure(programs, reporter=reporter)
         except BinaryError as error:
             session.config.stash[_BUILD_ERROR] = str(error)
 
@@ -31,7 +33,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def helm(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """The Helm client, without a cluster. Fails where it is neither here nor can be built."""
-    if _BUILD_ERROR in pytestconfig.stash:
-        pytest.fail(pytestconfig.stash[_BUILD_ERROR], pytrace=False)
-    path: Path = lookup.ensure((Binary.HELM,))[Binary.HELM]
-    return Helm(path, tmp_path_factory.mktemp("helm"))
+    return Helm(_program(pytestconfig, Binary.HELM), tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def cyclonus(pytestconfig: pytest.Config) -> Path:
+    """The program that tells what NetworkPolicies allow. Fails where it is neither here nor can be built."""
+    return _program(pytestconfig, Binary.CYCLONUS)
+
+
+def _program(config: pytest.Config, binary: Binary) -> Path:
+    if _BUILD_ERROR in config.stash:
+        pytest.fail(config.stash[_BUILD_ERROR], pytrace=False)
+    return lookup.ensure((binary,))[binary]

@@ -121,6 +121,13 @@ def test_the_version_of_helm_is_queried_with_its_subcommand(tmp_path):
     assert query_version(helm, Binary.ETCD) == ""
 
 
+def test_the_version_of_cyclonus_is_queried_with_its_subcommand(tmp_path):
+    reply = (
+        """[ "$*" = version ] && printf 'Cyclonus version: \n{\n  "GitSHA": "unknown",\n  "Version": "v0.5.6"\n}\n'"""
+    )
+    assert query_version(script(tmp_path / "cyclonus", reply), Binary.CYCLONUS) == "v0.5.6"
+
+
 def test_each_module_pins_one_release_and_together_they_contain_all_binaries():
     assert {binary for module in load_modules() for binary in module.packages} == set(Binary)
     assert module_of(Binary.APISERVER).release == parse_release(DEFAULT_KUBERNETES)

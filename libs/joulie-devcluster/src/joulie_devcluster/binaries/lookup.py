@@ -49,6 +49,7 @@ _VERSION_TIMEOUT_S = 20
 #: Arguments that print the version, for binaries without `--version`.
 _VERSION_ARGUMENTS: Mapping[Binary, Sequence[str]] = {
     Binary.HELM: ("version", "--short"),
+    Binary.CYCLONUS: ("version",),
     Binary.KUBEADM: ("version", "--output", "short"),
     Binary.KUBECTL: ("version", "--client"),
     Binary.RUNC_SHIM: ("-v",),
@@ -187,7 +188,7 @@ def query_version(path: Path, binary: Binary) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     # Outputs: Kubernetes v1.37.1; etcd Version: 3.6.13; kwok version v0.7.0 go1.26.8 (linux/amd64).
-    match = re.search(r"v?(\d+\.\d+\.\d+\S*)", reply.stdout)
+    match = re.search(r'v?(\d+\.\d+\.\d+[^\s"]*)', reply.stdout)
     return f"v{match[1]}" if match else ""
 
 

@@ -36,6 +36,7 @@ class Binary(StrEnum):
     KUBE_PROXY = "kube-proxy"
     KUBECTL = "kubectl"
     HELM = "helm"
+    CYCLONUS = "cyclonus"
     CONTAINERD = "containerd"
     RUNC_SHIM = "containerd-shim-runc-v2"
     CTR = "ctr"
@@ -132,6 +133,7 @@ def load_modules(kubernetes: str = DEFAULT_KUBERNETES) -> tuple[Module, ...]:
         _load("kubernetes", "k8s.io/kubernetes", {each: f"/cmd/{each}" for each in commands}, release=kubernetes),
         _load("kwok", "sigs.k8s.io/kwok", {Binary.KWOK: "/cmd/kwok"}),
         _load("helm", "helm.sh/helm/v4", {Binary.HELM: "/cmd/helm"}),
+        _load("cyclonus", "github.com/mattfenwick/cyclonus", {Binary.CYCLONUS: "/cmd/cyclonus"}),
         _load(
             "containerd",
             "github.com/containerd/containerd/v2",
@@ -192,8 +194,8 @@ def _pinned_version(directory: Path, upstream: str) -> str:
 def _ldflags(name: str, version: str) -> str:
     """Return flags that strip symbols and, where the version has an effect, set it.
 
-    Without it clients of Kubernetes would negotiate features against v0.0.0, and charts that require a Helm release
-    would be rejected.
+    Without it clients of Kubernetes would negotiate features against v0.0.0, charts that require a Helm release would
+    be rejected, and cyclonus would report no version.
     """
     major, minor = parse_release(version)
     stamps: dict[str, str] = {}
@@ -203,6 +205,8 @@ def _ldflags(name: str, version: str) -> str:
             stamps = {f"k8s.io/component-base/version.{key}": value for key, value in values.items()}
         case "helm":
             stamps = {"helm.sh/helm/v4/internal/version.version": version}
+        case "cyclonus":
+            stamps = {"github.com/mattfenwick/cyclonus/pkg/cli.version": version}
         case _:
             pass
     return " ".join([_STRIP, *(f"-X {key}={value}" for key, value in stamps.items())])
