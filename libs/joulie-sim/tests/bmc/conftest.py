@@ -1,6 +1,7 @@
 """A simulated BMC over TLS, and plain requests to it."""
 
 import asyncio
+import json
 import ssl
 
 import aiohttp
@@ -62,6 +63,28 @@ class Requests:
         ) as response:
             text = await response.text()
             return response.status, response.headers, (await response.json() if text else {})
+
+    async def patch(self, path, body, proceed, **headers):
+        """Begin a PATCH, whose body is sent once the event is set; return the task of its status."""
+        begun = asyncio.Event()
+
+        async def text():
+            begun.set()
+            await proceed.wait()
+            yield json.dumps(body).encode()
+
+        sent = {key.replace("_", "-"): value for key, value in headers.items()}
+        sent |= {"Authorization": aiohttp.encode_basic_auth(USER, PASSWORD), "Content-Type": "application/json"}
+        url = f"{self._address}{path}"
+
+        async def status():
+            # The body follows the service's answer "100 Continue".
+            async with self._session.patch(url, data=text(), headers=sent, ssl=self._tls, expect100=True) as response:
+                return response.status
+
+        answer = asyncio.create_task(status())
+        await begun.wait()
+        return answer
 
 
 @pytest.fixture

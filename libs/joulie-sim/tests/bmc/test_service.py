@@ -93,6 +93,16 @@ async def test_a_tag_can_be_required(serve, requests_to):
     assert (await ask("PATCH", CONTROL, change, If_Match=tag))[0] == 204
 
 
+async def test_of_changes_under_way_with_one_tag_the_first_is_made(serve, requests_to):
+    served = await serve("plain")
+    ask, proceed = requests_to(served), asyncio.Event()
+    tag = (await ask("GET", POWER))[1]["ETag"]
+    async with asyncio.timeout(10):
+        answers = [await ask.patch(POWER, CAP_300, proceed, If_Match=tag) for _ in range(3)]
+        proceed.set()
+        assert sorted(await asyncio.gather(*answers)) == [204, 412, 412]
+
+
 async def test_a_weak_tag_can_be_compared_in_its_strong_form(serve, requests_to):
     served = await serve("ami")
     ask = requests_to(served)

@@ -90,6 +90,8 @@ class SimulatedBmc:
         return busy
 
     async def _serve(self, request: web.Request) -> web.Response:
+        # Received first, so that no other request changes anything between what is checked and what is changed.
+        await request.read()
         path, known = _path(request), self._resources()
         methods = self._methods(path, known)
         if not methods:
