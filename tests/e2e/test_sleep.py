@@ -49,6 +49,11 @@ def _deployment() -> dict:
     }
 
 
+def _where(pod: dict) -> tuple[str | None, str | None, str | None]:
+    """Return node, time of deletion and phase of a pod, for the message of a failure."""
+    return pod["spec"].get("nodeName"), pod["metadata"].get("deletionTimestamp"), pod["status"].get("phase")
+
+
 async def _guarded(view: ClusterView) -> dict:
     """Return the pod of the Deployment, which runs."""
     pods = [pod for pod in (await view.pods()).values() if _is_guarded(pod)]
@@ -86,10 +91,15 @@ async def test_a_node_sleeps_and_wakes_for_a_pending_pod_and_a_guarded_pod_is_no
     await site.reaches("powering-off")
     await _restart_operator(site)
     await site.reaches("asleep", within_s=60)
-    node = await site.node()
-    conditions = {each["type"]: each["status"] for each in node["status"]["conditions"]}
-    assert (conditions["joulie.io/Asleep"], server.power_state) == ("True", "Off")
-    assert "joulie.io/asleep" in {taint["key"] for taint in node["spec"]["taints"]}
+
+    async def is_off() -> None:
+        # The condition is written after the label: it is part of the status.
+        node = await site.node()
+        conditions = {each["type"]: each["status"] for each in node["status"]["conditions"]}
+        assert (conditions["joulie.io/Asleep"], server.power_state) == ("True", "Off")
+        assert "joulie.io/asleep" in {taint["key"] for taint in node["spec"]["taints"]}
+
+    await eventually(is_off, within_s=10)
     moved = await _guarded(view)
     assert moved["spec"]["nodeName"] in OTHERS
 
@@ -106,8 +116,11 @@ async def test_a_node_sleeps_and_wakes_for_a_pending_pod_and_a_guarded_pod_is_no
     assert time.monotonic() - began < 60
     await site.reaches("awake")
     assert server.resets == ["GracefulShutdown", "On", "GracefulShutdown", "On"]
-    bmc = (await view.objects(NODE_BMCS))[NODE]
-    assert "desiredPower" not in bmc["spec"]
+
+    async def is_left_alone() -> None:
+        assert "desiredPower" not in (await view.objects(NODE_BMCS))[NODE]["spec"]
+
+    await eventually(is_left_alone, within_s=10)
 
 
 async def _all_placed(view: ClusterView, pods: list[str]) -> dict[str, str]:
@@ -141,7 +154,7 @@ async def test_a_roll_out_of_a_daemon_set_wakes_the_node_that_it_waits_for(site:
     async def rolled_out(generation: int) -> None:
         status = json.loads(await view.client.get(_DAEMON_SETS, "everywhere", view.namespace))["status"]
         seen = (status.get("observedGeneration"), status.get("updatedNumberScheduled"), status.get("numberReady"))
-        assert seen == (generation, 3, 3)
+        assert seen == (generation, 3, 3), {name: _where(pod) for name, pod in (await view.pods()).items()}
 
     await site.prove()
     await view.client.create(_DAEMON_SETS, body, view.namespace)
