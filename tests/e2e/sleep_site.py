@@ -16,8 +16,10 @@ from pathlib import Path
 from tests.e2e.view import ClusterView
 from tests.e2e.waiting import eventually
 
-from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, SECRETS
+from joulie_api.errors import NotFound
+from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, PODS, SECRETS
 from joulie_core.kinds.base import API_VERSION
+from joulie_core.timestamps import rfc3339
 from joulie_devcluster.control_plane.config import ClusterConfig
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import Starter, create_namespace
@@ -68,7 +70,27 @@ class _Machine:
                 self._runs = on
                 boot_id = f"boot-{len(self.server.resets)}"
                 await set_kubelet(self._view.client, NODE, runs=on, boot_id=boot_id)
+            if on:
+                await self._report_pods()
             await asyncio.sleep(0.1)
+
+    async def _report_pods(self) -> None:
+        """Report running pods ready again, as a kubelet does and KWOK does not.
+
+        The controller manager says that the pods of a node that is not ready are not ready either, seconds later.
+        """
+        for name, pod in (await self._view.pods()).items():
+            conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
+            ready = conditions.get("Ready", {}).get("status") == "True"
+            if pod["spec"].get("nodeName") == NODE and pod["status"].get("phase") == "Running" and not ready:
+                conditions["Ready"] = {
+                    "type": "Ready",
+                    "status": "True",
+                    "lastTransitionTime": rfc3339(time.time(), "seconds"),
+                }
+                status = {"status": {"conditions": [*conditions.values()]}}
+                with contextlib.suppress(NotFound):
+                    await self._view.client.merge_patch(PODS, name, status, self._view.namespace, subresource="status")
 
 
 class SleepSite:
