@@ -17,6 +17,9 @@ ROOT = Path(__file__).parents[1]
 CHART = ROOT / "helm" / "joulie"
 NAMESPACE = "joulie-system"
 
+#: Kinds of the chart that make pods.
+WORKLOADS = {"Deployment", "DaemonSet", "StatefulSet", "Job"}
+
 Manifest = dict[str, Any]
 Values = dict[str, Any]
 

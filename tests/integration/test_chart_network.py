@@ -1,11 +1,10 @@
 """The chart's NetworkPolicies as rendered. Needs Helm and no cluster."""
 
 import pytest
-from tests.chart import EVERYTHING, POOL, RESOURCE_MANAGER, WATCHDOG, Helm, find
+from tests.chart import EVERYTHING, POOL, RESOURCE_MANAGER, WATCHDOG, WORKLOADS, Helm, find
 
 ON = {"networkPolicy": {"enabled": True}}
 DNS = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
-WORKLOADS = {"Deployment", "DaemonSet", "StatefulSet", "Job"}
 
 
 def policies(manifests):

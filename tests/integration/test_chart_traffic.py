@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.chart import NAMESPACE, RESOURCE_MANAGER, ROOT, Helm, Manifest
+from tests.chart import NAMESPACE, RESOURCE_MANAGER, ROOT, WORKLOADS, Helm, Manifest
 
 _VALUES = {
     **RESOURCE_MANAGER,
@@ -25,7 +25,6 @@ _BMC_EGRESS = [
     {"to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}], "ports": [{"port": 443}, {"port": 623, "protocol": "UDP"}]}
 ]
 _BACKEND_EGRESS = [{"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}], "ports": [{"port": 443}]}]
-_WORKLOADS = {"Deployment", "DaemonSet", "StatefulSet", "Job"}
 _ANSWER = re.compile(r"IS ALLOWED\?\s*\|\s*(TRUE|FALSE)")
 
 
@@ -85,7 +84,7 @@ def network(manifests: Sequence[Manifest]) -> Network:
         Port("dns", 53, protocol="UDP"),
         Port("dns", 53),
     ]
-    for number, workload in enumerate(each for each in manifests if each["kind"] in _WORKLOADS):
+    for number, workload in enumerate(each for each in manifests if each["kind"] in WORKLOADS):
         template = workload["spec"]["template"]
         labels = template["metadata"]["labels"]
         name = workload["metadata"]["name"]
