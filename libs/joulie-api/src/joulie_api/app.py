@@ -28,6 +28,7 @@ from joulie_api.addresses import Address, parse_addr
 from joulie_api.byte_budget import ByteBudget
 from joulie_api.direct_http import DirectEndpoint
 from joulie_api.entry import BackgroundTaskError, main
+from joulie_api.failures import Failures
 from joulie_api.health import Health
 from joulie_api.http_server import HttpLog, HttpServer, OnError
 from joulie_api.log_limit import LogLimit
@@ -69,6 +70,8 @@ class App:
         self.service = service
         self.health = Health()
         self.registry = new_registry(service, version)
+        self.failures = Failures(self.registry)
+        """Failures that end the work on one object alone."""
         self.stopping = asyncio.Event()
         """Set once shutdown has begun."""
         self.metrics_port = 0

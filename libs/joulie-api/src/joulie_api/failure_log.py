@@ -8,6 +8,7 @@ The actuator, which logs without structlog, does not use it: it logs every resto
 """
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -33,17 +34,29 @@ class _Failure:
 class FailureLog:
     """The failures of one kind of work, by `subject`: fields of the log line, such as the node's name."""
 
-    __slots__ = ("_failed", "_failures", "_level", "_log", "_recovered", "_trace")
+    __slots__ = ("_failed", "_failures", "_level", "_log", "_max_subjects", "_recovered", "_trace")
 
     def __init__(
-        self, log: Logger, *, failed: str, recovered: str, level: int = logging.WARNING, trace: bool = False
+        self,
+        log: Logger,
+        *,
+        failed: str,
+        recovered: str,
+        level: int = logging.WARNING,
+        trace: bool = False,
+        max_subjects: float = math.inf,
     ) -> None:
-        """Log the event `failed` at `level`, with the exception's traceback if `trace`, and `recovered` at info."""
+        """Log the event `failed` at `level`, with the exception's traceback if `trace`, and `recovered` at info.
+
+        `max_subjects` bounds memory and log where others determine how many subjects fail: while that many do, further
+        ones are not logged.
+        """
         self._log = log
         self._failed = failed
         self._recovered = recovered
         self._level = level
         self._trace = trace
+        self._max_subjects = max_subjects
         self._failures: dict[_Key, _Failure] = {}
 
     def failed(self, problem: BaseException | str, /, *, cause: str | None = None, **subject: Any) -> None:
@@ -52,7 +65,12 @@ class FailureLog:
         kind = type(problem).__name__ if is_error else ""
         text = str(problem) or kind
         cause = cause or kind or text
-        failure = self._failures.setdefault(_key(subject), _Failure(text))
+        key = _key(subject)
+        failure = self._failures.get(key)
+        if failure is None:
+            if len(self._failures) >= self._max_subjects:
+                return
+            failure = self._failures[key] = _Failure(text)
         failure.problem = text
         if cause in failure.causes:
             return

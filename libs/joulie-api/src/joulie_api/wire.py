@@ -11,13 +11,13 @@ from typing import Final, Generic, TypeVar
 import msgspec
 import pydantic
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.pod import Container, Pod, PodClaim, Requirement, SelectorOperator, Term
+from joulie_core.text import printable
 
 M = TypeVar("M", bound=pydantic.BaseModel)
-W = TypeVar("W")
 
 _Strings = dict[str, str] | None
 #: Quantities are strings on the wire, but a hand-written request may say `1`.
@@ -25,6 +25,9 @@ _Quantities = dict[str, str | int | float] | None
 
 #: A copy of the whole object, written by kubectl: never read here, and it would double an object's memory.
 _UNREAD_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+#: Characters of a name in a message; names of Kubernetes are at most as long.
+_MAX_NAME: Final = 253
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
@@ -196,7 +199,7 @@ def decode_page(raw: bytes) -> ListPage:
     Raises:
         DecodeError: not a list.
     """
-    return _decode(_PAGES, raw, "list")
+    return decode(_PAGES.decode, raw, "list")
 
 
 def decode_identity(raw: bytes | msgspec.Raw) -> WireIdentity:
@@ -205,7 +208,7 @@ def decode_identity(raw: bytes | msgspec.Raw) -> WireIdentity:
     Raises:
         DecodeError: not an object.
     """
-    return _decode(_IDENTIFIED, raw, "object").metadata
+    return decode(_IDENTIFIED.decode, raw, "object").metadata
 
 
 def decode_node(raw: bytes) -> Node:
@@ -214,7 +217,7 @@ def decode_node(raw: bytes) -> Node:
     Raises:
         DecodeError: not a Node.
     """
-    return node_from_wire(_decode(_NODES, raw, "Node"))
+    return node_from_wire(decode(_NODES.decode, raw, "Node"))
 
 
 def decode_pod(raw: bytes) -> Pod:
@@ -223,23 +226,18 @@ def decode_pod(raw: bytes) -> Pod:
     Raises:
         DecodeError: not a Pod.
     """
-    return pod_from_wire(_decode(_PODS, raw, "Pod"))
+    return pod_from_wire(decode(_PODS.decode, raw, "Pod"))
 
 
 def decode_kind(model: type[M]) -> Callable[[bytes], Versioned[M]]:
     """Return a decoder of one custom resource; it raises a DecodeError that names the invalid field."""
 
-    def decode(raw: bytes) -> Versioned[M]:
-        meta = _decode(_OBJECTS, raw, model.__name__).metadata
-        try:
-            return Versioned(metadata_from_wire(meta), model.model_validate_json(raw))
-        except pydantic.ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()
-            )
-            raise DecodeError(f"{model.__name__} {meta.name}: {faults}") from error
+    def read(raw: bytes) -> Versioned[M]:
+        meta = decode(_OBJECTS.decode, raw, model.__name__).metadata
+        what = f"{model.__name__} {printable(meta.name, _MAX_NAME)}"
+        return Versioned(metadata_from_wire(meta), decode(model.model_validate_json, raw, what))
 
-    return decode
+    return read
 
 
 def node_from_wire(wire: WireNode) -> Node:
@@ -294,13 +292,6 @@ def metadata_from_wire(meta: WireMeta) -> Metadata:
         created_at=meta.creation_timestamp,
         deleted_at=meta.deletion_timestamp,
     )
-
-
-def _decode(decoder: msgspec.json.Decoder[W], raw: bytes | msgspec.Raw, what: str) -> W:
-    try:
-        return decoder.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"not a {what}: {error}") from error
 
 
 def _annotations(meta: WireMeta) -> Mapping[str, str]:
