@@ -52,3 +52,19 @@ def test_the_log_is_bounded_where_others_determine_how_many_fail() -> None:
             failures.invalid_input("bmc", DecodeError("not JSON"), node=f"n{number}")
     assert len(lines) == MAX_SUBJECTS
     assert registry.get_sample_value("joulie_invalid_input_total", {"source": "bmc"}) == MAX_SUBJECTS + 5
+
+
+def test_a_subject_that_is_gone_is_forgotten_and_others_are_not() -> None:
+    failures = Failures(CollectorRegistry())
+    with capture_logs() as lines:
+        for node in ("n1", "n2"):
+            failures.internal_error("node pass", KeyError("x"), node=node)
+            failures.invalid_input("bmc", DecodeError("not JSON"), node=node)
+        failures.forget(node="n1")
+        for node in ("n1", "n2"):
+            failures.worked("node pass", node=node)
+            failures.valid_input("bmc", node=node)
+    assert [(line["event"], line["node"]) for line in lines[4:]] == [
+        ("works again", "n2"),
+        ("input valid again", "n2"),
+    ]

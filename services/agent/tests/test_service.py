@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from joulie_agent import node_workers
+from joulie_agent.enforce.node import NodeControl
 from joulie_api.resources import TELEMETRY_PROFILES
 from joulie_api.testing import Respond
 
@@ -191,3 +193,30 @@ async def test_a_failed_status_write_is_repeated_at_the_next_tick(cluster):
     await cluster.until_reported("n1", result="applied")
     assert node.cap_watts == 150
     assert (await agent.series("n1"))["joulie_reconcile_errors_total"] >= 1
+
+
+@pytest.mark.parametrize("method", ["__init__", "tick"])
+async def test_a_defect_at_one_node_ends_neither_the_process_nor_the_work_on_others(cluster, monkeypatch, method):
+    good = getattr(NodeControl, method)
+    broken = {"n1"}
+
+    def node_of(control, arguments):
+        return arguments[0].node.name if method == "tick" else arguments[0].name
+
+    def fail(control, *arguments, **keywords):
+        if node_of(control, arguments) in broken:
+            raise ZeroDivisionError("a defect")
+        return good(control, *arguments, **keywords)
+
+    monkeypatch.setattr(NodeControl, method, fail)
+    monkeypatch.setattr(node_workers, "RETRY_S", 0.0)
+    bad_node, good_node = cluster.add_node("n1"), cluster.add_node("n2")
+    agent = await cluster.start_agent()
+    await cluster.until_reported("n2", result="applied")
+    assert good_node.cap_watts == 150
+    assert bad_node.cap_watts is None
+    work = "node pass" if method == "tick" else "start of a node's worker"
+    assert f'joulie_internal_errors_total{{work="{work}"}}' in (await agent.get("/metrics"))[1]
+    broken.clear()
+    await cluster.until_reported("n1", result="applied")
+    assert bad_node.cap_watts == 150

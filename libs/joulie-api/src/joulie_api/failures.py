@@ -71,3 +71,9 @@ class Failures:
     def worked(self, work: str, **subject: Any) -> None:
         """Note that the work on this subject succeeded, or that the subject is gone."""
         self._errors.recovered(work=work, **subject)
+
+    def forget(self, **subject: Any) -> None:
+        """Forget, without logging, every failure of a subject that is gone, whatever its source or work."""
+        gone = subject.items()
+        for log in (self._inputs, self._errors):
+            log.retain(lambda each: not gone <= each.items())

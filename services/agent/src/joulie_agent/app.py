@@ -29,6 +29,7 @@ from joulie_agent.worker import WorkerDeps
 from joulie_api.app import App
 from joulie_api.apply import Applier
 from joulie_api.client import KubeClient
+from joulie_api.failures import Failures
 from joulie_api.metrics import NodeSeriesCollector
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.kinds.base import Profile
@@ -71,6 +72,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             interval_s=settings.reconcile_interval,
             spec_timeout_s=settings.spec_read_timeout,
             wall_time=time.time,
+            failures=app.failures,
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
         for reflector in informers.reflectors:
@@ -78,7 +80,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
             app.health.add_ready(f"watch {reflector.name}", reflector.stale_reason)
         app.spawn("nodes", workers.run(deps))
         if settings.resource_manager_socket:
-            node_agent = _node_agent(settings, client, informers)
+            node_agent = _node_agent(settings, client, informers, app.failures)
             on_change.append(node_agent.wake)
             for reflector in node_agent.reflectors:
                 app.spawn(f"watch {reflector.name}", reflector.run())
@@ -87,7 +89,7 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         await app.wait()
 
 
-def _node_agent(settings: AgentSettings, client: KubeClient, informers: Informers) -> NodeAgent:
+def _node_agent(settings: AgentSettings, client: KubeClient, informers: Informers, failures: Failures) -> NodeAgent:
     def profile() -> Profile | None:
         target = informers.target(settings.node_name)
         return None if target is None else target.profile
@@ -100,6 +102,7 @@ def _node_agent(settings: AgentSettings, client: KubeClient, informers: Informer
         node=lambda: informers.nodes.get(settings.node_name),
         profile=profile,
         wall_time=time.time,
+        failures=failures,
         report_success=settings.container_policy_status is PolicyStatusScope.ALL,
     )
 

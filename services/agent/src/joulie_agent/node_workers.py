@@ -7,6 +7,7 @@ one. Each served node has exactly one worker. Nodes that left management while n
 import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 import structlog
 
@@ -18,6 +19,10 @@ from joulie_api.resources import NODES
 from joulie_api.wire import decode_node
 from joulie_core.names import NodeName
 from joulie_core.node import Node
+
+#: After which a worker that could not be started is tried again.
+RETRY_S: Final = 60.0
+_START: Final = "start of a node's worker"
 
 _log = structlog.get_logger()
 
@@ -33,6 +38,7 @@ class NodeWorkers:
         self._scope = scope
         self._workers: dict[str, NodeWorker] = {}
         self._moved = asyncio.Event()
+        self._retry: asyncio.TimerHandle | None = None
 
     @property
     def workers(self) -> Mapping[str, NodeWorker]:
@@ -51,6 +57,11 @@ class NodeWorkers:
         """Trigger a comparison of workers and nodes: a node was added, removed or relabelled."""
         self._moved.set()
 
+    def _move_later(self) -> None:
+        """Compare workers and nodes again after a while; one timer serves all nodes."""
+        if self._retry is None or self._retry.when() <= asyncio.get_running_loop().time():
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.move)
+
     async def run(self, deps: WorkerDeps) -> None:
         """Serve until cancelled."""
         for reflector in deps.informers.reflectors:
@@ -58,7 +69,13 @@ class NodeWorkers:
         async with asyncio.TaskGroup() as group:
 
             def start(node: Node, *, orphan: bool = False) -> None:
-                worker = NodeWorker(node, deps, orphan=orphan)
+                try:
+                    worker = NodeWorker(node, deps, orphan=orphan)
+                except Exception as error:  # noqa: BLE001 - what one node reports must not stop the others' workers
+                    deps.failures.internal_error(_START, error, node=node.name)
+                    self._move_later()
+                    return
+                deps.failures.worked(_START, node=node.name)
                 self._workers[node.name] = worker
                 task = group.create_task(worker.run(), name=f"node {node.name}")
                 task.add_done_callback(lambda _: self._ended(node.name, deps))
@@ -85,6 +102,7 @@ class NodeWorkers:
     def _ended(self, name: str, deps: WorkerDeps) -> None:
         del self._workers[name]
         deps.discoverer.forget(name)
+        deps.failures.forget(node=name)
         # The node may have come back in the meantime.
         self.move()
 

@@ -27,6 +27,7 @@ from joulie_agent.publish import Publisher
 from joulie_agent.report import compose
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
+from joulie_api.failures import Failures
 from joulie_core.control.dvfs import DvfsDirection, DvfsSettings
 from joulie_core.control.lost_control import target_out_of_reach
 from joulie_core.control.telemetry_route import Route
@@ -34,6 +35,10 @@ from joulie_core.fnv import fnv1a_32
 from joulie_core.kinds.telemetry_profile import ControlReport, ControlReports, TelemetryProfileStatus
 from joulie_core.node import Node
 from joulie_core.timestamps import rfc3339
+
+#: Work whose unexpected errors are counted apart.
+_REGULAR: Final = "node pass"
+_SAMPLE: Final = "DVFS sample"
 
 #: Changes that come together, such as a profile and its node's labels, are acted on together.
 DEBOUNCE_S: Final = 0.1
@@ -59,6 +64,7 @@ class WorkerDeps:
     spec_timeout_s: float
     #: Now, in seconds since the epoch.
     wall_time: Callable[[], float]
+    failures: Failures
 
 
 @dataclass(slots=True)
@@ -93,10 +99,6 @@ class NodeWorker:
         self._looping = asyncio.Event()
         self._log = _log.bind(node=node.name)
         self._write_failures = FailureLog(self._log, failed="publishing failed", recovered="publishing recovered")
-        self._pass_failures = FailureLog(self._log, failed="pass failed", recovered="pass recovered", trace=True)
-        self._sample_failures = FailureLog(
-            self._log, failed="DVFS sample failed", recovered="DVFS sample recovered", trace=True
-        )
         self._target_failures = FailureLog(self._log, failed="target not refreshed", recovered="target refreshed again")
         #: What was last logged of each enforcement.
         self._logged: dict[str, dict[str, Any]] = {}
@@ -162,9 +164,9 @@ class NodeWorker:
                     self._acted(await self._control.follow(loop.time()))
                 except Exception as error:  # noqa: BLE001 - as for a pass
                     self.view.errors += 1
-                    self._sample_failures.failed(error)
+                    self._deps.failures.internal_error(_SAMPLE, error, node=self._node.name)
                 else:
-                    self._sample_failures.recovered()
+                    self._deps.failures.worked(_SAMPLE, node=self._node.name)
                 self._control_moved()
 
     def _control_moved(self) -> None:
@@ -195,10 +197,10 @@ class NodeWorker:
             return False
         except Exception as error:  # noqa: BLE001 - counted, and logged with its trace; the next pass starts afresh
             self.view.errors += 1
-            self._pass_failures.failed(error)
+            self._deps.failures.internal_error(_REGULAR, error, node=self._node.name)
             return False
         self._write_failures.recovered()
-        self._pass_failures.recovered()
+        self._deps.failures.worked(_REGULAR, node=self._node.name)
         return gone
 
     async def _serve(self, now: float) -> bool:

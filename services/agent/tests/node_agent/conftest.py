@@ -9,12 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 from services.agent.tests.node_agent.scripted_manager import ScriptedManager
 
 from joulie_agent.node_agent.agent import NodeAgent
 from joulie_agent.node_agent.pusher import Pace
 from joulie_agent.resource_api.cluster import ClusterClient
 from joulie_api.client import KubeClient
+from joulie_api.failures import Failures
 from joulie_api.testing import FakeApiServer, make_node
 from joulie_api.wire import decode_node
 from joulie_core.kinds.base import Profile
@@ -43,6 +45,7 @@ class Stage:
     pace: Pace = PACE
     report_success: bool = True
     agents: list[NodeAgent] = field(default_factory=list)
+    failures: Failures = field(default_factory=lambda: Failures(CollectorRegistry()))
 
     @asynccontextmanager
     async def agent(self) -> AsyncIterator[NodeAgent]:
@@ -55,6 +58,7 @@ class Stage:
             node=self._node,
             profile=lambda: self.profile,
             wall_time=lambda: WALL_TIME_S,
+            failures=self.failures,
             report_success=self.report_success,
             pace=self.pace,
         )

@@ -109,7 +109,12 @@ async def test_without_zones_what_is_published_stays(stage):
     found = []
     for state in (None, status(), status(agent=False), status(ZONE)):
         publisher = published.StatePublisher(
-            stage.client, "n1", node=stage._node, state=lambda state=state: state, pace=stage.pace
+            stage.client,
+            "n1",
+            node=stage._node,
+            state=lambda state=state: state,
+            failures=stage.failures,
+            pace=stage.pace,
         )
         found.append(publisher._topology())
     assert found[:3] == [None, None, {}]

@@ -9,6 +9,7 @@ Source: docs/decisions/0014-container-resources.md.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -29,6 +30,7 @@ from joulie_agent.resource_api.transport import ResourceApiError
 from joulie_api.client import KubeClient
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
+from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
 from joulie_api.resources import ADJUSTMENTS
 from joulie_core.kinds.adjustment import MOST_ERRORS, WHOLE_OBJECT, names_node
@@ -40,6 +42,8 @@ from joulie_core.node import Node
 #: Bounds of the schemas of the status.
 _cut_error: Final = cut_text(4096)
 _cut_adjustment_error: Final = cut_text(1024)
+
+_SELECT: Final = "selection of container policies"
 
 _log = structlog.get_logger()
 
@@ -68,6 +72,7 @@ class NodeAgent:
         node: returns the node as watched elsewhere; None where it is not known, or gone.
         profile: returns its power profile; None without a target. `wake` is to be called after changes of both.
         wall_time: seconds since the epoch.
+        failures: where unexpected errors are counted.
         report_success: whether the status of a configuration names this node where it uses it.
         pace: time constants.
     """
@@ -82,6 +87,7 @@ class NodeAgent:
         node: Callable[[], Node | None],
         profile: Callable[[], Profile | None],
         wall_time: Callable[[], float],
+        failures: Failures,
         report_success: bool = True,
         pace: Pace = PACE,
     ) -> None:
@@ -102,6 +108,7 @@ class NodeAgent:
         #: Counts comparisons without a change: containers that have started since may not fit an Adjustment.
         self._rounds = 0
         self._moved = asyncio.Event()
+        self._internal = failures
         self._failures = FailureLog(_log, failed="resource manager unreachable", recovered="resource manager reached")
         self._reflectors = tuple(
             Reflector(client, each, decode_object(each, node_name)) for each in (*POLICY_RESOURCES, ADJUSTMENTS)
@@ -114,14 +121,23 @@ class NodeAgent:
             client, node_name, field_manager=FIELD_MANAGER, events=self._events, problem=self._problem
         )
         self._status_pusher: Pusher[dict[Seen, Entry | None]] = Pusher(
-            "status", lambda: self._entries.differences() or None, self._entries.write, interval_s=0, pace=pace
+            "status",
+            lambda: self._entries.differences() or None,
+            self._entries.write,
+            interval_s=0,
+            failures=failures,
+            pace=pace,
         )
-        published = StatePublisher(client, node_name, node=node, state=lambda: self._state, pace=pace)
-        slow = pace.push_interval_s
+        published = StatePublisher(
+            client, node_name, node=node, state=lambda: self._state, failures=failures, pace=pace
+        )
+        slow = partial(Pusher[Any], interval_s=pace.push_interval_s, failures=failures, pace=pace)
         self._pushers: tuple[Pusher[Any], ...] = (
-            Pusher("configuration", self._wanted_config, self._push_config, interval_s=slow, pace=pace),
-            Pusher("adjustments", self._wanted_adjustments, self._push_adjustments, interval_s=slow, pace=pace),
-            Pusher("power profile", self._wanted_profile, self._push_profile, interval_s=0, pace=pace),
+            slow("configuration", self._wanted_config, self._push_config),
+            slow("adjustments", self._wanted_adjustments, self._push_adjustments),
+            Pusher(
+                "power profile", self._wanted_profile, self._push_profile, interval_s=0, failures=failures, pace=pace
+            ),
             self._status_pusher,
             *published.pushers,
         )
@@ -174,7 +190,12 @@ class NodeAgent:
         """Decide what applies, and wake whatever acts on it, after each change and once in a while."""
         while True:
             self._moved.clear()
-            self._select()
+            try:
+                self._select()
+            except Exception as error:  # noqa: BLE001 - what applied before stays; compared again as after a change
+                self._internal.internal_error(_SELECT, error)
+            else:
+                self._internal.worked(_SELECT)
             for pusher in self._pushers:
                 pusher.wake()
             try:

@@ -19,6 +19,7 @@ from joulie_agent.node_agent.pod_events import PodEvents
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import InvalidCallError
 from joulie_api.client import KubeClient
+from joulie_api.decoding import decode
 from joulie_api.errors import Conflict, KubeError
 from joulie_api.resources import NODES
 
@@ -46,6 +47,9 @@ class _RawNode(msgspec.Struct):
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
+
+
+_NODES: Final = msgspec.json.Decoder(_RawNode)
 
 
 class NodeChanges:
@@ -138,7 +142,7 @@ class NodeChanges:
 
     async def _read(self) -> _RawNode:
         raw = await self._client.get(NODES, self._node)
-        return msgspec.json.decode(raw, type=_RawNode)
+        return decode(_NODES.decode, raw, "Node")
 
     async def _patch(self, body: Mapping[str, Any], *, subresource: str | None = None) -> pb.Nothing:
         try:

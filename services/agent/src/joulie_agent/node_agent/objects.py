@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_api.resources import BALLOONS_POLICIES, TEMPLATE_POLICIES, TOPOLOGY_AWARE_POLICIES, Resource
 from joulie_api.wire import WireMeta
 from joulie_core.kinds.base import API_VERSION
@@ -70,16 +70,13 @@ _ENTRY: Final = msgspec.json.Decoder(dict[str, Any])
 def decode_object(resource: Resource, node: str) -> Callable[[bytes], NodeObject]:
     """Return a decoder of objects of a resource, which raises DecodeError."""
 
-    def decode(raw: bytes) -> NodeObject:
-        try:
-            wire = _DECODER.decode(raw)
-            mine = ((wire.status and wire.status.nodes) or {}).get(node)
-            entry = None if mine is None else _ENTRY.decode(mine)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise DecodeError(f"not a {resource.kind}: {error}") from error
+    def read(raw: bytes) -> NodeObject:
+        wire = decode(_DECODER.decode, raw, resource.kind)
+        mine = ((wire.status and wire.status.nodes) or {}).get(node)
+        entry = None if mine is None else decode(_ENTRY.decode, mine, f"entry of a {resource.kind}")
         meta = wire.metadata
         return NodeObject(
             ObjectKey(resource, meta.name), meta.uid, meta.generation, wire.spec or {}, meta.resource_version, entry
         )
 
-    return decode
+    return read

@@ -16,6 +16,7 @@ from joulie_api.client import KubeClient
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.resources import EVENTS, PODS
+from joulie_core.text import printable
 from joulie_core.timestamps import rfc3339
 
 #: Events that may wait, and recent ones that are remembered.
@@ -101,7 +102,7 @@ class PodEvents:
             },
             "type": "Warning",
             "reason": event.reason,
-            "message": event.message[:_LONGEST_MESSAGE],
+            "message": printable(event.message, _LONGEST_MESSAGE),
             "count": 1,
             "firstTimestamp": time,
             "lastTimestamp": time,

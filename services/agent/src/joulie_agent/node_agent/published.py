@@ -15,6 +15,7 @@ from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_api.apply import Applier
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
+from joulie_api.failures import Failures
 from joulie_api.resources import NODE_RESOURCE_TOPOLOGIES, NODES
 from joulie_core.node import Node
 
@@ -39,6 +40,7 @@ class StatePublisher:
         node_name: name of the node.
         node: returns the node as watched; None where it is not known.
         state: returns the state of the resource manager; None where it is not known.
+        failures: where unexpected errors are counted.
         pace: time constants.
     """
 
@@ -49,6 +51,7 @@ class StatePublisher:
         *,
         node: Callable[[], Node | None],
         state: Callable[[], pb.ManagerStatus | None],
+        failures: Failures,
         pace: Pace,
     ) -> None:
         self._client = client
@@ -60,8 +63,22 @@ class StatePublisher:
         self._capacity_names: set[str] = set()
         self._kind_missing_until = float("-inf")
         self.pushers: Final[tuple[Pusher[Any], ...]] = (
-            Pusher("capacity", self._capacity_changes, self._publish_capacity, interval_s=0, pace=pace),
-            Pusher("topology", self._topology, self._publish_topology, interval_s=pace.topology_interval_s, pace=pace),
+            Pusher(
+                "capacity",
+                self._capacity_changes,
+                self._publish_capacity,
+                interval_s=0,
+                failures=failures,
+                pace=pace,
+            ),
+            Pusher(
+                "topology",
+                self._topology,
+                self._publish_topology,
+                interval_s=pace.topology_interval_s,
+                failures=failures,
+                pace=pace,
+            ),
         )
 
     def _capacity_changes(self) -> _CapacityWrite | None:

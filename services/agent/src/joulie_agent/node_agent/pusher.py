@@ -12,8 +12,11 @@ from joulie_agent.resource_api.transport import ResourceApiError
 from joulie_api.backoff import Backoff
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
+from joulie_api.failures import Failures
 
 T = TypeVar("T")
+
+_PUSH: Final = "push to or from the resource manager"
 
 _log = structlog.get_logger()
 
@@ -51,8 +54,9 @@ class Pusher(Generic[T]):
     Args:
         name: name in the log.
         current: returns the value, None while there is nothing to push; what follows is pushed in any case.
-        push: pushes it; a ResourceApiError or KubeError is retried.
+        push: pushes it. Whatever it raises, it is tried again.
         interval_s: least time between two successful pushes.
+        failures: where errors other than ResourceApiError and KubeError are counted.
         pace: delays after failures.
     """
 
@@ -63,6 +67,7 @@ class Pusher(Generic[T]):
         push: Callable[[T], Awaitable[None]],
         *,
         interval_s: float,
+        failures: Failures,
         pace: Pace = PACE,
     ) -> None:
         self._name = name
@@ -72,6 +77,7 @@ class Pusher(Generic[T]):
         self._backoff = pace.backoff()
         self._pushed: T | None = None
         self._wake = asyncio.Event()
+        self._internal = failures
         self._failures = FailureLog(_log, failed="push failed", recovered="push recovered")
 
     def wake(self) -> None:
@@ -83,19 +89,28 @@ class Pusher(Generic[T]):
         while True:
             await self._wake.wait()
             self._wake.clear()
-            value = self._current()
-            if value is None:
-                self._pushed = None
-            if value is None or value == self._pushed:
-                continue
             try:
-                await self._push(value)
+                pushed = await self._push_changed()
             except (ResourceApiError, KubeError) as error:
                 self._failures.failed(error, what=self._name)
-                # A change of the value meanwhile does not shorten the delay: the other side is what fails.
-                await asyncio.sleep(self._backoff.next_s(asyncio.get_running_loop().time()))
-                self._wake.set()
+            except Exception as error:  # noqa: BLE001 - one value must not end what else is served on this node
+                self._internal.internal_error(_PUSH, error, what=self._name)
             else:
-                self._failures.recovered(what=self._name)
-                self._pushed = value
-                await asyncio.sleep(self._interval_s)
+                if pushed:
+                    await asyncio.sleep(self._interval_s)
+                continue
+            # A change of the value meanwhile does not shorten the delay: the other side is what fails.
+            await asyncio.sleep(self._backoff.next_s(asyncio.get_running_loop().time()))
+            self._wake.set()
+
+    async def _push_changed(self) -> bool:
+        """Push the value if it has changed, and return whether it was pushed."""
+        value = self._current()
+        if value is None or value == self._pushed:
+            self._pushed = value
+            return False
+        await self._push(value)
+        self._failures.recovered(what=self._name)
+        self._internal.worked(_PUSH, what=self._name)
+        self._pushed = value
+        return True

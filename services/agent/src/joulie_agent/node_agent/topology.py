@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
+from joulie_api.decoding import decode
 from joulie_api.owners import owned_by
 from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
 from joulie_core.node import Node
@@ -39,10 +40,14 @@ class _Object(msgspec.Struct):
     metadata: _Metadata
 
 
+_MANIFESTS: Final = msgspec.json.Decoder(_Manifest)
+_OBJECTS: Final = msgspec.json.Decoder(_Object)
+
+
 def topology_body(node: Node, status: pb.ManagerStatus) -> dict[str, Any] | None:
     """Return the object to publish; None where the configuration in force does not want one."""
     manifest = status.configuration.manifest
-    spec = msgspec.json.decode(manifest, type=_Manifest).spec if manifest else _Spec()
+    spec = decode(_MANIFESTS.decode, manifest.encode(), "configuration").spec if manifest else _Spec()
     if not spec.agent.node_resource_topology:
         return None
     zones = [each for zone in status.zones for each in _zones(zone)]
@@ -55,7 +60,9 @@ def topology_body(node: Node, status: pb.ManagerStatus) -> dict[str, Any] | None
 
 def is_own(raw: bytes) -> bool:
     """Return whether an object was published by an agent, and not by another program."""
-    return (msgspec.json.decode(raw, type=_Object).metadata.labels or {}).get(MANAGED_BY) == MANAGED_BY_AGENT
+    return (decode(_OBJECTS.decode, raw, "NodeResourceTopology").metadata.labels or {}).get(
+        MANAGED_BY
+    ) == MANAGED_BY_AGENT
 
 
 def _zones(zone: pb.Zone) -> Iterator[dict[str, Any]]:
