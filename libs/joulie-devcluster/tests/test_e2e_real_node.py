@@ -165,8 +165,13 @@ async def test_the_containers_of_a_killed_up_are_killed_and_down_removes_the_res
     directory = tmp_path / "c"
     before = kubelet_directories()
     command = [*CLI, "up", "--dir", str(directory), "--real-node"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:  # noqa: ASYNC220 - the fork is quick
-        assert await asyncio.to_thread(up.stdout.readline) == f"export KUBECONFIG={directory}/kubeconfig\n"
+    log = tmp_path / "up.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as up,  # noqa: ASYNC220 - quick
+    ):
+        first_line = await asyncio.to_thread(up.stdout.readline)
+        assert first_line == f"export KUBECONFIG={directory}/kubeconfig\n", log.read_text()
         state = ClusterState.read(directory)
         assert {"namespaces", "containerd", "kubelet"} <= {record.name for record in state.processes}
         async with await KubeClient.connect(kubeconfig=state.kubeconfig, user_agent="joulie-tests") as client:

@@ -5,6 +5,7 @@ import textwrap
 import pytest
 
 from joulie_devcluster.binaries import lookup
+from joulie_devcluster.binaries.modules import Binary
 from joulie_devcluster.errors import BinaryError
 
 pytest_plugins = ["pytester"]
@@ -62,3 +63,13 @@ def test_a_test_with_the_reference_runtime_fails_with_the_reason_for_each_versio
     result.assert_outcomes(errors=3)
     result.stdout.fnmatch_lines(["*no way to build etcd*"])
     assert asked == [True]
+
+
+def test_what_several_kinds_of_tests_need_is_built_at_once(pytester, monkeypatch):
+    asked = []
+    monkeypatch.setattr(lookup, "ensure", lambda binaries, **_: asked.append([*binaries]) or {})
+    pytester.makepyfile(f"{SUITE}\ndef test_on_a_runtime(nri_runtime_binary):\n    pass\n")
+    pytester.makeconftest('pytest_plugins = ["joulie_devcluster.fixtures"]')
+    pytester.makeini("[pytest]\nmarkers = e2e: on a cluster")
+    pytester.runpytest_inprocess("-k", "runtime or cluster", "--setup-plan")
+    assert asked[0] == [*lookup.CONTROL_PLANE, Binary.KUBECTL, *lookup.NRI_RUNTIMES]

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -62,22 +62,30 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Get the binaries before the first test: a first build takes minutes, longer than the timeout of a test."""
     if session.config.option.collectonly:
         return
+    wanted = {
+        _BUILD_ERROR: _cluster_binaries(session),
+        _NRI_BUILD_ERROR: _binaries_of(session, "nri_runtime_binary", lookup.NRI_RUNTIMES),
+        _KIND_BUILD_ERROR: _binaries_of(session, "kind_binaries", lookup.KIND_FILES),
+        _KIND_NODE_BUILD_ERROR: _kind_node_binaries(session),
+    }
+    wanted = {key: binaries for key, binaries in wanted.items() if binaries}
     capture = session.config.pluginmanager.getplugin("capturemanager")
-    for key, binaries in (
-        (_BUILD_ERROR, _cluster_binaries(session)),
-        (_NRI_BUILD_ERROR, _binaries_of(session, "nri_runtime_binary", lookup.NRI_RUNTIMES)),
-        (_KIND_BUILD_ERROR, _binaries_of(session, "kind_binaries", lookup.KIND_FILES)),
-        (_KIND_NODE_BUILD_ERROR, _kind_node_binaries(session)),
-    ):
-        if not binaries:
-            continue
-        with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
+    with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        if len(wanted) > 1:
+            # All at once, since binaries of one module share packages; what fails is found out below.
+            with contextlib.suppress(BinaryError):
+                _get([binary for binaries in wanted.values() for binary in binaries])
+        for key, binaries in wanted.items():
             try:
-                with terminal_reporter() as reporter:
-                    lookup.ensure(binaries, reporter=reporter)
+                _get(binaries)
             except BinaryError as error:
                 # Reported by each test that needs the binaries; other tests still run.
                 session.config.stash[key] = str(error)
+
+
+def _get(binaries: Sequence[Binary]) -> None:
+    with terminal_reporter() as reporter:
+        lookup.ensure(binaries, reporter=reporter)
 
 
 def _uses(item: pytest.Item, fixture: str) -> bool:
@@ -89,7 +97,7 @@ def _cluster_binaries(session: pytest.Session) -> tuple[Binary, ...]:
     if not any(item.get_closest_marker("e2e") is not None or _uses(item, "start_cluster") for item in items):
         return ()
     real = missing_privileges() is None and any(_uses(item, "start_real_node") for item in items)
-    return (*lookup.CONTROL_PLANE, *lookup.REAL_NODE) if real else lookup.CONTROL_PLANE
+    return (*lookup.CONTROL_PLANE, Binary.KUBECTL, *(lookup.REAL_NODE if real else ()))
 
 
 def _kind_node_binaries(session: pytest.Session) -> tuple[Binary, ...]:

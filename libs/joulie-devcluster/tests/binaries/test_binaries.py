@@ -264,16 +264,27 @@ def fake_go(monkeypatch, tmp_path):
 
 def test_a_build_installs_binaries_reports_progress_and_leaves_nothing_else(fake_go):
     reporter = Recorder()
-    build.build(fake_go, (Binary.SCHEDULER, Binary.ETCD), reporter, kubernetes=DEFAULT_KUBERNETES)
-    assert all(find(binary, cache=fake_go).path.read_text() == "built\n" for binary in (Binary.SCHEDULER, Binary.ETCD))
+    wanted = (Binary.SCHEDULER, Binary.ETCD, Binary.APISERVER)
+    build.build(fake_go, wanted, reporter, kubernetes=DEFAULT_KUBERNETES)
+    assert all(find(binary, cache=fake_go).path.read_text() == "built\n" for binary in wanted)
     assert not (fake_go / "build").exists()
     assert [step.split()[0] for step in reporter.steps] == ["download", "compile"] * 2
     assert "etcd" in reporter.steps[0]
     assert "kube-apiserver, kube-scheduler" in reporter.steps[3]
-    # One command builds the whole module.
-    assert find(Binary.KUBEADM, cache=fake_go).source is BinarySource.CACHE
+    # One command builds those of one module.
+    assert reporter.steps[3].endswith(": kube-apiserver, kube-scheduler")
     assert (1, None, "example.org/x v1") in reporter.progress
     assert (1, 2, "a") in reporter.progress
+
+
+def test_what_is_not_asked_for_is_not_built_and_a_later_build_adds_only_what_is_missing(fake_go):
+    build.build(fake_go, (Binary.SCHEDULER,), SilentReporter(), kubernetes=DEFAULT_KUBERNETES)
+    assert find(Binary.KUBELET, cache=fake_go) is None
+    reporter = Recorder()
+    wanted = (Binary.SCHEDULER, Binary.KUBELET)
+    build.build(fake_go, wanted, reporter, kubernetes=DEFAULT_KUBERNETES)
+    assert reporter.steps[-1].endswith(": kubelet")
+    assert all(find(binary, cache=fake_go) is not None for binary in wanted)
 
 
 def test_what_is_in_the_cache_is_not_built_again(fake_go):

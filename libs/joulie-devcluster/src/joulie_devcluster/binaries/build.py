@@ -4,7 +4,8 @@ Guarantees: one build at a time per cache (other processes wait and then use its
 complete or not at all; Go's module and build caches (6 GB) are private to the build and removed afterwards. A build
 that was killed is continued by the next one, which takes over its work directory under the lock.
 
-All binaries of a module are built by one command: a later one would compile the packages that they share again.
+Only the binaries that are asked for are built. Those of one module are built by one command; a later one compiles the
+packages that they share again, so that callers ask at once for all that they will need.
 """
 
 import os
@@ -34,7 +35,7 @@ def cached_path(cache: Path, module: Module, binary: Binary) -> Path:
 
 
 def build(cache: Path, binaries: Sequence[Binary], reporter: Reporter, *, kubernetes: str) -> None:
-    """Build the modules of the binaries that are not in the cache. Blocks for minutes.
+    """Build the binaries that are not in the cache. Blocks for minutes.
 
     Args:
         cache: directory of the built binaries.
@@ -50,18 +51,19 @@ def build(cache: Path, binaries: Sequence[Binary], reporter: Reporter, *, kubern
         reporter.note("another process is building the control plane; waiting for it")
 
     with file_lock(cache / "build.lock", on_wait=report_wait):
-        missing = [module for module in load_modules(kubernetes) if _lacks(cache, module, binaries)]
+        modules = ((module, _missing(cache, module, binaries)) for module in load_modules(kubernetes))
+        missing = [(module, wanted) for module, wanted in modules if wanted]
         if not missing:
             return
         with _work_directory(cache) as work:
             session = _BuildSession(_find_or_install_go(work, reporter), work, cache, reporter)
-            for module in missing:
-                session.build(module)
+            for module, wanted in missing:
+                session.build(module, wanted)
 
 
-def _lacks(cache: Path, module: Module, binaries: Sequence[Binary]) -> bool:
-    wanted = module.packages.keys() & set(binaries)
-    return any(not cached_path(cache, module, binary).exists() for binary in wanted)
+def _missing(cache: Path, module: Module, binaries: Sequence[Binary]) -> tuple[Binary, ...]:
+    wanted = (binary for binary in module.packages if binary in binaries)
+    return tuple(binary for binary in wanted if not cached_path(cache, module, binary).exists())
 
 
 @contextmanager
@@ -118,15 +120,14 @@ class _BuildSession:
     cache: Path
     reporter: Reporter
 
-    def build(self, module: Module) -> None:
-        """Build the binaries of one module and move them into the cache."""
-        binaries = tuple(module.packages)
+    def build(self, module: Module, binaries: Sequence[Binary]) -> None:
+        """Build binaries of one module and move them into the cache."""
         source = self.work / module.name
         source.mkdir(exist_ok=True)
         for file in module.files:
             # A copy: the installed package may be read-only, and Go must not change files that the digest covers.
             shutil.copyfile(file, source / file.name)
-        packages = list(module.packages.values())
+        packages = [module.packages[binary] for binary in binaries]
         title = f"{module.name} {module.version}: {', '.join(binaries)}"
 
         self.reporter.begin(f"download {title}")

@@ -41,7 +41,7 @@ class ClusterConfig:
     extender_port: int | None = None
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     nodes: tuple[NodeClass, ...] = ()
-    start_timeout_s: float = 60.0
+    start_timeout_s: float = 180.0
     verbosity: int = 0
     # Renewed after a quarter of it. With 40 s, the kubelet's default, thousands of KWOK nodes send more renewals per
     # second than two cores serve, and nodes whose renewal is late become NotReady.

@@ -55,7 +55,7 @@ class RealNodeConfig:
 
     name: str = "real-0"
     labels: Mapping[str, str] = field(default_factory=dict)
-    start_timeout_s: float = 60.0
+    start_timeout_s: float = 180.0
 
 
 class RealNode(Startable):

@@ -38,11 +38,15 @@ def why_not() -> str | None:
         return "only root can mount"
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return "there is no usable /dev/fuse"
-    if ctypes.util.find_library("fuse3") is None:
+    if _library() is None:
         return "libfuse 3 is not installed"
     if find_spec("mfusepy") is None:
         return "the package mfusepy is not installed"
     return None
+
+
+def _library() -> str | None:
+    return ctypes.util.find_library("fuse3")
 
 
 class Mounted:
@@ -91,7 +95,11 @@ def mounted(spec: MachineSpec, directory: Path, behaviour: Behaviour | None = No
     local, remote = socket.socketpair()
     with remote:
         command = [sys.executable, "-m", "joulie_agent.testing.kernel.serve", str(directory), str(remote.fileno())]
-        process = subprocess.Popen(command, pass_fds=[remote.fileno()], stderr=subprocess.PIPE)  # noqa: S603
+        # mfusepy takes libfuse 2 where that is installed, too, and its options are others.
+        environment = {**os.environ, "FUSE_LIBRARY_PATH": _library() or ""}
+        process = subprocess.Popen(  # noqa: S603
+            command, pass_fds=[remote.fileno()], stderr=subprocess.PIPE, env=environment
+        )
     connection: Connection[Any, Any] = Connection(local.detach())
     try:
         _begin(connection, process, (spec, behaviour or Behaviour()))
