@@ -259,6 +259,39 @@ async def test_text_has_a_contrast_of_at_least_four_and_a_half(open_tab, scheme)
     assert [each for each in found if each[0] < 4.5] == []
 
 
+async def test_totals_come_with_the_first_nodes_and_not_with_the_next_tick_of_a_timer(open_tab):
+    world = InventedCluster(wall=time.time)
+    fill(world, 40)
+    async with world.served() as url:
+        tab = await open_tab("about:blank")
+        await tab.send("Page.addScriptToEvaluateOnNewDocument", source="window.setInterval = () => 0")
+        await tab.send("Page.navigate", url=f"{url}/ui/")
+        await tab.until(f"{CELLS}.length === 40")
+        await tab.until("document.querySelector('#totals tr:last-child td')?.textContent == 40", timeout_s=5)
+        assert await tab.run("document.querySelector('#empty').hidden")
+
+
+async def test_a_page_that_has_heard_nothing_does_not_say_that_there_are_no_nodes(open_tab):
+    world = InventedCluster(wall=time.time)
+    async with world.served() as url:
+        tab = await open_tab("about:blank")
+        silent = "window.EventSource = class extends EventTarget {}"
+        await tab.send("Page.addScriptToEvaluateOnNewDocument", source=silent)
+        await tab.send("Page.navigate", url=f"{url}/ui/")
+        await tab.until("document.querySelectorAll('#totals tr').length > 0")
+        assert await tab.run("document.querySelector('#empty').hidden")
+
+
+async def test_at_1280_pixels_the_table_of_watts_does_not_scroll_sideways(open_tab):
+    world = InventedCluster(wall=time.time)
+    fill(world, 500)
+    async with world.served() as url:
+        tab = await opened(open_tab, url, 500)
+        await tab.resize(1280, 900)
+        region = "document.querySelector('.scroll')"
+        assert await tab.run(f"{region}.scrollWidth - {region}.clientWidth") == 0
+
+
 @pytest.mark.parametrize("count", [40, 500])
 async def test_at_360_pixels_nothing_is_wider_than_the_window(open_tab, count):
     world = InventedCluster(wall=time.time)

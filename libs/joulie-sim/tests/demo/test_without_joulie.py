@@ -8,7 +8,7 @@ from joulie_core.demand import WorkloadClass
 from joulie_core.hardware.inventory import Inventory
 from joulie_devcluster.control_plane.nodes import default_node_classes, scale
 from joulie_sim.demo.record import RunRecord
-from joulie_sim.demo.without_joulie import DemoArm, PackagePowerModel, compare_without_joulie
+from joulie_sim.demo.without_joulie import DemoArm, DemoComparison, PackagePowerModel, compare_without_joulie
 from joulie_sim.engine.arms import JoulieSettings
 from joulie_sim.engine.machines import machines_of
 from joulie_sim.engine.node_lists import nodes_of_classes
@@ -78,3 +78,22 @@ def test_what_is_measured_is_compared_up_to_the_same_end_and_gives_the_error(com
     assert compared.error_pct == pytest.approx(100.0 * (compared.simulated.kwh / compared.measured.kwh - 1.0))
     half = replace(compared, simulated=replace(compared.simulated, kwh=compared.without.kwh / 2.0))
     assert half.saved_pct == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("measured_kwh", "simulated_kwh", "without_kwh", "conclusion"),
+    [
+        (100.0, 99.0, 99.5, "no saving shown: the difference of +0.5 % is within the simulator's error of 1.0 %"),
+        (100.0, 101.0, 100.5, "no saving shown: the difference of -0.5 % is within the simulator's error of 1.0 %"),
+        (100.0, 99.0, 110.0, "Joulie saves 10.0 %, beyond the simulator's error of 1.0 %"),
+        (100.0, 99.0, 90.0, "Joulie costs 10.0 %, beyond the simulator's error of 1.0 %"),
+    ],
+)
+def test_a_difference_within_the_error_is_not_called_a_saving(
+    measured_kwh: float, simulated_kwh: float, without_kwh: float, conclusion: str
+) -> None:
+    def arm(kwh: float) -> DemoArm:
+        return DemoArm(kwh=kwh, slowdowns={}, transitions=0)
+
+    found = DemoComparison(measured=arm(measured_kwh), simulated=arm(simulated_kwh), without=arm(without_kwh))
+    assert found.conclusion == conclusion

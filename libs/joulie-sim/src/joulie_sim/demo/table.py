@@ -160,9 +160,8 @@ def _summary_without(found: DemoComparison) -> tuple[Table, Text]:
         table.add_row(f"mean slowdown of {workload.value} pods", *slowdowns)
     table.add_row("transitions of nodes", *(str(arm.transitions) for arm in arms))
     return table, Text(
-        f"Joulie saves {found.saved_pct:.1f} % in the simulation. For the run with Joulie the simulation is "
-        f"{abs(found.error_pct):.1f} % {'above' if found.error_pct >= 0.0 else 'below'} what was measured: a smaller "
-        "saving is within its error."
+        f"By the simulated runs with and without Joulie, {found.conclusion}, by which the simulated run with Joulie "
+        "differs from the measured one."
     )
 
 
@@ -202,5 +201,5 @@ def closing_line(summary: Summary) -> str:
         f"{summary.transitions} transitions of nodes in {summary.duration_s:.0f} s",
     ]
     if summary.without_joulie is not None:
-        figures.append(f"without Joulie {summary.without_joulie.without.kwh:.3f} kWh (simulated)")
+        figures.append(f"against the same pods without Joulie, simulated: {summary.without_joulie.conclusion}")
     return "; ".join(figures)

@@ -58,6 +58,14 @@ class DemoComparison:
         """Energy of the simulator over that of the demo, both with Joulie, minus 1, in percent."""
         return _PERCENT * (self.simulated.kwh / self.measured.kwh - 1.0)
 
+    @property
+    def conclusion(self) -> str:
+        """What the three runs show: the saving, or that the simulator is too inexact to show one."""
+        error = f"the simulator's error of {abs(self.error_pct):.1f} %"
+        if abs(self.saved_pct) <= abs(self.error_pct):
+            return f"no saving shown: the difference of {self.saved_pct:+.1f} % is within {error}"
+        return f"Joulie {'saves' if self.saved_pct > 0.0 else 'costs'} {abs(self.saved_pct):.1f} %, beyond {error}"
+
 
 class PackagePowerModel:
     """The power of the demo's machines: CPU packages by the inventory's curve, and GPUs; nothing else draws power."""

@@ -24,6 +24,8 @@ let ahead = 0;
 let connected = false;
 let shown = null;
 let said = "";
+// Whether the totals are to be shown with the first nodes, and not by the timer.
+let totalsDue = true;
 
 const grid = new Grid(byId("grid"), { onOpen: open, onEscape: close });
 
@@ -60,6 +62,7 @@ function connect() {
 function start({ tileFields }) {
   pending = new Map();
   model.start(tileFields);
+  totalsDue = true;
   grid.clear();
   byId("history").replaceChildren();
 }
@@ -79,7 +82,12 @@ function draw() {
     }
     if (performance.now() > until) break;
   }
-  if (pending.size > 0) frame = requestAnimationFrame(draw);
+  if (pending.size > 0) {
+    frame = requestAnimationFrame(draw);
+  } else if (totalsDue) {
+    totalsDue = false;
+    showTotals();
+  }
 }
 
 function cell(tag, text) {
@@ -108,7 +116,7 @@ function showTotals() {
   byId("demand").textContent = state
     ? `Demand: ${counted(state.performancePods, "active performance pod")}, ${Math.max(0, elsewhere)} of them waiting for a node or on nodes that are not shown.`
     : "";
-  byId("empty").hidden = model.tiles.size > 0;
+  byId("empty").hidden = state === null || model.tiles.size > 0;
 }
 
 function addHistory(entries) {
