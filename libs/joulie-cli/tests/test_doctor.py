@@ -11,7 +11,7 @@ from joulie_api.testing import (
     make_node_power_profile,
     make_pod,
 )
-from joulie_cli.testing import extender_service, managed_node, service_pod
+from joulie_cli.testing import NAMESPACE, extender_service, managed_node, service_pod
 
 METRICS = b'# HELP x y\njoulie_scheduler_filter_requests_total{workload_class="standard"} 12.0\n'
 
@@ -144,6 +144,17 @@ async def test_a_permission_that_a_service_lacks_is_found(healthy, cli):
 async def test_a_service_that_is_not_ready_is_found(healthy, cli, component):
     healthy.put(service_pod(component, "n1", ready=False, owner="DaemonSet"))
     assert "services" in {check for check, _, _ in await found(cli)}
+
+
+@pytest.mark.parametrize(("age_s", "state"), [(10, "not checked"), (400, "finding")])
+async def test_services_without_pods_are_not_missed_while_they_write_twins(healthy, cli, age_s, state):
+    for name in ("n1", "n2"):
+        healthy.remove("Pod", f"joulie-agent-{name}", NAMESPACE)
+        healthy.put_all(managed_node(name, age_s=age_s))
+    for name in ("operator", "extender"):
+        healthy.remove("Pod", f"joulie-{name}-n1", NAMESPACE)
+    _, every = await checks(cli)
+    assert {each["state"] for each in every if each["check"] == "services"} == {state}
 
 
 async def test_services_of_another_version_are_found(healthy, cli):

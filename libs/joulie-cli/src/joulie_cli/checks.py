@@ -118,6 +118,9 @@ def _services(seen: Observations) -> Iterator[CheckOutcome]:
     if seen.pods is None:
         yield unchecked("services", "this user may not list pods")
         return
+    if not seen.pods and any(row.age_s is not None and row.age_s < STALE_AFTER_S for row in seen.rows):
+        yield unchecked("services", "no service has a pod, but twins are up to date: the services run outside of pods")
+        return
     for name in COMPONENTS:
         service = health(seen.pods, name)
         if not service.pods:

@@ -184,5 +184,11 @@ class Demo:
 
     async def _keep(self, site: Site) -> None:
         self._console.print("Everything keeps running until Ctrl-C. In another terminal:", markup=False)
-        self._console.print(f"  export KUBECONFIG={site.kubeconfig}", markup=False, soft_wrap=True)
+        extender = f" --extender-url {site.extender_url}" if site.extender_url else ""
+        for line in (
+            f"export KUBECONFIG={site.kubeconfig}",
+            "kubectl joulie status",
+            f"kubectl joulie explain node NAME{extender}",
+        ):
+            self._console.print(f"  {line}", markup=False, soft_wrap=True)
         await asyncio.Event().wait()

@@ -31,6 +31,7 @@ class Site:
         sim_url: base URL of the simulator.
         page: address of the live page.
         supervisor: of the processes on this machine.
+        extender_url: the extender's address where it is no Service of the cluster.
         node_selector: label selector of the simulated nodes.
         pod_spec: fields that pods for these nodes need.
     """
@@ -39,6 +40,7 @@ class Site:
     sim_url: str
     page: str
     supervisor: Supervisor
+    extender_url: str = ""
     node_selector: str = ""
     pod_spec: Mapping[str, Any] = field(default_factory=dict)
 
@@ -68,4 +70,5 @@ async def open_devcluster(options: Options, scenario: Scenario, reporter: Report
                 sim_url=stack.sim_url,
                 page=f"http://{address}/ui/",
                 supervisor=Supervisor(stack.services.values(), reporter, check_cluster=cluster.check),
+                extender_url=stack.extender_url,
             )
