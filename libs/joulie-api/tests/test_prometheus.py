@@ -46,12 +46,12 @@ def test_a_series_without_a_value_is_not_omitted():
         (b'{"status": "error"}', "status error"),
         (b'{"status": "success"}', "status success"),
         (answer([], "matrix"), "result type is matrix, must be vector or scalar"),
-        (answer([{"metric": {}, "histogram": [1, {}]}]), "not an answer to an instant query"),
-        (answer([series("many")]), "not an answer to an instant query"),
-        (answer([series(240)]), "not an answer to an instant query"),
-        (b"<html>", "not an answer to an instant query"),
-        (b"", "not an answer to an instant query"),
-        (b'"\xff"', "not an answer to an instant query"),
+        (answer([{"metric": {}, "histogram": [1, {}]}]), "not a result of an instant query"),
+        (answer([series("many")]), "not a result of an instant query"),
+        (answer([series(240)]), "not a result of an instant query"),
+        (b"<html>", "not a result of an instant query"),
+        (b"", "not a result of an instant query"),
+        (b'"\xff"', "not a result of an instant query"),
     ],
 )
 def test_an_invalid_vector_is_refused_with_a_reason(raw, reason):

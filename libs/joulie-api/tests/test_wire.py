@@ -4,7 +4,7 @@ import pytest
 
 from joulie_api.errors import DecodeError
 from joulie_api.testing import make_node, make_pod
-from joulie_api.wire import decode_kind, decode_node, decode_page, decode_pod
+from joulie_api.wire import decode_identity, decode_kind, decode_node, decode_page, decode_pod
 from joulie_core.kinds import NodePowerProfile, NodeTwin
 from joulie_core.pod import PodClaim, SelectorOperator
 
@@ -150,3 +150,36 @@ def test_a_list_page_is_split_without_decoding_its_items():
     assert (page.metadata.resource_version, page.metadata.continue_) == ("9", "t")
     assert [bytes(item) for item in page.items] == [b'{"a":1}', b'{"b":[]}']
     assert decode_page(b'{"metadata":{"resourceVersion":"9"},"items":null}').items is None
+
+
+_DEEP = b"[" * 20_000 + b"]" * 20_000
+
+
+def test_a_page_with_an_item_that_no_decoder_takes_has_all_items() -> None:
+    good = b'{"metadata":{"name":"a","resourceVersion":"1"}}'
+    meta = b'{"managedFields":%s,"name":"b","namespace":"x","resourceVersion":"2"}' % _DEEP
+    bad = b'{"metadata":%s,"spec":%s}' % (meta, _DEEP)
+    page = decode_page(b'{"metadata":{"resourceVersion":"9","continue":"c"},"items":[%s,%s]}' % (bad, good))
+    assert (page.metadata.resource_version, page.metadata.continue_) == ("9", "c")
+    assert page.items is not None
+    assert [bytes(each) for each in page.items] == [bad, good]
+    identity = decode_identity(page.items[0])
+    assert (identity.name, identity.namespace, identity.resource_version) == ("b", "x", "2")
+
+
+@pytest.mark.parametrize("items", [b"null", b"[]"])
+def test_a_deep_page_without_items_has_none(items: bytes) -> None:
+    page = decode_page(b'{"deep":%s,"metadata":{"resourceVersion":"9"},"items":%s}' % (_DEEP, items))
+    assert not page.items
+
+
+@pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b'{"items":[]}', b'{"metadata":{},"items":{}}', _DEEP])
+def test_what_is_no_list_is_a_decode_error(raw: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode_page(raw)
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"metadata":[]}', b'{"metadata":{"name":1}}', _DEEP])
+def test_what_has_no_identity_is_a_decode_error(raw: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode_identity(raw)

@@ -11,13 +11,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 
 import msgspec
 import structlog
 
 from joulie_api.client import KubeClient
-from joulie_api.errors import DecodeError, Forbidden, KubeError, NotFound
+from joulie_api.decoding import decode
+from joulie_api.errors import Forbidden, KubeError, NotFound
 from joulie_api.log_limit import LogLimit
 from joulie_api.reflector import Reflector
 from joulie_api.resources import DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
@@ -31,8 +32,6 @@ from joulie_core.powerest.claims import (
     class_of_resource,
 )
 from joulie_core.powerest.pod_demand import class_resource_gpus, other_extended_resources
-
-W = TypeVar("W")
 
 #: A cluster gets the API by an upgrade, which takes longer than this.
 _RECHECK_S: Final = 600.0
@@ -139,7 +138,7 @@ def decode_claim(raw: bytes) -> ClaimDemand:
     Raises:
         DecodeError: not a ResourceClaim.
     """
-    claim = _decode(_CLAIMS, raw)
+    claim = decode(_CLAIMS.decode, raw, "ResourceClaim")
     allocation = claim.status.allocation if claim.status else None
     results = (allocation.devices.results if allocation and allocation.devices else None) or []
     # Results of an alternative name it behind the request: `request/alternative`.
@@ -153,7 +152,7 @@ def decode_template(raw: bytes) -> ClaimDemand:
     Raises:
         DecodeError: not a ResourceClaimTemplate.
     """
-    template = _decode(_TEMPLATES, raw)
+    template = decode(_TEMPLATES.decode, raw, "ResourceClaimTemplate")
     return _demand(template.spec.spec if template.spec else None, None)
 
 
@@ -163,7 +162,7 @@ def decode_device_class(raw: bytes) -> DeviceClass:
     Raises:
         DecodeError: not a DeviceClass.
     """
-    found = _decode(_CLASSES, raw)
+    found = decode(_CLASSES.decode, raw, "DeviceClass")
     resource = found.spec.extended_resource_name if found.spec else None
     return DeviceClass(found.metadata.name, found.metadata.creation_timestamp, resource)
 
@@ -319,10 +318,3 @@ def _alternatives(request: _Request) -> list[_Device]:
 def _device(wire: _Device) -> DeviceRequest:
     every = wire.allocation_mode == "All"
     return DeviceRequest(wire.device_class_name, None if every else wire.count or 1, bool(wire.admin_access))
-
-
-def _decode(decoder: msgspec.json.Decoder[W], raw: bytes) -> W:
-    try:
-        return decoder.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"not a claim: {error}") from error

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -47,10 +47,7 @@ def decode_lease(raw: bytes) -> Lease:
     Raises:
         DecodeError: not a Lease.
     """
-    try:
-        return _LEASE.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a Lease: {error}") from error
+    return decode(_LEASE.decode, raw, "Lease")
 
 
 @dataclass(frozen=True, slots=True)

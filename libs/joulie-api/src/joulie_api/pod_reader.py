@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from joulie_api.claims import ClaimedGpus, no_claims
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_api.wire import decode_pod
 from joulie_core.demand import workload_class
 from joulie_core.labels import WORKLOAD_CLASS
@@ -117,10 +117,7 @@ def read_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> DemandingPod:
         DecodeError: not a pod.
         QuantityError: a quantity cannot be read.
     """
-    try:
-        return _DECODER.decode(raw).read(claimed_gpus)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"not a Pod: {error}") from error
+    return decode(_DECODER.decode, raw, "Pod").read(claimed_gpus)
 
 
 def _demand(fields: bytes, claimed_gpus: ClaimedGpus = no_claims) -> tuple[PodDemand, bool]:

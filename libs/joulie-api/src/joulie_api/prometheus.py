@@ -11,6 +11,9 @@ from typing import Final
 
 import msgspec
 
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
+
 QUERY_PATH: Final = "/api/v1/query"
 
 
@@ -43,6 +46,7 @@ class _Answer(msgspec.Struct):
     data: _Data | None = None
 
 
+_WHAT: Final = "result of an instant query"
 _ANSWER: Final = msgspec.json.Decoder(_Answer)
 _VECTOR: Final = msgspec.json.Decoder(list[_Series])
 _SCALAR: Final = msgspec.json.Decoder(tuple[float, str])
@@ -55,18 +59,20 @@ def decode_samples(raw: bytes) -> list[PrometheusSample]:
         QueryError: an error of the server, or a result that is neither a vector nor a scalar.
     """
     try:
-        answer = _ANSWER.decode(raw)
+        answer = decode(_ANSWER.decode, raw, _WHAT)
         if answer.status != "success" or answer.data is None:
             raise QueryError(answer.error or f"status {answer.status}")
         match answer.data.result_type:
             case "vector":
                 return [
                     PrometheusSample(series.metric, float(series.value[1]))
-                    for series in _VECTOR.decode(answer.data.result)
+                    for series in decode(_VECTOR.decode, answer.data.result, _WHAT)
                 ]
             case "scalar":
-                return [PrometheusSample({}, float(_SCALAR.decode(answer.data.result)[1]))]
+                return [PrometheusSample({}, float(decode(_SCALAR.decode, answer.data.result, _WHAT)[1]))]
             case other:
                 raise QueryError(f"result type is {other}, must be vector or scalar")
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise QueryError(f"not an answer to an instant query: {error}") from error
+    except DecodeError as error:
+        raise QueryError(error.message) from error
+    except ValueError as error:
+        raise QueryError(f"not a {_WHAT}: {error}") from error

@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_core.plausible import reading_watts
 
 _FULL_PCT: Final = 100.0
@@ -84,9 +86,9 @@ def decode_telemetry(raw: bytes) -> Telemetry:
         TelemetryError: not JSON of that form, or negative watts.
     """
     try:
-        answer = _ANSWER.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise TelemetryError(f"not a telemetry answer: {error}") from error
+        answer = decode(_ANSWER.decode, raw, "telemetry answer")
+    except DecodeError as error:
+        raise TelemetryError(str(error)) from error
     cpu, gpu = answer.cpu or _Cpu(), answer.gpu or _Gpu()
     devices = gpu.devices or []
     cpu_watts = answer.package_power_watts if cpu.package_power_watts is None else cpu.package_power_watts

@@ -12,6 +12,8 @@ import msgspec
 import pydantic
 
 from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
+from joulie_api.json_slices import elements, members
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.pod import Container, Pod, PodClaim, Requirement, SelectorOperator, Term
@@ -190,6 +192,9 @@ _PAGES: Final = msgspec.json.Decoder(ListPage)
 _NODES: Final = msgspec.json.Decoder(WireNode)
 _PODS: Final = msgspec.json.Decoder(WirePod)
 _OBJECTS: Final = msgspec.json.Decoder(_WireObject)
+_LIST_METAS: Final = msgspec.json.Decoder(ListMeta)
+_IDENTITIES: Final = msgspec.json.Decoder(WireIdentity)
+_IDENTITY: Final = tuple(each.encode_name for each in msgspec.structs.fields(WireIdentity))
 _IDENTIFIED: Final = msgspec.json.Decoder(_WireIdentified)
 
 
@@ -199,7 +204,14 @@ def decode_page(raw: bytes) -> ListPage:
     Raises:
         DecodeError: not a list.
     """
-    return decode(_PAGES.decode, raw, "list")
+    try:
+        return decode(_PAGES.decode, raw, "list")
+    except DecodeError:
+        # One item may be nested too deeply for a decoder that skips it.
+        fields = members(raw)
+        meta = decode(_LIST_METAS.decode, fields.get("metadata", b""), "list")
+        items = fields.get("items", b"null")
+        return ListPage(meta, [msgspec.Raw(each) for each in ([] if items == b"null" else elements(items))])
 
 
 def decode_identity(raw: bytes | msgspec.Raw) -> WireIdentity:
@@ -208,7 +220,13 @@ def decode_identity(raw: bytes | msgspec.Raw) -> WireIdentity:
     Raises:
         DecodeError: not an object.
     """
-    return decode(_IDENTIFIED.decode, raw, "object").metadata
+    try:
+        return decode(_IDENTIFIED.decode, raw, "object").metadata
+    except DecodeError:
+        # As for a page; `managedFields` are as deep as the fields that they name.
+        meta = members(members(bytes(raw)).get("metadata", b""))
+        read = b",".join(b'"%s":%s' % (key.encode(), meta[key]) for key in _IDENTITY if key in meta)
+        return decode(_IDENTITIES.decode, b"{%s}" % read, "object")
 
 
 def decode_node(raw: bytes) -> Node:

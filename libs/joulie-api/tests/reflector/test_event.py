@@ -55,4 +55,16 @@ def test_a_line_that_is_damaged_is_read_as_general_decoding_reads_it(at, dropped
     except DecodeError:
         assert decoded(line) is None or not isinstance(decoded(line)[0], str)
     else:
-        assert (type_, raw) == decoded(line)
+        if decoded(line) is None:
+            # The damage is in the object, which will be set aside.
+            assert decoded(line.replace(raw, b"{}", 1)) == (type_, b"{}")
+        else:
+            assert (type_, raw) == decoded(line)
+
+
+def test_an_event_whose_object_no_decoder_takes_is_read_and_identified():
+    raw = b'{"metadata":{"name":"a","resourceVersion":"7"},"spec":%b}' % (b"[" * 20_000 + b"]" * 20_000)
+    for line in (b'{"type":"ADDED","object":%b}' % raw, b'{"object":%b,"type":"ADDED"}' % raw):
+        type_, found, identity = read_event(line)
+        assert (type_, found) == ("ADDED", raw)
+        assert (identity or decode_identity(found)).resource_version == "7"

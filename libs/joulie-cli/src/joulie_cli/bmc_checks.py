@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_cli.check_outcome import CheckOutcome, found, ok, unchecked
 from joulie_cli.service_pods import ServicePod, health
 from joulie_cli.views import Raw
@@ -73,10 +73,7 @@ def decode_bmc(raw: Raw) -> BmcView:
     Raises:
         DecodeError: not an object of that shape.
     """
-    try:
-        wire = _BMCS.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a NodeBMC: {error}") from error
+    wire = decode(_BMCS.decode, raw, "NodeBMC")
     status = wire.status or _Status()
     return BmcView(
         name=wire.metadata.name,

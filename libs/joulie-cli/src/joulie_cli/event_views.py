@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_cli.views import Raw
 from joulie_core.timestamps import epoch_seconds
 
@@ -87,10 +87,7 @@ def decode_event(raw: Raw) -> EventView:
     Raises:
         DecodeError: not an Event.
     """
-    try:
-        wire = _EVENTS.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"not an Event: {error}") from error
+    wire = decode(_EVENTS.decode, raw, "Event")
     about, series = wire.involved_object or _Involved(), wire.series or _Series()
     times = (series.last_observed_time, wire.last_timestamp, wire.event_time, wire.first_timestamp)
     known = [at_s for text in (*times, wire.metadata.creation_timestamp) if (at_s := epoch_seconds(text)) is not None]

@@ -6,7 +6,8 @@ import aiohttp
 import msgspec
 
 from joulie_api.client import KubeClient
-from joulie_api.errors import ApiError, Forbidden, NotFound, ServerError
+from joulie_api.decoding import decode
+from joulie_api.errors import ApiError, DecodeError, Forbidden, NotFound, ServerError
 from joulie_api.resources import SERVICES
 from joulie_cli.cluster import ClusterReader
 from joulie_cli.outcome import CliError
@@ -49,8 +50,8 @@ class ExtenderQuery:
     async def _send(self, method: str, path: str, query: dict[str, str], body: Any) -> dict[str, Any]:
         answer = await (self._direct if self._url else self._proxied)(method, path, query, body)
         try:
-            found: dict[str, Any] = msgspec.json.decode(answer)
-        except msgspec.MsgspecError as error:
+            found: dict[str, Any] = decode(msgspec.json.decode, answer, "JSON")
+        except DecodeError as error:
             raise CliError(f"{self.where} is not Joulie's extender: {path} is not JSON", _BY_URL) from error
         return found
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_cli.views import Raw
 
 #: Label selector of all pods of Joulie.
@@ -89,10 +89,7 @@ def decode_service_pod(raw: Raw) -> ServicePod:
     Raises:
         DecodeError: not a pod.
     """
-    try:
-        wire = _PODS.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"not a Pod: {error}") from error
+    wire = decode(_PODS.decode, raw, "Pod")
     meta, spec, status = wire.metadata, wire.spec or _Spec(), wire.status or _Status()
     component = (meta.labels or {}).get(_COMPONENT, "")
     conditions = {each.type: each.status for each in status.conditions or ()}

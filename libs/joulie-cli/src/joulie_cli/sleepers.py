@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_cli.views import Raw
 from joulie_core import labels as keys
 from joulie_core.timestamps import epoch_seconds, rfc3339
@@ -125,20 +125,14 @@ def decode_sleeper(raw: Raw) -> Sleeper:
     Raises:
         DecodeError: not a Node.
     """
-    try:
-        meta = _NODES.decode(raw).metadata
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"not a Node: {error}") from error
+    meta = decode(_NODES.decode, raw, "Node").metadata
     until_s = epoch_seconds((meta.annotations or {}).get(keys.AWAKE_UNTIL))
     return Sleeper(meta.name, (meta.labels or {}).get(keys.SLEEP_STATE, AWAKE), until_s)
 
 
 def decode_note(raw: Raw) -> SleepNote:
     """Decode a Node. Raise as `decode_sleeper`."""
-    try:
-        node = _NODES.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"not a Node: {error}") from error
+    node = decode(_NODES.decode, raw, "Node")
     name, state = node.metadata.name, (node.metadata.labels or {}).get(keys.SLEEP_STATE, AWAKE)
     conditions = (node.status.conditions if node.status else None) or ()
     found = next((each for each in conditions if each.type == _CONDITION), None)

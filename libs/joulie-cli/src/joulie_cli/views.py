@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_core import labels as keys
 from joulie_core.plausible import plausible_value
 from joulie_core.timestamps import epoch_seconds
@@ -206,13 +206,10 @@ class ReportView:
 def _decoder(wire: type[W], what: str, convert: Callable[[W], T]) -> Callable[[Raw], T]:
     decoder = msgspec.json.Decoder(wire)
 
-    def decode(raw: Raw) -> T:
-        try:
-            return convert(decoder.decode(raw))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise DecodeError(f"not a {what}: {error}") from error
+    def read(raw: Raw) -> T:
+        return convert(decode(decoder.decode, raw, what))
 
-    return decode
+    return read
 
 
 def _marks(wire: _Labelled) -> NodeMarks:

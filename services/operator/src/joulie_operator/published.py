@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import pydantic
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
 from joulie_core.kinds.node_twin import MeasurementQuality
 from joulie_core.names import NodeName
@@ -124,10 +124,7 @@ def decode_target(raw: bytes) -> PublishedTarget:
         DecodeError: not an object of that shape at all.
 
     """
-    try:
-        wire = _TARGETS.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a NodePowerProfile: {error}") from error
+    wire = decode(_TARGETS.decode, raw, "NodePowerProfile")
     try:
         spec = NodePowerProfileSpec.model_validate(wire.spec)
     except pydantic.ValidationError:
@@ -143,10 +140,7 @@ def decode_twin(raw: bytes) -> PublishedTwin:
         DecodeError: not an object of that shape at all.
 
     """
-    try:
-        wire = _TWINS.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a NodeTwin: {error}") from error
+    wire = decode(_TWINS.decode, raw, "NodeTwin")
     status = wire.status or _TwinStatus()
     power = status.power_measurement or _Power()
     server = status.server_measurement or _Server()

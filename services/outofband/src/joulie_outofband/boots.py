@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_core import labels
 from joulie_core.kinds.node_bmc import MOST_BOOTS, BmcBoot
 from joulie_core.timestamps import epoch_seconds
@@ -73,10 +73,7 @@ def read_readiness(raw: bytes) -> NodeReadiness:
     Raises:
         DecodeError: not a Node.
     """
-    try:
-        node = _NODES.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a Node: {error}") from error
+    node = decode(_NODES.decode, raw, "Node")
     status = node.status
     ready = next((each for each in status.conditions if each.type == "Ready"), None)
     return NodeReadiness(

@@ -10,7 +10,9 @@ from typing import Final
 
 import msgspec
 
+from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
+from joulie_api.json_slices import members
 from joulie_api.wire import WireIdentity, decode_identity
 
 _START: Final = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":(?=\{)').match
@@ -21,6 +23,7 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
+_TYPES: Final = msgspec.json.Decoder(str)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
@@ -39,7 +42,11 @@ def read_event(line: bytes) -> tuple[str, bytes, WireIdentity | None]:
         except DecodeError:
             pass
     try:
-        event = _EVENT.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(str(error)) from error
+        event = decode(_EVENT.decode, line, "watch event")
+    except DecodeError:
+        # Its object may be nested too deeply for a decoder that skips it.
+        fields = members(line)
+        if not {"type", "object"} <= fields.keys():
+            raise
+        return decode(_TYPES.decode, fields["type"], "type of a watch event"), fields["object"], None
     return event.type, bytes(event.object), None

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_api.wire import decode_pod
 from joulie_core.demand import WorkloadClass, workload_class
 from joulie_core.pod import Pod
@@ -97,10 +97,7 @@ def decode_pod_facts(raw: bytes) -> PodFacts:
         joulie_core.quantity.QuantityError: it requests what is no quantity.
     """
     pod = decode_pod(raw)
-    try:
-        wire = _PODS.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a Pod: {error}") from error
+    wire = decode(_PODS.decode, raw, "Pod")
     status = wire.status or _Status()
     gpus, resource = _gpus(pod)
     return PodFacts(

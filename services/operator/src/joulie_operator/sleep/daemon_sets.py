@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,7 @@ def read_daemon_set(raw: bytes) -> WatchedDaemonSet:
     Raises:
         DecodeError: not a DaemonSet.
     """
-    try:
-        wire = _DAEMON_SETS.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a DaemonSet: {error}") from error
+    wire = decode(_DAEMON_SETS.decode, raw, "DaemonSet")
     strategy = wire.spec.update_strategy if wire.spec else None
     status = wire.status or _DaemonStatus()
     behind = (
@@ -99,10 +96,7 @@ def meant_for(raw: bytes) -> str:
     Raises:
         DecodeError: not a pod.
     """
-    try:
-        spec = _PINNED.decode(raw).spec
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a Pod: {error}") from error
+    spec = decode(_PINNED.decode, raw, "Pod").spec
     affinity = spec.affinity.node_affinity if spec and spec.affinity else None
     terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
     fields = (field for term in terms for field in term.match_fields or () if field.key == "metadata.name")

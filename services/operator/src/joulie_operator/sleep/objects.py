@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from joulie_api.errors import DecodeError
+from joulie_api.decoding import decode
 from joulie_api.wire import decode_node, decode_pod
 from joulie_core import labels
 from joulie_core.node import Node
@@ -206,10 +206,7 @@ def read_node(raw: bytes) -> WatchedNode:
         DecodeError: not a Node.
     """
     node = decode_node(raw)
-    try:
-        wire = _NODES.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a Node: {error}") from error
+    wire = decode(_NODES.decode, raw, "Node")
     taints = (wire.spec.taints if wire.spec else None) or ()
     conditions = {each.type: each for each in (wire.status.conditions if wire.status else None) or ()}
     ready, sleeping = conditions.get("Ready"), conditions.get(SLEEP_CONDITION)
@@ -228,10 +225,7 @@ def read_pod(raw: bytes) -> WatchedPod:
         DecodeError: not a pod.
         QuantityError: a quantity cannot be read.
     """
-    try:
-        pod, fit = _PODS.decode(raw), _FITS.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"not a Pod: {error}") from error
+    pod, fit = decode(_PODS.decode, raw, "Pod"), decode(_FITS.decode, raw, "Pod")
     meta, spec = pod.metadata, pod.spec or _PodSpec()
     owner = next((each for each in meta.owner_references or () if each.controller), None)
     scheduled = next(

@@ -9,6 +9,8 @@ from typing import Annotated, Final
 
 import msgspec
 
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_core import labels
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.objects import WatchedNode
@@ -49,8 +51,8 @@ def stored_record(seen: WatchedNode, now_s: float) -> SleepRecord | None:
     text = seen.node.annotations.get(labels.SLEEP_RECORD)
     if text is not None:
         try:
-            found = _DECODER.decode(text)
-        except msgspec.MsgspecError:
+            found = decode(_DECODER.decode, text.encode(), "record")
+        except DecodeError:
             pass
         else:
             return SleepRecord(
