@@ -12,6 +12,8 @@ from tools.generated import ROOT, cell, finish
 from joulie_agent.metrics import families
 from joulie_agent.resources.metrics import ManagerCounts, PipelineDurations, register_series
 from joulie_agent.worker import NodeView
+from joulie_api.app import set_aside
+from joulie_api.failures import Failures
 from joulie_api.metrics import NodeSeriesCollector, Registry, new_registry
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_operator.metrics import OperatorMetrics, register_node_series
@@ -55,6 +57,8 @@ class _NoContainers:
 def page() -> str:
     """Return the page."""
     common = new_registry("service", "version")
+    Failures(common)
+    common.register(NodeSeriesCollector(lambda: [set_aside(())]))
     operator, agent, manager, extender, outofband = (Registry() for _ in range(5))
     no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)

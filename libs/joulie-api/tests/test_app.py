@@ -9,7 +9,12 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from joulie_api.app import App, BackgroundTaskError, freeze_heap
+from joulie_api.client import KubeClient
+from joulie_api.reflector import Reflector
+from joulie_api.resources import NODES
 from joulie_api.settings import ServiceSettings
+from joulie_api.testing import make_node
+from joulie_api.wire import decode_node
 
 SETTINGS = ServiceSettings(metrics_addr="127.0.0.1:0")
 
@@ -181,3 +186,20 @@ def test_a_frozen_heap_is_exempt_from_collection():
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+async def test_a_watch_counts_in_readiness_and_its_invalid_objects_are_shown(app, fake_api, tmp_path):
+    fake_api.put_all([make_node("good"), make_node("bad", labels={"a": 1})])
+    kubeconfig = str(fake_api.kubeconfig(tmp_path))
+    async with await KubeClient.connect(kubeconfig=kubeconfig, user_agent="test") as client, app:
+        nodes = Reflector(client, NODES, decode_node)
+        app.watch(nodes)
+        status, text, _ = await fetch(app.metrics_port, "/readyz")
+        assert (status, "first list not complete" in text) == (503, True)
+        await nodes.wait_synced()
+        assert (await fetch(app.metrics_port, "/readyz"))[0] == 200
+        metrics = (await fetch(app.metrics_port, "/metrics"))[1]
+        assert 'joulie_objects_set_aside{resource="nodes"} 1.0' in metrics
+        assert 'joulie_invalid_input_total{source="nodes"} 1.0' in metrics
+        assert set(nodes.store) == {"good"}
+        app.stop()

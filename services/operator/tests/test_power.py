@@ -319,7 +319,7 @@ async def test_a_query_answers_every_series(serve, session):
         ({"status": "error", "error": "parse error"}, 400, "parse error"),
         ({"status": "success", "data": {"resultType": "matrix", "result": []}}, 200, "matrix"),
         ("gone", 503, "503"),
-        ("gone", 200, "not an answer to an instant query"),
+        ("gone", 200, "not a result of an instant query"),
         (vector(({}, "many")), 200, "could not convert"),
     ],
 )

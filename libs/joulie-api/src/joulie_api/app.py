@@ -23,6 +23,7 @@ from typing import Any, Self
 
 import structlog
 from aiohttp import web
+from prometheus_client.metrics_core import Metric
 
 from joulie_api.addresses import Address, parse_addr
 from joulie_api.byte_budget import ByteBudget
@@ -32,7 +33,8 @@ from joulie_api.failures import Failures
 from joulie_api.health import Health
 from joulie_api.http_server import HttpLog, HttpServer, OnError
 from joulie_api.log_limit import LogLimit
-from joulie_api.metrics import CONTENT_TYPE, new_registry
+from joulie_api.metrics import CONTENT_TYPE, NodeSeriesCollector, gauge, new_registry
+from joulie_api.reflector import Reflector
 from joulie_api.settings import ProcessSettings
 
 __all__ = ["Address", "App", "BackgroundTaskError", "freeze_heap", "main", "parse_addr"]
@@ -87,6 +89,8 @@ class App:
         self._tasks: list[asyncio.Task[None]] = []
         self._servers: list[HttpServer] = []
         self._requests = HttpLog(self.request_log_limit)
+        self._reflectors: list[Reflector[Any]] = []
+        self.registry.register(NodeSeriesCollector(lambda: [set_aside(self._reflectors)]))
         self._watchdog: threading.Timer | None = None
 
     def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
@@ -137,6 +141,22 @@ class App:
             loop.remove_signal_handler(number)
         if self._watchdog is not None:
             self._watchdog.cancel()
+
+    def watch(self, reflector: Reflector[Any], *, work: Coroutine[Any, Any, Any] | None = None) -> None:
+        """Run a watch, report what it sets aside, and count it in the readiness of the process.
+
+        Args:
+            reflector: the watch.
+            work: runs it; `reflector.run` without.
+        """
+        self.report(reflector)
+        self.spawn(f"watch {reflector.name}", work or reflector.run())
+        self.health.add_ready(f"watch {reflector.name}", reflector.stale_reason)
+
+    def report(self, reflector: Reflector[Any]) -> None:
+        """Report what a watch that runs elsewhere sets aside."""
+        reflector.report_to(self.failures)
+        self._reflectors.append(reflector)
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any], *, may_end: bool = False) -> asyncio.Task[None]:
         """Start a background task; its exception ends the process.
@@ -230,6 +250,16 @@ class App:
         asyncio.get_running_loop().remove_signal_handler(number)
         _log.info("stopping", signal=number.name)
         self.stop()
+
+
+def set_aside(reflectors: Iterable[Reflector[Any]]) -> Metric:
+    """Return the number of objects of each watch that cannot be used."""
+    return gauge(
+        "joulie_objects_set_aside",
+        "Objects whose latest version cannot be decoded, by resource; the last valid version of each stays in force.",
+        ("resource",),
+        (((each.name,), float(len(each.invalid))) for each in reflectors),
+    )
 
 
 def freeze_heap() -> None:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 import structlog
@@ -207,6 +207,11 @@ class Claims:
             if device_class is not None and device_class not in self._classes:
                 self._warn_of_class(device_class)
         return claimed + class_resource_gpus(pod, self._classes, self._class_of)
+
+    @property
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        """The watches, which `run` runs where the cluster has the API."""
+        return (self._claims, self._templates, self._device_classes)
 
     async def wait_settled(self) -> None:
         """Wait until all claims are known, cannot be read, or have not arrived in time."""

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from joulie_api._kubernetes import Session, describe, load_library
-from joulie_api.errors import ConfigError, TransportError, api_error
+from joulie_api.errors import AnswerTooLarge, ConfigError, TransportError, api_error
 from joulie_api.outage import CONNECT_TIMEOUT_S, Outage
 from joulie_api.resources import PODS, Resource
 from joulie_api.watch_stream import read_lines
@@ -154,8 +154,13 @@ class KubeClient:
         resource_version: str | None = None,
         continue_token: str = "",
         metadata_only: bool = False,
+        max_bytes: int | None = None,
     ) -> bytes:
-        """Return one page of a list, raw; its `metadata.continue` is the `continue_token` of the next, "" if none."""
+        """Return one page of a list, raw; its `metadata.continue` is the `continue_token` of the next, "" if none.
+
+        Raises:
+            AnswerTooLarge: it is longer than `max_bytes`; a smaller `limit` may help.
+        """
         query = [*_selectors(label_selector, field_selector), ("limit", str(limit))]
         if continue_token:
             query.append(("continue", continue_token))  # the token has the resourceVersion; the server refuses both
@@ -167,6 +172,7 @@ class KubeClient:
             query=tuple(query),
             accept=METADATA_LIST if metadata_only else JSON,
             connect_timeout_s=self.outage.connect_timeout_s,
+            max_bytes=max_bytes,
         )
 
     async def list(
@@ -286,17 +292,19 @@ class KubeClient:
         accept: str = JSON,
         timeout_s: float = REQUEST_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        max_bytes: int | None = None,
     ) -> bytes:
         """Send one request and return the body of its 2xx answer.
 
         Raises:
+            AnswerTooLarge: it is longer than `max_bytes`.
             ApiError: any other answer.
             TransportError: no complete answer.
         """
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(connect_timeout_s, timeout_s))
         headers = {"Accept": accept, "Content-Type": content_type}
         response = await self._answer(method, path, query, body=body, headers=headers, timeout=timeout)
-        return await _read(response, f"{method} {path}")
+        return await _read(response, f"{method} {path}", max_bytes)
 
     @asynccontextmanager
     async def watch(
@@ -385,8 +393,16 @@ def _selectors(label_selector: str, field_selector: str) -> list[tuple[str, str]
     return [(key, value) for key, value in given if value]
 
 
-async def _read(response: aiohttp.ClientResponse, what: str) -> bytes:
+async def _read(response: aiohttp.ClientResponse, what: str, max_bytes: int | None = None) -> bytes:
     try:
-        return await response.read()
+        if max_bytes is None:
+            return await response.read()
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > max_bytes:
+                response.close()
+                raise AnswerTooLarge(f"{what}: more than {max_bytes} bytes")
+        return bytes(body)
     except (aiohttp.ClientError, OSError) as error:
         raise TransportError(f"{what}: {describe(error)}") from error

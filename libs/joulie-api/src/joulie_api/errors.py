@@ -42,6 +42,10 @@ class DecodeError(KubeError):
     """The answer cannot be decoded as the expected object. The cause is chained."""
 
 
+class AnswerTooLarge(KubeError):  # noqa: N818 - names the state
+    """The answer exceeds the size that the caller accepts; the rest of it is not received."""
+
+
 class NotLeader(KubeError):  # noqa: N818 - names the state
     """A write was not sent, because this process does not hold the lease."""
 

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
+from joulie_core.quantity import QuantityError
 
 _log = structlog.get_logger()
 
@@ -62,6 +63,18 @@ class Failures:
     def valid_input(self, source: str, **subject: Any) -> None:
         """Note that the input of this subject can be used, or is gone."""
         self._inputs.recovered(source=source, **subject)
+
+    def not_decoded(self, source: str, error: Exception, **subject: Any) -> None:
+        """Count and log input that a decoder did not take: as a defect where it raised what no invalid input causes."""
+        if isinstance(error, KubeError | QuantityError):
+            self.invalid_input(source, str(error), **subject)
+        else:
+            self.internal_error(f"decode {source}", error, **subject)
+
+    def decoded(self, source: str, **subject: Any) -> None:
+        """Note that the input of this subject is decoded again, or that the subject is gone."""
+        self.valid_input(source, **subject)
+        self.worked(f"decode {source}", **subject)
 
     def internal_error(self, work: str, error: Exception, **subject: Any) -> None:
         """Count and log an error of Joulie's own that ended the work on one subject."""

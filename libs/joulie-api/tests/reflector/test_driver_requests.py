@@ -7,11 +7,14 @@ import math
 from dataclasses import dataclass, field
 
 import pytest
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from joulie_api.errors import Forbidden, StreamBrokenError, TransportError
+from joulie_api.errors import AnswerTooLarge, DecodeError, Forbidden, StreamBrokenError, TransportError
+from joulie_api.failures import Failures
 from joulie_api.outage import Outage
 from joulie_api.reflector import Reflector
+from joulie_api.reflector.driver import HANDLER_RETRY_S, MAX_PAGE_BYTES
 from joulie_api.resources import NODES
 
 pytestmark = pytest.mark.looptime
@@ -98,6 +101,7 @@ async def followed(*answers, seconds, **options):
 
 
 SILENCE = [10_000.0]
+FIRST_PAGE = {"limit": 500, "continue_token": "", "max_bytes": MAX_PAGE_BYTES}
 
 
 async def test_a_collection_is_requested_page_by_page_and_then_watched_from_its_first_page_on():
@@ -107,8 +111,8 @@ async def test_a_collection_is_requested_page_by_page_and_then_watched_from_its_
         async with followed(*pages, SILENCE, seconds=1, namespace="here", **selectors) as reflector:
             assert dict(reflector.store) == {"x": 0, "y": 0}
     assert reflector.server.requests == [
-        (0, "list", (NODES, "here"), selectors | {"continue_token": ""}),
-        (0, "list", (NODES, "here"), selectors | {"continue_token": "more"}),
+        (0, "list", (NODES, "here"), selectors | FIRST_PAGE),
+        (0, "list", (NODES, "here"), selectors | FIRST_PAGE | {"continue_token": "more"}),
         (0, "watch", (NODES, "here"), selectors | {"resource_version": "7", "timeout_s": 450}),
     ]
     assert [(log["event"], log["objects"], log["reflector"]) for log in logs] == [("synced", 2, NODES.full_name)]
@@ -118,7 +122,7 @@ async def test_without_selectors_all_objects_are_requested():
     selectors = {"label_selector": "", "field_selector": ""}
     async with followed(page(), SILENCE, seconds=1) as reflector:
         assert reflector.server.requests == [
-            (0, "list", (NODES, None), selectors | {"continue_token": ""}),
+            (0, "list", (NODES, None), selectors | FIRST_PAGE),
             (0, "watch", (NODES, None), selectors | {"resource_version": "10", "timeout_s": 450}),
         ]
 
@@ -245,3 +249,150 @@ async def test_by_default_the_server_may_be_unreadable_for_140_s():
         assert not reflector.is_stale()
         await asyncio.sleep(1)
         assert reflector.stale_reason() == "no contact for 141 s (refused)"
+
+
+async def test_a_page_that_is_too_large_is_requested_in_smaller_ones_and_one_object_in_any_size():
+    too_large = AnswerTooLarge("more than 8 MiB")
+    pages = page(obj("x", 5), token="more"), too_large, too_large, too_large, too_large, page(obj("y", 6)), SILENCE
+    async with followed(*pages, seconds=1) as reflector:
+        assert dict(reflector.store) == {"x": 0, "y": 0}
+    requested = [options for _, verb, _, options in reflector.server.requests if verb == "list"]
+    assert [(each["limit"], each["continue_token"]) for each in requested] == [
+        (500, ""),
+        (500, "more"),
+        (125, "more"),
+        (31, "more"),
+        (7, "more"),
+        (1, "more"),
+    ]
+    assert [each["max_bytes"] for each in requested] == [MAX_PAGE_BYTES] * 5 + [None]
+
+
+def invalid(raw):
+    value = json.loads(raw)["value"]
+    if value == "bad":
+        raise DecodeError("not a thing")
+    if value == "defect":
+        raise KeyError("a defect")
+    return value
+
+
+@contextlib.asynccontextmanager
+async def reported(*answers, handlers=()):
+    """Run a reflector that reports to the failures of a process."""
+    registry = CollectorRegistry()
+    server = Server(list(answers))
+    reflector = Reflector(server, NODES, invalid, chance=lambda: 0.5)
+    reflector.report_to(Failures(registry))
+    for handler in handlers:
+        reflector.subscribe(handler)
+    task = asyncio.create_task(reflector.run())
+    try:
+        yield reflector, registry, task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_an_object_that_cannot_be_decoded_is_set_aside_by_name_until_it_can_or_is_gone():
+    lines = [
+        1.0,
+        event("MODIFIED", obj("a", 11, 3)),
+        1.0,
+        event("DELETED", obj("b", 12)),
+    ]
+    first = page(obj("a", 1, "bad"), obj("b", 2, "defect"), obj("c", 3, 7))
+    with capture_logs() as logs:
+        async with reported(first, [*lines, *SILENCE]) as (reflector, registry, _):
+            await asyncio.sleep(0.5)
+            assert dict(reflector.store) == {"c": 7}
+            assert reflector.invalid == {"a": "not a thing", "b": "'a defect'"}
+            await asyncio.sleep(1)
+            assert reflector.invalid.keys() == {"b"}
+            assert dict(reflector.store) == {"a": 3, "c": 7}
+            await asyncio.sleep(1)
+            assert reflector.invalid == {}
+    assert registry.get_sample_value("joulie_invalid_input_total", {"source": "nodes"}) == 1
+    assert registry.get_sample_value("joulie_internal_errors_total", {"work": "decode nodes"}) == 1
+    assert [(log["event"], log["key"]) for log in logs if "key" in log] == [
+        ("invalid input set aside", "a"),
+        ("internal error, will be repeated", "b"),
+        ("input valid again", "a"),
+        ("works again", "b"),
+    ]
+
+
+async def test_an_invalid_object_that_a_new_list_lacks_is_forgotten():
+    async with reported(page(obj("a", 1, "bad")), [GONE], page(), SILENCE) as (reflector, _, _):
+        await asyncio.sleep(1)
+        assert reflector.invalid == {}
+
+
+async def test_a_handler_that_fails_on_one_object_is_called_with_the_others_and_again_with_it():
+    heard, broken = [], {"b"}
+
+    def handler(key, old, new):
+        if key in broken:
+            raise ZeroDivisionError("a defect")
+        heard.append((key, old, new))
+
+    first = page(obj("a", 1, 1), obj("b", 2, 2), obj("c", 3, 3))
+    lines = [1.0, event("MODIFIED", obj("b", 11, 4)), HANDLER_RETRY_S, BOOKMARK, HANDLER_RETRY_S, BOOKMARK, *SILENCE]
+    async with reported(first, lines, handlers=[handler]) as (reflector, registry, task):
+        await asyncio.sleep(2)
+        assert heard == [("a", None, 1), ("c", None, 3)]
+        assert reflector.store["b"] == 4
+        assert registry.get_sample_value("joulie_internal_errors_total", {"work": "take nodes"}) == 2
+        broken.clear()
+        await asyncio.sleep(HANDLER_RETRY_S)
+        assert heard[2:] == [("b", None, 4)]
+        await asyncio.sleep(2 * HANDLER_RETRY_S)
+        assert len(heard) == 3
+        assert not task.done()
+
+
+async def test_a_handler_gets_what_it_has_taken_last_as_the_old_value():
+    heard, broken = [], set()
+
+    def handler(key, old, new):
+        if new in broken:
+            raise ZeroDivisionError("a defect")
+        heard.append((key, old, new))
+
+    broken.add(2)
+    lines = [event("MODIFIED", obj("a", 11 + value, value)) for value in (2, 3)]
+    last = event("DELETED", obj("a", 20))
+    async with reported(page(obj("a", 1, 1)), [*lines, last, *SILENCE], handlers=[handler]):
+        await asyncio.sleep(1)
+    assert heard == [("a", None, 1), ("a", 1, 3), ("a", 3, None)]
+
+
+async def test_the_deletion_of_an_object_that_a_handler_never_took_is_delivered():
+    heard = []
+
+    def handler(key, old, new):
+        heard.append((key, old, new))
+        if new is not None:
+            raise ZeroDivisionError("a defect")
+
+    async with reported(page(), [event("ADDED", obj("a", 11, 1)), event("DELETED", obj("a", 12)), *SILENCE]) as (
+        reflector,
+        _,
+        _,
+    ):
+        reflector.subscribe(handler)
+        await asyncio.sleep(1)
+    assert heard == [("a", None, 1), ("a", 1, None)]
+
+
+async def test_without_a_place_to_report_to_an_error_of_a_handler_ends_the_watch():
+    server = Server([page(obj("a", 1)), SILENCE])
+    reflector = Reflector(server, NODES, decode)
+
+    def handler(*_change):
+        raise ZeroDivisionError("a defect")
+
+    reflector.subscribe(handler)
+    with pytest.raises(ZeroDivisionError):
+        await reflector.run()

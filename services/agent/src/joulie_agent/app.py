@@ -76,15 +76,13 @@ async def run(settings: AgentSettings, *, on_start: Callable[[App], None] = lamb
         )
         app.registry.register(NodeSeriesCollector(lambda: metrics.families(workers.workers)))
         for reflector in informers.reflectors:
-            app.spawn(f"watch {reflector.name}", reflector.run())
-            app.health.add_ready(f"watch {reflector.name}", reflector.stale_reason)
+            app.watch(reflector)
         app.spawn("nodes", workers.run(deps))
         if settings.resource_manager_socket:
             node_agent = _node_agent(settings, client, informers, app.failures)
             on_change.append(node_agent.wake)
             for reflector in node_agent.reflectors:
-                app.spawn(f"watch {reflector.name}", reflector.run())
-                app.health.add_ready(f"watch {reflector.name}", reflector.stale_reason)
+                app.watch(reflector)
             app.spawn("node agent", node_agent.run())
         await app.wait()
 

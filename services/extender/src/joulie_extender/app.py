@@ -63,6 +63,8 @@ async def run(settings: ExtenderSettings) -> None:
             budget=budget,
             on_error=metrics.count_error,
         )
+        for reflector in feeds.reflectors:
+            app.report(reflector)
         for name, work in feeds.runs():
             app.spawn(name, work)
         app.spawn("settle", _settle(feeds, table), may_end=True)

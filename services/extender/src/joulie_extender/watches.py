@@ -56,6 +56,11 @@ class ExtenderWatches:
         self._pods = pods
         self._reflectors: tuple[Reflector[Any], ...] = (nodes, twins, hardware, pods)
 
+    @property
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        """All watches."""
+        return (*self._reflectors, *self.claims.reflectors)
+
     def runs(self) -> list[tuple[str, Coroutine[Any, Any, NoReturn]]]:
         """Return the task of each watch, with a name; each runs until it is cancelled."""
         works = [(reflector.name, self._run(reflector)) for reflector in self._reflectors]

@@ -160,11 +160,12 @@ class Operator:
         """Start every task; the election last, so that it ends first and releases the lease."""
         self._gpu_caps_check.at_start()
         self._subscribe()
+        for reflector in self._watches.claims.reflectors:
+            self._app.report(reflector)
         self._app.spawn("watch claims", self._watches.claims.run())
         for reflector in self._watches.all:
             work = self._watches.run_pods() if reflector is self._watches.pods else reflector.run()
-            self._app.spawn(f"watch {reflector.name}", work)
-            self._app.health.add_ready(f"watch {reflector.name}", reflector.stale_reason)
+            self._app.watch(reflector, work=work)
         for source in self._power:
             self._app.spawn("poll power", source.run())
         if self._facility is not None:
@@ -259,6 +260,7 @@ class Operator:
         """Return the controller of sleeping nodes, and start its watches."""
         watches = SleepWatches(client, self._watches.bmcs)
         for reflector in watches.own:
+            self._app.report(reflector)
             self._app.spawn(f"watch {reflector.name}", reflector.run())
         parts = SleepParts(
             watches=watches,

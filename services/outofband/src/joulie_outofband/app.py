@@ -89,8 +89,7 @@ class OutOfBand:
 
     def start(self) -> None:
         """Start every task; the election last, so that it ends first and releases the lease."""
-        self._app.spawn(f"watch {self._bmcs.name}", self._bmcs.run())
-        self._app.health.add_ready(f"watch {self._bmcs.name}", self._bmcs.stale_reason)
+        self._app.watch(self._bmcs)
         self._app.registry.register(NodeSeriesCollector(lambda: families(self._supervisor.series)))
         self._app.spawn("lead", self._elector.run(self._supervisor.run))
 

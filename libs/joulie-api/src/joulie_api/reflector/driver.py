@@ -6,6 +6,7 @@ loop between two lines of the watch: they put a key into a queue or a set and re
 """
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -14,9 +15,10 @@ from typing import Final, Generic, NoReturn, Protocol, TypeVar
 
 import structlog
 
-from joulie_api.client import WATCH_IDLE_TIMEOUT_S
-from joulie_api.errors import KubeError, ServerError, TooManyRequests, TransportError
+from joulie_api.client import PAGE_LIMIT, WATCH_IDLE_TIMEOUT_S
+from joulie_api.errors import AnswerTooLarge, KubeError, ServerError, TooManyRequests, TransportError
 from joulie_api.failure_log import FailureLog
+from joulie_api.failures import Failures
 from joulie_api.outage import CONNECT_TIMEOUT_S, Outage
 from joulie_api.reflector.machine import Change, Counters, Listing, ReflectorMachine, Request, Watching
 from joulie_api.resources import Resource
@@ -27,6 +29,12 @@ Handler = Callable[[str, T | None, T | None], None]
 #: Maximum age of the copy while the server cannot be read: twice the silence after which a watch is reopened, so that
 #: one attempt may fail.
 STALE_TOLERANCE_S: Final = 2 * WATCH_IDLE_TIMEOUT_S
+#: Bytes of a page, which is read in one go: decoding takes less than 100 ms. A longer one is requested again in smaller
+#: pages, so that a collection of large objects takes requests and not memory.
+MAX_PAGE_BYTES: Final = 8 * 1024 * 1024
+_PAGE_DIVISOR: Final = 4
+#: After which a handler is called again with an object that it failed on; a bookmark a minute wakes an idle watch.
+HANDLER_RETRY_S: Final = 30.0
 
 _log = structlog.get_logger()
 
@@ -43,7 +51,9 @@ class ListWatch(Protocol):
         *,
         label_selector: str,
         field_selector: str,
+        limit: int,
         continue_token: str,
+        max_bytes: int | None,
     ) -> bytes:
         """Return one page of the collection, raw."""
 
@@ -84,8 +94,13 @@ class Reflector(Generic[T]):
         self._resource = resource
         self._namespace = namespace
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
-        self._machine = ReflectorMachine(decode, name=self.name, chance=chance)
+        self._machine = ReflectorMachine(decode, name=self.name, chance=chance, report=self._on_object)
         self._handlers: list[Handler[T]] = []
+        self._failures_of_objects: Failures | None = None
+        #: Changes that a handler failed on, by its position and the key: what it has last taken.
+        self._missed: dict[tuple[int, str], T | None] = {}
+        self._retry_at = math.inf
+        self._page_limit = PAGE_LIMIT
         #: Whether the last attempt was given up early, as one to a server that hangs.
         self._gave_up_early = False
         #: When it began, and how long its connection was given.
@@ -104,6 +119,18 @@ class Reflector(Generic[T]):
     def counters(self) -> Counters:
         """Totals for metrics: relists, reconnects, events, bookmarks, back-offs, decode errors."""
         return self._machine.counters
+
+    @property
+    def invalid(self) -> Mapping[str, str]:
+        """Why objects cannot be decoded, by key; the last good version of each stays in the store."""
+        return self._machine.invalid
+
+    def report_to(self, failures: Failures) -> None:
+        """Report objects that cannot be decoded, and contain failures of handlers: such an object is tried again.
+
+        Without it, a handler's exception ends `run`.
+        """
+        self._failures_of_objects = failures
 
     @property
     def problem(self) -> str | None:
@@ -138,7 +165,7 @@ class Reflector(Generic[T]):
     def subscribe(self, handler: Handler[T]) -> None:
         """Call `handler(key, old, new)` for every change from now on, and at once for every object in the store.
 
-        `old` None: added; `new` None: deleted. The handler must not block; an exception of it ends `run`.
+        `old` None: added; `new` None: deleted. The handler must not block.
         """
         self._handlers.append(handler)
         for key, new in list(self._store.items()):
@@ -149,7 +176,7 @@ class Reflector(Generic[T]):
         await self.synced.wait()
 
     async def run(self) -> NoReturn:
-        """List and watch until cancelled. Raises only what a handler raises."""
+        """List and watch until cancelled. Raises only what a handler raises, unless that is reported."""
         request = self._machine.start()
         while True:
             # Giving up was wait enough, and the next connection leads to another server in most cases.
@@ -183,8 +210,17 @@ class Reflector(Generic[T]):
     async def _list(self, request: Listing) -> Request:
         try:
             raw = await self._client.list_page(
-                self._resource, self._namespace, continue_token=request.continue_token, **self._selectors
+                self._resource,
+                self._namespace,
+                limit=self._page_limit,
+                continue_token=request.continue_token,
+                # One object is received in any case: the API server limits its size.
+                max_bytes=MAX_PAGE_BYTES if self._page_limit > 1 else None,
+                **self._selectors,
             )
+        except AnswerTooLarge:
+            self._page_limit = max(1, self._page_limit // _PAGE_DIVISOR)
+            return Listing(request.continue_token)
         except KubeError as error:
             return self._on_refusal(error)
         self._client.outage.answered()
@@ -226,9 +262,46 @@ class Reflector(Generic[T]):
                     return step.request
 
     def _deliver(self, changes: tuple[Change[T], ...]) -> None:
+        if self._failures_of_objects is None:
+            for change in changes:
+                for handler in self._handlers:
+                    handler(change.key, change.old, change.new)
+            return
         for change in changes:
-            for handler in self._handlers:
-                handler(change.key, change.old, change.new)
+            for position in range(len(self._handlers)):
+                self._deliver_one(self._failures_of_objects, position, change)
+        if self._now() >= self._retry_at:
+            self._retry_at = math.inf
+            for position, key in [*self._missed]:
+                change = Change(key, None, self._store.get(key))
+                self._deliver_one(self._failures_of_objects, position, change)
+
+    def _deliver_one(self, failures: Failures, position: int, change: Change[T]) -> None:
+        """Call a handler; what it fails on alone is tried again, with what it has taken last as the old value."""
+        place = (position, change.key)
+        old = self._missed.pop(place) if place in self._missed else change.old
+        if old is None and change.new is None:
+            # It was never taken as a whole; its deletion shall remove what was taken in part.
+            old = change.old
+        try:
+            self._handlers[position](change.key, old, change.new)
+        except Exception as error:  # noqa: BLE001 - one object must not end the work on the others
+            failures.internal_error(f"take {self.name}", error, key=change.key)
+            self._missed[place] = old
+            self._retry_at = min(self._retry_at, self._now() + HANDLER_RETRY_S)
+        else:
+            if change.new is None or old is not change.old:
+                failures.worked(f"take {self.name}", key=change.key)
+
+    def _on_object(self, key: str, version: str, error: Exception | None) -> None:
+        failures = self._failures_of_objects
+        if failures is None:
+            if error is not None:
+                self._log.warning("decoding object failed", key=key, resource_version=version, error=str(error))
+        elif error is None:
+            failures.decoded(self.name, key=key)
+        else:
+            failures.not_decoded(self.name, error, key=key)
 
     def _report(self) -> None:
         error = self._machine.problem

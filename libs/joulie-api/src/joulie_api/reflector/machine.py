@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from joulie_api.backoff import Backoff
+from joulie_api.decoding import decode
 from joulie_api.errors import (
     DecodeError,
     Gone,
@@ -34,6 +35,9 @@ from joulie_api.reflector.event import read_event
 from joulie_api.wire import ListMeta, WireIdentity, decode_identity, decode_page
 
 T = TypeVar("T")
+#: Called with the key and version of an object that cannot be decoded, and the error; with the error None once it can
+#: be decoded again, or is gone.
+Report = Callable[[str, str, Exception | None], None]
 
 #: The server ends a watch after a random time of this range, so that reconnects of many clients are spread.
 WATCH_TIMEOUT_S: Final = (300.0, 600.0)
@@ -115,8 +119,11 @@ _STATUS: Final = msgspec.json.Decoder(Status)
 class ReflectorMachine(Generic[T]):
     """The state of one reflector. Its attributes are public for reading; only its methods change them."""
 
-    def __init__(self, decode: Callable[[bytes], T], *, name: str, chance: Callable[[], float]) -> None:
-        self._decode = decode
+    def __init__(
+        self, read: Callable[[bytes], T], *, name: str, chance: Callable[[], float], report: Report | None = None
+    ) -> None:
+        self._read = read
+        self._report = report or self._log_report
         self._chance = chance
         self._backoff = Backoff(chance)
         self._log = _log.bind(reflector=name)
@@ -125,6 +132,8 @@ class ReflectorMachine(Generic[T]):
         #: The latest resourceVersion of every object the server has: a superset of `objects`' keys, since it includes
         #: objects that could not be decoded.
         self.versions: dict[str, str] = {}
+        #: Why the latest version of an object cannot be decoded. Its last good decoding stays in `objects`.
+        self.invalid: dict[str, str] = {}
         self.counters = Counters()
         self.phase = Phase.LISTING
         #: True once a list was complete; never False again.
@@ -149,6 +158,8 @@ class ReflectorMachine(Generic[T]):
     def check(self) -> None:
         """Assert the invariants that the attributes document."""
         assert self.objects.keys() <= self.versions.keys()
+        if not self._page_versions:
+            assert self.invalid.keys() <= self.versions.keys()
         assert self._page_objects.keys() <= self._page_versions.keys()
         if self.phase is Phase.WATCHING:
             assert self.synced
@@ -207,6 +218,8 @@ class ReflectorMachine(Generic[T]):
         self.objects.update(fresh)
         self.versions = versions
         self._page_objects, self._page_versions = {}, {}
+        for key in self.invalid.keys() - versions.keys():
+            self._note_valid(key)
         self.synced = True
         return tuple(changes)
 
@@ -228,7 +241,7 @@ class ReflectorMachine(Generic[T]):
         """Handle one line of the watch."""
         try:
             return self._on_event(*read_event(raw), now)
-        except (DecodeError, msgspec.MsgspecError) as error:
+        except DecodeError as error:
             # Not JSON, or not a watch event: it may come from a proxy, and the rest of the stream cannot be trusted.
             return Step(request=self.on_failure(DecodeError(f"not a watch event: {error}"), now))
 
@@ -252,7 +265,7 @@ class ReflectorMachine(Generic[T]):
                 return _NOTHING
             case "ERROR":
                 # The stream has ended; the Status has the reason.
-                status = _STATUS.decode(raw)
+                status = decode(_STATUS.decode, raw, "Status")
                 return Step(request=self.on_failure(error_of_status(status.code or 500, status), now))
             case _:
                 # A type of a newer server: its meaning is unknown, so it is ignored.
@@ -284,6 +297,7 @@ class ReflectorMachine(Generic[T]):
 
     def _remove(self, key: str) -> Step[T]:
         self.versions.pop(key, None)
+        self._note_valid(key)
         old = self.objects.pop(key, None)
         return _NOTHING if old is None else Step((Change(key, old, None),))
 
@@ -352,13 +366,25 @@ class ReflectorMachine(Generic[T]):
         self.problem = None
 
     def _decode_object(self, key: str, version: str, raw: bytes) -> T | None:
-        """Return the object, or None if it cannot be decoded: logged once, since a version is decoded once."""
+        """Return the object, or None if it cannot be decoded."""
         try:
-            return self._decode(raw)
+            found = self._read(raw)
         except Exception as error:  # noqa: BLE001 - one invalid object must not stop the others
             self.counters.decode_errors += 1
-            self._log.warning("decoding object failed", key=key, resource_version=version, error=str(error))
+            self.invalid[key] = str(error)
+            self._report(key, version, error)
             return None
+        self._note_valid(key)
+        return found
+
+    def _note_valid(self, key: str) -> None:
+        """Note that an object can be decoded, or is gone."""
+        if self.invalid.pop(key, None) is not None:
+            self._report(key, "", None)
+
+    def _log_report(self, key: str, version: str, error: Exception | None) -> None:
+        if error is not None:
+            self._log.warning("decoding object failed", key=key, resource_version=version, error=str(error))
 
 
 def _key_and_version(meta: WireIdentity) -> tuple[str, str]:

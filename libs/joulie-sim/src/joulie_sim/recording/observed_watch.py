@@ -45,7 +45,9 @@ class ObservedWatch:
         *,
         label_selector: str,
         field_selector: str,
+        limit: int,
         continue_token: str,
+        max_bytes: int | None,
     ) -> bytes:
         """Return one page of the collection, raw."""
         self._interrupted()
@@ -54,7 +56,9 @@ class ObservedWatch:
             namespace,
             label_selector=label_selector,
             field_selector=field_selector,
+            limit=limit,
             continue_token=continue_token,
+            max_bytes=max_bytes,
         )
 
     @asynccontextmanager

@@ -63,8 +63,7 @@ def _follow(app: App, client: KubeClient, simulator: Simulator, node_selector: s
     nodes.subscribe(simulator.node_changed)
     pods.subscribe(simulator.pod_changed)
     for reflector in (nodes, pods):
-        app.health.add_ready(reflector.name, reflector.stale_reason)
-        app.spawn(f"watch {reflector.name}", reflector.run())
+        app.watch(reflector)
 
 
 async def _complete(simulator: Simulator) -> NoReturn:
