@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.e2e.extender_client import explain, scoring
 from tests.e2e.system import System
@@ -70,3 +71,35 @@ async def test_gpus_that_pods_claim_are_counted_before_and_after_the_scheduler_a
         assert 6 * 0.6 * _WATTS <= assumed < 6 * 0.6 * _WATTS + 50, assumed
 
     await eventually(placed, within_s=60)
+
+
+async def test_a_claim_that_no_decoder_takes_is_set_aside_and_the_others_are_counted(system: System) -> None:
+    client, namespace, url = system.view.client, system.view.namespace, system.stack.extender_url
+    deep = make_claim("deep", namespace, count=1)
+    parameters = msgspec.Raw(b'{"a":' * 1_600 + b"1" + b"}" * 1_600)
+    opaque = {"driver": _DRIVER, "parameters": parameters}
+    deep["spec"]["devices"]["config"] = [{"requests": ["devices"], "opaque": opaque}]
+    await client.create(RESOURCE_CLAIMS, deep, namespace)
+    await client.create(RESOURCE_CLAIMS, make_claim("one-gpu", namespace, count=1), namespace)
+    pod = claiming(make_pod("by-name", namespace, cpu=1), claim="one-gpu")
+
+    async def served() -> None:
+        for service in (system.operator, system.extender):
+            metrics = await service.metrics()
+            assert 'joulie_objects_set_aside{resource="resourceclaims.resource.k8s.io"} 1.0' in metrics
+            assert "joulie_internal_errors_total{" not in metrics
+        assert (await explain(url, pod, [_NODE]))[_NODE]["marginalGpuW"] == pytest.approx(0.6 * _WATTS)
+
+    # By an event of the watch, then as an item of a list.
+    await eventually(served, within_s=30)
+    await system.operator.restart()
+    await system.extender.restart()
+    await system.stack.wait_ready()
+    await eventually(served, within_s=60)
+    await client.delete(RESOURCE_CLAIMS, "deep", namespace)
+
+    async def forgotten() -> None:
+        for service in (system.operator, system.extender):
+            assert 'joulie_objects_set_aside{resource="resourceclaims.resource.k8s.io"} 0.0' in await service.metrics()
+
+    await eventually(forgotten, within_s=30)
