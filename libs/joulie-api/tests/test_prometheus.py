@@ -7,26 +7,32 @@ import pytest
 
 from joulie_api.prometheus import PrometheusSample, QueryError, decode_samples
 
+AT_S = 1767323045.678
+DEEP = b"[" * 20_000 + b"]" * 20_000
+
 
 def answer(result, result_type="vector", **more):
     return json.dumps({"status": "success", "data": {"resultType": result_type, "result": result}, **more}).encode()
 
 
 def series(value, **labels):
-    return {"metric": labels, "value": [1767323045.678, value]}
+    return {"metric": labels, "value": [AT_S, value]}
 
 
 def test_every_series_of_a_vector_is_a_sample():
     raw = answer([series("240.5", node="n1"), series("1e3", node="n2")], warnings=["slow"])
-    assert decode_samples(raw) == [PrometheusSample({"node": "n1"}, 240.5), PrometheusSample({"node": "n2"}, 1000)]
+    assert decode_samples(raw) == [
+        PrometheusSample({"node": "n1"}, 240.5, AT_S),
+        PrometheusSample({"node": "n2"}, 1000, AT_S),
+    ]
 
 
 def test_a_scalar_is_a_sample_without_labels():
-    assert decode_samples(answer([1767323045.678, "21.5"], "scalar")) == [PrometheusSample({}, 21.5)]
+    assert decode_samples(answer([AT_S, "21.5"], "scalar")) == [PrometheusSample({}, 21.5, AT_S)]
 
 
 def test_a_series_may_have_no_labels():
-    assert decode_samples(answer([{"value": [1, "5"]}])) == [PrometheusSample({}, 5)]
+    assert decode_samples(answer([{"value": [1, "5"]}])) == [PrometheusSample({}, 5, 1)]
 
 
 def test_an_empty_vector_is_no_sample():
@@ -52,6 +58,9 @@ def test_a_series_without_a_value_is_not_omitted():
         (b"<html>", "not a result of an instant query"),
         (b"", "not a result of an instant query"),
         (b'"\xff"', "not a result of an instant query"),
+        (answer([], "x" * 10_000), "result type is x{299}…"),
+        (b'{"status": "error", "error": "\\u001b[2J"}', "\N{REPLACEMENT CHARACTER}.2J"),
+        (b'{"status":"success","data":{"resultType":"vector","result":%s}}' % DEEP, "nested too deeply"),
     ],
 )
 def test_an_invalid_vector_is_refused_with_a_reason(raw, reason):

@@ -2,8 +2,10 @@
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from joulie_api.errors import NotFound, TransportError
+from joulie_api.failures import Failures
 from joulie_api.testing import make_node, make_pod, make_telemetry_profile
 from joulie_api.wire import decode_kind, decode_node
 from joulie_core import labels
@@ -135,7 +137,9 @@ class World:
         self.queue = Queue()
         self.targets, self.twins = {}, {}
         self.reports = ReportCache(lambda _change: None)
-        self.cluster = Cluster(INVENTORY, pods=self, on_change=lambda _change: None)
+        self.registry = CollectorRegistry()
+        self.failures = Failures(self.registry)
+        self.cluster = Cluster(INVENTORY, pods=self, on_change=lambda _change: None, failures=self.failures)
         self.published = PublishedState(self.targets, self.twins, clock=self.clock, wall=self.wall)
         self.planner = NodePlanner(
             self.cluster,
@@ -165,6 +169,7 @@ class World:
             writer=NodeWriter(self.server, self.published, wall=self.wall),
             published=self.published,
             notify=self.notified.append,
+            failures=self.failures,
             clock=self.clock,
             wall=self.wall,
         )

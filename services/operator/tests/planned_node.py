@@ -1,7 +1,9 @@
 """One node and a planner of it, on a cluster in memory."""
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
+from joulie_api.failures import Failures
 from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_node
 from joulie_core.caps import CapSettings
@@ -56,7 +58,9 @@ class World:
 
     def __init__(self, *, frac=0.0, pods=0, target=None, settings=None, **fields):
         self.pod_watch = Pods()
-        self.cluster = Cluster(INVENTORY, pods=self.pod_watch, on_change=lambda _change: None)
+        self.cluster = Cluster(
+            INVENTORY, pods=self.pod_watch, on_change=lambda _change: None, failures=Failures(CollectorRegistry())
+        )
         self.cluster.on_node("n1", None, node(**fields))
         self.share = Share(frac)
         self.targets = {} if target is None else {"n1": target}

@@ -4,7 +4,9 @@ import asyncio
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
+from joulie_api.failures import Failures
 from joulie_api.testing import make_pod
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.names import NodeName
@@ -28,7 +30,12 @@ class Burst:
     def __init__(self, *, follows_demand):
         self.queue = WorkQueue()
         self.trigger = PlanTrigger(self.queue, follows_demand=follows_demand)
-        self.cluster = Cluster(Inventory.load(), pods=FreshWatch(), on_change=self.trigger.on_change)
+        self.cluster = Cluster(
+            Inventory.load(),
+            pods=FreshWatch(),
+            on_change=self.trigger.on_change,
+            failures=Failures(CollectorRegistry()),
+        )
         self.decode = PodDecoder()
         self.reconciles = 0
 

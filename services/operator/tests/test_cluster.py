@@ -3,7 +3,9 @@
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
+from joulie_api.failures import Failures
 from joulie_api.testing import make_node, make_pod
 from joulie_api.wire import decode_node
 from joulie_core import labels
@@ -11,6 +13,7 @@ from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import resolve_view
 from joulie_core.kinds.node_hardware import GpuHardware, NodeHardwareStatus
 from joulie_core.names import NodeName
+from joulie_operator import cluster as operator_cluster
 from joulie_operator.changes import ChangeScope, ClusterChange
 from joulie_operator.cluster import Cluster, Eligibility
 from joulie_operator.pod_decoder import PodDecoder
@@ -40,7 +43,9 @@ class RecordingCluster(Cluster):
 
     def __init__(self):
         self.changes, self.watch = [], PodWatch()
-        super().__init__(INVENTORY, pods=self.watch, on_change=self.changes.append)
+        self.registry = CollectorRegistry()
+        self.failures = Failures(self.registry)
+        super().__init__(INVENTORY, pods=self.watch, on_change=self.changes.append, failures=self.failures)
 
 
 DEMAND = ClusterChange(ChangeScope.DEMAND)
@@ -220,3 +225,20 @@ def test_hardware_reported_again_alters_nothing():
     cluster.changes.clear()
     cluster.on_hardware("n1", status.model_copy(update={"updated_at": "2026-01-01T00:00:00Z"}))
     assert cluster.changes == []
+
+
+def test_a_node_whose_hardware_cannot_be_resolved_is_no_candidate_and_the_others_are(monkeypatch):
+    cluster = RecordingCluster()
+    for name in ("n1", "n2"):
+        cluster.on_node(name, None, node(name, cpu=8))
+    resolve = operator_cluster.resolve_view
+
+    def fail(of, *arguments, **keywords):
+        if of.name == "n1":
+            raise OverflowError("a defect")
+        return resolve(of, *arguments, **keywords)
+
+    monkeypatch.setattr(operator_cluster, "resolve_view", fail)
+    assert [each.name for each in cluster.candidates()] == ["n2"]
+    labels = {"work": "resolve hardware"}
+    assert cluster.registry.get_sample_value("joulie_internal_errors_total", labels) == 1

@@ -3,11 +3,14 @@
 import asyncio
 
 import pytest
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from joulie_api.failures import Failures
 from joulie_api.prometheus import QueryError
 from joulie_core.twin import LinearPue, MeasuredPue
 from joulie_operator.facility import Facility, FacilityMetric, MetricScope
+from joulie_operator.polling import poll_forever
 
 pytestmark = pytest.mark.looptime
 
@@ -99,7 +102,10 @@ async def test_metrics_that_are_not_configured_are_not_queried():
 
 async def test_metrics_are_queried_once_in_the_interval():
     answers = Answers(it=1000)
-    task = asyncio.create_task(facility(answers, queries={FacilityMetric.IT_WATTS: "it"}).run())
+    polled = facility(answers, queries={FacilityMetric.IT_WATTS: "it"})
+    failures = Failures(CollectorRegistry())
+    polling = poll_forever(polled.poll, interval_s=polled.interval_s, failures=failures, work="poll facility")
+    task = asyncio.create_task(polling)
     await asyncio.sleep(95)
     assert len(answers.queries) == 4
     task.cancel()

@@ -22,6 +22,7 @@ from joulie_api.testing import make_node_twin
 from joulie_core import labels
 from joulie_core.names import NodeName
 from joulie_operator.node_reconciler import FIRST_RETRY_S, LAST_RETRY_S
+from joulie_operator.notifications import NodeNotProcessed
 from joulie_operator.published_state import ECHO_GRACE_S
 
 
@@ -157,6 +158,38 @@ async def test_a_failed_write_is_repeated_after_growing_pauses_and_logged_once()
     world.now += 90
     await work(world, failures=1)
     assert world.queue.later[0] == (N1, FIRST_RETRY_S), "a success starts over"
+
+
+@pytest.mark.looptime
+async def test_a_defect_keeps_what_is_published_is_counted_shown_once_and_tried_again(monkeypatch):
+    world = World(frac=1)
+    world.planner.plan(world.wall())
+    await work(world, failures=0)
+    world.deliver()
+    published = dict(world.server.objects)
+    good = world.planner.desired
+
+    def fail(*_):
+        raise OverflowError("cannot convert float infinity to integer")
+
+    monkeypatch.setattr(world.planner, "desired", fail)
+    world.queue.later.clear()
+    world.notified.clear()
+    logs = await work(world, failures=2)
+    assert [delay for _, delay in world.queue.later] == [FIRST_RETRY_S, 2, 4]
+    assert world.server.objects == published
+    assert [(type(each), each.node.name, each.error) for each in world.notified] == [
+        (NodeNotProcessed, "n1", "OverflowError")
+    ]
+    labels = {"work": "reconcile node"}
+    assert world.registry.get_sample_value("joulie_internal_errors_total", labels) == 3
+    assert [(line["event"], line["node"], line["cause"]) for line in logs] == [
+        ("internal error, will be repeated", "n1", "OverflowError")
+    ]
+    monkeypatch.setattr(world.planner, "desired", good)
+    world.queue.later.clear()
+    logs = await work(world, failures=0)
+    assert [line["event"] for line in logs] == ["works again"]
 
 
 async def work(world, *, failures):

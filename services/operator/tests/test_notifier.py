@@ -10,10 +10,16 @@ from joulie_core.caps import CapSettings
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_node
 from joulie_core.transition import GuardResult, NodeState, Transition
-from joulie_operator.events import refusal_event, transition_event, unknown_pods_event
+from joulie_operator.events import EventType, refusal_event, transition_event, unknown_pods_event
 from joulie_operator.gpu_caps_check import GpuCapsCheck
 from joulie_operator.metrics import OperatorMetrics
-from joulie_operator.notifications import CapsRefused, GpuCapNotListed, PodsUnreadable, TransitionMade
+from joulie_operator.notifications import (
+    CapsRefused,
+    GpuCapNotListed,
+    NodeNotProcessed,
+    PodsUnreadable,
+    TransitionMade,
+)
 from joulie_operator.notifier import Notifier
 from joulie_operator.published import PublishedCondition
 
@@ -58,6 +64,14 @@ def test_unreadable_pods_and_refusals_are_events():
     assert world.notify(PodsUnreadable(NODE, DRAIN)) + world.notify(CapsRefused(NODE, enforced)) == []
     assert world.events == [unknown_pods_event(NODE, DRAIN), refusal_event(NODE, enforced)]
     assert world.transitions == []
+
+
+def test_a_node_that_could_not_be_processed_is_an_event():
+    world = World()
+    assert world.notify(NodeNotProcessed(NODE, "OverflowError")) == []
+    [event] = world.events
+    assert (event.subject.name, event.type, event.reason) == ("n1", EventType.WARNING, "InternalError")
+    assert event.message.startswith("internal error OverflowError: what is published for the node stays")
 
 
 def test_a_gpu_model_without_a_cap_is_logged_once():

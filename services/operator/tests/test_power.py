@@ -1,5 +1,7 @@
 """Power readings: agents, HTTP, Prometheus, the model, and who is believed."""
 
+import asyncio
+import gzip
 import json
 import math
 
@@ -9,7 +11,9 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from joulie_api.answers import session_options
 from joulie_api.prometheus import PrometheusSample, QueryError
 from joulie_api.testing import make_node, make_telemetry_profile
 from joulie_api.wire import decode_node
@@ -20,11 +24,12 @@ from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.names import NodeName
 from joulie_core.timestamps import rfc3339
 from joulie_core.twin import Measurement, PowerBudget
+from joulie_operator import prometheus as operator_prometheus
 from joulie_operator.cluster import PodLoad
 from joulie_operator.power import AgentReadings, PowerInputs, PowerSample, PowerTracker, model
 from joulie_operator.power_http import HttpReadings
 from joulie_operator.power_prometheus import PrometheusReadings, node_of
-from joulie_operator.prometheus import Prometheus
+from joulie_operator.prometheus import MAX_ANSWER_BYTES, PART, Prometheus
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 INVENTORY = Inventory.load()
@@ -194,6 +199,30 @@ def test_a_subsystem_of_0_watts_was_not_measured(cpu, gpu, left):
     assert (reading and (reading.watts, reading.with_gpus)) == left
 
 
+def test_an_agent_whose_clock_is_slow_counts_from_its_second_reading_on_and_is_logged_by_name():
+    readings = agents()
+    with capture_logs() as logs:
+        readings.on_profile("n1", profile(200, None, WALL - 3600))
+        assert readings.reading(N1) is None, "it may be what an agent left that is gone"
+        readings.on_profile("n1", profile(200, None, WALL - 3600))
+        assert readings.reading(N1) is None
+        for seconds in (20, 40):
+            readings.on_profile("n1", profile(210, None, WALL - 3600 + seconds))
+            assert readings.reading(N1).watts == 210
+        readings.on_profile("n1", profile(220, None, WALL))
+    assert readings.reading(N1).watts == 220
+    assert [(log["event"], log["node"], log.get("problem")) for log in logs] == [
+        ("clock of the agent is wrong", "n1", "a new reading is dated 3580 s ago"),
+        ("clock of the agent is right", "n1", None),
+    ]
+
+
+def test_an_agent_whose_clock_is_fast_counts_at_once():
+    readings = agents()
+    readings.on_profile("n1", profile(200, None, WALL + 3600))
+    assert readings.reading(N1).watts == 200
+
+
 def test_the_same_reading_seen_again_is_not_newer():
     readings = agents()
     readings.on_profile("n1", profile(200, None, WALL))
@@ -237,7 +266,7 @@ async def serve():
 
 @pytest.fixture
 async def session():
-    async with aiohttp.ClientSession() as found:
+    async with aiohttp.ClientSession(**session_options()) as found:
         yield found
 
 
@@ -288,8 +317,12 @@ async def test_a_silent_endpoint_keeps_the_last_reading_and_a_departed_node_does
     assert readings.reading(N2) is None
 
 
+#: The time of samples, and that of the operator.
+AT_S, WALL_S = 1.5, 200.0
+
+
 def vector(*series):
-    result = [{"metric": metric, "value": [1.5, value]} for metric, value in series]
+    result = [{"metric": metric, "value": [AT_S, value]} for metric, value in series]
     return {"status": "success", "data": {"resultType": "vector", "result": result}}
 
 
@@ -301,7 +334,7 @@ def prometheus_answering(serve, session, answer, status=200):
     queries = []
 
     async def start():
-        return Prometheus(session, await serve(api__v1__query=query))
+        return Prometheus(session, await serve(api__v1__query=query), wall=lambda: WALL_S)
 
     return start(), queries
 
@@ -309,7 +342,7 @@ def prometheus_answering(serve, session, answer, status=200):
 async def test_a_query_answers_every_series(serve, session):
     start, queries = prometheus_answering(serve, session, vector(({"node": "n1"}, "42.5"), ({"node": "n2"}, "+Inf")))
     answer = await (await start).query("up")
-    assert answer == [PrometheusSample({"node": "n1"}, 42.5), PrometheusSample({"node": "n2"}, math.inf)]
+    assert answer == [PrometheusSample({"node": "n1"}, 42.5, AT_S), PrometheusSample({"node": "n2"}, math.inf, AT_S)]
     assert queries == ["up"]
 
 
@@ -330,9 +363,82 @@ async def test_a_query_without_a_usable_answer_raises_the_reason(serve, session,
         await prometheus.query("up")
 
 
+@pytest.mark.parametrize("age_s", [301, 3600, -301])
+async def test_a_sample_of_another_time_has_no_value(serve, session, age_s):
+    series = [{"metric": {"node": name}, "value": [WALL_S - age, "300"]} for name, age in (("n1", age_s), ("n2", 299))]
+    start, _ = prometheus_answering(
+        serve, session, {"status": "success", "data": {"resultType": "vector", "result": series}}
+    )
+    readings = PrometheusReadings(await start, "w", lambda: {N1, N2}, source=MeasurementSource.KEPLER, interval_s=1)
+    await readings.poll()
+    assert readings.reading(N1) is None
+    assert readings.reading(N2).watts == 300
+
+
+async def test_other_tasks_run_while_a_long_answer_is_decoded(serve, session):
+    start, _ = prometheus_answering(serve, session, vector(*(({"node": f"n{n}"}, "1") for n in range(3 * PART))))
+    prometheus = await start
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    decode, seen = operator_prometheus.decode_series, []
+
+    def decode_and_note(raw):
+        seen.append(turns)
+        return decode(raw)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator_prometheus, "decode_series", decode_and_note)
+        assert len(await prometheus.query("up")) == 3 * PART
+    counting.cancel()
+    assert seen[0] < seen[PART] < seen[2 * PART]
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+async def test_an_answer_that_is_too_long_or_encoded_is_refused(serve, session, encoding):
+    async def query(_request):
+        body = gzip.compress(b"0" * MAX_ANSWER_BYTES) if encoding else b" " * (MAX_ANSWER_BYTES + 1)
+        return web.Response(body=body, headers={"Content-Encoding": encoding} if encoding else {})
+
+    prometheus = Prometheus(session, await serve(api__v1__query=query))
+    with pytest.raises(QueryError, match="encoded as 'gzip'" if encoding else "more than 16777216 bytes"):
+        await prometheus.query("up")
+
+
+async def test_a_redirect_is_not_followed(serve, session):
+    async def query(_request):
+        raise web.HTTPFound("http://127.0.0.1:1/")
+
+    prometheus = Prometheus(session, await serve(api__v1__query=query))
+    with pytest.raises(QueryError, match="answers 302"):
+        await prometheus.query("up")
+
+
+async def test_an_answer_of_one_endpoint_that_cannot_be_used_concerns_its_node_alone(serve, session):
+    bodies = {"n1": b"[" * 20_000 + b"]" * 20_000, "n2": b" " * 1_000_000, "n3": b'{"packagePowerWatts": 300}'}
+
+    def answering(body):
+        async def telemetry(_request):
+            return web.Response(body=body)
+
+        return telemetry
+
+    url = await serve(**{f"telemetry__{name}": answering(body) for name, body in bodies.items()})
+    nodes = [NodeName(name) for name in bodies]
+    readings = HttpReadings(session, url + "/telemetry/{node}", lambda: nodes, interval_s=1)
+    await readings.poll()
+    assert [readings.reading(name) is None for name in nodes] == [True, True, False]
+
+
 async def test_a_single_value_must_be_single(serve, session):
     start, _ = prometheus_answering(
-        serve, session, {"status": "success", "data": {"resultType": "scalar", "result": [1, "21"]}}
+        serve, session, {"status": "success", "data": {"resultType": "scalar", "result": [AT_S, "21"]}}
     )
     assert await (await start).value("scalar(x)") == 21
     start, _ = prometheus_answering(serve, session, vector())
@@ -372,7 +478,7 @@ async def test_series_of_the_cpus_alone_do_not_speak_for_the_gpus(serve, session
         ([({"zone": "package-0"}, "120"), ({"zone": "package-1"}, "0")], None),
         ([({"zone": "package-0"}, "-3")], None),
         ([({"zone": "package-0"}, "120"), ({"zone": "package-1"}, "NaN")], None),
-        ([({"zone": "package-0"}, "120"), ({"zone": "package-1"}, "+Inf")], (math.inf, True)),
+        ([({"zone": "package-0"}, "120"), ({"zone": "package-1"}, "+Inf")], None),
         ([({"part": "cpu"}, "0"), ({"part": "gpu"}, "900")], None),
         ([({"part": "cpu"}, "120"), ({"part": "gpu"}, "0")], (120, False)),
         ([({"part": "gpu"}, "900")], None),
@@ -402,7 +508,7 @@ async def test_a_counter_that_stands_still_is_no_measurement(serve, session, ser
     ],
 )
 def test_a_series_names_its_node_by_the_most_specific_label(found, name):
-    assert node_of(PrometheusSample(found, 1), {N1, N2}) == name
+    assert node_of(PrometheusSample(found, 1, AT_S), {N1, N2}) == name
 
 
 class Forgetful(PowerTracker):

@@ -2,7 +2,9 @@
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
+from joulie_api.failures import Failures
 from joulie_api.testing import make_node, make_node_twin
 from joulie_api.wire import decode_node
 from joulie_core import labels
@@ -66,7 +68,9 @@ class World:
         self.now = 0.0
         self.server = None
         self.cap = CapIntent(cpu_pct=100)
-        self.cluster = Cluster(INVENTORY, pods=FreshWatch(), on_change=lambda _change: None)
+        self.cluster = Cluster(
+            INVENTORY, pods=FreshWatch(), on_change=lambda _change: None, failures=Failures(CollectorRegistry())
+        )
         self.published = {}
         self.state = PublishedState({}, self.published, clock=lambda: self.now, wall=lambda: WALL + self.now)
         for name in names:

@@ -5,6 +5,8 @@ used, `joulie_internal_errors_total` a defect of Joulie, which is logged with it
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
@@ -80,6 +82,21 @@ class Failures:
         """Count and log an error of Joulie's own that ended the work on one subject."""
         self._internal.labels(work).inc()
         self._errors.failed(error, work=work, **subject)
+
+    @contextmanager
+    def contained(self, work: str, **subject: Any) -> Iterator[None]:
+        """End the work on one subject alone: an unexpected error is counted and logged, and not raised.
+
+        A KubeError passes, since callers tell a failed write or a lost lease from a defect.
+        """
+        try:
+            yield
+        except KubeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - that is the purpose
+            self.internal_error(work, error, **subject)
+        else:
+            self.worked(work, **subject)
 
     def worked(self, work: str, **subject: Any) -> None:
         """Note that the work on this subject succeeded, or that the subject is gone."""

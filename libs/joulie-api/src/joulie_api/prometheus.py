@@ -5,7 +5,7 @@ that one of them has no value. Sending the query is left to the caller.
 Source: Prometheus HTTP API, `/api/v1/query`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ import msgspec
 
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
+from joulie_core.text import printable
 
 QUERY_PATH: Final = "/api/v1/query"
 
@@ -28,6 +29,8 @@ class PrometheusSample:
     labels: Mapping[str, str]
     #: May be NaN or infinite.
     value: float
+    #: Seconds since the epoch; of which the value is.
+    at_s: float
 
 
 class _Series(msgspec.Struct):
@@ -46,9 +49,12 @@ class _Answer(msgspec.Struct):
     data: _Data | None = None
 
 
+#: Characters of a server's own text in a message.
+_MAX_ERROR: Final = 300
 _WHAT: Final = "result of an instant query"
 _ANSWER: Final = msgspec.json.Decoder(_Answer)
-_VECTOR: Final = msgspec.json.Decoder(list[_Series])
+_VECTOR: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_SERIES: Final = msgspec.json.Decoder(_Series)
 _SCALAR: Final = msgspec.json.Decoder(tuple[float, str])
 
 
@@ -58,21 +64,37 @@ def decode_samples(raw: bytes) -> list[PrometheusSample]:
     Raises:
         QueryError: an error of the server, or a result that is neither a vector nor a scalar.
     """
+    return [part if isinstance(part, PrometheusSample) else decode_series(part) for part in split_samples(raw)]
+
+
+def split_samples(raw: bytes) -> Sequence[msgspec.Raw | PrometheusSample]:
+    """Return the series undecoded, for `decode_series`, or the one number of a scalar. Raise as `decode_samples`."""
     try:
         answer = decode(_ANSWER.decode, raw, _WHAT)
         if answer.status != "success" or answer.data is None:
-            raise QueryError(answer.error or f"status {answer.status}")
+            raise QueryError(printable(answer.error, _MAX_ERROR) or f"status {printable(answer.status, _MAX_ERROR)}")
         match answer.data.result_type:
             case "vector":
-                return [
-                    PrometheusSample(series.metric, float(series.value[1]))
-                    for series in decode(_VECTOR.decode, answer.data.result, _WHAT)
-                ]
+                return decode(_VECTOR.decode, answer.data.result, _WHAT)
             case "scalar":
-                return [PrometheusSample({}, float(decode(_SCALAR.decode, answer.data.result, _WHAT)[1]))]
+                return [_sample({}, decode(_SCALAR.decode, answer.data.result, _WHAT))]
             case other:
-                raise QueryError(f"result type is {other}, must be vector or scalar")
+                raise QueryError(f"result type is {printable(other, _MAX_ERROR)}, must be vector or scalar")
     except DecodeError as error:
         raise QueryError(error.message) from error
+
+
+def decode_series(raw: msgspec.Raw) -> PrometheusSample:
+    """Return one series. Raise as `decode_samples`."""
+    try:
+        series = decode(_SERIES.decode, raw, _WHAT)
+    except DecodeError as error:
+        raise QueryError(error.message) from error
+    return _sample(series.metric, series.value)
+
+
+def _sample(labels: Mapping[str, str], value: tuple[float, str]) -> PrometheusSample:
+    try:
+        return PrometheusSample(labels, float(value[1]), value[0])
     except ValueError as error:
-        raise QueryError(f"not a {_WHAT}: {error}") from error
+        raise QueryError(f"not a {_WHAT}: {printable(str(error), _MAX_ERROR)}") from error

@@ -14,6 +14,7 @@ from typing import Final
 
 import aiohttp
 
+from joulie_api.answers import session_options
 from joulie_api.app import App, freeze_heap
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
@@ -36,6 +37,7 @@ from joulie_operator.node_reconciler import NodeReconciler
 from joulie_operator.node_writer import NodeWriter
 from joulie_operator.notifier import Notifier
 from joulie_operator.planner import NodePlanner
+from joulie_operator.polling import poll_forever
 from joulie_operator.power import AgentReadings, PowerTracker
 from joulie_operator.published_state import PublishedState
 from joulie_operator.settings import OperatorSettings
@@ -43,7 +45,7 @@ from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics, families
 from joulie_operator.sleep.watches import SleepWatches
 from joulie_operator.sleep.writer import SleepWriter
-from joulie_operator.sources import build_facility, build_power_sources
+from joulie_operator.sources import Polled, build_facility, build_power_sources
 from joulie_operator.twins import NoFacility, RackCapacities, TwinTracker
 from joulie_operator.ui.feed import LiveFeed
 from joulie_operator.ui.server import PageServer
@@ -66,7 +68,7 @@ async def run(settings: OperatorSettings, app: App | None = None) -> None:
         client = await stack.enter_async_context(
             await KubeClient.connect(kubeconfig=settings.kubeconfig or None, user_agent=f"{SERVICE}/{VERSION}")
         )
-        session = await stack.enter_async_context(aiohttp.ClientSession())
+        session = await stack.enter_async_context(aiohttp.ClientSession(**session_options()))
         app = await stack.enter_async_context(app or App(settings, service=SERVICE, version=VERSION))
         operator = Operator(settings, app, client, session)
         operator.start()
@@ -106,6 +108,7 @@ class Operator:
             on_change=self._trigger.on_change,
             reserved_key=settings.reserved_label_key,
             gpu_product_keys=settings.gpu_product_label_keys,
+            failures=app.failures,
         )
         self._published = PublishedState(
             self._watches.targets.store, self._watches.twins.store, clock=self._clock, wall=time.time
@@ -152,6 +155,7 @@ class Operator:
             interval_s=settings.reconcile_interval,
             debounce_s=settings.plan_debounce,
             sweep_interval_s=settings.twin_interval,
+            failures=app.failures,
             wall=time.time,
             on_pass=self._metrics.on_pass,
         )
@@ -167,9 +171,9 @@ class Operator:
             work = self._watches.run_pods() if reflector is self._watches.pods else reflector.run()
             self._app.watch(reflector, work=work)
         for source in self._power:
-            self._app.spawn("poll power", source.run())
+            self._poll("poll power", source)
         if self._facility is not None:
-            self._app.spawn("poll facility", self._facility.run())
+            self._poll("poll facility", self._facility)
         register_node_series(
             self._app.registry,
             self._metrics,
@@ -180,6 +184,10 @@ class Operator:
         )
         self._app.spawn("settle", self._settle(), may_end=True)
         self._app.spawn("lead", self._elector.run(self._lead))
+
+    def _poll(self, name: str, source: Polled) -> None:
+        failures = self._app.failures
+        self._app.spawn(name, poll_forever(source.poll, interval_s=source.interval_s, failures=failures, work=name))
 
     async def serve_page(self) -> None:
         """Serve the live page.
@@ -194,6 +202,7 @@ class Operator:
             watches.twins.store,
             watches=watches.all,
             is_leading=self._elector.is_leading,
+            failures=self._app.failures,
             wall=time.time,
         )
         for named_as_node in (watches.nodes, watches.twins):
@@ -252,6 +261,7 @@ class Operator:
             writer=NodeWriter(self._writes, self._published, wall=time.time),
             published=self._published,
             notify=Notifier(self._metrics, self._recorder.record, self._gpu_caps_check).notify,
+            failures=self._app.failures,
             clock=self._clock,
             wall=time.time,
         )
@@ -269,6 +279,7 @@ class Operator:
             hardware=self._hardware_view,
             managed=self._node_names,
             record_event=self._recorder.record,
+            failures=self._app.failures,
             wall=time.time,
         )
         controller = SleepController(parts, interval_s=self._settings.sleep_interval)

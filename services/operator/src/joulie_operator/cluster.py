@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
+from joulie_api.failures import Failures
 from joulie_core import labels
 from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
 from joulie_core.hardware.density import Density, density
@@ -100,12 +101,14 @@ class Cluster:
         *,
         pods: WatchAge,
         on_change: ChangeListener,
+        failures: Failures,
         reserved_key: str = labels.RESERVED,
         gpu_product_keys: Sequence[str] = GPU_PRODUCT_KEYS,
     ) -> None:
         self._inventory = inventory
         self._pods = pods
         self._on_change = on_change
+        self._failures = failures
         self._reserved_key = reserved_key
         self._gpu_product_keys = tuple(gpu_product_keys)
         self._nodes: dict[NodeName, Node] = {}
@@ -156,11 +159,19 @@ class Cluster:
         """Return the eligible nodes as policies take them; kept until a node or its hardware changes."""
         if self._candidates is None:
             eligible = (name for name in self._nodes if self.eligibility(name) is Eligibility.ELIGIBLE)
-            hardware = ((name, self.hardware(name)) for name in eligible)
+            hardware = ((name, self._hardware_if_resolved(name)) for name in eligible)
             self._candidates = [
                 Candidate(name, found.density.total, found.view.family) for name, found in hardware if found
             ]
         return self._candidates
+
+    def _hardware_if_resolved(self, name: NodeName) -> ManagedHardware | None:
+        """Return the hardware; None where resolving it fails, so that one node does not stop the plan of the others."""
+        try:
+            return self.hardware(name)
+        except Exception as error:  # noqa: BLE001 - counted; that node keeps what is published for it
+            self._failures.internal_error("resolve hardware", error, node=name)
+            return None
 
     def on_node(self, key: str, old: Node | None, new: Node | None) -> None:
         """Take a change of a node."""

@@ -255,5 +255,11 @@ def refusal_event(node: Node, enforced: PublishedCondition) -> Event:
     )
 
 
+def not_processed_event(node: Node, error: str) -> Event:
+    """Return the event of a node that could not be processed because of a defect of Joulie."""
+    message = f"internal error {error}: what is published for the node stays; see the operator's log"
+    return Event(_of_node(node), EventType.WARNING, EventReason.INTERNAL_ERROR, message)
+
+
 def _of_node(node: Node) -> Subject:
     return Subject(NODES, node.name, node.uid)

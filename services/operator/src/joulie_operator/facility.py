@@ -58,7 +58,7 @@ class Facility:
         self._queries = {metric: query for metric, query in queries.items() if query}
         self._zones = zones
         self._racks = racks
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         self._max_age_s = max_age_s
         self._values: dict[MetricScope, tuple[float, float]] = {}
         self._failures = FailureLog(
@@ -90,12 +90,6 @@ class Facility:
         """Return the age of a value; None where there is none."""
         value = self._values.get(scope)
         return None if value is None else now - value[1]
-
-    async def run(self) -> None:
-        """Poll until cancelled."""
-        while True:
-            await self.poll()
-            await asyncio.sleep(self._interval_s)
 
     async def poll(self) -> None:
         """Query every configured metric once."""

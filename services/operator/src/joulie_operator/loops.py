@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from joulie_api.failures import Failures
 from joulie_core.names import NodeName
 from joulie_operator.changes import PlanTrigger
 from joulie_operator.cluster import Cluster
@@ -24,6 +25,7 @@ from joulie_operator.workqueue import WorkQueue
 SLICE = 100
 #: Share of the sweep interval that a sweep is spread over.
 SPREAD = 0.8
+_MEASURE = "measure node"
 
 _log = structlog.get_logger()
 
@@ -43,6 +45,7 @@ class OperatorLoops:
         interval_s: float,
         debounce_s: float,
         sweep_interval_s: float,
+        failures: Failures,
         wall: Callable[[], float],
         on_pass: Callable[[float], None],
     ) -> None:
@@ -55,6 +58,7 @@ class OperatorLoops:
         self._interval_s = interval_s
         self._debounce_s = debounce_s
         self._sweep_interval_s = sweep_interval_s
+        self._failures = failures
         self._wall = wall
         self._on_pass = on_pass
         self._logged = ""
@@ -66,7 +70,8 @@ class OperatorLoops:
         """
         for names in _slices(list(self._cluster.nodes)):
             for name in names:
-                self._cluster.hardware(name)
+                with self._failures.contained("resolve hardware", node=name):
+                    self._cluster.hardware(name)
             await asyncio.sleep(0)
 
     async def run_plans(self) -> None:
@@ -91,9 +96,11 @@ class OperatorLoops:
     def plan(self, *, everything: bool) -> None:
         """Run the policy and queue the nodes that it concerns, or all."""
         started_at = asyncio.get_running_loop().time()
-        changed = self._trigger.take()
-        concerned = self._planner.plan(self._wall())
-        for name in (*concerned, *changed):
+        due = [*self._trigger.take()]
+        # The last plan stays in force where there is no new one.
+        with self._failures.contained("plan"):
+            due = [*self._planner.plan(self._wall()), *due]
+        for name in due:
             self._queue.add(name)
         if everything:
             for name in {*self._cluster.nodes, *self._published.names()}:
@@ -106,12 +113,14 @@ class OperatorLoops:
         for names in _slices(self._planner.managed()):
             now = asyncio.get_running_loop().time()
             for name in names:
-                self._twins.measure(name, self._planner.published_caps(name), now)
+                with self._failures.contained(_MEASURE, node=name):
+                    self._twins.measure(name, self._planner.published_caps(name), now)
             await asyncio.sleep(0)
 
     async def sweep(self, *, spread_s: float = 0.0) -> None:
         """Measure every node and queue those whose twin has to be written; racks draw what they drew one sweep ago."""
-        self._twins.sum_racks()
+        with self._failures.contained("sum racks"):
+            self._twins.sum_racks()
         names = self._planner.managed()
         pause_s = spread_s * SLICE / max(SLICE, len(names))
         for part in _slices(names):
@@ -120,8 +129,9 @@ class OperatorLoops:
                 if self._planner.state(name) is None:
                     # It left management since the sweep began.
                     continue
-                if self._is_due(name, now):
-                    self._queue.add(name, urgent=False)
+                with self._failures.contained(_MEASURE, node=name):
+                    if self._is_due(name, now):
+                        self._queue.add(name, urgent=False)
             await asyncio.sleep(pause_s)
 
     def _is_due(self, name: NodeName, now: float) -> bool:

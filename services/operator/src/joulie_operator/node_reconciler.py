@@ -6,7 +6,8 @@ change of a Node, and not one of a NodeTwin, makes kube-scheduler try refused po
 know the twin. A decision is committed when its target is on the API
 server, an announcement of eco when its labels are; notifications follow then, and not before.
 
-A failed write is repeated for that node after a growing pause; a write refused by the fence ends the process.
+A failed write, or an unexpected error, is repeated for that node after a growing pause, and what is published for the
+node stays; a write refused by the fence ends the process.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ import structlog
 
 from joulie_api.errors import KubeError, NotLeader
 from joulie_api.failure_log import FailureLog
+from joulie_api.failures import Failures
 from joulie_api.resources import NODE_POWER_PROFILES, NODE_TWINS
 from joulie_core.kinds.base import Profile
 from joulie_core.kinds.node_power_profile import NodePowerProfileSpec
@@ -26,7 +28,7 @@ from joulie_core.timestamps import rfc3339
 from joulie_operator.cluster import Cluster, Eligibility
 from joulie_operator.conditions import NodeReport, ReportCache, conditions_of, refusal
 from joulie_operator.node_writer import NodeWriter
-from joulie_operator.notifications import CapsRefused, Notification
+from joulie_operator.notifications import CapsRefused, NodeNotProcessed, Notification
 from joulie_operator.planner import Decision, NodePlanner
 from joulie_operator.published import PublishedCondition, PublishedTarget, PublishedTwin
 from joulie_operator.published_state import ECHO_GRACE_S, Comparison, PublishedPart, PublishedState
@@ -35,6 +37,7 @@ from joulie_operator.workqueue import WorkQueue
 
 FIRST_RETRY_S: Final = 1.0
 LAST_RETRY_S: Final = 60.0
+_WORK: Final = "reconcile node"
 
 _log = structlog.get_logger()
 
@@ -65,9 +68,11 @@ class NodeReconciler:
         writer: NodeWriter,
         published: PublishedState,
         notify: Callable[[Notification], None],
+        failures: Failures,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
+        self._internal = failures
         self._cluster = cluster
         self._planner = planner
         self._twins = twins
@@ -96,10 +101,15 @@ class NodeReconciler:
             except NotLeader:
                 raise
             except KubeError as error:
-                self._retry(name, error)
+                self._failures.failed(error, node=name)
+                self._retry(name)
+            except Exception as error:  # noqa: BLE001 - what one node reports must not stop the work on the others
+                self._on_defect(name, error)
+                self._retry(name)
             else:
                 self._retries_s.pop(name, None)
                 self._failures.recovered(node=name)
+                self._internal.worked(_WORK, node=name)
             finally:
                 self._queue.done(name)
             # Most nodes need no request. Thousands of them in a row must not keep the lease from being renewed.
@@ -202,9 +212,16 @@ class NodeReconciler:
         self._planner.forget(name)
         self._twins.forget(name)
         self._conditions.pop(name, None)
+        self._internal.forget(node=name)
 
-    def _retry(self, name: NodeName, error: KubeError) -> None:
-        self._failures.failed(error, node=name)
+    def _on_defect(self, name: NodeName, error: Exception) -> None:
+        self._internal.internal_error(_WORK, error, node=name)
+        node = self._cluster.nodes.get(name)
+        # With the first of several attempts.
+        if node is not None and name not in self._retries_s:
+            self._notify(NodeNotProcessed(node, type(error).__name__))
+
+    def _retry(self, name: NodeName) -> None:
         last_s = self._retries_s.get(name)
         retry_s = FIRST_RETRY_S if last_s is None else min(LAST_RETRY_S, 2 * last_s)
         self._retries_s[name] = retry_s

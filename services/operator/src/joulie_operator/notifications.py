@@ -40,4 +40,12 @@ class CapsRefused:
     enforced: PublishedCondition
 
 
-Notification = TransitionMade | PodsUnreadable | GpuCapNotListed | CapsRefused
+@dataclass(frozen=True, slots=True)
+class NodeNotProcessed:
+    """The work on a node failed for a reason in Joulie itself; `error` is the type of the exception."""
+
+    node: Node
+    error: str
+
+
+Notification = TransitionMade | PodsUnreadable | GpuCapNotListed | CapsRefused | NodeNotProcessed

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import structlog
 
-from joulie_operator.events import Event, refusal_event, transition_event, unknown_pods_event
+from joulie_operator.events import Event, not_processed_event, refusal_event, transition_event, unknown_pods_event
 from joulie_operator.gpu_caps_check import GpuCapsCheck
 from joulie_operator.metrics import OperatorMetrics
 from joulie_operator.notifications import (
     CapsRefused,
     GpuCapNotListed,
+    NodeNotProcessed,
     Notification,
     PodsUnreadable,
     TransitionMade,
@@ -46,3 +47,5 @@ class Notifier:
                 self._gpu_caps_check.on_unlisted(gpu)
             case CapsRefused(node, enforced):
                 self._record(refusal_event(node, enforced))
+            case NodeNotProcessed(node, error):
+                self._record(not_processed_event(node, error))

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
+import structlog
+
+from joulie_api.failure_log import FailureLog
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
@@ -23,6 +26,8 @@ from joulie_core.twin.evidence import Evidence, stand_in
 from joulie_core.twin.trend import WINDOW_S
 from joulie_core.twin.utilization import ModelledDevices, cpu_watts, gpu_watts
 from joulie_operator.cluster import PodLoad
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +51,17 @@ class PowerSource(Protocol):
 class AgentReadings:
     """What agents report in the status of the TelemetryProfile named as their node.
 
-    A reading is dated by its arrival here, so that clocks of nodes need not agree; one whose own date is older than
-    `max_age_s` on arrival (an agent long gone, seen after a restart of the operator) is not taken.
+    A reading is dated by its arrival here, so that clocks of nodes need not agree. The first one of a node whose own
+    date is older than `max_age_s` (an agent long gone, seen after a restart of the operator) is not taken, those after
+    it are: a reading that changes is one of an agent at work, whose clock is wrong, which is logged.
     """
 
     def __init__(self, *, max_age_s: float, clock: Callable[[], float], wall: Callable[[], float]) -> None:
         self._max_age_s = max_age_s
         self._clock = clock
         self._wall = wall
-        self._readings: dict[NodeName, tuple[str, PowerSample]] = {}
+        self._readings: dict[NodeName, tuple[str, PowerSample | None]] = {}
+        self._clocks = FailureLog(_log, failed="clock of the agent is wrong", recovered="clock of the agent is right")
 
     def on_profile(self, key: str, profile: TelemetryProfile | None) -> None:
         """Take a change of a TelemetryProfile."""
@@ -63,13 +70,21 @@ class AgentReadings:
         cpu_watts = reading_watts(power.cpu_watts) if power is not None else None
         if power is None or cpu_watts is None or power.updated_at is None:
             self._readings.pop(name, None)
+            self._clocks.retain(lambda subject: subject["node"] != name)
             return
         seen = self._readings.get(name)
         if seen is not None and seen[0] == power.updated_at:
             return
-        if age_seconds(power.updated_at, self._wall()) <= self._max_age_s:
-            reading = whole_node(cpu_watts, power.gpu_watts, self._clock(), MeasurementSource.AGENT)
-            self._readings[name] = (power.updated_at, reading)
+        age_s = age_seconds(power.updated_at, self._wall())
+        reading = whole_node(cpu_watts, power.gpu_watts, self._clock(), MeasurementSource.AGENT)
+        if abs(age_s) <= self._max_age_s:
+            self._clocks.recovered(node=name)
+        elif seen is not None:
+            self._clocks.failed(f"a new reading is dated {age_s:.0f} s ago", cause="clock", node=name)
+        elif age_s > 0:
+            self._readings[name] = (power.updated_at, None)
+            return
+        self._readings[name] = (power.updated_at, reading)
 
     def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node."""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 import aiohttp
 import structlog
 
+from joulie_api.answers import read_answer
+from joulie_api.errors import DecodeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.telemetry import TelemetryError, decode_telemetry
 from joulie_core.kinds.node_twin import MeasurementSource
@@ -18,12 +20,14 @@ from joulie_operator.power import PowerSample, whole_node
 
 #: Requests under way at once: 5,000 nodes at 5 ms each are polled within a second.
 IN_FLIGHT = 32
+#: An answer with a hundred devices has less than a tenth of it.
+MAX_ANSWER_BYTES = 256 * 1024
 
 _log = structlog.get_logger()
 
 
 class HttpReadings:
-    """Polls every node's endpoint; `run` is a task, `reading` the answer."""
+    """Polls every node's endpoint: `poll` is called at intervals, `reading` is the answer."""
 
     def __init__(
         self,
@@ -37,7 +41,7 @@ class HttpReadings:
         self._session = session
         self._endpoint = endpoint
         self._nodes = nodes
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._readings: dict[NodeName, PowerSample] = {}
         self._failures = FailureLog(
@@ -47,14 +51,6 @@ class HttpReadings:
     def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node."""
         return self._readings.get(name)
-
-    async def run(self) -> None:
-        """Poll until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            started_at = loop.time()
-            await self.poll()
-            await asyncio.sleep(max(0.0, started_at + self._interval_s - loop.time()))
 
     async def poll(self) -> None:
         """Poll every node once."""
@@ -71,10 +67,14 @@ class HttpReadings:
         async with slots:
             try:
                 async with self._session.get(
-                    self._endpoint.replace("{node}", name), timeout=self._timeout, raise_for_status=True
+                    self._endpoint.replace("{node}", name),
+                    timeout=self._timeout,
+                    raise_for_status=True,
+                    allow_redirects=False,
                 ) as answer:
-                    telemetry = decode_telemetry(await answer.read())
-            except (aiohttp.ClientError, TimeoutError, TelemetryError) as error:
+                    raw = await read_answer(answer, max_bytes=MAX_ANSWER_BYTES, what="the endpoint")
+                    telemetry = decode_telemetry(raw)
+            except (aiohttp.ClientError, TimeoutError, ValueError, DecodeError, TelemetryError) as error:
                 self._failures.failed(error, node=name)
                 return
         if telemetry.cpu_watts is None:

@@ -61,7 +61,7 @@ _log = structlog.get_logger()
 
 
 class PrometheusReadings:
-    """Polls the query; `run` is a task, `reading` the answer."""
+    """Polls the query: `poll` is called at intervals, `reading` is the answer."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class PrometheusReadings:
         self._query = query
         self._nodes = nodes
         self._source = source
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         self._readings: dict[NodeName, PowerSample] = {}
         log = _log.bind(source=source)
         self._query_failures = FailureLog(log, failed="power query failed", recovered="power query recovered")
@@ -85,12 +85,6 @@ class PrometheusReadings:
     def reading(self, name: NodeName) -> PowerSample | None:
         """Return the latest reading of the node."""
         return self._readings.get(name)
-
-    async def run(self) -> None:
-        """Poll until cancelled."""
-        while True:
-            await self.poll()
-            await asyncio.sleep(self._interval_s)
 
     async def poll(self) -> None:
         """Query once; a failed query leaves the readings as they are, and they age."""
@@ -117,7 +111,12 @@ class PrometheusReadings:
 
     def _reading(self, samples: list[PrometheusSample], now: float) -> PowerSample | None:
         """Return the sum of a node's series; None where one that has to be in it measures nothing."""
-        still = {_part(sample) for sample in samples if reading_watts(sample.value) is None}
+        # An infinite value is a division by zero in the query, and no reading that is too high.
+        still = {
+            _part(sample)
+            for sample in samples
+            if reading_watts(sample.value) is None or not math.isfinite(sample.value)
+        }
         parts = {_part(sample) for sample in samples} - still
         if still - {GPU_PART} or parts <= {GPU_PART}:
             return None

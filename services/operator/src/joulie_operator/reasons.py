@@ -20,6 +20,8 @@ class EventReason(StrEnum):
     PODS_UNKNOWN = "PodsUnknown"
     #: The hardware does not take its caps.
     CAPS_NOT_ENFORCED = "CapsNotEnforced"
+    #: A defect of the operator: the node keeps what is published for it.
+    INTERNAL_ERROR = "InternalError"
     #: A pod names a workload class that does not exist.
     UNKNOWN_WORKLOAD_CLASS = "UnknownWorkloadClass"
     #: The states of a node that sleeps.

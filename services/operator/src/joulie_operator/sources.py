@@ -18,11 +18,17 @@ from joulie_operator.prometheus import Prometheus
 from joulie_operator.settings import NodePowerSource, PowerSettings
 
 
-class PolledSource(PowerSource, Protocol):
-    """A power source that is polled over the network."""
+class Polled(Protocol):
+    """What is polled over the network, at intervals."""
 
-    async def run(self) -> None:
-        """Poll until cancelled."""
+    interval_s: float
+
+    async def poll(self) -> None:
+        """Read everything once."""
+
+
+class PolledSource(PowerSource, Polled, Protocol):
+    """A power source that is polled over the network."""
 
 
 def build_power_sources(

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
+from joulie_api.failures import Failures
 from joulie_api.reflector import Reflector
 from joulie_api.resources import NODE_BMCS
 from joulie_api.testing import make_node, make_pod
@@ -90,6 +91,7 @@ class World:
             hardware=self._hardware,
             managed=lambda: [NodeName(name) for name in self.servers],
             record_event=self.events.append,
+            failures=Failures(self.registry),
             wall=lambda: self.now,
         )
         self.controller = SleepController(parts, interval_s=PASS_S)

@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from joulie_api.addresses import Address
+from joulie_api.failures import Failures
 from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.testing import make_node
 from joulie_api.wire import decode_node
@@ -57,13 +59,17 @@ class InventedCluster:
         self.leading = True
         self.pods_watch = Watch("pods")
         self.targets, self.twins, self.pods = {}, {}, {}
-        self.cluster = Cluster(inventory or Inventory.load(), pods=self.pods_watch, on_change=lambda _: None)
+        self.failures = Failures(CollectorRegistry())
+        self.cluster = Cluster(
+            inventory or Inventory.load(), pods=self.pods_watch, on_change=lambda _: None, failures=self.failures
+        )
         self.feed = LiveFeed(
             self.cluster,
             self.targets,
             self.twins,
             watches=(self.pods_watch,),
             is_leading=lambda: self.leading,
+            failures=self.failures,
             wall=wall,
             interval_s=interval_s,
         )

@@ -14,6 +14,7 @@ import structlog
 
 from joulie_api.errors import KubeError, NotFound, NotLeader, TooManyRequests
 from joulie_api.failure_log import FailureLog
+from joulie_api.failures import Failures
 from joulie_api.wire import Versioned
 from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
@@ -50,6 +51,7 @@ class SleepParts:
     hardware: HardwareOf
     managed: Callable[[], Iterable[NodeName]]
     record_event: Callable[[Event], None]
+    failures: Failures
     wall: Callable[[], float]
 
 
@@ -82,7 +84,8 @@ class SleepController:
             problem = self._parts.watches.stale_reason()
             if problem is None:
                 self._reads.recovered()
-                await self.step()
+                with self._parts.failures.contained("decide about sleep"):
+                    await self.step()
             else:
                 self._reads.failed(problem, cause="stale")
             await asyncio.sleep(max(0.0, due_at - loop.time()))

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
+from joulie_api.failures import Failures
 from joulie_core.names import NodeName
 from joulie_operator.cluster import Cluster
 from joulie_operator.published import PodSummary, PublishedTarget, PublishedTwin
@@ -63,6 +64,7 @@ class LiveFeed:
         *,
         watches: Sequence[WatchedStore],
         is_leading: Callable[[], bool],
+        failures: Failures,
         wall: Callable[[], float],
         interval_s: float = INTERVAL_S,
     ) -> None:
@@ -71,6 +73,7 @@ class LiveFeed:
         self._twins = twins
         self._watches = watches
         self._is_leading = is_leading
+        self._failures = failures
         self._wall = wall
         self._interval_s = interval_s
         self._history = History(wall=wall)
@@ -139,7 +142,8 @@ class LiveFeed:
         """Send changes until cancelled."""
         while True:
             await self._opened.wait()
-            await self.deliver()
+            with self._failures.contained("live page"):
+                await self.deliver()
             await asyncio.sleep(self._interval_s)
 
     async def deliver(self) -> None:
