@@ -39,7 +39,7 @@ PART_BYTES: Final = 1024 * 1024
 class BodyLimits:
     """Limits for what is received, which follow from the memory of the container.
 
-    Of 1 GiB: 128 MiB for one body, and 5,000 full nodes with their managed fields are about 47 MB; 384 MiB for all
+    Of 1 GiB: 128 MiB for one body, and 5,000 full nodes with their managed fields are about 47 MB; 256 MiB for all
     bodies that are received or in use.
     """
 
@@ -50,7 +50,7 @@ class BodyLimits:
     def of_memory(cls, memory_bytes: int | None) -> Self:
         """Return the limits for a container's memory; None: it has no limit."""
         memory = memory_bytes or _DEFAULT_MEMORY_BYTES
-        return cls(one_bytes=memory // 8, all_bytes=memory * 3 // 8)
+        return cls(one_bytes=memory // 8, all_bytes=memory // 4)
 
 
 class Bodies:
