@@ -139,7 +139,7 @@ async def _read_objects(query: ExtenderRequest) -> tuple[ExtenderRequest, list[S
     if query.objects is None:
         return query, None
     nodes: list[SentNode] = []
-    pace = Pace()
+    pace = LoopPauses()
     for raw in query.objects:
         nodes.append(read_object(raw))
         check_candidates(len(nodes))
@@ -147,7 +147,7 @@ async def _read_objects(query: ExtenderRequest) -> tuple[ExtenderRequest, list[S
     return replace(query, names=[node.name for node in nodes]), nodes
 
 
-class Pace:
+class LoopPauses:
     """Leaves the event loop to others between parts of a long work."""
 
     def __init__(self) -> None:
