@@ -133,8 +133,8 @@ async def test_a_worker_that_fails_is_counted_started_again_and_ends_no_other():
         found.watch.put("bad", None, bmc("bad", "u1"))
         found.watch.put("good", None, bmc("good", "u2"))
         async with asyncio.timeout(5):
-            while found.log.count(("run", "u1")) < 3:
-                await asyncio.sleep(0)  # noqa: ASYNC110
+            while found.log.count(("run", "u1")) < 3:  # noqa: ASYNC110 - there is nothing that would set an event
+                await asyncio.sleep(0)
         assert found.log.count(("run", "u2")) == 1
         assert counted(found.registry, "joulie_internal_errors", work="bmc worker") == 2
         assert len(found._rejections.shown) > 1

@@ -86,12 +86,18 @@ def test_an_exception_that_is_not_known_is_not_taken_for_a_harmless_one(value, e
 @pytest.mark.parametrize(
     ("stanza", "limit"),
     [
-        ({"SetPoint": 500, "AllowableMin": 150, "AllowableMax": 1000}, PowerLimit(500.0, PowerLimitUnit.WATTS, 150.0, 1000.0)),
+        (
+            {"SetPoint": 500, "AllowableMin": 150, "AllowableMax": 1000},
+            PowerLimit(500.0, PowerLimitUnit.WATTS, 150.0, 1000.0),
+        ),
         ({"SetPoint": 500, "ControlMode": "Disabled"}, PowerLimit(None)),
-        ({"SetPoint": 0, "ControlMode": "Automatic", "AllowableMin": 0, "AllowableMax": 0}, PowerLimit(None, min_watts=0.0)),
+        (
+            {"SetPoint": 0, "ControlMode": "Automatic", "AllowableMin": 0, "AllowableMax": 0},
+            PowerLimit(None, min_watts=0.0),
+        ),
         ({"SettingRangeMin": 10, "SettingRangeMax": 20}, PowerLimit(None, PowerLimitUnit.WATTS, 10.0, 20.0)),
     ],
-)  # fmt: skip
+)
 def test_a_set_point_is_the_limit_unless_it_is_disabled(stanza, limit):
     assert ENVIRONMENT.read({"PowerLimitWatts": stanza}) == limit
     assert CONTROL.read({"ControlType": "Power", "SetPointUnits": "W", **stanza}) == limit
