@@ -7,9 +7,10 @@ Source: docs/decisions/0014-container-resources.md.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -42,6 +43,8 @@ from joulie_core.node import Node
 #: Bounds of the schemas of the status.
 _cut_error: Final = cut_text(4096)
 _cut_adjustment_error: Final = cut_text(1024)
+_cut_path: Final = cut_text(256)
+_MOST_IGNORED: Final = 32
 
 _SELECT: Final = "selection of container policies"
 
@@ -259,16 +262,18 @@ class NodeAgent:
             ignored=list(reply.ignored),
         )
         if applied is not None:
-            self._report(applied, reply.error)
+            self._report(applied, reply.error, reply.ignored)
             self._status_pusher.wake()
 
-    def _report(self, each: NodeObject, error: str) -> None:
+    def _report(self, each: NodeObject, error: str, ignored: Iterable[str] = ()) -> None:
         if not error and not self._report_success:
             self._entries.want(each, None)
             return
         outcome = PolicyOutcome.FAILURE if error else PolicyOutcome.SUCCESS
         errors = {"errors": _cut_error(error)} if error else {}
-        self._entries.want(each, {"status": str(outcome), "generation": each.generation, **errors})
+        named = [_cut_path(path) for path in islice(ignored, _MOST_IGNORED)]
+        details = errors | ({"ignored": named} if named else {})
+        self._entries.want(each, {"status": str(outcome), "generation": each.generation, **details})
 
     def _wanted_adjustments(self) -> _Wanted | None:
         wanted = self._wanted()
