@@ -162,7 +162,9 @@ def test_a_directory_and_a_pipe_are_set_aside(tmp_path):
         assert "not a regular file" in rejected(tmp_path / directory)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"version":1,"pods":[]}', b"\xff", b'{"version":1'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"version":1,"pods":[]}', b"\xff", b'{"version":1', b'{"version":1,"x":' + b"[" * 100_000]
+)
 def test_a_damaged_file_is_set_aside(tmp_path, content):
     (tmp_path / CACHE_FILE).write_bytes(content)
     (tmp_path / CACHE_FILE).chmod(0o600)

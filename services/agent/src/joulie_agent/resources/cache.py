@@ -27,6 +27,8 @@ import msgspec
 import structlog
 
 from joulie_agent.resources.values import NO_CLASSES, ContainerValues, CreationClasses
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.container import ContainerId, ContainerInfo, PodSandboxId
 from joulie_core.containers.differences import changed_keys
@@ -95,6 +97,10 @@ class CacheContent(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Header(msgspec.Struct, frozen=True):
     version: int
+
+
+_HEADERS: Final = msgspec.json.Decoder(_Header)
+_CONTENTS: Final = msgspec.json.Decoder(CacheContent)
 
 
 def _no_step() -> None:
@@ -300,8 +306,8 @@ def _read(path: Path) -> bytes:
 
 def _decode(content: bytes) -> CacheContent:
     try:
-        if (version := msgspec.json.decode(content, type=_Header).version) != VERSION:
+        if (version := decode(_HEADERS.decode, content, "cache").version) != VERSION:
             raise CacheRejectedError(f"it has version {version}, and this release reads version {VERSION}")
-        return msgspec.json.decode(content, type=CacheContent)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return decode(_CONTENTS.decode, content, "cache")
+    except DecodeError as error:
         raise CacheRejectedError(f"it cannot be decoded: {error}") from error
