@@ -241,6 +241,8 @@ class PolicyNodeStatus(Model):
     """Why the node does not use it; the earlier configuration stays in force."""
     ignored: Annotated[tuple[Annotated[str, Field(max_length=256)], ...], Field(max_length=32)] = ()
     """Fields that are unknown there or have no effect; remove them."""
+    cpu_classes: Annotated[str, Field(max_length=1024)] | None = None
+    """What of the CPU classes is not in force there, and why, as where the hardware has no such control."""
     timestamp: Timestamp | None = None
     """Time of the last change."""
 
