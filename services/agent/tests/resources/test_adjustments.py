@@ -145,3 +145,14 @@ def test_an_adjustment_that_cannot_be_decoded_is_set_aside_alone(document, probl
     assert errors.keys() == {"bad"}
     assert problem in errors["bad"]
     assert found.adjusted(CONTAINER).resources.cpu_limit_milli == 2000
+
+
+def test_without_adjustments_nothing_is_changed():
+    found = Adjustments("n1")
+    assert found.adjusted(CONTAINER) is CONTAINER
+    assert found.problems(CONTAINER) == {}
+
+
+def test_three_adjustments_of_a_container_name_each_other():
+    spec = {"resources": {"limits": {"cpu": 2}}}
+    assert adjustments(a=spec, b=spec, c=spec).problems(CONTAINER)["a"].startswith("conflicts with b, c: ")
