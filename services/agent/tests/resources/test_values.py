@@ -1,4 +1,4 @@
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -106,3 +106,23 @@ def test_a_container_without_classes_has_neither():
 def test_the_most_cpus_of_a_container_are_a_quota_that_the_kernel_takes():
     assert MOST_CPU_MILLI * PERIOD_US // 1000 < 1 << 44
     assert MOST_CPU_MILLI >= 1000 * (1 << 20)
+
+
+@pytest.mark.parametrize("above", FIELDS)
+@pytest.mark.parametrize("below", FIELDS)
+def test_values_of_one_field_over_those_of_another_are_both(above, below):
+    merged = only(TWO, above).over(only(ONE, below))
+    expected = {below: getattr(ONE, below)} | {above: getattr(TWO, above)}
+    assert {name: value for name in FIELDS if (value := getattr(merged, name)) is not None} == expected
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_value_that_all_others_lack_is_kept_below_them(name):
+    others = replace(TWO, **{name: None})
+    assert others.over(only(ONE, name)) == replace(TWO, **{name: getattr(ONE, name)})
+
+
+def test_a_quota_is_a_whole_number_of_microseconds():
+    message = LinuxResources()
+    message.cpu.quota.value, message.cpu.period.value = 1, 30_000
+    assert repr(read_values(message).cpu_quota_us) == "3"
