@@ -233,7 +233,21 @@ def test_weights_are_limited_and_count_negative_in_an_anti_affinity(key, weight,
 
 
 def test_affinities_of_other_containers_do_not_count():
-    assert affinities("cache: [main]") == ((), [])
+    assert affinities("cache: [log]") == ((), [])
+    assert affinities("cache: [{match: {key: name, operator: Equals, values: [main]}}]") == ((), [])
+    assert affinities("cache: 3") == affinities("cache: [main, {}]") == affinities("cache: main") == ((), [])
+
+
+def test_a_short_affinity_of_another_container_counts_in_both_directions():
+    found, warnings = affinities("{cache: [log, main], main: [cache, proxy], log: [main]}")
+    assert warnings == []
+    assert [(each.weight, each.match.values) for each in found] == [(1, ("cache", "proxy", "log"))]
+
+
+def test_a_short_affinity_of_another_container_counts_beside_full_ones():
+    found, warnings = affinities("{cache: [main], main: [{match: {key: name, operator: Equals, values: [x]}}]}")
+    assert warnings == []
+    assert [each.match.values for each in found] == [("cache",), ("x",)]
 
 
 @pytest.mark.parametrize(
