@@ -8,8 +8,9 @@ depends on the claims; so is one with extended resources that a device class may
 Source: docs/decisions/0015-cost-per-pod.md.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -28,6 +29,14 @@ _KEPT: Final = 1024
 _MAX_KEPT_BYTES: Final = 4096
 
 
+#: As they are written.
+_Quantities: TypeAlias = dict[str, str | int | float]
+
+
+class _Resources(msgspec.Struct):
+    requests: _Quantities | None = None
+
+
 class _Annotations(msgspec.Struct, omit_defaults=True):
     workload_class: str | None = msgspec.field(default=None, name=WORKLOAD_CLASS)
 
@@ -40,6 +49,7 @@ class _Meta(msgspec.Struct, omit_defaults=True):
 
 
 class _Container(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
     resources: _Part = msgspec.UNSET
     restart_policy: _Part = msgspec.UNSET
 
@@ -55,8 +65,16 @@ class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
     resource_claims: _Part = msgspec.UNSET
 
 
+class _ContainerStatus(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    allocated_resources: _Part = msgspec.UNSET
+    resources: _Part = msgspec.UNSET
+
+
 class _Status(msgspec.Struct, rename="camel", omit_defaults=True):
     phase: str | None = None
+    container_statuses: list[_ContainerStatus] | None = None
+    init_container_statuses: list[_ContainerStatus] | None = None
     resource_claim_statuses: _Part = msgspec.UNSET
 
 
@@ -84,8 +102,8 @@ class PodFields(msgspec.Struct, omit_defaults=True):
             if spec.resource_claims is not msgspec.UNSET:
                 demand, _ = _demand(_ENCODER.encode(self), claimed_gpus)
                 return DemandingPod(uid, node, phase, annotation, demand, with_claims=True)
-        # Only claims depend on them.
-        meta.namespace, self.status = "", None
+        # Only claims depend on the namespace and on the rest of the status.
+        meta.namespace, self.status = "", _resizing(spec or _Spec(), self.status or _Status())
         fields = _ENCODER.encode(self)
         demand, is_open = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(fields)
         if is_open:
@@ -108,6 +126,45 @@ class DemandingPod(msgspec.Struct, frozen=True):
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(PodFields)
+_QUANTITIES: Final = msgspec.json.Decoder(_Quantities | None)
+_RESOURCES: Final = msgspec.json.Decoder(_Resources | None)
+
+
+def _resizing(spec: _Spec, status: _Status) -> _Status | None:
+    """Return the states of the containers where one holds other requests than it makes; None for all other pods.
+
+    Without them the names of the containers go as well, so that equal pods stay equal whatever they run.
+    """
+    pairs = (
+        (spec.containers or (), status.container_statuses or ()),
+        (spec.init_containers or (), status.init_container_statuses or ()),
+    )
+    if any(_differ(*pair) for pair in pairs):
+        return _Status(
+            container_statuses=status.container_statuses, init_container_statuses=status.init_container_statuses
+        )
+    for containers, _ in pairs:
+        for each in containers:
+            each.name = ""
+    return None
+
+
+def _differ(containers: Iterable[_Container], states: Iterable[_ContainerStatus]) -> bool:
+    held = {each.name: (_quantities(each.allocated_resources), _requests(each.resources)) for each in states}
+    return any(
+        each and each != _requests(container.resources)
+        for container in containers
+        for each in held.get(container.name, ())
+    )
+
+
+def _requests(resources: _Part) -> _Quantities:
+    found = None if resources is msgspec.UNSET else decode(_RESOURCES.decode, resources, "Pod")
+    return found.requests or {} if found else {}
+
+
+def _quantities(part: _Part) -> _Quantities:
+    return {} if part is msgspec.UNSET else decode(_QUANTITIES.decode, part, "Pod") or {}
 
 
 def read_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> DemandingPod:
