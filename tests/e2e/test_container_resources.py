@@ -1,4 +1,4 @@
-"""Containers on a real kubelet and containerd, placed by the resource manager: cpusets inside, control groups outside."""
+"""Containers on a real kubelet and containerd, placed by the resource manager: cpusets inside, cgroups outside."""
 
 import asyncio
 import os
