@@ -12,6 +12,8 @@ from joulie_core.kinds.match_expression import ExpressionSpec, MatchOperator
 
 #: Weights beyond are lowered to this.
 HEAVIEST: Final = 1000
+#: Affinities of one container: each is compared with every container of the node.
+MOST_AFFINITIES: Final = 16
 #: Names beyond are ignored; pods have fewer containers.
 _MOST_NAMES: Final = 64
 
@@ -57,6 +59,8 @@ def parse_affinities(document: Any, container_name: str, default_weight: int) ->
     names = [entry for entry in entries if isinstance(entry, str)]
     if names and len(names) < len(entries):
         raise AffinityError(f"{container_name}: write either names or affinities, not both")
+    if not names and len(entries) > MOST_AFFINITIES:
+        raise AffinityError(f"{container_name}: write at most {MOST_AFFINITIES} affinities")
     others = () if names else tuple(_affinities(entries, container_name, default_weight))
     names += [name for name, named in document.items() if _names(named, container_name)]
     return *_by_name(names, default_weight), *others
