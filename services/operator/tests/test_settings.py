@@ -126,7 +126,7 @@ def test_the_lease_lies_in_the_operators_namespace():
     "host", ["http://x/", "proxy.example:8443", "x.example/ui", "a b", "*.example", "-x", "a" * 64]
 )
 def test_what_cannot_be_a_host_name_of_the_live_page_is_refused(host):
-    with pytest.raises(SettingsError, match="UI_HOSTS=.*is no host name; write the name alone"):
+    with pytest.raises(SettingsError, match=r"UI_HOSTS=.*is no host name; write the name alone"):
         read(UI_HOSTS=f"good.example,{host}")
 
 

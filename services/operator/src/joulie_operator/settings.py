@@ -19,9 +19,8 @@ from joulie_core.policy import POLICIES
 from joulie_core.twin.stress import DEFAULT_RACK_CAPACITY_WATTS
 
 #: RFC 1123; as in the header Host without its port, which is compared in lower case.
-_HOST_NAME: Final = re.compile(
-    r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*"
-)
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_HOST_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 
 
 class NodePowerSource(StrEnum):
