@@ -8,7 +8,7 @@ from services.operator.tests.sleep.sleep_objects import OWN_TAINT, owned_pod, se
 from joulie_api.errors import DecodeError
 from joulie_api.testing import make_node
 from joulie_core.sleep.model import NodeTaint, PodToleration
-from joulie_operator.sleep.objects import PodRole, WatchedTaint, read_node, read_pod
+from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedTaint, read_node, read_pod
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -196,3 +196,32 @@ def test_a_node_without_spec_and_status_is_read():
     del body["spec"], body["status"]
     found = read_node(json.dumps(body).encode())
     assert (found.node.name, found.taints, found.ready) == ("n1", (), None)
+
+
+def test_a_node_with_the_taints_of_others_only_is_not_cordoned():
+    assert seen_node(taints=[{"key": "team", "effect": "NoSchedule"}]).cordoned is False
+
+
+def test_a_node_of_which_nothing_is_given_has_no_taint_and_is_not_known_to_be_ready():
+    found = WatchedNode(seen_node().node)
+    assert (found.taints, found.ready, found.sleep_reason, found.cordoned) == ((), None, "", False)
+
+
+def test_a_condition_about_sleep_without_a_reason_says_no_state():
+    assert seen_node(conditions=[{"type": "joulie.io/Asleep", "status": "False"}]).sleep_reason == ""
+
+
+def test_a_toleration_without_operator_and_value_is_one_of_the_empty_value():
+    pod = owned_pod("p", None)
+    pod["spec"]["tolerations"] = [{"key": "b"}]
+    assert read(pod).fit.tolerations == (PodToleration("b", ""),)
+
+
+def test_a_pod_without_a_namespace_is_in_the_default_one():
+    assert read_pod(b'{"metadata": {"name": "bare"}}').namespace == "default"
+
+
+def test_resources_of_the_whole_pod_count():
+    pod = owned_pod("p", None)
+    pod["spec"]["resources"] = {"requests": {"cpu": "3", "memory": "1Ki"}}
+    assert read(pod).fit.requests == {"cpu": 3, "memory": 1024, "pods": 1}
