@@ -29,6 +29,8 @@ def test_a_daemon_set_that_is_behind_rolls_out(behind):
 def test_a_daemon_set_that_its_controller_has_not_seen_rolls_out():
     assert read_daemon_set(b'{"metadata": {"generation": 1}}').rolling_out is True
     assert read_daemon_set(b'{"metadata": {}}').rolling_out is False
+    wanted = b'{"metadata": {}, "status": {"desiredNumberScheduled": 1}}'
+    assert read_daemon_set(wanted).rolling_out is True
 
 
 def pod(*terms):
