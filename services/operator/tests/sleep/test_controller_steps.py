@@ -1,5 +1,6 @@
 """The steps of one pass, on recorded writes: what is stored, when power is requested, what failed writes hold up."""
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 
@@ -9,8 +10,13 @@ from services.operator.tests.sleep.sleep_objects import OWN_TAINT, RECORD, STATE
 
 from joulie_api.errors import ApiError, Conflict, NotFound, NotLeader, TooManyRequests
 from joulie_api.failures import Failures
+from joulie_api.wire import decode_kind
+from joulie_core.hardware.view import HardwareView
+from joulie_core.kinds import NodeSleepPolicy
+from joulie_core.kinds.node_hardware import Exactness
 from joulie_core.names import NodeName
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
+from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.objects import read_pod
@@ -62,9 +68,14 @@ class Watches:
     nodes: dict = field(default_factory=dict)
     pods: dict = field(default_factory=dict)
     bmcs: dict = field(default_factory=dict)
+    policies: dict = field(default_factory=dict)
+    stale: str | None = None
 
     def seen(self):
-        return WatchedCluster(dict(self.nodes), dict(self.pods), {}, dict(self.bmcs), {})
+        return WatchedCluster(dict(self.nodes), dict(self.pods), {}, dict(self.bmcs), dict(self.policies))
+
+    def stale_reason(self):
+        return self.stale
 
 
 class Decided:
@@ -73,9 +84,11 @@ class Decided:
     def __init__(self):
         self.records = {}
         self.seen = []
+        self.asked = []
 
-    def plan(self, _facts, records, _policies, _now_s):
+    def plan(self, facts, records, policies, now_s):
         self.seen.append(dict(records))
+        self.asked.append((facts, list(policies), now_s))
         return SleepPlan(dict(self.records), {})
 
 
@@ -87,7 +100,7 @@ class World:
             watches=self.watches,
             writer=SleepWriter(self.api, self.api),
             metrics=SleepMetrics(self.registry),
-            hardware=lambda _: None,
+            hardware=lambda _: HardwareView(None, None, 0, Exactness.GENERIC, "family"),
             managed=lambda: [N1, N2],
             record_event=self.events.append,
             failures=Failures(self.registry),
@@ -132,6 +145,64 @@ class World:
 @pytest.fixture
 def world():
     return World()
+
+
+# --- passes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def one_pass(monkeypatch):
+    """Ends `run` at its first pause; returns the length of the pause."""
+
+    async def run(world):
+        pauses = []
+
+        async def pause(seconds):
+            pauses.append(seconds)
+            raise asyncio.CancelledError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "sleep", pause)
+            with pytest.raises(asyncio.CancelledError):
+                await world.controller.run()
+        return pauses[0]
+
+    return run
+
+
+async def test_a_pass_decides_and_the_next_one_begins_an_interval_later(world, one_pass):
+    world.node()
+    assert 9 < await one_pass(world) <= 10
+    assert len(world.planner.seen) == 1
+
+
+async def test_nothing_is_decided_or_written_while_a_watch_may_be_out_of_date(world, one_pass):
+    world.node(SleepState.POWERING_OFF)
+    world.bmc(status={"powerState": "On"})
+    world.watches.stale = "pods: no contact for 40 s"
+    await one_pass(world)
+    assert (world.planner.seen, world.api.made) == ([], [])
+    world.watches.stale = None
+    await one_pass(world)
+    assert len(world.planner.seen) == 1
+
+
+async def test_a_decision_is_made_of_facts_policies_and_the_time(world):
+    until = rfc3339(NOW_S + 5, "seconds")
+    for name, pool in (("n1", "a"), ("n2", "b"), ("n3", "a")):
+        labels = {"pool": pool}
+        world.watches.nodes[name] = seen_node(name, labels=labels, annotations={"joulie.io/awake-until": until})
+    raw = {"metadata": {"name": "p", "generation": 4}, "spec": {"nodeSelector": {"pool": "a"}, "mode": "Observe"}}
+    world.watches.policies["p"] = decode_kind(NodeSleepPolicy)(json.dumps(raw).encode())
+    await world.step()
+    ((facts, (policy,), now_s),) = world.planner.asked
+    assert now_s == NOW_S
+    assert (policy.name, policy.nodes) == ("p", {"n1"}), "n3 is not managed"
+    assert facts.nodes[N1].wake_requested is True
+    assert facts.nodes[N1].group == "family"
+    ((name, body),) = world.api.of("NodeSleepPolicy status")
+    assert (name, body["status"]["observedGeneration"], body["status"]["nodes"]["selected"]) == ("p", 4, 1)
+    assert world.controller.statuses["p"].observed_generation == 4
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
