@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -63,6 +64,7 @@ async def _endless(request: web.Request) -> web.StreamResponse:
     return response
 
 
+@cache
 def _bomb() -> bytes:
     return gzip.compress(b" " * (64 * _CHUNK), 1)
 
@@ -172,7 +174,9 @@ async def serve_all_bmcs(directory: Path) -> AsyncIterator[tuple[dict[str, Serve
     poisoned = PoisonedBmc()
 
     def make(name: str) -> SimulatedBmc:
-        bmc = _LongLivedBmc(profile, SimulatedServer(profile, clock=clock, demand_watts=200.0), user=USER, password=PASSWORD)
+        bmc = _LongLivedBmc(
+            profile, SimulatedServer(profile, clock=clock, demand_watts=200.0), user=USER, password=PASSWORD
+        )
         if name == POISONED_BMC:
             bmc.middlewares.append(poisoned.middleware)
         return bmc

@@ -58,6 +58,7 @@ async def _run(options: argparse.Namespace, directory: Path) -> int:
 def main() -> int:
     """Run the campaign of the command line; 1 where something was found."""
     options = _arguments()
+    logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     with tempfile.TemporaryDirectory() as temporary:
         directory = options.keep or Path(temporary)

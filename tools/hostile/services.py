@@ -15,7 +15,7 @@ from tools.hostile.documents import AGENT_LABEL
 
 from joulie_core.quantity import parse_quantity
 from joulie_devcluster.host.ports import LOOPBACK, free_port
-from joulie_devcluster.host.usage import peak_mib
+from joulie_devcluster.host.usage import cpu_s, peak_mib
 from joulie_sim.stack.service import JoulieService, Service
 from joulie_sim.stack.stack import NAMESPACE
 
@@ -23,6 +23,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 _VALUES: Final = ROOT / "helm/joulie/values.yaml"
 #: The longest time without an answer to /healthz, which nothing may delay.
 HEALTH_S: Final = 1.0
+#: A slow answer counts where the service computed for so long meanwhile, since a machine that is busy delays it as well;
+#: and where it took so long in any case.
+_COMPUTED_S, _HANGING_S = 0.7, 5.0
 _PROBE_S: Final = 0.2
 _PER_MIB: Final = 1 << 20
 _SAMPLE: Final = re.compile(r"^(joulie_[a-z_]+)(\{[^\n]*\})? ([0-9.e+]+)$", re.MULTILINE)
@@ -134,7 +137,7 @@ class Process:
         await self._process.start()
         await self._process.wait_ready(_START_S)
         self._pid = self._process.pid
-        self._probe.start()
+        self._probe.start(self._pid)
 
     async def stop(self) -> None:
         """Stop it."""
@@ -188,12 +191,14 @@ class _Probe:
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self._pid = 0
         self._slowest_s = 0.0
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
+    def start(self, pid: int) -> None:
         """Begin."""
+        self._pid = pid
         self._stopped = threading.Event()
         self._slowest_s = 0.0
         self._thread = threading.Thread(target=self._run, args=(self._stopped,), daemon=True)
@@ -208,12 +213,18 @@ class _Probe:
         slowest_s, self._slowest_s = self._slowest_s, 0.0
         return slowest_s
 
+    def _cpu_s(self) -> float:
+        try:
+            return cpu_s(self._pid)
+        except (OSError, IndexError):
+            return 0.0
+
     def _run(self, stopped: threading.Event) -> None:
         due = time.monotonic()
         while not stopped.is_set():
             # A machine that is busy delays this thread as well, which is no fault of the service.
             lag_s = time.monotonic() - due
-            started = time.monotonic()
+            started, cpu_before = time.monotonic(), self._cpu_s()
             try:
                 connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=10)
                 connection.request("GET", "/healthz")
@@ -222,7 +233,9 @@ class _Probe:
             except OSError:
                 if stopped.is_set():
                     return
-            self._slowest_s = max(self._slowest_s, time.monotonic() - started - 2 * lag_s)
+            took_s = time.monotonic() - started - 2 * lag_s
+            if self._cpu_s() - cpu_before >= _COMPUTED_S or took_s > _HANGING_S:
+                self._slowest_s = max(self._slowest_s, took_s)
             due = time.monotonic() + _PROBE_S
             stopped.wait(_PROBE_S)
 
