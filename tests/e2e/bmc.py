@@ -1,4 +1,4 @@
-"""A NodeBMC and its Secrets for a BMC that a test serves."""
+"""A NodeBMC and its Secret for a BMC that a test serves."""
 
 from base64 import b64encode
 from pathlib import Path
@@ -26,19 +26,20 @@ class RedfishServer(Protocol):
 
 async def put_bmc(view: ClusterView, served: RedfishServer, node: str, **spec: Any) -> None:
     """Create the NodeBMC of a node with Redfish; keyword arguments are further fields of its spec."""
-    name = f"{node}-ca"
-    await _put_secret(view, name, {"ca.crt": served.ca.read_text()})
-    await _put(view, node, {"protocol": "redfish", "address": served.address, "caSecretRef": {"name": name}}, spec)
+    reached = {"protocol": "redfish", "address": served.address}
+    await _put(view, node, reached, spec, {"ca.crt": served.ca.read_text()})
 
 
 async def put_ipmi(view: ClusterView, address: str, node: str, **spec: Any) -> None:
     """Create the NodeBMC of a node with IPMI; keyword arguments are further fields of its spec."""
-    await _put(view, node, {"protocol": "ipmi", "address": address}, spec)
+    await _put(view, node, {"protocol": "ipmi", "address": address}, spec, {})
 
 
-async def _put(view: ClusterView, node: str, reached: dict[str, Any], spec: dict[str, Any]) -> None:
+async def _put(
+    view: ClusterView, node: str, reached: dict[str, Any], spec: dict[str, Any], entries: dict[str, str]
+) -> None:
     name = f"{node}-{reached['protocol']}"
-    await _put_secret(view, name, {"username": USER, "password": PASSWORD})
+    await _put_secret(view, name, {"username": USER, "password": PASSWORD, "addresses": reached["address"], **entries})
     whole = {"nodeName": node, "credentialsSecretRef": {"name": name}, **reached, **spec}
     body = {"apiVersion": NODE_BMCS.api_version, "kind": "NodeBMC", "metadata": {"name": node}, "spec": whole}
     await view.client.create(NODE_BMCS, body)

@@ -163,17 +163,15 @@ class SleepSite:
 
 
 async def _put_bmc(view: ClusterView, served: ServedBmc) -> None:
-    entries = {"bmc": {"username": "root", "password": "calvin"}, "bmc-ca": {"ca.crt": served.ca.read_text()}}
-    for name, data in entries.items():
-        encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": encoded}
-        await view.client.create(SECRETS, body, NAMESPACE)
+    entries = {"username": "root", "password": "calvin", "addresses": served.address, "ca.crt": served.ca.read_text()}
+    encoded = {key: b64encode(value.encode()).decode() for key, value in entries.items()}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bmc"}, "data": encoded}
+    await view.client.create(SECRETS, body, NAMESPACE)
     spec = {
         "nodeName": NODE,
         "protocol": "redfish",
         "address": served.address,
         "credentialsSecretRef": {"name": "bmc"},
-        "caSecretRef": {"name": "bmc-ca"},
         "powerOff": "Allowed",
     }
     body = {"apiVersion": API_VERSION, "kind": "NodeBMC", "metadata": {"name": NODE}, "spec": spec}

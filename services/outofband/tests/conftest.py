@@ -9,6 +9,7 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
+from joulie_api.answers import session_options
 from joulie_api.app import App
 from joulie_api.settings import read_settings
 from joulie_api.testing import make_node_bmc
@@ -71,7 +72,7 @@ async def serve(clock, tmp_path):
 @pytest.fixture
 async def connect():
     """Connect to a served BMC."""
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), **session_options()) as session:
 
         def start(served, *, password=PASSWORD, timeout_s=10.0, ca=None):
             access = BmcAccess(USER, password, ssl.create_default_context(cafile=str(ca or served.ca)))
@@ -124,27 +125,28 @@ class Cluster:
 
     def put_bmc(self, served, name="n1", **spec):
         """Put a NodeBMC with its Secrets."""
-        self.api.put(secret(f"{name}-bmc", username=USER, password=PASSWORD))
-        self.put_ca(served, name)
+        self.put_credentials(served, name)
         required = {
             "nodeName": name,
             "protocol": "redfish",
             "address": served.address,
             "credentialsSecretRef": {"name": f"{name}-bmc"},
-            "caSecretRef": {"name": f"{name}-ca"},
         }
         bmc = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeBMC", "metadata": {"name": name}}
         self.api.put({**bmc, "spec": required | spec})
 
     def put_ipmi(self, simulated, name="n1", **spec):
         """Put a NodeBMC of an IPMI BMC with its Secret."""
-        self.api.put(secret(f"{name}-bmc", username=USER, password=PASSWORD))
+        self.api.put(secret(f"{name}-bmc", username=USER, password=PASSWORD, addresses=simulated.address))
         reached = {"protocol": "ipmi", "address": simulated.address, "credentialsSecretRef": {"name": f"{name}-bmc"}}
         self.api.put(make_node_bmc(name, spec=reached | spec))
 
-    def put_ca(self, served, name="n1"):
-        """Put the Secret with the certificates that verify the BMC's."""
-        self.api.put(secret(f"{name}-ca", ca_crt=served.ca.read_text()))
+    def put_credentials(self, served, name="n1", **entries):
+        """Put the Secret of a BMC, which approves its address and has its certificate; None leaves an entry out."""
+        every = {"username": USER, "password": PASSWORD, "addresses": served.address, "ca_crt": served.ca.read_text()}
+        self.api.put(
+            secret(f"{name}-bmc", **{key: text for key, text in (every | entries).items() if text is not None})
+        )
 
     def restart(self, **env):
         """Start a replica after `kill`, whose lease has not ended yet."""

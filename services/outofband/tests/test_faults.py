@@ -1,17 +1,20 @@
 """Faults of BMCs and of the service. `cluster` and its helpers are in conftest."""
 
 import asyncio
+import json
 import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from services.outofband.tests.conftest import secret
 from services.outofband.tests.objects import cap, capped, ready_node
 
 from joulie_core.timestamps import rfc3339
 from joulie_sim.bmc.faults import BmcFault
 from joulie_sim.bmc.machine import SimulatedServer
 from joulie_sim.bmc.profiles import PROFILES
+from joulie_sim.bmc.resources import POWER, SYSTEM
 from joulie_sim.bmc.service import SimulatedBmc
 from joulie_sim.bmc.serving import serve_bmc
 
@@ -32,7 +35,7 @@ async def test_a_bmc_that_is_unreachable_is_unknown_until_it_answers_again(clust
     await cluster.until(lambda: cluster.condition("Reachable") == ("False", "Unreachable"))
     assert cluster.status()["powerState"] == "Unknown"
     async with serve_bmc(bmc, tmp_path / "after", port=int(served.address.rpartition(":")[2])) as again:
-        cluster.put_ca(again)
+        cluster.put_credentials(again)
         await cluster.until(lambda: cluster.condition("Reachable") == ("True", "Answers"))
         assert cluster.status()["powerState"] == "On"
 
@@ -304,3 +307,117 @@ async def test_a_missing_secret_is_named_without_any_request(cluster, serve):
     cluster.start()
     await cluster.until(lambda: cluster.condition("Reachable") == ("False", "CredentialsMissing"))
     assert served.bmc.requests == []
+
+
+async def test_an_address_that_the_secret_does_not_approve_gets_no_connection(cluster, serve):
+    served, other = await serve(), await serve()
+    cluster.put_bmc(served)
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Reachable") == ("True", "Answers"))
+    cluster.change(address=other.address)
+    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "AddressNotApproved"))
+    assert (other.bmc.requests, served.bmc.sessions) == ([], {})
+    cluster.put_credentials(served, addresses="https://127.0.0.0/8", ca_crt=other.ca.read_text())
+    await cluster.until(lambda: cluster.condition("Reachable") == ("True", "Answers"))
+    assert other.bmc.requests
+
+
+async def test_certificates_that_only_the_nodebmc_names_verify_nothing(cluster, serve):
+    served = await serve()
+    cluster.put_bmc(served, caSecretRef={"name": "n1-ca"})
+    cluster.put_credentials(served, ca_crt=None)
+    cluster.api.put(secret("n1-ca", ca_crt=served.ca.read_text()))
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "CertificatesNotApproved"))
+    cluster.change(caSecretRef=None)
+    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "Unreachable"))
+    assert served.bmc.requests == []
+
+
+# --- hostile BMCs and objects -----------------------------------------------------------------------------------------
+
+
+def redfish(address):
+    return {"address": address}
+
+
+def ipmi(address):
+    return {"protocol": "ipmi", "address": address}
+
+
+def wol(address):
+    reached = {"protocol": "wol", "address": address, "mac": "52:54:00:12:34:56", "credentialsSecretRef": None}
+    return reached | {"desiredPower": "On"}
+
+
+INVALID = [
+    wol("wol://h:abc"),
+    wol("wol://[fd00::1]"),
+    wol("wol://h:99999"),
+    redfish("https://h:99999"),
+    redfish("https://h\x00"),
+    redfish("https://" + "a" * 64),
+    ipmi("ipmi://h:99999"),
+    ipmi("ipmi://" + "a" * 64),
+    ipmi("ipmi://[fd00::1]"),
+]
+
+
+async def test_invalid_addresses_are_shown_at_their_objects_and_end_nothing(cluster, serve):
+    for number, spec in enumerate(INVALID):
+        cluster.put_bmc(await serve(), f"bad{number}", **spec)
+    cluster.put_bmc(await serve(), "good")
+    cluster.start()
+    for number in range(len(INVALID)):
+        name = f"bad{number}"
+        await cluster.until(lambda name=name: cluster.condition("Reachable", name) == ("False", "InvalidAddress"))
+    await cluster.until(lambda: cluster.condition("Reachable", "good") == ("True", "Answers"))
+
+
+async def test_an_object_that_cannot_be_decoded_is_shown_with_the_reason_and_ends_nothing(cluster, serve):
+    cluster.put_bmc(await serve(), "bad", address="https://h\u00a0x")
+    cluster.put_bmc(await serve(), "good")
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("Accepted", "bad") == ("False", "InvalidSpec"))
+    await cluster.until(lambda: cluster.condition("Reachable", "good") == ("True", "Answers"))
+    assert "spec.address" in cluster.status("bad")["conditions"][0]["message"]
+    # The last valid version stays in force.
+    cluster.change("good", address="https://h\u00a0x")
+    await cluster.until(lambda: cluster.condition("Accepted", "good") == ("False", "InvalidSpec"))
+    assert cluster.condition("Reachable", "good") == ("True", "Answers")
+    cluster.change("bad", address="https://h:99999")
+    await cluster.until(lambda: cluster.condition("Accepted", "bad") == ("True", "Valid"))
+
+
+LONG = int("9" * 400)
+
+
+RESETS = {"target": {}, "ResetType@Redfish.AllowableValues": ["On", "x" * 65, {}, "a\x9b"]}
+
+
+def control(**fields):
+    return {"PowerControl": [fields]}
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        (SYSTEM, {"Model": "\x9b\x7f"}),
+        (POWER, control(PowerConsumedWatts=LONG, PowerLimit={"LimitInWatts": LONG})),
+        (SYSTEM, {"PowerState": {"a": [LONG]}, "@odata.etag": '"a\r\nX: 1"'}),
+        (SYSTEM, {"Actions": {"#ComputerSystem.Reset": RESETS}}),
+        (POWER, control(PowerLimit={"LimitInWatts": 1, "LimitException": ["x"]})),
+        (POWER, control(PowerConsumedWatts=1, PowerMetrics={"IntervalInMin": LONG})),
+    ],
+    ids=["control characters", "long numbers", "long number as a state", "reset types", "exception", "interval"],
+)
+async def test_hostile_values_are_unknown_and_the_status_is_written(cluster, serve, monkeypatch, path, change):
+    served = await serve()
+    resources = served.bmc._resources
+    monkeypatch.setattr(served.bmc, "_resources", lambda: (found := resources()) | {path: found[path] | change})
+    cluster.put_bmc(served, desiredPower="On")
+    app = cluster.start()
+    await cluster.until(lambda: cluster.condition("Capped"))
+    assert cluster.condition("Reachable") == ("True", "Answers")
+    assert json.dumps(cluster.status()).isprintable()
+    assert "joulie_internal_errors_total{" not in (await app.registry.render()).decode()

@@ -13,6 +13,7 @@ from services.outofband.tests.objects import ready_node
 
 from joulie_api.testing import make_node_bmc
 from joulie_core.kinds.node_bmc import PowerState
+from joulie_outofband.endpoint import Endpoint
 from joulie_outofband.reasons import BmcError, BmcReason
 from joulie_outofband.wol import WolServer, magic_packet
 
@@ -31,8 +32,9 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as wire:
 """
 _SEND = """
 import asyncio
+from joulie_outofband.endpoint import Endpoint
 from joulie_outofband.wol import WolServer
-asyncio.run(WolServer("wol://10.77.0.255", "{mac}").reset("On"))
+asyncio.run(WolServer(Endpoint("wol", "10.77.0.255", None), "{mac}").reset("On"))
 """
 
 
@@ -84,7 +86,7 @@ def test_the_packet_is_102_bytes():
 
 
 async def test_nothing_is_known_of_the_server_and_it_cannot_be_powered_off():
-    server = WolServer("wol://127.0.0.1:9", MAC)
+    server = WolServer(Endpoint("wol", "127.0.0.1", 9), MAC)
     report = await server.report()
     assert (report.power_state, report.watts, report.limit, report.answers) == (PowerState.UNKNOWN, None, None, False)
     for kind in ("ForceOff", "GracefulShutdown"):

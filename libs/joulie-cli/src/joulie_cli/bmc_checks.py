@@ -16,7 +16,14 @@ _SERVICE: Final = "outofband"
 _WAYS_OUT: Final = {
     "Unauthorized": "correct the user and password in the Secret of spec.credentialsSecretRef",
     "CredentialsMissing": "create the Secrets that the spec names, and list them in outofband.secrets of the chart",
-    "Unreachable": "does its address answer from the service's pod, with a certificate that spec.caSecretRef verifies?",
+    "AddressNotApproved": "if it is the BMC's address, add it to the key addresses of the Secret of "
+    "spec.credentialsSecretRef; if not, correct spec.address",
+    "CertificatesNotApproved": "copy ca.crt into the Secret of spec.credentialsSecretRef, and remove spec.caSecretRef",
+    "InvalidAddress": "correct spec.address: a scheme, a host name or an IP address, and maybe a port",
+    "MalformedAnswer": "the BMC's answer cannot be decoded: report it to its vendor; a firmware update may help",
+    "InternalError": "a defect of the out-of-band service: report it with the traceback in its log",
+    "Unreachable": "does its address answer from the service's pod, with a certificate that ca.crt of the Secret of "
+    "spec.credentialsSecretRef verifies?",
     "TimedOut": "a BMC that hangs needs a reset of its own: ipmitool mc reset cold, or its web page",
     "LimitExceptionPowersOff": "set the exception of the power limit to LogEventOnly at the BMC",
     "LicenceMissing": "the vendor's licence for power limits is missing",

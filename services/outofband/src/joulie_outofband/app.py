@@ -12,6 +12,7 @@ from typing import Final
 
 import aiohttp
 
+from joulie_api.answers import session_options
 from joulie_api.app import App
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
@@ -25,6 +26,7 @@ from joulie_core.kinds.node_bmc import BmcProtocol
 from joulie_outofband import VERSION
 from joulie_outofband.bmc import Bmc
 from joulie_outofband.bmc_worker import BmcWorker
+from joulie_outofband.endpoint import parse_endpoint
 from joulie_outofband.ipmi.bmc import IpmiBmc
 from joulie_outofband.metrics import OutOfBandMetrics, families
 from joulie_outofband.parts import WorkerParts, WorkerTimes
@@ -32,6 +34,8 @@ from joulie_outofband.power import PowerTimeouts
 from joulie_outofband.publish import StatusPublisher
 from joulie_outofband.redfish.bmc import RedfishBmc
 from joulie_outofband.redfish.connection import RedfishConnection
+from joulie_outofband.rejections import FIELD_MANAGER as REJECTIONS_MANAGER
+from joulie_outofband.rejections import Rejections
 from joulie_outofband.secrets import read_access, read_credentials
 from joulie_outofband.settings import OutOfBandSettings
 from joulie_outofband.supervisor import BmcSupervisor
@@ -51,7 +55,7 @@ async def run(settings: OutOfBandSettings, app: App | None = None) -> None:
         # A BMC gets one request at a time, and no cookie of another's.
         connector = aiohttp.TCPConnector(limit=0, limit_per_host=1)
         session = await stack.enter_async_context(
-            aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+            aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), **session_options())
         )
         app = await stack.enter_async_context(app or App(settings, service=SERVICE, version=VERSION))
         service = OutOfBand(settings, app, client, session)
@@ -79,13 +83,23 @@ class OutOfBand:
             connect=self._connect,
             client=client,
             observer=self._metrics,
+            failures=app.failures,
             times=_times(settings),
             may_write=self._elector.is_leading,
             clock=asyncio.get_running_loop().time,
             wall=time.time,
             chance=random.random,
         )
-        self._supervisor = BmcSupervisor(self._bmcs, self._worker)
+        rejected = FencedWriter(
+            client, REJECTIONS_MANAGER, guard=self._elector.is_leading, on_write=self._metrics.on_write
+        )
+        self._supervisor = BmcSupervisor(
+            self._bmcs,
+            self._worker,
+            rejections=Rejections(rejected, app.failures, wall=time.time),
+            failures=app.failures,
+            retry_s=settings.bmc_transition_interval,
+        )
 
     def start(self) -> None:
         """Start every task; the election last, so that it ends first and releases the lease."""
@@ -105,15 +119,15 @@ class OutOfBand:
         return BmcWorker(bmc, publisher, self._parts)
 
     async def _connect(self, spec: NodeBMCSpec) -> Bmc:
+        endpoint = parse_endpoint(spec.address)
+        namespace, timeout_s = self._settings.pod_namespace, self._settings.bmc_request_timeout
         if spec.protocol is BmcProtocol.WOL:
-            return WolServer(spec.address, spec.mac or "")
+            return WolServer(endpoint, spec.mac or "")
         if spec.protocol is BmcProtocol.IPMI:
-            username, password = await read_credentials(self._client, spec, self._settings.pod_namespace)
-            return IpmiBmc(spec.address, username, password, request_timeout_s=self._settings.bmc_request_timeout)
-        access = await read_access(self._client, spec, self._settings.pod_namespace)
-        connection = RedfishConnection(
-            self._session, spec.address, access, request_timeout_s=self._settings.bmc_request_timeout
-        )
+            username, password = await read_credentials(self._client, spec, endpoint, namespace)
+            return IpmiBmc(endpoint, username, password, request_timeout_s=timeout_s)
+        access = await read_access(self._client, spec, endpoint, namespace)
+        connection = RedfishConnection(self._session, str(endpoint), access, request_timeout_s=timeout_s)
         return RedfishBmc(connection, system=spec.system)
 
 
@@ -122,6 +136,7 @@ def _times(settings: OutOfBandSettings) -> WorkerTimes:
         poll_s=settings.bmc_poll_interval,
         transition_s=settings.bmc_transition_interval,
         pass_timeout_s=settings.bmc_pass_timeout,
+        close_timeout_s=settings.bmc_request_timeout,
         credentials_retry_s=settings.bmc_credentials_retry,
         boot_timeout_s=settings.boot_timeout,
         power=PowerTimeouts(graceful_s=settings.graceful_off_timeout, repeat_s=settings.power_repeat_interval),

@@ -1,14 +1,17 @@
 """The task of one BMC: reads it, brings its power and its cap to what is requested, and publishes what it found.
 
-Guarantees: one request at a time; a pass has a deadline; a BMC that asks to be left alone is; a NodeBMC that is deleted
-leaves no cap while the BMC answers.
+Guarantees: one request at a time; a pass has a deadline, and so has what follows it; whatever fails ends this pass
+alone, is shown in the conditions of this NodeBMC, and is tried again; a BMC that asks to be left alone is; a NodeBMC
+that is deleted leaves no cap while the BMC answers.
 """
 
 import asyncio
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import structlog
 
+from joulie_api.backoff import Backoff
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.wire import Versioned
@@ -24,6 +27,7 @@ from joulie_outofband.power_keeper import PowerKeeper
 from joulie_outofband.publish import StatusPublisher
 from joulie_outofband.reasons import BmcError, BmcReason
 
+ACCEPTED: Final = "Accepted"
 REACHABLE: Final = "Reachable"
 POWER_AS_DESIRED: Final = "PowerAsDesired"
 CAPPED: Final = "Capped"
@@ -34,6 +38,12 @@ _INTERVALS: Final = 3
 _JITTER: Final = 0.2
 #: Attempts to restore the limit of a NodeBMC that was deleted.
 _LAST_ATTEMPTS: Final = 3
+
+#: Of `Failures`: the source of invalid input, and the work that has a defect.
+_SOURCE: Final = "bmc"
+_WORK: Final = "bmc pass"
+#: Failures that the same answer or the same code causes again: the pauses after them grow.
+_LASTING: Final = frozenset({BmcReason.MALFORMED, BmcReason.INTERNAL_ERROR})
 
 _log = structlog.get_logger()
 
@@ -52,6 +62,9 @@ class BmcWorker:
         #: Until when the BMC is left alone, and until when unless the spec changes.
         self._busy_until = float("-inf")
         self._refused_until = float("-inf")
+        self._pauses = _pauses(parts)
+        #: Why the newest version of the object cannot be used; None where it can.
+        self._rejected: str | None = None
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._log = _log.bind(node=bmc.name)
@@ -83,6 +96,12 @@ class BmcWorker:
             self._refused_until = float("-inf")
             self._changed.set()
 
+    def reject(self, why: str | None) -> None:
+        """Show that the newest version of the object cannot be used, so that the last valid one stays in force."""
+        if why != self._rejected:
+            self._rejected = why
+            self._changed.set()
+
     def end(self) -> None:
         """Have `run` restore the limit and return, since the object was deleted."""
         self._ended.set()
@@ -104,6 +123,7 @@ class BmcWorker:
             await self._restore_at_end()
         finally:
             await self._disconnect()
+            self._parts.failures.forget(node=self.name)
 
     async def _pause(self) -> None:
         times, now = self._parts.times, self._parts.clock()
@@ -114,41 +134,61 @@ class BmcWorker:
 
     async def _pass(self, seen: Versioned[NodeBMC]) -> None:
         started = self._parts.clock()
-        try:
-            async with asyncio.timeout(self._parts.times.pass_timeout_s):
-                await self._work(seen)
-        except TimeoutError:
-            await self._on_failure(BmcError(BmcReason.TIMED_OUT, "pass not complete in time"))
-            reason = BmcReason.TIMED_OUT
-        except BmcError as error:
-            await self._on_failure(error)
-            reason = error.reason
-        except KubeError as error:
-            self._failures.failed(error)
-            reason = BmcReason.REFUSED
-        else:
-            self._failures.recovered()
-            reason = BmcReason.ANSWERS
+        failure = await self._failure_of(self._work(seen))
+        match failure:
+            case None:
+                self._on_success()
+                reason = BmcReason.ANSWERS
+            case BmcError():
+                self._on_failure(failure)
+                reason = failure.reason
+                shown = await self._failure_of(self._publish())
+                if shown is not None:
+                    self._log.warning("status not written", error=str(shown))
+                if reason is not BmcReason.BUSY:
+                    await self._disconnect()
+            case _:
+                self._failures.failed(failure)
+                reason = BmcReason.REFUSED
         self._parts.observer.on_pass(reason.value, self._parts.clock() - started)
 
-    async def _on_failure(self, error: BmcError) -> None:
-        self._failures.failed(error, cause=error.reason)
+    async def _failure_of(self, work: Coroutine[Any, Any, None]) -> BmcError | KubeError | None:
+        """Do the work within the deadline of a pass; return why it failed, None if it did not."""
+        try:
+            async with asyncio.timeout(self._parts.times.pass_timeout_s):
+                await work
+        except TimeoutError:
+            return BmcError(BmcReason.TIMED_OUT, "pass not complete in time")
+        except (BmcError, KubeError) as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a defect ends the work on this BMC alone
+            self._parts.failures.internal_error(_WORK, error, node=self.name)
+            return BmcError(BmcReason.INTERNAL_ERROR, f"{type(error).__name__}: a defect; see the log of the service")
+        return None
+
+    def _on_success(self) -> None:
+        self._failures.recovered()
+        self._parts.failures.valid_input(_SOURCE, node=self.name)
+        self._parts.failures.worked(_WORK, node=self.name)
+        self._pauses = _pauses(self._parts)
+
+    def _on_failure(self, error: BmcError) -> None:
         times, now = self._parts.times, self._parts.clock()
+        if error.reason is BmcReason.MALFORMED:
+            self._parts.failures.invalid_input(_SOURCE, str(error), node=self.name)
+        elif error.reason is not BmcReason.INTERNAL_ERROR:
+            self._failures.failed(error, cause=error.reason)
         if error.reason is BmcReason.UNAUTHORIZED:
             self._refused_until = now + times.credentials_retry_s
-        if error.reason is BmcReason.BUSY:
+        elif error.reason in _LASTING:
+            self._refused_until = now + times.poll_s + self._pauses.next_s(now)
+        elif error.reason is BmcReason.BUSY:
             self._busy_until = now + min(error.retry_after_s or 0.0, times.credentials_retry_s)
-        else:
-            await self._disconnect()
         self._note({REACHABLE: BmcFinding.no(error.reason, str(error))})
         self._publisher.note_power(PowerState.UNKNOWN)
         interval_s = max(self.status.interval_seconds or 0.0, times.poll_s)
         if age_seconds(self.status.sampled_at, self._parts.wall()) > _INTERVALS * interval_s:
             self._publisher.change(power_watts=None)
-        try:
-            await self._publish()
-        except KubeError as problem:
-            self._log.warning("status not written", error=str(problem))
 
     async def _work(self, seen: Versioned[NodeBMC]) -> None:
         spec = seen.model.spec
@@ -181,32 +221,45 @@ class BmcWorker:
             await self._publisher.publish()
 
     async def _restore_at_end(self) -> None:
-        spec = self._object.model.spec.model_copy(update={"cap": None})
         for _ in range(_LAST_ATTEMPTS):
             if self._cap.written_watts is None:
                 return
-            try:
-                async with asyncio.timeout(self._parts.times.pass_timeout_s):
-                    if self._connected is None:
-                        self._connected = await self._parts.connect(spec)
-                    await self._cap.keep(self._connected, spec, await self._connected.report())
-            except (TimeoutError, BmcError) as error:
-                self._log.warning("limit not restored", error=str(error))
+            failure = await self._failure_of(self._restore())
+            if failure is not None:
+                self._log.warning("limit not restored", error=str(failure))
                 await self._disconnect()
         if self._cap.written_watts is not None:
             self._log.error("cap left at the BMC", watts=self._cap.written_watts)
+
+    async def _restore(self) -> None:
+        spec = self._object.model.spec.model_copy(update={"cap": None})
+        if self._connected is None:
+            self._connected = await self._parts.connect(spec)
+        await self._cap.keep(self._connected, spec, await self._connected.report())
 
     async def _disconnect(self) -> None:
         bmc, self._connected = self._connected, None
         if bmc is None:
             return
         try:
-            await bmc.close()
-        except BmcError as error:
+            async with asyncio.timeout(self._parts.times.close_timeout_s):
+                await bmc.close()
+        except (BmcError, TimeoutError) as error:
             self._log.debug("session not deleted", error=str(error))
+        except Exception as error:  # noqa: BLE001 - a defect ends the work on this BMC alone
+            self._parts.failures.internal_error("close bmc", error, node=self.name)
 
     def _note(self, findings: dict[str, BmcFinding]) -> None:
+        if self._rejected is not None:
+            findings = findings | {ACCEPTED: BmcFinding.no(BmcReason.INVALID_SPEC, self._rejected)}
+        elif any(each.type == ACCEPTED for each in self.status.conditions):
+            findings = findings | {ACCEPTED: BmcFinding.yes(BmcReason.VALID)}
         self._publisher.note(findings, generation=self._object.metadata.generation)
+
+
+def _pauses(parts: WorkerParts) -> Backoff:
+    times = parts.times
+    return Backoff(parts.chance, initial_s=times.poll_s, cap_s=times.credentials_retry_s, reset_after_s=float("inf"))
 
 
 async def _wait(event: asyncio.Event, wait_s: float) -> None:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from joulie_core.kinds.node_bmc import BmcCap, BmcCapStatus, CapOwner, LimitException, PowerLimitUnit
+from joulie_core.plausible import MOST_WATTS
 from joulie_core.timestamps import epoch_seconds
 from joulie_outofband.bmc import PowerLimit
 from joulie_outofband.outcome import BmcFinding
@@ -122,7 +123,8 @@ def _impossible(watts: float, limit: PowerLimit, exception: LimitException | Non
         return BmcFinding.no(BmcReason.NOT_IN_WATTS, f"the limit is in {limit.unit.value}")
     if exception not in _HARMLESS:
         return BmcFinding.no(BmcReason.HARD_POWER_OFF, f"limit exception {exception}; set LogEventOnly at the BMC")
-    low, high = limit.min_watts, limit.max_watts
-    if (low is not None and watts < low) or (high is not None and watts > high):
+    low = limit.min_watts or _ROUNDING_WATTS
+    high = MOST_WATTS if limit.max_watts is None else limit.max_watts
+    if not low <= watts <= high:
         return BmcFinding.no(BmcReason.OUT_OF_RANGE, f"{watts:g} W; allowed: {_text(low)} to {_text(high)}")
     return None

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from joulie_api.failures import Failures
 from joulie_api.resources import Resource
 from joulie_core.kinds import NodeBMCSpec
 from joulie_outofband.bmc import Bmc
@@ -35,6 +36,7 @@ class WorkerTimes:
     poll_s: float
     transition_s: float
     pass_timeout_s: float
+    close_timeout_s: float
     credentials_retry_s: float
     boot_timeout_s: float
     power: PowerTimeouts
@@ -47,6 +49,7 @@ class WorkerParts:
     connect: Callable[[NodeBMCSpec], Awaitable[Bmc]]
     client: NodeReads
     observer: PassObserver
+    failures: Failures
     times: WorkerTimes
     may_write: Callable[[], bool]
     clock: Callable[[], float]

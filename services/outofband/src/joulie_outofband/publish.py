@@ -7,9 +7,12 @@ from joulie_api.resources import NODE_BMCS, Resource
 from joulie_core.kinds import Condition, NodeBMCStatus
 from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_bmc import PowerState
+from joulie_core.text import printable
 from joulie_core.timestamps import rfc3339
 from joulie_outofband.outcome import BmcFinding
 
+#: Characters of a message of a condition.
+_MOST_CHARACTERS: Final = 1000
 #: Fields that change with every reading.
 _READINGS: Final = frozenset({"sampled_at", "power_watts"})
 
@@ -90,7 +93,7 @@ def with_findings(
             type=kind,
             status=ConditionStatus(finding.status),
             reason=finding.reason.value,
-            message=finding.message,
+            message=printable(finding.message, _MOST_CHARACTERS),
             last_transition_time=old.last_transition_time if kept and old is not None else rfc3339(now_s, "seconds"),
             observed_generation=generation,
         )

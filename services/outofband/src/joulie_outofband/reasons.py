@@ -1,6 +1,12 @@
 """Reasons of conditions, and the error of requests to a BMC."""
 
 from enum import StrEnum
+from typing import Final
+
+from joulie_core.text import printable
+
+#: Characters of a message; a condition of a NodeBMC has room for it.
+_MOST_CHARACTERS: Final = 500
 
 
 class BmcReason(StrEnum):
@@ -8,7 +14,12 @@ class BmcReason(StrEnum):
 
     ANSWERS = "Answers"
     NEVER_ANSWERS = "NeverAnswers"
+    INVALID_ADDRESS = "InvalidAddress"
+    INVALID_SPEC = "InvalidSpec"
+    VALID = "Valid"
     CREDENTIALS_MISSING = "CredentialsMissing"
+    ADDRESS_NOT_APPROVED = "AddressNotApproved"
+    CA_NOT_APPROVED = "CertificatesNotApproved"
     UNREACHABLE = "Unreachable"
     TIMED_OUT = "TimedOut"
     UNAUTHORIZED = "Unauthorized"
@@ -16,6 +27,7 @@ class BmcReason(StrEnum):
     REFUSED = "Refused"
     BUSY = "Busy"
     FAILED = "Failed"
+    INTERNAL_ERROR = "InternalError"
     LICENCE_MISSING = "LicenceMissing"
     TAG_REFUSED = "TagRefused"
 
@@ -46,9 +58,12 @@ class BmcReason(StrEnum):
 
 
 class BmcError(Exception):
-    """A request to a BMC failed; `retry_after_s` is how long the BMC asks to be left alone, None if it does not."""
+    """A request to a BMC failed; `retry_after_s` is how long the BMC asks to be left alone, None if it does not.
+
+    The message may contain texts of the BMC or of a NodeBMC: it is made printable here.
+    """
 
     def __init__(self, reason: BmcReason, message: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
+        super().__init__(printable(message, _MOST_CHARACTERS))
         self.reason = reason
         self.retry_after_s = retry_after_s

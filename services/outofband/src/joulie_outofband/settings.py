@@ -1,8 +1,8 @@
 """Settings of the out-of-band service. See docs/settings.md."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from joulie_api.settings import Addr, Duration, ServiceSettings
 from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S
@@ -45,3 +45,11 @@ class OutOfBandSettings(ServiceSettings):
     """Name of the pod, in the lease's identity; empty: the name of the host."""
     pod_namespace: str = "joulie-system"
     """Namespace of the Lease and of the Secrets with the credentials of BMCs."""
+
+    @model_validator(mode="after")
+    def _times_in_order(self) -> Self:
+        if self.bmc_request_timeout > self.bmc_pass_timeout:
+            raise ValueError("BMC_REQUEST_TIMEOUT must not be above BMC_PASS_TIMEOUT, within which all requests are")
+        if not self.lease_duration > self.lease_renew_deadline > self.lease_retry_period:
+            raise ValueError("LEASE_DURATION must be above LEASE_RENEW_DEADLINE, and that above LEASE_RETRY_PERIOD")
+        return self

@@ -9,6 +9,7 @@ from typing import Final
 
 from joulie_core.kinds.node_bmc import BmcCapability, PowerState
 from joulie_outofband.bmc import BmcReport, PowerLimit
+from joulie_outofband.endpoint import Endpoint
 from joulie_outofband.reasons import BmcError, BmcReason
 
 #: The discard port: no program of the server needs to listen.
@@ -22,11 +23,10 @@ def magic_packet(mac: str) -> bytes:
 
 
 class WolServer:
-    """A server that can be woken; `address` is `wol://` with the broadcast address of its network and maybe a port."""
+    """A server that can be woken; `endpoint` has the broadcast address of its network."""
 
-    def __init__(self, address: str, mac: str) -> None:
-        host, _, port = address.removeprefix("wol://").partition(":")
-        self._target = (host, int(port) if port else DEFAULT_PORT)
+    def __init__(self, endpoint: Endpoint, mac: str) -> None:
+        self._target = (endpoint.host, DEFAULT_PORT if endpoint.port is None else endpoint.port)
         self._mac = mac
 
     async def report(self) -> BmcReport:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from joulie_outofband.endpoint import parse_endpoint
 from joulie_outofband.ipmi.bmc import IpmiBmc
 from joulie_outofband.reasons import BmcError
 
@@ -82,7 +83,7 @@ class Simulated:
 
     def bmc(self, *, password: str = PASSWORD, timeout_s: float = 2.0) -> IpmiBmc:
         """Return a client of the service."""
-        self.opened.append(IpmiBmc(self.address, USER, password, request_timeout_s=timeout_s))
+        self.opened.append(IpmiBmc(parse_endpoint(self.address), USER, password, request_timeout_s=timeout_s))
         return self.opened[-1]
 
     async def ipmitool(self, *words: str) -> str:

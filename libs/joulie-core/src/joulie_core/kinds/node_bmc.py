@@ -147,9 +147,11 @@ class NodeBMCSpec(CheckedModel):
     system: ResourcePath | None = None
     """Path of the ComputerSystem, such as `/redfish/v1/Systems/1`; needed where the BMC has several."""
     credentials_secret_ref: BmcSecretRef | None = None
-    """For redfish and ipmi: Secret with the keys `username` and `password`."""
+    """For redfish and ipmi: Secret with the keys `username` and `password`; `addresses`, those to which they may be
+    sent; and for redfish `ca.crt`, the certificates (PEM) that verify the BMC, absent: the public ones."""
     ca_secret_ref: BmcSecretRef | None = None
-    """Secret whose key `ca.crt` has the certificates (PEM) that verify the BMC by Redfish; absent: the public ones."""
+    """Deprecated, not read: the certificates are in the Secret of `credentialsSecretRef`. Where that one has none, a
+    BMC for which this is set is not connected to."""
     power_off: PowerOff = PowerOff.NEVER
     """Whether the node may be powered off; `Never` takes precedence over `desiredPower`."""
     desired_power: DesiredPower = DesiredPower.UNMANAGED
@@ -236,8 +238,9 @@ class NodeBMCStatus(Model):
     cap: BmcCapStatus | None = None
     """Power limit; absent if the BMC has none."""
     conditions: Conditions = ()
-    """Conditions: Reachable, PowerAsDesired, Capped, and WakeProven (this service has powered the node on, and it
-    became ready)."""
+    """Conditions: Reachable, PowerAsDesired, Capped, WakeProven (this service has powered the node on, and it became
+    ready), and Accepted, False where the newest version of the object cannot be used and the last valid one, if there
+    is one, stays in force."""
 
 
 class NodeBMC(CustomResource):

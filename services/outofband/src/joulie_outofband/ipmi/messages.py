@@ -38,6 +38,8 @@ _EXCEPTIONS: Final = {
     0x01: LimitException.HARD_POWER_OFF,
     0x11: LimitException.LOG_EVENT_ONLY,
 }
+#: The highest limit that a message has room for.
+MOST_WATTS: Final = float(0xFFFF)
 _READING: Final = struct.Struct("<xBHHHHIIB")
 _LIMIT: Final = struct.Struct("<xB2xBHI2xH")
 

@@ -7,8 +7,9 @@ from joulie_outofband.bmc import BmcReport, PowerLimit
 from joulie_outofband.reasons import BmcError, BmcReason
 from joulie_outofband.redfish.connection import RedfishConnection
 from joulie_outofband.redfish.discovery import BmcLayout, discover, reading_watts
+from joulie_outofband.redfish.limits import text
 
-_STATES: Final = {str(each): each for each in PowerState}
+_STATES: Final = {each.value: each for each in PowerState}
 
 
 class RedfishBmc:
@@ -32,7 +33,7 @@ class RedfishBmc:
         watts = reading_watts((await self._connection.get(layout.reading)).body) if layout.reading else None
         limit = await self.limit()
         return BmcReport(
-            power_state=_STATES.get(str(state), PowerState.UNKNOWN),
+            power_state=_STATES.get(text(state), PowerState.UNKNOWN),
             watts=watts,
             interval_s=layout.interval_s,
             limit=limit,

@@ -2,11 +2,13 @@
 
 Guarantees: one request at a time, if its methods are; every request has a deadline; an answer is not larger than
 `MOST_BYTES`; requests go to the BMC's own address, whatever its links and redirects name; the session is deleted by
-`close`. Credentials and tokens are in no message.
+`close`. Every failure to decode an answer is a BmcError, and what of an answer is sent again, a link, a tag or a token,
+is visible ASCII. Credentials and tokens are in no message.
 
 Source: DMTF DSP0266 (Redfish Specification), sections on sessions and ETags.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -16,6 +18,9 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
+from joulie_api.answers import read_answer
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_outofband.reasons import BmcError, BmcReason
 
 ROOT: Final = "/redfish/v1"
@@ -28,9 +33,12 @@ _BUSY: Final = frozenset(
     {HTTPStatus.CONFLICT, HTTPStatus.LOCKED, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 )
 _WEAK: Final = "W/"
+#: What a link, a tag or a token may be; far longer than any of them.
+_SENDABLE: Final = re.compile(r"[!-~]{1,1024}")
 _ANY_TAG: Final = "*"
 
 Json = dict[str, Any]
+_OBJECTS: Final = msgspec.json.Decoder(Json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +63,8 @@ class BmcAnswer:
 
     @property
     def tag(self) -> str | None:
-        """ETag of the resource, from the header or from the body."""
-        tag = self.headers.get("ETag") or self.body.get("@odata.etag")
-        return tag if isinstance(tag, str) and tag else None
+        """ETag of the resource, from the header or from the body; None without one that can be sent."""
+        return _sendable(self.headers.get("ETag") or self.body.get("@odata.etag"))
 
 
 class RedfishConnection:
@@ -147,18 +154,18 @@ class RedfishConnection:
     async def _log_in(self) -> None:
         credentials = {"UserName": self._access.username, "Password": self._access.password}
         answer = await self._send("POST", _SESSIONS, credentials, {})
-        token = answer.headers.get("X-Auth-Token")
-        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES or not token:
+        token = _sendable(answer.headers.get("X-Auth-Token"))
+        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES or token is None:
             # No sessions, or none left. A service without sessions may answer 401 to this, as to a wrong password.
             self._basic = aiohttp.encode_basic_auth(self._access.username, self._access.password)
             return
         self._token = token
-        location = answer.headers.get("Location") or answer.body.get("@odata.id")
-        self._location = _path(str(location), self._address) if location else None
+        location = _sendable(answer.headers.get("Location") or answer.body.get("@odata.id"))
+        self._location = None if location is None else location.removeprefix(self._address)
 
     async def _send(self, method: str, path: str, body: Json | None, headers: dict[str, str]) -> BmcAnswer:
-        if not path.startswith(ROOT):
-            raise BmcError(BmcReason.MALFORMED, f"link to {path[:100]}, outside of {ROOT}")
+        if not path.startswith(ROOT) or _sendable(path) is None:
+            raise BmcError(BmcReason.MALFORMED, f"link to {path[:100]}, outside of {ROOT} or not sendable")
         data = None if body is None else msgspec.json.encode(body)
         sent = {"Accept": "application/json", "OData-Version": "4.0", **headers}
         if data is not None:
@@ -173,35 +180,29 @@ class RedfishConnection:
                 timeout=self._timeout,
                 allow_redirects=False,
             ) as response:
-                raw = await _read(response, path)
+                raw = await read_answer(response, max_bytes=MOST_BYTES, what=path)
                 return BmcAnswer(response.status, response.headers, _decode(raw, response.status, path))
+        except DecodeError as error:
+            raise BmcError(BmcReason.MALFORMED, str(error)) from error
         except TimeoutError as error:
             raise BmcError(BmcReason.TIMED_OUT, f"{method} {path}: no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
             raise BmcError(BmcReason.UNREACHABLE, f"{method} {path}: {type(error).__name__}") from error
 
 
-def _path(location: str, address: str) -> str:
-    """Return the path of a location, which may be a URL of the BMC."""
-    return location.removeprefix(address)
-
-
-async def _read(response: aiohttp.ClientResponse, path: str) -> bytes:
-    raw = bytearray()
-    async for chunk in response.content.iter_any():
-        raw += chunk
-        if len(raw) > MOST_BYTES:
-            raise BmcError(BmcReason.MALFORMED, f"{path}: more than {MOST_BYTES} bytes")
-    return bytes(raw)
+def _sendable(value: object) -> str | None:
+    """Return a text of an answer that may be part of a request; None for anything else."""
+    return value if isinstance(value, str) and _SENDABLE.fullmatch(value) else None
 
 
 def _decode(raw: bytes, status: int, path: str) -> Json:
+    """Return the JSON object of an answer. Raises DecodeError."""
     try:
-        return msgspec.json.decode(raw, type=Json) if raw.strip() else {}
-    except msgspec.MsgspecError as error:
+        return decode(_OBJECTS.decode, raw, f"JSON object: {path}") if raw.strip() else {}
+    except DecodeError:
         if status >= HTTPStatus.BAD_REQUEST:
             return {}  # the page of a web server in front of the service; its status says enough
-        raise BmcError(BmcReason.MALFORMED, f"{path}: not a JSON object") from error
+        raise
 
 
 def _accepted(answer: BmcAnswer, path: str) -> BmcAnswer:
@@ -237,9 +238,7 @@ def _code(body: Json) -> str:
     if not isinstance(error, dict):
         return ""
     info = error.get("@Message.ExtendedInfo")
-    found = (
-        [error.get("code"), *(each.get("MessageId") for each in info if isinstance(each, dict))]
-        if isinstance(info, list)
-        else [error.get("code")]
-    )
-    return " ".join(dict.fromkeys(str(each)[:100] for each in found[:4] if each))
+    found = [error.get("code")]
+    if isinstance(info, list):
+        found += [each.get("MessageId") for each in info if isinstance(each, dict)]
+    return " ".join(dict.fromkeys(each[:100] for each in found[:4] if isinstance(each, str) and each))

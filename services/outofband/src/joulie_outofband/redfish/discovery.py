@@ -18,11 +18,15 @@ from joulie_outofband.redfish.limits import (
     number,
     part,
     power_controls,
+    text,
 )
 
 #: Members of a collection that are read; a server has fewer chassis and controls of its power.
 _MOST_MEMBERS: Final = 16
-_SECONDS: Final = re.compile(r"^PT(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?$")
+#: Reset types that are kept; Redfish has 14, of at most 20 letters.
+_MOST_RESET_TYPES: Final = 32
+_RESET_TYPE: Final = re.compile(r"[A-Za-z0-9]{1,64}")
+_SECONDS: Final = re.compile(r"PT(?:(\d{1,6})M)?(?:(\d{1,6}(?:\.\d{1,9})?)S)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,8 @@ async def discover(connection: RedfishConnection, system: str | None) -> BmcLayo
             exception = limit_exception(power[1]) if limit is not None else None
     return BmcLayout(
         system=path,
-        reset=str(action.get("target") or ""),
-        reset_types=tuple(str(each) for each in types[:32]) if isinstance(types, list) else (),
+        reset=text(action.get("target")),
+        reset_types=_reset_types(types),
         reading=reading,
         interval_s=interval_s,
         limit=limit,
@@ -140,9 +144,15 @@ def _links(found: object) -> Iterator[str]:
             yield path
 
 
-def _duration_s(text: object) -> float | None:
+def _reset_types(found: object) -> tuple[str, ...]:
+    """Return the reset types that a request may have; others are left out."""
+    types = [text(each) for each in found] if isinstance(found, list) else []
+    return tuple([each for each in types if _RESET_TYPE.fullmatch(each)][:_MOST_RESET_TYPES])
+
+
+def _duration_s(value: object) -> float | None:
     """Return the seconds of an ISO 8601 duration of minutes and seconds; None for anything else."""
-    match = _SECONDS.match(text) if isinstance(text, str) else None
+    match = _SECONDS.fullmatch(text(value))
     if match is None or not any(match.groups()):
         return None
     return 60 * float(match[1] or 0) + float(match[2] or 0)

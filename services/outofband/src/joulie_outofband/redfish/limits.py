@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from joulie_core.kinds.node_bmc import LimitException, PowerLimitUnit
+from joulie_core.plausible import plausible_value
 from joulie_outofband.bmc import PowerLimit
 
 _DISABLED: Final = "Disabled"
+_EXCEPTIONS: Final = {each.value: each for each in LimitException}
 _UNITS: Final = {"W": PowerLimitUnit.WATTS, "%": PowerLimitUnit.PERCENT}
 
 Part = Mapping[str, Any]
@@ -32,10 +34,19 @@ class LimitResource(Protocol):
 
 
 def number(value: object) -> float | None:
-    """Return a JSON number that may be a power in watts; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    """Return a JSON number that may be a power in watts or a time; None for anything else.
+
+    Compared before it is converted: JSON has integers that no float can represent.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    plausible = plausible_value(value)
+    return None if plausible is None else float(plausible)
+
+
+def text(value: object) -> str:
+    """Return a JSON string; empty for anything else."""
+    return value if isinstance(value, str) else ""
 
 
 def part(body: object, name: str) -> Part:
@@ -55,8 +66,7 @@ def limit_exception(body: Part) -> LimitException | None:
     for element in power_controls(body)[:1]:
         value = part(element, "PowerLimit").get("LimitException")
         if value is not None:
-            known = {str(each) for each in LimitException}
-            return LimitException(value) if value in known else LimitException.OTHER
+            return _EXCEPTIONS.get(text(value), LimitException.OTHER)
     return None
 
 
@@ -108,7 +118,7 @@ class ControlLimit:
         """Return the limit in the unit that the control names."""
         if body.get("ControlType") != "Power":
             return None
-        return _set_point(body, _UNITS.get(str(body.get("SetPointUnits")), PowerLimitUnit.OTHER))
+        return _set_point(body, _UNITS.get(text(body.get("SetPointUnits")), PowerLimitUnit.OTHER))
 
     def change(self, body: Part, watts: float | None) -> dict[str, Any]:
         """Return the PATCH."""

@@ -61,14 +61,15 @@ class DayServers:
             yield found
 
     async def register(self, client: KubeClient, served: Mapping[str, ServedBmc]) -> None:
-        """Create the Secrets and the NodeBMCs.
+        """Create the Secret and the NodeBMCs.
 
         Raises:
             KubeError: also in groups.
         """
         ca = next(iter(served.values())).ca.read_text()
-        await _put_secret(client, "bmc", {"username": _USER, "password": _PASSWORD})
-        await _put_secret(client, "bmc-ca", {"ca.crt": ca})
+        addresses = " ".join(bmc.address for bmc in served.values())
+        entries = {"username": _USER, "password": _PASSWORD, "addresses": addresses, "ca.crt": ca}
+        await _put_secret(client, "bmc", entries)
         async with asyncio.TaskGroup() as group:
             for name, bmc in served.items():
                 spec = {
@@ -76,7 +77,6 @@ class DayServers:
                     "protocol": "redfish",
                     "address": bmc.address,
                     "credentialsSecretRef": {"name": "bmc"},
-                    "caSecretRef": {"name": "bmc-ca"},
                     "powerOff": "Allowed",
                 }
                 body = {"apiVersion": NODE_BMCS.api_version, "kind": "NodeBMC", "metadata": {"name": name}}
