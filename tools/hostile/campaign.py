@@ -145,7 +145,7 @@ class Campaign:
     ) -> list[tuple[str, str]]:
         site = self._site
         wrong: list[tuple[str, str]] = []
-        if subjects & {"Redfish", "IPMI"}:
+        if subjects & {"Redfish", "IPMI", "Secret"}:
             planted += await self._visit(number, subjects)
         if "kube-scheduler" in subjects:
             planted.append(await self._post(number, wrong))

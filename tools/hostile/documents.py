@@ -21,6 +21,8 @@ GOOD: Final = 50
 SINKS: Final = ("sink-0", "sink-1")
 #: Label of the nodes that the pool agent serves.
 AGENT_LABEL: Final = "hostile-agent"
+#: The Secret with credentials of a BMC that poison is about.
+POISONED_SECRET: Final = "poison-bmc"
 #: Selected by the poisoned NodeSleepPolicy, and by no other node.
 SLEEP_LABEL: Final = "hostile-sleep"
 NAMESPACE: Final = "default"
@@ -109,7 +111,7 @@ def kinds() -> dict[str, list[dict[str, Any]]]:
         "ResourceClaim": [claim],
         "ResourceClaimTemplate": [template],
         "DeviceClass": [make_device_class("poison.example.com", "example.com/gpu")],
-        "Secret": [secret("poison-bmc", {"username": "cm9vdA==", "password": "Y2Fsdmlu"})],
+        "Secret": [secret(POISONED_SECRET, {"username": "cm9vdA==", "password": "Y2Fsdmlu", "addresses": "aHR0cHM6Ly8xMjcuMC4wLjE=", "ca.crt": "bm9uZQ=="})],
     }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from tools.hostile.documents import (
     GOOD,
     MODEL,
     NAMESPACE,
+    POISONED_SECRET,
     SINKS,
     WATTS,
     good_names,
@@ -44,7 +45,8 @@ _SETTLE_S: Final = 120.0
 _POLL_S: Final = 0.02
 _WATCHED: Final = (NODES, NODE_HARDWARES, NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES, NODE_BMCS)
 #: Names of the NodeBMCs that answer with poison.
-BAD_BMC, BAD_IPMI = "bad-redfish", "bad-ipmi"
+BAD_BMC, BAD_IPMI, BAD_SECRET = "bad-redfish", "bad-ipmi", "bad-secret"
+_HOSTS: Final = ("127.0.0.1", "localhost")
 FOREVER: Final = "2099-01-01T00:00:00Z"
 
 Results = dict[str, Any]
@@ -87,13 +89,20 @@ class Site:
     async def fill(self) -> None:
         """Create the good objects."""
         ca = self.bmcs[POISONED_BMC].ca.read_bytes()
-        encoded = {"username": USER.encode(), "password": PASSWORD.encode(), "ca.crt": ca}
-        data = {key: b64encode(value).decode() for key, value in encoded.items()}
-        objects = [secret("bmc", data), secret("bmc-ca", {"ca.crt": data["ca.crt"]}), *good_objects()]
-        access = {"credentialsSecretRef": {"name": "bmc"}, "caSecretRef": {"name": "bmc-ca"}, "powerOff": "Never"}
+        approved = " ".join(f"{scheme}://{host}" for scheme in ("https", "ipmi") for host in _HOSTS)
+        entries = {
+            "username": USER.encode(),
+            "password": PASSWORD.encode(),
+            "ca.crt": ca,
+            "addresses": approved.encode(),
+        }
+        objects = [secret("bmc", {key: b64encode(value).decode() for key, value in entries.items()}), *good_objects()]
+        access = {"credentialsSecretRef": {"name": "bmc"}, "powerOff": "Never"}
         for name in good_names():
             objects.append(make_node_bmc(name, spec={**access, "address": self.bmcs[name].address}))
         objects.append(make_node_bmc(BAD_BMC, spec={**access, "address": self.bmcs[POISONED_BMC].address}))
+        of_poison = {"credentialsSecretRef": {"name": POISONED_SECRET}, "address": self.bmcs[good_names()[0]].address}
+        objects.append(make_node_bmc(BAD_SECRET, spec=of_poison))
         objects.append(make_node_bmc(BAD_IPMI, spec={"protocol": "ipmi", "address": self._ipmi_address("127.0.0.1")}))
         for each in objects:
             await self._create(each)
@@ -255,9 +264,9 @@ class Site:
 
     async def visit_bmcs(self, number: int) -> None:
         """Have the out-of-band service connect to the poisoned BMCs anew."""
-        host = ("127.0.0.1", "localhost")[number % 2]
-        redfish = self.bmcs[POISONED_BMC].address.replace("127.0.0.1", host)
-        for name, address in ((BAD_BMC, redfish), (BAD_IPMI, self._ipmi_address(host))):
+        host = _HOSTS[number % 2]
+        redfish, other = (self.bmcs[name].address.replace(_HOSTS[0], host) for name in (POISONED_BMC, good_names()[0]))
+        for name, address in ((BAD_BMC, redfish), (BAD_SECRET, other), (BAD_IPMI, self._ipmi_address(host))):
             await self.client.merge_patch(NODE_BMCS, name, {"spec": {"address": address}})
 
     async def run_watches(self) -> None:

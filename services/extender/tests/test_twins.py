@@ -25,3 +25,9 @@ def test_what_is_no_twin_is_refused_with_the_field_that_is_wrong():
     twin = make_node_twin("a", "no such class", measured_watts=123.5, capped_watts=700)
     with pytest.raises(DecodeError, match=r"status\.schedulableClass"):
         read_twin(msgspec.json.encode(twin))
+
+
+def test_a_twin_that_is_nested_too_deeply_is_refused_as_what_it_is():
+    twin = make_node_twin("a", "eco") | {"parameters": msgspec.Raw(b"[" * 5_000 + b"]" * 5_000)}
+    with pytest.raises(DecodeError, match="nested too deeply"):
+        read_twin(msgspec.json.encode(twin))
