@@ -94,6 +94,10 @@ class ForgedApi(FakeApiServer):
         collection.record(key, StoredChange(self._store.revision, before, None, gone))
         self._store.on_change()
 
+    def stored(self, kind: str) -> list[Stored]:
+        """Return the objects of a kind, undecoded."""
+        return self._store.of_kind(kind).snapshot(None)
+
     async def relist(self) -> None:
         """End every watch as one whose version is too old."""
         self.disturb_watches(expired_event())

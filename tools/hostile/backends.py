@@ -213,11 +213,13 @@ class PoisonedIpmi(asyncio.DatagramProtocol):
     def __init__(self) -> None:
         self.datagrams: list[bytes] = []
         self.asked = 0
+        self.port = 0
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Keep the transport."""
         self._transport = transport
+        self.port = transport.get_extra_info("sockname")[1]
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """Answer."""

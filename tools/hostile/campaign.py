@@ -1,4 +1,4 @@
-"""The rounds of a campaign: one poison of each subject among 50 good ones, a judgement, and the culprits of a violation."""
+"""The rounds of a campaign: one poison of each subject among 50 good ones, a judgement, and the search for culprits."""
 
 import asyncio
 import json
@@ -85,17 +85,28 @@ class Campaign:
         self._subjects = tuple(subjects)
         self._counters: dict[tuple[str, str], float] = {}
 
-    async def run(self, cases: int, *, progress: Callable[[str], None] | None = None, search: bool = True) -> Outcome:
-        """Plant this many cases; with `search` the culprit of each violation is looked for, in fresh processes."""
+    async def run(
+        self,
+        cases: int,
+        *,
+        progress: Callable[[str], None] | None = None,
+        search: bool = True,
+        enough: int = _ENOUGH,
+    ) -> Outcome:
+        """Plant this many cases, and end early after `enough` violations.
+
+        With `search`, the culprit of each violation is looked for, in fresh processes.
+        """
         started, number, outcome = time.monotonic(), 0, self.outcome
         await self._count()
-        while outcome.total < cases and len(outcome.violations) < _ENOUGH:
+        while outcome.total < cases and len(outcome.violations) < enough:
             found, planted = await self.round(number, self._subjects)
             if found:
                 outcome.violations.extend(await self._culprits(number, found) if search else _unsearched(number, found))
                 if progress is not None:
                     progress("\n".join(describe(each, self._seed) for each in outcome.violations[-len(found) :]))
-                await self._restart()
+                if len(outcome.violations) < enough:
+                    await self._restart()
             for case in planted:
                 outcome.cases[case.subject, "planted" if case.planted else "refused"] += 1
                 outcome.families[case.subject, case.label.partition("/")[0]] += 1
@@ -185,7 +196,7 @@ class Campaign:
             site.bmc.arm(dice)
         await site.visit_bmcs(number)
         deadline = time.monotonic() + _BMC_S
-        while time.monotonic() < deadline and (
+        while time.monotonic() < deadline and (  # noqa: ASYNC110 - the event is in another process
             ("Redfish" in subjects and not site.bmc.label) or ("IPMI" in subjects and site.ipmi.asked == asked)
         ):
             await asyncio.sleep(0.02)
@@ -224,8 +235,8 @@ class Campaign:
         """Repeat a round with fewer and fewer subjects, until one is left that has the same service fail."""
         violations = []
         for service, what in dict(reversed(found)).items():
-            case, what = await self._culprit(number, service) or (None, what)
-            violations.append(Violation(service, what, number, case))
+            case, seen = await self._culprit(number, service) or (None, what)
+            violations.append(Violation(service, seen, number, case))
         return violations
 
     async def _culprit(self, number: int, service: str) -> tuple[Case, str] | None:

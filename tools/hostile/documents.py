@@ -31,6 +31,12 @@ MODEL: Final = "AMD-EPYC-9654"
 WATTS: Final = 400.0
 
 
+_CPU_CAP: Final = {"packagePowerCapPctOfMax": 60}
+_LONG_AGO: Final = "2026-01-01T00:00:00Z"
+#: `root`, `calvin`, and every address of 127.0.0.1.
+_SECRET: Final = {"username": "cm9vdA==", "password": "Y2Fsdmlu", "addresses": "aHR0cHM6Ly8xMjcuMC4wLjE="}
+
+
 def good_names() -> list[str]:
     """Return the names of the good nodes."""
     return [f"good-{number}" for number in range(GOOD)]
@@ -78,11 +84,10 @@ def kinds() -> dict[str, list[dict[str, Any]]]:
         "present": True, "model": "NVIDIA-H100-80GB-HBM3", "vendor": "nvidia", "count": 8,
         "capRangePerGpu": {"minWatts": 200.0, "maxWatts": 700.0}, "devices": [{"uuid": "GPU-1", "index": 0}],
     }  # fmt: skip
+    applied = {"result": "applied", "backend": "http-rapl", "message": "ok", "updatedAt": _LONG_AGO}
     report = {
-        "control": {
-            "cpu": {"result": "applied", "backend": "http-rapl", "message": "ok", "updatedAt": "2026-01-01T00:00:00Z"}
-        },
-        "power": {"cpuWatts": 350.0, "gpuWatts": 300.0, "updatedAt": "2026-01-01T00:00:00Z"},
+        "control": {"cpu": applied},
+        "power": {"cpuWatts": 350.0, "gpuWatts": 300.0, "updatedAt": _LONG_AGO},
     }
     twin = {"predictedPowerHeadroomScore": 55.0, "estimatedPUE": 1.2, "hardwareDensityScore": 1.0}
     opaque = {"driver": "gpu.nvidia.com", "parameters": {"kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}}
@@ -101,7 +106,7 @@ def kinds() -> dict[str, list[dict[str, Any]]]:
         "Node": [node],
         "Pod": [pod, claiming(make_pod("poison", NAMESPACE, node=sink, cpu=1), claim="poison")],
         "NodeHardware": [make_node_hardware(sink, cpu=cpu, gpu=gpu, status={"memory": answer["memory"]})],
-        "NodePowerProfile": [make_node_power_profile(other, cpu={"packagePowerCapPctOfMax": 60}, gpu={"capPctOfMax": 60})],
+        "NodePowerProfile": [make_node_power_profile(other, cpu=_CPU_CAP, gpu={"capPctOfMax": 60})],
         "NodeTwin": [make_node_twin(sink, "eco", measured_watts=500, capped_watts=600, tdp_watts=800, status=twin)],
         "TelemetryProfile": [_telemetry_profile(sink, report), _telemetry_profile(other, report)],
         "NodeBMC": [make_node_bmc("poison", spec={**bmc, "address": "https://127.0.0.1:9"}),
@@ -111,7 +116,7 @@ def kinds() -> dict[str, list[dict[str, Any]]]:
         "ResourceClaim": [claim],
         "ResourceClaimTemplate": [template],
         "DeviceClass": [make_device_class("poison.example.com", "example.com/gpu")],
-        "Secret": [secret(POISONED_SECRET, {"username": "cm9vdA==", "password": "Y2Fsdmlu", "addresses": "aHR0cHM6Ly8xMjcuMC4wLjE=", "ca.crt": "bm9uZQ=="})],
+        "Secret": [secret(POISONED_SECRET, _SECRET)],
     }  # fmt: skip
 
 

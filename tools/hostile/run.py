@@ -1,13 +1,13 @@
 """Poison in everything that Joulie's services watch or read, each alone among 50 good ones.
 
     just hostile                                  5,000 cases on a real API server
-    just hostile --forged --cases 100000          what a real API server refuses as well, from a server in this process
-    just hostile --seed 3 --round 17 --subject Pod      one case again
+    just hostile --forged --cases 100000      also what a real API server refuses, from a server in this process
+    just hostile --seed 3 --round 17 --subject Pod  one case again
     just hostile --without operator:decoding      a bulkhead patched away: the campaign must fail
 
-Fails where a process ends, /healthz takes longer than a second, memory exceeds the chart's limit, a good object is served
-otherwise than before, a service no longer reacts to a good object, or a defect of Joulie is counted. A seed gives the
-same cases again.
+Fails where a process ends, /healthz takes longer than a second, memory exceeds the chart's limit, a good object is
+served otherwise than before, a service no longer reacts to a good object, or a defect of Joulie is counted. A seed gives
+the same cases again.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The services under attack, as processes: whether each is alive, answers its probe in time, and keeps to its memory."""
+"""The services under attack, as processes: whether each is alive, answers its probe, and keeps to its memory."""
 
 import asyncio
 import http.client
@@ -23,8 +23,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 _VALUES: Final = ROOT / "helm/joulie/values.yaml"
 #: The longest time without an answer to /healthz, which nothing may delay.
 HEALTH_S: Final = 1.0
-#: A slow answer counts where the service computed for so long meanwhile, since a machine that is busy delays it as well;
-#: and where it took so long in any case.
+#: A slow answer counts where the service computed for so long meanwhile, since a busy machine delays it as well; and
+#: where it took so long in any case.
 _COMPUTED_S, _HANGING_S = 0.7, 5.0
 _PROBE_S: Final = 0.2
 _PER_MIB: Final = 1 << 20

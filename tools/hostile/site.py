@@ -6,6 +6,7 @@ import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,27 +61,31 @@ def _decode(raw: bytes) -> dict[str, Any] | None:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the services ask beside the API server, and what asks them."""
+
+    backends: Backends
+    bmcs: Mapping[str, ServedBmc]
+    bmc: PoisonedBmc
+    ipmi: PoisonedIpmi
+    extender_port: int
+    http: aiohttp.ClientSession
+
+
 class Site:
     """See the module."""
 
-    def __init__(
-        self,
-        api: Api,
-        client: KubeClient,
-        processes: Mapping[Service, Process],
-        backends: Backends,
-        bmcs: Mapping[str, ServedBmc],
-        extender_port: int,
-    ) -> None:
+    def __init__(self, api: Api, client: KubeClient, processes: Mapping[Service, Process], answers: Answers) -> None:
         self.api = api
         self.client = client
         self.processes = processes
-        self.backends = backends
-        self.bmcs = bmcs
-        self.bmc: PoisonedBmc
-        self.ipmi: PoisonedIpmi
-        self.extender = f"http://{LOOPBACK}:{extender_port}"
-        self.http: aiohttp.ClientSession
+        self.backends = answers.backends
+        self.bmcs = answers.bmcs
+        self.bmc = answers.bmc
+        self.ipmi = answers.ipmi
+        self.extender = f"http://{LOOPBACK}:{answers.extender_port}"
+        self.http = answers.http
         self.baseline: dict[str, Results] = {}
         self._stores = {each.kind: Reflector(client, each, _decode) for each in _WATCHED}
 
@@ -98,8 +103,7 @@ class Site:
         }
         objects = [secret("bmc", {key: b64encode(value).decode() for key, value in entries.items()}), *good_objects()]
         access = {"credentialsSecretRef": {"name": "bmc"}, "powerOff": "Never"}
-        for name in good_names():
-            objects.append(make_node_bmc(name, spec={**access, "address": self.bmcs[name].address}))
+        objects += [make_node_bmc(each, spec={**access, "address": self.bmcs[each].address}) for each in good_names()]
         objects.append(make_node_bmc(BAD_BMC, spec={**access, "address": self.bmcs[POISONED_BMC].address}))
         of_poison = {"credentialsSecretRef": {"name": POISONED_SECRET}, "address": self.bmcs[good_names()[0]].address}
         objects.append(make_node_bmc(BAD_SECRET, spec=of_poison))
@@ -108,9 +112,7 @@ class Site:
             await self._create(each)
 
     def _ipmi_address(self, host: str) -> str:
-        return f"ipmi://{host}:{self.ipmi_port}"
-
-    ipmi_port = 0
+        return f"ipmi://{host}:{self.ipmi.port}"
 
     async def _create(self, body: dict[str, Any]) -> None:
         resource = RESOURCES[body["kind"]]
@@ -294,31 +296,19 @@ async def run_site(directory: Path, *, real: bool, without: Mapping[str, str] | 
         real: on a real API server; else on the one in this process.
         without: bulkhead to be patched away, by service.
     """
-    without = without or {}
     async with AsyncExitStack() as stack:
-        backends = Backends()
-        await backends.start()
-        stack.push_async_callback(backends.stop)
-        bmcs, poisoned = await stack.enter_async_context(serve_all_bmcs(directory))
-        transport, ipmi = await asyncio.get_running_loop().create_datagram_endpoint(
-            PoisonedIpmi, local_addr=(LOOPBACK, 0)
-        )
-        stack.callback(transport.close)
-        port = free_port()
         api, client, kubeconfig = await stack.enter_async_context(_real() if real else _forged(directory))
-        env = settings(backends.url, port)
+        answers = await stack.enter_async_context(_answers(directory))
         processes = {
             service: Process(
                 service,
-                {**env[service], "KUBECONFIG": kubeconfig[service]},
+                {**own, "KUBECONFIG": kubeconfig[service]},
                 directory,
-                without=without.get(service.removeprefix("joulie-"), ""),
+                without=(without or {}).get(service.removeprefix("joulie-"), ""),
             )
-            for service in env
+            for service, own in settings(answers.backends.url, answers.extender_port).items()
         }
-        site = Site(api, client, processes, backends, bmcs, port)
-        site.bmc, site.ipmi, site.ipmi_port = poisoned, ipmi, transport.get_extra_info("sockname")[1]
-        site.http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)))
+        site = Site(api, client, processes, answers)
         await site.fill()
         for each in processes.values():
             stack.push_async_callback(each.stop)
@@ -330,6 +320,20 @@ async def run_site(directory: Path, *, real: bool, without: Mapping[str, str] | 
         finally:
             watches.cancel()
             await asyncio.gather(watches, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _answers(directory: Path) -> AsyncIterator[Answers]:
+    async with AsyncExitStack() as stack:
+        backends = Backends()
+        await backends.start()
+        stack.push_async_callback(backends.stop)
+        bmcs, poisoned = await stack.enter_async_context(serve_all_bmcs(directory))
+        loop = asyncio.get_running_loop()
+        transport, ipmi = await loop.create_datagram_endpoint(PoisonedIpmi, local_addr=(LOOPBACK, 0))
+        stack.callback(transport.close)
+        http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)))
+        yield Answers(backends, bmcs, poisoned, ipmi, free_port(), http)
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ def _replace(original: Callable[..., Any], replacement: Callable[..., Any]) -> N
 
 
 def _decoding() -> None:
-    """Only what a decoder documents is a failure of the input."""
+    """Take only what a decoder documents for a failure of the input."""
 
     def decode(decoder: Callable[[bytes], Any], raw: bytes, what: str) -> Any:
         try:
@@ -42,7 +42,7 @@ def _decoding() -> None:
 
 
 def _pages() -> None:
-    """A page of a list with an object that no decoder takes is not cut into its items."""
+    """Do not cut a page of a list with an object that no decoder takes into its items."""
 
     def members(_raw: bytes) -> NoReturn:
         raise DecodeError("not cut")
@@ -51,7 +51,7 @@ def _pages() -> None:
 
 
 def _objects() -> None:
-    """An object of a watch that cannot be decoded ends the watch."""
+    """End a watch at an object that cannot be decoded."""
 
     def decode_object(machine: Any, _key: str, _version: str, raw: bytes) -> Any:
         return machine._read(raw)  # noqa: SLF001 - this is what is replaced
@@ -60,7 +60,7 @@ def _objects() -> None:
 
 
 def _containment() -> None:
-    """A failure of the work on one subject ends the process."""
+    """End the process at a failure of the work on one subject."""
 
     @contextmanager
     def contained(_failures: Failures, _work: str, **_subject: Any) -> Iterator[None]:
