@@ -5,6 +5,9 @@ the fields that a demand depends on, those are written out again, and the demand
 written. Equal bytes therefore have equal demands, and the last ones are kept: a burst is made of equal pods, and each
 of them is sent again whenever its status changes. A pod with claims is computed anew each time, since its demand also
 depends on the claims; so is one with extended resources that a device class may serve.
+
+Reading takes a time that is bounded: what a demand depends on is cut out undecoded, and is not decoded where it has
+more containers or members than any real pod.
 Source: docs/decisions/0015-cost-per-pod.md.
 """
 
@@ -15,6 +18,7 @@ import msgspec
 
 from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_pod
 from joulie_core.demand import workload_class
 from joulie_core.labels import WORKLOAD_CLASS
@@ -26,6 +30,10 @@ _Part = msgspec.Raw | msgspec.UnsetType
 _KEPT: Final = 1024
 #: Fields of more bytes are not kept: long selectors of an unusual pod.
 _MAX_KEPT_BYTES: Final = 4096
+#: Objects within the containers of a pod, with those of their environment and volumes: 0.1 microseconds each.
+_MAX_CONTAINER_OBJECTS: Final = 100_000
+#: Objects and members of objects that a demand is computed of: 2 to 4 microseconds each. A container has about ten.
+MAX_DEMAND_PARTS: Final = 10_000
 
 
 class _Annotations(msgspec.Struct, omit_defaults=True):
@@ -48,8 +56,8 @@ class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
     node_name: str | None = None
     node_selector: _Part = msgspec.UNSET
     affinity: _Part = msgspec.UNSET
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
+    containers: _Part = msgspec.UNSET
+    init_containers: _Part = msgspec.UNSET
     overhead: _Part = msgspec.UNSET
     resources: _Part = msgspec.UNSET
     resource_claims: _Part = msgspec.UNSET
@@ -81,12 +89,14 @@ class PodFields(msgspec.Struct, omit_defaults=True):
         meta.name = meta.uid = ""
         if spec is not None:
             node, spec.node_name = spec.node_name or None, None
+            spec.containers = _reduced(spec.containers)
+            spec.init_containers = _reduced(spec.init_containers)
             if spec.resource_claims is not msgspec.UNSET:
-                demand, _ = _demand(_ENCODER.encode(self), claimed_gpus)
+                demand, _ = _demand(_checked(_ENCODER.encode(self)), claimed_gpus)
                 return DemandingPod(uid, node, phase, annotation, demand, with_claims=True)
         # Only claims depend on them.
         meta.namespace, self.status = "", None
-        fields = _ENCODER.encode(self)
+        fields = _checked(_ENCODER.encode(self))
         demand, is_open = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(fields)
         if is_open:
             demand, _ = _demand(fields, claimed_gpus)
@@ -108,6 +118,7 @@ class DemandingPod(msgspec.Struct, frozen=True):
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(PodFields)
+_CONTAINERS: Final = msgspec.json.Decoder(list[_Container] | None)
 
 
 def read_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> DemandingPod:
@@ -118,6 +129,26 @@ def read_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> DemandingPod:
         QuantityError: a quantity cannot be read.
     """
     return decode(_DECODER.decode, raw, "Pod").read(claimed_gpus)
+
+
+def _reduced(containers: _Part) -> _Part:
+    """Return of each container what a demand depends on."""
+    if isinstance(containers, msgspec.UnsetType):
+        return containers
+    if (objects := bytes(containers).count(b"{")) > _MAX_CONTAINER_OBJECTS:
+        raise DecodeError(f"a pod's containers have {objects} objects, at most {_MAX_CONTAINER_OBJECTS} are read")
+    return msgspec.Raw(_ENCODER.encode(decode(_CONTAINERS.decode, containers, "list of containers")))
+
+
+def _checked(fields: bytes) -> bytes:
+    """Return the fields that a demand is computed of, unless they are too many."""
+    parts = fields.count(b"{") + fields.count(b":")
+    if parts > MAX_DEMAND_PARTS:
+        raise DecodeError(
+            f"the requests, claims and scheduling constraints of the pod have {parts} parts, "
+            f"at most {MAX_DEMAND_PARTS} are read"
+        )
+    return fields
 
 
 def _demand(fields: bytes, claimed_gpus: ClaimedGpus = no_claims) -> tuple[PodDemand, bool]:
