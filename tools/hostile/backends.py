@@ -5,7 +5,7 @@ import gzip
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -59,8 +59,9 @@ def transports(dice: Random, poison: Poison) -> tuple[str, Callable[[web.Request
 async def _endless(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)
-    for _ in range(64):
-        await response.write(b" " * _CHUNK)
+    with suppress(ConnectionError):
+        for _ in range(64):
+            await response.write(b" " * _CHUNK)
     return response
 
 

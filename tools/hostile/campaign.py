@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from random import Random
 from typing import Any, Final
 
@@ -213,7 +214,7 @@ class Campaign:
         try:
             async with self._site.http.post(
                 self._site.extender + dice.choice(_POSTS),
-                data=poison.raw,
+                data=BytesIO(poison.raw),
                 headers={"Content-Type": "application/json"},
                 timeout=aiohttp.ClientTimeout(total=_SLOW_POST_S),
             ) as answer:

@@ -6,8 +6,8 @@
     just hostile --without operator:decoding      a bulkhead patched away: the campaign must fail
 
 Fails where a process ends, /healthz takes longer than a second, memory exceeds the chart's limit, a good object is
-served otherwise than before, a service no longer reacts to a good object, or a defect of Joulie is counted. A seed gives
-the same cases again.
+served otherwise than before, a service no longer reacts to a good object, or a defect of Joulie is counted. A seed
+gives the same cases again.
 """
 
 import argparse
