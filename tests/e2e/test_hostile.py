@@ -19,7 +19,7 @@ _REMOVED = {
 
 async def test_what_a_real_api_server_takes_leaves_the_good_ones_served(tmp_path) -> None:
     async with run_site(tmp_path, real=True) as site:
-        outcome = await Campaign(site, seed=_SEED).run(400, search=False)
+        outcome = await Campaign(site, seed=_SEED).run(250, search=False)
     assert not outcome.violations, "\n".join(describe(each, _SEED) for each in outcome.violations)
     planted = {subject for (subject, how), number in outcome.cases.items() if how == "planted" and number}
     assert planted >= {"Node", "Pod", "NodeHardware", "TelemetryProfile", "ResourceClaim", "NodeBMC", "Redfish"}
