@@ -261,6 +261,8 @@ class Campaign:
         site = self._site
         for process in site.processes.values():
             if not process.alive:
+                # What has ended without releasing its lease would be waited for.
+                await site.free_lease(process.service)
                 await process.restart()
         await self._settled()
         await self._count()

@@ -33,7 +33,8 @@ _START_S: Final = 90.0
 
 #: Names of the services without the project's.
 SERVICES: Final = ("operator", "agent", "extender", "outofband")
-_LEASE: Final = {"LEASE_RETRY_PERIOD": "500ms"}
+#: A machine that is busy must not end a process for its lease.
+_LEASE: Final = {"LEASE_DURATION": "120s", "LEASE_RENEW_DEADLINE": "100s", "LEASE_RETRY_PERIOD": "500ms"}
 
 
 def settings(backends: str, extender_port: int) -> dict[Service, dict[str, str]]:

@@ -5,7 +5,7 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from tools.hostile.documents import (
     NAMESPACE,
     POISONED_SECRET,
     SINKS,
+    SYSTEM_NAMESPACE,
     WATTS,
     good_names,
     good_objects,
@@ -29,9 +30,17 @@ from tools.hostile.documents import (
 from tools.hostile.services import Process, settings, start_all
 
 from joulie_api.client import KubeClient
-from joulie_api.errors import AlreadyExists, ApiError
+from joulie_api.errors import AlreadyExists, ApiError, NotFound
 from joulie_api.reflector import Reflector
-from joulie_api.resources import NODE_BMCS, NODE_HARDWARES, NODE_POWER_PROFILES, NODE_TWINS, NODES, TELEMETRY_PROFILES
+from joulie_api.resources import (
+    LEASES,
+    NODE_BMCS,
+    NODE_HARDWARES,
+    NODE_POWER_PROFILES,
+    NODE_TWINS,
+    NODES,
+    TELEMETRY_PROFILES,
+)
 from joulie_api.testing import make_node, make_node_bmc, make_pod
 from joulie_api.testing.devices import dra_definitions
 from joulie_devcluster.control_plane.cluster import DevCluster
@@ -270,6 +279,11 @@ class Site:
         redfish, other = (self.bmcs[name].address.replace(_HOSTS[0], host) for name in (POISONED_BMC, good_names()[0]))
         for name, address in ((BAD_BMC, redfish), (BAD_SECRET, other), (BAD_IPMI, self._ipmi_address(host))):
             await self.client.merge_patch(NODE_BMCS, name, {"spec": {"address": address}})
+
+    async def free_lease(self, service: Service) -> None:
+        """Delete the Lease of a service, if it has one."""
+        with suppress(NotFound):
+            await self.client.delete(LEASES, service.value, SYSTEM_NAMESPACE)
 
     async def run_watches(self) -> None:
         """Follow what is published until cancelled."""
