@@ -147,6 +147,10 @@ bench WHAT *ARGS:
 fuzz *ARGS:
     python -m tools.fuzz.run {{ARGS}}
 
+# poison in everything that the services watch or read, among 50 good ones; --cases N --seed N --forged --without SERVICE:BULKHEAD
+hostile *ARGS:
+    python -m tools.hostile.run {{ARGS}}
+
 # mutation testing of a module, for example joulie_core.transition: which small changes do its tests not notice?
 mutants *ARGS:
     python tools/mutants/run.py {{ARGS}}

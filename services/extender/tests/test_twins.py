@@ -56,3 +56,9 @@ def test_a_twin_with_an_impossible_number_is_refused_or_read_without_it(field, v
     assert all(math.isfinite(each) and abs(each) <= HIGHEST_VALUE for each in figures if each != state.last_updated_s)
     headroom = state.headroom_pct()
     assert headroom is None or headroom <= 10 or field == "nodeCappedPowerW"
+
+
+def test_a_twin_that_is_nested_too_deeply_is_refused_as_what_it_is():
+    twin = make_node_twin("a", "eco") | {"parameters": msgspec.Raw(b"[" * 5_000 + b"]" * 5_000)}
+    with pytest.raises(DecodeError, match="nested too deeply"):
+        read_twin(msgspec.json.encode(twin))

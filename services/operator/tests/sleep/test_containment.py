@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from services.operator.tests.sleep.sleep_objects import owned_pod
 
-from joulie_operator.sleep import planner
+from joulie_core import labels
+from joulie_operator.sleep import facts, planner
 from joulie_operator.sleep.writer import SleepWriter
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -47,6 +48,23 @@ async def test_a_node_that_cannot_be_judged_stays_awake_and_the_others_sleep(wor
     await world.step(10)
     assert world.state("n2") == "awake"
     assert world.status()["refusals"] == [{"reason": "pods_unknown", "nodes": 1}]
+    assert world.registry.get_sample_value("joulie_invalid_input_total", {"source": "nodes"}) > 0
+    assert internal_errors(world, "judge node for sleep") is None
+
+
+async def test_a_node_whose_judgement_fails_stays_awake_and_the_defect_is_counted(world, monkeypatch):
+    some_nodes(world)
+    requested = facts._is_requested
+
+    def fail(awake_until, now_s):
+        return 1 / 0 if awake_until == "fails" else requested(awake_until, now_s)
+
+    monkeypatch.setattr(facts, "_is_requested", fail)
+    world.api.patch("Node", "n2", {"metadata": {"annotations": {labels.AWAKE_UNTIL: "fails"}}})
+    world.policy()
+    await world.until(lambda: len(world.in_state("asleep")) == 2)
+    await world.step(10)
+    assert world.state("n2") == "awake"
     assert internal_errors(world, "judge node for sleep") > 0
 
 

@@ -19,7 +19,7 @@ from joulie_api.telemetry import Telemetry, TelemetryError, decode_telemetry, pe
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import Model
 from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHardware
-from joulie_core.plausible import Plausibility, judge
+from joulie_core.plausible import Plausibility, judge, plausible_value
 from joulie_core.text import printable
 
 _M = TypeVar("_M", bound=Model)
@@ -91,8 +91,8 @@ def parse_reply(raw: bytes) -> ControlReply | Unavailable:
     return ControlReply(
         wire.result,
         printable(wire.message or "", _LONGEST_MESSAGE),
-        state.cap_watts,
-        state.cap_watts_per_gpu,
+        plausible_value(state.cap_watts),
+        plausible_value(state.cap_watts_per_gpu),
         percentage(state.throttle_pct),
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from joulie_api.failures import Failures
+from joulie_api.resources import NODES
 from joulie_api.wire import Versioned
 from joulie_core import labels
 from joulie_core.hardware.view import HardwareView
@@ -16,8 +17,9 @@ from joulie_core.kinds import Condition, NodeBMC
 from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerOff
 from joulie_core.names import NodeName
+from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
-from joulie_core.quantity import parse_quantity
+from joulie_core.quantity import QuantityError, parse_quantity
 from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, SleepState
 from joulie_core.timestamps import epoch_seconds
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
@@ -65,10 +67,14 @@ def gather(
         name = NodeName(key)
         power = power_facts(seen.bmcs[name]) if name in seen.bmcs else None
         nodes[name] = _unknown(watched, power)
+        free = _allocatable(watched.node, failures)
+        if free is None:
+            continue
         with failures.contained("judge node for sleep", node=name):
             nodes[name] = _node(
                 watched,
                 pods[name],
+                free=free,
                 power=power,
                 view=hardware(name),
                 quarantined=name in quarantined,
@@ -80,6 +86,17 @@ def gather(
         if name in waited_for or any(pod.daemon_set in rolling_out for pod in pods[name]):
             nodes[name] = replace(node, rollout_waiting=True)
     return SleepFacts(nodes, tuple(pending))
+
+
+def _allocatable(node: Node, failures: Failures) -> dict[str, float] | None:
+    """Return what pods may request of a node, by resource; None where that cannot be read, which is counted."""
+    try:
+        found = {resource: float(parse_quantity(amount)) for resource, amount in node.allocatable.items()}
+    except QuantityError as error:
+        failures.invalid_input(NODES.full_name, str(error), node=node.name)
+        return None
+    failures.valid_input(NODES.full_name, node=node.name)
+    return found
 
 
 def zone_of(seen: WatchedNode) -> str:
@@ -115,13 +132,13 @@ def _node(
     seen: WatchedNode,
     pods: Iterable[WatchedPod],
     *,
+    free: dict[str, float],
     power: NodePowerFacts | None,
     view: HardwareView | None,
     quarantined: bool,
     now_s: float,
 ) -> SleepNode:
     node = seen.node
-    free = {name: float(parse_quantity(amount)) for name, amount in node.allocatable.items()}
     protected = 0
     movable: list[SleepPod] = []
     for pod in pods:
