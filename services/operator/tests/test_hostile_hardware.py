@@ -42,7 +42,5 @@ async def test_impossible_hardware_of_one_node_keeps_no_node_from_being_served(c
     await cluster.until(cluster.settled, timeout_s=8)
     await cluster.until(lambda: all(cluster.twin(name) for name in cluster.views()))
     assert "joulie_internal_errors_total{" not in await operator.metrics()
-    counted = 'joulie_invalid_input_total{source="nodehardwares.joulie.io"} 1.0'
-    assert counted in await operator.metrics()
     known = cluster.twin("new-1")["powerMeasurement"]["cpuTdpW"]
     assert cluster.twin("new-0")["powerMeasurement"]["cpuTdpW"] == known

@@ -11,11 +11,9 @@ from enum import Enum, auto
 from typing import Protocol
 
 from joulie_api.failures import Failures
-from joulie_api.resources import NODE_HARDWARES
 from joulie_core import labels
 from joulie_core.gpu_vendors import GPU_PRODUCT_KEYS
 from joulie_core.hardware.density import Density, density
-from joulie_core.hardware.facts import impossible
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import HardwareView, resolve_view
 from joulie_core.kinds.node_hardware import Exactness, NodeHardwareStatus, Origin
@@ -197,19 +195,11 @@ class Cluster:
             self._reported_hardware.pop(name, None)
         else:
             self._reported_hardware[name] = status
-        self._note_impossible(name, status)
         before = self._hardware.pop(name, None)
         # What nothing has read yet is not resolved here: the first list brings thousands at once.
         if name in self._nodes and (before is None or self.hardware(name) != before):
             self._candidates = None
             self._on_change(ClusterChange(ChangeScope.PLAN, name))
-
-    def _note_impossible(self, name: NodeName, status: NodeHardwareStatus | None) -> None:
-        problems = "; ".join(impossible(status)) if status is not None else ""
-        if problems:
-            self._failures.invalid_input(NODE_HARDWARES.full_name, f"no facts: {problems}", node=name)
-        else:
-            self._failures.valid_input(NODE_HARDWARES.full_name, node=name)
 
     def on_pod(self, _key: str, old: PodSummary | None, new: PodSummary | None) -> None:
         """Take a change of a pod."""

@@ -5,14 +5,13 @@ together, and filling gaps, is `joulie_core.hardware.view`.
 Source: docs/decisions/0011-facts.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from joulie_core.gpu_vendors import GPU_VENDORS
 from joulie_core.hardware.gpu_resources import gpu_resource, is_partitioned, physical_gpus, plain_product
 from joulie_core.hardware.inventory import CpuSpec, GpuSpec, Inventory, Match
-from joulie_core.kinds.base import Model
 from joulie_core.kinds.bounds import MOST_CPUS, MOST_GPUS, MOST_MEMORY_BYTES, MOST_SOCKETS
 from joulie_core.kinds.node_hardware import CpuHardware, FactOrigins, GpuHardware, NodeHardwareStatus, Origin
 from joulie_core.labels import (
@@ -79,7 +78,6 @@ class Facts:
 #: More than any machine has: a figure above is a mistake, and a node is not to be taken for a power plant.
 _MOST_GPUS: Final = 1024
 _MOST_CORES: Final = 65_536
-_MOST_GHZ: Final = 100.0
 _LONGEST_NUMBER: Final = 9
 _NFD_GPU_VENDORS: Final = {f"{vendor.pci_id:04x}": vendor.name for vendor in GPU_VENDORS}
 _PCI_DISPLAY: Final = "03"
@@ -129,27 +127,8 @@ def _gpu_discovered(gpu: GpuHardware, inventory: Inventory, origin: Origin) -> G
     )
 
 
-def impossible(status: NodeHardwareStatus) -> Iterator[str]:
-    """Yield the figures of a discovery that are more than any machine has, which are no facts: `field is value`."""
-    cpu, gpu = status.cpu, status.gpu
-    if cpu is not None:
-        yield from _over(_MOST_CORES, cpu, "cpu", "sockets", "total_cores", "cores_per_socket", "threads")
-        yield from _over(MOST_WATTS, cpu.cap_range, "cpu.capRange", "min_watts_per_socket", "max_watts_per_socket")
-        yield from _over(_MOST_GHZ * 1000, cpu.landmarks, "cpu.landmarks", "base_freq_mhz")
-    if gpu is not None:
-        yield from _over(_MOST_GPUS, gpu, "gpu", "count")
-        yield from _over(
-            MOST_WATTS, gpu.cap_range_per_gpu, "gpu.capRangePerGpu", "min_watts", "max_watts", "default_watts"
-        )
-
-
-def _over(most: float, part: Model | None, path: str, *names: str) -> Iterator[str]:
-    if part is None:
-        return
-    for name in names:
-        value = getattr(part, name)
-        if value is not None and value > most:
-            yield f"{path}.{type(part).model_fields[name].alias} is {value:g}, more than {most:g}"
+#: Ten times the highest clock that was ever reached.
+_MOST_GHZ: Final = 100.0
 
 
 def _possible(value: Number | None, most: Number) -> Number | None:

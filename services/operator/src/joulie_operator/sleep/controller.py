@@ -98,10 +98,10 @@ class SleepController:
         usable, errors = usable_policies(seen.policies.values(), seen.nodes, self._parts.managed())
         plan = self._planner.plan(facts, before, usable.values(), now_s)
         stored: dict[NodeName, SleepRecord] = {}
-        for name, record in plan.records.items():
-            with self._parts.failures.contained("store sleep record", node=name):
-                if await self._store(seen.nodes[name], before[name], record):
-                    stored[name] = record
+        for node, record in plan.records.items():
+            with self._parts.failures.contained("store sleep record", node=node):
+                if await self._store(seen.nodes[node], before[node], record):
+                    stored[node] = record
         self._records = before | stored
         self._written_over = {name: version for name, version in self._written_over.items() if name in before}
         # What was decided and could not be stored is decided anew at the next pass, and its old record rests till then.

@@ -63,16 +63,16 @@ def gather(
     quarantined = {name for name, record in records.items() if record.state is SleepState.QUARANTINED}
     rolling_out = {name for name, each in seen.daemon_sets.items() if each.rolling_out}
     nodes: dict[NodeName, SleepNode] = {}
-    for key, node in seen.nodes.items():
+    for key, watched in seen.nodes.items():
         name = NodeName(key)
         power = power_facts(seen.bmcs[name]) if name in seen.bmcs else None
-        nodes[name] = _unknown(node, power)
-        free = _allocatable(node.node, failures)
+        nodes[name] = _unknown(watched, power)
+        free = _allocatable(watched.node, failures)
         if free is None:
             continue
         with failures.contained("judge node for sleep", node=name):
             nodes[name] = _node(
-                node,
+                watched,
                 pods[name],
                 free=free,
                 power=power,
