@@ -115,6 +115,12 @@ def test_figures_of_a_backend_that_no_machine_has_are_unknown_and_leave_those_of
     assert (found["gpu"]["count"], found["gpu"]["capRangePerGpu"]["maxWatts"]) == (1, 350)
 
 
+def test_a_count_beside_no_gpu_is_not_published():
+    raw = b'{"gpu": {"present": false, "count": 4, "devices": [{"uuid": "GPU-a", "index": 0}]}}'
+    gpu = published(parse_telemetry(raw).facts)["gpu"]
+    assert (gpu["present"], gpu["count"], gpu["devices"]) == (False, 0, [])
+
+
 @pytest.mark.parametrize("quantity", ["9Ei", "1e30", "65537", "-1"])
 def test_allocatable_cpus_that_no_machine_has_are_unknown(quantity):
     node = replace(NODE, allocatable={"cpu": quantity, "memory": quantity})

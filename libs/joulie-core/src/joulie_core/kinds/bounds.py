@@ -40,8 +40,9 @@ def unknown_beyond(most: float, unknown: float | None = 0) -> Cut:
     """Return a validator that replaces a number above `most`, infinity included, by the value for unknown."""
 
     def cut(value: object) -> object:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return unknown if number and value > most else value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        return unknown if value > most else value
 
     return cut
 
