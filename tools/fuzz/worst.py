@@ -1,7 +1,9 @@
 """The costliest bodies that are known, and how long each keeps a running extender from answering a probe.
 
-Prints a table: the body, its size, the answers to `--at-once` of it, the longest answer of /healthz meanwhile and the
-highest memory of the process. Each kind of body has a process of its own. Source: docs/decisions/0002-extender.md.
+Prints a table: the body, its size, the CPU time of the longest turn of the event loop that reading it takes, the
+longest answer of /healthz while it is sent `--at-once` times at the same time, which a busy machine lengthens, the
+highest memory of the process, and the answers. Each kind of body has a process of its own.
+Source: docs/decisions/0002-extender.md.
 """
 
 import argparse
@@ -10,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from select import select
@@ -19,7 +21,11 @@ import aiohttp
 from tools.fuzz.client import HOST, Connection
 from tools.fuzz.target import Target, run_target
 
+from joulie_api.byte_budget import ByteBudget
+from joulie_api.claims import no_claims
 from joulie_devcluster.host.usage import peak_mib
+from joulie_extender.bodies import Bodies
+from joulie_extender.requests import BadRequestError
 
 _MIB = 1024 * 1024
 _PROBE_PAUSE_S = 0.002
@@ -37,6 +43,7 @@ class Measured:
 
     name: str
     size_bytes: int
+    turn_s: float
     answers: Counter[str]
     longest_probe_s: float
     rss_mib: float
@@ -45,8 +52,9 @@ class Measured:
     def line(self) -> str:
         """A row of the table."""
         answers = " ".join(f"{count}x{status}" for status, count in sorted(self.answers.items()))
-        sizes = f"{self.size_bytes / _MIB:7.1f} {self.longest_probe_s * 1000:9.0f} {self.rss_mib:8.0f}"
-        return f"{self.name:34} {sizes}  {answers}"
+        turn_ms, probe_ms = self.turn_s * 1000, self.longest_probe_s * 1000
+        figures = f"{self.size_bytes / _MIB:7.1f} {turn_ms:8.0f} {probe_ms:9.0f} {self.rss_mib:8.0f}"
+        return f"{self.name:34} {figures}  {answers}"
 
 
 def worst_bodies() -> Iterator[tuple[str, Callable[[], bytes]]]:
@@ -113,7 +121,21 @@ async def measure(target: Target, name: str, body: bytes, at_once: int) -> Measu
         await prober.stdout.readline()
         answers = Counter(await asyncio.gather(*[_send(session, url, body) for _ in range(at_once)]))
         longest, _ = await prober.communicate(b"end\n")
-    return Measured(name, len(body), answers, float(longest), peak_mib(target.pid))
+    return Measured(name, len(body), longest_turn_s(body), answers, float(longest), peak_mib(target.pid))
+
+
+def longest_turn_s(body: bytes) -> float:
+    """Return the CPU time of the longest turn of an event loop while a body is read."""
+    longest_s = 0.0
+    reading = Bodies(1 << 30, ByteBudget(1 << 30)).read(bytearray(body), no_claims)
+    with suppress(StopIteration, BadRequestError):
+        while True:
+            started = time.thread_time()
+            try:
+                reading.send(None)
+            finally:
+                longest_s = max(longest_s, time.thread_time() - started)
+    return longest_s
 
 
 async def _send(session: aiohttp.ClientSession, url: str, body: bytes) -> str:
@@ -147,7 +169,7 @@ def probe(port: int) -> None:
 
 async def main(at_once: int, only: str) -> None:
     """Measure and print."""
-    print(f"{'body':34} {'MiB':>7} {'probe ms':>9} {'peak MiB':>8}  answers to {at_once}")
+    print(f"{'body':34} {'MiB':>7} {'turn ms':>8} {'probe ms':>9} {'peak MiB':>8}  answers to {at_once}")
     for name, make in worst_bodies():
         if only in name:
             async with run_target() as target:

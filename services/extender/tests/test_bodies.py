@@ -417,7 +417,7 @@ async def test_a_part_of_an_answer_is_a_mebibyte_and_one_node():
     assert [msgspec.json.encode(each) for each in msgspec.json.decode(b"".join(parts))["Nodes"]["items"]] == nodes
 
 
-@pytest.mark.parametrize(("memory", "one", "together"), [(None, 128, 384), (1 << 30, 128, 384), (256 << 20, 32, 96)])
+@pytest.mark.parametrize(("memory", "one", "together"), [(None, 128, 256), (1 << 30, 128, 256), (256 << 20, 32, 64)])
 def test_limits_follow_from_the_memory_of_the_container(memory, one, together):
     assert BodyLimits.of_memory(memory) == BodyLimits(one << 20, together << 20)
 

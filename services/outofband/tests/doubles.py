@@ -20,8 +20,8 @@ CAPABILITY = BmcCapability(readable=True, cappable=True, reset_types=("On", "Gra
 REPORT = BmcReport(
     power_state=PowerState.ON, watts=344.0, interval_s=60.0, limit=PowerLimit(None), capability=CAPABILITY
 )
-#: 1970-01-12T13:46:40Z.
-NOW_S = 1_000_000.0
+#: 2020-09-13T12:26:40Z.
+NOW_S = 1_600_000_000.0
 
 
 class Bmc:

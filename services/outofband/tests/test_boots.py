@@ -45,3 +45,33 @@ def test_readiness_is_read_from_a_node():
     assert read_readiness(json.dumps(tainted).encode()) == NodeReadiness(tainted=True)
     with pytest.raises(DecodeError):
         read_readiness(b"[]")
+
+
+def test_a_readiness_without_a_time_needs_another_boot_id():
+    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=None, boot_id="b"))
+    assert not is_complete(BOOT, NodeReadiness(ready=True, since_s=None, boot_id="a"))
+    assert not is_complete(BOOT, NodeReadiness(ready=False, since_s=None, boot_id="b"))
+    unreadable = BOOT.model_copy(update={"requested_at": "soon"})
+    assert not is_complete(unreadable, NodeReadiness(ready=True, since_s=2000, boot_id="a"))
+    assert is_complete(unreadable, NodeReadiness(ready=True, since_s=2000, boot_id="b"))
+
+
+def test_boot_times_have_tenths_of_a_second():
+    assert with_boot((1.0,), 612.3456) == (1.0, 612.3)
+
+
+def test_a_node_with_other_taints_is_not_asleep():
+    node = {"spec": {"taints": [{"key": "joulie.io/other"}, {}]}}
+    assert read_readiness(json.dumps(node).encode()).tainted is False
+
+
+def test_a_boot_id_of_any_length_fits_into_the_status():
+    node = {"status": {"nodeInfo": {"bootID": "a" * 63 + "\x9b" + "b" * 9}}}
+    boot_id = read_readiness(json.dumps(node).encode()).boot_id
+    assert BmcBoot(requested_at="x", boot_id=boot_id).boot_id == boot_id
+    assert (len(boot_id), boot_id.isprintable()) == (64, True)
+
+
+def test_what_is_not_a_node_is_named():
+    with pytest.raises(DecodeError, match="not a Node"):
+        read_readiness(b"[" * 9000)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from joulie_core.kinds.node_bmc import BmcCap, BmcCapStatus, LimitException, PowerLimitUnit
 from joulie_outofband.bmc import PowerLimit
-from joulie_outofband.caps import CapAction, confirmed, decide_cap, in_force
+from joulie_outofband.caps import CapAction, confirmed, decide_cap, has_ended, in_force, is_cap
 from joulie_outofband.reasons import BmcReason
 
 END_S = 2_000_000_000
@@ -155,3 +155,91 @@ def test_after_the_end_the_newest_external_limit_is_in_force_and_no_cap_was_ever
         assert bmc.watts == min(wanted, default=None)
     bmc.step(None, END_S)
     assert bmc.watts == bmc.external
+
+
+def shown(finding):
+    return finding.status.value, finding.reason, finding.message
+
+
+def test_every_decision_says_why():
+    unreadable = BmcCap(watts=300, expires_at="soon")
+    findings = [
+        (decide(None).finding, ("False", BmcReason.NO_CAP, "")),
+        (decide(cap(), watts=500).finding, ("Unknown", BmcReason.NOT_READ_BACK, "")),
+        (decide(cap(), capped(), 300).finding, ("True", BmcReason.IN_FORCE, "300 W in force")),
+        (
+            decide(cap(), watts=250).finding,
+            ("True", BmcReason.LOWER_EXTERNAL_LIMIT, "limit of 250 W is not above the cap"),
+        ),
+        (decide(unreadable).finding, ("False", BmcReason.EXPIRY_UNREADABLE, "expiresAt soon")),
+        (decide(cap(), now_s=END_S).finding, ("False", BmcReason.EXPIRED, f"expired at {END}")),
+        (
+            decide(cap(), unit=PowerLimitUnit.PERCENT).finding,
+            ("False", BmcReason.NOT_IN_WATTS, "the limit is in %"),
+        ),
+        (
+            decide(cap(), exception=LimitException.HARD_POWER_OFF).finding,
+            ("False", BmcReason.HARD_POWER_OFF, "limit exception HardPowerOff; set LogEventOnly at the BMC"),
+        ),
+        (
+            decide(cap(150), min_watts=200, max_watts=800).finding,
+            ("False", BmcReason.OUT_OF_RANGE, "150 W; allowed: 200 W to 800 W"),
+        ),
+        (
+            in_force(confirmed(decide(cap(), watts=500).entry, 500)),
+            ("False", BmcReason.NOT_READ_BACK, "300 W written, 500 W read"),
+        ),
+        (
+            in_force(confirmed(decide(cap(), watts=500).entry, None)),
+            ("False", BmcReason.NOT_READ_BACK, "300 W written, no limit read"),
+        ),
+        (
+            in_force(BmcCapStatus(confirmed_watts=300)),
+            ("False", BmcReason.NOT_READ_BACK, "no limit written, 300 W read"),
+        ),
+    ]
+    for finding, expected in findings:
+        assert shown(finding) == expected
+
+
+@pytest.mark.parametrize(
+    ("watts", "limits"),
+    [(200, {"min_watts": 200}), (800, {"max_watts": 800}), (1.0, {}), (100_000, {}), (65535, {"max_watts": 65535})],
+)
+def test_a_cap_at_the_edge_of_its_range_is_set(watts, limits):
+    assert decide(cap(watts), **limits).action is CapAction.SET
+
+
+@pytest.mark.parametrize("watts", [0.99, 100_001, 1e308])
+def test_a_cap_that_no_server_can_have_is_out_of_range(watts):
+    assert decide(cap(watts)).finding.reason is BmcReason.OUT_OF_RANGE
+
+
+def test_a_limit_that_equals_the_cap_is_not_a_cap():
+    decision = decide(cap(300), watts=300)
+    assert (decision.action, decision.finding.reason) == (CapAction.NOTHING, BmcReason.LOWER_EXTERNAL_LIMIT)
+
+
+def test_the_limit_that_was_read_is_in_every_entry_and_the_owner_is_named():
+    for decision in (decide(cap(), capped(), 300.4), decide(None, capped(), 300.4), decide(cap(), capped(), 700)):
+        assert decision.entry.watts in {300.4, 700}
+    requested = decide(cap(), watts=500).entry
+    assert (requested.watts, requested.owner.value) == (500, "Joulie")
+    assert (confirmed(requested, 299).watts, decide(None, watts=500).entry.owner.value) == (299, "External")
+
+
+@pytest.mark.parametrize(("read", "own"), [(300.9, True), (301.0, False), (299.1, True), (299.0, False)])
+def test_a_limit_is_the_caps_within_a_watt(read, own):
+    assert is_cap(BmcCapStatus(requested_watts=300), read) is own
+
+
+def test_a_limit_that_reads_a_watt_above_the_cap_is_not_in_force():
+    entry = BmcCapStatus(requested_watts=300, confirmed_watts=301)
+    assert in_force(entry).reason is BmcReason.NOT_READ_BACK
+    assert in_force(entry.model_copy(update={"confirmed_watts": 300.9})).reason is BmcReason.IN_FORCE
+
+
+def test_a_cap_has_ended_at_its_time_or_where_its_time_cannot_be_read():
+    assert not has_ended(cap(), END_S - 1)
+    assert has_ended(cap(), END_S)
+    assert has_ended(BmcCap(watts=300, expires_at="soon"), 0)

@@ -3,7 +3,7 @@ import pytest
 from joulie_core.kinds import NodeBMCSpec
 from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_bmc import PowerState
-from joulie_outofband.power import PowerTimeouts, decide_power
+from joulie_outofband.power import PowerRequest, PowerTimeouts, decide_power
 from joulie_outofband.reasons import BmcReason
 
 TYPES = ("On", "ForceOff", "GracefulShutdown")
@@ -103,3 +103,69 @@ def test_a_request_that_a_busy_bmc_did_not_take_is_repeated_and_forced_at_its_de
     assert (again.reset, again.request.at) == ("GracefulShutdown", first.request.at)
     assert decide("Off", PowerState.ON, again.request, now=6).reset is None
     assert decide("Off", PowerState.ON, again.request.not_taken(), now=180).reset == "ForceOff"
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+def shown(decision):
+    return decision.finding.status.value, decision.finding.reason, decision.finding.message
+
+
+def test_every_decision_says_why():
+    requested = decide("Off", PowerState.ON).request
+    decisions = [
+        (decide("Unmanaged", PowerState.ON), ("True", BmcReason.UNMANAGED, "")),
+        (decide("On", PowerState.ON), ("True", BmcReason.AS_DESIRED, "")),
+        (decide("On", PowerState.UNKNOWN), ("Unknown", BmcReason.POWER_STATE_UNKNOWN, "")),
+        (
+            decide("Off", PowerState.ON, power_off="Never"),
+            ("False", BmcReason.POWER_OFF_NOT_ALLOWED, "powerOff is Never"),
+        ),
+        (
+            decide("On", PowerState.POWERING_OFF),
+            ("False", BmcReason.CHANGING, "the server is PoweringOff"),
+        ),
+        (decide("Off", PowerState.ON), ("False", BmcReason.CHANGING, "GracefulShutdown requested")),
+        (
+            decide("Off", PowerState.POWERING_OFF, requested, now=1),
+            ("False", BmcReason.CHANGING, "the server is PoweringOff"),
+        ),
+        (decide("Off", PowerState.ON, requested, now=180), ("False", BmcReason.CHANGING, "ForceOff requested")),
+        (
+            decide("Off", PowerState.ON, types=("On",)),
+            ("False", BmcReason.RESET_TYPE_MISSING, "none of GracefulShutdown, ForceOff"),
+        ),
+        (decide("On", PowerState.OFF, types=()), ("False", BmcReason.RESET_TYPE_MISSING, "none of On, ForceOn")),
+    ]
+    for decision, expected in decisions:
+        assert shown(decision) == expected
+
+
+def test_a_request_is_awaited_while_the_power_state_is_unknown_and_not_once_it_is_as_desired():
+    request = decide("Off", PowerState.ON).request
+    assert decide("Off", PowerState.UNKNOWN, request, now=1).request is request
+    assert decide("Off", PowerState.ON, request, now=1).request is request
+    assert decide("Off", PowerState.OFF, request, now=1).request is None
+    assert decide("Unmanaged", PowerState.ON, request, now=1).request is None
+
+
+def test_a_late_request_that_a_busy_bmc_did_not_take_stays_late():
+    first = decide("Off", PowerState.ON, types=("ForceOff",)).request
+    late = decide("Off", PowerState.ON, first, now=60).request
+    again = decide("Off", PowerState.ON, late.not_taken(), now=70)
+    assert (again.reset, again.request) == ("ForceOff", late)
+    assert shown(again) == ("False", BmcReason.NOT_FOLLOWED, "ForceOff requested")
+
+
+def test_a_forced_request_that_was_not_taken_stays_forced():
+    first = decide("Off", PowerState.ON)
+    forced = decide("Off", PowerState.ON, first.request, now=180)
+    again = decide("Off", PowerState.ON, forced.request.not_taken(), now=181)
+    assert (again.reset, again.request.forced, again.request.late) == ("ForceOff", True, False)
+
+
+def test_a_first_request_is_not_late():
+    request = decide("On", PowerState.OFF).request
+    assert (request.on, request.forced, request.late, request.postponed) == (True, False, False, False)
+    assert PowerRequest(on=True, forced=False, at=0.0).late is False

@@ -1,8 +1,11 @@
 """Settings that other services rely on."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from joulie_api.settings import SettingsError, read_settings
+from joulie_api.settings import SettingsError, describe, read_settings
 from joulie_outofband.settings import OutOfBandSettings
 
 
@@ -34,3 +37,16 @@ def test_times_that_work_together_start():
 def test_a_time_of_zero_is_refused(name):
     with pytest.raises(SettingsError, match=name):
         read_settings(OutOfBandSettings, {name: "0s"})
+
+
+def test_the_defaults_are_those_that_the_page_of_settings_names():
+    rows = {row.name: row.default for row in describe(OutOfBandSettings)}
+    page = (Path(__file__).parents[3] / "docs/settings.md").read_text()
+    section = page.partition("## joulie-outofband")[2].partition("\n## ")[0]
+    documented = dict(re.findall(r"^\| `(\w+)` \| (?:`([^`]*)`)?", section, re.MULTILINE))
+    assert documented
+    assert rows == documented
+
+
+def test_a_time_just_above_zero_is_taken():
+    assert read_settings(OutOfBandSettings, {"BMC_POLL_INTERVAL": "1ms"}).bmc_poll_interval == 0.001

@@ -39,7 +39,7 @@ PART_BYTES: Final = 1024 * 1024
 class BodyLimits:
     """Limits for what is received, which follow from the memory of the container.
 
-    Of 1 GiB: 128 MiB for one body, and 5,000 full nodes with their managed fields are about 47 MB; 384 MiB for all
+    Of 1 GiB: 128 MiB for one body, and 5,000 full nodes with their managed fields are about 47 MB; 256 MiB for all
     bodies that are received or in use.
     """
 
@@ -50,7 +50,7 @@ class BodyLimits:
     def of_memory(cls, memory_bytes: int | None) -> Self:
         """Return the limits for a container's memory; None: it has no limit."""
         memory = memory_bytes or _DEFAULT_MEMORY_BYTES
-        return cls(one_bytes=memory // 8, all_bytes=memory * 3 // 8)
+        return cls(one_bytes=memory // 8, all_bytes=memory // 4)
 
 
 class Bodies:
@@ -139,7 +139,7 @@ async def _read_objects(query: ExtenderRequest) -> tuple[ExtenderRequest, list[S
     if query.objects is None:
         return query, None
     nodes: list[SentNode] = []
-    pace = Pace()
+    pace = LoopPauses()
     for raw in query.objects:
         nodes.append(read_object(raw))
         check_candidates(len(nodes))
@@ -147,7 +147,7 @@ async def _read_objects(query: ExtenderRequest) -> tuple[ExtenderRequest, list[S
     return replace(query, names=[node.name for node in nodes]), nodes
 
 
-class Pace:
+class LoopPauses:
     """Leaves the event loop to others between parts of a long work."""
 
     def __init__(self) -> None:

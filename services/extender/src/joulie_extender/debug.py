@@ -20,7 +20,7 @@ from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import FilterResult
 from joulie_core.scoring.formula import MAX_SCORE
 from joulie_core.scoring.state import TwinSnapshot
-from joulie_extender.bodies import Bodies, Pace
+from joulie_extender.bodies import Bodies, LoopPauses
 from joulie_extender.handlers import bad_request
 from joulie_extender.requests import BadRequestError
 from joulie_extender.table import NodeEntry, NodeTable
@@ -48,7 +48,7 @@ class Debug:
         entries = [entry for entry in self._table if name in {None, entry.name}]
         if name is not None and not entries:
             return web.Response(status=HTTPStatus.NOT_FOUND, text=f"nothing is known of a node {name}\n")
-        nodes, pace = [], Pace()
+        nodes, pace = [], LoopPauses()
         for entry in sorted(entries, key=lambda entry: entry.name):
             nodes.append(self._describe(entry))
             await pace.add()
@@ -62,7 +62,7 @@ class Debug:
             except BadRequestError as error:
                 return bad_request(error)
             self._feeds.refresh()
-            nodes, pace = [], Pace()
+            nodes, pace = [], LoopPauses()
             for name in query.names:
                 nodes.append(self._explain(self._table.entry(name), query.demand))
                 await pace.add()

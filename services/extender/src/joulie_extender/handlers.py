@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 
 from joulie_api.direct_http import DirectEndpoint, DirectReply
 from joulie_core.demand import WorkloadClass
-from joulie_extender.bodies import Bodies, Pace
+from joulie_extender.bodies import Bodies, LoopPauses
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.replies import names_reply, objects_reply, refusal
 from joulie_extender.requests import BadRequestError, ExtenderRequest, Part, SentNode, TooLargeError, read_query
@@ -140,7 +140,7 @@ class Handlers:
     async def _judge(self, nodes: list[SentNode], workload_class: WorkloadClass) -> tuple[list[Part], list[bytes]]:
         passed: list[Part] = []
         refused: list[bytes] = []
-        pace = Pace()
+        pace = LoopPauses()
         for node in nodes:
             # The object's own label is what the scheduler goes by; without one, the watched node's counts.
             judged = self._table.entry(node.name).judge(workload_class, node.labels or None)

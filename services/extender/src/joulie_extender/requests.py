@@ -65,6 +65,10 @@ class _Args(msgspec.Struct, rename="pascal"):
     node_names: list[str] | None = None
 
 
+class _Names(msgspec.Struct, rename="pascal"):
+    node_names: msgspec.Raw = _NULL
+
+
 class _Labels(msgspec.Struct):
     power_profile: str | None = msgspec.field(default=None, name=POWER_PROFILE)
     sleep_state: str | None = msgspec.field(default=None, name=SLEEP_STATE)
@@ -80,6 +84,7 @@ class _Node(msgspec.Struct):
 
 
 _ARGS: Final = msgspec.json.Decoder(_Args)
+_NAMES: Final = msgspec.json.Decoder(_Names)
 _POD: Final = msgspec.json.Decoder(PodFields)
 _NODES: Final = msgspec.json.Decoder(_NodeList | None)
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -182,6 +187,9 @@ def _cut(body: Body, first: int, end: int) -> Iterator[memoryview]:
 
 def _read_args(body: Body) -> tuple[msgspec.Raw, _NodeList | None, list[str] | None]:
     """Return the pod, the nodes and the names."""
+    if len(body) > _FRAME_BYTES:
+        # Before any of them is a string. A name has no comma.
+        check_candidates(bytes(_decode(_NAMES.decode, body, "request").node_names).count(b",") + 1)
     args = _decode(_ARGS.decode, body, "request")
     _limit("the pod", len(args.pod), MAX_OBJECT_BYTES)
     _limit("full nodes that are not written as kube-scheduler writes them", len(args.nodes), MAX_UNCUT_BYTES)

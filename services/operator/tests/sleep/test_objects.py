@@ -225,3 +225,13 @@ def test_resources_of_the_whole_pod_count():
     pod = owned_pod("p", None)
     pod["spec"]["resources"] = {"requests": {"cpu": "3", "memory": "1Ki"}}
     assert read(pod).fit.requests == {"cpu": 3, "memory": 1024, "pods": 1}
+
+
+@pytest.mark.parametrize("safe", ["true", "false"])
+def test_a_pod_of_the_system_is_not_evicted_even_where_its_owner_permits_it(safe):
+    assert read(owned_pod("p"), namespace="kube-system").role is PodRole.PROTECTED
+    assert read(owned_pod("p"), namespace="kube-system", annotations={SAFE: safe}).role is PodRole.PROTECTED
+
+
+def test_a_daemon_sets_pod_of_the_system_ends_with_its_node():
+    assert read(owned_pod("p", owner="DaemonSet"), namespace="kube-system").role is PodRole.NODE_OWN

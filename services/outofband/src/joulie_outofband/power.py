@@ -1,4 +1,14 @@
-"""Decides about resets: which one is to be requested now, for the desired power. No I/O; times are arguments."""
+"""Decides about resets: which one is to be requested now, for the desired power. No I/O; times are arguments.
+
+The first of these that applies:
+
+1. The power is not managed, may not be cut, is as desired, or is unknown: nothing is requested.
+2. Nothing was requested for this desire: request it, a power-off gracefully; but not while the server changes the other
+   way.
+3. The deadline of the request is over: force a power-off that was graceful; repeat any other.
+4. The BMC was too busy for the request: the same again, with the same deadline.
+5. Wait for the effect.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -68,6 +78,7 @@ def decide_power(
         awaited = request if settled.reason is BmcReason.POWER_STATE_UNKNOWN else None
         return PowerDecision(None, awaited, settled)
     on = spec.desired_power is DesiredPower.ON
+    # A refused request has a deadline in the past: what follows a deadline follows it at once.
     if request is None or request.on != on:
         if state is (PowerState.POWERING_OFF if on else PowerState.POWERING_ON):
             return PowerDecision(None, None, BmcFinding.no(BmcReason.CHANGING, f"the server is {state.value}"))

@@ -7,7 +7,7 @@ Source: docs/decisions/0011-facts.md.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from joulie_core.gpu_vendors import GPU_VENDORS
 from joulie_core.hardware.gpu_resources import gpu_resource, is_partitioned, physical_gpus, plain_product
@@ -25,10 +25,8 @@ from joulie_core.labels import (
     NVIDIA_GPU_COUNT,
 )
 from joulie_core.node import Node
-from joulie_core.plausible import HIGHEST_VALUE, MOST_WATTS
+from joulie_core.plausible import HIGHEST_VALUE
 from joulie_core.quantity import QuantityError, parse_quantity
-
-Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +73,6 @@ class Facts:
     memory_origin: Origin = Origin.SEEN
 
 
-#: More than any machine has: a figure above is a mistake, and a node is not to be taken for a power plant.
-_MOST_GPUS: Final = 1024
-_MOST_CORES: Final = 65_536
 _LONGEST_NUMBER: Final = 9
 _NFD_GPU_VENDORS: Final = {f"{vendor.pci_id:04x}": vendor.name for vendor in GPU_VENDORS}
 _PCI_DISPLAY: Final = "03"
@@ -103,12 +98,12 @@ def _cpu_discovered(cpu: CpuHardware, inventory: Inventory, origin: Origin) -> C
     return CpuFacts(
         origin=origin,
         match=inventory.find_cpu(cpu.raw_model) or inventory.find_cpu(cpu.model) or inventory.find_cpu(cpu.vendor),
-        sockets=_possible(cpu.sockets, _MOST_CORES),
-        cores=_possible(cpu.total_cores or cpu.cores_per_socket * cpu.sockets, _MOST_CORES),
-        threads=_possible(cpu.threads, _MOST_CORES),
-        base_ghz=_possible(base_mhz / 1000 if base_mhz else None, _MOST_GHZ),
-        min_watts=_possible(limits.min_watts_per_socket if limits else None, MOST_WATTS),
-        max_watts=_possible(limits.max_watts_per_socket if limits else None, MOST_WATTS),
+        sockets=cpu.sockets or None,
+        cores=cpu.total_cores or cpu.cores_per_socket * cpu.sockets or None,
+        threads=cpu.threads or None,
+        base_ghz=base_mhz / 1000 if base_mhz else None,
+        min_watts=limits.min_watts_per_socket or None if limits else None,
+        max_watts=limits.max_watts_per_socket or None if limits else None,
     )
 
 
@@ -120,20 +115,11 @@ def _gpu_discovered(gpu: GpuHardware, inventory: Inventory, origin: Origin) -> G
         match=inventory.find_gpu(gpu.raw_model) or inventory.find_gpu(gpu.model) or inventory.find_gpu(gpu.vendor),
         names=tuple(name for name in (gpu.raw_model, gpu.model) if name),
         vendor=gpu.vendor or None,
-        count=gpu.count if 0 < gpu.count <= _MOST_GPUS else len(gpu.devices) or None,
-        min_watts=_possible(limits.min_watts if limits else None, MOST_WATTS),
-        max_watts=_possible(limits.max_watts if limits else None, MOST_WATTS),
-        default_watts=_possible(limits.default_watts if limits else None, MOST_WATTS),
+        count=gpu.count or len(gpu.devices) or None,
+        min_watts=limits.min_watts or None if limits else None,
+        max_watts=limits.max_watts or None if limits else None,
+        default_watts=limits.default_watts or None if limits else None,
     )
-
-
-#: Ten times the highest clock that was ever reached.
-_MOST_GHZ: Final = 100.0
-
-
-def _possible(value: Number | None, most: Number) -> Number | None:
-    """Return a figure of a machine; None where it is absent, 0, which stands for unknown, or more than any has."""
-    return value if value and value <= most else None
 
 
 def facts_from_node(node: Node, inventory: Inventory, gpu_product_label_keys: Sequence[str]) -> Facts:
