@@ -4,6 +4,7 @@
 #
 # Two optional BuildKit secrets reach the build and nothing of the image: `pip`, a pip.conf, and `ca`, a bundle of
 # certificates in PEM.
+# A base that was verified is pinned with its digest, --build-arg BASE=NAME@sha256:...: docs/security.md
 ARG BASE=docker.io/library/debian:bookworm-slim
 # operator, agent, extender or outofband.
 ARG SERVICE
@@ -78,7 +79,9 @@ LABEL org.opencontainers.image.description="Discovers node hardware, enforces po
 ENTRYPOINT ["joulie-agent"]
 
 FROM ${SERVICE}
+ARG BASE
 ARG SERVICE
 ARG VERSION
 LABEL org.opencontainers.image.title="joulie-${SERVICE}" \
+      org.opencontainers.image.base.name="${BASE}" \
       org.opencontainers.image.version="${VERSION}"

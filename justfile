@@ -61,7 +61,7 @@ soak *ARGS:
     pytest -m soak -s --timeout 900 {{ARGS}}
 
 # everything that must pass before a change lands
-ci: sync lint test docker e2e
+ci: sync lint test (mutants "--changed" "--within" "120") docker e2e
 
 # build the image of a service (operator, agent, extender, outofband) on docker's engine; without one, save it as an archive
 image SERVICE:
@@ -111,6 +111,7 @@ docs:
     python -m tools.crd_page
     python -m tools.metrics_page
     python -m tools.kubectl_page
+    python -m tools.mutants_page
     python -m tools.placement_drawings
 
 # screenshots of the live page, by Debian's chromium
@@ -146,6 +147,10 @@ bench WHAT *ARGS:
 fuzz *ARGS:
     python -m tools.fuzz.run {{ARGS}}
 
+# poison in everything that the services watch or read, among 50 good ones; --cases N --seed N --forged --without SERVICE:BULKHEAD
+hostile *ARGS:
+    python -m tools.hostile.run {{ARGS}}
+
 # mutation testing of a module, for example joulie_core.transition: which small changes do its tests not notice?
-mutants MODULE *ARGS:
-    python tools/mutants/run.py {{MODULE}} {{ARGS}}
+mutants *ARGS:
+    python tools/mutants/run.py {{ARGS}}

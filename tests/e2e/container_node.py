@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import yaml
+from tests.e2e.container_cgroup import ContainerGroup
 
 from joulie_api.client import KubeClient
 from joulie_api.errors import NotFound
@@ -22,6 +23,7 @@ from joulie_devcluster.host.process import ServiceProcess
 from joulie_devcluster.real_node.node import RealNode
 
 CONTAINER = "main"
+MEMORY = "32Mi"
 # The container writes its own view, again and again: the line that the kernel shows it inside.
 _SCRIPT = "while :; do grep Cpus_allowed_list /proc/self/status; sleep 0.1; done"
 _ALLOWED = re.compile(r"Cpus_allowed_list:\s*(\S+)")
@@ -103,6 +105,23 @@ class Workload:
         assert IdSet.parse(inside[-1]) == outside, f"{inside[-1]} inside, {outside} outside"
         return outside
 
+    async def group(self) -> ContainerGroup:
+        """Return what the files of the container's control group say.
+
+        Raises:
+            AssertionError: It does not run.
+        """
+        return ContainerGroup.of(min(await self.pids()))
+
+    async def resize(self, cpu: str) -> None:
+        """Change request and limit of the running container in place."""
+        amounts = {"cpu": cpu, "memory": MEMORY}
+        containers = [{"name": CONTAINER, "resources": {"requests": amounts, "limits": amounts}}]
+        pod = json.loads(await self.client.get(PODS, self.name, self.namespace))
+        pod["spec"]["containers"][0] |= containers[0]
+        body = {"metadata": {"resourceVersion": pod["metadata"]["resourceVersion"]}, "spec": pod["spec"]}
+        await self.client.merge_patch(PODS, self.name, body, self.namespace, "resize")
+
     async def pids(self) -> tuple[int, ...]:
         """Return the processes of the container.
 
@@ -155,7 +174,7 @@ async def run_pod(
     annotations: dict[str, str] | None = None,
 ) -> Workload:
     """Create a pod; with `cpu` it is Guaranteed with that many CPUs, else BestEffort."""
-    amounts = {"cpu": cpu, "memory": "32Mi"}
+    amounts = {"cpu": cpu, "memory": MEMORY}
     container = {
         "name": CONTAINER,
         "image": BUSYBOX_IMAGE,

@@ -1,4 +1,4 @@
-"""Containers on a real kubelet and containerd, placed by the resource manager: cpusets inside and outside."""
+"""Containers on a real kubelet and containerd, placed by the resource manager: cpusets inside, cgroups outside."""
 
 import asyncio
 import os
@@ -141,6 +141,85 @@ async def test_a_guaranteed_container_gets_a_cpu_of_its_own_and_the_others_get_i
 
 async def one_cpu(pod: Workload) -> None:
     assert len(await pod.cpus()) == 1
+
+
+async def test_the_control_groups_have_cpus_memory_nodes_limits_and_weights_of_the_containers(
+    manage: Manage, run: Run
+) -> None:
+    await manage("topology-aware", TOPOLOGY_AWARE)
+    shared, exclusive = await run("shared"), await run("exclusive", cpu="1")
+    await eventually(lambda: one_cpu(exclusive), within_s=20)
+    own = await exclusive.cpus()
+    await eventually(on(shared, ALL - own), within_s=20)
+
+    group = await exclusive.group()
+    assert (group.cpus, group.limit_milli) == (own, 1000)
+    assert group.has_shares(1024), group
+    assert group.memory_nodes == nodes_of(own)
+
+    group = await shared.group()
+    assert (group.cpus, group.limit_milli) == (ALL - own, None)
+    assert group.has_shares(2), group
+    assert group.memory_nodes >= nodes_of(ALL - own)
+
+
+def nodes_of(cpus: IdSet) -> IdSet:
+    """Return the memory nodes of CPUs; 0 where the kernel has none."""
+    nodes = Path("/sys/devices/system/node").glob("node[0-9]*")
+    found = IdSet(
+        int(node.name.removeprefix("node"))
+        for node in nodes
+        if not cpus.isdisjoint(IdSet.parse((node / "cpulist").read_text().strip()))
+    )
+    return found or IdSet([0])
+
+
+async def test_a_resize_in_place_moves_the_container_and_changes_its_limit_and_weight(manage: Manage, run: Run) -> None:
+    await manage("topology-aware", TOPOLOGY_AWARE)
+    shared, resized = await run("shared"), await run("resized", cpu="1")
+    await eventually(lambda: one_cpu(resized), within_s=20)
+    own = await resized.cpus()
+    await eventually(on(shared, ALL - own), within_s=20)
+
+    await resized.resize("500m")
+    await eventually(grouped(resized, ALL, 500, 512), within_s=60)
+    await eventually(on(shared, ALL), within_s=5)
+
+    await resized.resize("1")
+    await eventually(lambda: one_cpu(resized), within_s=60)
+    own = await resized.cpus()
+    await eventually(grouped(resized, own, 1000, 1024), within_s=20)
+    await eventually(on(shared, ALL - own), within_s=5)
+    assert await resized.restarts() == await shared.restarts() == 0
+
+
+def grouped(pod: Workload, cpus: IdSet, limit_milli: int, shares: int) -> Callable[[], Awaitable[None]]:
+    async def check() -> None:
+        group = await pod.group()
+        assert (group.cpus, group.limit_milli) == (cpus, limit_milli), group
+        assert group.has_shares(shares), group
+
+    return check
+
+
+async def test_two_exclusive_containers_have_different_cpus_and_one_that_ends_moves_nothing(
+    manage: Manage, run: Run
+) -> None:
+    """Two CPUs suffice where none is reserved and no container shares one; of more, a third container has the rest."""
+    await manage("topology-aware", TOPOLOGY_AWARE)
+    first, second = await run("first", cpu="1"), await run("second", cpu="1")
+    for pod in (first, second):
+        await eventually(lambda pod=pod: one_cpu(pod), within_s=30)
+    own, other = (await first.group()).cpus, (await second.group()).cpus
+    assert len(own) == len(other) == 1
+    assert own.isdisjoint(other)
+    if len(ALL) > 2:
+        shared = await run("shared")
+        await eventually(on(shared, ALL - own - other), within_s=20)
+
+    await first.delete()
+    await holds(on(second, other), for_s=1)
+    assert await second.restarts() == 0
 
 
 async def test_each_class_of_work_runs_in_the_balloon_of_its_class(manage: Manage, run: Run) -> None:

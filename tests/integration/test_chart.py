@@ -461,3 +461,40 @@ def test_a_hook_job_has_time_to_report_before_it_is_ended(helm: Helm):
 
 def _workloads(manifests):
     return [m for m in manifests if m["kind"] in ("Deployment", "DaemonSet", "StatefulSet", "Job")]
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_every_container_requests_ephemeral_storage_and_is_limited_in_it(helm: Helm, values):
+    for workload in _workloads(helm.render(values)):
+        spec = pod_spec(workload)
+        for container in (*spec["containers"], *spec.get("initContainers", ())):
+            resources = container["resources"]
+            assert {"cpu", "memory", "ephemeral-storage"} == resources["requests"].keys(), container["name"]
+            assert {"memory", "ephemeral-storage"} == resources["limits"].keys(), container["name"]
+
+
+def test_agents_are_critical_for_their_node_and_the_other_services_for_the_cluster(helm: Helm):
+    classes = {
+        each["metadata"]["name"]: pod_spec(each).get("priorityClassName")
+        for each in _workloads(helm.render(SECRETS))
+        if each["kind"] in {"DaemonSet", "Deployment"}
+    }
+    assert classes == {
+        "joulie-agent": "system-node-critical",
+        "joulie-restore": "system-node-critical",
+        "joulie-operator": "system-cluster-critical",
+        "joulie-scheduler-extender": "system-cluster-critical",
+        "joulie-outofband": "system-cluster-critical",
+    }
+    assert pod_spec(find(helm.render(POOL), "StatefulSet", "joulie-agent"))["priorityClassName"] == (
+        "system-node-critical"
+    )
+
+
+@pytest.mark.parametrize("service", ["operator", "agent", "extender", "outofband"])
+@pytest.mark.parametrize("name", ["", "important"])
+def test_the_priority_class_of_a_service_can_be_set_or_left_to_the_cluster(helm: Helm, service, name):
+    values = {**SECRETS, service: {**SECRETS.get(service, {}), "priorityClassName": name}}
+    object_name = "joulie-scheduler-extender" if service == "extender" else f"joulie-{service}"
+    kind = "DaemonSet" if service == "agent" else "Deployment"
+    assert pod_spec(find(helm.render(values), kind, object_name)).get("priorityClassName", "") == name

@@ -25,39 +25,74 @@ def covered(policy):
     return {(group, name) for rule in found for group in rule["apiGroups"] for name in rule["resources"]}
 
 
-def test_the_policy_covers_everything_that_the_agents_role_lets_it_write(helm: Helm):
-    agent = SERVICES["agent"]
+SLEEP = {"operator": {"sleep": {"enabled": True}}}
+OUT_OF_BAND = {"outofband": {"enabled": True, "secrets": ["bmc"]}}
+
+
+def test_the_policies_cover_everything_that_the_roles_let_the_accounts_write(helm: Helm):
+    agent, operator, out_of_band = (SERVICES[each] for each in ("agent", "operator", "outofband"))
     assert not writes(agent.namespace)
     assert covered(find(helm.render({}), POLICY, "joulie-agent")) == writes(agent.cluster)
     everything = find(helm.render(RESOURCE_MANAGER), POLICY, "joulie-agent")
     assert covered(everything) == writes(agent.cluster) | writes(agent.resource_manager)
     for policy in ("joulie-agent", "joulie-agent-nodes"):
         assert covered(find(helm.render(POOL), POLICY, policy)) == writes(agent.cluster)
+    plain = writes(operator.cluster) | writes(operator.namespace)
+    assert covered(find(helm.render({}), POLICY, "joulie-operator")) == plain
+    assert covered(find(helm.render(SLEEP), POLICY, "joulie-operator")) == plain | writes(operator.sleep)
+    found = covered(find(helm.render(OUT_OF_BAND), POLICY, "joulie-outofband"))
+    assert found == writes(out_of_band.cluster) | writes(out_of_band.namespace)
+    assert not writes(SERVICES["extender"].everything)
 
 
-@pytest.mark.parametrize("values", [{}, POOL, RESOURCE_MANAGER], ids=["daemonset", "pool", "resource manager"])
-def test_a_policy_concerns_the_agents_of_its_own_release_only(helm: Helm, values):
+@pytest.mark.parametrize(
+    "values",
+    [{}, POOL, RESOURCE_MANAGER, SLEEP, OUT_OF_BAND],
+    ids=["daemonset", "pool", "resource manager", "sleep", "out of band"],
+)
+def test_a_policy_concerns_one_account_of_its_own_release(helm: Helm, values):
     manifests = helm.render(values, release="shop", namespace="elsewhere")
     for policy in (each for each in manifests if each["kind"] == POLICY):
-        condition = policy["spec"]["matchConditions"][0]
-        assert condition["expression"] == (
-            "request.userInfo.username == 'system:serviceaccount:elsewhere:shop-joulie-agent'"
-        )
+        (condition,) = [each for each in policy["spec"]["matchConditions"] if each["name"] == "account"]
+        account = policy["metadata"]["name"].removesuffix("-nodes")
+        assert condition["expression"] == f"request.userInfo.username == 'system:serviceaccount:elsewhere:{account}'"
         assert policy["spec"]["failurePolicy"] == "Fail"
-    find(manifests, "ServiceAccount", "shop-joulie-agent")
+        find(manifests, "ServiceAccount", account)
+
+
+@pytest.mark.parametrize("values", [{}, POOL, RESOURCE_MANAGER, SLEEP, OUT_OF_BAND])
+def test_no_policy_trusts_the_name_in_the_path_of_a_request(helm: Helm, values):
+    for policy in (each for each in helm.render(values) if each["kind"] == POLICY):
+        spec = policy["spec"]
+        expressions = [each["expression"] for each in (*spec["validations"], *spec.get("variables", ()))]
+        assert all(
+            each.endswith("oldObject.metadata.?name.orValue('') : request.name")
+            for each in expressions
+            if "request.name" in each.replace("request.namespace", "")
+        )
 
 
 def test_every_policy_is_bound_and_denies(helm: Helm):
-    manifests = helm.render(POOL)
+    manifests = helm.render({**POOL, **SLEEP, **OUT_OF_BAND})
     bound = {each["spec"]["policyName"] for each in manifests if each["kind"] == BINDING}
     assert bound == {each["metadata"]["name"] for each in manifests if each["kind"] == POLICY}
     assert all(each["spec"]["validationActions"] == ["Deny"] for each in manifests if each["kind"] == BINDING)
 
 
-def test_a_value_turns_the_policies_off(helm: Helm):
-    off = {"agent": {"admissionPolicy": {"enabled": False}}}
-    assert {POLICY, BINDING}.isdisjoint(kinds(helm.render(off)))
-    assert {POLICY, BINDING}.isdisjoint(kinds(helm.render({"agent": {"enabled": False}})))
+def test_a_value_for_each_service_turns_its_policies_off(helm: Helm):
+    everything = {**RESOURCE_MANAGER, **SLEEP, **OUT_OF_BAND}
+    for service, policies in (
+        ("agent", {"joulie-agent"}),
+        ("operator", {"joulie-operator", "joulie-restore"}),
+        ("outofband", {"joulie-outofband"}),
+    ):
+        on = {each["metadata"]["name"] for each in helm.render(everything) if each["kind"] == POLICY}
+        off = {**everything, service: {**everything[service], "admissionPolicy": {"enabled": False}}}
+        left = {(each["kind"], each["metadata"]["name"]) for each in helm.render(off)}
+        assert {name for kind, name in left if kind == POLICY} == on - policies
+        assert {name for kind, name in left if kind == BINDING} == on - policies
+    disabled = {each["metadata"]["name"] for each in helm.render({"agent": {"enabled": False}})}
+    assert "joulie-agent" not in disabled
 
 
 def test_an_api_server_that_does_not_serve_policies_gets_none_and_the_notes_say_so(helm: Helm):

@@ -73,7 +73,7 @@ def _limited(lines: Iterable[str]) -> list[dict[str, Any]]:
 async def test_an_announced_body_takes_no_memory_before_it_arrives() -> None:
     async with run_target() as target:
         before, port = target.rss_mib, target.ports["extender"]
-        announced = b"POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: 250000000\r\n\r\n{"
+        announced = b"POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: 120000000\r\n\r\n{"
         assert send_raw(port, announced, leave=False) == {"none": 1}
         with closing(SlowClients(port, 5)) as clients:
             for _ in range(5):

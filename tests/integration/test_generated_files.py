@@ -18,6 +18,7 @@ _ROOT = Path(__file__).parents[2]
         ["crd_page"],
         ["metrics_page"],
         ["kubectl_page"],
+        ["mutants_page"],
         ["placement_drawings"],
         ["crds", "helm/joulie/crds"],
         ["chart_rules"],

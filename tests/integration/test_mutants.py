@@ -1,5 +1,6 @@
 """`just mutants` on a workspace of one member: what survives, what is declared equivalent, and bad names."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -77,7 +78,9 @@ def workspace(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    shutil.copytree(_TOOL, tmp_path / "tools/mutants", ignore=shutil.ignore_patterns("__pycache__", "*.toml"))
+    shutil.copytree(
+        _TOOL, tmp_path / "tools/mutants", ignore=shutil.ignore_patterns("__pycache__", "*.toml", "*.jsonl")
+    )
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     return tmp_path
 
@@ -130,6 +133,44 @@ def test_a_mutant_that_hangs_is_a_timeout_and_a_failing_suite_is_refused(workspa
     assert ended.returncode == 1
     assert "test_wrong" in ended.stdout
     assert "have to pass" in ended.stdout
+
+
+def recorded(workspace):
+    lines = (workspace / "tools/mutants/shares.jsonl").read_text().splitlines()
+    return {share["module"]: share for share in map(json.loads, lines)}
+
+
+def test_a_recorded_share_has_what_was_found_and_its_tests_are_run_the_next_time(workspace):
+    tests = "libs/toy/tests/test_level.py"
+    assert run(workspace, "toy.level", tests, "--record").returncode == 1
+    share = recorded(workspace)["toy.level"]
+    assert (share["tests"], share["mutants"] - share["killed"], share["equivalent"]) == ([tests], 2, 0)
+
+    assert f"running {tests} without" in run(workspace, "toy.level").stdout
+
+
+def test_a_module_is_tried_again_when_it_or_one_of_its_tests_changed_since_it_was_recorded(workspace):
+    run(workspace, "toy.level", "libs/toy/tests", "--record")
+    ended = run(workspace, "--changed")
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        "0 of 1 modules of the list changed since their mutants were tried\n",
+    )
+
+    with (workspace / "libs/toy/tests/test_level.py").open("a") as tests:
+        tests.write("\n\ndef test_nothing():\n    pass\n")
+    ended = run(workspace, "--changed")
+    assert ended.returncode == 1, "two mutants survive"
+    assert "not enough, or not run: toy.level\n" in ended.stdout
+
+
+def test_what_would_take_longer_than_the_given_time_is_left_out_by_name(workspace):
+    run(workspace, "toy.level", "libs/toy/tests", "--record")
+    share = recorded(workspace)["toy.level"] | {"seconds": 121, "digest": "another"}
+    (workspace / "tools/mutants/shares.jsonl").write_text(json.dumps(share) + "\n")
+    ended = run(workspace, "--changed", "--within", "120")
+    assert ended.returncode == 0
+    assert "left out, since it takes 121 s: just mutants toy.level\n" in ended.stdout
 
 
 def test_an_unknown_module_is_answered_with_the_known_ones(workspace):

@@ -15,8 +15,8 @@ _QUIET_S = 0.05
 class Connection:
     """One keep-alive connection, on which several requests may be under way."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((HOST, port), _TIMEOUT_S)
+    def __init__(self, port: int, *, timeout_s: float = _TIMEOUT_S) -> None:
+        self._socket = socket.create_connection((HOST, port), timeout_s)
         self._rest = b""
 
     def close(self) -> None:

@@ -29,6 +29,11 @@ class Target:
         return self._process.returncode is None
 
     @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    @property
     def rss_mib(self) -> float:
         """Resident memory."""
         return resident_mib(self._process.pid)

@@ -230,6 +230,8 @@ def _skipped(node: cst.CSTNode) -> bool:
             return name in _TYPING_CALLS
         case cst.Call(func=cst.Attribute(value=logger, attr=cst.Name(value=name))):
             return name in _LOG_METHODS and _last_name(logger).lstrip("_").startswith("log")
+        case cst.Assign(value=cst.Call(func=cst.Name(value=name))) if name in _TYPING_CALLS - {"cast"}:
+            return True
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
             return name in _TOOL_NAMES
         case _:

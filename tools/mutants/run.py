@@ -1,8 +1,11 @@
 """Mutation testing of one module: which small changes of it do its member's tests not notice?
 
-    just mutants joulie_core.transition                          the tests of joulie-core
+    just mutants joulie_core.transition                          the tests of joulie-core, or those of the list
     just mutants joulie_agent.control services/agent/tests/test_control.py   only these, faster
     just mutants joulie_core.demand --function workload_class    only mutants of one function
+    just mutants 'joulie_outofband.*'                            every module with such a name, one after another
+    just mutants joulie_core.demand TESTS --record               also note the share in the list, docs/mutation.md
+    just mutants --changed --within 120                          those of the list that were changed since, as in CI
 
 The working tree is copied to a temporary directory first and can be edited meanwhile. Each mutant runs the tests that
 reach the changed statement, the fastest first, until one fails; a mutant that takes too long counts as killed.
@@ -13,6 +16,8 @@ declared mutant is killed or no longer exists.
 
 import argparse
 import ast
+import datetime as dt
+import fnmatch
 import os
 import shutil
 import subprocess
@@ -26,12 +31,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import shares
 import trials
 from mutation import Mutant, mutants_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
-_ENOUGH_PCT: Final = 90.0
 _MARKER: Final = "pyproject.toml"
 _TELL_EVERY_S: Final = 10.0
 
@@ -151,18 +156,71 @@ def _imports(source: str) -> set[str]:
 def arguments() -> argparse.Namespace:
     """Return what was asked for."""
     parser = argparse.ArgumentParser(prog="just mutants", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("module", help="dotted name, for example joulie_core.transition")
-    parser.add_argument("tests", nargs="*", help="test files or directories; default: all tests of the module's member")
+    parser.add_argument(
+        "module", nargs="?", help="dotted name, for example joulie_core.transition, or a pattern of names"
+    )
+    parser.add_argument(
+        "tests", nargs="*", help="test files or directories; default: those of the list, or all of the module's member"
+    )
     parser.add_argument("--function", help="only mutants of this function or class, for example NodeState.profile")
     parser.add_argument("--slowest", type=float, default=5.0, metavar="S", help="leave out slower tests (default 5)")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default 2)")
-    return parser.parse_args()
+    parser.add_argument("--record", action="store_true", help="note the share in the list, whether it is enough or not")
+    parser.add_argument(
+        "--changed", action="store_true", help="the modules of the list that changed since they were run"
+    )
+    parser.add_argument(
+        "--within", type=float, metavar="S", help="with --changed: leave out, by name, what would take longer in all"
+    )
+    asked = parser.parse_args()
+    if asked.changed == bool(asked.module):
+        parser.error("give either a module or --changed")
+    if asked.record and asked.function:
+        parser.error("--record needs all mutants of the module: leave out --function")
+    return asked
 
 
 def main() -> int:
-    """Run, print the summary and return the exit code."""
+    """Run one module in this process, or several in one process each, and return the exit code."""
     asked = arguments()
-    target = choose(asked.module, targets(ROOT))
+    known = targets(ROOT)
+    listed = shares.read()
+    if asked.changed:
+        return _each(_changed(known, listed, within_s=asked.within), ["--jobs", str(asked.jobs)])
+    if "*" in asked.module:
+        names = sorted(fnmatch.filter(known, asked.module)) or choose(asked.module, known)
+        return _each(names, sys.argv[2:])
+    if asked.module in listed and not asked.tests:
+        asked.tests = list(listed[asked.module].tests)
+    return _run(asked, choose(asked.module, known))
+
+
+def _changed(known: Mapping[str, Target], listed: Mapping[str, shares.Share], *, within_s: float | None) -> list[str]:
+    """Return the modules of the list whose files differ from those that were run, the fastest first."""
+    paths = {name: target.path for name, target in known.items()}
+    changed = sorted(shares.changed(ROOT, paths, listed), key=lambda name: listed[name].seconds)
+    print(f"{len(changed)} of {len(listed)} modules of the list changed since their mutants were tried")
+    chosen, total_s = [], 0.0
+    for name in changed:
+        total_s += listed[name].seconds
+        if within_s is None or total_s <= within_s:
+            chosen.append(name)
+        else:
+            print(f"left out, since it takes {listed[name].seconds} s: just mutants {name}")
+    return chosen
+
+
+def _each(modules: Sequence[str], options: Sequence[str]) -> int:
+    """Run each module in a process of its own, since a process can import only one copy of the workspace."""
+    failed = [
+        name for name in modules if subprocess.run([sys.executable, __file__, name, *options], check=False).returncode
+    ]
+    for name in failed:
+        print(f"not enough, or not run: {name}")
+    return int(bool(failed))
+
+
+def _run(asked: argparse.Namespace, target: Target) -> int:
     work = Path(tempfile.mkdtemp(prefix="mutants-"))
     try:
         copy = work / "copy"
@@ -179,6 +237,7 @@ def main() -> int:
 
 
 def _judge(asked: argparse.Namespace, target: Target, copy: Path, work: Path) -> int:
+    began = time.monotonic()
     trials.bound_hypothesis()
     tests = asked.tests or [str(target.member / "tests")]
     print(f"{target.module}: running {' '.join(tests)} without a mutant", flush=True)
@@ -201,6 +260,17 @@ def _judge(asked: argparse.Namespace, target: Target, copy: Path, work: Path) ->
         target.module, copy / target.path, to_try, seconds=baseline.seconds, work=work, jobs=asked.jobs
     ):
         tally.add(mutant, result)
+    if asked.record:
+        share = shares.Share(
+            tests=tuple(tests),
+            digest=shares.digest_of(copy, target.path, tests),
+            date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+            mutants=len(mutants),
+            killed=tally.killed,
+            equivalent=tally.alike,
+            seconds=round(time.monotonic() - began),
+        )
+        shares.record(target.module, share)
     return tally.close(whole=not asked.function)
 
 
@@ -210,16 +280,21 @@ class Tally:
     def __init__(self, target: Target, total: int, equivalents: Sequence[Equivalent]) -> None:
         self._target, self._total, self._equivalents = target, total, equivalents
         self._counts = Counter[trials.Result]()
-        self._alike = 0
+        self.alike = 0
         self._found: set[Equivalent] = set()
         self._told = time.monotonic()
+
+    @property
+    def killed(self) -> int:
+        """Mutants that a test noticed, by failing or by running too long."""
+        return self._counts[trials.Result.KILLED] + self._counts[trials.Result.TIMEOUT]
 
     def add(self, mutant: Mutant, result: trials.Result, note: str = "") -> None:
         """Count one more mutant."""
         self._counts[result] += 1
         entry = next((entry for entry in self._equivalents if entry.names(mutant)), None)
         if result is trials.Result.SURVIVED and entry is not None:
-            self._alike += 1
+            self.alike += 1
             self._found.add(entry)
         elif result is not trials.Result.KILLED:
             where = f"{self._target.path}:{mutant.line} in {mutant.function or 'the module'}"
@@ -241,15 +316,15 @@ class Tally:
         stale = [entry for entry in self._equivalents if whole and entry not in self._found]
         for entry in stale:
             print(f"\ndeclared equivalent, but killed or gone: {entry.function}: {entry.line!r} -> {entry.becomes!r}")
-        survived = self._counts[trials.Result.SURVIVED] - self._alike
+        survived = self._counts[trials.Result.SURVIVED] - self.alike
         timeouts = self._counts[trials.Result.TIMEOUT]
-        killed = self._counts[trials.Result.KILLED] + timeouts
+        killed = self.killed
         share_pct = 100.0 * killed / max(1, killed + survived)
         print(
             f"{self._target.module}: {self._total} mutants, {killed} killed (of these {timeouts} by timeout),"
-            f" {survived} survived, {self._alike} equivalent; {share_pct:.1f} % killed"
+            f" {survived} survived, {self.alike} equivalent; {share_pct:.1f} % killed"
         )
-        return int(share_pct < _ENOUGH_PCT or bool(stale))
+        return int(share_pct < shares.ENOUGH_PCT or bool(stale))
 
 
 if __name__ == "__main__":

@@ -30,11 +30,35 @@
   resources: [nodebmcs]
   verbs: [list, watch]
 {{- end -}}
+{{- define "joulie.writes.operator.cluster" -}}
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [nodes]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [events]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodepowerprofiles, nodetwins]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodepowerprofiles/status, nodetwins/status]
+  operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
 {{- define "joulie.rules.operator.namespace" -}}
 # Leader election.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [get, create, update]
+{{- end -}}
+{{- define "joulie.writes.operator.namespace" -}}
+- apiGroups: [coordination.k8s.io]
+  apiVersions: ['*']
+  resources: [leases]
+  operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.operator.sleep" -}}
 - apiGroups: [joulie.io]
@@ -59,6 +83,24 @@
 - apiGroups: [apps]
   resources: [daemonsets]
   verbs: [list, watch]
+{{- end -}}
+{{- define "joulie.writes.operator.sleep" -}}
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodesleeppolicies/status]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodebmcs]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [nodes/status]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [""]
+  apiVersions: ['*']
+  resources: [pods/eviction]
+  operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.agent.cluster" -}}
 - apiGroups: [""]
@@ -160,6 +202,12 @@
   resources: [nodes]
   verbs: [get]
 {{- end -}}
+{{- define "joulie.writes.outofband.cluster" -}}
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodebmcs/status]
+  operations: [CREATE, UPDATE, DELETE]
+{{- end -}}
 {{- define "joulie.rules.outofband.namespace" -}}
 # Leader election.
 - apiGroups: [coordination.k8s.io]
@@ -170,6 +218,12 @@
   resources: [secrets]
   resourceNames: {{ toJson . }}
   verbs: [get]
+{{- end -}}
+{{- define "joulie.writes.outofband.namespace" -}}
+- apiGroups: [coordination.k8s.io]
+  apiVersions: ['*']
+  resources: [leases]
+  operations: [CREATE, UPDATE, DELETE]
 {{- end -}}
 {{- define "joulie.rules.viewer.cluster" -}}
 - apiGroups: [joulie.io]

@@ -15,6 +15,7 @@ class _Kept(msgspec.Struct):
 
 class _Model(pydantic.BaseModel):
     count: int
+    names: list[str] = []
 
 
 _KEPT = msgspec.json.Decoder(_Kept).decode
@@ -52,8 +53,10 @@ def test_a_deep_value_is_named_as_such_and_keeps_no_traceback() -> None:
 
 def test_a_model_names_the_field_and_not_the_value() -> None:
     with pytest.raises(DecodeError) as caught:
-        decode(_Model.model_validate_json, b'{"count": "secret"}', "Thing x")
-    assert "count: " in caught.value.message
+        decode(_Model.model_validate_json, b'{"count": "secret", "names": [1]}', "Thing x")
+    count, names = caught.value.message.removeprefix("not a Thing x: ").split("; ")
+    assert count.startswith("count: ")
+    assert names.startswith("names.0: ")
     assert "secret" not in caught.value.message
 
 

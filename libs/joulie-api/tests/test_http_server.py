@@ -3,7 +3,7 @@
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 
@@ -95,8 +95,8 @@ async def port(logs, clock, request) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def connected(port):
-    reader, writer = await asyncio.open_connection(HOST, port)
+async def connected(port, source=HOST):
+    reader, writer = await asyncio.open_connection(HOST, port, local_addr=(source, 0))
     try:
         async with asyncio.timeout(10):
             yield reader, writer
@@ -241,3 +241,48 @@ async def test_connections_beyond_the_limit_are_closed_and_the_others_served(mon
         assert await answer_to(port, b"") == b""
         writer.write(POST + b"Content-Length: 2\r\n\r\n{}")
         assert (await first.readline()).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "head", [b"", POST + b"Content-Length: 9\r\n\r\n{", POST + b"Content-Length: 9\r\nX: y\r\n\r\n{"]
+)
+async def test_an_address_that_takes_all_connections_leaves_room_for_every_other(port, head):
+    async with AsyncExitStack() as stack:
+        greedy = [await stack.enter_async_context(connected(port)) for _ in range(http_server.MAX_CONNECTIONS)]
+        for _, writer in greedy:
+            writer.write(head)
+        for number in range(2, 12):
+            reader, writer = await stack.enter_async_context(connected(port, f"127.0.0.{number}"))
+            writer.write(POST + b"Content-Length: 2\r\n\r\n{}")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        # The oldest have made room, one each; the youngest is served.
+        for reader, _ in greedy[:10]:
+            assert await ended(reader)
+        reader, writer = greedy[-1]
+        writer.write(POST + b"Content-Length: 2\r\n\r\n{}" if not head else b"x" * 8)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+
+
+async def ended(reader):
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("more", [b"", b"X: y\r\n"])
+async def test_a_body_of_which_nothing_comes_ends_long_before_the_limit_of_requests(port, logs, monkeypatch, more):
+    monkeypatch.setattr(http_server, "STALL_TIMEOUT_S", 0.1)
+    assert await answer_to(port, POST + more + b"Content-Length: 9\r\n\r\n{") == b""
+    assert [line["problem"] for line in logs] == ["request not received and answered in time"]
+
+
+@pytest.mark.parametrize("more", [b"", b"X: y\r\n"])
+async def test_a_body_that_comes_slowly_is_received(port, monkeypatch, more):
+    monkeypatch.setattr(http_server, "STALL_TIMEOUT_S", 0.4)
+    async with connected(port) as (reader, writer):
+        writer.write(POST + more + b"Content-Length: 9\r\n\r\n")
+        for _ in range(9):
+            writer.write(b"x")
+            await asyncio.sleep(0.1)  # A client's pace; all of it takes longer than nothing may come.
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")

@@ -54,15 +54,27 @@ SPECS = st.fixed_dictionaries(
         "resourceClaims": st.none() | st.just([{"name": "c", "resourceClaimName": "claim"}]),
     },
 )
+STATES = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("abx"), "ready": st.just(True)},
+        optional={"allocatedResources": st.none() | QUANTITIES, "resources": RESOURCES},
+    ),
+    max_size=3,
+)
+STATUSES = st.fixed_dictionaries(
+    {"phase": st.just("Running")},
+    optional={"containerStatuses": st.none() | STATES, "initContainerStatuses": STATES},
+)
 PODS = st.builds(
-    lambda annotations, spec: {
+    lambda annotations, spec, status: {
         "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"a": "b"}, "annotations": annotations},
         "spec": spec,
-        "status": {"phase": "Running"},
+        "status": status,
     },
     st.none()
     | st.dictionaries(st.sampled_from(["joulie.io/workload-class", "other"]), st.sampled_from(["performance"])),
     SPECS,
+    STATUSES,
 )
 
 
@@ -120,6 +132,44 @@ def test_the_demand_of_a_pod_is_computed_once_in_its_life(computed):
     assert len(computed) == 1
     assert [each.node for each in read] == [None, "n1", "n1", "n1"]
     assert all(each.annotation == "performance" and each.demand.cpu_cores == 2 for each in read)
+
+
+def state(name="main", allocated="2", in_force="2"):
+    """The state of a container with other requests than it makes while it is resized."""
+    return {"name": name, "allocatedResources": {"cpu": allocated}, "resources": {"requests": {"cpu": in_force}}}
+
+
+def running(*states, init=()):
+    pod = life()[2]
+    pod["spec"]["containers"][0]["name"] = "main"
+    return pod | {"status": {"phase": "Running", "containerStatuses": states, "initContainerStatuses": init}}
+
+
+@pytest.mark.parametrize(
+    ("allocated", "in_force", "cores"), [("4", "4", 4), ("2", "4", 4), ("4", "2", 4), ("1", "1", 2), ("2", "2", 2)]
+)
+def test_a_resize_downwards_counts_when_the_kubelet_has_carried_it_out_and_one_upwards_at_once(
+    allocated, in_force, cores
+):
+    pod = msgspec.json.encode(running(state(allocated=allocated, in_force=in_force)))
+    assert read_pod(pod).demand.cpu_cores == cores
+
+
+def test_the_state_of_another_container_does_not_count():
+    assert read_pod(msgspec.json.encode(running(state("other", "8", "8")))).demand.cpu_cores == 2
+
+
+def test_a_resize_of_a_sidecar_counts():
+    pod = running(init=[state("log", "4", "4")])
+    resources = {"requests": {"cpu": "1"}}
+    pod["spec"]["initContainers"] = [{"name": "log", "restartPolicy": "Always", "resources": resources}]
+    assert read_pod(msgspec.json.encode(pod)).demand.cpu_cores == 6
+
+
+def test_the_names_of_containers_and_their_state_make_no_pods_of_different_demand(computed):
+    pods = [running(), running(state())]
+    pods[1]["spec"]["containers"][0]["name"] = pods[1]["status"]["containerStatuses"][0]["name"] = "other"
+    assert len({read_pod(msgspec.json.encode(pod)).demand.cpu_cores for pod in pods}) == len(computed) == 1
 
 
 def test_the_demand_of_pods_that_request_the_same_is_computed_once(computed):

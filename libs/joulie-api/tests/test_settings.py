@@ -148,6 +148,13 @@ def test_an_invalid_value_is_reported_with_the_reason_and_a_hint(name, value, li
     assert lines_of(Example, {name: value}) == [line]
 
 
+def test_json_that_is_nested_too_deeply_is_reported_in_one_short_line():
+    (line,) = lines_of(Example, {"GPU_MODEL_CAPS_JSON": "[" * 100_000})
+    assert line.startswith("GPU_MODEL_CAPS_JSON=[[")
+    assert "nested too deeply" in line
+    assert len(line) < 400
+
+
 def test_invalid_json_is_reported():
     (line,) = lines_of(Example, {"GPU_MODEL_CAPS_JSON": "{"})
     assert line.startswith("GPU_MODEL_CAPS_JSON={: not JSON (")

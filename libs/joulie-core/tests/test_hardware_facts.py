@@ -68,10 +68,38 @@ def test_labels_alone_do_not_overrule_what_the_agent_saw_and_the_conflict_is_a_w
     assert len(hardware.conflicts) == 1
 
 
-def test_a_status_with_both_no_gpu_and_a_count_is_taken_for_a_node_of_gpus():
-    hardware = view(CPU | H100, {"gpu": {"present": False, "count": 8}})
-    assert hardware.gpu.count == 8
-    assert len(hardware.conflicts) == 1
+def test_no_gpu_is_authoritative_over_a_count_beside_it():
+    hardware = view(CPU | H100, {"gpu": {"present": False, "count": 4}})
+    assert (hardware.gpu, hardware.origins.gpu) == (None, Origin.SEEN)
+    assert hardware.conflicts == ("the machine reports no GPU and a count of 4: none is assumed",)
+
+
+def test_no_gpu_with_a_count_yields_to_resources_that_offer_gpus():
+    hardware = view(CPU | H100, {"gpu": {"present": False, "count": 4}}, nvidia="8")
+    assert (hardware.gpu.count, hardware.origins.gpu) == (8, Origin.LABELLED)
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "known"),
+    [
+        ({}, None, False),
+        ({"nvidia.com/gpu.product": "NVIDIA-X9000"}, None, False),
+        (
+            {"nvidia.com/gpu.product": "NVIDIA-X9000"},
+            {"gpu": {"capRangePerGpu": {"minWatts": 9, "maxWatts": 99}}},
+            True,
+        ),
+        (H100, None, True),
+    ],
+)
+def test_watts_of_a_generic_model_are_not_taken_for_known(labels, status, known):
+    assert view(CPU | labels, status, nvidia="8").gpu.max_is_known is known
+
+
+@pytest.mark.parametrize("driver", ["i915", "xe"])
+def test_a_gpu_of_intels_drivers_counts_since_nothing_shows_that_it_is_part_of_the_processor(driver):
+    gpu = view(CPU, **{f"gpu.intel.com/{driver}": "1"}).gpu
+    assert (gpu.count, gpu.vendor, gpu.max_is_known) == (1, "Intel", False)
 
 
 def test_fewer_gpus_seen_than_offered_are_a_warning_and_the_seen_ones_count():
@@ -147,7 +175,7 @@ def test_gpus_are_left_out_only_where_nothing_offers_or_counts_them(present, see
     labels = CPU | (H100 if model else {}) | ({"joulie.io/hw.gpu-count": label} if label else {})
     status = {"gpu": {"count": seen} | ({} if present is None else {"present": present})}
     hardware = view(labels, status, nvidia=str(offered))
-    if offered or seen:
+    if offered or (seen and present is not False):
         assert hardware.gpu is not None
     if hardware.gpu is None:
         assert present is False or label == "0" or not (model or label)

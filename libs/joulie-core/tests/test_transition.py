@@ -62,12 +62,19 @@ def test_a_published_target_is_recovered_as_the_state_that_published_it(state):
     assert recover((state.profile, state.draining), contradicting) is state
 
 
+def test_a_published_performance_target_is_performance_whatever_it_says_of_draining():
+    """Nothing lowers its caps; only a hand writes such a target."""
+    assert recover((Profile.PERFORMANCE, True), {}) is PERF
+
+
 @pytest.mark.parametrize(
     ("node_labels", "expected"),
     [
         ({}, PERF),
         ({labels.POWER_PROFILE: "performance"}, PERF),
         ({labels.POWER_PROFILE: "eco", labels.DRAINING: "true"}, DRAIN),
+        ({labels.DRAINING: "true"}, PERF),
+        ({labels.POWER_PROFILE: "performance", labels.DRAINING: "true"}, PERF),
         # Nothing caps a node without a target: the guard has to be asked again.
         ({labels.POWER_PROFILE: "eco", labels.DRAINING: "false"}, PERF),
     ],

@@ -110,3 +110,37 @@ def test_a_daemonset_owns_its_node_only_while_that_is_managed():
     assert scope.owns(Node(name=NodeName("n1"), labels={MANAGED: "true"}))
     assert not scope.owns(Node(name=NodeName("n1")))
     assert not scope.owns(Node(name=NodeName("n2"), labels={MANAGED: "true"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NODE_NAME", "../x"),
+        ("NODE_NAME", "N1"),
+        ("NODE_NAME", "a" * 254),
+        ("POOL_NODE_SELECTOR", "a in (b"),
+        ("POOL_NODE_SELECTOR", "a=b,"),
+        ("POOL_NODE_SELECTOR", "a b"),
+        ("TELEMETRY_CPU_HTTP_ENDPOINT", "file:///"),
+        ("TELEMETRY_CPU_HTTP_ENDPOINT", "backend:18080"),
+        ("TELEMETRY_CPU_CONTROL_HTTP_ENDPOINT", "http://h:99999"),
+        ("TELEMETRY_GPU_CONTROL_HTTP_ENDPOINT", "http:///path"),
+    ],
+)
+def test_a_value_that_no_other_system_would_take_is_reported_at_the_start(name, value):
+    assert f"{name}=" in faults(**{"NODE_NAME": "n1", name: value})
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["a", "!a", "a=b", "a==b, c!=d", "joulie.io/managed=true", "a in (b, c),d notin (e)", "a=", "n>3", "zone in ()"],
+)
+def test_a_label_selector_in_the_grammar_of_kubernetes_is_accepted(selector):
+    assert read(NODE_NAME="n1", POOL_NODE_SELECTOR=selector).pool_node_selector == selector
+
+
+def test_all_invalid_values_are_reported_at_once_and_no_password_with_them():
+    text = faults(NODE_NAME="../x", TELEMETRY_CPU_HTTP_ENDPOINT="ftp://user:secret@h/")
+    assert "NODE_NAME=" in text
+    assert "TELEMETRY_CPU_HTTP_ENDPOINT=" in text
+    assert "secret" not in text

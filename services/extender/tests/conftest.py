@@ -20,7 +20,7 @@ from joulie_api.metrics import Registry
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer, make_node_hardware, make_node_twin
 from joulie_extender.app import make_endpoints, make_table
-from joulie_extender.bodies import MAX_BODIES_BYTES, Bodies
+from joulie_extender.bodies import Bodies, BodyLimits
 from joulie_extender.debug import Debug
 from joulie_extender.handlers import Handlers
 from joulie_extender.metrics import ExtenderMetrics
@@ -137,8 +137,9 @@ async def start(fake_api: FakeApiServer, fake_client: KubeClient) -> AsyncIterat
             table = make_table(settings, wall_clock=clock)
             feeds = ExtenderWatches(fake_client, table, cache_ttl_s=settings.cache_ttl)
             registry = Registry()
-            budget = ByteBudget(MAX_BODIES_BYTES)
-            bodies = Bodies(budget)
+            limits = BodyLimits.of_memory(None)
+            budget = ByteBudget(limits.all_bytes)
+            bodies = Bodies(limits.one_bytes, budget)
             metrics = ExtenderMetrics(registry, table)
             handlers = Handlers(table, feeds, metrics, bodies)
             endpoints = make_endpoints(handlers, Debug(table, feeds, bodies))

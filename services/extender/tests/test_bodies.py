@@ -11,9 +11,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from joulie_api.byte_budget import ByteBudget
+from joulie_api.claims import no_claims
 from joulie_api.testing import claiming, make_node, make_pod
-from joulie_extender.bodies import MAX_BODY_BYTES
-from joulie_extender.requests import BadRequestError, read_object, read_query, split_nodes
+from joulie_extender import bodies
+from joulie_extender.bodies import Bodies, BodyLimits
+from joulie_extender.replies import objects_reply
+from joulie_extender.requests import (
+    MAX_CANDIDATES,
+    MAX_NAMES_BODY_BYTES,
+    MAX_OBJECT_BYTES,
+    BadRequestError,
+    read_object,
+    read_query,
+    split_nodes,
+)
 
 POD = make_pod()
 PATHS = ["/filter", "/prioritize", "/debug/explain"]
@@ -69,14 +81,14 @@ async def test_a_full_node_without_a_name_is_malformed_where_names_are_needed(st
 
 async def test_a_body_of_more_than_a_mebibyte_is_accepted(start):
     extender = await start()
-    nodes = [make_node(f"n{number}", annotations={"filler": "x" * 10_000}) for number in range(200)]
-    status, answer = await extender.post("/prioritize", {"Pod": POD, "Nodes": {"items": nodes}})
+    nodes = [{"metadata": {"name": f"n{number}", "annotations": {"a": "x" * 10_000}}} for number in range(200)]
+    status, answer = await extender.post("/prioritize", {"Pod": POD, "Nodes": {"items": nodes}, "NodeNames": None})
     assert (status, len(answer)) == (200, 200)
 
 
 async def test_a_body_that_is_too_large_is_refused_before_it_is_sent(start):
     extender = await start()
-    headers = {"Content-Length": str(MAX_BODY_BYTES + 1)}
+    headers = {"Content-Length": str(BodyLimits.of_memory(None).one_bytes + 1)}
     async with extender.http.post("/filter", data=BytesIO(b""), headers=headers) as answer:
         assert answer.status == 413
 
@@ -268,3 +280,173 @@ async def test_the_claims_of_a_repeated_body_are_those_of_the_moment(start):
         for path in ("/filter", "/prioritize", "/prioritize"):
             assert (await extender.post(path, body))[0] == 200
     assert len(seen) == 3
+
+
+def with_spec(spec):
+    return {"Pod": {"metadata": {"name": "p"}, "spec": spec}, "NodeNames": ["a"]}
+
+
+def required(terms):
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    return with_spec({"affinity": affinity})
+
+
+TOO_LARGE = {
+    "a pod beyond what etcd stores": {"Pod": make_pod(annotations={"a": "x" * MAX_OBJECT_BYTES}), "NodeNames": ["a"]},
+    "names beyond any cluster": {"Pod": POD, "NodeNames": ["a"] * (MAX_CANDIDATES + 1)},
+    "names of more bytes": {"Pod": POD, "NodeNames": ["a" * MAX_NAMES_BODY_BYTES]},
+    "nodes beyond any cluster": {
+        "Pod": POD,
+        "Nodes": {"items": [{"metadata": {"name": "a"}}] * (MAX_CANDIDATES + 1)},
+        "NodeNames": None,
+    },
+    "a node beyond what etcd stores": {
+        "Pod": POD,
+        "Nodes": {"items": [{"metadata": {"name": "a" * MAX_OBJECT_BYTES}}, {"metadata": {"name": "b"}}]},
+        "NodeNames": None,
+    },
+    "a mebibyte of nodes in another form": {
+        "Pod": POD,
+        "Nodes": {"items": [{"kind": "Node", "metadata": {"name": "a" * 1000}}] * 1100},
+    },
+}
+TOO_MANY_PARTS = {
+    "containers": with_spec({"containers": [{}] * 100_001}),
+    "init containers": with_spec({"initContainers": [{}] * 100_001}),
+    "containers with requests": with_spec({"containers": [{"resources": {"requests": {"cpu": "1"}}}] * 2000}),
+    "requests": with_spec({"containers": [{"resources": {"requests": {f"a.b/{n}": "1" for n in range(10_000)}}}]}),
+    "terms of node affinity": required([{}] * 10_000),
+    "labels of a node selector": with_spec({"nodeSelector": {f"a{n}": "b" for n in range(10_000)}}),
+    "claims": with_spec({"resourceClaims": [{"name": "c"}] * 5_000}),
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("body", TOO_LARGE.values(), ids=TOO_LARGE.keys())
+async def test_what_kubernetes_does_not_have_is_answered_413_with_the_limit(start, path, body):
+    extender = await start()
+    status, answer = await extender.post(path, body)
+    assert status == 413
+    assert "at most" in answer
+    assert len(answer) < 500
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("body", TOO_MANY_PARTS.values(), ids=TOO_MANY_PARTS.keys())
+async def test_a_pod_with_more_parts_than_any_real_one_is_answered_400_with_the_limit(start, path, body):
+    extender = await start()
+    status, answer = await extender.post(path, body)
+    assert status == 400
+    assert "at most" in answer
+    assert len(answer) < 500
+
+
+LARGEST = {
+    "a pod of a mebibyte": {"Pod": make_pod(annotations={"a": "<" * (1 << 20)}), "NodeNames": ["a"]},
+    "five hundred containers": with_spec(
+        {
+            "containers": [
+                {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}, "env": [{"name": "A"}] * 20}
+            ]
+            * 500
+        }
+    ),
+    "a term for each node": required(
+        [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a" * 63] * 5000}]}]
+    ),
+    "the names of five thousand nodes": {"Pod": POD, "NodeNames": ["n" * 63] * 5000},
+    "the names of the most nodes": {"Pod": POD, "NodeNames": ["n" * 63] * MAX_CANDIDATES},
+    "a pod of a mebibyte and full nodes": {
+        "Pod": make_pod(annotations={"a": "x" * (1 << 20)}),
+        "Nodes": {"items": [{"metadata": {"name": "n", "annotations": {"a": "x" * 9000}}}] * 5000},
+        "NodeNames": None,
+    },
+}
+
+
+@pytest.mark.parametrize("path", ["/filter", "/prioritize"])
+@pytest.mark.parametrize("body", LARGEST.values(), ids=LARGEST.keys())
+async def test_the_largest_requests_of_kubernetes_are_answered(start, path, body):
+    extender = await start()
+    status, answer = await extender.post(path, body)
+    assert status == 200, answer
+
+
+async def test_the_loop_is_left_between_parts_of_full_nodes(monkeypatch):
+    """Of 1,000 nodes none is read more than 128 after the last turn of the others."""
+    read = []
+    monkeypatch.setattr(bodies, "read_object", lambda raw: read.append(raw) or read_object(raw))
+    body = msgspec.json.encode(
+        {"Pod": POD, "Nodes": {"items": [{"metadata": {"name": "n"}}] * 1000}, "NodeNames": None}
+    )
+    assert await longest_run(Bodies(1 << 30, ByteBudget(1 << 30)).read(body, no_claims), read) == bodies.PART_NODES
+
+
+async def test_the_loop_is_left_after_a_mebibyte_of_full_nodes(monkeypatch):
+    read = []
+    monkeypatch.setattr(bodies, "read_object", lambda raw: read.append(raw) or read_object(raw))
+    node = {"metadata": {"name": "n", "annotations": {"a": "x" * (1 << 19)}}}
+    body = msgspec.json.encode({"Pod": POD, "Nodes": {"items": [node] * 12}, "NodeNames": None})
+    assert await longest_run(Bodies(1 << 30, ByteBudget(1 << 30)).read(body, no_claims), read) == 2
+
+
+async def longest_run(work, done):
+    """Most entries that `done` grew by between two turns of the event loop."""
+    task = asyncio.ensure_future(work)
+    longest = seen = 0
+    while not task.done():
+        await asyncio.sleep(0)
+        longest, seen = max(longest, len(done) - seen), len(done)
+    await task
+    return longest
+
+
+async def test_of_bodies_that_arrive_together_one_is_read_in_a_turn_of_the_loop(monkeypatch):
+    read = []
+    monkeypatch.setattr(bodies, "read_query", lambda *of: read.append(of) or read_query(*of))
+    body = msgspec.json.encode({"Pod": POD, "NodeNames": ["a"]})
+    received = Bodies(1 << 30, ByteBudget(1 << 30))
+    assert await longest_run(asyncio.gather(*[received.read(body, no_claims) for _ in range(10)]), read) == 1
+    assert len(read) == 10
+
+
+async def test_a_part_of_an_answer_is_a_mebibyte_and_one_node():
+    nodes = [b'{"metadata":{"name":"%d","a":"%b"}}' % (number, b"x" * 300_000) for number in range(9)]
+    parts = list(objects_reply(nodes, []))
+    assert max(map(len, parts)) < (1 << 20) + 300_000
+    assert [msgspec.json.encode(each) for each in msgspec.json.decode(b"".join(parts))["Nodes"]["items"]] == nodes
+
+
+@pytest.mark.parametrize(("memory", "one", "together"), [(None, 128, 256), (1 << 30, 128, 256), (256 << 20, 32, 64)])
+def test_limits_follow_from_the_memory_of_the_container(memory, one, together):
+    assert BodyLimits.of_memory(memory) == BodyLimits(one << 20, together << 20)
+
+
+@pytest.mark.parametrize("names", [["b"], []])
+async def test_where_names_and_full_nodes_are_sent_the_names_count(start, names):
+    extender = await start()
+    body = {"Pod": POD, "Nodes": {"items": [{"metadata": {"name": "a"}}]}, "NodeNames": names}
+    _, scores = await extender.post("/prioritize", body)
+    assert [each["Host"] for each in scores] == names
+    _, passed = await extender.post("/filter", body)
+    assert (passed["Nodes"], passed["NodeNames"]) == (None, names)
+
+
+def test_the_labels_that_verdicts_need_are_read_from_full_nodes():
+    labels = {"joulie.io/power-profile": "eco", "joulie.io/sleep-state": "asleep", "zone": "a"}
+    node = read_object(msgspec.json.encode({"metadata": {"name": "a", "labels": labels}}))
+    assert node.labels == {key: value for key, value in labels.items() if key != "zone"}
+
+
+async def test_a_full_node_that_sleeps_by_its_own_label_is_refused(start):
+    extender = await start()
+    node = {"metadata": {"name": "a", "labels": {"joulie.io/sleep-state": "asleep"}}}
+    _, answer = await extender.post("/filter", {"Pod": POD, "Nodes": {"items": [node]}, "NodeNames": None})
+    assert (answer["Nodes"]["items"], [*answer["FailedNodes"]]) == ([], ["a"])
+
+
+def test_the_text_of_a_refusal_does_not_repeat_a_long_value():
+    body = msgspec.json.encode({"Pod": make_pod(cpu="9" * 100_000), "NodeNames": ["a"]})
+    with pytest.raises(BadRequestError, match="quantity") as refused:
+        read_query(body)
+    assert len(str(refused.value)) <= 300

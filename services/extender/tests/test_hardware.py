@@ -78,3 +78,10 @@ def test_a_pod_that_takes_all_threads_of_a_node_costs_its_maximum_and_not_twice_
     for power in (PowerReader()(node, status), PowerReader()(node, None), PowerReader()(None, status)):
         assert marginal_watts(whole, power, Coefficients(cpu_util=1)).cpu_watts == pytest.approx(225)
         assert marginal_watts(whole, power, Coefficients(cpu_util=0.8)).cpu_watts == pytest.approx(180)
+
+
+@pytest.mark.parametrize("product", ["NVIDIA-X9000", "AMD-Instinct-MI999"])
+def test_a_gpu_of_which_only_the_vendor_is_known_costs_a_pod_as_much_as_an_unknown_one(product):
+    node = Node("n", labels=LABELS | {"nvidia.com/gpu.product": product}, allocatable={"nvidia.com/gpu": "4"})
+    power = PowerReader()(node, None)
+    assert (power.gpu_count, power.watts_per_gpu) == (4, 700)

@@ -1,11 +1,15 @@
 """Twins as the extender reads them."""
 
+import math
+from dataclasses import astuple
+
 import msgspec
 import pytest
 
 from joulie_api.errors import DecodeError
 from joulie_api.testing import make_node_twin
 from joulie_core.kinds.node_twin import NodeTwinStatus
+from joulie_core.plausible import HIGHEST_VALUE
 from joulie_core.scoring.state import node_state
 from joulie_extender.twins import read_twin
 
@@ -24,4 +28,37 @@ def test_a_number_that_is_written_as_a_string_is_read_as_the_model_reads_it():
 def test_what_is_no_twin_is_refused_with_the_field_that_is_wrong():
     twin = make_node_twin("a", "no such class", measured_watts=123.5, capped_watts=700)
     with pytest.raises(DecodeError, match=r"status\.schedulableClass"):
+        read_twin(msgspec.json.encode(twin))
+
+
+NUMBERS = ["measuredNodePowerW", "nodeCappedPowerW", "nodeTdpW", "powerTrendWPerMin"]
+SCORES = ["predictedPowerHeadroomScore", "predictedCoolingStressScore", "estimatedPUE"]
+HUGE = [b"1e308", b"-1e308", b"1e400", b"9" * 400, b"9223372036854775808", b"NaN", b"Infinity", b'"x"', b"[]"]
+
+
+def evil_twin(field, value):
+    """A valid twin of a busy performance node, but for one number."""
+    twin = make_node_twin("evil", "performance", measured_watts=590, capped_watts=600)
+    status = twin["status"] | {"predictedPowerHeadroomScore": 2, "predictedCoolingStressScore": 90, "estimatedPUE": 1.2}
+    power = status["powerMeasurement"]
+    (power if field in NUMBERS else status)[field] = "VALUE"
+    return msgspec.json.encode(twin | {"status": status}).replace(b'"VALUE"', value)
+
+
+@pytest.mark.parametrize("value", HUGE)
+@pytest.mark.parametrize("field", NUMBERS + SCORES)
+def test_a_twin_with_an_impossible_number_is_refused_or_read_without_it(field, value):
+    try:
+        state = read_twin(evil_twin(field, value))
+    except DecodeError:
+        return
+    figures = [each for each in astuple(state) if isinstance(each, float)]
+    assert all(math.isfinite(each) and abs(each) <= HIGHEST_VALUE for each in figures if each != state.last_updated_s)
+    headroom = state.headroom_pct()
+    assert headroom is None or headroom <= 10 or field == "nodeCappedPowerW"
+
+
+def test_a_twin_that_is_nested_too_deeply_is_refused_as_what_it_is():
+    twin = make_node_twin("a", "eco") | {"parameters": msgspec.Raw(b"[" * 5_000 + b"]" * 5_000)}
+    with pytest.raises(DecodeError, match="nested too deeply"):
         read_twin(msgspec.json.encode(twin))

@@ -22,6 +22,7 @@ from joulie_core.hardware.view import view_from_node
 from joulie_core.kinds.node_twin import MeasurementQuality, MeasurementSource
 from joulie_core.kinds.telemetry_profile import TelemetryProfile
 from joulie_core.names import NodeName
+from joulie_core.plausible import Plausibility, judge
 from joulie_core.timestamps import rfc3339
 from joulie_core.twin import Measurement, PowerBudget
 from joulie_operator import prometheus as operator_prometheus
@@ -548,3 +549,12 @@ def test_a_result_that_is_kept_is_what_would_be_measured_anew(steps):
                 meter.readings.pop("n1", None)
         assert kept.measure(N1, node, now) == anew.measure(N1, node, now)
         assert kept.measure(N1, node, now) == anew.measure(N1, node, now)
+
+
+async def test_watts_whose_sum_is_beyond_all_numbers_are_too_high_for_that_node_alone(serve, session):
+    endless = [({"node": "n1", "zone": zone}, "1.7e308") for zone in ("a", "b")]
+    start, _ = prometheus_answering(serve, session, vector(*endless, ({"node": "n2"}, "300")))
+    readings = PrometheusReadings(await start, "w", lambda: {N1, N2}, source=MeasurementSource.KEPLER, interval_s=1)
+    await readings.poll()
+    assert judge(readings.reading(N1).watts) is Plausibility.TOO_HIGH
+    assert readings.reading(N2).watts == 300

@@ -120,3 +120,15 @@ def test_the_lease_lies_in_the_operators_namespace():
     assert read().lease_namespace == "joulie-system"
     assert read(POD_NAMESPACE="here").lease_namespace == "here"
     assert read(POD_NAMESPACE="here", OPERATOR_NAMESPACE="there").lease_namespace == "there"
+
+
+@pytest.mark.parametrize(
+    "host", ["http://x/", "proxy.example:8443", "x.example/ui", "a b", "*.example", "-x", "a" * 64]
+)
+def test_what_cannot_be_a_host_name_of_the_live_page_is_refused(host):
+    with pytest.raises(SettingsError, match=r"UI_HOSTS=.*is no host name; write the name alone"):
+        read(UI_HOSTS=f"good.example,{host}")
+
+
+def test_host_names_of_the_live_page_are_compared_without_regard_to_case():
+    assert read(UI_HOSTS="Proxy.Example, ops-1").ui_hosts == ("proxy.example", "ops-1")

@@ -117,7 +117,7 @@ async def test_a_secret_that_lacks_something_is_named_with_what_it_lacks(change,
     assert names in message
 
 
-@pytest.mark.parametrize("value", ["%%%", "/w=="])
+@pytest.mark.parametrize("value", ["%%%", "/w==", "\u00fc"])
 async def test_an_entry_that_is_not_text_is_named(value):
     secrets = Secrets(**PLAIN)
     body = json.loads(secrets.raw)

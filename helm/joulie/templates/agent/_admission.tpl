@@ -1,19 +1,8 @@
-{{/* Whether the admission policies are installed: Kubernetes serves them from 1.30 on. */}}
-{{- define "joulie.admission.enabled" -}}
-{{- if and .Values.agent.enabled .Values.agent.admissionPolicy.enabled (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") -}}
+{{/* Whether the admission policies of agents are installed. */}}
+{{- define "joulie.agent.admission.enabled" -}}
+{{- if and .Values.agent.enabled .Values.agent.admissionPolicy.enabled (include "joulie.admission.served" .) -}}
 true
 {{- end -}}
-{{- end -}}
-
-{{/* The end of every message: where the reason is written, and the way out. */}}
-{{- define "joulie.admission.hint" -}}
-(docs/security.md; turned off by the value agent.admissionPolicy.enabled of the chart)
-{{- end -}}
-
-{{/* Limits a policy to the agents of this release. */}}
-{{- define "joulie.admission.account" -}}
-- name: agent
-  expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "joulie.agent.name" . }}'
 {{- end -}}
 
 {{/* Everything that the agent's role lets it write. */}}
@@ -29,10 +18,14 @@ true
 ['events', 'balloonspolicies', 'topologyawarepolicies', 'templatepolicies', 'adjustments']
 {{- end -}}
 
-{{/* What both policies use: the subresource, and whether the agent manages a profile before and after the write. */}}
+{{/* Kinds that the agent's Node is the owner of. */}}
+{{- define "joulie.admission.owned" -}}
+['nodehardwares', 'telemetryprofiles', 'noderesourcetopologies']
+{{- end -}}
+
+{{/* Whether the agent manages a profile before and after the write. */}}
 {{- define "joulie.admission.variables" -}}
-- name: subresource
-  expression: request.?subResource.orValue('')
+{{- include "joulie.admission.object" . }}
 - name: wasManaged
   expression: >-
     oldObject == null || oldObject.metadata.?labels['app.kubernetes.io/managed-by'].orValue('') == 'joulie-agent'
@@ -49,15 +42,33 @@ true
       variables.wasManaged
       ? request.operation == 'DELETE' || (request.operation == 'UPDATE' && object.spec == oldObject.spec) || (
           object.spec.target.scope == 'node' && object.spec.target.nodeName == variables.node)
-      : request.operation == 'UPDATE' && object.spec == oldObject.spec && !variables.isManaged)
+      : request.operation == 'UPDATE' && object.spec == oldObject.spec && !variables.isManaged &&
+        object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences)
   reason: Forbidden
   messageExpression: >-
-    "Joulie's agent may write TelemetryProfile " + request.name +
-    ' only while the agent manages it, and only for its node {{ include "joulie.admission.hint" . }}'
+    "Joulie's agent may write TelemetryProfile " + variables.name +
+    ' only while the agent manages it, and only for its node {{ include "joulie.admission.hint" "agent" }}'
+{{- include "joulie.admission.metadata" (list "agent" (include "joulie.admission.owned" .)) }}
+{{- end -}}
+
+{{/* The fields of its Node that the agent changes and may not: labels that administrators reserve, for example. */}}
+{{- define "joulie.admission.ownNode" -}}
+- name: changed
+  expression: >-
+    request.resource.resource != 'nodes' || request.operation != 'UPDATE' ? [] :
+    {{ include "joulie.admission.changed" (list "metadata" (printf "key in ['labels', 'annotations', %s]" (include "joulie.admission.bookkeeping" .))) | nindent 4 }} +
+    {{ include "joulie.admission.changed" (list "metadata.labels" "!key.contains('node-restriction.kubernetes.io/')") | nindent 4 }} + (
+    variables.subresource == ''
+    ? {{ include "joulie.admission.changed" (list "spec" "key == 'taints'") | nindent 6 }}
+    : {{ include "joulie.admission.changed" (list "status" "key in ['capacity', 'allocatable']") | nindent 6 }} +
+    {{- range $kind := list "capacity" "allocatable" }}
+      {{ include "joulie.admission.changed" (list (printf "status.%s" $kind) "key.contains('/') && !key.contains('kubernetes.io/')") | nindent 6 }}{{ if eq $kind "capacity" }} +{{ end }}
+    {{- end }})
 {{- end -}}
 
 {{/* What the resource manager's writes may contain. */}}
 {{- define "joulie.admission.resourceManager" -}}
+{{- $hint := include "joulie.admission.hint" "agent" -}}
 # Each node has an entry in a status that all agents write.
 - expression: >-
     request.resource.group != 'joulie.io' || !(request.resource.resource in {{ include "joulie.admission.shared" . }}) || (
@@ -67,34 +78,18 @@ true
         object.?status.nodes[key].hasValue()))
   reason: Forbidden
   messageExpression: >-
-    variables.what + ' but for the entry of its own node {{ include "joulie.admission.hint" . }}'
+    variables.what + ' but for the entry of its own node {{ $hint }}'
 - expression: >-
     request.resource.resource != 'events' || (
       object.involvedObject.kind == 'Pod' && object.?source.host.orValue('') == variables.node)
   reason: Forbidden
   messageExpression: >-
-    variables.what + ': it may report about pods, with its own node as the source {{ include "joulie.admission.hint" . }}'
-# As for the kubelet's own token, labels that administrators reserve are not for the node to set.
-- expression: >-
-    request.resource.resource != 'nodes' || variables.subresource != '' || (
-      object.spec.?unschedulable.orValue(false) == oldObject.spec.?unschedulable.orValue(false) &&
-      object.metadata.?labels.orValue({}).all(key, !key.contains('node-restriction.kubernetes.io/') ||
-        oldObject.metadata.?labels[key] == object.metadata.?labels[key]) &&
-      oldObject.metadata.?labels.orValue({}).all(key, !key.contains('node-restriction.kubernetes.io/') ||
-        object.metadata.?labels[key].hasValue()))
+    variables.what + ': it may report about pods, with its own node as the source {{ $hint }}'
+- expression: variables.changed == []
   reason: Forbidden
   messageExpression: >-
-    variables.what + ': neither whether it is schedulable, nor labels with node-restriction.kubernetes.io/ {{ include "joulie.admission.hint" . }}'
-# The API server connects to the addresses.
-- expression: >-
-    request.resource.resource != 'nodes' || variables.subresource != 'status' || (
-      object.status.?addresses == oldObject.status.?addresses &&
-      object.status.?conditions == oldObject.status.?conditions &&
-      object.status.?daemonEndpoints == oldObject.status.?daemonEndpoints &&
-      object.status.?nodeInfo == oldObject.status.?nodeInfo)
-  reason: Forbidden
-  messageExpression: >-
-    variables.what + ': it may set capacities of extended resources only {{ include "joulie.admission.hint" . }}'
+    variables.what + ' with ' + variables.changed.join(', ') + ': it may set labels without
+    node-restriction.kubernetes.io/, annotations, taints and extended resources (DOMAIN/NAME) only {{ $hint }}'
 {{- end -}}
 
 {{/*

@@ -77,8 +77,10 @@ spec:
             requests:
               cpu: 20m
               memory: 64Mi
+              ephemeral-storage: 16Mi
             limits:
               memory: 256Mi
+              ephemeral-storage: 256Mi
           volumeMounts:
             - name: program
               mountPath: /chart

@@ -112,9 +112,11 @@ WantedBy=timers.target
     requests:
       cpu: 10m
       memory: 32Mi
+      ephemeral-storage: 16Mi
     limits:
       # The page cache of copied files counts, and can be reclaimed.
       memory: 192Mi
+      ephemeral-storage: 256Mi
   volumeMounts:
     - name: watchdog-program
       mountPath: /chart

@@ -56,6 +56,8 @@ class Timeouts:
     first_request_s: float
     #: Receiving, and sending, of one request.
     request_s: float
+    #: Between two parts of a request.
+    stall_s: float
     #: Between requests.
     idle_s: float
 
@@ -72,8 +74,8 @@ class ConnectionOwner(Protocol):
     def answered_error(self, path: str, status: int) -> None:
         """Note a reply of 400 or more, or 408 for a request that was not received and answered in time."""
 
-    def hand_over(self, transport: asyncio.Transport, data: bytes, due_at: float | None) -> None:
-        """Let another protocol continue with what was received; the first request must come until `due_at`."""
+    def hand_over(self, transport: asyncio.Transport, data: bytes, due_at: float) -> None:
+        """Let another protocol continue with what was received; its first request must come until `due_at`."""
 
     def forget(self, connection: "DirectConnection") -> None:
         """Note that a connection has ended."""
@@ -115,6 +117,8 @@ class DirectConnection(asyncio.Protocol):
         self._before_first = True
         self._stalled = self._closing = False
         self._deadline = 0.0
+        #: When the request that is being received must be complete.
+        self._due_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -143,7 +147,7 @@ class DirectConnection(asyncio.Protocol):
         self._endpoint = self._endpoints.by_path[self._path]
         self._length = self._missing = length
         self._parts = [head[0]]
-        self._deadline = self._loop.time() + self._timeouts.request_s
+        self._due_at = self._loop.time() + self._timeouts.request_s
         self._receive_body(data[head.end() :])
 
     def pause_writing(self) -> None:
@@ -177,6 +181,7 @@ class DirectConnection(asyncio.Protocol):
                 return
             self._missing = missing
             self._parts.append(part)
+            self._deadline = min(self._due_at, self._loop.time() + self._timeouts.stall_s)
             return
         head, *parts = self._parts
         self._budget.release(self._length - self._missing)
@@ -250,7 +255,8 @@ class DirectConnection(asyncio.Protocol):
     def _hand_over(self, data: bytes) -> None:
         transport = self._transport
         assert transport is not None
-        due_at = self._deadline if self._before_first else None
+        # Of a request that has begun the head must be complete as soon as of the first.
+        due_at = self._deadline if self._before_first else self._loop.time() + self._timeouts.first_request_s
         self._leave()
         if self._closing:
             transport.close()
@@ -265,10 +271,10 @@ class DirectConnection(asyncio.Protocol):
         self._owner.forget(self)
 
     def _arm(self) -> None:
-        # Never longer than a request may take: a deadline that is set meanwhile is not missed, and no request costs a
+        # Never longer than the shortest limit: a deadline that is set meanwhile is not missed, and no request costs a
         # timer of its own.
         self._timer = self._loop.call_at(
-            min(self._deadline, self._loop.time() + self._timeouts.request_s), self._check_deadline
+            min(self._deadline, self._loop.time() + self._timeouts.stall_s), self._check_deadline
         )
 
     def _check_deadline(self) -> None:

@@ -15,6 +15,7 @@ from typing import NoReturn, TypeVar
 
 import structlog
 
+from joulie_api.checked_texts import redacted_values
 from joulie_api.logging import configure_logging
 from joulie_api.receive_memory import keep_receive_memory
 from joulie_api.settings import ProcessSettings, SettingRow, SettingsError, describe, read_settings
@@ -134,7 +135,7 @@ def _heading(row: SettingRow) -> str:
 
 def _run(service: str, settings: S, run: Callable[[S], Awaitable[None]], version: str) -> int:
     configure_logging(service, settings.log_level, settings.log_format)
-    changed = settings.model_dump(mode="json", exclude_defaults=True)
+    changed = redacted_values(settings.model_dump(mode="json", exclude_defaults=True))
     _log.info("starting", version=version, pid=os.getpid(), settings=changed)
     keep_receive_memory()
     guard = threading.Timer(_THREADS_TIMEOUT_S, _abandon_threads)

@@ -1,8 +1,12 @@
 """The HTTP server of every service: aiohttp's, with limits for what clients may send and how long they may take.
 
 Guarantees for any input: no answer of 5xx but those of the handlers; a request is received, handled and answered within
-`REQUEST_TIMEOUT_S`, or its connection is closed; a connection without a complete first request, an idle one and one
-beyond `MAX_CONNECTIONS` is closed; all servers of a process together log one line a second at most.
+`REQUEST_TIMEOUT_S`, and no part of its body comes later than `STALL_TIMEOUT_S` after the one before, or its connection
+is closed; a connection without a complete first request and an idle one are closed; all servers of a process together
+log one line a second at most.
+
+Of `MAX_CONNECTIONS` no client address can take the place of others: where all are in use, a new one ends the oldest
+connection of the address that has the most, and is refused where that is its own.
 
 A handler that streams for as long as its client reads calls `lift_time_limit`, and bounds what waits for that client.
 
@@ -15,8 +19,9 @@ see `joulie_api.direct_http`.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final
@@ -31,8 +36,10 @@ from joulie_api.log_limit import LogLimit
 
 #: Receiving, handling and answering one request, however large: 47 MB of full nodes take two seconds.
 REQUEST_TIMEOUT_S: Final = 30.0
+#: Between two parts of a request's body. Clients send what they have announced at once.
+STALL_TIMEOUT_S: Final = 5.0
 #: From the connection to the end of the first request's headers.
-FIRST_REQUEST_TIMEOUT_S: Final = 10.0
+FIRST_REQUEST_TIMEOUT_S: Final = 5.0
 #: Between requests. Go's clients close idle connections after 90 s: a server that does so earlier closes some just as
 #: the next request is sent.
 IDLE_TIMEOUT_S: Final = 120.0
@@ -123,6 +130,8 @@ class HttpServer:
         self._listener: asyncio.Server | None = None
         #: Connections without a complete first request.
         self._silent: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}
+        #: Client addresses of the connections, oldest first. Those that have ended are left out at the next one.
+        self._open: dict[asyncio.Transport, str] = {}
 
     async def start(self, address: Address) -> int:
         """Listen, and return the bound port.
@@ -134,7 +143,7 @@ class HttpServer:
         server = self._server
         server.request_handler = self._guarded(server.request_handler)
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._accept, address.host or None, address.port)
+        self._listener = await loop.create_server(lambda: _Accepted(self._accept), address.host or None, address.port)
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -180,28 +189,46 @@ class HttpServer:
         self._direct_connections.discard(connection)
         self._left.set()
 
-    def hand_over(self, transport: asyncio.Transport, data: bytes, due_at: float | None) -> None:
+    def hand_over(self, transport: asyncio.Transport, data: bytes, due_at: float) -> None:
         """Let aiohttp continue with a connection."""
         connection = self._server()
-        if due_at is not None:
-            self._limit_first_request(connection, due_at)
+        self._limit_first_request(connection, due_at)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         connection.data_received(data)
 
-    def _accept(self) -> asyncio.BaseProtocol:
-        server = self._server
-        if len(server.connections) + len(self._direct_connections) >= MAX_CONNECTIONS:
+    def _accept(self, transport: asyncio.Transport) -> None:
+        """Serve a new connection, or close it."""
+        self._open = {each: address for each, address in self._open.items() if not each.is_closing()}
+        address = _address_of(transport)
+        if len(self._open) >= MAX_CONNECTIONS and not self._make_room(address):
             self._log.refused("too many connections")
-            return _Closed()
+            transport.abort()
+            return
+        self._open[transport] = address
         if self._direct is not None:
-            timeouts = Timeouts(FIRST_REQUEST_TIMEOUT_S, REQUEST_TIMEOUT_S, IDLE_TIMEOUT_S)
+            timeouts = Timeouts(FIRST_REQUEST_TIMEOUT_S, REQUEST_TIMEOUT_S, STALL_TIMEOUT_S, IDLE_TIMEOUT_S)
             direct = DirectConnection(self._direct, timeouts, self._budget, self)
             self._direct_connections.add(direct)
-            return direct
-        connection = server()
+            transport.set_protocol(direct)
+            direct.connection_made(transport)
+            return
+        connection = self._server()
         self._limit_first_request(connection, asyncio.get_running_loop().time() + FIRST_REQUEST_TIMEOUT_S)
-        return connection
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+
+    def _make_room(self, address: str) -> bool:
+        """End a connection of the address with the most, unless `address` would then have as many."""
+        counts = Counter(self._open.values())
+        greediest, most = counts.most_common(1)[0]
+        if counts[address] + 1 >= most:
+            return False
+        oldest = next(each for each, its_address in self._open.items() if its_address == greediest)
+        self._log.refused(f"too many connections from {greediest}, the oldest is ended")
+        del self._open[oldest]
+        oldest.abort()
+        return True
 
     def _limit_first_request(self, connection: web.RequestHandler, due_at: float) -> None:
         timer = asyncio.get_running_loop().call_at(due_at, self._give_up, connection)
@@ -220,7 +247,7 @@ class HttpServer:
                 if timer is not None:
                     timer.cancel()
             try:
-                async with asyncio.timeout(REQUEST_TIMEOUT_S) as limit:
+                async with asyncio.timeout(REQUEST_TIMEOUT_S) as limit, _progress(request):
                     request[_TIME_LIMIT] = limit
                     response = await self._respond(handler, request)
                     # Here and not by aiohttp afterwards, so that a client that does not read is timed as well.
@@ -273,11 +300,47 @@ def lift_time_limit(request: web.BaseRequest) -> None:
     request[_TIME_LIMIT].reschedule(None)
 
 
-class _Closed(asyncio.Protocol):
-    """A connection that is closed as soon as it is made."""
+class _Accepted(asyncio.Protocol):
+    """A connection until its client's address is known, which is when it is made."""
+
+    def __init__(self, accept: Callable[[asyncio.Transport], None]) -> None:
+        self._accept = accept
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        assert isinstance(transport, asyncio.Transport)
+        self._accept(transport)
+
+
+def _address_of(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+@asynccontextmanager
+async def _progress(request: web.BaseRequest) -> AsyncGenerator[None]:
+    """Raise TimeoutError where a body is not complete and nothing of it has come for STALL_TIMEOUT_S."""
+    content = request.content
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+    async with asyncio.timeout(None) as limit:
+
+        def check(received: int) -> None:
+            nonlocal timer
+            if content.is_eof():
+                limit.reschedule(None)
+                return
+            if content.total_bytes > received:
+                limit.reschedule(loop.time() + STALL_TIMEOUT_S)
+            timer = loop.call_later(STALL_TIMEOUT_S / 4, check, content.total_bytes)
+
+        if not content.is_eof():
+            limit.reschedule(loop.time() + STALL_TIMEOUT_S)
+            check(content.total_bytes)
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 def _unsupported_encoding() -> web.Response:

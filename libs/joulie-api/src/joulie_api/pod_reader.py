@@ -5,16 +5,21 @@ the fields that a demand depends on, those are written out again, and the demand
 written. Equal bytes therefore have equal demands, and the last ones are kept: a burst is made of equal pods, and each
 of them is sent again whenever its status changes. A pod with claims is computed anew each time, since its demand also
 depends on the claims; so is one with extended resources that a device class may serve.
+
+Reading takes a time that is bounded: what a demand depends on is cut out undecoded, and is not decoded where it has
+more containers or members than any real pod.
 Source: docs/decisions/0015-cost-per-pod.md.
 """
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
 from joulie_api.claims import ClaimedGpus, no_claims
 from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_pod
 from joulie_core.demand import workload_class
 from joulie_core.labels import WORKLOAD_CLASS
@@ -26,6 +31,17 @@ _Part = msgspec.Raw | msgspec.UnsetType
 _KEPT: Final = 1024
 #: Fields of more bytes are not kept: long selectors of an unusual pod.
 _MAX_KEPT_BYTES: Final = 4096
+#: Objects within the containers of a pod, with those of their environment and volumes: 0.1 microseconds each.
+_MAX_CONTAINER_OBJECTS: Final = 100_000
+#: Objects and members of objects that a demand is computed of: 2 to 4 microseconds each. A container has about ten.
+MAX_DEMAND_PARTS: Final = 10_000
+
+#: As they are written.
+_Quantities: TypeAlias = dict[str, str | int | float]
+
+
+class _Resources(msgspec.Struct):
+    requests: _Quantities | None = None
 
 
 class _Annotations(msgspec.Struct, omit_defaults=True):
@@ -40,6 +56,7 @@ class _Meta(msgspec.Struct, omit_defaults=True):
 
 
 class _Container(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
     resources: _Part = msgspec.UNSET
     restart_policy: _Part = msgspec.UNSET
 
@@ -48,15 +65,23 @@ class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
     node_name: str | None = None
     node_selector: _Part = msgspec.UNSET
     affinity: _Part = msgspec.UNSET
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
+    containers: _Part = msgspec.UNSET
+    init_containers: _Part = msgspec.UNSET
     overhead: _Part = msgspec.UNSET
     resources: _Part = msgspec.UNSET
     resource_claims: _Part = msgspec.UNSET
 
 
+class _ContainerStatus(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    allocated_resources: _Part = msgspec.UNSET
+    resources: _Part = msgspec.UNSET
+
+
 class _Status(msgspec.Struct, rename="camel", omit_defaults=True):
     phase: str | None = None
+    container_statuses: _Part = msgspec.UNSET
+    init_container_statuses: _Part = msgspec.UNSET
     resource_claim_statuses: _Part = msgspec.UNSET
 
 
@@ -77,16 +102,24 @@ class PodFields(msgspec.Struct, omit_defaults=True):
         meta, spec = self.metadata, self.spec
         annotation = meta.annotations.workload_class if meta.annotations else None
         phase = self.status.phase if self.status else None
-        uid, node = meta.uid, None
+        uid, node, resizing = meta.uid, None, None
         meta.name = meta.uid = ""
         if spec is not None:
             node, spec.node_name = spec.node_name or None, None
-            if spec.resource_claims is not msgspec.UNSET:
-                demand, _ = _demand(_ENCODER.encode(self), claimed_gpus)
+            containers, init_containers = (
+                _items(_CONTAINERS, spec.containers),
+                _items(_CONTAINERS, spec.init_containers),
+            )
+            claims = spec.resource_claims is not msgspec.UNSET
+            if not claims:
+                resizing = _resizing(containers, init_containers, self.status or _Status())
+            spec.containers, spec.init_containers = _written(containers), _written(init_containers)
+            if claims:
+                demand, _ = _demand(_checked(_ENCODER.encode(self)), claimed_gpus)
                 return DemandingPod(uid, node, phase, annotation, demand, with_claims=True)
-        # Only claims depend on them.
-        meta.namespace, self.status = "", None
-        fields = _ENCODER.encode(self)
+        # Only claims depend on the namespace and on the rest of the status.
+        meta.namespace, self.status = "", resizing
+        fields = _checked(_ENCODER.encode(self))
         demand, is_open = _kept_demand(fields) if len(fields) <= _MAX_KEPT_BYTES else _demand(fields)
         if is_open:
             demand, _ = _demand(fields, claimed_gpus)
@@ -108,6 +141,48 @@ class DemandingPod(msgspec.Struct, frozen=True):
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(PodFields)
+_CONTAINERS: Final = msgspec.json.Decoder(list[_Container] | None)
+_STATUSES: Final = msgspec.json.Decoder(list[_ContainerStatus] | None)
+_QUANTITIES: Final = msgspec.json.Decoder(_Quantities | None)
+_RESOURCES: Final = msgspec.json.Decoder(_Resources | None)
+T = TypeVar("T")
+
+
+def _resizing(
+    containers: Sequence[_Container] | None, init_containers: Sequence[_Container] | None, status: _Status
+) -> _Status | None:
+    """Return the states of the containers where one holds other requests than it makes; None for all other pods.
+
+    Without them the names of the containers go as well, so that equal pods stay equal whatever they run.
+    """
+    pairs = (
+        (containers or (), _items(_STATUSES, status.container_statuses)),
+        (init_containers or (), _items(_STATUSES, status.init_container_statuses)),
+    )
+    if any(_differ(of_spec, states or ()) for of_spec, states in pairs):
+        return _Status(container_statuses=_written(pairs[0][1]), init_container_statuses=_written(pairs[1][1]))
+    for of_spec, _ in pairs:
+        for each in of_spec:
+            each.name = ""
+    return None
+
+
+def _differ(containers: Iterable[_Container], states: Iterable[_ContainerStatus]) -> bool:
+    held = {each.name: (_quantities(each.allocated_resources), _requests(each.resources)) for each in states}
+    return any(
+        each and each != _requests(container.resources)
+        for container in containers
+        for each in held.get(container.name, ())
+    )
+
+
+def _requests(resources: _Part) -> _Quantities:
+    found = None if resources is msgspec.UNSET else decode(_RESOURCES.decode, resources, "Pod")
+    return found.requests or {} if found else {}
+
+
+def _quantities(part: _Part) -> _Quantities:
+    return {} if part is msgspec.UNSET else decode(_QUANTITIES.decode, part, "Pod") or {}
 
 
 def read_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> DemandingPod:
@@ -118,6 +193,30 @@ def read_pod(raw: bytes, claimed_gpus: ClaimedGpus = no_claims) -> DemandingPod:
         QuantityError: a quantity cannot be read.
     """
     return decode(_DECODER.decode, raw, "Pod").read(claimed_gpus)
+
+
+def _items(decoder: msgspec.json.Decoder[list[T] | None], part: _Part) -> list[T] | None:
+    """Return of each container, or of its state, what a demand depends on."""
+    if isinstance(part, msgspec.UnsetType):
+        return None
+    if (objects := bytes(part).count(b"{")) > _MAX_CONTAINER_OBJECTS:
+        raise DecodeError(f"a pod's containers have {objects} objects, at most {_MAX_CONTAINER_OBJECTS} are read")
+    return decode(decoder.decode, part, "list of containers")
+
+
+def _written(items: Sequence[object] | None) -> _Part:
+    return msgspec.UNSET if items is None else msgspec.Raw(_ENCODER.encode(items))
+
+
+def _checked(fields: bytes) -> bytes:
+    """Return the fields that a demand is computed of, unless they are too many."""
+    parts = fields.count(b"{") + fields.count(b":")
+    if parts > MAX_DEMAND_PARTS:
+        raise DecodeError(
+            f"the requests, claims and scheduling constraints of the pod have {parts} parts, "
+            f"at most {MAX_DEMAND_PARTS} are read"
+        )
+    return fields
 
 
 def _demand(fields: bytes, claimed_gpus: ClaimedGpus = no_claims) -> tuple[PodDemand, bool]:

@@ -10,6 +10,8 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_core.durations import format_duration
 
 
@@ -35,9 +37,9 @@ def read_text(text: str, annotation: Any) -> Any:
     if issubclass(origin, list | tuple | frozenset | set) and not text.startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
     try:
-        return msgspec.json.decode(text)
-    except ValueError as error:
-        raise ValueError(f"not JSON ({error})") from error
+        return decode(msgspec.json.decode, text.encode(errors="surrogateescape"), "JSON text")
+    except DecodeError as error:
+        raise ValueError(f"not JSON ({str(error).partition(': ')[2]})") from error
 
 
 def _bare(annotation: Any) -> Any:

@@ -15,8 +15,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 
 from joulie_api.addresses import parse_addr
+from joulie_api.checked_texts import redacted
 from joulie_api.setting_values import Unit, format_default, hint, read_text, unit
 from joulie_core.durations import DurationError, parse_duration
+from joulie_core.text import printable
+
+#: Characters of an invalid value that are shown.
+_LONGEST_SHOWN = 200
 
 
 def _read_duration(value: object) -> object:
@@ -102,7 +107,7 @@ class InvalidSetting:
     hint: str
 
     def __str__(self) -> str:
-        shown = self.name if self.value is None else f"{self.name}={self.value}"
+        shown = self.name if self.value is None else f"{self.name}={printable(redacted(self.value), _LONGEST_SHOWN)}"
         return f"{shown}: {self.why}; {self.hint}"
 
 

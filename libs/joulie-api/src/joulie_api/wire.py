@@ -99,6 +99,7 @@ class _WireResources(msgspec.Struct):
 
 
 class _WireContainer(msgspec.Struct, rename="camel"):
+    name: str = ""
     resources: _WireResources | None = None
     restart_policy: str | None = None
 
@@ -143,8 +144,16 @@ class _WirePodSpec(msgspec.Struct, rename="camel"):
     resource_claims: list[_WirePodClaim] | None = None
 
 
+class _WireContainerStatus(msgspec.Struct, rename="camel"):
+    name: str = ""
+    allocated_resources: _Quantities = None
+    resources: _WireResources | None = None
+
+
 class _WirePodStatus(msgspec.Struct, rename="camel"):
     phase: str | None = None
+    container_statuses: list[_WireContainerStatus] | None = None
+    init_container_statuses: list[_WireContainerStatus] | None = None
     resource_claim_statuses: list[_WirePodClaim] | None = None
 
 
@@ -276,21 +285,21 @@ def node_from_wire(wire: WireNode) -> Node:
 
 def pod_from_wire(wire: WirePod) -> Pod:
     """Convert a decoded Pod to the model that decisions use."""
-    meta, spec = wire.metadata, wire.spec or _WirePodSpec()
+    meta, spec, status = wire.metadata, wire.spec or _WirePodSpec(), wire.status or _WirePodStatus()
     return Pod(
         name=meta.name,
         namespace=meta.namespace or "default",
         uid=meta.uid,
         resource_version=meta.resource_version,
         node_name=NodeName(spec.node_name) if spec.node_name else None,
-        phase=(wire.status.phase if wire.status else None) or "Pending",
+        phase=status.phase or "Pending",
         deleting=meta.deletion_timestamp is not None,
         labels=meta.labels or {},
         annotations=_annotations(meta),
         node_selector=spec.node_selector or {},
         required_terms=_required_terms(spec.affinity),
-        containers=_containers(spec.containers),
-        init_containers=_containers(spec.init_containers),
+        containers=_containers(spec.containers, status.container_statuses),
+        init_containers=_containers(spec.init_containers, status.init_container_statuses),
         overhead=_quantities(spec.overhead),
         requests=_quantities(spec.resources.requests if spec.resources else None),
         limits=_quantities(spec.resources.limits if spec.resources else None),
@@ -327,15 +336,24 @@ def _extended(wire: _Quantities) -> Mapping[str, str]:
     return {name: str(value) for name, value in wire.items() if "/" in name} if wire else {}
 
 
-def _containers(wire: list[_WireContainer] | None) -> tuple[Container, ...]:
+def _containers(
+    wire: list[_WireContainer] | None, statuses: list[_WireContainerStatus] | None
+) -> tuple[Container, ...]:
+    held = {status.name: _held(status) for status in statuses or ()}
     return tuple(
         Container(
             requests=_quantities(container.resources.requests if container.resources else None),
             limits=_quantities(container.resources.limits if container.resources else None),
+            held=held.get(container.name, ()),
             sidecar=container.restart_policy == "Always",
         )
         for container in wire or ()
     )
+
+
+def _held(status: _WireContainerStatus) -> tuple[Mapping[str, str], ...]:
+    in_force = status.resources.requests if status.resources else None
+    return tuple(_quantities(each) for each in (status.allocated_resources, in_force) if each)
 
 
 def _claims(wire: list[_WirePodClaim], status: _WirePodStatus | None) -> tuple[PodClaim, ...]:

@@ -13,6 +13,7 @@ import structlog
 from joulie_cli import VERSION
 from joulie_cli.arguments import make_parser
 from joulie_cli.outcome import CliError, ExitCode
+from joulie_cli.output import print_error
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -48,7 +49,7 @@ async def perform(options: Namespace) -> ExitCode:
         code: ExitCode = await command.run(options)
     except CliError as error:
         way_out = f"\n  {error.way_out}" if error.way_out else ""
-        print(f"error: {error.problem}{way_out}", file=sys.stderr)
+        print_error(f"error: {error.problem}{way_out}")
         return error.code
     return code
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from joulie_api.errors import KubeError
 from joulie_cli.arguments import make_parsers
+from joulie_cli.layout import harmless
 from joulie_cli.outcome import CliError
 
 #: No file names: cobra's ShellCompDirectiveNoFileComp.
@@ -56,7 +57,7 @@ def script(shell: str) -> str:
 def main() -> None:
     """Print the candidates for the last of the words given as arguments."""
     for candidate in complete(sys.argv[1:] or [""]):
-        print(candidate)  # noqa: T201 - the output of the command
+        print(harmless(candidate))  # noqa: T201 - the output of the command
     print(_DIRECTIVE)  # noqa: T201 - as above
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from joulie_core.text import printable
+
 #: Between two columns.
 _GAP: Final = "  "
 _ELLIPSIS: Final = "…"
@@ -19,10 +21,16 @@ TEXT_WIDTH: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text with one style."""
+    """A text with one style; characters that a terminal would carry out are replaced.
+
+    All texts that are printed for people pass here, so that none has to be cleaned before: agents and users write them.
+    """
 
     text: str
     style: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", harmless(self.text))
 
 
 Line = tuple[Cell, ...]
@@ -35,6 +43,11 @@ class TableColumn:
     title: str
     right: bool = False
     elastic: bool = False
+
+
+def harmless(text: str) -> str:
+    """Return a text, whole, as one line without control and format characters."""
+    return printable(text, len(text))
 
 
 def line(text: str = "", style: str = "") -> Line:

@@ -57,6 +57,8 @@ GPU_VENDORS: Final[tuple[GpuVendor, ...]] = (
         words=("intel",),
         pci_id=0x8086,
         pci_classes=_DISPLAYS,
+        # Both drivers serve discrete GPUs and those that are part of a processor, and the resource does not show which:
+        # it counts as a GPU, since a GPU that was left out would have its CPUs capped as those of a CPU node.
         resources=("gpu.intel.com/i915", "gpu.intel.com/xe"),
     ),
 )

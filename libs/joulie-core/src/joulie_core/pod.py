@@ -71,6 +71,9 @@ class Container:
 
     requests: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
+    #: Requests that the kubelet has allocated and those in force, as the status has them: other ones than `requests`
+    #: while the container is being resized in place.
+    held: tuple[Mapping[str, str], ...] = ()
     #: True for an init container that keeps running (a sidecar, `restartPolicy: Always`).
     sidecar: bool = False
 

@@ -8,14 +8,14 @@ _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 
 
 def printable(text: str, max_characters: int) -> str:
-    """Return the text on one line, with printable characters only, and not longer than `max_characters`.
+    """Return the text on one line, with printable characters only, and not longer than `max_characters` (at least 1).
 
     White space other than a space becomes a space. Control characters (C0, DEL, C1), surrogates, bidirectional and
     other format characters, private and unassigned code points become U+FFFD: a terminal would carry some of them out,
     the API server refuses some of them in YAML, and a surrogate cannot be encoded. A longer text ends with U+2026.
     """
     # Cut first, so that a huge text costs no more than a long one.
-    cut = text if len(text) <= max_characters else text[: max(0, max_characters - 1)] + _ELLIPSIS
+    cut = text if len(text) <= max_characters else text[: max_characters - 1] + _ELLIPSIS
     if cut.isprintable():
         return cut
     return "".join(_printable_character(each) for each in cut)

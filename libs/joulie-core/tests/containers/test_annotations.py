@@ -1,5 +1,6 @@
 """Annotations of pods about the placement of their containers."""
 
+import time
 from dataclasses import replace
 
 import hypothesis.strategies as st
@@ -233,7 +234,21 @@ def test_weights_are_limited_and_count_negative_in_an_anti_affinity(key, weight,
 
 
 def test_affinities_of_other_containers_do_not_count():
-    assert affinities("cache: [main]") == ((), [])
+    assert affinities("cache: [log]") == ((), [])
+    assert affinities("cache: [{match: {key: name, operator: Equals, values: [main]}}]") == ((), [])
+    assert affinities("cache: 3") == affinities("cache: [main, {}]") == affinities("cache: main") == ((), [])
+
+
+def test_a_short_affinity_of_another_container_counts_in_both_directions():
+    found, warnings = affinities("{cache: [log, main], main: [cache, proxy], log: [main]}")
+    assert warnings == []
+    assert [(each.weight, each.match.values) for each in found] == [(1, ("cache", "proxy", "log"))]
+
+
+def test_a_short_affinity_of_another_container_counts_beside_full_ones():
+    found, warnings = affinities("{cache: [main], main: [{match: {key: name, operator: Equals, values: [x]}}]}")
+    assert warnings == []
+    assert [each.match.values for each in found] == [("cache",), ("x",)]
 
 
 @pytest.mark.parametrize(
@@ -294,3 +309,28 @@ def test_annotations_without_effect_are_warned_of_where_they_are_meant_for_the_c
     (warning,) = found.warnings
     assert (warning.container, warning.reason) == ("p1-main", "UnsupportedAnnotation")
     assert warning.message == f"annotation {key}.{SUFFIX}/container.main is ignored: {why}"
+
+
+def test_a_container_has_at_most_16_affinities():
+    one = "{match: {key: name, operator: Equals, values: [x]}}"
+    assert len(affinities(f"main: [{', '.join([one] * 16)}]")[0]) == 16
+    found, warnings = affinities(f"main: [{', '.join([one] * 17)}]")
+    assert found == ()
+    assert warnings == [f"annotation {SUFFIX}/affinity is ignored: main: write at most 16 affinities"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 8000, "[" * 4000 + "]" * 4000, "{a: " * 2000, "- " * 4000 + "x", "[']'," * 1600],
+    ids=["open", "closed", "mappings", "lists in blocks", "with quoted brackets"],
+)
+def test_a_deeply_nested_annotation_is_refused_before_it_is_parsed(text):
+    """At the greatest length; the scanner alone would take seconds."""
+    began = time.process_time()
+    assert affinities(text)[1] == [f"annotation {SUFFIX}/affinity is ignored: it is nested too deeply"]
+    assert time.process_time() - began < 0.5
+
+
+def test_an_annotation_may_be_nested_as_deep_as_32_levels():
+    assert "write affinities by container name" in affinities("[" * 32 + "]" * 32)[1][0]
+    assert "nested too deeply" in affinities("[" * 33 + "]" * 33)[1][0]

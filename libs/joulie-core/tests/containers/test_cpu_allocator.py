@@ -221,3 +221,34 @@ def test_an_impossible_count_is_an_error(count):
 def test_a_candidate_that_is_not_online_is_never_chosen():
     machine = MachineShape(cores_per_node=4, offline=IdSet([0])).topology()
     assert allocate(machine, IdSet(range(3)), 1) == IdSet([1])
+
+
+def test_whole_cores_of_several_nodes_are_used_before_a_core_is_split():
+    """Node 0 has two idle cores and half of a third, node 1 two idle cores."""
+    machine = MachineShape(nodes_per_die=2, cores_per_node=4, threads_per_core=2, siblings_apart=False).topology()
+    assert allocate(machine, IdSet.parse("0-4,8-11"), 6) == IdSet.parse("0-3,8-9")
+
+
+def test_what_is_left_beside_whole_cores_of_several_nodes_is_a_thread_of_a_core_that_is_in_use():
+    machine = MachineShape(nodes_per_die=2, cores_per_node=4, threads_per_core=2, siblings_apart=False).topology()
+    assert allocate(machine, IdSet.parse("0-4,8-11"), 7) == IdSet.parse("0-4,8-9")
+
+
+@given(requests())
+def test_whole_cores_are_used_where_several_parts_are_needed_and_have_enough(request_of):
+    """In one package of one priority; hybrid machines and cores with an offline thread have no even cores."""
+    machine, free, count, _ = request_of
+    threads = machine.threads_per_core
+    groups = [*machine.dies.values(), *machine.node_groups.values()]
+    idle = [core for core in machine.cores.values() if core <= free]
+    if (
+        len(machine.packages) > 1
+        or any(len(core) != threads for core in machine.cores.values())
+        or len({cpu.base_khz for cpu in machine.cpus.values()}) > 1
+        or count % threads
+        or len(idle) * threads < count
+        or any(count <= len(group & free) < len(machine.online) for group in groups)
+    ):
+        return
+    taken = allocate(machine, free, count)
+    assert all(core <= taken or core.isdisjoint(taken) for core in machine.cores.values())

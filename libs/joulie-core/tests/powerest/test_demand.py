@@ -35,6 +35,13 @@ def test_a_request_wins_over_a_limit():
     assert cores(container("1", limits={"cpu": "8"})) == 1
 
 
+@pytest.mark.parametrize(("held", "expected"), [(("4",), 4), (("1", "3"), 3), (("1", "1"), 2), ((), 2)])
+def test_what_a_container_holds_counts_where_it_is_more_than_it_requests(held, expected):
+    resized = Container(requests={"cpu": "2"}, held=tuple({"cpu": each} for each in held))
+    assert cores(resized) == expected
+    assert cores(init=[resized]) == expected
+
+
 def test_the_largest_init_container_counts_where_it_exceeds_the_running_sum():
     assert cores(container("1"), container("1"), init=[container("5"), container("4")]) == 5
 

@@ -165,3 +165,14 @@ def test_cluster_terms_do_not_depend_on_order(states, random):
     assert cluster_terms(shuffled) == cluster_terms(states)
     assert 0 <= cluster_terms(states).perf_pressure <= 100
     assert math.isfinite(cluster_terms(states).trend_w_per_min)
+
+
+@pytest.mark.parametrize(("estimated", "pue"), [(1, 1.0), (1.2, 1.2), (5, 5.0), (5.01, 5.0), (160, 5.0), (1e308, 5.0)])
+def test_a_pue_that_no_facility_has_counts_as_the_highest_one(estimated, pue):
+    assert node_state(status(estimatedPUE=estimated)).pue == pue
+
+
+def test_without_a_pue_nothing_is_weighted():
+    assert node_state(status()).pue is None
+    assert node_state(NodeTwinStatus.model_construct(estimated_pue=math.nan)).pue is None
+    assert node_state(NodeTwinStatus.model_construct(estimated_pue=0.5)).pue is None

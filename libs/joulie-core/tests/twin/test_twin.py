@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from joulie_core.caps import CapIntent
 from joulie_core.hardware.inventory import Inventory
-from joulie_core.hardware.view import view_from_node
+from joulie_core.hardware.view import view_from_node, view_from_status
+from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_twin import (
     MeasurementQuality,
     MeasurementSource,
@@ -40,6 +41,33 @@ from joulie_core.twin.utilization import ModelledDevices, cpu_watts, gpu_watts
 INVENTORY = Inventory.load()
 LABELS = {HW_CPU_MODEL: "AMD EPYC 7763", HW_CPU_SOCKETS: "2", HW_GPU_MODEL: "NVIDIA A100-SXM4-80GB", HW_GPU_COUNT: "4"}
 VIEW = view_from_node(Node(NodeName("n"), labels=LABELS), INVENTORY)
+
+
+@pytest.mark.parametrize("number", [1e308, 1e300, 2**63 - 1, 10_001])
+def test_an_object_from_before_the_maxima_existed_makes_no_node_freer(number):
+    stored = {
+        "cpu": {
+            "rawModel": "AMD EPYC 7763 64-Core Processor",
+            "sockets": 2**63 - 1,
+            "totalCores": 2**63 - 1,
+            "threads": 2**63 - 1,
+            "capRange": {"minWattsPerSocket": number, "maxWattsPerSocket": number},
+        },
+        "gpu": {
+            "rawModel": "NVIDIA A100-SXM4-80GB",
+            "count": 2**63 - 1,
+            "capRangePerGpu": {"minWatts": number, "maxWatts": number, "defaultWatts": number},
+            "currentCapWatts": number,
+            "devices": [{"uuid": "GPU-a", "index": 0, "min": number, "max": number, "default": number}],
+        },
+        "memory": {"totalBytes": 2**63 - 1},
+    }
+    view = view_from_status(NodeHardwareStatus.model_validate(stored), INVENTORY)
+    found = build_twin(
+        TwinInputs(SchedulableClass.PERFORMANCE, budget_of(view, CapIntent(cpu_pct=60, gpu_pct=60)), measured(300))
+    )
+    assert found.power_measurement.node_tdp_w == 280 + 400
+    assert view.memory_bytes == 0
 
 
 def measured(watts):

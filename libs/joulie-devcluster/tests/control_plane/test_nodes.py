@@ -48,7 +48,13 @@ def test_nodes_of_a_class_have_hardware_labels_and_capacity():
     assert (labels[keys.HW_GPU_MODEL], labels[keys.HW_GPU_COUNT]) == ("NVIDIA-H100-80GB-HBM3", "8")
     assert (labels[keys.RACK], labels[keys.COOLING_ZONE], labels[keys.HW_KIND]) == ("r2", "north", "gpu")
     assert labels["team"] == "ml"
-    assert node["status"]["capacity"] == {"cpu": "224", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": "8"}
+    assert node["status"]["capacity"] == {
+        "cpu": "224",
+        "memory": "2Ti",
+        "pods": "110",
+        "ephemeral-storage": "400Gi",
+        "nvidia.com/gpu": "8",
+    }
     assert node["status"]["allocatable"] == node["status"]["capacity"]
     assert node["spec"]["taints"] == [{"key": "gpu", "value": "", "effect": "NoSchedule"}]
 

@@ -10,6 +10,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, model_validator
 
 from joulie_agent.actuator.protocol import Epp
+from joulie_api.checked_texts import HttpUrl, LabelSelector, NodeNameText
 from joulie_api.setting_values import Unit
 from joulie_api.settings import Addr, Duration, ServiceSettings
 from joulie_core.control.dvfs import DvfsMode, DvfsSettings
@@ -70,10 +71,10 @@ class AgentSettings(ServiceSettings):
     """`daemonset`: the node of NODE_NAME, by its own hardware or by HTTP; `pool`: a shard of the nodes that
     POOL_NODE_SELECTOR matches, by HTTP only."""
 
-    node_name: str = ""
+    node_name: NodeNameText = ""
     """The node this pod runs on; required in daemonset mode, where the pod template takes it from `spec.nodeName`."""
 
-    pool_node_selector: str = f"{MANAGED}=true"
+    pool_node_selector: LabelSelector = f"{MANAGED}=true"
     """Label selector of the nodes that a pool serves, in Kubernetes' own grammar."""
 
     pool_shards: Annotated[int, Field(ge=1)] = 1
@@ -184,13 +185,13 @@ class AgentSettings(ServiceSettings):
     telemetry_cpu_source: EnvSource = EnvSource.HOST
     """Source of CPU power of nodes without a TelemetryProfile; with `http`, the same answer is read for GPU power."""
 
-    telemetry_cpu_http_endpoint: str = ""
+    telemetry_cpu_http_endpoint: HttpUrl = ""
     """For source `http`: an address, or a URL with `{node}`, such as http://backend:18080/telemetry/{node}."""
 
     telemetry_cpu_control: ControlType = ControlType.HOST
     """Backend of CPU controls of nodes without a TelemetryProfile."""
 
-    telemetry_cpu_control_http_endpoint: str = ""
+    telemetry_cpu_control_http_endpoint: HttpUrl = ""
     """For control `http`: an address, or a URL with `{node}`, such as http://backend:18080/control/{node}."""
 
     telemetry_cpu_control_mode: CpuControlMode = CpuControlMode.AUTO
@@ -199,7 +200,7 @@ class AgentSettings(ServiceSettings):
     telemetry_gpu_control: ControlType = ControlType.HOST
     """Backend of GPU controls of nodes without a TelemetryProfile."""
 
-    telemetry_gpu_control_http_endpoint: str = ""
+    telemetry_gpu_control_http_endpoint: HttpUrl = ""
     """For control `http`, as for the CPU controls."""
 
     telemetry_http_timeout_seconds: Annotated[int, Field(ge=1, le=300), Unit("s")] = 5

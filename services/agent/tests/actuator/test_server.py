@@ -80,6 +80,19 @@ def test_what_is_no_request_is_answered_and_costs_nothing(server, events):
     assert events.named("invalid request")
 
 
+def test_invalid_requests_are_logged_once_a_minute_and_short(server, events):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(server)
+        lines = connection.makefile("rb")
+        for line in (b"[" * 4000, b'{"request": "\xff"}', b'{"type": "\xc2\x9b' + b"x" * 4000 + b'"}', b"1e999", b"{}"):
+            connection.sendall(line + b"\n")
+            reply = decode_reply(lines.readline())
+            assert isinstance(reply, ErrorReply)
+            assert len(reply.message) <= 300
+            assert reply.message.isprintable()
+    assert len(events.named("invalid request")) == 1
+
+
 def test_an_endless_line_ends_in_a_fault(server):
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(server)

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gzip
 from contextlib import asynccontextmanager
 
 import pytest
@@ -275,3 +276,63 @@ async def test_a_secret_that_holds_no_headers_is_refused_without_showing_it(fake
     assert isinstance(answer, BadSecret)
     assert word in answer.message
     assert "Evil" not in answer.message
+
+
+async def test_an_answer_without_end_is_cut_off_at_the_limit(transport):
+    sent = 0
+
+    async def endless(request):
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while sent < 100 * MAX_REPLY_BYTES:
+            await response.write(b" " * 65_536)
+            sent += 65_536
+        return response
+
+    async with serving(endless) as url:
+        answer = await transport.get(HttpTarget(url, 5.0))
+    assert (answer.reason, "more than" in answer.message) == (Reason.MALFORMED_REPLY, True)
+    assert sent < 50 * MAX_REPLY_BYTES, "what the sockets buffer, and no more"
+
+
+async def test_an_encoded_answer_is_refused_and_none_is_requested(transport):
+    asked = []
+
+    async def encoded(request):
+        asked.append(request.headers.get("Accept-Encoding"))
+        return web.Response(body=gzip.compress(b" " * 10_000_000), headers={"Content-Encoding": "gzip"})
+
+    async with serving(encoded) as url:
+        answer = await transport.get(HttpTarget(url, 5.0))
+    assert (answer.reason, asked) == (Reason.MALFORMED_REPLY, ["identity"])
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"result": ' + b"[" * 100_000, b'{"result": "applied", "state": ' + b"[" * 100_000]
+)
+async def test_a_control_reply_that_is_nested_too_deeply_is_malformed(body, transport):
+    async with serving(answering(body)) as url:
+        outcome = await actuator(transport, url).set_cpu_cap(240)
+    assert outcome.reason is Reason.MALFORMED_REPLY
+
+
+async def test_facts_that_are_nested_too_deeply_leave_the_reading(transport):
+    deep = b"[" * 900 + b"]" * 900
+    async with serving(answering(b'{"packagePowerWatts": 90, "memory": ' + deep + b"}")) as url:
+        reading = await HttpSource(transport, HttpTarget(url, 5.0)).read()
+    assert reading.cpu.power_watts == 90
+    assert reading.facts.memory is None
+
+
+async def test_the_message_of_a_reply_is_made_printable(transport):
+    body = '{"result": "blocked", "message": "no\x9b31m\x7f"}'.encode()
+    async with serving(answering(body)) as url:
+        outcome = await actuator(transport, url).set_cpu_cap(240)
+    assert outcome.message.isprintable()
+
+
+async def test_a_password_in_the_address_is_in_no_failure(transport):
+    answer = await transport.get(HttpTarget("ftp://user:secret@host/", 1.0))
+    assert answer.reason is Reason.BAD_ENDPOINT
+    assert "secret" not in answer.message

@@ -98,7 +98,9 @@ def test_a_reply_has_what_is_in_force():
     assert (reply.result, reply.message, reply.cap_watts) == ("applied", "ok", 240)
 
 
-@pytest.mark.parametrize("state", [b"null", b"7", b'{"capWatts": "many"}', b"[]"])
+@pytest.mark.parametrize(
+    "state", [b"null", b"7", b'{"capWatts": "many"}', b'{"capWatts": -1}', b'{"capWatts": 1e308}', b"[]"]
+)
 def test_a_state_that_cannot_be_read_leaves_the_result_standing(state):
     reply = parse_reply(b'{"result": "applied", "state": ' + state + b"}")
     assert (reply.result, reply.cap_watts) == ("applied", None)

@@ -92,8 +92,57 @@ def test_gpus_over_http_beyond_the_limit_are_counted_before_they_are_cut():
 @pytest.mark.parametrize(
     "raw", [b'{"memory": {"totalBytes": 1e30}}', b'{"memory": {"totalBytes": 99999999999999999999}}']
 )
-def test_a_number_that_the_api_server_cannot_hold_is_no_fact(raw):
-    assert parse_telemetry(raw).facts.memory is None
+def test_a_memory_that_no_machine_has_is_no_fact(raw):
+    assert published(parse_telemetry(raw).facts).get("memory") is None
+
+
+def test_figures_of_a_backend_that_no_machine_has_are_unknown_and_leave_those_of_the_inventory():
+    raw = json.dumps(
+        {
+            "cpu": {
+                "rawModel": "AMD EPYC 7763 64-Core Processor",
+                "sockets": 2**63 - 1,
+                "threads": 10**12,
+                "capRange": {"minWattsPerSocket": 1e308, "maxWattsPerSocket": 1e308},
+                "landmarks": {"baseFreqMHz": 1e300},
+            },
+            "gpu": {"rawModel": "NVIDIA L40S", "count": 10**9, "capRangePerGpu": {"minWatts": 0, "maxWatts": 1e308}},
+        }
+    ).encode()
+    found = published(parse_telemetry(raw).facts)
+    assert found["cpu"]["capRange"]["maxWattsPerSocket"] == 280
+    assert (found["cpu"]["sockets"], found["cpu"]["threads"]) == (1, 0)
+    assert (found["gpu"]["count"], found["gpu"]["capRangePerGpu"]["maxWatts"]) == (1, 350)
+
+
+def test_a_count_beside_no_gpu_is_not_published():
+    raw = b'{"gpu": {"present": false, "count": 4, "devices": [{"uuid": "GPU-a", "index": 0}]}}'
+    gpu = published(parse_telemetry(raw).facts)["gpu"]
+    assert (gpu["present"], gpu["count"], gpu["devices"]) == (False, 0, [])
+
+
+@pytest.mark.parametrize("quantity", ["9Ei", "1e30", "65537", "-1"])
+def test_allocatable_cpus_that_no_machine_has_are_unknown(quantity):
+    node = replace(NODE, allocatable={"cpu": quantity, "memory": quantity})
+    assert "cpu" not in published(HardwareFacts(), node)
+
+
+@pytest.mark.parametrize("quantity", ["9Ei", "2Pi", "-1"])
+def test_allocatable_memory_that_no_machine_has_is_unknown(quantity):
+    assert "memory" not in published(HardwareFacts(), replace(NODE, allocatable={"memory": quantity}))
+
+
+@pytest.mark.parametrize("poison", ["\x9b31m", "\x7f", "\x00", "\u202e", "\n"])
+def test_texts_of_hardware_are_made_printable(poison):
+    text = f"NVIDIA L40S{poison}x"
+    facts = on_host(
+        replace(HOST, identity=CpuIdentity(model_name=text), warnings=(text,), driver_family=text),
+        [replace(GPU, uuid=text, model=text, partition_modes=(text,), partitioned=True)],
+    )
+    sent = msgspec.json.encode(published(facts)).decode()
+    assert sent.isprintable()
+    answer = {"cpu": {"rawModel": text, "warnings": [text]}, "gpu": {"rawModel": text, "vendor": text}}
+    assert msgspec.json.encode(published(parse_telemetry(json.dumps(answer).encode()).facts)).decode().isprintable()
 
 
 def repeated(each, counts):
@@ -125,9 +174,10 @@ hosts = st.builds(
     st.just(HOST),
     identity=st.builds(CpuIdentity, vendor=long_text, model_name=models),
     driver_family=long_text,
-    packages=st.integers(0, 8),
-    cores=st.integers(0, 2000),
-    threads=st.integers(0, 4000),
+    packages=st.sampled_from([0, 1, 8, 10**6]),
+    cores=st.sampled_from([0, 1, 2000, 10**9]),
+    threads=st.sampled_from([0, 4, 4000, 2**63]),
+    max_package_watts=st.sampled_from([None, 0.5, 500.0, 1e308]),
     warnings=long_lists.map(tuple),
     memory_bytes=st.none() | st.integers(0, 2**60),
 )
@@ -143,7 +193,7 @@ nodes = st.builds(
         st.text("ABCXYZ0189-_.", max_size=63) | st.sampled_from(["NVIDIA-L4", "8"]),
     ),
     allocatable=st.dictionaries(
-        st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.sampled_from(["0", "8", "64Gi"])
+        st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.sampled_from(["0", "8", "64Gi", "9Ei", "-5", "x"])
     ),
 )
 
@@ -159,7 +209,11 @@ answers = st.fixed_dictionaries(
     {},
     optional={
         "cpu": st.dictionaries(
-            st.sampled_from(["rawModel", "model", "vendor", "sockets", "totalCores", "threads", "warnings"]), values
+            st.sampled_from(["rawModel", "model", "vendor", "sockets", "totalCores", "threads", "warnings"]),
+            values,
+        )
+        | st.fixed_dictionaries(
+            {"capRange": st.fixed_dictionaries({"minWattsPerSocket": numbers, "maxWattsPerSocket": numbers})}
         ),
         "gpu": st.dictionaries(
             st.sampled_from(["present", "rawModel", "model", "vendor", "count", "warnings", "currentCapWatts"]), values

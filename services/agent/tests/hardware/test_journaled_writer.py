@@ -99,28 +99,150 @@ def test_a_lower_value_of_an_external_writer_is_not_raised_by_the_first_write(wr
     assert writer.managed == frozenset()
 
 
-def test_a_lower_external_value_written_later_stays_and_ends_management(writer):
+def test_a_lower_external_value_written_later_stays_and_is_kept_by_a_restore(writer):
     knob = FakeKnob()
     writer.set(knob, 120)
     knob.value = 80
     assert writer.set(knob, 120) == WrittenKnob(80, changed=False, external=True)
     assert writer.overwritten == {}
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.KEPT_EXTERNAL, 80)]
+    assert knob.writes == [120]
     assert writer.managed == frozenset()
+
+
+@pytest.mark.parametrize("between", [[], [120], [120, 120], [120, 140], [100]], ids=str)
+def test_a_cap_that_another_tool_saves_and_writes_back_is_restored_to_what_was_before_the_cap(between, writer):
+    knob = FakeKnob()
+    writer.set(knob, 120)
+    saved, knob.value = knob.value, 90
+    for cap in between:
+        assert writer.set(knob, cap) == WrittenKnob(90, changed=False, external=True)
+    knob.value = saved
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+    assert knob.value == 205
+
+
+def test_a_cap_that_another_tool_writes_back_follows_the_caps_that_come_after(writer):
+    knob = FakeKnob()
+    writer.set(knob, 120)
+    knob.value = 90
+    writer.set(knob, 120)
+    knob.value = 120
+    assert writer.set(knob, 100) == WrittenKnob(100, changed=True)
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+
+
+def test_a_lower_external_value_that_rises_is_overwritten_and_restored(writer):
+    knob = FakeKnob()
+    writer.set(knob, 120)
+    for value in (90, 110):
+        knob.value = value
+        assert writer.set(knob, 120).external
+    knob.value = 150
+    assert writer.set(knob, 120) == WrittenKnob(120, changed=True, overwrote=150)
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 150)]
+
+
+def test_a_cap_below_a_lower_external_value_is_restored_to_that_value(writer):
+    knob = FakeKnob()
+    writer.set(knob, 120)
+    knob.value = 90
+    writer.set(knob, 120)
+    assert writer.set(knob, 80).value == 80
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 90)]
+
+
+def test_a_standing_external_value_costs_no_change_of_the_journal_at_each_tick(writer, monkeypatch):
+    knob = FakeKnob()
+    writer.set(knob, 120)
+    knob.value = 90
+    writer.set(knob, 120)
+    monkeypatch.setattr(Journal, "_store", _full)
+    assert writer.set(knob, 120) == WrittenKnob(90, changed=False, external=True)
+    assert writer.journal_problem is None
+
+
+def test_what_the_hardware_rounds_down_later_is_still_joulies(writer):
+    knob = FakeKnob(limits=KnobLimits(50, 300, rounding=2))
+    writer.set(knob, 120)
+    knob.value = 118
+    assert writer.set(knob, 120) == WrittenKnob(118, changed=False)
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 205)]
+
+
+@pytest.mark.parametrize("value", [117, 121])
+def test_a_value_beyond_the_rounding_is_external(value, writer):
+    knob = FakeKnob(limits=KnobLimits(50, 300, rounding=2))
+    writer.set(knob, 120)
+    knob.value = value
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.KEPT_EXTERNAL, value)]
+
+
+@dataclass
+class SwitchedKnob(FakeKnob):
+    """A limit that is in force while its switch is 1."""
+
+    switch: FakeKnob = field(
+        default_factory=lambda: FakeKnob("rapl/0/on", value=0, kind=KnobKind.SWITCH, limits=KnobLimits(0, 1))
+    )
+
+
+@pytest.mark.parametrize("found", [0, 90])
+def test_a_lower_limit_that_is_switched_off_is_overwritten_and_restored(found, writer):
+    knob = SwitchedKnob(value=found)
+    for _ in range(2):
+        assert writer.set(knob, 120).value == 120
+        writer.set(knob.switch, 1)
+    answers = writer.restore([knob.switch, knob])
+    assert [answer.outcome for answer in answers] == [RestoreOutcome.RESTORED] * 2
+    assert (knob.value, knob.switch.value) == (found, 0)
+    assert knob.writes == [120, found]
+
+
+def test_a_limit_whose_original_was_switched_off_is_not_restored_while_it_is_on(writer):
+    knob = SwitchedKnob()
+    knob.value = 0
+    writer.set(knob, 120)
+    writer.set(knob.switch, 1)
+    (answer,) = writer.restore([knob])
+    assert (answer.outcome, knob.value) == (RestoreOutcome.FAILED, 120)
+    assert writer.managed == {"rapl/0", "rapl/0/on"}
+
+
+def test_a_lower_external_limit_that_comes_while_joulies_is_switched_on_stays(writer):
+    knob = SwitchedKnob(value=0)
+    writer.set(knob, 120)
+    writer.set(knob.switch, 1)
+    knob.value = 90
+    assert writer.set(knob, 120) == WrittenKnob(90, changed=False, external=True)
 
 
 def test_a_cap_that_rises_above_the_original_puts_the_original_in_force(writer):
     knob = FakeKnob(value=150)
     writer.set(knob, 100)
     assert writer.set(knob, 200) == WrittenKnob(150, changed=True, external=True)
-    assert knob.value == 150
+    assert writer.set(knob, 200) == WrittenKnob(150, changed=False, external=True)
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 150)]
+    assert knob.writes == [100, 150]
     assert writer.managed == frozenset()
+
+
+def test_a_cap_that_is_written_back_after_it_rose_above_the_original_is_replaced_by_the_original(writer):
+    knob = FakeKnob(value=150)
+    writer.set(knob, 100)
+    writer.set(knob, 200)
+    knob.value = 100
+    assert writer.set(knob, 200) == WrittenKnob(150, changed=True, external=True)
+    knob.value = 100
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 150)]
 
 
 def test_a_cap_equal_to_the_original_is_the_original(writer):
     knob = FakeKnob(value=150)
     writer.set(knob, 100)
     assert writer.set(knob, 150) == WrittenKnob(150, changed=True)
-    assert writer.managed == frozenset()
+    assert writer.set(knob, 150) == WrittenKnob(150, changed=False)
+    assert writer.restore([knob]) == [RestoredKnob("rapl/0", RestoreOutcome.RESTORED, 150)]
 
 
 def test_an_original_that_cannot_be_put_in_force_stays_in_the_journal(writer):

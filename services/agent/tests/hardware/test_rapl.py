@@ -75,7 +75,7 @@ def test_the_long_term_limit_is_found_whatever_its_index(machine):
 
 def test_the_range_is_a_quarter_of_the_maximum_to_the_maximum(machine):
     zone = rapl.discover(machine(MachineSpec()).tree())[0]
-    assert zone.power_limit.limits == KnobLimits(37_500_000, 150_000_000)
+    assert zone.power_limit.limits == KnobLimits(37_500_000, 150_000_000, rounding=125_000)
 
 
 def test_an_unknown_maximum_is_taken_from_the_limit_found(machine):
@@ -159,9 +159,10 @@ def test_a_lower_limit_that_never_moves_is_locked(machine):
 
 def test_a_limit_that_is_not_enforced_is_not_in_force_until_it_is_switched_on(machine):
     (cap,) = rapl.split_cap(rapl.discover(machine("xeon-switched-off").tree()), 100.0)
-    assert put(cap).reason is Reason.FIRMWARE_LOCKED
-    assert cap.zone.enable.write(1) == 1
     assert put(cap) is None
+    assert rapl.check_enabled(cap.zone).reason is Reason.FIRMWARE_LOCKED
+    assert cap.zone.enable.write(1) == 1
+    assert rapl.check_enabled(cap.zone) is None
 
 
 def test_a_limit_without_a_write_bit_is_not_permitted(machine):
@@ -218,3 +219,15 @@ def test_no_behaviour_of_a_limit_is_an_exception(machine, limit):
 def snapshot(fake):
     files = (path for path in (fake.sys / "devices").rglob("*") if path.is_file() and not path.is_symlink())
     return {str(path.relative_to(fake.sys)): path.read_text() for path in files}
+
+
+def test_a_zone_whose_directory_has_become_another_zone_is_neither_read_nor_written(machine):
+    fake = machine(replace(MachineSpec(), sockets=2))
+    first, second = rapl.discover(fake.tree())
+    (fake.sys / first.path / "name").write_text("package-1\n")
+    assert first.moved
+    assert not second.moved
+    assert first.power_limit.read().reason is Reason.DEVICE_LOST
+    assert first.power_limit.write(100_000_000).reason is Reason.DEVICE_LOST
+    assert second.power_limit.write(100_000_000) == 100_000_000
+    assert fake.tree().read_int(first.power_limit.path) == 150_000_000

@@ -44,6 +44,9 @@ class Policy:
             self.user = value
         return self.read()
 
+    def next_above(self, value):
+        return min(MAX, value + max(100, self.step)) if value < MAX else None
+
     def platform_limit(self, value):
         return "too hot" if self.shown and self.platform < MAX and value == self.read() else ""
 
@@ -102,7 +105,51 @@ def test_a_lower_external_request_stays_in_force_during_a_throttle(writer):
     policy.user = 1200
     assert writer.set(policy, 1500) == WrittenKnob(1200, changed=True, external=True)
     assert policy.user == 1200
-    assert writer.managed == frozenset()
+    written = list(policy.writes)
+    assert writer.set(policy, 1500) == WrittenKnob(1200, changed=False, external=True)
+    assert policy.writes == written, "it is not tested again"
+
+
+@pytest.mark.parametrize("between", [[], [1500], [1500, 1500], [1500, 1700]], ids=str)
+def test_a_throttle_that_another_tool_saves_and_writes_back_is_restored(between, writer):
+    policy = throttled(writer, user=3500)
+    saved, policy.user = policy.user, 1200
+    for limit in between:
+        assert writer.set(policy, limit).external
+    policy.user = saved
+    assert writer.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, 3500)]
+    assert policy.user == 3500
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_throttle_that_is_written_back_below_a_platform_limit_is_restored(shown, writer):
+    policy = throttled(writer, user=3500)
+    policy.user = 1200
+    writer.set(policy, 1500)
+    policy.user, policy.platform, policy.shown = 1500, 1300, shown
+    writer.restore([policy])
+    assert policy.user == 3500
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_lower_external_request_that_stands_survives_a_platform_limit(shown, writer):
+    policy = throttled(writer, user=3500)
+    policy.user = 1200
+    writer.set(policy, 1500)
+    policy.platform, policy.shown = 1000, shown
+    assert writer.set(policy, 1500).value == 1000
+    assert policy.user == 1200
+    writer.restore([policy])
+    assert policy.user == 1200
+
+
+def test_a_lower_external_request_that_is_raised_stays_in_force(writer):
+    policy = throttled(writer, user=3500)
+    for user in (1200, 1300):
+        policy.user = user
+        assert writer.set(policy, 1500) == WrittenKnob(user, changed=True, external=True)
+    assert writer.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.KEPT_EXTERNAL, 1300)]
+    assert policy.user == 1300
 
 
 def test_an_external_request_below_a_platform_limit_is_distinguished_from_it(writer):
@@ -158,6 +205,34 @@ def test_a_platform_limit_at_the_first_write_is_not_taken_for_a_request(writer):
     assert policy.user == MAX
 
 
+def test_a_platform_limit_that_shows_nowhere_is_not_taken_for_a_request_at_the_first_write(writer):
+    policy = Policy(platform=2000, shown=False)
+    assert writer.set(policy, 1500) == WrittenKnob(1500, changed=True)
+    assert policy.writes == [2100, 1500]
+    policy.platform = MAX
+    assert writer.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, MAX)]
+
+
+def test_a_users_request_that_nothing_else_limits_is_restored(writer):
+    policy = Policy(user=2000)
+    assert writer.set(policy, 1500) == WrittenKnob(1500, changed=True)
+    assert writer.restore([policy]) == [RestoredKnob(KEY, RestoreOutcome.RESTORED, 2000)]
+
+
+def test_the_highest_request_needs_no_test(writer):
+    assert throttled(writer).writes == [1500]
+
+
+def test_a_test_of_the_first_reading_that_fails_keeps_no_knob_in_the_journal(writer):
+    class Refusing(Policy):
+        def write(self, value):
+            return HardwareFailure(Reason.NOT_PERMITTED, "read-only")
+
+    policy = Refusing(user=2000)
+    assert writer.set(policy, 1500).reason is Reason.NOT_PERMITTED
+    assert writer.managed == frozenset()
+
+
 def test_a_lower_external_request_stays_at_the_first_write(writer):
     policy = Policy(user=1200)
     assert writer.set(policy, 1500) == WrittenKnob(1200, changed=False, external=True)
@@ -174,10 +249,10 @@ def test_a_driver_that_rounds_is_no_platform_limit_and_no_external_request(write
 
 
 def test_a_driver_that_rounds_is_restored_with_what_it_reads(writer):
-    policy = Policy(step=400, user=3900)
+    policy = Policy(step=400, user=3300)
     writer.set(policy, 1500)
     (answer,) = writer.restore([policy])
-    assert (answer.outcome, policy.user) == (RestoreOutcome.RESTORED, 3600)  # what could be read of it
+    assert (answer.outcome, policy.user) == (RestoreOutcome.RESTORED, 3200)  # what could be read of it
 
 
 def test_a_reading_that_does_not_move_and_that_nothing_explains_is_refused(writer):

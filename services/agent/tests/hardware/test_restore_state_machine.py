@@ -98,6 +98,8 @@ class Policies(Machine):
     def __init__(self, values):
         super().__init__(values)
         self.platform: dict[str, int] = {}
+        #: Keys of limits that show nowhere but in the value.
+        self.hidden: set[str] = set()
 
     def answer(self, value):
         return value
@@ -135,7 +137,11 @@ class MortalRequest(MortalKnob):
     kind = KnobKind.REQUEST
 
     def platform_limit(self, value):
-        return "too hot" if self._machine.platform.get(self.key) == value else ""
+        shown = self.key not in self._machine.hidden
+        return "too hot" if shown and self._machine.platform.get(self.key) == value else ""
+
+    def next_above(self, value):
+        return min(HIGHEST, value + 1) if value < HIGHEST else None
 
 
 class RestoreStories(RuleBasedStateMachine):
@@ -151,6 +157,8 @@ class RestoreStories(RuleBasedStateMachine):
         self.machine = self.make_machine(zip(KEYS, values, strict=True))
         self.knobs = {key: self.make_knob(key, self.machine, self.fate) for key in KEYS}
         self.wanted = dict(self.machine.values)
+        #: What a tool has read before it set a lower value, and the newest external value at that time.
+        self.saved = {}
         self.boot = 1
         self.journal = None
         self.start()
@@ -165,6 +173,9 @@ class RestoreStories(RuleBasedStateMachine):
     @rule(keys=SUBSETS, value=OWN, kill=KILLS)
     def control(self, keys, value, kill):
         keys = {key for key in keys if self.may_control(key)}
+        for key in keys:
+            if value < self.wanted[key]:  # replaces the tool's lower value, which then is all that is known
+                self.saved.pop(key, None)
         with self.mortal(kill):
             for key, answer in zip(keys, self.writer.set_all([(self.knobs[key], value) for key in keys]), strict=True):
                 if isinstance(answer, WrittenKnob):
@@ -182,6 +193,21 @@ class RestoreStories(RuleBasedStateMachine):
     @rule(key=st.sampled_from(KEYS), value=EXTERNAL)
     def an_external_writer_writes(self, key, value):
         self.external_write(key, value)
+
+    @rule(key=st.sampled_from(KEYS), value=EXTERNAL)
+    def a_tool_saves_a_value_and_sets_a_lower_one(self, key, value):
+        before = self.machine.values[key], self.wanted[key]
+        if value < min(before):
+            self.external_write(key, value)
+            if self.machine.values[key] != before[0]:
+                self.saved[key] = before
+
+    @rule(key=st.sampled_from(KEYS))
+    def the_tool_writes_back_what_it_saved(self, key):
+        """It may be Joulie's value; what is to be restored is then what was before."""
+        if key in self.saved and self.may_write(key):
+            self.machine.values[key], self.wanted[key] = self.saved.pop(key)
+            self.has_written(key)
 
     @rule(key=st.sampled_from(KEYS))
     def lose_or_find_a_device(self, key):
@@ -207,6 +233,7 @@ class RestoreStories(RuleBasedStateMachine):
 
     def fresh(self):
         """The machine starts."""
+        self.saved.clear()
 
     def may_control(self, _key):
         return True
@@ -216,12 +243,21 @@ class RestoreStories(RuleBasedStateMachine):
         return self.wanted[key] <= value
 
     def external_write(self, key, value):
+        self.saved.pop(key, None)
         self.machine.values[key] = self.wanted[key] = value
+
+    def may_write(self, _key):
+        return True
+
+    def has_written(self, key):
+        """An external writer has written."""
 
     def saw(self, key):
         """The agent has looked at a knob, settled whose value it holds, and recorded it."""
 
     def restore(self, keys):
+        for key in keys:
+            self.saved.pop(key, None)
         answers = {answer.key: answer for answer in self.writer.restore(self.knobs[key] for key in keys)}
         for key in keys:
             if key in answers and answers[key].outcome is RestoreOutcome.FAILED:
@@ -288,14 +324,21 @@ class RestoreRequests(RestoreStories):
             self.machine.platform |= {} if limit is None else {key: limit}
 
     def external_write(self, key, value):
-        if key not in self.machine.platform:
+        if self.may_write(key):
             super().external_write(key, value // 4 * 4 + 1)
-            self.unseen.add(key)
+            self.has_written(key)
+
+    def may_write(self, key):
+        return key not in self.machine.platform
+
+    def has_written(self, key):
+        self.unseen.add(key)
 
     def may_control(self, key):
         return key in self.journal.entries or key not in self.machine.platform
 
     def fresh(self):
+        super().fresh()
         self.machine.platform.clear()
         self.unseen.clear()
 
@@ -452,6 +495,47 @@ def test_two_kills_in_a_row_lose_no_floor_at_any_pair_of_points(external, kills)
         return wrote, restored
 
     assert kills.every_pair(run) > 100
+
+
+@pytest.mark.parametrize(
+    ("make", "seen"),
+    [((Machine, MortalKnob), False), ((Machine, MortalKnob), True), ((Policies, MortalRequest), True)],
+    ids=["register, not seen", "register", "request"],
+)
+def test_two_kills_in_a_row_lose_nothing_where_a_tool_writes_joulies_value_back(seen, make, kills):
+    def run(first, second):
+        machine = make[0]({"a": 37})
+        knob = kills.knob(make[1], machine)
+        kills.survives(None, lambda writer: writer.set(knob, 12))
+        saved, machine.values["a"] = machine.values["a"], 5
+        if seen:
+            kills.survives(None, lambda writer: writer.set(knob, 12))
+        wrote = kills.survives(first, lambda writer: writer.set(knob, 16))
+        machine.values["a"] = saved
+        restored = kills.survives(second, lambda writer: writer.restore([knob]))
+        kills.survives(None, lambda writer: writer.restore([knob]))
+        assert machine.values["a"] == 37, f"killed at steps {first} and {second}"
+        with kills.open() as journal:
+            assert not journal.entries
+        return wrote, restored
+
+    assert kills.every_pair(run) > 10
+
+
+@pytest.mark.parametrize(("user", "platform"), [(29, None), (41, 23), (41, 7)])
+def test_a_first_write_that_is_killed_loses_no_request_below_a_platform_limit_that_shows_nowhere(user, platform, kills):
+    def run(first, second):
+        machine = Policies({"a": user})
+        machine.hidden = {"a"}
+        apply(machine, {"platform": platform})
+        knob = kills.knob(MortalRequest, machine)
+        wrote = kills.survives(first, lambda writer: writer.set(knob, 12))
+        restored = kills.survives(second, lambda writer: writer.restore([knob]))
+        kills.survives(None, lambda writer: writer.restore([knob]))
+        assert machine.values["a"] == user, f"killed at steps {first} and {second}"
+        return wrote, restored
+
+    kills.every_pair(run)
 
 
 def apply(machine, event):

@@ -1,7 +1,7 @@
 """A resource manager behind a real socket."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -22,6 +22,8 @@ class ScriptedManager:
         self.refusals: dict[str, str] = {}
         #: Errors by adjustment and container.
         self.errors: dict[str, dict[str, str]] = {}
+        #: Fields of every configuration that have no effect.
+        self.ignored: Sequence[str] = ()
         self.status = pb.ManagerStatus(node_name="n1")
         #: While it is cleared, configurations are not answered.
         self.answering = asyncio.Event()
@@ -54,7 +56,7 @@ class ScriptedManager:
         self._move()
         await self.answering.wait()
         error = next((text for part, text in self.refusals.items() if part in request.manifest), "")
-        return pb.SetConfigReply(error=error)
+        return pb.SetConfigReply(error=error, ignored=() if error else self.ignored)
 
     async def set_adjustments(self, request: pb.SetAdjustmentsRequest) -> pb.SetAdjustmentsReply:
         self.adjustments.append(dict(request.adjustments))

@@ -6,7 +6,9 @@ import json
 import pytest
 from services.agent.tests.node_agent.documents import make_policy
 
+from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_api.testing import CutMidLine, Respond
+from joulie_core.kinds.container_policy import PolicyNodeStatus
 
 A = {"joulie.io/container-policy-group": "a"}
 
@@ -38,6 +40,37 @@ async def test_a_bad_configuration_is_reported_with_the_reason_and_corrected_by_
         stage.api.patch("TemplatePolicy", "default", {"spec": {"reservedResources": {"cpu": "1"}}})
         entry = await stage.until_entry("TemplatePolicy", "default", status="Success")
     assert (entry["generation"], "errors" in entry) == (2, False)
+
+
+async def test_fields_without_effect_are_named_in_the_status_until_they_are_removed(stage):
+    stage.manager.ignored = ["spec.controllableInterrupts", "spec." + 300 * "x", *(f"spec.{n}" for n in range(40))]
+    stage.api.put(make_policy("default"))
+    async with stage.agent():
+        entry = await stage.until_entry("TemplatePolicy", "default", status="Success")
+        assert entry["ignored"][:2] == ["spec.controllableInterrupts", "spec." + 250 * "x" + "\N{HORIZONTAL ELLIPSIS}"]
+        assert entry["ignored"][-1] == "spec.29"
+        PolicyNodeStatus.model_validate(entry)
+        stage.manager.ignored = []
+        stage.api.patch("TemplatePolicy", "default", {"spec": {"reservedResources": {"cpu": "1"}}})
+        entry = await stage.until_entry("TemplatePolicy", "default", generation=2)
+    assert "ignored" not in entry
+
+
+@pytest.mark.parametrize("report_success", [True, False])
+async def test_what_cpu_classes_lack_is_in_the_status_while_they_do(stage, report_success):
+    stage.api.put(make_policy("default"))
+    stage.report_success = report_success
+    async with stage.agent():
+        await stage.manager.until(lambda: stage.manager.configs)
+        stage.manager.status = pb.ManagerStatus(cpu_classes_problem="class eco: epp: no such file (CPUs 0-3)")
+        await stage.api.wait_for(lambda: (stage.entry("TemplatePolicy", "default") or {}).get("cpuClasses"))
+        entry = stage.entry("TemplatePolicy", "default")
+        assert (entry["status"], entry["cpuClasses"]) == ("Success", "class eco: epp: no such file (CPUs 0-3)")
+        PolicyNodeStatus.model_validate(entry)
+        stage.manager.status = pb.ManagerStatus()
+        await stage.api.wait_for(lambda: "cpuClasses" not in (stage.entry("TemplatePolicy", "default") or {}))
+        await stage.api.wait_for(lambda: (stage.entry("TemplatePolicy", "default") is not None) == report_success)
+    assert len(stage.manager.configs) == 1
 
 
 async def test_a_change_of_the_node_s_group_moves_the_entry_to_the_object_that_applies_now(stage):

@@ -136,7 +136,7 @@ async def test_containers_are_zones_where_their_zone_says_so(stage):
         "type": "allocation for container",
         "parent": "balloon1",
         "attributes": [{"name": "cpuset", "value": "0-3"}],
-        "resources": [{"name": "cpu", "capacity": "1500m", "allocatable": "1500m", "available": "0"}],
+        "resources": [{"name": "cpu", "capacity": "4", "allocatable": "1500m", "available": "0"}],
     }
 
 

@@ -370,3 +370,20 @@ async def test_an_update_fails_when_the_runtime_disconnects(runtime, plugin, han
         await runtime.disconnect()
         with pytest.raises(NriDisconnectedError):
             await updating
+
+
+async def test_a_list_of_more_than_fits_is_refused_and_the_next_one_is_read(runtime, plugin, handler, monkeypatch):
+    monkeypatch.setattr(registration, "MOST_LISTED_BYTES", 3000)
+    runtime._synchronize_chunk = 1
+    for number in range(5):
+        each = pod()
+        each.id, each.annotations["a"] = f"p{number}", "x" * 1000
+        runtime.pods[each.id] = each
+    with pytest.raises(TtrpcError, match="more than 3000 bytes") as caught:
+        await runtime.registered()
+    assert caught.value.code == 8
+    assert ("synchronize",) not in {call[:1] for call in handler.calls}
+    del runtime.pods["p4"], runtime.pods["p3"], runtime.pods["p2"]
+    await runtime.disconnect()
+    await runtime.registered()
+    assert handler.calls[-1] == ("synchronize", ["p0", "p1"], [])

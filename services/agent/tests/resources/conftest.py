@@ -284,9 +284,14 @@ class Node:
                 for manager in self.managers:
                     await manager.kill()
 
-    async def start(self, policy=None, *, on_deadline=OnDeadline.ADMIT):
+    def manager(self, policy=None, *, on_deadline=OnDeadline.ADMIT):
+        """A resource manager that has read its cache, and is not registered."""
         manager = Manager(self.directory, self.runtime, policy or SlicesPolicy(), on_deadline)
         self.managers.append(manager)
+        return manager
+
+    async def start(self, policy=None, *, on_deadline=OnDeadline.ADMIT):
+        manager = self.manager(policy, on_deadline=on_deadline)
         await manager.start()
         return manager
 

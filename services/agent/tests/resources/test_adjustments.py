@@ -119,3 +119,40 @@ def test_a_malformed_adjustment_is_reported_and_the_others_are_in_force():
     )
     assert errors["c"] == "spec.resources: limits.cpu: 1 is less than the request 3"
     assert found.adjusted(CONTAINER).resources.cpu_request_milli == 600
+
+
+@pytest.mark.parametrize("amount", ["9Ei", "1e30", "9" * 60])
+@pytest.mark.parametrize("kind", ["requests", "limits"])
+def test_more_cpus_than_any_machine_has_are_a_problem_of_the_container(kind, amount):
+    found = adjustments(a={"resources": {kind: {"cpu": amount}}})
+    assert found.adjusted(CONTAINER) is CONTAINER
+    assert "more than a container can have" in found.problems(CONTAINER)["a"]
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ('{"spec":' + "[" * 100_000, "nested too deeply"),
+        ("[]", "not a Adjustment"),
+        ("{}", "'spec' is absent"),
+        ('{"spec":1e999999}', "not a Adjustment"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_an_adjustment_that_cannot_be_decoded_is_set_aside_alone(document, problem):
+    found = Adjustments("n1")
+    errors = found.replace({"bad": document, "good": json.dumps({"spec": {"resources": {"limits": {"cpu": 2}}}})})
+    assert errors.keys() == {"bad"}
+    assert problem in errors["bad"]
+    assert found.adjusted(CONTAINER).resources.cpu_limit_milli == 2000
+
+
+def test_without_adjustments_nothing_is_changed():
+    found = Adjustments("n1")
+    assert found.adjusted(CONTAINER) is CONTAINER
+    assert found.problems(CONTAINER) == {}
+
+
+def test_three_adjustments_of_a_container_name_each_other():
+    spec = {"resources": {"limits": {"cpu": 2}}}
+    assert adjustments(a=spec, b=spec, c=spec).problems(CONTAINER)["a"].startswith("conflicts with b, c: ")

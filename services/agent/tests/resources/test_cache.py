@@ -1,5 +1,8 @@
+import asyncio
 import os
+import threading
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -46,8 +49,8 @@ def loaded(directory):
     return None if content is None else (set(content.pods), set(content.containers), content.grants)
 
 
-def test_what_is_saved_is_loaded(tmp_path):
-    filled(tmp_path, ["a", "b"]).save()
+async def test_what_is_saved_is_loaded(tmp_path):
+    await filled(tmp_path, ["a", "b"]).save()
     content = Cache(tmp_path).load()
     assert (content.policy, content.configuration["spec"]) == ("balloons", {"pinCPU": True})
     assert content.grants["b"] == {"cpus": "0-3", "milli": 100}
@@ -56,15 +59,14 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert (stored.memory_limit_bytes, stored.set_cpu_shares, stored.set_cpu_quota_us) == (1 << 30, 77, None)
 
 
-def test_dropped_containers_and_pods_are_not_saved(tmp_path):
+async def test_dropped_containers_and_pods_are_not_saved(tmp_path):
     cache = filled(tmp_path, ["a", "b"])
-    cache.save()
+    await cache.save()
     cache.drop(ContainerId("a"))
-    cache.drop_pod(PodSandboxId("pod-a"))
-    cache.save()
+    await cache.save()
     assert loaded(tmp_path) == ({"pod-b"}, {"b"}, {"b": {"cpus": "0-3", "milli": 100}})
     cache.clear()
-    cache.save()
+    await cache.save()
     assert loaded(tmp_path) == (set(), set(), {})
 
 
@@ -74,47 +76,47 @@ def test_a_directory_without_a_cache_has_no_content(tmp_path):
 
 @given(names=st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=4))
 @settings(max_examples=50, deadline=None)
-def test_any_name_is_stored(tmp_path_factory, names):
+async def test_any_name_is_stored(tmp_path_factory, names):
     directory = tmp_path_factory.mktemp("cache")
-    filled(directory, names).save()
+    await filled(directory, names).save()
     assert loaded(directory)[1] == set(names)
 
 
-def test_a_process_killed_at_any_step_of_a_save_leaves_the_content_before_or_after_it(tmp_path):
+async def test_a_process_killed_at_any_step_of_a_save_leaves_the_content_before_or_after_it(tmp_path):
     fate = Fate()
     seen = set()
     for step in range(1, 20):
         directory = tmp_path / str(step)
-        filled(directory, ["a"]).save()
+        await filled(directory, ["a"]).save()
         before = loaded(directory)
         cache = filled(directory, ["a", "b"], step=fate.step)
         try:
             with fate.killed_at(step):
-                cache.save()
+                await cache.save()
         except Killed:
             seen.add(loaded(directory) == before)
         else:
             break
         assert len(loaded(directory)[1]) in {1, 2}
         cache = filled(directory, ["a", "b", "c"])
-        cache.save()
+        await cache.save()
         assert loaded(directory)[1] == {"a", "b", "c"}, f"no save after a process killed at step {step}"
     else:
         pytest.fail("a save has more steps than were tried")
     assert seen == {True, False}, "the process was never killed before the change, or never after it"
 
 
-def test_a_process_killed_in_its_first_save_leaves_nothing_that_is_used(tmp_path):
+async def test_a_process_killed_in_its_first_save_leaves_nothing_that_is_used(tmp_path):
     fate = Fate()
     for step in range(1, 20):
         directory = tmp_path / str(step)
         cache = filled(directory, ["a"], step=fate.step)
         try:
             with fate.killed_at(step):
-                cache.save()
+                await cache.save()
         except Killed:
             assert loaded(directory) is None or loaded(directory)[1] == {"a"}
-            filled(directory, ["b"]).save()
+            await filled(directory, ["b"]).save()
             assert loaded(directory)[1] == {"b"}
         else:
             return
@@ -131,23 +133,23 @@ def rejected(directory):
     return line["problem"]
 
 
-def test_a_symbolic_link_is_set_aside(tmp_path):
-    filled(tmp_path, ["a"]).save()
+async def test_a_symbolic_link_is_set_aside(tmp_path):
+    await filled(tmp_path, ["a"]).save()
     (tmp_path / CACHE_FILE).rename(tmp_path / "target")
     (tmp_path / CACHE_FILE).symlink_to("target")
     assert rejected(tmp_path) == "it exists, but is a symbolic link"
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])
-def test_a_file_that_others_can_write_is_set_aside(tmp_path, mode):
-    filled(tmp_path, ["a"]).save()
+async def test_a_file_that_others_can_write_is_set_aside(tmp_path, mode):
+    await filled(tmp_path, ["a"]).save()
     (tmp_path / CACHE_FILE).chmod(mode)
     assert "can be written by other users" in rejected(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")
-def test_a_file_of_another_user_is_set_aside(tmp_path):
-    filled(tmp_path, ["a"]).save()
+async def test_a_file_of_another_user_is_set_aside(tmp_path):
+    await filled(tmp_path, ["a"]).save()
     os.chown(tmp_path / CACHE_FILE, 1234, 1234)
     assert "owner 1234" in rejected(tmp_path)
 
@@ -160,7 +162,9 @@ def test_a_directory_and_a_pipe_are_set_aside(tmp_path):
         assert "not a regular file" in rejected(tmp_path / directory)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"version":1,"pods":[]}', b"\xff", b'{"version":1'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"version":1,"pods":[]}', b"\xff", b'{"version":1', b'{"version":1,"x":' + b"[" * 100_000]
+)
 def test_a_damaged_file_is_set_aside(tmp_path, content):
     (tmp_path / CACHE_FILE).write_bytes(content)
     (tmp_path / CACHE_FILE).chmod(0o600)
@@ -173,39 +177,128 @@ def test_a_file_of_another_version_is_set_aside(tmp_path):
     assert "version 2" in rejected(tmp_path)
 
 
-def test_a_failed_save_is_reported_and_repeated(tmp_path):
+async def test_a_failed_save_is_reported_and_repeated(tmp_path):
     obstacle = tmp_path / "state"
     obstacle.write_text("a file where the directory should be")
     cache = filled(obstacle, ["a"])
-    cache.save()
+    await cache.save()
     assert cache.problem
     obstacle.unlink()
-    cache.save()
+    await cache.save()
     assert cache.problem is None
     assert loaded(obstacle)[1] == {"a"}
 
 
-def test_nothing_is_written_where_nothing_has_changed(tmp_path):
+async def test_nothing_is_written_where_nothing_has_changed(tmp_path):
     cache = filled(tmp_path, ["a"])
-    cache.save()
+    await cache.save()
     inode = (tmp_path / CACHE_FILE).stat().st_ino
     cache.set_head("balloons", {"kind": "BalloonsPolicy", "spec": {"pinCPU": True}})
     cache.set_grants({ContainerId("a"): {"cpus": "0-3", "milli": 100}})
-    cache.save()
+    await cache.save()
     assert (tmp_path / CACHE_FILE).stat().st_ino == inode
 
 
-def test_a_save_of_500_containers_takes_about_a_millisecond(tmp_path):
+async def test_a_save_of_500_containers_takes_about_a_millisecond(tmp_path):
     names = [f"{number:064x}" for number in range(500)]
     cache = filled(tmp_path, names)
-    cache.save()
+    await cache.save()
     times = []
     for number in range(20):
         cache.put(container(f"new-{number}"), ContainerValues())
         start = time.perf_counter()
         cache.set_grants({ContainerId(name): {"cpus": "0-3", "milli": 100} for name in [*names, f"new-{number}"]})
-        cache.save()
+        await cache.save()
         times.append(time.perf_counter() - start)
     # The fastest of them: other programs run on a test machine.
     assert min(times) < 0.003
     print(f"fastest save: {1000 * min(times):.2f} ms")
+
+
+async def test_a_pod_is_stored_as_long_as_one_of_its_containers(tmp_path):
+    cache = filled(tmp_path, [])
+    first, second = container("a"), replace(container("b"), pod=container("a").pod)
+    for each in (first, second, first):
+        cache.put(each, ContainerValues())
+    cache.drop(first.id)
+    await cache.save()
+    assert loaded(tmp_path)[:2] == ({"pod-a"}, {"b"})
+    cache.drop(second.id)
+    cache.drop(second.id)
+    await cache.save()
+    assert loaded(tmp_path)[:2] == (set(), set())
+    cache.put(first, ContainerValues())
+    await cache.save()
+    assert loaded(tmp_path)[:2] == ({"pod-a"}, {"a"})
+
+
+async def test_dropped_pods_leave_nothing_in_the_file(tmp_path):
+    cache = filled(tmp_path, ["a"])
+    await cache.save()
+    before = (tmp_path / CACHE_FILE).read_bytes()
+    for number in range(1000):
+        each = container(f"{number}")
+        cache.put(each, ContainerValues())
+        cache.drop(each.id)
+    cache.set_head("other", None)
+    await cache.save()
+    cache.set_head("balloons", {"kind": "BalloonsPolicy", "spec": {"pinCPU": True}})
+    await cache.save()
+    assert (tmp_path / CACHE_FILE).read_bytes() == before
+
+
+async def test_a_slow_disk_holds_up_the_save_and_not_the_event_loop(tmp_path):
+    writing, disk = threading.Event(), threading.Event()
+
+    def step():
+        writing.set()
+        assert disk.wait(20)
+
+    saving = asyncio.create_task(filled(tmp_path, ["a"], step=step).save())
+    assert await asyncio.to_thread(writing.wait, 20)
+    assert not saving.done()
+    assert loaded(tmp_path) is None
+    disk.set()
+    await saving
+    assert loaded(tmp_path)[1] == {"a"}
+
+
+async def test_the_later_of_two_saves_counts_where_the_first_was_cancelled(tmp_path):
+    writing, disk = threading.Event(), threading.Event()
+
+    def step():
+        writing.set()
+        assert disk.wait(20)
+
+    cache = filled(tmp_path, ["a"], step=step)
+    cancelled = asyncio.create_task(cache.save())
+    assert await asyncio.to_thread(writing.wait, 20)
+    cancelled.cancel()
+    await asyncio.wait({cancelled})
+    cache.put(container("b"), ContainerValues())
+    later = asyncio.create_task(cache.save())
+    disk.set()
+    await later
+    assert loaded(tmp_path)[1] == {"a", "b"}
+
+
+async def test_a_cancelled_save_is_made_up_for_by_the_next_one(tmp_path):
+    writing, disk = threading.Event(), threading.Event()
+
+    def step():
+        writing.set()
+        assert disk.wait(20)
+
+    cache = filled(tmp_path, ["a"], step=step)
+    first = asyncio.create_task(cache.save())
+    assert await asyncio.to_thread(writing.wait, 20)
+    cache.put(container("b"), ContainerValues())
+    waiting = asyncio.create_task(cache.save())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    disk.set()
+    await first
+    assert loaded(tmp_path)[1] == {"a"}
+    await cache.save()
+    assert loaded(tmp_path)[1] == {"a", "b"}

@@ -188,3 +188,43 @@ async def test_changed_hardware_applies_the_configuration_again_where_it_can(app
 
 def test_yaml_and_json_are_parsed():
     assert parse_document('{"a": 1}') == parse_document("a: 1\n---\n") == {"a": 1}
+
+
+DEEP = '{"a":' * 900 + "1" + "}" * 900
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"spec":' + "[" * 100_000,
+        "a: " + "[" * 100_000,
+        "a: " + "1" * 5000,
+        "a: 2001-99-99",
+        '{"a":1e999999}',
+        '{"a":"\\ud800"}',
+        "\ud800",
+        "a: !!python/object:os.system x",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_document_that_no_parser_takes_is_refused(text):
+    with pytest.raises(InvalidConfigurationError):
+        parse_document(text)
+
+
+async def test_a_configuration_that_is_nested_deeply_is_refused_and_the_earlier_one_stays(applied):
+    config = configuration(applied)
+    await config.start(None)
+    text = json.dumps(manifest("1"))[:-1] + f', "extra": {DEEP}}}'
+    with pytest.raises(InvalidConfigurationError, match="nested too deeply"):
+        await config.push(ConfigurationSource.CLUSTER, text)
+    assert "nested too deeply" in config.problem
+    assert applied.cpus == ["0"]
+
+
+async def test_a_file_that_is_nested_deeply_leaves_the_default(applied, file):
+    file.write_text(json.dumps(manifest("1"))[:-1] + f', "extra": {DEEP}}}')
+    config = configuration(applied, file)
+    await config.start(None)
+    assert "nested too deeply" in config.problem
+    assert applied.cpus == ["0"]

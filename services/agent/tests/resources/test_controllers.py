@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from joulie_agent.nri.proto import nri_pb2 as nri
 from joulie_agent.nri.proto.nri_pb2 import ContainerAdjustment
 from joulie_agent.resources.controllers import CreationControllers, values_of
-from joulie_agent.resources.values import ContainerValues, read_values, to_resources
+from joulie_agent.resources.values import ContainerValues, CreationClasses, read_values, to_resources
 from joulie_core.containers.annotations import DOMAIN
 from joulie_core.containers.container import (
     ContainerId,
@@ -19,6 +19,7 @@ from joulie_core.containers.container import (
 )
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import Placement
+from joulie_core.kinds.adjustment import AdjustedClasses
 from joulie_core.kinds.container_policy import ControlOptions, SchedulingClassSpec
 
 POD = PodInfo(id=PodSandboxId("p"), uid="u", namespace="ns", name="pod", qos=QosClass.BURSTABLE)
@@ -139,3 +140,72 @@ def test_an_empty_scheduling_class_sets_nothing():
     linux = scheduled()
     assert not linux.HasField("scheduler")
     assert not linux.HasField("io_priority")
+
+
+def class_problems(root, control, created, **wanted):
+    controllers = CreationControllers(root)
+    controllers.define(ControlOptions.model_validate(control))
+    return list(controllers.class_problems(AdjustedClasses(**wanted), created))
+
+
+def test_a_class_that_a_container_was_created_with_is_no_problem(host):
+    created = CreationClasses(rdt="gold", blockio="slow")
+    assert class_problems(host, ENABLED, created) == []
+    assert class_problems(host, ENABLED, created, rdt="gold", blockio="slow") == []
+
+
+def test_another_class_waits_for_the_next_creation(host):
+    created = CreationClasses(rdt="gold", blockio="slow")
+    assert class_problems(host, ENABLED, created, rdt="silver", blockio="fast") == [
+        "classes.rdt: silver is set when the container is created again; runtimes do not change it before",
+        "classes.blockio: fast is set when the container is created again; runtimes do not change it before",
+    ]
+    (blockio,) = class_problems(host, ENABLED, created, rdt="gold", blockio="fast")
+    assert blockio.startswith("classes.blockio: ")
+
+
+def test_a_class_that_the_configuration_does_not_enable_is_named(host):
+    assert class_problems(host, {"blockio": {"enable": True}}, CreationClasses(), rdt="gold") == [
+        "classes.rdt: the configuration in force does not enable control.rdt"
+    ]
+
+
+def test_a_class_that_the_host_cannot_serve_is_named(tmp_path):
+    assert class_problems(tmp_path, ENABLED, CreationClasses(), rdt="gold", blockio="slow") == [
+        "classes.rdt: the host has not mounted resctrl at /sys/fs/resctrl",
+        "classes.blockio: the host has no cgroup controller for block I/O",
+    ]
+
+
+def test_without_a_configuration_no_class_is_set(host):
+    adjustment = ContainerAdjustment()
+    container = replace(CONTAINER, pod=replace(POD, annotations={RDT: "gold"}))
+    CreationControllers(host).complete(adjustment, container, PLACEMENT)
+    assert adjustment == ContainerAdjustment()
+
+
+@pytest.mark.parametrize(("name", "number"), [("none", "NONE"), ("rt", "RT"), ("be", "BE"), ("idle", "IDLE")])
+def test_each_io_class_is_that_of_the_runtime(name, number):
+    priority = scheduled(ioClass=name).io_priority
+    assert getattr(priority, "class") == getattr(nri, f"IOPRIO_CLASS_{number}")
+    assert priority.priority == 0
+
+
+def test_what_a_scheduling_policy_does_not_set_is_zero():
+    scheduler = scheduled(policy="rr").scheduler
+    assert (scheduler.nice, scheduler.priority) == (0, 0)
+    assert (scheduler.runtime, scheduler.deadline, scheduler.period) == (0, 0, 0)
+
+
+def test_flags_may_be_written_as_the_kernel_names_them_and_unknown_ones_are_logged():
+    with capture_logs() as logs:
+        scheduler = scheduled(policy="fifo", flags=["SCHED_FLAG_RECLAIM", "reset-on-fork", "no-flag"]).scheduler
+    assert list(scheduler.flags) == [nri.SCHED_FLAG_RECLAIM, nri.SCHED_FLAG_RESET_ON_FORK]
+    (line,) = logs
+    assert "no-flag" in str(line)
+    assert "reset-on-fork" not in str(line)
+
+
+def test_an_adjusted_container_without_limits_has_none():
+    values = values_of(PLACEMENT, ContainerResources(cpu_limit_milli=333))
+    assert (values.cpu_quota_us, values.memory_limit_bytes) == (33_300, -1)

@@ -1,8 +1,9 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
-from joulie_agent.actuator.cpu_class_protocol import CpuClassState
+from joulie_agent.actuator.cpu_class_protocol import ClassControl, CpuClassState, UnmetControl
 from joulie_agent.actuator.protocol import CpuClassesReport, ErrorReply
 from joulie_agent.hardware.knob import HardwareFailure
 from joulie_agent.reasons import Reason
@@ -17,13 +18,15 @@ class Actuator:
     def __init__(self):
         self.requests = asyncio.Queue()
         self.failure = None
+        #: By class.
+        self.unmet = {}
 
     async def execute(self, request):
         self.requests.put_nowait(request)
         if self.failure is not None:
             return self.failure
         states = {
-            name: CpuClassState(cpus=controls.cpus, ceiling_khz=None, floor_khz=None)
+            name: CpuClassState(cpus=controls.cpus, ceiling_khz=None, floor_khz=None, unmet=self.unmet.get(name, ()))
             for name, controls in request.classes.items()
         }
         return CpuClassesReport(classes=states)
@@ -134,3 +137,35 @@ async def test_without_an_actuator_classes_are_stated_as_unavailable():
     await asyncio.sleep(1)
     task.cancel()
     assert controller.problem == "unavailable: ACTUATOR_SOCKET is not set"
+
+
+EPP = UnmetControl(control=ClassControl.EPP, reason=Reason.NOT_FOUND, message="no such file", cpus="0-1")
+
+
+async def test_what_the_hardware_cannot_serve_is_logged_once_and_shown_until_it_is_served(controller, actuator):
+    actuator.unmet = {"eco": (EPP,)}
+    with capture_logs() as logs:
+        controller.assign({"eco": Cpus.parse("0-3"), "standard": Cpus.parse("4-7")})
+        await asyncio.sleep(2 * LEASE_S)
+    assert controller.problem is None
+    assert controller.shortfalls == {"eco": "epp: no such file (CPUs 0-1)"}
+    assert controller.shortfall == "class eco: epp: no such file (CPUs 0-1)"
+    assert [(line["event"], line["cpu_class"]) for line in logs] == [("CPU class not in force", "eco")]
+    actuator.unmet = {}
+    with capture_logs() as logs:
+        await asyncio.sleep(LEASE_S)
+    assert controller.shortfall is None
+    assert [(line["event"], line["cpu_class"]) for line in logs] == [("CPU class in force", "eco")]
+
+
+async def test_why_no_class_is_applied_and_what_each_lacks_are_one_line(controller, actuator):
+    controller.in_force = {
+        name: CpuClassState(cpus="0", ceiling_khz=None, floor_khz=None, unmet=(EPP, EPP)) for name in ("b", "a")
+    }
+    each = "epp: no such file (CPUs 0-1); epp: no such file (CPUs 0-1)"
+    assert controller.shortfall == f"class a: {each}; class b: {each}"
+    actuator.failure = HardwareFailure(Reason.NOT_FOUND, "actuator away")
+    controller.assign({"eco": Cpus.parse("0-3")})
+    await actuator.requests.get()
+    await asyncio.sleep(0)
+    assert controller.shortfall == "actuator away"

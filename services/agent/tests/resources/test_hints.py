@@ -46,3 +46,20 @@ def test_the_devices_of_a_whole_machine_are_no_hint(source):
 
 def test_an_unknown_kind_of_device_is_no_hint(source):
     assert source.hints(container(device("/dev/pipe", 195, "p"))) == ()
+
+
+def test_devices_of_blocks_and_characters_are_told_apart(source, tmp_path):
+    blocks = tmp_path / "sys/dev/block"
+    blocks.mkdir(parents=True)
+    (blocks / "8:0").symlink_to("../../devices/pci0000:00/0000:00:02.0/gpu")
+    hints = source.hints(container(device("/dev/sda", 8, "b"), device("/dev/x", 8, "c"), device("/dev/y", 195, "u")))
+    assert [each.provider for each in hints] == ["device:/dev/sda", "device:/dev/y"]
+
+
+def test_as_many_devices_as_a_container_may_have_are_hints(source):
+    assert len(source.hints(container(*[device("/dev/nvidia0", 195)] * 64))) == 64
+
+
+def test_the_cpus_close_to_a_path_are_known_where_the_path_is_that_of_a_device(source):
+    assert str(source.close_cpus("/sys/devices/pci0000:00/0000:00:02.0")) == "4-7"
+    assert source.close_cpus("/var/lib/data") is None

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from joulie_agent.resources.ledger import MOST_PER_BATCH, Ledger
-from joulie_agent.resources.values import ContainerValues
+from joulie_agent.resources.values import UNSET, ContainerValues
 from joulie_core.containers.container import ContainerId
 from joulie_core.containers.idset import EMPTY, Cpus
 
@@ -324,3 +324,166 @@ class RuntimeMachine(RuleBasedStateMachine):
 
 TestRuntimeMachine = RuntimeMachine.TestCase
 TestRuntimeMachine.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+
+
+def test_what_is_in_force_is_what_the_runtime_has_reported_or_accepted():
+    book = ledger(a="0-3")
+    want(book, "a", "0-1")
+    assert book.in_force(ContainerId("a")) == cpus("0-3")
+    assert book.has_pending
+    book.settle(book.batch(), failed=())
+    assert book.in_force(ContainerId("a")) == cpus("0-1")
+    assert not book.has_pending
+    assert book.in_force(ContainerId("unknown")) == book.wanted(ContainerId("unknown")) == UNSET
+
+
+def failing(book, times):
+    """Let the update of `a` fail; return how long the ledger waits after each time, in seconds."""
+    waits = []
+    for _ in range(times):
+        (update,) = book.batch()
+        book.settle([update], {update.container})
+        waits.append(book.next_retry_s())
+        book._clock.now += waits[-1]
+    return waits
+
+
+def test_a_failed_update_is_repeated_after_times_that_double_up_to_a_minute():
+    book = ledger(a="0-3")
+    want(book, "a", "0-1")
+    assert failing(book, 8) == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert dict(book.pending) == {"a": 8}
+
+
+def test_other_values_are_sent_at_once_after_a_failure_and_equal_ones_are_not():
+    book = ledger(a="0-3")
+    want(book, "a", "0-1")
+    failing(book, 3)
+    book._clock.now -= 1
+    want(book, "a", "0-1")
+    assert book.batch() == []
+    want(book, "a", "0-2")
+    assert sent(book.batch()) == {"a": "0-2"}
+    assert dict(book.pending) == {"a": 0}
+
+
+def test_a_success_ends_the_series_of_failures():
+    book = ledger(a="0-3")
+    want(book, "a", "0-1")
+    failing(book, 4)
+    book.settle(book.batch(), failed=())
+    assert book.next_retry_s() is None
+    want(book, "a", "0-2")
+    assert failing(book, 1) == [1]
+
+
+def test_without_failures_there_is_no_time_of_repetition():
+    book = ledger(a="0-3")
+    assert book.next_retry_s() is None
+    want(book, "a", "0-1")
+    assert book.next_retry_s() is None
+
+
+def test_a_repetition_that_is_due_is_due_now():
+    book = ledger(a="0-3")
+    want(book, "a", "0-1")
+    failing(book, 1)
+    book._clock.now += 100
+    assert book.next_retry_s() == 0
+
+
+def test_updates_in_the_reply_to_an_update_must_succeed_where_they_take_exclusive_cpus_and_in_other_replies_not():
+    for reply, strict in ((Ledger.reply_to_update, True), (Ledger.reply, False)):
+        book = ledger(a="0-3", b="4-7")
+        want(book, "g", "3", exclusive="3")
+        want(book, "a", "0-2")
+        want(book, "b", "4-6")
+        found = {update.container: update.must_succeed for update in reply(book)}
+        assert (found["a"], found["b"]) == (strict, False)
+
+
+def test_updates_on_its_own_initiative_must_succeed():
+    book = ledger(a="0-3")
+    want(book, "a", "0-1")
+    (update,) = book.batch()
+    assert update.must_succeed is True
+
+
+def test_a_message_between_a_batch_and_its_result_leaves_the_container_unknown():
+    book = ledger(a="0-3")
+    want(book, "a", "0-1")
+    batch = book.batch()
+    book.report(ContainerId("a"), cpus("0-3"))
+    book.settle(batch, failed=())
+    assert dict(book.pending) == {"a": 0}
+    assert sent(book.batch()) == {"a": "0-1"}
+
+
+def test_the_result_of_an_older_batch_does_not_count_for_a_newer_one():
+    book = ledger(a="0-3")
+    want(book, "a", "0-1")
+    older, newer = book.batch(), book.batch()
+    book.settle(older, failed=())
+    assert book.has_pending
+    book.settle(newer, failed=())
+    assert book.in_force(ContainerId("a")) == cpus("0-1")
+    assert not book.has_pending
+
+
+def test_the_result_of_a_container_that_has_ended_does_not_stop_that_of_others():
+    book = ledger(a="0-3", b="0-3")
+    want(book, "a", "0-1")
+    want(book, "b", "0-1")
+    batch = book.batch()
+    book.forget(ContainerId("a"))
+    book.settle(batch, failed=())
+    assert book.in_force(ContainerId("b")) == cpus("0-1")
+
+
+def test_a_container_that_has_ended_leaves_nothing():
+    book = ledger(a="0-3")
+    want(book, "g", "3", exclusive="3")
+    book.not_running(ContainerId("g"))
+    book.reply_to_creation(ContainerId("g"))
+    book.forget(ContainerId("g"))
+    book.forget(ContainerId("g"))
+    assert book.wanted(ContainerId("g")) == UNSET
+    want(book, "g", "2")
+    book.report(ContainerId("g"), cpus("0-3"))
+    assert sent(book.batch()) == {"g": "2"}, "a container of the same name is not one that does not run yet"
+    want(book, "a", "0-2")
+    (update,) = [each for each in book.reply_to_update() if each.container == "a"]
+    assert not update.must_succeed, "CPU 3 is no one's any more"
+
+
+def test_cpus_that_a_failed_creation_was_to_take_may_still_be_in_use():
+    book = ledger(a="0-3")
+    want(book, "new", "3", exclusive="3")
+    want(book, "a", "0-2")
+    book.reply_to_creation(ContainerId("new"))
+    book.forget(ContainerId("new"))
+    want(book, "g", "3", exclusive="3")
+    assert sent(book.batch()) == {"a": "0-2"}, "g waits for what a may not have left"
+
+
+def test_cpus_that_a_container_is_known_not_to_use_are_free_at_once():
+    book = ledger(a="0-2")
+    want(book, "new", "2", exclusive="2")
+    want(book, "a", "0-1")
+    book.reply_to_creation(ContainerId("new"))
+    book.forget(ContainerId("new"))
+    want(book, "g", "3", exclusive="3")
+    assert sent(book.batch()) == {"a": "0-1", "g": "3"}, "a has never had CPU 3"
+
+
+def test_a_batch_has_as_many_updates_as_a_runtime_carries_out_in_a_tenth_of_a_second():
+    book = ledger(**{f"c{number}": "0-3" for number in range(40)})
+    for number in range(40):
+        want(book, f"c{number}", "0-1")
+    assert len(book.batch()) == 32
+
+
+def test_a_start_that_was_not_created_here_changes_nothing():
+    book = ledger(a="0-3")
+    book.started(ContainerId("a"))
+    assert not book.has_pending

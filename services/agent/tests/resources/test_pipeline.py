@@ -355,7 +355,7 @@ async def test_after_a_restart_resources_that_were_set_here_are_not_taken_for_th
     # As a policy that sets shares would have: the runtime shows those from then on.
     first.ledger.want("g", replace(first.ledger.wanted("g"), cpu_shares=999), first.engine.placements["g"].exclusive)
     first.cache.put(first.engine.originals["g"], first.ledger.wanted("g"))
-    first.cache.save()
+    await first.cache.save()
     first.updater.wake()
     await first.until(lambda: node.runtime.containers["g"].linux.resources.cpu.shares.value == 999)
     await first.kill()

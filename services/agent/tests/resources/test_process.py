@@ -15,6 +15,7 @@ from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_agent.resource_api.transport import ResourceApiError
 from joulie_agent.resources import process
 from joulie_agent.resources.settings import ResourcesSettings
+from joulie_agent.resources.sole import NotAloneError
 from joulie_agent.testing.host_files import put_host
 from joulie_api.settings import read_settings
 from joulie_core.testing.machines import MachineShape
@@ -107,6 +108,16 @@ async def test_containers_are_placed_by_the_built_in_defaults(host):
         await host.node.add(host.node.container("a"))
         assert host.cpus() == {"a": "0-7"}
         assert (await running.get("/readyz"))[0] == 200
+
+
+async def test_a_second_process_does_not_start(host):
+    async with host.process():
+        with pytest.raises(NotAloneError, match="STATE_DIR"):
+            async with host.process(registered=False):
+                pass
+        with pytest.raises(NotAloneError, match="NRI_SOCKET"):
+            async with host.process(registered=False, STATE_DIR=str(host.root / "other")):
+                pass
 
 
 async def test_readiness_waits_for_the_runtime(host):

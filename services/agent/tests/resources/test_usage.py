@@ -61,3 +61,28 @@ def test_a_container_that_cannot_be_read_or_was_not_before_is_unknown(host):
     assert reader.read({"b": "/b"}, 1.0) == {}, "no time has passed"
     host.unified("b", 1_000_000)
     assert reader.read({"b": "/b"}, 2.0) == {}, "the counter has started anew"
+
+
+def test_a_container_that_uses_nothing_is_measured_as_nothing(host):
+    reader = UsageReader(host.root)
+    host.unified("a", 1_000_000)
+    reader.read(NAMES, 0.0)
+    assert reader.read(NAMES, 1.0) == {"a": 0}
+
+
+def test_usage_is_exact_over_a_long_time(host):
+    reader = UsageReader(host.root)
+    host.unified("a", 0)
+    host.older("b", 0)
+    reader.read(NAMES, 0.0)
+    host.unified("a", 10_000_000_000)
+    host.older("b", 10_000_000_000_000)
+    assert reader.read(NAMES, 1000.0) == {"a": 10_000, "b": 10_000}
+
+
+def test_a_file_without_the_usage_is_unknown(host):
+    reader = UsageReader(host.root)
+    host.unified("a", 0)
+    (host.root / "sys/fs/cgroup/a/cpu.stat").write_text("user_usec 1\n")
+    assert reader.read(NAMES, 0.0) == {}
+    assert reader.read(NAMES, 1.0) == {}

@@ -16,9 +16,10 @@ from aiohttp import web
 from joulie_api.app import App, freeze_heap
 from joulie_api.byte_budget import ByteBudget
 from joulie_api.client import KubeClient
+from joulie_api.container_memory import memory_limit_bytes
 from joulie_core.scoring.registry import SCORE_POLICIES
 from joulie_extender import VERSION
-from joulie_extender.bodies import MAX_BODIES_BYTES, MAX_BODY_BYTES, Bodies
+from joulie_extender.bodies import Bodies, BodyLimits
 from joulie_extender.debug import Debug
 from joulie_extender.handlers import Handlers
 from joulie_extender.hardware import PowerReader
@@ -50,8 +51,9 @@ async def run(settings: ExtenderSettings) -> None:
             request_log_limit=app.request_log_limit,
         )
         app.health.add_ready("watches", feeds.stale_reason)
-        budget = ByteBudget(MAX_BODIES_BYTES)
-        bodies = Bodies(budget)
+        limits = BodyLimits.of_memory(memory_limit_bytes())
+        budget = ByteBudget(limits.all_bytes)
+        bodies = Bodies(limits.one_bytes, budget)
         metrics = ExtenderMetrics(app.registry, table)
         handlers = Handlers(table, feeds, metrics, bodies)
         endpoints = make_endpoints(handlers, Debug(table, feeds, bodies))
@@ -88,7 +90,7 @@ def make_table(settings: ExtenderSettings, *, wall_clock: Callable[[], float] = 
 
 def make_endpoints(handlers: Handlers, debug: Debug) -> web.Application:
     """Everything that is served on the extender's own port."""
-    endpoints = web.Application(client_max_size=MAX_BODY_BYTES)
+    endpoints = web.Application()  # `Bodies` limits what is received.
     endpoints.add_routes([*handlers.routes(), *debug.routes()])
     return endpoints
 

@@ -20,7 +20,7 @@ from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import FilterResult
 from joulie_core.scoring.formula import MAX_SCORE
 from joulie_core.scoring.state import TwinSnapshot
-from joulie_extender.bodies import Bodies, read_body
+from joulie_extender.bodies import Bodies, LoopPauses
 from joulie_extender.handlers import bad_request
 from joulie_extender.requests import BadRequestError
 from joulie_extender.table import NodeEntry, NodeTable
@@ -48,18 +48,24 @@ class Debug:
         entries = [entry for entry in self._table if name in {None, entry.name}]
         if name is not None and not entries:
             return web.Response(status=HTTPStatus.NOT_FOUND, text=f"nothing is known of a node {name}\n")
-        nodes = [self._describe(entry) for entry in sorted(entries, key=lambda entry: entry.name)]
+        nodes, pace = [], LoopPauses()
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            nodes.append(self._describe(entry))
+            await pace.add()
         return _json({**self._cluster(), "nodes": nodes})
 
     async def explain(self, request: web.Request) -> web.Response:
         """Every term of the candidates' scores for one pod."""
         async with self._bodies.received(request) as body:
             try:
-                query, _ = await read_body(body, self._feeds.claims.gpus)
+                query, _ = await self._bodies.read(body, self._feeds.claims.gpus)
             except BadRequestError as error:
                 return bad_request(error)
             self._feeds.refresh()
-            nodes = [self._explain(self._table.entry(name), query.demand) for name in query.names]
+            nodes, pace = [], LoopPauses()
+            for name in query.names:
+                nodes.append(self._explain(self._table.entry(name), query.demand))
+                await pace.add()
             return _json({**self._cluster(), "pod": asdict(query.demand), "nodes": nodes})
 
     def _cluster(self) -> dict[str, Any]:

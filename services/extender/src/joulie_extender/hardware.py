@@ -30,7 +30,8 @@ def _power(view: HardwareView, node: Node | None) -> NodePower:
         cpu_threads=view.cpu.threads if view.cpu else 0,
         cpu_max_watts=view.cpu_max_watts,
         gpu_count=view.gpu.count if view.gpu else 0,
-        gpu_max_watts=view.gpu_max_watts,
+        # A generic model's figure is low, as what a node can carry; what a pod draws must not be low as well.
+        gpu_max_watts=view.gpu_max_watts if view.gpu and view.gpu.max_is_known else 0,
         cpu_cores=view.cpu.total_cores if view.cpu else 0,
         units_per_gpu=units_per_gpu(node, view.gpu.vendor) if view.gpu else 1,
         curves=node_curves(view),

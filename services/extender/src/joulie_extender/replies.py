@@ -14,8 +14,8 @@ from joulie_core.scoring.filter import FilterResult
 from joulie_extender.requests import Part
 
 _ENCODER: Final = msgspec.json.Encoder()
-#: Full nodes written at once: about a megabyte.
-_OBJECTS_A_PART: Final = 128
+#: Bytes of full nodes that are written at once, and as much of one more node.
+_PART_BYTES: Final = 1024 * 1024
 
 
 def refusal(name: str, judged: FilterResult) -> bytes:
@@ -33,8 +33,16 @@ def names_reply(names: list[str], refusals: Mapping[str, bytes]) -> bytes:
 def objects_reply(passed: Sequence[Part], refusals: Iterable[bytes]) -> Iterator[bytes]:
     """Return the reply to a request with full objects, in parts of about a megabyte."""
     yield b'{"Nodes":{"metadata":{},"items":['
-    for first in range(0, len(passed), _OBJECTS_A_PART):
-        yield (b"," if first else b"") + b",".join(passed[first : first + _OBJECTS_A_PART])
+    part: list[Part] = []
+    size = 0
+    lead = b""
+    for node in passed:
+        part.append(node)
+        size += len(node)
+        if size >= _PART_BYTES:
+            yield lead + b",".join(part)
+            part, size, lead = [], 0, b","
+    yield (lead if part else b"") + b",".join(part)
     yield b']},"NodeNames":null' + _failed(refusals)
 
 

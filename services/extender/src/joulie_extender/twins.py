@@ -7,6 +7,8 @@ from typing import Final, cast
 
 import msgspec
 
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_api.struct_models import struct_of
 from joulie_api.wire import decode_kind
 from joulie_core.kinds.node_twin import NodeTwin
@@ -24,7 +26,7 @@ def read_twin(raw: bytes) -> TwinSnapshot:
     """
     try:
         # It has the model's fields by their names, with equal values.
-        model = cast(NodeTwin, _FIELDS.decode(raw))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        model = cast(NodeTwin, decode(_FIELDS.decode, raw, "NodeTwin"))
+    except DecodeError:
         model = _decode_model(raw).model
     return node_state(model.status)

@@ -120,7 +120,8 @@ class PrometheusReadings:
         parts = {_part(sample) for sample in samples} - still
         if still - {GPU_PART} or parts <= {GPU_PART}:
             return None
-        watts = math.fsum(sample.value for sample in samples if _part(sample) in parts)
+        # Beyond all numbers it is infinite, and judged as too high; math.fsum would raise.
+        watts = sum(sample.value for sample in samples if _part(sample) in parts)
         return PowerSample(watts, now, self._source, with_gpus=parts != {CPU_PART})
 
     def _report(self, fresh: Mapping[NodeName, PowerSample | None], names: Collection[NodeName]) -> None:

@@ -3,8 +3,9 @@
 The settings of every policy are part of the model, whichever is selected, so that all errors are reported at once.
 """
 
+import re
 from enum import StrEnum
-from typing import Annotated, Self, cast
+from typing import Annotated, Final, Self, cast
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
@@ -16,6 +17,10 @@ from joulie_core.kinds.base import PositiveWatts
 from joulie_core.kinds.node_power_profile import OnLostControl
 from joulie_core.policy import POLICIES
 from joulie_core.twin.stress import DEFAULT_RACK_CAPACITY_WATTS
+
+#: RFC 1123; as in the header Host without its port, which is compared in lower case.
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_HOST_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 
 
 class NodePowerSource(StrEnum):
@@ -33,6 +38,14 @@ def _known_policy(name: str) -> str:
     return name
 
 
+def _host_name(text: str) -> str:
+    name = text.lower()
+    if _HOST_NAME.fullmatch(name) is None:
+        raise ValueError(f"{text!r} is no host name; write the name alone, without scheme, port and path")
+    return name
+
+
+HostName = Annotated[str, AfterValidator(_host_name)]
 NonNegative = Annotated[float, Field(ge=0)]
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 
@@ -109,7 +122,7 @@ class OperatorSettings(PowerSettings, CapSettings):
     ui_addr: Addr = ""
     """Where the live page is served, at /ui; empty: nowhere. It is read-only and has no authentication:
     docs/live-page.md shows how to reach it on a loopback address."""
-    ui_hosts: tuple[str, ...] = ()
+    ui_hosts: tuple[HostName, ...] = ()
     """Host names under which the live page may be requested besides localhost and addresses, such as that of a proxy
     which authenticates. Others are refused."""
     node_selector: str = f"{labels.MANAGED}=true"

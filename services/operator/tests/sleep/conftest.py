@@ -71,6 +71,8 @@ class World:
         self.now = START_S
         self.servers = {}
         self.events = []
+        #: Pods that no version can be read of.
+        self.unread = set()
         self.registry = CollectorRegistry()
         self._client = client
         self._watches = watches
@@ -206,6 +208,7 @@ class World:
                 any(each["reason"] == "Unschedulable" for each in pod["status"].get("conditions", ())),
             )
             for pod in self.api.objects("Pod")
+            if pod["metadata"]["name"] not in self.unread
         )
 
     def _follow(self, name):

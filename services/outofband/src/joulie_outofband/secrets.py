@@ -7,7 +7,6 @@ docs/decisions/0025-out-of-band-service.md.
 
 import ssl
 from base64 import b64decode
-from binascii import Error as Base64Error
 from typing import Final, Protocol
 
 import msgspec
@@ -107,5 +106,5 @@ def _credentials(entries: dict[str, str], name: str) -> tuple[str, str]:
 def _text(entries: dict[str, str], key: str, name: str) -> str:
     try:
         return b64decode(entries[key], validate=True).decode()
-    except (KeyError, Base64Error, UnicodeDecodeError) as error:
+    except (KeyError, ValueError) as error:
         raise BmcError(BmcReason.CREDENTIALS_MISSING, f"Secret {name} has no readable {key}") from error

@@ -1,6 +1,6 @@
 """Affinity of containers to others, as pods request it in annotations."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,10 @@ from joulie_core.kinds.match_expression import ExpressionSpec, MatchOperator
 
 #: Weights beyond are lowered to this.
 HEAVIEST: Final = 1000
+#: Affinities of one container: each is compared with every container of the node.
+MOST_AFFINITIES: Final = 16
+#: Names beyond are ignored; pods have fewer containers.
+_MOST_NAMES: Final = 64
 
 
 class AffinityError(ValueError):
@@ -39,8 +43,8 @@ def parse_affinities(document: Any, container_name: str, default_weight: int) ->
     """Return the affinities of one container of a pod.
 
     Args:
-        document: Content of the annotation: by name of a container, a list of names in the same pod, or of mappings
-            with `match` and, each optional, `scope` and `weight`.
+        document: Content of the annotation: by name of a container, a list of names in the same pod, which holds for
+            these containers as well, or of mappings with `match` and, each optional, `scope` and `weight`.
         container_name: The container; none has affinities where it is absent.
         default_weight: 1 for an affinity, -1 for an anti-affinity, whose weights count negative.
 
@@ -49,18 +53,29 @@ def parse_affinities(document: Any, container_name: str, default_weight: int) ->
     """
     if not isinstance(document, Mapping):
         raise AffinityError("write affinities by container name, such as {main: [cache]}")
-    entries = document.get(container_name)
-    if not entries:
-        return ()
+    entries = document.get(container_name) or []
     if not isinstance(entries, list):
         raise AffinityError(f"{container_name}: write a list of container names or of affinities")
-    names = tuple(entry for entry in entries if isinstance(entry, str))
-    if names:
-        if len(names) < len(entries):
-            raise AffinityError(f"{container_name}: write either names or affinities, not both")
-        same = ExpressionSpec(key="name", operator=MatchOperator.IN, values=names[:64])
-        return (Affinity(default_weight, same),)
-    return tuple(_affinities(entries, container_name, default_weight))
+    names = [entry for entry in entries if isinstance(entry, str)]
+    if names and len(names) < len(entries):
+        raise AffinityError(f"{container_name}: write either names or affinities, not both")
+    if not names and len(entries) > MOST_AFFINITIES:
+        raise AffinityError(f"{container_name}: write at most {MOST_AFFINITIES} affinities")
+    others = () if names else tuple(_affinities(entries, container_name, default_weight))
+    names += [name for name, named in document.items() if _names(named, container_name)]
+    return *_by_name(names, default_weight), *others
+
+
+def _names(entries: Any, container_name: str) -> bool:
+    """Return whether the affinities of another container are names, and this one is among them."""
+    return isinstance(entries, list) and container_name in entries and all(isinstance(each, str) for each in entries)
+
+
+def _by_name(names: Iterable[Any], weight: int) -> Iterator[Affinity]:
+    """Return the affinity to containers of the same pod."""
+    values = tuple(dict.fromkeys(name for name in names if isinstance(name, str)))[:_MOST_NAMES]
+    if values:
+        yield Affinity(weight, ExpressionSpec(key="name", operator=MatchOperator.IN, values=values))
 
 
 def _affinities(entries: Sequence[Any], container_name: str, default_weight: int) -> Iterator[Affinity]:

@@ -104,6 +104,12 @@ def _of_one_rank(topology: HardwareTopology, free: int, count: int, taken: int) 
         return free if count else 0
     levels = (topology.packages.values(), topology.dies.values(), topology.node_groups.values())
     chosen, local = _narrow(topology, levels, free, count, taken)
+    idle, whole = _idle(topology, free), count - count % topology.threads_per_core
+    if chosen & ~idle and 0 < whole <= idle.bit_count():
+        # Several parts are needed in any case: then whole cores of them, and others for the rest only.
+        chosen, local = _narrow(topology, levels, idle, whole, taken)
+        chosen |= _whole_cores(topology, local, whole - chosen.bit_count(), taken | chosen)
+        local = free & ~chosen
     chosen |= _whole_cores(topology, local, count - chosen.bit_count(), taken | chosen)
     return chosen | _threads(topology, local & ~chosen, count - chosen.bit_count(), taken | chosen)
 

@@ -70,6 +70,13 @@ class CpuTree:
             mask |= part_of.get(number, 0)
         return IdSet.from_mask(mask)
 
+    def one_of_each(self, cpus: Cpus, level: TreeLevel) -> Cpus:
+        """Return the lowest of these CPUs in each part of a level."""
+        first: dict[int, int] = {}
+        for number in cpus:
+            first.setdefault(self._part_of[level][number], number)
+        return IdSet(first.values())
+
     def grow(self, cpus: Cpus, free: Cpus, count: int, wish: CpuWish) -> Cpus:
         """Return `count` of the free CPUs by which a set should grow.
 

@@ -11,6 +11,8 @@ import yaml
 
 #: Characters; parsing takes about 10 microseconds for each.
 LONGEST_TEXT: Final = 8192
+#: Levels of collections in each other. The time of the scanner grows with their square.
+DEEPEST: Final = 32
 
 
 class PlainYamlError(ValueError):
@@ -18,7 +20,17 @@ class PlainYamlError(ValueError):
 
 
 class _Loader(yaml.BaseLoader):
-    """Makes every scalar a text, and knows neither aliases nor tags."""
+    """Makes every scalar a text, and knows neither aliases nor tags nor deep nesting."""
+
+    def fetch_flow_collection_start(self, TokenClass: type[yaml.Token]) -> None:  # noqa: N803 - named by the base class
+        if self.flow_level >= DEEPEST:
+            raise PlainYamlError("it is nested too deeply")
+        super().fetch_flow_collection_start(TokenClass)
+
+    def add_indent(self, column: int) -> bool:
+        if len(self.indents) >= DEEPEST:
+            raise PlainYamlError("it is nested too deeply")
+        return super().add_indent(column)
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -42,5 +54,3 @@ def parse_yaml(text: str) -> Any:
         raise PlainYamlError(f"it is no YAML: {error.problem}{line}") from error
     except yaml.YAMLError as error:
         raise PlainYamlError("it is no YAML: it has characters that YAML does not allow") from error
-    except RecursionError as error:
-        raise PlainYamlError("it is nested too deeply") from error

@@ -12,6 +12,7 @@ from typing import Final
 from joulie_core.gpu_vendors import GPU_VENDORS
 from joulie_core.hardware.gpu_resources import gpu_resource, is_partitioned, physical_gpus, plain_product
 from joulie_core.hardware.inventory import CpuSpec, GpuSpec, Inventory, Match
+from joulie_core.kinds.bounds import MOST_CPUS, MOST_GPUS, MOST_MEMORY_BYTES, MOST_SOCKETS
 from joulie_core.kinds.node_hardware import CpuHardware, FactOrigins, GpuHardware, NodeHardwareStatus, Origin
 from joulie_core.labels import (
     HW_CPU_CORES,
@@ -24,6 +25,7 @@ from joulie_core.labels import (
     NVIDIA_GPU_COUNT,
 )
 from joulie_core.node import Node
+from joulie_core.plausible import HIGHEST_VALUE
 from joulie_core.quantity import QuantityError, parse_quantity
 
 
@@ -71,9 +73,6 @@ class Facts:
     memory_origin: Origin = Origin.SEEN
 
 
-#: More than any machine has: a figure above is a mistake, and a node is not to be taken for a power plant.
-_MOST_GPUS: Final = 1024
-_MOST_CORES: Final = 65_536
 _LONGEST_NUMBER: Final = 9
 _NFD_GPU_VENDORS: Final = {f"{vendor.pci_id:04x}": vendor.name for vendor in GPU_VENDORS}
 _PCI_DISPLAY: Final = "03"
@@ -116,7 +115,7 @@ def _gpu_discovered(gpu: GpuHardware, inventory: Inventory, origin: Origin) -> G
         match=inventory.find_gpu(gpu.raw_model) or inventory.find_gpu(gpu.model) or inventory.find_gpu(gpu.vendor),
         names=tuple(name for name in (gpu.raw_model, gpu.model) if name),
         vendor=gpu.vendor or None,
-        count=gpu.count if 0 < gpu.count <= _MOST_GPUS else len(gpu.devices) or None,
+        count=gpu.count or len(gpu.devices) or None,
         min_watts=limits.min_watts or None if limits else None,
         max_watts=limits.max_watts or None if limits else None,
         default_watts=limits.default_watts or None if limits else None,
@@ -125,14 +124,14 @@ def _gpu_discovered(gpu: GpuHardware, inventory: Inventory, origin: Origin) -> G
 
 def facts_from_node(node: Node, inventory: Inventory, gpu_product_label_keys: Sequence[str]) -> Facts:
     """Return the facts in the node's labels and resources."""
-    memory = _quantity(node.allocatable, "memory")
+    memory = _quantity(node.allocatable, "memory", MOST_MEMORY_BYTES)
     return Facts(
         CpuFacts(
             origin=Origin.LABELLED,
             match=_labelled_cpu(node.labels, inventory),
-            sockets=_whole(node.labels, HW_CPU_SOCKETS),
+            sockets=_whole(node.labels, HW_CPU_SOCKETS, MOST_SOCKETS),
             cores=_whole(node.labels, HW_CPU_CORES),
-            threads=_quantity(node.allocatable, "cpu"),
+            threads=_quantity(node.allocatable, "cpu", MOST_CPUS),
         ),
         _labelled_gpus(node, inventory, gpu_product_label_keys),
         int(memory) if memory else None,
@@ -172,11 +171,11 @@ def _labelled_gpus(node: Node, inventory: Inventory, keys: Sequence[str]) -> Gpu
 
 def _labelled_count(labels: Mapping[str, str]) -> int | None:
     """Return the number of physical GPUs in the labels; None where there is none, or of partitions."""
-    stated = _whole(labels, HW_GPU_COUNT, _MOST_GPUS)
+    stated = _whole(labels, HW_GPU_COUNT, MOST_GPUS)
     if stated is not None:
         return stated
-    found = None if is_partitioned(labels) else _whole(labels, NVIDIA_GPU_COUNT, _MOST_GPUS)
-    return _whole(labels, INTEL_GPU_COUNT, _MOST_GPUS) if found is None else found
+    found = None if is_partitioned(labels) else _whole(labels, NVIDIA_GPU_COUNT, MOST_GPUS)
+    return _whole(labels, INTEL_GPU_COUNT, MOST_GPUS) if found is None else found
 
 
 def _offered(node: Node) -> tuple[str | None, int | None]:
@@ -187,9 +186,13 @@ def _offered(node: Node) -> tuple[str | None, int | None]:
     counts: dict[str, int] = {}
     # A GPU that is unhealthy, or not given to pods, is in the node all the same.
     for resources in (node.allocatable, node.capacity):
-        quantities = {name: _quantity(resources, name) or 0.0 for name in resources if gpu_resource(name) is not None}
+        quantities = {
+            name: _quantity(resources, name, HIGHEST_VALUE) or 0.0
+            for name in resources
+            if gpu_resource(name) is not None
+        }
         for vendor, count in physical_gpus(quantities, node.labels).items():
-            counts[vendor] = max(counts.get(vendor, 0), min(count, _MOST_GPUS))
+            counts[vendor] = max(counts.get(vendor, 0), min(count, MOST_GPUS))
     if not counts:
         return None, None
     vendor = max(counts, key=lambda each: counts[each])
@@ -214,7 +217,7 @@ def _pci_gpu_vendor(device: str) -> str | None:
     return vendor if pci_class[:2] in ("", _PCI_DISPLAY) else None
 
 
-def _whole(labels: Mapping[str, str], key: str, most: int = _MOST_CORES) -> int | None:
+def _whole(labels: Mapping[str, str], key: str, most: int = MOST_CPUS) -> int | None:
     """Return a label's whole number; none where it is larger than any machine has."""
     text = labels.get(key, "")
     if not (text.isascii() and text.isdigit()) or len(text) > _LONGEST_NUMBER:
@@ -222,10 +225,12 @@ def _whole(labels: Mapping[str, str], key: str, most: int = _MOST_CORES) -> int 
     return int(text) if int(text) <= most else None
 
 
-def _quantity(resources: Mapping[str, str], name: str) -> float | None:
+def _quantity(resources: Mapping[str, str], name: str, most: float) -> float | None:
+    """Return a resource's quantity; None where it is absent, none, invalid, or more than any machine has."""
     if name not in resources:
         return None
     try:
-        return float(parse_quantity(resources[name])) or None
+        quantity = float(parse_quantity(resources[name]))
     except QuantityError:
         return None
+    return quantity if 0 < quantity <= most else None

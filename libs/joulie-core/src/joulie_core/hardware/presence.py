@@ -1,10 +1,11 @@
 """How many GPUs a node has, from two sources that may disagree or not know.
 
 Guarantees three answers: a count, "none" (0) where a source that can see all GPUs found none, and None where it is
-unknown. What the machine reports counts first, labels and resources fill what was not seen. Where resources offer GPUs
-to pods and the machine sees none, the node counts as one with GPUs: its CPUs have to feed them, and must not be slowed
-on the strength of a check that may have been in the wrong place. Labels alone, which may be old, do not overrule such a
-check. Every disagreement is reported as a warning. Source: docs/decisions/0011-facts.md.
+unknown. What the machine reports counts first, `present: false` before a count beside it, and labels and resources fill
+what was not seen. Where resources offer GPUs to pods and the machine sees none, the node counts as one with GPUs: its
+CPUs have to feed them, and must not be slowed on the strength of a check that may have been in the wrong place. Labels
+alone, which may be old, do not overrule such a check. Every disagreement is reported as a warning. Source:
+docs/decisions/0011-facts.md.
 """
 
 from dataclasses import dataclass
@@ -34,20 +35,17 @@ def count_gpus(seen: GpuFacts, labelled: GpuFacts) -> GpuCount:
         seen: from the machine.
         labelled: from the node's labels and resources.
     """
-    if seen.count:
-        return GpuCount(seen.count, seen.origin, _about_count(seen, labelled))
     if seen.present is False:
         return _none_seen(seen, labelled)
+    if seen.count:
+        return GpuCount(seen.count, seen.origin, _about_count(seen, labelled))
     return _filled(seen, labelled)
 
 
 def _about_count(seen: GpuFacts, labelled: GpuFacts) -> tuple[str, ...]:
-    conflicts = []
-    if seen.present is False:
-        conflicts.append(f"the machine reports {seen.count} GPUs and that there is none: they are taken to be there")
     if labelled.offered and seen.count and labelled.offered > seen.count:
-        conflicts.append(f"the node offers {labelled.offered} GPUs to pods and {seen.count} are seen: those seen count")
-    return tuple(conflicts)
+        return (f"the node offers {labelled.offered} GPUs to pods and {seen.count} are seen: those seen count",)
+    return ()
 
 
 def _none_seen(seen: GpuFacts, labelled: GpuFacts) -> GpuCount:
@@ -55,6 +53,8 @@ def _none_seen(seen: GpuFacts, labelled: GpuFacts) -> GpuCount:
         count = labelled.count or labelled.offered
         message = f"no GPU is seen and the node offers {labelled.offered} to pods: {count} are assumed"
         return GpuCount(count, labelled.origin, (message,))
+    if seen.count:
+        return GpuCount(0, seen.origin, (f"the machine reports no GPU and a count of {seen.count}: none is assumed",))
     if labelled.count or labelled.match or labelled.vendor:
         return GpuCount(0, seen.origin, ("no GPU is seen and the node's labels name some: none is assumed",))
     return GpuCount(0, seen.origin)

@@ -55,6 +55,8 @@ class GpuView:
     spec: GpuSpec
     #: What the driver and the labels call the model, each once; `model` may be another.
     names: tuple[str, ...] = ()
+    #: Whether `max_watts` is the hardware's or its model's, and not that of a generic model.
+    max_is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,7 @@ def _gpu(first: GpuFacts, second: GpuFacts, inventory: Inventory) -> _Part[GpuVi
         default_watts=min(max(default_watts, min_watts), max_watts),
         spec=spec,
         names=tuple(dict.fromkeys((*_names(first, spec), *_names(second, spec)))),
+        max_is_known=bool(first.max_watts or second.max_watts or (match and match.exactness is not Exactness.GENERIC)),
     )
     origin = _least_certain(_origin_of_match(match, first, second), number.origin)
     return _Part(view, match.exactness if match else Exactness.GENERIC, origin, number.conflicts)

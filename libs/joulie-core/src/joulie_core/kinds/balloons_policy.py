@@ -8,11 +8,12 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from joulie_core.containers.topology import CpuPriority, MemoryKind
-from joulie_core.kinds.base import Kind, Model
+from joulie_core.kinds.base import NO_EFFECT, Kind, Model
 from joulie_core.kinds.container_policy import (
     BY_NAME,
     ContainerPolicyResource,
     Globs,
+    Interrupts,
     PlacementPolicySpec,
     policy_kind,
 )
@@ -168,8 +169,8 @@ class BalloonsPolicySpec(PlacementPolicySpec):
     """Load classes."""
     turbo_domain: Literal["package", "system"] = "package"
     """Where classes compete for frequencies above the base frequency; `system` is refused."""
-    controllable_interrupts: Annotated[tuple[_Text, ...], Field(max_length=64)] = ()
-    """Accepted for compatibility and refused when set."""
+    controllable_interrupts: Annotated[Interrupts, NO_EFFECT] = ()
+    """Accepted for compatibility; has no effect, since interrupts are not moved."""
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
@@ -211,8 +212,6 @@ class _Problem(NamedTuple):
 def _option_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
     if spec.reserved_resources.cpu is None:
         yield _Problem(("reservedResources", "cpu"), None, "is required; write a quantity such as 1 or cpuset:0-1")
-    if spec.controllable_interrupts:
-        yield _Problem(("controllableInterrupts",), spec.controllable_interrupts, _NO_INTERRUPTS)
     if spec.turbo_domain != "package":
         yield _Problem(("turboDomain",), spec.turbo_domain, _PACKAGES_ONLY)
     yield from _undefined(("idleCPUClass",), spec.idle_cpu_class, list(spec.classes_by_name), "cpuClasses")
@@ -225,7 +224,10 @@ def _option_problems(spec: BalloonsPolicySpec) -> Iterator[_Problem]:
                 yield _Problem((field, index, "name"), name, "is the name of an earlier entry; choose another")
 
 
-_NO_INTERRUPTS: Final = "interrupts are not moved between CPUs; remove the field"
+_NO_INTERRUPTS: Final = (
+    "not supported: interrupts are not moved between CPUs; remove the field, and set /proc/irq/N/smp_affinity_list "
+    "on the host where it matters"
+)
 _PACKAGES_ONLY: Final = "classes compete for frequencies within each package; write package, or remove the field"
 
 

@@ -20,6 +20,9 @@ GROUP: Final = "joulie.io"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
+#: Marks a field that is accepted and changes nothing; for manifests of others.
+NO_EFFECT: Final = "no effect"
+
 #: CEL rule that freezes `spec.nodeName`; the API server names the field in its answer.
 NODE_NAME_RULE: Final[dict[str, Any]] = {"rule": "self == oldSelf", "message": "nodeName is immutable"}
 

@@ -10,11 +10,8 @@ from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from joulie_core.kinds.base import Column, Count, CustomResource, Kind, Model, Timestamp
+from joulie_core.kinds.base import NO_EFFECT, Column, Count, CustomResource, Kind, Model, Timestamp
 from joulie_core.kinds.cpu_class import INT_OR_STRING, CpuClassControlsSpec, CpuClassSpec, cpu_classes
-
-#: Marks a field that is accepted and changes nothing.
-NO_EFFECT: Final = "no effect"
 
 #: Schema of a list whose entries have unique names.
 BY_NAME: Final[dict[str, Any]] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
@@ -23,6 +20,8 @@ Glob = Annotated[str, Field(min_length=1, max_length=253)]
 Globs = Annotated[tuple[Glob, ...], Field(max_length=64)]
 _Word = Annotated[str, Field(max_length=253)]
 _Words = Annotated[tuple[_Word, ...], Field(max_length=64)]
+#: Interrupts by number, or by a glob of the name of their device or chip.
+Interrupts = Annotated[tuple[Annotated[str, Field(max_length=1024)], ...], Field(max_length=1024)]
 #: An object of any content.
 AnyObject = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})]
 
@@ -124,6 +123,8 @@ class RdtControl(Model):
     """Use the class that is named like the pod's quality of service where no annotation names one."""
     options: Annotated[AnyObject | None, NO_EFFECT] = None
     """Accepted for compatibility; has no effect."""
+    force: Annotated[bool, NO_EFFECT] = False
+    """Accepted for compatibility; has no effect."""
     partitions: Annotated[AnyObject | None, NO_EFFECT] = None
     """Accepted for compatibility; has no effect."""
 
@@ -175,6 +176,12 @@ class InstrumentationOptions(Model):
     prometheus_export: Annotated[bool, NO_EFFECT] = False
     """Accepted for compatibility; has no effect."""
     report_period: Annotated[_Word, NO_EFFECT] = ""
+    """Accepted for compatibility; has no effect."""
+    log_exporter: Annotated[_Word, NO_EFFECT] = ""
+    """Accepted for compatibility; has no effect."""
+    log_export_period: Annotated[_Word, NO_EFFECT] = ""
+    """Accepted for compatibility; has no effect."""
+    metrics_exporter: Annotated[_Word, NO_EFFECT] = ""
     """Accepted for compatibility; has no effect."""
     metrics: Annotated[AnyObject | None, NO_EFFECT] = None
     """Accepted for compatibility; has no effect."""
@@ -232,6 +239,10 @@ class PolicyNodeStatus(Model):
     """`metadata.generation` that the status refers to."""
     errors: Annotated[str, Field(max_length=4096)] | None = None
     """Why the node does not use it; the earlier configuration stays in force."""
+    ignored: Annotated[tuple[Annotated[str, Field(max_length=256)], ...], Field(max_length=32)] = ()
+    """Fields that are unknown there or have no effect; remove them."""
+    cpu_classes: Annotated[str, Field(max_length=1024)] | None = None
+    """What of the CPU classes is not in force there, and why, as where the hardware has no such control."""
     timestamp: Timestamp | None = None
     """Time of the last change."""
 

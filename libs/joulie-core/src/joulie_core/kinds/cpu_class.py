@@ -10,7 +10,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from joulie_core.control.cpu_frequency import ClassFrequency, FrequencyName
 from joulie_core.control.throttle_plan import ThrottleOrder
-from joulie_core.kinds.base import CheckedModel, Invariant, Model
+from joulie_core.kinds.base import NO_EFFECT, CheckedModel, Invariant, Model
 from joulie_core.labels import PREFIX
 
 #: Schema of a field that takes a number or a text.
@@ -119,6 +119,10 @@ class CpuClassSpec(CpuClassControlsSpec, CheckedModel):
     have there at most, in thousandths."""
     pct_priority: Annotated[str, Field(max_length=16)] | None = None
     """Accepted for compatibility and refused when set."""
+    pct_min_freq: Annotated[str | None, Field(max_length=16), NO_EFFECT] = None
+    """Accepted for compatibility; has no effect, since it belongs to `pctPriority`."""
+    pct_max_freq: Annotated[str | None, Field(max_length=16), NO_EFFECT] = None
+    """Accepted for compatibility; has no effect, since it belongs to `pctPriority`."""
     sst_clos_id: Annotated[int, Field(ge=0, le=3)] | None = Field(default=None, alias="sstClosID")
     """Accepted for compatibility and refused when set."""
 

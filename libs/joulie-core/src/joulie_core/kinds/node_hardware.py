@@ -1,7 +1,7 @@
 """NodeHardware (`nhw`): the hardware of one node, as discovered by its agent.
 
-Strings and lists come from drivers, firmware and backends and may have any length. What exceeds the schema is truncated
-and marked, so that one long name does not make the API server reject the whole report.
+Values come from drivers, firmware and backends and may have any length or size. What exceeds the schema is truncated
+and marked, or unknown, so that one such value does not make the API server reject the whole report.
 """
 
 from enum import StrEnum
@@ -9,14 +9,33 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from joulie_core.kinds.base import Column, Count, CustomResource, Kind, Model, NodeNameField, Timestamp, Watts
-from joulie_core.kinds.bounds import cut_list, cut_text, sum_up
+from joulie_core.kinds.base import Column, Count, CustomResource, Kind, Model, NodeNameField, Timestamp
+from joulie_core.kinds.bounds import (
+    MOST_CPUS,
+    MOST_GPUS,
+    MOST_MEMORY_BYTES,
+    MOST_MHZ,
+    MOST_PART_WATTS,
+    MOST_SOCKETS,
+    cut_list,
+    cut_text,
+    sum_up,
+    unknown_beyond,
+)
 
 _MOST_WARNINGS: Final = 64
 _MOST_DEVICES: Final = 64
 _MOST_MODES: Final = 32
 
-Freq = Annotated[float, Field(ge=0)]
+#: 0 is unknown.
+Watts = Annotated[float, Field(ge=0, le=MOST_PART_WATTS), BeforeValidator(unknown_beyond(MOST_PART_WATTS))]
+OptionalWatts = Annotated[
+    Annotated[float, Field(ge=0, le=MOST_PART_WATTS)] | None, BeforeValidator(unknown_beyond(MOST_PART_WATTS, None))
+]
+OptionalFreq = Annotated[
+    Annotated[float, Field(ge=0, le=MOST_MHZ)] | None, BeforeValidator(unknown_beyond(MOST_MHZ, None))
+]
+Cpus = Annotated[int, Field(ge=0, le=MOST_CPUS), BeforeValidator(unknown_beyond(MOST_CPUS))]
 Name = Annotated[str, Field(max_length=253), BeforeValidator(cut_text(253))]
 Text = Annotated[str, Field(max_length=1024), BeforeValidator(cut_text(1024))]
 Warnings = Annotated[tuple[Text, ...], Field(max_length=_MOST_WARNINGS), BeforeValidator(sum_up(_MOST_WARNINGS))]
@@ -61,11 +80,11 @@ class CpuCapRange(Model):
 class FrequencyLandmarks(Model):
     """Frequencies in MHz that bound DVFS."""
 
-    min_freq_mhz: Annotated[Freq | None, Field(alias="minFreqMHz")] = None
+    min_freq_mhz: Annotated[OptionalFreq, Field(alias="minFreqMHz")] = None
     """Lowest frequency."""
-    base_freq_mhz: Annotated[Freq | None, Field(alias="baseFreqMHz")] = None
+    base_freq_mhz: Annotated[OptionalFreq, Field(alias="baseFreqMHz")] = None
     """Base frequency."""
-    max_boost_mhz: Annotated[Freq | None, Field(alias="maxBoostMHz")] = None
+    max_boost_mhz: Annotated[OptionalFreq, Field(alias="maxBoostMHz")] = None
     """Highest boost frequency."""
 
 
@@ -78,13 +97,13 @@ class CpuHardware(Model):
     """Model name in the inventory."""
     vendor: Name = ""
     """Vendor."""
-    sockets: Count = 0
+    sockets: Annotated[int, Field(ge=0, le=MOST_SOCKETS), BeforeValidator(unknown_beyond(MOST_SOCKETS))] = 0
     """Number of sockets."""
-    total_cores: Count = 0
+    total_cores: Cpus = 0
     """Physical cores of all sockets."""
-    threads: Count = 0
+    threads: Cpus = 0
     """Hardware threads of all sockets, the unit of pod requests; 0 if unknown."""
-    cores_per_socket: Count = 0
+    cores_per_socket: Cpus = 0
     """Physical cores per socket."""
     driver_family: Name = ""
     """Frequency driver, such as intel_pstate."""
@@ -107,7 +126,7 @@ class GpuCapRange(Model):
     """Lowest power limit of a GPU."""
     max_watts: Watts
     """Highest power limit of a GPU."""
-    default_watts: Watts | None = None
+    default_watts: OptionalWatts = None
     """Default power limit of a GPU."""
 
 
@@ -129,11 +148,11 @@ class GpuDevice(Model):
     """Index of the GPU; it may change between boots."""
     model: Name = ""
     """Model name."""
-    min: Watts | None = None
+    min: OptionalWatts = None
     """Lowest power limit in watts."""
-    max: Watts | None = None
+    max: OptionalWatts = None
     """Highest power limit in watts."""
-    default: Watts | None = None
+    default: OptionalWatts = None
     """Default power limit in watts."""
 
 
@@ -148,10 +167,10 @@ class GpuHardware(Model):
     """Model name in the inventory."""
     vendor: Name = ""
     """Vendor."""
-    count: Count = 0
-    """Number of GPUs."""
+    count: Annotated[int, Field(ge=0, le=MOST_GPUS), BeforeValidator(unknown_beyond(MOST_GPUS))] = 0
+    """Number of GPUs; 0 if unknown or none."""
     cap_range_per_gpu: GpuCapRange | None = None
-    current_cap_watts: Watts | None = None
+    current_cap_watts: OptionalWatts = None
     """Power limit in force, per GPU."""
     slicing: GpuSlicing | None = None
     control_available: bool = False
@@ -171,14 +190,16 @@ class GpuHardware(Model):
         """Set the count to the number of devices if it is missing and some devices will be cut."""
         devices = data.get("devices") if isinstance(data, dict) else None
         if isinstance(devices, list | tuple) and len(devices) > _MOST_DEVICES and not data.get("count"):
-            return {**data, "count": len(devices)}
+            return {**data, "count": min(len(devices), MOST_GPUS)}
         return data
 
 
 class MemoryHardware(Model):
     """The node's main memory."""
 
-    total_bytes: Count = 0
+    total_bytes: Annotated[
+        int, Field(ge=0, le=MOST_MEMORY_BYTES), BeforeValidator(unknown_beyond(MOST_MEMORY_BYTES))
+    ] = 0
     """Size of the memory."""
 
 

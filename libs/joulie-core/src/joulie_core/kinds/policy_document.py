@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from joulie_core.kinds.base import API_VERSION
-from joulie_core.kinds.container_policy import NO_EFFECT, ContainerPolicyResource
+from joulie_core.kinds.base import API_VERSION, NO_EFFECT
+from joulie_core.kinds.container_policy import ContainerPolicyResource
 from joulie_core.kinds.cpu_class import BUILTIN_CPU_CLASSES
 
 #: The group whose manifests are accepted unchanged.

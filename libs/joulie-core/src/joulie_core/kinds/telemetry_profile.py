@@ -3,10 +3,11 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import CheckedModel, Column, CustomResource, Invariant, Kind, Model, Text, Timestamp, Watts
+from joulie_core.kinds.bounds import cut_text
 
 Endpoint = Annotated[str, Field(min_length=1, max_length=2048, pattern="^https?://")]
 Name = Annotated[str, Field(max_length=253)]
@@ -203,7 +204,7 @@ class ControlReport(Model):
     result: ControlResult = ControlResult.NONE
     reason: Name = ""
     """Reason of the result, in CamelCase; docs/hardware.md lists them."""
-    message: Text = ""
+    message: Annotated[Text, BeforeValidator(cut_text(1024))] = ""
     """Details for people."""
     requested_watts: Watts | None = None
     """Requested cap, per CPU package or per GPU."""

@@ -8,9 +8,10 @@ from pydantic import Field, model_validator
 
 from joulie_core.containers.container import QosClass
 from joulie_core.containers.topology import CpuPriority
-from joulie_core.kinds.base import Kind
+from joulie_core.kinds.base import NO_EFFECT, Kind
 from joulie_core.kinds.container_policy import (
     ContainerPolicyResource,
+    Interrupts,
     PlacementPolicySpec,
     policy_kind,
 )
@@ -61,8 +62,8 @@ class TopologyAwarePolicySpec(PlacementPolicySpec):
         dict[str, ClassName], Field(max_length=3, default_factory=dict, alias="podQoSSchedulingClasses")
     ]
     """Scheduling classes of other containers, by the quality of service class of their pod."""
-    controllable_interrupts: Annotated[tuple[Annotated[str, Field(max_length=253)], ...], Field(max_length=64)] = ()
-    """Accepted for compatibility and refused when set."""
+    controllable_interrupts: Annotated[Interrupts, NO_EFFECT] = ()
+    """Accepted for compatibility; has no effect, since interrupts are not moved."""
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
@@ -81,8 +82,6 @@ class TopologyAwarePolicySpec(PlacementPolicySpec):
             if qos not in QosClass.__members__.values():
                 problems.append(f"podQoSSchedulingClasses: {qos!r} is not one of {', '.join(QosClass)}")
             problems += _undefined(f"podQoSSchedulingClasses.{qos}", name, "schedulingClasses", scheduling)
-        if self.controllable_interrupts:
-            problems.append("controllableInterrupts: interrupts are not moved between CPUs; remove the field")
         if problems:
             raise ValueError("; ".join(problems))
         return self

@@ -2,11 +2,13 @@
 
 Guarantees the effective request that kube-scheduler itself reserves: per resource the sum over containers and sidecars,
 or the largest moment of the start-up phase if that is more, plus the pod's overhead. A container's limit stands in for
-a request it does not make, as the API server defaults it. CPU and memory that are requested for the pod as a whole
-stand for those of its containers. A pod that requests no CPU still uses some, so it counts as a small fixed
+a request it does not make, as the API server defaults it. While a container is resized in place, the largest of what it
+requests, what the kubelet has allocated and what is in force counts. CPU and memory that are requested for the pod as a
+whole stand for those of its containers. A pod that requests no CPU still uses some, so it counts as a small fixed
 share. GPUs, their partitions and their shares count as the part of a GPU that they are at most. Does not judge whether
 the pod fits.
-Source: docs/decisions/0013-conventions.md; KEP-753 for sidecars; KEP-2837 for the resources of whole pods.
+Source: docs/decisions/0013-conventions.md; KEP-753 for sidecars; KEP-1287 for resizes in place; KEP-2837 for the
+resources of whole pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -135,7 +137,8 @@ def _effective(pod: Pod, resource: str) -> Decimal:
 
 def _request(container: Container, resource: str) -> Decimal:
     source = container.requests if resource in container.requests else container.limits
-    return _quantity(source, resource)
+    # What is being given up in place is in use until the kubelet has taken it: Kubernetes counts the largest as well.
+    return max(_quantity(each, resource) for each in (source, *container.held))
 
 
 def _quantity(quantities: Mapping[str, str], resource: str) -> Decimal:

@@ -2,9 +2,9 @@
 
 Guarantees plausible numbers: a figure that is not finite, or beyond what any machine draws, counts as absent. Whatever
 is missing stays missing (None) and is decided by who uses it; nothing becomes zero here. A measured power that is too
-high to be true counts as the limit that it exceeds: it never makes the node freer. That 0 W is no measurement is
-decided where power is read; in a twin it is the idle node of the document's example. Source:
-docs/decisions/0002-extender.md.
+high to be true counts as the limit that it exceeds, and so does a PUE: it never makes the node freer. That 0 W is no
+measurement is decided where power is read; in a twin it is the idle node of the document's example.
+Source: docs/decisions/0002-extender.md.
 """
 
 from collections.abc import Iterable
@@ -16,6 +16,7 @@ from joulie_core.kinds.node_twin import NodeTwinStatus, SchedulableClass
 from joulie_core.plausible import HIGHEST_VALUE, limit_watts, plausible_value
 from joulie_core.timestamps import epoch_seconds
 from joulie_core.twin import stress
+from joulie_core.twin.pue import HIGHEST_PLAUSIBLE
 
 BURST_W_PER_MIN: Final = 500.0
 STEADY_TREND_SCALE: Final = 6.0
@@ -79,9 +80,17 @@ def node_state(status: NodeTwinStatus) -> TwinSnapshot:
         trend_w_per_min=(plausible_value(power.power_trend_w_per_min, at_least=-HIGHEST_VALUE) or 0.0)
         if power
         else 0.0,
-        pue=plausible_value(status.estimated_pue),
+        pue=_pue(status.estimated_pue),
         last_updated_s=epoch_seconds(status.last_updated),
     )
+
+
+def _pue(estimated: float | None) -> float | None:
+    """Return the PUE that weights a node's watts; None where it is absent, not a number or below 1.
+
+    One that no facility has counts as the highest that one can have: as unknown it would make the node freer.
+    """
+    return min(estimated, HIGHEST_PLAUSIBLE) if estimated is not None and estimated >= 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from joulie_core.names import NodeName
-from joulie_core.sleep.fit import NodeRoom, without_room
+from joulie_core.sleep.fit import Rooms
 from joulie_core.sleep.machine import advance, moved, refusal_of
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
 from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake
@@ -104,6 +104,7 @@ class _Chooser:
             self._serving[node.group] += each.serves
             self._spare[node.group] += each.serves and node.empty and node.name not in needs.used
         self._down = {zone: sum(down) for zone, down in self._zones.items()}
+        self._rooms = Rooms(each.node for each in seen if each.serves)
 
     def chosen(self) -> list[SeenNode]:
         """Return the nodes: many watts first, then few sleeps."""
@@ -145,12 +146,11 @@ class _Chooser:
         )
 
     def _pods_have_room(self, each: SeenNode, chosen: Sequence[SeenNode]) -> bool:
-        """Return whether the pods that would be evicted have room on other nodes."""
-        pods = each.node.movable_pods
-        if not pods:
+        """Return whether the pods that would be evicted have room on other nodes, beside those of `chosen`."""
+        if not each.node.movable_pods:
             return True
-        others = [other.node for other in self._seen if other.serves and other is not each and other not in chosen]
-        return not without_room(pods, [NodeRoom(node) for node in others])
+        leaving = {each.node.name, *(other.node.name for other in chosen)}
+        return self._rooms.place_all(each.node.movable_pods, without=leaving)
 
     def _take(self, node: SleepNode) -> None:
         self._down[node.zone] += 1

@@ -11,10 +11,11 @@ from typing import Final
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
-from joulie_core.sleep.fit import NodeRoom, without_room
+from joulie_core.sleep.fit import Rooms, grouped
 from joulie_core.sleep.machine import power_state
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
 from joulie_core.sleep.settings import AwakeWindow, SleepSettings
+from joulie_core.sleep.waking import Sleeper, WakeOrder, choose
 
 #: States from which a node returns without a boot.
 _NOT_YET_OFF: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING})
@@ -83,20 +84,8 @@ def find_needs(
             needs.reasons[each.node.name] = SleepReason.REQUESTED
         elif each.node.rollout_waiting:
             needs.reasons[each.node.name] = SleepReason.ROLLOUT
-    rooms = [NodeRoom(each.node) for each in seen if _counts(each, needs, now_s, settings)] if pending else []
-    waiting = without_room(pending, rooms)
-    candidates = {
-        each.node.name: each for each in seen if each.node.name not in needs.reasons and _can_wake(each, now_s)
-    }
-    while waiting and candidates:
-        best, left = _takes_most(candidates.values(), waiting, now_s, settings)
-        if len(left) == len(waiting):
-            break
-        del candidates[best.node.name]
-        needs.reasons[best.node.name] = SleepReason.PENDING_PODS
-        needs.used.add(best.node.name)
-        waiting = left
-    needs.used |= {room.node.name for room in rooms if room.used}
+    if pending:
+        _wake_for(pending, seen, needs, now_s, settings)
     for name, group in groups.items():
         coming = [each for each in group if _counts(each, needs, now_s, settings)]
         _fill_up(name, group, coming, needs, least=least[name], now_s=now_s, settings=settings)
@@ -122,23 +111,27 @@ def _is_requested(node: SleepNode) -> bool:
     return node.wake_requested or (node.power is not None and node.power.requested is DesiredPower.ON)
 
 
-def _takes_most(
-    candidates: Iterable[SeenNode], waiting: Sequence[SleepPod], now_s: float, settings: SleepSettings
-) -> tuple[SeenNode, list[SleepPod]]:
-    """Return the node that leaves the fewest pods without room, and these pods.
+def _wake_for(
+    pending: Sequence[SleepPod], seen: Sequence[SeenNode], needs: Needs, now_s: float, settings: SleepSettings
+) -> None:
+    """Add the nodes that take pods which no node takes that is awake or about to be, no more than may boot now."""
+    rooms = Rooms(each.node for each in seen if _counts(each, needs, now_s, settings))
+    groups = grouped(pending)
+    for group in groups:
+        needs.used |= {room.node.name for room, _ in rooms.place(group)}
+    waiting = [group for group in groups if group.count]
+    sleepers = [
+        Sleeper(each.node, _order(each, now_s, settings))
+        for each in seen
+        if each.node.name not in needs.reasons and _can_wake(each, now_s)
+    ]
+    booting = sum(each.record.state is SleepState.WAKING for each in seen)
+    for node in choose(waiting, sleepers, max_boots=settings.max_waking - booting, turn=int(now_s)):
+        needs.reasons[node.name] = SleepReason.PENDING_PODS
+        needs.used.add(node.name)
 
-    One whose BMC does not answer is taken only where no other takes any; among equals the first by `_order`.
-    """
 
-    def key(found: tuple[SeenNode, list[SleepPod]]) -> tuple[object, ...]:
-        each, left = found
-        order = _order(each, now_s, settings)
-        return len(left) == len(waiting), order[0], len(left), order
-
-    return min(((each, without_room(waiting, [NodeRoom(each.node)])) for each in candidates), key=key)
-
-
-def _order(each: SeenNode, now_s: float, settings: SleepSettings) -> tuple[bool, bool, float, int, NodeName]:
+def _order(each: SeenNode, now_s: float, settings: SleepSettings) -> WakeOrder:
     """Return the order of waking: with a BMC that answers, without a boot, few watts, few sleeps."""
     boots = each.record.state not in _NOT_YET_OFF
     silent = boots and power_state(each.node.power, now_s, settings) is PowerState.UNKNOWN

@@ -175,6 +175,53 @@ def test_loads_keep_apart_within_a_balloon_where_their_class_says_so(node):
         assert len({found.machine.cpus[number].core for number in found.cpus("a")}) == cores
 
 
+def test_every_one_of_several_loads_is_avoided(node):
+    """`both` shares a load with each of the two others, which share none."""
+    kinds = [
+        {"name": name, "namespaces": [name], "loads": loads}
+        for name, loads in (("avx", ["avx"]), ("net", ["net"]), ("both", ["avx", "net"]))
+    ]
+    classes = [{"name": name, "level": "core"} for name in ("avx", "net")]
+    found = node(*kinds, loadClasses=classes)
+    found.add(*(container(name, 1000, namespace=name) for name in ("avx", "net", "both")))
+    cores = {name: {found.machine.cpus[cpu].core for cpu in found.cpus(name)} for name in ("avx", "net", "both")}
+    assert cores["both"].isdisjoint(cores["avx"] | cores["net"])
+
+
+@pytest.mark.parametrize(("request_milli", "cores"), [(2000, 2), (4000, 4), (6000, 6), (8000, 8), (16_000, 15)])
+def test_a_load_that_overloads_its_own_core_has_a_core_for_each_cpu_as_long_as_there_are_cores(
+    node, request_milli, cores
+):
+    """Also where its CPUs fit into fewer cores of one NUMA node; one of the 16 cores is reserved."""
+    classes = [{"name": "avx", "level": "core", "overloadsLevelInBalloon": True}]
+    found = node(T | {"loads": ["avx"]}, {"name": "reserved", "loads": ["avx"]}, loadClasses=classes)
+    found.add(container("a", request_milli))
+    assert len({found.machine.cpus[number].core for number in found.cpus("a")}) == cores
+    assert len(found.cpus("a")) == request_milli // 1000
+
+
+def test_an_overloading_balloon_stays_in_the_smallest_part_with_enough_cores(node):
+    classes = [{"name": "avx", "level": "core", "overloadsLevelInBalloon": True}]
+    found = node(T | {"loads": ["avx"]}, loadClasses=classes).add(container("a", 4000))
+    assert len(found.machine.nodes_of(found.cpus("a"))) == 1
+
+
+def test_an_overloading_balloon_keeps_its_l2_caches_apart(node):
+    # Efficient cores share their L2 cache in fours.
+    machine = MachineShape(cores_per_node=1, efficient_per_node=12).topology()
+    classes = [{"name": "net", "level": "l2cache", "overloadsLevelInBalloon": True}]
+    found = node(T | {"loads": ["net"]}, machine=machine, loadClasses=classes).add(container("a", 3000))
+    assert len({machine.cpus[number].l2 for number in found.cpus("a")}) == 3
+
+
+def test_an_overloading_balloon_that_shrinks_gives_up_the_second_threads_first(node):
+    classes = [{"name": "avx", "level": "core", "overloadsLevelInBalloon": True}]
+    machine = MachineShape(cores_per_node=5, threads_per_core=2, siblings_apart=False).topology()
+    found = node(T | {"loads": ["avx"]}, machine=machine, loadClasses=classes)
+    found.add(container("a", 6000)).update(container("a", 4000))
+    assert len({machine.cpus[number].core for number in found.cpus("a")}) == 4
+
+
 def test_loads_keep_apart_on_l2_caches(node):
     # Efficient cores share their L2 cache in fours.
     machine = MachineShape(cores_per_node=2, efficient_per_node=12).topology()
@@ -192,8 +239,10 @@ def whole(*parts, **options):
     return T | {"components": [{"balloonType": each} for each in parts]} | options
 
 
-@pytest.mark.parametrize(("request_milli", "sizes"), [(4000, (2, 2)), (3000, (2, 1)), (2001, (2, 1)), (1, (1, 0))])
-def test_a_composite_balloon_divides_its_cpus_evenly_among_components(node, request_milli, sizes):
+@pytest.mark.parametrize(
+    ("request_milli", "sizes"), [(4000, (2, 2)), (3000, (2, 2)), (2001, (2, 2)), (2000, (1, 1)), (1, (1, 1))]
+)
+def test_a_composite_balloon_has_as_many_cpus_of_each_component(node, request_milli, sizes):
     found = node(PART, whole("part", "part")).add(container("a", request_milli))
     components = found.state.balloons[found.state.homes["a"]].components
     assert tuple(len(each.cpus) for each in components) == sizes
@@ -232,7 +281,53 @@ def test_composites_may_be_parts_of_composites(node):
     found = node(PART, inner, whole("inner", "part")).add(container("a", 6000))
     leaves = list(found.state.balloons[found.state.homes["a"]].leaves())
     assert [str(each.key) for each in leaves] == ["part[0]", "part[1]", "part[2]"]
-    assert sum(len(each.cpus) for each in leaves) == len(found.cpus("a")) == 6
+    assert [len(each.cpus) for each in leaves] == [2, 2, 3]
+
+
+@pytest.mark.parametrize(("order", "sizes"), [(("inner", "part"), [2, 2, 3]), (("part", "inner"), [3, 2, 2])])
+def test_nested_components_have_as_many_cpus_of_each_of_their_parts(node, order, sizes):
+    inner = {"name": "inner", "components": [{"balloonType": "part"}, {"balloonType": "part"}]}
+    found = node(PART, inner, whole(*order)).add(container("a", 6000))
+    assert [len(each.cpus) for each in found.state.balloons[found.state.homes["a"]].leaves()] == sizes
+    found.remove("a").add(container("b", 5000))
+    assert [len(each.cpus) for each in found.state.balloons[found.state.homes["b"]].leaves()] == sizes
+
+
+def test_a_limit_of_a_composite_balloon_counts_before_even_components(node):
+    found = node(PART, whole("part", "part", maxCPUs=3)).add(container("a", 3000))
+    assert [len(each.cpus) for each in found.state.balloons[found.state.homes["a"]].components] == [2, 1]
+
+
+def test_a_balancing_composite_counts_the_balloons_of_nested_components(node):
+    nodes = [{"name": f"node{number}"} for number in range(4)]
+    first, second = (
+        {"name": name, "components": [{"balloonType": each} for each in parts]}
+        for name, parts in (("first", ("node0", "node1")), ("second", ("node2", "node3")))
+    )
+    single = {"name": "single", "namespaces": ["single"], "components": [{"balloonType": "node1"}]}
+    balanced = whole("first", "second", componentCreation="balance-balloons", preferNewBalloons=True)
+    found = node(*nodes, first, second, single, balanced).add(container("x", 100, namespace="single"))
+    found.add(*(container(name, 100) for name in "abc"))
+    types = [found.state.balloons[found.state.homes[name]].components[0].key.type for name in "abc"]
+    assert types == ["second", "first", "second"]
+
+
+def test_a_part_of_several_components_counts_no_more_than_a_simple_one(node):
+    other, inner = {"name": "other"}, {"name": "inner", "components": [{"balloonType": "other"}] * 2}
+    options = {"componentCreation": "balance-balloons", "preferNewBalloons": True}
+    found = node(PART, other, inner, whole("part", "inner", **options)).add(*(container(name, 100) for name in "abcd"))
+    types = [found.state.balloons[found.state.homes[name]].components[0].key.type for name in "abcd"]
+    assert types == ["part", "inner", "part", "part"]
+
+
+def test_balancing_parts_of_one_balloon_get_different_components(node):
+    other = {"name": "other"}
+    inner = {"name": "inner", "componentCreation": "balance-balloons"} | {
+        "components": [{"balloonType": "part"}, {"balloonType": "other"}]
+    }
+    found = node(PART, other, inner, whole("inner", "inner")).add(container("a", 2000))
+    leaves = found.state.balloons[found.state.homes["a"]].leaves()
+    assert [each.key.type for each in leaves] == ["part", "other"]
 
 
 def test_everything_is_idle_when_all_containers_have_left(node):

@@ -3,6 +3,8 @@
 The machine: two sockets of two NUMA nodes of four CPUs, `0-3`, `4-7`, `8-11` and `12-15`, with 32 GiB each.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from joulie_core.containers.container import TopologyHint
@@ -95,6 +97,16 @@ def test_containers_with_an_affinity_are_placed_together_and_with_an_anti_affini
     apart.run(*(best_effort(name, pod="p", annotations=anti) for name in "abcd"))
     assert len(set(together.zones().values())) == 1
     assert len(set(apart.zones().values())) == 4
+
+
+@pytest.mark.parametrize("first", ["main", "other"])
+def test_a_short_affinity_holds_in_both_directions(first):
+    annotations = {f"{SUFFIX}/affinity": "{main: [other]}"}
+    found = node()
+    second = "other" if first == "main" else "main"
+    for name in (first, second):
+        found.run(replace(best_effort(name, pod="p", annotations=annotations), name=name))
+    assert len(set(found.zones().values())) == 1
 
 
 def test_an_affinity_weakens_with_the_distance_in_the_tree():
@@ -225,6 +237,13 @@ def test_a_burstable_container_without_a_limit_gets_the_configured_part_or_the_o
     assert annotated.zones() == configured.zones()
 
 
+@pytest.mark.parametrize(("level", "request_milli", "zone"), [("numa", 5000, "socket"), ("package", 9000, "root")])
+def test_a_request_above_its_level_gets_the_smallest_part_that_has_it_and_not_the_machine(level, request_milli, zone):
+    found = node()
+    found.run(burstable("a", request_milli, annotations={key("unlimited-burstable"): level}))
+    assert found.zones()["a"].startswith(zone)
+
+
 def test_burstable_containers_without_a_limit_are_spread_to_where_most_is_left():
     found = node()
     found.run(burstable("a", 3000), burstable("b", 1000), burstable("c", 1000))
@@ -243,6 +262,24 @@ def test_fast_cpus_are_used_where_a_container_prefers_them():
     found = node(shape=MachineShape(packages=2, cores_per_node=4, fast_cores_per_node=2))
     found.run(*(guaranteed(name, 1000, annotations={key("prefer-cpu-priority"): "high"}) for name in "abcd"))
     assert sorted(found.cpus().values()) == ["0", "1", "4", "5"]
+
+
+def test_a_high_priority_is_met_by_performance_cores_of_a_hybrid_machine_while_such_are_free():
+    """Pools are the caches; the efficient cores have more of them, and all cores the same base frequency."""
+    shape = MachineShape(packages=2, cores_per_node=4, efficient_per_node=12, cores_per_l3=4)
+    found = node(shape=shape)
+    found.run(*(guaranteed(name, 2000, annotations={key("prefer-cpu-priority"): "high"}) for name in "abcd"))
+    for name in "abcd":
+        assert found.placement(name).cpus.isdisjoint(found.topology.efficient)
+
+
+def test_no_cpu_of_the_worst_priority_counts_before_one_of_the_best():
+    """The first package has two fast CPUs and none of normal speed; the second four of normal speed."""
+    topology = MachineShape(packages=2, cores_per_node=4, fast_cores_per_node=2).topology()
+    same = {number: replace(topology.cpus[number], base_khz=2_000_000) for number in topology.packages[1]}
+    found = TopologyAwareNode(replace(topology, cpus={**topology.cpus, **same}), {})
+    found.run(guaranteed("a", 4000, annotations={key("prefer-cpu-priority"): "high"}))
+    assert found.placement("a").cpus == found.topology.packages[1]
 
 
 def test_the_configuration_has_a_default_priority():
@@ -264,6 +301,25 @@ def test_all_memory_of_a_pool_is_used_where_no_kind_is_named():
     found = node(shape=TIERED)
     found.run(guaranteed("a", 1000, 100))
     assert found.memory() == {"a": "0,4"}
+
+
+@pytest.mark.parametrize(("annotations", "memory"), [({}, "0"), ({key("memory-type"): "hbm,dram"}, "0-1")])
+def test_only_a_container_with_the_annotation_gets_high_bandwidth_memory(annotations, memory):
+    found = node(shape=MachineShape(attached=(AttachedMemory(MemoryKind.HBM),)))
+    found.run(guaranteed("a", 1000, 100, annotations=annotations))
+    assert found.memory() == {"a": memory}
+
+
+def test_high_bandwidth_memory_takes_what_has_no_room_elsewhere():
+    found = node(shape=MachineShape(attached=(AttachedMemory(MemoryKind.HBM),)))
+    found.run(guaranteed("a", 1000, 40 * GIB_IN_MIB))
+    assert found.memory() == {"a": "0-1"}
+
+
+def test_memory_of_numa_nodes_without_an_available_cpu_is_not_used():
+    found = node({"availableResources": {"cpu": "cpuset:0-5,12-15"}, "reservedResources": {"cpu": "cpuset:0"}})
+    found.run(guaranteed("a", 6000, 100))
+    assert found.memory() == {"a": "0-1,3"}
 
 
 def test_exclusive_cpus_of_one_node_have_memory_of_that_node_whatever_pool_was_chosen():

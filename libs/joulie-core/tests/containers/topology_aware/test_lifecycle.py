@@ -349,8 +349,6 @@ def test_a_configuration_that_names_unknown_classes_is_refused():
         TopologyAwarePolicySpec.model_validate({"podQoSSchedulingClasses": {"BestEffort": "rt"}})
     with pytest.raises(ValidationError, match="podQoSSchedulingClasses: 'Best' is not one of Guaranteed"):
         TopologyAwarePolicySpec.model_validate({"podQoSSchedulingClasses": {"Best": "rt"}})
-    with pytest.raises(ValidationError, match="controllableInterrupts: interrupts are not moved"):
-        TopologyAwarePolicySpec.model_validate({"controllableInterrupts": ["eth*"]})
 
 
 def test_a_configuration_that_does_not_fit_the_machine_is_refused():

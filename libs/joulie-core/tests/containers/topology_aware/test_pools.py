@@ -75,13 +75,36 @@ def test_children_come_before_their_parents_and_the_root_is_last():
 def test_parts_without_an_available_cpu_are_no_pools():
     shape = MachineShape(packages=2, nodes_per_die=2, cores_per_node=4)
     assert drawn(tree(shape, "0-5,14")) == [
-        "root: 0-5,14 / 0-3",
-        "  socket #1: 14 / 2-3",
+        "root: 0-5,14 / 0-1,3",
+        "  socket #1: 14 / 3",
         "  socket #0: 0-5 / 0-1",
         "    NUMA node #1: 4-5 / 1",
         "    NUMA node #0: 0-3 / 0",
     ]
-    assert drawn(tree(shape, "0-1")) == ["socket #0: 0-1 / 0-1"]
+    assert drawn(tree(shape, "0-1")) == ["socket #0: 0-1 / 0"]
+
+
+def test_memory_of_a_numa_node_without_an_available_cpu_belongs_to_no_pool():
+    attached = (AttachedMemory(MemoryKind.PMEM, near=0), AttachedMemory(MemoryKind.PMEM, near=1))
+    pools = tree(MachineShape(nodes_per_die=2, attached=attached), "4-7")
+    assert drawn(pools) == ["socket #0: 4-7 / 1,3"]
+
+
+def test_cpus_whose_node_has_no_memory_use_any():
+    topology = MachineShape(nodes_per_die=2).topology()
+    without = with_nodes(topology, {1: {"capacity_bytes": 0}})
+    assert drawn(PoolTree(without, IdSet.parse("4-7"))) == ["socket #0: 4-7 / 0"]
+
+
+def test_high_bandwidth_memory_is_for_requests_that_name_a_kind():
+    pools = tree(MachineShape(nodes_per_die=2, attached=(AttachedMemory(MemoryKind.HBM, near=1),)))
+    assert [str(pool.memory_for(frozenset())) for pool in pools.pools] == ["0", "1", "0-1"]
+    assert [str(pool.memory_for(frozenset({MemoryKind.HBM}))) for pool in pools.pools] == ["0", "1-2", "0-2"]
+
+
+def test_high_bandwidth_memory_is_for_all_where_there_is_no_other():
+    topology = with_nodes(MachineShape(nodes_per_die=2).topology(), {1: {"kind": MemoryKind.HBM}})
+    assert [str(pool.memory_for(frozenset())) for pool in PoolTree(topology, topology.online).pools] == ["0", "1", "0"]
 
 
 def test_a_numa_node_without_memory_is_no_pool():

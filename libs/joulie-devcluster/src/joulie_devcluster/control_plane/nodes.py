@@ -7,7 +7,7 @@ node that has no NodeHardware yet (`joulie_core.labels`).
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -21,6 +21,9 @@ from joulie_devcluster.errors import NodeClassError
 # KWOK manages only nodes with this annotation, and ignores real nodes.
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 KWOK_ANNOTATION_VALUE = "fake"
+
+#: A node that reports none takes no pod that requests any, such as those of the chart.
+_EPHEMERAL_STORAGE: Final = "400Gi"
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
@@ -199,6 +202,7 @@ def _node(node_class: NodeClass, name: str, index: int) -> dict[str, Any]:
         "cpu": str(node_class.cpu.cores * node_class.cpu.threads_per_core),
         "memory": node_class.memory,
         "pods": str(node_class.pods),
+        "ephemeral-storage": _EPHEMERAL_STORAGE,
     }
     if node_class.gpu is not None:
         capacity[node_class.gpu.resource] = str(node_class.gpu.count)

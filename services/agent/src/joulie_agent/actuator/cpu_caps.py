@@ -36,9 +36,11 @@ def set_caps(
         return results.failed(RAPL, without or [NO_ZONES])
     bounded = [cap for cap in caps if not cap.unlimited]
     answers = list(zip(bounded, writer.set_all([(cap.knob, cap.limit_uw) for cap in bounded]), strict=True))
-    _enable_limits(writer, answers)
-    answers += _unlimit(writer, [cap for cap in caps if cap.unlimited])
     short = [(cap, failure) for cap, answer in answers if (failure := _check(writer, cap, answer))]
+    short += _enable_limits(writer, [cap for cap in bounded if cap not in {each for each, _ in short}])
+    lifted = _unlimit(writer, [cap for cap in caps if cap.unlimited])
+    short += [(cap, answer) for cap, answer in lifted if isinstance(answer, HardwareFailure)]
+    answers += lifted
     if short or missing:
         return _partial_outcome(answers, short, missing)
     messages = results.overwrite_messages((cap.knob.key, answer) for cap, answer in answers if not cap.unlimited)
@@ -96,16 +98,20 @@ def _partial_outcome(
     return results.partly_applied(backend, Reason.PARTLY_APPLIED, [*failures, *missing], messages)
 
 
-def _enable_limits(writer: JournaledWriter, answers: Answers) -> None:
-    """Enable limits that are set and disabled; `_check` shows whether that worked."""
-    switches = [cap.zone.enable for cap, answer in answers if isinstance(answer, WrittenKnob)]
-    off = [switch for switch in switches if switch is not None and switch.read() == 0]
+def _enable_limits(writer: JournaledWriter, caps: Sequence[ZoneCap]) -> list[tuple[ZoneCap, HardwareFailure]]:
+    """Enable limits that are switched off, and return those that stay off.
+
+    Only of caps whose limit is set: what a limit reads while it is off may be 0 W, and enabling would put that in
+    force.
+    """
+    off = [cap.zone.enable for cap in caps if cap.zone.enable is not None and cap.zone.is_off]
     writer.set_all([(switch, 1) for switch in off])
+    return [(cap, failure) for cap in caps if (failure := rapl.check_enabled(cap.zone))]
 
 
 def zone_knobs(zone: RaplZone) -> list[Knob]:
-    """Return the knobs of a zone that a cap may write."""
-    knobs = (zone.power_limit, zone.enable)
+    """Return the knobs of a zone that a cap may write, in the order of a restore: a limit is switched off first."""
+    knobs = (zone.enable, zone.power_limit)
     return [knob for knob in knobs if isinstance(knob, SysfsKnob)]
 
 
@@ -116,9 +122,12 @@ def _no_limit(cap: ZoneCap, cap_watts: float) -> str:
     )
 
 
-def _highest_package_watts(answers: Answers) -> float:
+def _highest_package_watts(answers: Answers) -> float | None:
+    """Return the highest limit in force; None where none is in force on some package."""
     per_package: Counter[int] = Counter()
     for cap, answer in answers:
+        if cap.unlimited and cap.zone.is_off:
+            return None
         if isinstance(answer, WrittenKnob):
             per_package[cap.zone.package] += answer.value
     return max(per_package.values()) / UW_PER_WATT

@@ -77,7 +77,7 @@ class CpuHandler:
 
     def execute(self, request: CpuRequest) -> Reply:
         """Execute a request."""
-        if self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S:
+        if self.clock() - self._discovered_at > DISCOVERY_INTERVAL_S or any(zone.moved for zone in self._cpus.zones):
             self._discover()
         match request:
             case SetCpuCap(cap_watts_per_package=cap_watts, release_throttle=release):

@@ -9,7 +9,7 @@ controller that has died or hangs cannot leave a cap behind.
 """
 
 from enum import StrEnum
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ from joulie_agent.hardware.power_meter import ZoneReading
 from joulie_agent.hardware.rapl_domains import ConstraintReading
 from joulie_agent.outcome import ControlOutcome
 from joulie_core.containers.idset import Cpus, union
+from joulie_core.text import printable
 
 #: Longest line that is read, in bytes.
 LINE_LIMIT: Final = 1 << 20
@@ -314,6 +315,10 @@ Reply: TypeAlias = (
     | ErrorReply
 )
 
+T = TypeVar("T")
+#: Characters of a decoder's error, which may quote the line.
+_LONGEST_ERROR: Final = 300
+
 _encoder = msgspec.json.Encoder()
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
@@ -334,10 +339,7 @@ def decode_request(line: bytes) -> Request:
     Raises:
         ProtocolError: it is unknown, or a value is out of range.
     """
-    try:
-        return _requests.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ProtocolError(str(error)) from error
+    return _decode(_requests, line)
 
 
 def decode_reply(line: bytes) -> Reply:
@@ -346,7 +348,14 @@ def decode_reply(line: bytes) -> Reply:
     Raises:
         ProtocolError: it is not a valid reply.
     """
+    return _decode(_replies, line)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    """Decode a line; the one place that does, as `joulie_api.decoding` is in processes that have pydantic anyway."""
     try:
-        return _replies.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ProtocolError(str(error)) from error
+        return decoder.decode(line)
+    except RecursionError as error:
+        raise ProtocolError("nested too deeply") from error.with_traceback(None)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError) as error:
+        raise ProtocolError(printable(str(error), _LONGEST_ERROR)) from error

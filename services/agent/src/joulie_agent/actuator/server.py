@@ -80,15 +80,18 @@ class RateLimited:
         self._clock = clock
         self._logged_at: dict[str, float] = {}
         self._suppressed: Counter[str] = Counter()
+        self._turn = threading.Lock()
 
     def __call__(self, event: str, /, *, level: Level = Level.WARNING, **details: object) -> None:
-        """Log an event, or count it. For one thread."""
+        """Log an event, or count it."""
         now = self._clock()
-        if now - self._logged_at.get(event, -math.inf) < LOG_INTERVAL_S:
-            self._suppressed[event] += 1
-            return
-        self._logged_at[event] = now
-        self._log(event, level=level, suppressed=self._suppressed.pop(event, 0), **details)
+        with self._turn:
+            if now - self._logged_at.get(event, -math.inf) < LOG_INTERVAL_S:
+                self._suppressed[event] += 1
+                return
+            self._logged_at[event] = now
+            suppressed = self._suppressed.pop(event, 0)
+        self._log(event, level=level, suppressed=suppressed, **details)
 
 
 class Server(socketserver.UnixStreamServer):
@@ -107,7 +110,7 @@ class Server(socketserver.UnixStreamServer):
         self.executors = executors
         self.admission = admission
         self.log = log
-        self._rate_limited = RateLimited(log)
+        self.rate_limited = RateLimited(log)
         #: Open connections by user; and what guards them.
         self._open: Counter[int] = Counter()
         self._counting = threading.Lock()
@@ -129,7 +132,7 @@ class Server(socketserver.UnixStreamServer):
             error_text = "the reserve is in use"
         except OSError as error:
             error_text = str(error)
-        self._rate_limited("connection not accepted", error=error_text)
+        self.rate_limited("connection not accepted", error=error_text)
         time.sleep(_NOT_ACCEPTED_PAUSE_S)  # it stays in the queue, and the socket ready
         raise BlockingIOError(error_text)  # passed over by `socketserver`
 
@@ -137,15 +140,15 @@ class Server(socketserver.UnixStreamServer):
         """Serve a connection in its own thread, if its peer is admitted and has not too many."""
         peer = _peer(request)
         if not self.admission.admits(peer):
-            self._rate_limited("connection rejected", pid=peer.pid, uid=peer.uid, gid=peer.gid)
+            self.rate_limited("connection rejected", pid=peer.pid, uid=peer.uid, gid=peer.gid)
         elif not self._enter(peer.uid):
-            self._rate_limited("connection limit reached", pid=peer.pid, uid=peer.uid)
+            self.rate_limited("connection limit reached", pid=peer.pid, uid=peer.uid)
         else:
             try:
                 threading.Thread(target=self._serve, args=(request, client_address, peer), daemon=True).start()
             except RuntimeError as error:  # the limit of processes is reached
                 self._leave(peer.uid)
-                self._rate_limited("connection not served", error=str(error), pid=peer.pid, uid=peer.uid)
+                self.rate_limited("connection not served", error=str(error), pid=peer.pid, uid=peer.uid)
             else:
                 return
         self.shutdown_request(request)
@@ -154,7 +157,7 @@ class Server(socketserver.UnixStreamServer):
         try:
             self.finish_request(request, client_address)
         except Exception as error:  # noqa: BLE001 - one connection, and logged
-            self.log("connection failed", level=Level.WARNING, pid=peer.pid, uid=peer.uid, error=str(error))
+            self.rate_limited("connection failed", pid=peer.pid, uid=peer.uid, error=str(error))
         finally:
             self.shutdown_request(request)
             self._leave(peer.uid)
@@ -192,7 +195,7 @@ class _Connection(socketserver.StreamRequestHandler):
         try:
             request = decode_request(line)
         except ProtocolError as error:
-            self.server.log("invalid request", level=Level.WARNING, pid=peer.pid, uid=peer.uid, error=str(error))
+            self.server.rate_limited("invalid request", pid=peer.pid, uid=peer.uid, error=str(error))
             return ErrorReply(message=str(error))
         if isinstance(request, CheckHealth):
             return HealthReport(
@@ -202,7 +205,7 @@ class _Connection(socketserver.StreamRequestHandler):
             return self.server.executors[subsystem_of(request)].execute(request)
         except Exception as error:  # noqa: BLE001 - logged with its trace, and answered
             trace = traceback.format_exc()
-            self.server.log("request failed", level=Level.ERROR, request=type(request).__name__, trace=trace)
+            self.server.rate_limited("request failed", level=Level.ERROR, request=type(request).__name__, trace=trace)
             return ErrorReply(message=f"{type(error).__name__}: {error}")
 
 

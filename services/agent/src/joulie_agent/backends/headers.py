@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from joulie_api.client import KubeClient
+from joulie_api.decoding import decode
 from joulie_api.errors import KubeError
 from joulie_api.resources import SECRETS
 
@@ -30,6 +31,9 @@ class BadSecret:
 
 class _Secret(msgspec.Struct):
     data: dict[str, str] | None = None
+
+
+_SECRET: Final = msgspec.json.Decoder(_Secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,12 @@ class SecretHeaders:
         where = f"Secret {self._namespace}/{name}"
         try:
             raw = await self._client.get(SECRETS, name, self._namespace)
-            data = msgspec.json.decode(raw, type=_Secret).data or {}
+            data = decode(_SECRET.decode, raw, "Secret").data or {}
             # A trailing newline is what `echo` leaves in a file; within a value it would start a second header.
             headers = {key: base64.b64decode(value, validate=True).decode().strip() for key, value in data.items()}
         except KubeError as error:
             return BadSecret(f"{where}: {error}")
-        except (msgspec.MsgspecError, binascii.Error, UnicodeDecodeError):
+        except (binascii.Error, UnicodeDecodeError):
             return BadSecret(f"{where} holds something other than text")
         if not headers:
             return BadSecret(f"{where} is empty")

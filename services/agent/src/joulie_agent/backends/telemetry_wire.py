@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
-import pydantic
 
 from joulie_agent.backends.base import CpuReading, GpuReading, GpuSample, NodeReading, Unavailable
 from joulie_agent.discovery.facts import HardwareFacts
 from joulie_agent.reasons import Reason
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_api.telemetry import Telemetry, TelemetryError, decode_telemetry, percentage
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import Model
 from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHardware
-from joulie_core.plausible import Plausibility, judge
+from joulie_core.plausible import Plausibility, judge, plausible_value
+from joulie_core.text import printable
 
 _M = TypeVar("_M", bound=Model)
 #: Value of an absent object; a null has the four letters.
 _ABSENT: Final = msgspec.Raw()
+#: Characters of a reply's message that are kept.
+_LONGEST_MESSAGE: Final = 1024
 
 
 class _Extra(msgspec.Struct):
@@ -41,6 +45,11 @@ class _Reply(msgspec.Struct):
     result: ControlResult
     message: str | None = None
     state: msgspec.Raw = _ABSENT
+
+
+_EXTRA: Final = msgspec.json.Decoder(_Extra)
+_STATE: Final = msgspec.json.Decoder(_State)
+_REPLY: Final = msgspec.json.Decoder(_Reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +82,18 @@ def parse_telemetry(raw: bytes) -> NodeReading | Unavailable:
 def parse_reply(raw: bytes) -> ControlReply | Unavailable:
     """Decode a control reply. Result `none` is not a valid answer."""
     try:
-        wire = msgspec.json.decode(raw, type=_Reply)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return Unavailable(Reason.MALFORMED_REPLY, f"not a control reply: {error}")
+        wire = decode(_REPLY.decode, raw, "control reply")
+    except DecodeError as error:
+        return Unavailable(Reason.MALFORMED_REPLY, str(error))
     if wire.result is ControlResult.NONE:
         return Unavailable(Reason.MALFORMED_REPLY, "not a control reply: result none")
     state = _state(wire.state)
     return ControlReply(
-        wire.result, wire.message or "", state.cap_watts, state.cap_watts_per_gpu, percentage(state.throttle_pct)
+        wire.result,
+        printable(wire.message or "", _LONGEST_MESSAGE),
+        plausible_value(state.cap_watts),
+        plausible_value(state.cap_watts_per_gpu),
+        percentage(state.throttle_pct),
     )
 
 
@@ -93,7 +106,7 @@ def _gpu_samples(telemetry: Telemetry) -> tuple[GpuSample, ...]:
 
 
 def _facts(raw: bytes) -> HardwareFacts:
-    extra = msgspec.json.decode(raw, type=_Extra)
+    extra = decode(_EXTRA.decode, raw, "telemetry answer")  # it has been decoded before, so that nothing is raised
     return HardwareFacts(
         cpu=_fact(CpuHardware, extra.cpu), gpu=_fact(GpuHardware, extra.gpu), memory=_fact(MemoryHardware, extra.memory)
     )
@@ -101,14 +114,14 @@ def _facts(raw: bytes) -> HardwareFacts:
 
 def _fact(model: type[_M], raw: msgspec.Raw) -> _M | None:
     try:
-        found = model.model_validate_json(bytes(raw))
-    except pydantic.ValidationError:
+        found = decode(model.model_validate_json, bytes(raw), model.__name__)
+    except DecodeError:
         return None
     return found if found.model_fields_set else None
 
 
 def _state(raw: msgspec.Raw) -> _State:
     try:
-        return msgspec.json.decode(raw, type=_State)
-    except msgspec.MsgspecError:
+        return decode(_STATE.decode, raw, "state")
+    except DecodeError:
         return _State()

@@ -15,10 +15,15 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
+from aiohttp import hdrs
 
 from joulie_agent.backends.base import Unavailable
 from joulie_agent.backends.headers import BadSecret
 from joulie_agent.reasons import Reason
+from joulie_api.answers import read_answer, session_options
+from joulie_api.checked_texts import redacted
+from joulie_api.errors import DecodeError
+from joulie_core.text import printable
 
 #: Calls under way at once to one address (scheme, host and port).
 MAX_IN_FLIGHT: Final = 64
@@ -49,9 +54,9 @@ class HttpTransport:
 
     def __init__(self, secrets: HeaderProvider, *, user_agent: str) -> None:
         # The slots below bound the connections; a pool limit on top would count waiting as part of a call's time.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), headers={"User-Agent": user_agent}
-        )
+        options = session_options()
+        options["headers"] = {**options["headers"], hdrs.USER_AGENT: user_agent}
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), **options)
         self._secrets = secrets
         self._slots: dict[str, asyncio.Semaphore] = {}
 
@@ -81,7 +86,7 @@ class HttpTransport:
     ) -> bytes | Unavailable:
         origin = _origin(target.url)
         if origin is None:
-            return Unavailable(Reason.BAD_ENDPOINT, f"{target.url!r} is no http or https address")
+            return Unavailable(Reason.BAD_ENDPOINT, f"{redacted(target.url)!r} is no http or https address")
         headers: Mapping[str, str] = {}
         if target.headers_secret is not None:
             found = await self._secrets.headers(target.headers_secret)
@@ -111,15 +116,15 @@ class HttpTransport:
                     method, target.url, params=query, data=data, headers=sent_headers, allow_redirects=False
                 ) as response,
             ):
-                reply = await response.content.read(MAX_REPLY_BYTES + 1)
-                while len(reply) <= MAX_REPLY_BYTES and (more := await response.content.read(MAX_REPLY_BYTES)):
-                    reply += more
+                reply = await read_answer(response, max_bytes=MAX_REPLY_BYTES, what="the backend")
         except TimeoutError:
             return Unavailable(Reason.TIMEOUT, f"no answer within {target.timeout_s:g} s")
+        except DecodeError as error:
+            return Unavailable(Reason.MALFORMED_REPLY, str(error))
         except aiohttp.InvalidURL:
-            return Unavailable(Reason.BAD_ENDPOINT, f"{target.url!r} is no URL to call")
+            return Unavailable(Reason.BAD_ENDPOINT, f"{redacted(target.url)!r} is no URL to call")
         except (aiohttp.ClientError, OSError) as error:
-            return Unavailable(Reason.UNREACHABLE, f"{type(error).__name__}: {error}"[:_EXCERPT_CHARACTERS])
+            return Unavailable(Reason.UNREACHABLE, printable(f"{type(error).__name__}: {error}", _EXCERPT_CHARACTERS))
         return _judge(response.status, reply)
 
 
@@ -136,10 +141,8 @@ def _origin(url: str) -> str | None:
 
 
 def _judge(status: int, reply: bytes) -> bytes | Unavailable:
-    if len(reply) > MAX_REPLY_BYTES:
-        return Unavailable(Reason.MALFORMED_REPLY, f"the reply exceeds {MAX_REPLY_BYTES} bytes")
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return reply
     reason = Reason.NOT_FOUND if status == HTTPStatus.NOT_FOUND else Reason.HTTP_STATUS
-    excerpt = reply[:_EXCERPT_CHARACTERS].decode(errors="replace").strip()
+    excerpt = printable(reply[:_EXCERPT_CHARACTERS].decode(errors="replace").strip(), _EXCERPT_CHARACTERS)
     return Unavailable(reason, f"HTTP {status}: {excerpt}" if excerpt else f"HTTP {status}")

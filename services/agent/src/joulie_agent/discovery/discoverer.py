@@ -108,7 +108,7 @@ class Discoverer:
         view = resolve_view(node, reported, self._inventory)
         return NodeHardwareStatus(
             cpu=self._cpu(facts.cpu, view.cpu, can) if view.cpu else facts.cpu,
-            gpu=self._gpu(facts.gpu, view.gpu, can) if view.gpu else facts.gpu,
+            gpu=self._gpu(facts.gpu, view.gpu, can) if view.gpu else _without_count(facts.gpu),
             memory=MemoryHardware(total_bytes=view.memory_bytes) if view.memory_bytes else None,
             inventory=InventoryMatch(
                 cpu=view.cpu.spec.key if view.cpu else "",
@@ -169,6 +169,13 @@ class Discoverer:
         if view.cpu.spec.key not in self._inventory.cpus:
             return Quality.HEURISTIC, (_UNKNOWN_CPU,)
         return (Quality.EXACT, ()) if view.exactness is Exactness.EXACT else (Quality.HEURISTIC, (_GUESSED,))
+
+
+def _without_count(reported: GpuHardware | None) -> GpuHardware | None:
+    """Leave out a count that contradicts a search which found no GPU."""
+    if reported is None or reported.present is not False:
+        return reported
+    return reported.model_copy(update={"count": 0, "devices": ()})
 
 
 def without_volatile_fields(facts: HardwareFacts) -> HardwareFacts:

@@ -31,6 +31,8 @@ _THERMAL: Final = "class/thermal"
 _COOLER: Final = re.compile(r"cooling_device\d+")
 _CPUFREQ_COOLER: Final = re.compile(r"cpufreq-cpu(\d+)|(?:thermal-)?cpufreq-.*")
 _KHZ_PER_MHZ: Final = 1000
+#: The coarsest step of a clock: Intel's bus clock, 100 MHz; drivers round requests down to it where they round at all.
+_STEP_KHZ: Final = 100_000
 #: Drivers that are one family in two modes of operation.
 _FAMILIES: Final = {"intel_cpufreq": "intel_pstate", "amd-pstate-epp": "amd-pstate", "amd_pstate": "amd-pstate"}
 
@@ -93,6 +95,14 @@ class FrequencyRequest(SysfsKnob):
             if state := self.tree.read_known(f"{cooler}/cur_state"):
                 return f"{cooler.rpartition('/')[2]} is at state {state}"
         return ""
+
+    def next_above(self, value: int) -> int | None:
+        """Return the next frequency of the driver's table, else one step of the clock more; None at the highest."""
+        if value >= self.limits.high:
+            return None
+        return min(
+            (each for each in self._available() if each > value), default=min(value + _STEP_KHZ, self.limits.high)
+        )
 
     def _is_limit(self, bios_khz: int) -> bool:
         """Return whether firmware limits; otherwise it answers with the nominal frequency, which boost exceeds."""

@@ -1,7 +1,7 @@
 """Facts about a machine, from /proc and /sys: its CPUs, its memory, the GPUs on its bus. Needs no privileges.
 
 Nothing is inferred: an absent or unreadable fact is None or empty, and an inconsistency is a warning. What the facts
-mean, and what the inventory adds, is in `joulie_agent.discovery.discoverer.host`.
+mean, and what the inventory adds, is in `joulie_agent.discovery.host`.
 """
 
 import re

@@ -68,6 +68,11 @@ class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     pending: int | None = None
     #: A value that may be the knob's answer to `pending` or external; recorded before a probe finds out.
     suspect: int | None = None
+    #: The original before `original`, where an external writer has set a lower value than `written`: what `written` was
+    #: in force over, and is restored to if that writer writes it back.
+    earlier: int | None = None
+    #: Whether `original` is in force in place of `written`, since it is lower.
+    stands: bool = False
 
     @property
     def written_values(self) -> frozenset[int]:
@@ -119,7 +124,7 @@ class Journal:
 
     @classmethod
     def open(cls, directory: Path, *, boot_id: str | None = None) -> Self:
-        """ValueOwner a state directory, read what is in it, and find out whether it can be written (`problem`).
+        """Lock a state directory, read what is in it, and find out whether it can be written (`problem`).
 
         Args:
             directory: created if it is missing.

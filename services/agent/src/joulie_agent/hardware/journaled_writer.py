@@ -25,7 +25,7 @@ import msgspec
 
 from joulie_agent.hardware import ownership
 from joulie_agent.hardware.journal import Journal, JournalEntry, JournalError
-from joulie_agent.hardware.knob import HardwareFailure, Knob
+from joulie_agent.hardware.knob import HardwareFailure, Knob, SwitchedLimit
 from joulie_agent.hardware.knob_results import RestoredKnob, RestoreOutcome, WrittenKnob
 from joulie_agent.hardware.ownership import KnobReading, ValueOwner
 from joulie_agent.reasons import Reason
@@ -105,23 +105,20 @@ class JournaledWriter:
     def set_all(self, values: Sequence[tuple[Knob, int]]) -> list[WrittenKnob | HardwareFailure]:
         """Put values in force, each knob at most once; a failure of one does not keep the others from being set.
 
-        An external limit that is not above the wanted one stays in force, or is written back, and the knob is not
-        managed.
+        An external limit that is not above the wanted one stays in force, or is written back. One that a switch keeps
+        from being in force limits nothing, and is overwritten.
 
         All of it goes to the journal in one change before and one after, so that many cost little more than one.
+        Requests that are read for the first time and may be a platform limit cost two more.
         """
         assert len({knob.key for knob, _ in values}) == len(values), "a knob takes one value at a time"
         self._claimed |= {knob.key for knob, _ in values}
         found = [(self._read_in_range(knob, value), value) for knob, value in values]
-        due = [
-            (each, value)
-            for each, value in found
-            if isinstance(each, KnobReading) and not each.external_suffices(value) and not each.holds(value)
-        ]
-        put = {each.knob.key: answer for (each, _), answer in zip(due, self._write_all(due), strict=True)}
-        put |= self._keep_external(
-            [(each, value) for each, value in found if isinstance(each, KnobReading) and each.external_suffices(value)]
-        )
+        read = [(each, value) for each, value in found if isinstance(each, KnobReading)]
+        kept = [(each, value) for each, value in read if self._external_suffices(each, value)]
+        keys = {each.knob.key for each, _ in kept}
+        due = [(each, value) for each, value in read if each.knob.key not in keys and not each.holds(value)]
+        put = self._keep_external(kept) | self._write_all(self._test_originals(due))
         return [
             each
             if isinstance(each, HardwareFailure)
@@ -142,20 +139,35 @@ class JournaledWriter:
         return answers
 
     def _restore(self, knob: Knob) -> RestoredKnob:
-        before = self._journal.entries[knob.key].original
+        before = self._journal.entries[knob.key]
+        if (held := self._held_by_switch(knob)) is not None:
+            return _failed(knob, held)
         found = self._read(knob, restoring=True)
         if isinstance(found, HardwareFailure):
             return _failed(knob, found)
         assert found.entry is not None
         original = found.entry.original
-        if found.value == original and not (found.managed and knob.kind.is_request):
+        lower = found.entry.stands and found.entry.earlier is not None
+        if found.value == original and not lower and not (found.managed and knob.kind.is_request):
             return RestoredKnob(knob.key, RestoreOutcome.RESTORED, original)
         if not found.managed:
             return RestoredKnob(knob.key, RestoreOutcome.KEPT_EXTERNAL, found.value)
         answer = self._write_original(found, original)
-        if answer.done and original != before:  # reading has shown an external request below Joulie's
+        if answer.done and original not in {before.original, before.earlier}:
+            # Reading has shown an external request below Joulie's.
             return replace(answer, outcome=RestoreOutcome.KEPT_EXTERNAL)
         return answer
+
+    def _held_by_switch(self, knob: Knob) -> HardwareFailure | None:
+        """Return why a limit cannot be restored yet: its original was switched off, and would come into force."""
+        switch = knob.switch if isinstance(knob, SwitchedLimit) else None
+        entry = None if switch is None else self._journal.entries.get(switch.key)
+        if switch is None or entry is None or entry.original != 0:
+            return None
+        state = switch.read()
+        if isinstance(state, HardwareFailure) or state == 0:
+            return None
+        return HardwareFailure(Reason.IO_ERROR, f"{switch.key} is {state} and was 0: it is restored first")
 
     def _write_original(self, found: KnobReading, original: int) -> RestoredKnob:
         knob = found.knob
@@ -175,39 +187,82 @@ class JournaledWriter:
     def _keep_external(self, values: Sequence[tuple[KnobReading, int]]) -> dict[str, WrittenKnob | HardwareFailure]:
         """Keep external limits that are not above Joulie's; write them back where Joulie's is in force."""
         answers: dict[str, WrittenKnob | HardwareFailure] = {}
-        done: dict[str, None] = {}
+        outcomes: dict[str, JournalEntry | None] = {}
         for found, value in values:
             key = found.knob.key
+            original = found.external_value
             if not found.managed:
                 answers[key] = WrittenKnob(found.value, changed=False, external=found.value < value)
-                done[key] = None
+                outcomes[key] = self._standing(found, original)
                 continue
-            restored = self._write_original(found, found.external_value)
+            restored = self._write_original(found, original)
             if restored.reason is not None or restored.value is None:
                 answers[key] = HardwareFailure(restored.reason or Reason.IO_ERROR, restored.message)
             else:
                 answers[key] = WrittenKnob(restored.value, changed=True, external=restored.value < value)
-                done[key] = None
-        if done:
-            self._record(done)
+                outcomes[key] = self._standing(found, original)
+        if outcomes:
+            self._record(outcomes)
         return answers
 
-    def _write_all(self, values: Sequence[tuple[KnobReading, int]]) -> list[WrittenKnob | HardwareFailure]:
+    def _standing(self, found: KnobReading, original: int) -> JournalEntry | None:
+        if found.entry is None or not found.entry.written_values:
+            return None
+        return ownership.standing(found.entry, original)
+
+    def _external_suffices(self, found: KnobReading, wanted: int) -> bool:
+        return found.external_suffices(wanted) and not self._is_off(found)
+
+    def _is_off(self, found: KnobReading) -> bool:
+        """Return whether a switch keeps the newest external limit from being in force."""
+        switch = found.knob.switch if isinstance(found.knob, SwitchedLimit) else None
+        if switch is None:
+            return False
+        # Where Joulie's limit is in force, the switch that goes with the external one is the original.
+        return (self.original(switch) if found.managed else switch.read()) == 0
+
+    def _test_originals(self, values: Sequence[tuple[KnobReading, int]]) -> list[tuple[KnobReading, int]]:
+        """Find out of requests that are read for the first time whether they are a user's or the platform's."""
+        intents = {
+            found.knob.key: intent
+            for found, _ in values
+            if found.entry is None and (intent := ownership.probe_of_original(found.knob, found.value)) is not None
+        }
+        if not intents:
+            return list(values)
+        try:
+            self._journal.change(intents)
+        except JournalError:
+            return list(values)  # the write that follows fails in the same way
+        tested = [
+            (self._test_original(found, intents[found.knob.key]) if found.knob.key in intents else found, value)
+            for found, value in values
+        ]
+        self._record({found.knob.key: found.entry for found, _ in tested if found.knob.key in intents})
+        return tested
+
+    def _test_original(self, found: KnobReading, intent: JournalEntry) -> KnobReading:
+        answer = found.knob.write(ownership.probe_value(intent))
+        if isinstance(answer, HardwareFailure):
+            return found  # untested: then what is read counts as the user's
+        return KnobReading(found.knob, answer, ownership.probed(found.knob, intent, found.value, answer), managed=True)
+
+    def _write_all(self, values: Sequence[tuple[KnobReading, int]]) -> dict[str, WrittenKnob | HardwareFailure]:
         intents = {found.knob.key: ownership.intent(found, value) for found, value in values}
         try:
             self._journal.change(intents)
         except JournalError as error:
-            return [HardwareFailure(Reason.NO_JOURNAL, str(error))] * len(values)
-        answers: list[WrittenKnob | HardwareFailure] = []
+            return {found.knob.key: HardwareFailure(Reason.NO_JOURNAL, str(error)) for found, _ in values}
+        answers: dict[str, WrittenKnob | HardwareFailure] = {}
         outcomes: dict[str, JournalEntry | None] = {}
         for found, value in values:
             answer = found.knob.write(value)
             if isinstance(answer, HardwareFailure):
-                answers.append(answer)
+                answers[found.knob.key] = answer
                 if _nothing_landed(found, value):  # otherwise the next read shows it
                     outcomes[found.knob.key] = found.entry
             else:
-                answers.append(self._written(found, answer))
+                answers[found.knob.key] = self._written(found, answer)
                 outcomes[found.knob.key] = ownership.landed(intents[found.knob.key], answer)
         self._record(outcomes)
         return answers
@@ -234,10 +289,11 @@ class JournaledWriter:
             if noted is None:
                 return KnobReading(knob, value, None)
             entry = ownership.suspected(noted, value)
-            claim = ownership.owner(knob.kind, entry, value)
+            claim = ownership.owner(knob, entry, value)
             if claim is not ValueOwner.UNCLEAR:
+                settled = ownership.settled(entry, value, claim)
                 found: KnobReading | HardwareFailure | None = KnobReading(
-                    knob, value, ownership.settled(entry, value), managed=claim is ValueOwner.JOULIE
+                    knob, value, settled, managed=claim is ValueOwner.JOULIE
                 )
             elif not restoring and self._explained.get(knob.key) == (entry, value):
                 return KnobReading(knob, value, entry, managed=True)

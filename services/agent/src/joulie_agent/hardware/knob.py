@@ -32,6 +32,8 @@ class KnobLimits:
 
     low: int
     high: int
+    #: How much less than a written value may be read later, since the hardware rounds down.
+    rounding: int = 0
 
     def clamp(self, value: int) -> int:
         """Return the nearest value that may be written."""
@@ -99,3 +101,15 @@ class RequestKnob(Knob, Protocol):
 
     def platform_limit(self, value: int) -> str:
         """Return what on the machine itself explains that this value is read; empty where nothing visible does."""
+
+    def next_above(self, value: int) -> int | None:
+        """Return a little more than a value, which reads as more where nothing else limits; None at the highest."""
+
+
+@runtime_checkable
+class SwitchedLimit(Knob, Protocol):
+    """A limit that is in force while a switch beside it reads other than 0."""
+
+    @property
+    def switch(self) -> Knob | None:
+        """The switch; None where the limit is always in force."""

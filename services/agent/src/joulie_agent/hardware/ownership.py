@@ -8,6 +8,7 @@ request does, with the upper limit in place of the platform's.
 The table of cases is in docs/decisions/0006-kernel-semantics.md, the reasons in 0003-restore.md.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -53,7 +54,9 @@ class KnobReading:
             return self.value == wanted
         if self.knob.kind.is_request:
             return wanted == self.entry.written
-        return self.value == wanted or (wanted == self.entry.written and self.value == self.entry.read_back)
+        return self.value == wanted or (
+            wanted == self.entry.written and _is_answer(self.knob, {wanted, self.entry.read_back}, self.value)
+        )
 
     def external_suffices(self, wanted: int) -> bool:
         """Return whether the newest external value limits no less than the wanted one, so that it stays in force."""
@@ -83,28 +86,42 @@ def suspected(entry: JournalEntry, value: int) -> JournalEntry:
     """Finish a probe that was interrupted: where the suspect is gone, the probe has replaced it, so it was external."""
     if entry.suspect is None or value == entry.suspect:
         return entry
-    return replace(entry, original=entry.suspect, suspect=None)
+    return replace(_with_external(entry, entry.suspect), suspect=None)
 
 
-def owner(kind: KnobKind, entry: JournalEntry, value: int) -> ValueOwner:
+def owner(knob: Knob, entry: JournalEntry, value: int) -> ValueOwner:
     """Return who wrote a value."""
+    kind = knob.kind
     last = entry.written if entry.pending is None else entry.pending
     if last is None:
         return ValueOwner.EXTERNAL
+    if entry.stands and (value == entry.original or (kind.is_request and value < entry.original)):
+        return ValueOwner.EXTERNAL  # as it was left; the platform may limit a request further
     if kind.is_request and entry.pending is not None and value <= last:
         return ValueOwner.UNCLEAR  # it may have been so low before, and does not show whether Joulie's was written
-    if value in entry.written_values:
+    if _is_answer(knob, entry.written_values, value):
         return ValueOwner.JOULIE
     if kind.is_request and value < last:
         return ValueOwner.UNCLEAR
     return ValueOwner.EXTERNAL if entry.pending is None or value == entry.original else ValueOwner.UNCLEAR
 
 
-def settled(entry: JournalEntry, value: int) -> JournalEntry:
-    """Return what is known once a value has shown whether `pending` was written."""
+def settled(entry: JournalEntry, value: int, writer: ValueOwner) -> JournalEntry:
+    """Return what is known once a value has shown whether `pending` was written, or `written` was written back."""
     if entry.pending is not None and value == entry.pending:
         return landed(entry, value)
+    if entry.stands and writer is ValueOwner.JOULIE:
+        entry = _resumed(entry)
     return replace(entry, pending=None, suspect=None)
+
+
+def standing(entry: JournalEntry, value: int) -> JournalEntry:
+    """Return what is known while an external value that is not above Joulie's is in force.
+
+    The entry is kept: whoever has saved Joulie's value before may write it back, and it is still Joulie's then.
+    """
+    known = _with_external(entry, value) if value != entry.original else entry
+    return replace(known, stands=True, pending=None, suspect=None)
 
 
 def probe_value(entry: JournalEntry) -> int:
@@ -128,14 +145,34 @@ def probed(knob: Knob, entry: JournalEntry, before: int, after: int) -> JournalE
     original = external_value(knob, entry, before) if before > value else before
     # What is read where nothing else limits: the highest answer to Joulie's value.
     read_back = max(after, entry.read_back) if entry.read_back is not None and entry.written == value else after
-    return landed(entry if managed else replace(entry, original=original), read_back)
+    if not managed:
+        return landed(_with_external(entry, original), read_back)
+    if knob.kind is KnobKind.REQUEST and _tested(entry, after):
+        # The user's request is unknown; only the highest is certainly not below it.
+        return landed(replace(entry, original=knob.limits.high), after)
+    return landed(_resumed(entry), read_back)
+
+
+def probe_of_original(knob: Knob, value: int) -> JournalEntry | None:
+    """Return the intent of the test whether a request that is read first is a user's; None where it needs none.
+
+    A platform limit that the machine shows nowhere reads as a user's request does. A little more is written: it is read
+    where the request was the user's, and it is not where the platform limits.
+    """
+    if knob.kind is not KnobKind.REQUEST or not isinstance(knob, RequestKnob) or knob.platform_limit(value):
+        return None
+    more = knob.next_above(value)
+    return None if more is None else JournalEntry(unit=knob.unit, original=value, pending=more)
 
 
 def held_lower(knob: Knob, entry: JournalEntry, value: int) -> str:
     """Return why a request reads no more than before although it was raised; empty where it should read more."""
     if not knob.kind.is_request:
         return ""
-    if entry.read_back is not None and value < entry.read_back:
+    more = knob.next_above(value) if isinstance(knob, RequestKnob) else None
+    if (entry.read_back is not None and value < entry.read_back) or (
+        entry.written is not None and more is not None and more <= entry.written  # no driver rounds as far as that
+    ):
         return "a platform limit was below Joulie's"
     return platform_limit(knob, value)
 
@@ -143,10 +180,36 @@ def held_lower(knob: Knob, entry: JournalEntry, value: int) -> str:
 def intent(found: KnobReading, value: int) -> JournalEntry:
     """Return what is on disk while a value is being written."""
     if found.entry is not None and found.managed:
-        return replace(found.entry, pending=value)
+        return replace(found.entry, pending=value, earlier=None)
     return JournalEntry(unit=found.knob.unit, original=found.external_value, pending=value)
 
 
 def landed(entry: JournalEntry, answer: int) -> JournalEntry:
     """Return what is known once the knob has answered `pending`."""
-    return replace(entry, written=entry.pending, read_back=answer, pending=None, suspect=None)
+    return replace(entry, written=entry.pending, read_back=answer, pending=None, suspect=None, stands=False)
+
+
+def _is_answer(knob: Knob, written: Collection[int | None], value: int) -> bool:
+    """Return whether a value is one of those written, or what the hardware has rounded one of them down to."""
+    return any(each is not None and 0 <= each - value <= knob.limits.rounding for each in written)
+
+
+def _with_external(entry: JournalEntry, value: int) -> JournalEntry:
+    """Return the entry with a newer external value; what was known before one below Joulie's is kept beside it."""
+    if value > probe_value(entry):
+        return replace(entry, original=value, earlier=None)
+    return replace(entry, original=value, earlier=entry.original if entry.earlier is None else entry.earlier)
+
+
+def _resumed(entry: JournalEntry) -> JournalEntry:
+    """Return the entry of Joulie's value, in force again in place of the lower external one."""
+    if not entry.stands:
+        return entry
+    return replace(
+        entry, original=entry.original if entry.earlier is None else entry.earlier, earlier=None, stands=False
+    )
+
+
+def _tested(entry: JournalEntry, value: int) -> bool:
+    """Return whether the test of `probe_of_original` has met a platform limit: more was written than is read."""
+    return entry.written is None and entry.pending is not None and entry.original == value < entry.pending

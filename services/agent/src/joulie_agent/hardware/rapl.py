@@ -17,7 +17,7 @@ Source: Linux, Documentation/power/powercap/powercap.rst and drivers/powercap.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -31,6 +31,9 @@ KEYS: Final = "rapl/"
 #: The kernel rounds a limit down to the hardware's power unit, which is a watt where it is coarsest (Intel SDM, volume
 #: 3B, MSR_RAPL_POWER_UNIT).
 _COARSEST_UNIT_UW: Final = 1_000_000
+#: The usual power unit, an eighth of a watt (the same register): a limit may read that much less after a wake-up or a
+#: reload of the driver, without anybody having written it.
+_UNIT_UW: Final = 125_000
 
 #: The second place is for containers that mount only part of sysfs; the numbers are hexadecimal.
 PLACES: Final = ("class/powercap", "devices/virtual/powercap/intel-rapl")
@@ -40,6 +43,39 @@ PACKAGE: Final = re.compile(r"package-(\d+)(?:-die-(\d+))?")
 _LONG_TERM: Final = "long_term"
 _CONSTRAINTS: Final = range(3)
 NO_ORIGINALS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class RaplKnob(SysfsKnob):
+    """A file of a zone, used only while the directory is still that of the zone; a `SwitchedLimit`.
+
+    Zones are numbered anew when the driver is loaded again, or when a package without CPUs returns. Then the path leads
+    to another package, whose limit must not be taken for this one's.
+    """
+
+    zone_path: str = ""
+    zone_name: str = ""
+    #: Of a limit: `enabled` of the zone. What a limit reads while that is 0 is not in force.
+    switch: SysfsKnob | None = None
+
+    def read(self) -> int | HardwareFailure:
+        """Return the value in force."""
+        return self._moved() or SysfsKnob.read(self)
+
+    def write(self, value: int) -> int | HardwareFailure:
+        """Write, read back, and return what was read."""
+        return self._moved() or SysfsKnob.write(self, value)
+
+    @property
+    def moved(self) -> bool:
+        """Whether the path leads to another zone by now."""
+        return self._moved() is not None
+
+    def _moved(self) -> HardwareFailure | None:
+        name = self.tree.read_text(f"{self.zone_path}/name")
+        if isinstance(name, HardwareFailure) or name == self.zone_name:
+            return None  # where the directory is gone, the file itself fails with the reason
+        return HardwareFailure(Reason.DEVICE_LOST, f"{self.zone_path} is {name} now, and was {self.zone_name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +117,16 @@ class RaplZone:
         if isinstance(power_uw, HardwareFailure) or power_uw > 0:
             return power_uw
         return HardwareFailure(Reason.NO_READING, f"{self.power_sensor} reads {power_uw}")
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the limit is known not to be in force, whatever it reads."""
+        return self.enable is not None and self.enable.read() == 0
+
+    @property
+    def moved(self) -> bool:
+        """Whether the path leads to another zone by now."""
+        return isinstance(self.power_limit, RaplKnob) and self.power_limit.moved
 
     def failure(self) -> HardwareFailure | None:
         """Return why the zone cannot be capped, as far as that is known without writing."""
@@ -170,7 +216,7 @@ def split_cap(zones: Iterable[RaplZone], cap_watts_per_package: float) -> tuple[
 
 
 def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> HardwareFailure | None:
-    """Return why a cap is not in force, from what was read back and `enabled`; None where it is.
+    """Return why the limit of a cap is not set, from what was read back; None where it is.
 
     Firmware that has locked a limit may accept a write without an error and keep its own value; firmware that bounds it
     sets another value than the written one. A lower one keeps the cap, and `original_uw`, the limit before the
@@ -187,39 +233,53 @@ def check_cap(cap: ZoneCap, found_uw: int, original_uw: int | None) -> HardwareF
         return HardwareFailure(
             Reason.HELD_BY_FIRMWARE, f"{cap.zone.name} holds {held:g} W where {written:g} W was written"
         )
-    if cap.zone.enable is not None and cap.zone.enable.read() == 0:
-        return HardwareFailure(
-            Reason.FIRMWARE_LOCKED, f"{cap.zone.name} accepts the limit and does not enforce it (enabled=0)"
-        )
     return None
 
 
+def check_enabled(zone: RaplZone) -> HardwareFailure | None:
+    """Return why the limit of a zone is not in force although it is set; None where it is."""
+    if not zone.is_off:
+        return None
+    return HardwareFailure(Reason.FIRMWARE_LOCKED, f"{zone.name} accepts the limit and does not enforce it (enabled=0)")
+
+
 def _zone(tree: SysfsTree, path: str, named: re.Match[str], dies: int, originals: Mapping[str, int]) -> RaplZone:
-    directory = path.rpartition("/")[2]
+    directory, name = path.rpartition("/")[2], named[0]
     constraint = _constraint(tree, path)
     prefix = f"constraint_{constraint}"
     max_uw = None if constraint is None else tree.read_known(f"{path}/{prefix}_max_power_uw")
+    switch_key = f"{KEYS}{name}/enabled"
+    switch = RaplKnob(
+        tree, f"{path}/enabled", switch_key, "flag", KnobLimits(0, 1), KnobKind.SWITCH, zone_path=path, zone_name=name
+    )
     return RaplZone(
         tree=tree,
         directory=directory,
         path=path,
-        name=named[0],
+        name=name,
         package=int(named[1]),
         die=int(named[2]) if named[2] else None,
         dies=dies,
         max_power_uw=max_uw,
         energy_range_uj=tree.read_known(f"{path}/max_energy_range_uj"),
-        power_limit=power_limit(
-            tree, f"{path}/{prefix}_power_limit_uw", f"{KEYS}{named[0]}/{_LONG_TERM}", max_uw, originals
-        )
+        power_limit=_long_term_limit(tree, f"{path}/{prefix}_power_limit_uw", switch, max_uw, originals)
         if constraint is not None
         else HardwareFailure(
             Reason.NO_INTERFACE, "energy is counted and cannot be capped: there is no long-term limit"
         ),
-        enable=SysfsKnob(
-            tree, f"{path}/enabled", f"{KEYS}{named[0]}/enabled", "flag", KnobLimits(0, 1), KnobKind.SWITCH
-        ),
+        enable=switch,
     )
+
+
+def _long_term_limit(
+    tree: SysfsTree, path: str, switch: RaplKnob, max_uw: int | None, originals: Mapping[str, int]
+) -> RaplKnob | HardwareFailure:
+    zone_path, zone_name = switch.zone_path, switch.zone_name
+    limit = power_limit(tree, path, f"{KEYS}{zone_name}/{_LONG_TERM}", max_uw, originals)
+    if isinstance(limit, HardwareFailure):
+        return limit
+    limits = replace(limit.limits, rounding=_UNIT_UW)
+    return RaplKnob(tree, path, limit.key, limit.unit, limits, zone_path=zone_path, zone_name=zone_name, switch=switch)
 
 
 def _constraint(tree: SysfsTree, path: str) -> int | None:

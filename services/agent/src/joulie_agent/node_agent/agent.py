@@ -7,11 +7,12 @@ Source: docs/decisions/0014-container-resources.md.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import structlog
 
@@ -42,10 +43,21 @@ from joulie_core.node import Node
 #: Bounds of the schemas of the status.
 _cut_error: Final = cut_text(4096)
 _cut_adjustment_error: Final = cut_text(1024)
+_cut_path: Final = cut_text(256)
+_cut_shortfall: Final = cut_text(1024)
+_MOST_IGNORED: Final = 32
 
 _SELECT: Final = "selection of container policies"
 
 _log = structlog.get_logger()
+
+
+class _Pushed(NamedTuple):
+    """A configuration that the resource manager has answered, with the answer."""
+
+    applied: NodeObject
+    error: str
+    ignored: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +112,9 @@ class NodeAgent:
         self._manager = ConfigClient(config_socket)
         #: The last state of the resource manager; None while it cannot be reached.
         self._state: pb.ManagerStatus | None = None
+        #: What of the CPU classes is not in force as far as known.
+        self._shortfall = ""
+        self._pushed: _Pushed | None = None
         self._selection: Selection | None = None
         self._adjusting: tuple[NodeObject, ...] = ()
         self._applying: tuple[ObjectKey, ...] = ()
@@ -183,6 +198,7 @@ class NodeAgent:
                 self._failures.recovered()
                 if state != self._state:
                     self._state = state
+                    self._shortfall = state.cpu_classes_problem
                     self.wake()
             await asyncio.sleep(self._pace.poll_interval_s)
 
@@ -218,6 +234,8 @@ class NodeAgent:
             self._applying = applying
             self._turn += 1
         self._entries.apply(applying)
+        if self._pushed is not None and _same(self._pushed.applied, self._selection.applied):
+            self._report(*self._pushed)  # what the CPU classes lack changes without a push
         if self._selection.conflict is not None:
             for each in self._selection.objects:
                 self._report(each, self._selection.conflict)
@@ -259,16 +277,20 @@ class NodeAgent:
             ignored=list(reply.ignored),
         )
         if applied is not None:
-            self._report(applied, reply.error)
+            self._pushed = _Pushed(applied, reply.error, tuple(reply.ignored))
+            self._report(applied, reply.error, reply.ignored)
             self._status_pusher.wake()
 
-    def _report(self, each: NodeObject, error: str) -> None:
-        if not error and not self._report_success:
+    def _report(self, each: NodeObject, error: str, ignored: Iterable[str] = ()) -> None:
+        if not error and not self._report_success and not self._shortfall:
             self._entries.want(each, None)
             return
         outcome = PolicyOutcome.FAILURE if error else PolicyOutcome.SUCCESS
         errors = {"errors": _cut_error(error)} if error else {}
-        self._entries.want(each, {"status": str(outcome), "generation": each.generation, **errors})
+        named = [_cut_path(path) for path in islice(ignored, _MOST_IGNORED)]
+        lacking = {"cpuClasses": _cut_shortfall(self._shortfall)} if self._shortfall else {}
+        details = errors | ({"ignored": named} if named else {}) | lacking
+        self._entries.want(each, {"status": str(outcome), "generation": each.generation, **details})
 
     def _wanted_adjustments(self) -> _Wanted | None:
         wanted = self._wanted()
@@ -292,6 +314,11 @@ class NodeAgent:
     async def _push_profile(self, wanted: _Wanted) -> None:
         assert wanted.profile is not None
         await self._manager.set_power_profile(wanted.profile)
+
+
+def _same(each: NodeObject, other: NodeObject | None) -> bool:
+    """Return whether two are one generation of one object; their status may differ."""
+    return other is not None and (each.key, each.uid, each.generation) == (other.key, other.uid, other.generation)
 
 
 def _shown(errors: Mapping[str, str]) -> dict[str, object]:

@@ -13,11 +13,13 @@ import msgspec
 from joulie_agent.resource_api.proto import resource_api_pb2 as pb
 from joulie_api.decoding import decode
 from joulie_api.owners import owned_by
+from joulie_core.containers.idset import Cpus
 from joulie_core.labels import MANAGED_BY, MANAGED_BY_AGENT
 from joulie_core.node import Node
 
 #: Type of a zone that is a container's share of its parent.
 _CONTAINER_TYPE: Final = "allocation for container"
+_MILLI: Final = 1000
 
 
 class _Agent(msgspec.Struct, rename="camel"):
@@ -83,13 +85,17 @@ def _zones(zone: pb.Zone) -> Iterator[dict[str, Any]]:
         ],
     }
     for container in zone.containers if zone.show_containers else ():
-        requested = _cpus(container.request_milli)
+        requested = container.request_milli
+        # A container that is not restricted to CPUs has what it requests.
+        usable = max(requested, _MILLI * len(Cpus.parse(container.cpus)))
         yield {
             "name": f"{container.namespace}/{container.pod}/{container.name}",
             "type": _CONTAINER_TYPE,
             "parent": zone.name,
             **_attributes({"cpuset": container.cpus, "memory set": container.memory}),
-            "resources": [{"name": "cpu", "capacity": requested, "allocatable": requested, "available": "0"}],
+            "resources": [
+                {"name": "cpu", "capacity": _cpus(usable), "allocatable": _cpus(requested), "available": "0"}
+            ],
         }
 
 

@@ -19,6 +19,8 @@ from joulie_agent.nri.registration import Registration
 from joulie_api.backoff import Backoff
 from joulie_api.failure_log import FailureLog
 
+#: Environment variable with the descriptor of the connected socket, where the runtime has started this process.
+PLUGIN_SOCKET: Final = "NRI_PLUGIN_SOCKET"
 DEFAULT_SOCKET: Final = Path("/var/run/nri/nri.sock")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.+-]+")
@@ -56,7 +58,7 @@ def nri_endpoint(environ: Mapping[str, str], *, path: Path | None, name: str, in
     Raises:
         ValueError: a value in the environment or an argument is malformed.
     """
-    descriptor = environ.get("NRI_PLUGIN_SOCKET")
+    descriptor = environ.get(PLUGIN_SOCKET)
     if descriptor is None:
         return NriEndpoint(name=name, index=index, path=path or DEFAULT_SOCKET)
     return NriEndpoint(

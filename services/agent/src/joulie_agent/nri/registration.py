@@ -48,6 +48,8 @@ _REQUEST_TIMEOUT_S: Final = 2.0
 #: For a request to the runtime. It serves one after the other and waits up to its timeout for each plugin.
 _CALL_TIMEOUT_S: Final = 10.0
 _MS_PER_S: Final = 1000
+#: Of all messages of one Synchronize: 500 pods with the longest annotations that the API server takes are twice that.
+MOST_LISTED_BYTES: Final = 64 << 20
 
 _log = structlog.get_logger()
 
@@ -66,6 +68,7 @@ class Registration:
         self._server = TtrpcServer({PLUGIN_SERVICE: self._methods()}, self._reply)
         self._client = TtrpcClient(lambda frame: trunk.send(RUNTIME_CONNECTION, frame))
         self._pods: list[nri.PodSandbox] = []
+        self._listed_bytes = 0
         self._containers: list[nri.Container] = []
         self._registered = asyncio.Event()
         self.runtime: RuntimeInfo | None = None
@@ -208,10 +211,17 @@ class Registration:
     async def _synchronize(self, request: nri.SynchronizeRequest) -> Message:
         if self.runtime is None:
             raise TtrpcError(TtrpcCode.INVALID_ARGUMENT, "Synchronize before Configure")
+        self._listed_bytes += request.ByteSize()
+        if self._listed_bytes > MOST_LISTED_BYTES:
+            self._pods, self._containers, self._listed_bytes = [], [], 0
+            raise TtrpcError(
+                TtrpcCode.RESOURCE_EXHAUSTED, f"Synchronize lists more than {MOST_LISTED_BYTES} bytes of pods"
+            )
         self._pods += request.pods
         self._containers += request.containers
         if request.more:
             return nri.SynchronizeResponse(more=True)
+        self._listed_bytes = 0
         pods, self._pods = self._pods, []
         containers, self._containers = self._containers, []
         response = await self._handler.synchronize(pods, containers)

@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from pydantic import ValidationError
 
+from joulie_agent.resources.values import MOST_CPU_MILLI
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_core.containers.annotations import DOMAIN
 from joulie_core.containers.container import ContainerInfo, ContainerResources
 from joulie_core.containers.expressions import matches
@@ -42,14 +45,17 @@ class Adjustments:
         specs, errors = {}, {}
         for name, document in sorted(documents.items()):
             try:
-                specs[name] = AdjustmentSpec.model_validate(msgspec.json.decode(document)["spec"])
+                parts = decode(msgspec.json.Decoder(dict[str, Any]).decode, document.encode(), "Adjustment")
+                specs[name] = AdjustmentSpec.model_validate(parts["spec"])
             except ValidationError as error:
                 errors[name] = "; ".join(
                     f"{'.'.join(('spec', *map(str, each['loc'])))}: {each['msg'].removeprefix('Value error, ')}"
                     for each in error.errors(include_url=False)
                 )
-            except (msgspec.DecodeError, KeyError, TypeError) as error:
-                errors[name] = f"not an Adjustment: {error}"
+            except DecodeError as error:
+                errors[name] = str(error)
+            except KeyError as error:
+                errors[name] = f"not an Adjustment: {error} is absent"
         self._specs = specs
         return errors
 
@@ -107,6 +113,9 @@ def _resources(before: ContainerResources, spec: AdjustmentSpec) -> ContainerRes
         memory_request_bytes=_first(_bytes(requests.memory), _bytes(limits.memory), before.memory_request_bytes) or 0,
         memory_limit_bytes=_first(_bytes(limits.memory), before.memory_limit_bytes),
     )
+    most = max(resources.cpu_request_milli, resources.cpu_limit_milli or 0)
+    if most > MOST_CPU_MILLI:
+        raise InvalidAdjustmentError(f"{most}m CPU are more than a container can have; write what a machine has")
     if resources.cpu_limit_milli is not None and resources.cpu_request_milli > resources.cpu_limit_milli:
         raise InvalidAdjustmentError(
             f"the request of {resources.cpu_request_milli}m CPU exceeds the limit of {resources.cpu_limit_milli}m"

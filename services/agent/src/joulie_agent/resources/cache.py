@@ -5,15 +5,21 @@ file, which takes the place of the first when it is complete, and is read itself
 is removed before, not replaced: where a file replaces another, ext4 writes it to disk at once, which takes several
 milliseconds. The cache is not synced to disk, since it is of no use after a power failure: no container that it
 describes exists then. Content is encoded when it changes, container by container, so that a save with hundreds of
-containers writes bytes that are ready.
+containers writes bytes that are ready. A thread writes them: a disk that is busy delays the reply that waits for the
+save, and nothing else.
+
+The file is as large as what lives: a pod is stored as long as one of its containers is.
 
 A file that may have been written by another user, is not a regular file or cannot be decoded is set aside under another
 name with an error in the log, and nothing of it is used. Source: docs/decisions/0014-container-resources.md.
 """
 
+import asyncio
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,8 +27,10 @@ import msgspec
 import structlog
 
 from joulie_agent.resources.values import NO_CLASSES, ContainerValues, CreationClasses
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_api.failure_log import FailureLog
-from joulie_core.containers.container import ContainerId, ContainerInfo, PodInfo, PodSandboxId
+from joulie_core.containers.container import ContainerId, ContainerInfo, PodSandboxId
 from joulie_core.containers.differences import changed_keys
 from joulie_core.containers.policy import GrantRecord
 
@@ -91,6 +99,10 @@ class _Header(msgspec.Struct, frozen=True):
     version: int
 
 
+_HEADERS: Final = msgspec.json.Decoder(_Header)
+_CONTENTS: Final = msgspec.json.Decoder(CacheContent)
+
+
 def _no_step() -> None:
     """Do nothing between the steps of a save."""
 
@@ -110,12 +122,16 @@ class Cache:
         self._encoder = msgspec.json.Encoder()
         self._head = b""
         #: What was encoded, and the entries of the file.
-        self._containers: dict[str, tuple[ContainerInfo, _SetValues, CreationClasses]] = {}
+        self._containers: dict[ContainerId, tuple[ContainerInfo, _SetValues, CreationClasses]] = {}
         self._grants: dict[ContainerId, GrantRecord] = {}
-        self._pod_entries: dict[str, bytes] = {}
-        self._container_entries: dict[str, bytes] = {}
-        self._grant_entries: dict[str, bytes] = {}
+        self._pod_entries: dict[PodSandboxId, bytes] = {}
+        #: How many containers of each pod are stored.
+        self._pod_containers: Counter[PodSandboxId] = Counter()
+        self._container_entries: dict[ContainerId, bytes] = {}
+        self._grant_entries: dict[ContainerId, bytes] = {}
         self._changed = False
+        # One thread: contents are written in the order of the saves, also where a save was cancelled.
+        self._writer = ThreadPoolExecutor(1, "cache")
         self._failures = FailureLog(_log, failed="cache not saved", recovered="cache saved again")
 
     @property
@@ -152,10 +168,14 @@ class Cache:
         stored = self._containers.get(info.id)
         if stored is not None and stored[0] is info and stored[1:] == kept:
             return
-        self._containers[info.id] = info, *kept
         pod = info.pod
+        if stored is None:
+            self._pod_containers[pod.id] += 1
+        self._containers[info.id] = info, *kept
         if pod.id not in self._pod_entries:
-            self.put_pod(pod)
+            cached = CachedPod(uid=pod.uid, namespace=pod.namespace, name=pod.name, qos=pod.qos)
+            self._pod_entries[pod.id] = self._entry(pod.id, cached)
+            self._changed = True
         resources = info.resources
         container = CachedContainer(
             pod=pod.id,
@@ -176,26 +196,24 @@ class Cache:
             self._container_entries[info.id] = entry
             self._changed = True
 
-    def put_pod(self, pod: PodInfo) -> None:
-        """Store a pod from the next save on."""
-        stored = CachedPod(uid=pod.uid, namespace=pod.namespace, name=pod.name, qos=pod.qos)
-        self._pod_entries[pod.id] = self._entry(pod.id, stored)
-        self._changed = True
-
-    def drop_pod(self, pod: PodSandboxId) -> None:
-        """Store a pod no longer."""
-        self._changed |= self._pod_entries.pop(pod, None) is not None
-
     def drop(self, container: ContainerId) -> None:
-        """Store a container and its grant no longer."""
-        self._containers.pop(container, None)
+        """Store a container and its grant no longer, nor its pod where it is the last one stored of it."""
+        stored = self._containers.pop(container, None)
+        if stored is not None:
+            self._drop_from(stored[0].pod.id)
         self._grants.pop(container, None)
         self._changed |= self._container_entries.pop(container, None) is not None
         self._changed |= self._grant_entries.pop(container, None) is not None
 
+    def _drop_from(self, pod: PodSandboxId) -> None:
+        self._pod_containers[pod] -= 1
+        if not self._pod_containers[pod]:
+            del self._pod_containers[pod], self._pod_entries[pod]
+
     def clear(self) -> None:
         """Store no pod, container and grant."""
         self._changed |= bool(self._pod_entries or self._container_entries or self._grant_entries)
+        self._pod_containers.clear()
         for table in (self._containers, self._grants, self._pod_entries, self._container_entries, self._grant_entries):
             table.clear()
 
@@ -211,19 +229,23 @@ class Cache:
                 self._grant_entries[container] = self._entry(container, record)
                 self._changed = True
 
-    def save(self) -> None:
+    async def save(self) -> None:
         """Write what has changed since the last save. A failure is logged, and shows in `problem` until a save works.
 
         The next save tries again.
         """
         if not self._changed:
             return
+        self._changed = False
+        saved = False
         try:
-            self._replace(self._content())
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._replace, self._content())
+            saved = True
         except OSError as error:
             self._failures.failed(error)
-        else:
-            self._changed = False
+        finally:
+            self._changed |= not saved
+        if saved:
             self._failures.recovered()
 
     def _entry(self, key: str, value: Any) -> bytes:
@@ -231,7 +253,7 @@ class Cache:
 
     def _content(self) -> bytes:
         head = self._head or self._encoder.encode({"version": VERSION})
-        tables = {
+        tables: Mapping[bytes, Mapping[Any, bytes]] = {
             b"pods": self._pod_entries,
             b"containers": self._container_entries,
             b"grants": self._grant_entries,
@@ -284,8 +306,8 @@ def _read(path: Path) -> bytes:
 
 def _decode(content: bytes) -> CacheContent:
     try:
-        if (version := msgspec.json.decode(content, type=_Header).version) != VERSION:
+        if (version := decode(_HEADERS.decode, content, "cache").version) != VERSION:
             raise CacheRejectedError(f"it has version {version}, and this release reads version {VERSION}")
-        return msgspec.json.decode(content, type=CacheContent)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return decode(_CONTENTS.decode, content, "cache")
+    except DecodeError as error:
         raise CacheRejectedError(f"it cannot be decoded: {error}") from error

@@ -18,6 +18,8 @@ import structlog
 import yaml
 
 from joulie_agent.resources.engine import Configured
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
 from joulie_api.failure_log import FailureLog
 from joulie_core.containers.idset import Cpus
 from joulie_core.containers.policy import ContainerPolicy, PolicyConfigError
@@ -205,6 +207,8 @@ class Configuration:
             policy = self._definition.build(document.policy.spec, self._host)
         except (PolicyDocumentError, PolicyConfigError) as error:
             raise InvalidConfigurationError(str(error)) from error
+        except RecursionError as error:
+            raise InvalidConfigurationError("it is nested too deeply") from error.with_traceback(None)
         assert isinstance(manifest, Mapping), "anything else is no manifest"
         active = ActiveConfig(source=source, manifest=manifest, resource=document.policy, ignored=document.ignored)
         return _Candidate(active, policy)
@@ -226,14 +230,20 @@ def parse_document(text: str) -> object:
     if len(text) > _MOST_BYTES:
         raise InvalidConfigurationError(f"{len(text)} characters are more than an object may have")
     try:
-        if text.lstrip().startswith("{"):
-            return msgspec.json.decode(text)
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except (yaml.YAMLError, msgspec.DecodeError, RecursionError) as error:
+        documents = decode(_documents, text.encode(errors="surrogatepass"), "YAML or JSON document")
+    except yaml.YAMLError as error:
         raise InvalidConfigurationError(f"not YAML or JSON: {' '.join(str(error).split())}") from error
+    except DecodeError as error:
+        raise InvalidConfigurationError(str(error)) from error
     if len(documents) != 1:
         raise InvalidConfigurationError(f"it has {len(documents)} documents; write one manifest")
     return documents[0]
+
+
+def _documents(raw: bytes) -> list[object]:
+    if raw.lstrip().startswith(b"{"):
+        return [msgspec.json.decode(raw)]
+    return [document for document in yaml.safe_load_all(raw.decode()) if document is not None]
 
 
 def _read(path: Path) -> str:

@@ -44,6 +44,7 @@ class CpuClassController:
         #: Whether the actuator may have classes in force that this process has set.
         self._in_use = False
         self._failures = FailureLog(_log, failed="CPU classes not applied", recovered="CPU classes applied")
+        self._unmet = FailureLog(_log, failed="CPU class not in force", recovered="CPU class in force")
         self.in_force: Mapping[str, CpuClassState] = {}
         """What the actuator has reported, by class."""
 
@@ -51,6 +52,21 @@ class CpuClassController:
     def problem(self) -> str | None:
         """Why classes are not applied; None where they are, or none is wanted."""
         return self._failures.problem()
+
+    @property
+    def shortfalls(self) -> Mapping[str, str]:
+        """What is not in force of each class that the actuator has, by class; a class that is met is absent."""
+        return {
+            name: "; ".join(f"{each.control}: {each.message} (CPUs {each.cpus})" for each in state.unmet)
+            for name, state in self.in_force.items()
+            if state.unmet
+        }
+
+    @property
+    def shortfall(self) -> str | None:
+        """The same in one line, or why no class is applied; None where nothing is missing."""
+        texts = [f"class {name}: {text}" for name, text in sorted(self.shortfalls.items())]
+        return "; ".join([*filter(None, [self.problem]), *texts]) or None
 
     def define(self, specs: Mapping[str, CpuClassSpec]) -> None:
         """Note what the classes of the configuration set."""
@@ -89,12 +105,12 @@ class CpuClassController:
         match reply:
             case CpuClassesReport(failure=None):
                 self._in_use = bool(classes)
-                self.in_force = reply.classes
+                self._note(reply.classes)
                 if not incomplete:
                     self._failures.recovered()
                 return self._lease_s / _RENEWALS if self._in_use else None
             case CpuClassesReport(failure=HardwareFailure(message=problem)):
-                self.in_force = reply.classes
+                self._note(reply.classes)
             case HardwareFailure(message=problem) | ErrorReply(message=problem):
                 self.in_force = {}
             case _:
@@ -102,6 +118,15 @@ class CpuClassController:
         self._in_use = True
         self._failures.failed(problem)
         return _RETRY_S
+
+    def _note(self, states: Mapping[str, CpuClassState]) -> None:
+        """Take what the actuator has reported, and log what the hardware cannot serve once."""
+        self.in_force = states
+        for name, text in self.shortfalls.items():
+            self._unmet.failed(text, cpu_class=name)
+        for name in states.keys() - self.shortfalls.keys():
+            self._unmet.recovered(cpu_class=name)
+        self._unmet.retain(lambda subject: subject["cpu_class"] in states)
 
     def _report_incomplete(self, classes: Mapping[str, Cpus]) -> bool:
         """Report what cannot be sent; return whether there is something."""

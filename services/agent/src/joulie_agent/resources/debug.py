@@ -83,7 +83,7 @@ class PlacementsDebug:
             ],
             "containers": [self._container(name) for name in sorted(engine.containers)],
             "cpuClasses": {name: str(cpus) for name, cpus in engine.cpu_classes.items()},
-            "cpuClassesProblem": self._manager.classes.problem,
+            "cpuClassesProblem": self._manager.classes.shortfall,
         }
 
     def _container(self, name: ContainerId) -> dict[str, Any]:

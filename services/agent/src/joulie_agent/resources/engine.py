@@ -215,12 +215,11 @@ class PlacementEngine:
             for other in self._containers.values()
             if other.id == container.id or (other.pod.id == container.pod.id and other.name == container.name)
         ]
-        self._release(earlier)
+        self.release(earlier)
         adjusted = self._adjusted(container)
         result = self._started_again(adjusted) or self._policy.allocate(self._present_state, adjusted)
         if (reason := result.rejected.get(container.id)) is not None:
             self._consequences.rejected(container, reason)
-            self._cache.save()
             raise RequestRefusedError(reason)
         self._ended.pop((container.pod.id, container.name), None)
         self._originals[container.id] = container
@@ -236,6 +235,15 @@ class PlacementEngine:
         record, placement = ended
         result = self._policy.restore(self._present_state, container, record)
         return result if result is not None and result.state.placements[container.id] == placement else None
+
+    async def save(self) -> None:
+        """Store what has changed, for the next process.
+
+        Nothing before the runtime has listed its containers: until then the stored grants are those of an earlier
+        process, and the only ones.
+        """
+        if self._state is not None:
+            await self._cache.save()
 
     def end_pod(self, pod: PodSandboxId) -> None:
         """Note that no container of a pod is started again."""
@@ -257,7 +265,6 @@ class PlacementEngine:
             raise RequestRefusedError(reason)
         self._originals[container.id] = container
         self._cache.put(container, self.ledger.wanted(container.id), self.created_with(container.id))
-        self._cache.save()
 
     def adjust(self) -> Mapping[ContainerId, str]:
         """Apply changed adjustments to all containers; return what could not be done, by container."""
@@ -265,13 +272,23 @@ class PlacementEngine:
         for name, original in self._originals.items():
             if (reason := self._update(self._adjusted(original))) is not None:
                 errors[name] = reason
-        self._cache.save()
         return errors
 
     def release(self, containers: Collection[ContainerId]) -> None:
         """Free what containers were granted; unknown ones change nothing."""
-        if self._release(containers):
-            self._cache.save()
+        for container in containers:
+            self.ledger.forget(container)  # also one that was refused after its creation had been answered
+            if container not in self._containers:
+                continue
+            info = self._containers[container]
+            if container in self._records and container in self.placements:
+                self._ended[info.pod.id, info.name] = (self._records[container], self.placements[container])
+            result = self._policy.release(self._present_state, container)
+            del self._containers[container], self._originals[container]
+            self._once_adjusted.discard(container)
+            self._created_with.pop(container, None)
+            self._cache.drop(container)
+            self._commit(result)
 
     async def handle(self, event: PolicyEvent) -> None:
         """Let the policy react to an event; without containers there is nothing to react to."""
@@ -309,27 +326,12 @@ class PlacementEngine:
         if (reason := result.rejected.get(container.id)) is not None:
             return reason
         self._containers[container.id] = container
-        self._commit(result, save=False)
+        self._commit(result)
         if (placement := self.placements.get(container.id)) is not None:
             self._want([container.id], placement, {})  # limits may have changed with an equal placement
         return None
 
-    def _release(self, containers: Collection[ContainerId]) -> bool:
-        known = [container for container in containers if container in self._containers]
-        for container in known:
-            info = self._containers[container]
-            if container in self._records and container in self.placements:
-                self._ended[info.pod.id, info.name] = (self._records[container], self.placements[container])
-            result = self._policy.release(self._present_state, container)
-            del self._containers[container], self._originals[container]
-            self._once_adjusted.discard(container)
-            self._created_with.pop(container, None)
-            self.ledger.forget(container)
-            self._cache.drop(container)
-            self._commit(result, save=False)
-        return bool(known)
-
-    def _commit(self, result: PolicyResult[Any], *, save: bool = True, fresh: bool = False) -> None:
+    def _commit(self, result: PolicyResult[Any], *, fresh: bool = False) -> None:
         before, placements, self._state = self.placements, result.state.placements, result.state
         moved: list[ContainerId] = []
         known: dict[int, ContainerValues] = {}
@@ -347,8 +349,6 @@ class PlacementEngine:
         self._consequences.classes_changed(self._state.cpu_classes)
         self._records = self._policy.grants(self._state)
         self._cache.set_grants(self._records)
-        if save:
-            self._cache.save()
 
     def _want(self, names: Iterable[ContainerId], placement: Placement, known: dict[int, ContainerValues]) -> None:
         """Note what containers with one placement are to have; `known` has the values of placements by their id."""

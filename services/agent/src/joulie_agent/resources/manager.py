@@ -237,6 +237,7 @@ class ResourceManager:
                 for zone in self.engine.zones
             ],
             extended_resources=self._extended_resources,
+            cpu_classes_problem=self.classes.shortfall or "",
         )
 
     def _check_node(self, name: str) -> None:

@@ -9,6 +9,7 @@ from prometheus_client import Histogram
 from prometheus_client.metrics_core import Metric
 
 from joulie_agent.nri.connection import NriState
+from joulie_agent.resources.cpu_classes import CpuClassController
 from joulie_agent.resources.engine import PlacementEngine
 from joulie_agent.resources.pipeline import PipelineRequest
 from joulie_agent.resources.updates import Updater
@@ -46,6 +47,10 @@ class MeasuredManager(Protocol):
     @property
     def counts(self) -> ManagerCounts:
         """What has happened."""
+
+    @property
+    def classes(self) -> CpuClassController:
+        """The CPU classes."""
 
     @property
     def usage_milli(self) -> Mapping[ContainerId, int]:
@@ -224,4 +229,15 @@ def _zone_series(manager: MeasuredManager) -> Iterator[Metric]:
         "CPUs of a CPU class.",
         ("class",),
         (((name,), float(len(cpus))) for name, cpus in manager.engine.cpu_classes.items()),
+    )
+    classes = manager.classes
+    yield gauge(
+        "joulie_cpu_class_in_force",
+        "1 where all that a CPU class sets is in force on its CPUs, 0 where some of it is not.",
+        ("class",),
+        (
+            ((name,), float(classes.problem is None and name not in classes.shortfalls))
+            for name, cpus in manager.engine.cpu_classes.items()
+            if cpus
+        ),
     )

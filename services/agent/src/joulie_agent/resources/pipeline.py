@@ -17,6 +17,7 @@ import structlog
 from joulie_agent.nri.handler import RequestRefusedError, RuntimeInfo
 from joulie_agent.nri.proto.nri_pb2 import (
     CONTAINER_CREATED,
+    CONTAINER_STOPPED,
     Container,
     ContainerAdjustment,
     CreateContainerResponse,
@@ -112,7 +113,6 @@ class Pipeline:
         self._updates_wanted = updates_wanted
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
-        self._pods: dict[PodSandboxId, PodInfo] = {}
         self._cgroups: dict[ContainerId, str] = {}
         self._request_timeout_s = _REQUEST_TIMEOUT_S
 
@@ -136,11 +136,11 @@ class Pipeline:
         )
 
         async def work() -> None:
-            self._pods = {PodSandboxId(pod.id): pod_info(pod) for pod in pods}
+            listed = {PodSandboxId(pod.id): pod_info(pod) for pod in pods}
             self._cgroups = {}
             present: dict[ContainerId, tuple[ContainerInfo, ContainerValues]] = {}
             for container in containers:
-                pod = self._pods.get(PodSandboxId(container.pod_sandbox_id))
+                pod = listed.get(PodSandboxId(container.pod_sandbox_id))
                 if pod is None:
                     _log.warning("container without pod ignored", container=container.id)
                 elif container.state in PRESENT:
@@ -154,8 +154,7 @@ class Pipeline:
         return response
 
     async def run_pod(self, pod: PodSandbox) -> None:
-        """Note a new pod; no resources depend on it."""
-        self._pods[PodSandboxId(pod.id)] = pod_info(pod)
+        """Do nothing: no resources depend on a pod, and each message of a container has it."""
 
     async def stop_pod(self, pod: PodSandbox) -> None:
         """Release what the runtime has not reported as stopped."""
@@ -164,7 +163,6 @@ class Pipeline:
     async def remove_pod(self, pod: PodSandbox) -> None:
         """Drop a pod, with what the runtime has not reported as stopped."""
         await self._end_pod(pod)
-        self._pods.pop(PodSandboxId(pod.id), None)
 
     async def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:
         """Place a new container.
@@ -172,13 +170,14 @@ class Pipeline:
         Raises:
             RequestRefusedError: it cannot be placed, or not in time where that is configured.
         """
-        info = self._info(self._pod(pod), container)
+        info = self._info(pod_info(pod), container)
         ledger = self._engine.ledger
         ledger.not_running(info.id)
         try:
             return await self._create(info)
         except RequestRefusedError:
             ledger.forget(info.id)
+            self._cgroups.pop(info.id, None)
             raise
 
     async def _create(self, info: ContainerInfo) -> CreateContainerResponse:
@@ -223,7 +222,9 @@ class Pipeline:
         Raises:
             RequestRefusedError: it cannot be placed with these; it stays where it is.
         """
-        info = self._info(self._pod(pod), container, resources)
+        if container.state == CONTAINER_STOPPED:
+            return UpdateContainerResponse()  # it was released, and no later event would release it again
+        info = self._info(pod_info(pod), container, resources)
         values = _values_in_force(resources)
 
         async def work() -> None:
@@ -267,8 +268,13 @@ class Pipeline:
 
     async def adjust(self) -> Mapping[ContainerId, str]:
         """Apply changed adjustments, and send what follows; return what could not be done, by container."""
-        async with self._turn:
+        errors: Mapping[ContainerId, str] = {}
+
+        async def work() -> None:
+            nonlocal errors
             errors = self._engine.adjust()
+
+        await self._exclusively(work)
         self._updates_wanted()
         return errors
 
@@ -317,33 +323,34 @@ class Pipeline:
         self._observer.handled(request, asyncio.get_running_loop().time() - start, late=False)
 
     async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do work in turn, and store what follows from it; the reply waits for that."""
         async with self._turn:
-            await work()
+            try:
+                await work()
+            except RequestRefusedError:
+                await self._engine.save()  # an earlier container of the name of a refused one is gone
+                raise
+            await self._engine.save()
 
     async def _release(self, request: PipelineRequest, names: Callable[[], Sequence[ContainerId]]) -> bool:
         async def work() -> None:
-            released = names()
-            self._engine.release(released)
-            for name in released:
-                self._cgroups.pop(name, None)
+            self._free(names())
 
         return await self._in_turn(request, work)
 
-    async def _end_pod(self, pod: PodSandbox) -> None:
-        def left() -> list[ContainerId]:
-            return [info.id for info in self._engine.containers.values() if info.pod.id == pod.id]
+    def _free(self, names: Sequence[ContainerId]) -> None:
+        self._engine.release(names)
+        for name in names:
+            self._cgroups.pop(name, None)
 
-        if left():
-            await self._release(PipelineRequest.REMOVE, left)
-            self._updates_wanted()
-        self._engine.end_pod(PodSandboxId(pod.id))
+    async def _end_pod(self, pod: PodSandbox) -> None:
+        async def work() -> None:
+            self._free([info.id for info in self._engine.containers.values() if info.pod.id == pod.id])
+            self._engine.end_pod(PodSandboxId(pod.id))
+
+        await self._in_turn(PipelineRequest.REMOVE, work)
 
     # Messages
-
-    def _pod(self, pod: PodSandbox) -> PodInfo:
-        """Return a pod, from its newest message: labels and annotations may change."""
-        info = self._pods[PodSandboxId(pod.id)] = pod_info(pod)
-        return info
 
     def _info(self, pod: PodInfo, container: Container, update: LinuxResources | None = None) -> ContainerInfo:
         if container.linux.cgroups_path:

@@ -1,6 +1,7 @@
 """`joulie-agent resources`: the process of the resource manager."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
@@ -11,12 +12,14 @@ import structlog
 
 from joulie_agent.backends.actuator_client import ActuatorClient
 from joulie_agent.hardware.sysfs import SysfsTree
+from joulie_agent.nri.connection import PLUGIN_SOCKET
 from joulie_agent.resource_api.cluster import ClusterClient
 from joulie_agent.resource_api.config import serve_config
 from joulie_agent.resources.debug import PlacementsDebug
 from joulie_agent.resources.host_topology import HostReading, read_host_topology
 from joulie_agent.resources.manager import ResourceManager
 from joulie_agent.resources.settings import ResourcesSettings
+from joulie_agent.resources.sole import sole_user
 from joulie_api import entry
 from joulie_api.app import App, freeze_heap
 
@@ -42,7 +45,11 @@ def main(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> NoRe
 async def run(
     settings: ResourcesSettings, *, on_start: Callable[[App, ResourceManager], None] = lambda _app, _manager: None
 ) -> None:
-    """Run the resource manager until it is terminated; `on_start` gets it once it listens."""
+    """Run the resource manager until it is terminated; `on_start` gets it once it listens.
+
+    Raises:
+        NotAloneError: another process has the state directory or the runtime's socket.
+    """
     host_root = Path(settings.host_root)
     seen = await asyncio.to_thread(_hotplug_state, host_root)
     reading = await asyncio.to_thread(_read_host, host_root)
@@ -53,6 +60,10 @@ async def run(
         assumptions=reading.assumptions,
     )
     async with AsyncExitStack() as stack:
+        started_by_runtime = PLUGIN_SOCKET in os.environ
+        stack.enter_context(
+            sole_user(Path(settings.state_dir), None if started_by_runtime else Path(settings.nri_socket))
+        )
         actuator = await stack.enter_async_context(_actuator(settings.actuator_socket))
         recorder = await stack.enter_async_context(_cluster(settings.node_agent_socket))
         app = App(settings, service=SERVICE, version=VERSION)

@@ -14,7 +14,7 @@ from joulie_agent.nri.proto.nri_pb2 import (
     PodSandbox,
 )
 from joulie_agent.resources.hints import HintSource
-from joulie_agent.resources.values import ContainerValues
+from joulie_agent.resources.values import MOST_CPU_MILLI, ContainerValues
 from joulie_core.containers.container import ContainerId, ContainerInfo, ContainerResources, PodInfo, PodSandboxId
 from joulie_core.containers.estimates import (
     CgroupValues,
@@ -98,7 +98,7 @@ class ContainerReader:
         annotation = pod.annotations.get(RESOURCES_ANNOTATION)
         if annotation is not None:
             try:
-                annotated = annotated_resources(annotation, container.name)
+                annotated = _annotated(annotation, container.name)
             except ResourcesAnnotationError as error:
                 title = f"{pod.namespace}/{pod.name}/{container.name}"
                 _log.warning("annotation ignored", key=RESOURCES_ANNOTATION, container=title, problem=str(error))
@@ -112,6 +112,14 @@ class ContainerReader:
         adjustment = container.linux.oom_score_adj.value if container.linux.HasField("oom_score_adj") else None
         estimated = estimate(_cgroup_values(shown, adjustment), pod.qos, self._memory_capacity_bytes)
         return estimated if known is None else _original_resources(estimated, shown, known, update)
+
+
+def _annotated(annotation: str, container: str) -> ContainerResources | None:
+    """Return what the annotation has for a container; None for nothing. Raise ResourcesAnnotationError."""
+    found = annotated_resources(annotation, container)
+    if found is not None and max(found.cpu_request_milli, found.cpu_limit_milli or 0) > MOST_CPU_MILLI:
+        raise ResourcesAnnotationError(f"{container}: more than {MOST_CPU_MILLI}m CPU are more than any machine has")
+    return found
 
 
 def memory_bytes(topology: HardwareTopology) -> int:

@@ -96,4 +96,6 @@ class Updater:
                 self._failures.failed("the runtime failed the update", container=self._title(each.container))
             else:
                 self._failures.recovered(container=self._title(each.container))
+        pending = {self._title(container) for container in self._ledger.pending}
+        self._failures.retain(lambda subject: subject["container"] in pending)  # the others have ended
         return 0

@@ -6,6 +6,9 @@ from typing import Final
 from joulie_agent.nri.proto.nri_pb2 import LinuxResources
 from joulie_core.containers.idset import Cpus, IdSet, MemoryNodes
 
+#: Most CPUs of one container, in thousandths; no machine has as many. A quota of them is one that the kernel takes, and
+#: their sum over all containers of a node fits into 64 bits.
+MOST_CPU_MILLI: Final = 1 << 36
 #: Period of a CPU quota that is set here, the kernel's default.
 PERIOD_US: Final = 100_000
 

@@ -58,6 +58,7 @@ def test_a_limit_is_written_and_read_back_in_milliwatts(drive, state):
         "unit": "mW",
         "low": 200_000,
         "high": 700_000,
+        "rounding": 0,
     }
     assert drive("read", FIRST) == 700_000
     assert drive("write", FIRST, value=450_000) == 450_000

@@ -2,7 +2,7 @@
 
 Guarantees that nothing is decided on what may be out of date; that a record is carried out only once it is stored, and
 so goes on after a restart; that a node is powered off only by a record that an earlier pass has stored; and that what
-fails for one node is tried again at the next pass and holds no other node up.
+fails for one node or policy, for whatever reason, is tried again at the next pass and holds no other up.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class SleepController:
         self.statuses: dict[str, NodeSleepPolicyStatus] = {}
         self._parts = parts
         self._interval_s = interval_s
-        self._planner = SleepPlanner()
+        self._planner = SleepPlanner(parts.failures)
         #: As decided last, with what is not stored.
         self._records: dict[NodeName, SleepRecord] = {}
         #: Version of a Node that was written since: until another one is seen, the record in memory is the newer one.
@@ -94,24 +94,24 @@ class SleepController:
         """Decide once, and carry out what is stored. Raise as `run`."""
         seen, now_s = self._parts.watches.seen(), self._parts.wall()
         before = {NodeName(name): self._record(node, now_s) for name, node in seen.nodes.items()}
-        facts = gather(seen, before, self._parts.hardware, now_s)
+        facts = gather(seen, before, self._parts.hardware, now_s, self._parts.failures)
         usable, errors = usable_policies(seen.policies.values(), seen.nodes, self._parts.managed())
         plan = self._planner.plan(facts, before, usable.values(), now_s)
-        stored = {
-            name: record
-            for name, record in plan.records.items()
-            if await self._store(seen.nodes[name], before[name], record)
-        }
+        stored: dict[NodeName, SleepRecord] = {}
+        for node, record in plan.records.items():
+            with self._parts.failures.contained("store sleep record", node=node):
+                if await self._store(seen.nodes[node], before[node], record):
+                    stored[node] = record
         self._records = before | stored
         self._written_over = {name: version for name, version in self._written_over.items() if name in before}
         # What was decided and could not be stored is decided anew at the next pass, and its old record rests till then.
         settled = {name: record for name, record in self._records.items() if name in stored or name not in plan.records}
         await self._carry_out(seen, before, settled)
         sight = SleepSight(facts, self._records, now_s)
-        statuses = {
-            name: policy_status(policy, seen.policies[name], sight, plan.recommended.get(name))
-            for name, policy in usable.items()
-        }
+        statuses: dict[str, NodeSleepPolicyStatus] = {}
+        for name, policy in usable.items():
+            with self._parts.failures.contained("status of a policy", policy=name):
+                statuses[name] = policy_status(policy, seen.policies[name], sight, plan.recommended.get(name))
         statuses |= {name: refused_status(seen.policies[name], error, now_s) for name, error in errors.items()}
         for name, status in statuses.items():
             if status != seen.policies[name].model.status:
@@ -193,7 +193,8 @@ class SleepController:
                 continue
             subject = {"pod": pod.name, "namespace": pod.namespace, "node": pod.node}
             try:
-                await self._parts.writer.evict(pod)
+                with self._parts.failures.contained("evict pod", **subject):
+                    await self._parts.writer.evict(pod)
             except NotLeader:
                 raise
             except TooManyRequests as error:
@@ -212,7 +213,8 @@ class SleepController:
     async def _attempt(self, name: str, what: str, write: Awaitable[None]) -> None:
         """Make a write; one that fails is logged, and repeated at the next pass."""
         try:
-            await write
+            with self._parts.failures.contained(f"sleep {what}", node=name):
+                await write
         except NotLeader:
             raise
         except KubeError as error:

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from joulie_api.failures import Failures
+from joulie_api.resources import NODES
 from joulie_api.wire import Versioned
 from joulie_core import labels
 from joulie_core.hardware.view import HardwareView
@@ -15,8 +17,9 @@ from joulie_core.kinds import Condition, NodeBMC
 from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerOff
 from joulie_core.names import NodeName
+from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
-from joulie_core.quantity import parse_quantity
+from joulie_core.quantity import QuantityError, parse_quantity
 from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, SleepState
 from joulie_core.timestamps import epoch_seconds
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
@@ -39,9 +42,13 @@ class SleepFacts:
 
 
 def gather(
-    seen: WatchedCluster, records: Mapping[NodeName, SleepRecord], hardware: HardwareOf, now_s: float
+    seen: WatchedCluster,
+    records: Mapping[NodeName, SleepRecord],
+    hardware: HardwareOf,
+    now_s: float,
+    failures: Failures,
 ) -> SleepFacts:
-    """Return the facts of this moment."""
+    """Return the facts of this moment; a node that cannot be judged is one of which nothing is known."""
     pods: dict[str, list[WatchedPod]] = defaultdict(list)
     pending: list[SleepPod] = []
     waited_for: set[str] = set()
@@ -55,21 +62,41 @@ def gather(
             waited_for.add(pod.meant_for)
     quarantined = {name for name, record in records.items() if record.state is SleepState.QUARANTINED}
     rolling_out = {name for name, each in seen.daemon_sets.items() if each.rolling_out}
-    nodes = {
-        NodeName(name): _node(
-            node,
-            pods[name],
-            power=power_facts(seen.bmcs[name]) if name in seen.bmcs else None,
-            view=hardware(NodeName(name)),
-            quarantined=NodeName(name) in quarantined,
-            now_s=now_s,
-        )
-        for name, node in seen.nodes.items()
-    }
+    nodes: dict[NodeName, SleepNode] = {}
+    for key, watched in seen.nodes.items():
+        name = NodeName(key)
+        power = power_facts(seen.bmcs[name]) if name in seen.bmcs else None
+        nodes[name] = _unknown(watched, power)
+        free = _allocatable(watched.node, failures)
+        if free is None:
+            continue
+        with failures.contained("judge node for sleep", node=name):
+            nodes[name] = _node(
+                watched,
+                pods[name],
+                free=free,
+                power=power,
+                view=hardware(name),
+                quarantined=name in quarantined,
+                now_s=now_s,
+            )
+        if seen.pods_unknown:
+            nodes[name] = replace(nodes[name], protected_pods=None)
     for name, node in nodes.items():
         if name in waited_for or any(pod.daemon_set in rolling_out for pod in pods[name]):
             nodes[name] = replace(node, rollout_waiting=True)
     return SleepFacts(nodes, tuple(pending))
+
+
+def _allocatable(node: Node, failures: Failures) -> dict[str, float] | None:
+    """Return what pods may request of a node, by resource; None where that cannot be read, which is counted."""
+    try:
+        found = {resource: float(parse_quantity(amount)) for resource, amount in node.allocatable.items()}
+    except QuantityError as error:
+        failures.invalid_input(NODES.full_name, str(error), node=node.name)
+        return None
+    failures.valid_input(NODES.full_name, node=node.name)
+    return found
 
 
 def zone_of(seen: WatchedNode) -> str:
@@ -105,13 +132,13 @@ def _node(
     seen: WatchedNode,
     pods: Iterable[WatchedPod],
     *,
+    free: dict[str, float],
     power: NodePowerFacts | None,
     view: HardwareView | None,
     quarantined: bool,
     now_s: float,
 ) -> SleepNode:
     node = seen.node
-    free = {name: float(parse_quantity(amount)) for name, amount in node.allocatable.items()}
     protected = 0
     movable: list[SleepPod] = []
     for pod in pods:
@@ -138,6 +165,22 @@ def _node(
         power=power,
         wake_requested=_is_requested(node.annotations.get(labels.AWAKE_UNTIL), now_s),
         quarantine_cleared=quarantined and node.labels.get(labels.SLEEP_STATE) != state_label(SleepState.QUARANTINED),
+    )
+
+
+def _unknown(seen: WatchedNode, power: NodePowerFacts | None) -> SleepNode:
+    """Return a node of which neither hardware nor pods are known: it is not put to sleep, and no other counts on it."""
+    return SleepNode(
+        name=seen.node.name,
+        group="",
+        zone=zone_of(seen),
+        labels=seen.node.labels,
+        free={},
+        idle_watts=0.0,
+        ready=seen.ready,
+        cordoned=seen.cordoned,
+        protected_pods=None,
+        power=power,
     )
 
 

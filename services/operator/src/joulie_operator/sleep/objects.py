@@ -26,6 +26,8 @@ _Part = msgspec.Raw | msgspec.UnsetType
 #: Kinds of pods that are kept; clusters have some hundred.
 _KEPT: Final = 4096
 _MIRROR: Final = "kubernetes.io/config.mirror"
+#: Namespace of the cluster's own pods; the chart's admission policy refuses the operator's evictions in it.
+_SYSTEM: Final = "kube-system"
 #: Of Cluster Autoscaler, which other tools follow too: `false` forbids an eviction, `true` allows that of local data.
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -35,7 +37,7 @@ class PodRole(Enum):
 
     #: Of a DaemonSet, or static: ends with the node.
     NODE_OWN = auto()
-    #: Must not be evicted: of no controller, of a Job, with data on the node, or said so by its owner.
+    #: Must not be evicted: in kube-system, of no controller, of a Job, with data on the node, or said so by its owner.
     PROTECTED = auto()
     #: Its controller replaces it elsewhere.
     MOVABLE = auto()
@@ -251,7 +253,7 @@ def _role(meta: _PodMeta, owner: _Owner | None, volumes: tuple[_Volume, ...] | l
     if _MIRROR in annotations or (owner is not None and owner.kind in {"DaemonSet", "Node"}):
         return PodRole.NODE_OWN
     safe = annotations.get(_SAFE_TO_EVICT)
-    if owner is None or owner.kind == "Job" or safe == "false":
+    if meta.namespace == _SYSTEM or owner is None or owner.kind == "Job" or safe == "false":
         return PodRole.PROTECTED
     local = any(each.empty_dir is not msgspec.UNSET or each.host_path is not msgspec.UNSET for each in volumes)
     return PodRole.PROTECTED if local and safe != "true" else PodRole.MOVABLE

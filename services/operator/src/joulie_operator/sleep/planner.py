@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from joulie_api.failures import Failures
 from joulie_core.kinds.node_bmc import PowerState
 from joulie_core.kinds.node_sleep_policy import SleepMode
 from joulie_core.names import NodeName
@@ -28,6 +29,7 @@ from joulie_operator.sleep.policies import UsablePolicy
 _OTHERS: Final = "\0others"
 _GOING: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING, SleepState.POWERING_OFF, SleepState.ASLEEP})
 _OFF: Final = frozenset({SleepState.POWERING_OFF, SleepState.ASLEEP})
+_WORK: Final = "decide about sleep of a policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class _Scope:
 class SleepPlanner:
     """Plans; between two calls it remembers what it has recommended."""
 
+    failures: Failures
     release: SleepSettings = field(default_factory=SleepSettings)
     """Times and rates for nodes that belong to no policy in `Act`."""
     _imagined: dict[NodeName, SleepRecord] = field(default_factory=dict)
@@ -79,19 +82,22 @@ class SleepPlanner:
         current = dict(records)
         decided: dict[NodeName, SleepRecord] = {}
         for policy in acting:
-            found = _decide(facts, current, _scope_of(policy), now_s)
-            current |= found
-            decided |= found
+            # What fails for one policy leaves its nodes in their states.
+            with self.failures.contained(_WORK, policy=policy.name):
+                found = _decide(facts, current, _scope_of(policy), now_s)
+                current |= found
+                decided |= found
         if released:
             # All of them have to be awake, as fast as the rates permit.
             everything = self.release.model_copy(update={"min_awake": len(facts.nodes), "spare": 0})
             together = _in_one_group(facts, released)
-            decided |= _decide(together, current, _Scope(released, everything), now_s)
-        recommended = {
-            policy.name: self._recommend(facts, current, policy, now_s)
-            for policy in policies
-            if policy.mode is SleepMode.RECOMMEND
-        }
+            with self.failures.contained(_WORK, policy=""):
+                decided |= _decide(together, current, _Scope(released, everything), now_s)
+        recommended: dict[str, frozenset[NodeName]] = {}
+        for policy in policies:
+            if policy.mode is SleepMode.RECOMMEND:
+                with self.failures.contained(_WORK, policy=policy.name):
+                    recommended[policy.name] = self._recommend(facts, current, policy, now_s)
         planned = {name for policy in policies if policy.mode is SleepMode.RECOMMEND for name in policy.nodes}
         self._imagined = {name: record for name, record in self._imagined.items() if name in planned}
         return SleepPlan(decided, recommended)

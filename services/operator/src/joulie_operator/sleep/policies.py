@@ -95,7 +95,8 @@ def usable_policies(
 def _window(index: int, spec: AwakeWindowSpec) -> AwakeWindow:
     try:
         time_zone = ZoneInfo(spec.time_zone)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        # OSError: the name is that of a directory of the database, such as Europe, or too long for a file.
         raise UnusableSpec(
             f"schedules[{index}].timeZone: {spec.time_zone!r} is not in the time zone database; "
             "write a name such as Europe/Rome"

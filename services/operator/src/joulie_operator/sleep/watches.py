@@ -27,6 +27,8 @@ class WatchedCluster:
     daemon_sets: Mapping[str, WatchedDaemonSet]
     bmcs: Mapping[str, Versioned[NodeBMC]]
     policies: Mapping[str, Versioned[NodeSleepPolicy]]
+    #: Whether there is a pod of which no version could be read: it may be on any node.
+    pods_unknown: bool = False
 
 
 class SleepWatches:
@@ -39,12 +41,14 @@ class SleepWatches:
         policies = Reflector(client, NODE_SLEEP_POLICIES, decode_kind(NodeSleepPolicy))
         self.own: tuple[Reflector[Any], ...] = (nodes, pods, daemon_sets, policies)
         self.all: tuple[Reflector[Any], ...] = (*self.own, bmcs)
+        self._pods = pods
         self._stores = (nodes.store, pods.store, daemon_sets.store, bmcs.store, policies.store)
 
     def seen(self) -> WatchedCluster:
         """Return what is seen now."""
         nodes, pods, daemon_sets, bmcs, policies = self._stores
-        return WatchedCluster(dict(nodes), dict(pods), dict(daemon_sets), dict(bmcs), dict(policies))
+        pods_unknown = any(key not in pods for key in self._pods.invalid)
+        return WatchedCluster(dict(nodes), dict(pods), dict(daemon_sets), dict(bmcs), dict(policies), pods_unknown)
 
     def stale_reason(self) -> str | None:
         """Return which of them must not be believed, and why; None where all may."""

@@ -6,6 +6,7 @@ earlier value.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from statistics import mean
 
 from joulie_core.containers.balloons.resize import Resizer
 from joulie_core.containers.balloons.state import Balloon, BalloonKey, BalloonsState, Seat
@@ -98,7 +99,7 @@ class Draft:
     def fit(self, balloon: Balloon) -> None:
         """Store a balloon with the size that it should have, or the nearest to that which idle CPUs allow."""
         size = min(self.sizes.target(balloon), len(balloon.cpus) + len(self.free))
-        others = (other for other in self.balloons.values() if other.key != balloon.key)
+        others = [other for other in self.balloons.values() if other.key != balloon.key]
         self.balloons[balloon.key], self.free = self.resizer.resize(balloon, self.free, size, others)
 
     def settle(self) -> None:
@@ -179,7 +180,7 @@ class Draft:
             return None
         key = BalloonKey(kind.name, next(number for number in range(len(numbers) + 1) if number not in numbers))
         components: list[Balloon] = []
-        for name in self._components(kind):
+        for name in self._components(kind, [*taken, key]):
             existing = [*taken, key, *(each for component in components for each in component.all_keys())]
             component = self._new(self.types.by_name[name], existing)
             if component is None:
@@ -187,10 +188,14 @@ class Draft:
             components.append(component)
         return Balloon(key=key, components=tuple(components))
 
-    def _components(self, kind: BalloonType) -> Sequence[str]:
+    def _components(self, kind: BalloonType, taken: Sequence[BalloonKey]) -> Sequence[str]:
         if not kind.balance_components:
             return kind.components
-        return [min(kind.components, key=lambda name: len(self._indices(name, ())))] if kind.components else ()
+        return [min(kind.components, key=lambda name: self._share_in_use(name, taken))] if kind.components else ()
+
+    def _share_in_use(self, name: str, taken: Sequence[BalloonKey]) -> float:
+        """Return how many balloons there are of the types that a type consists of, by the mean of these types."""
+        return mean(len(self._indices(leaf.name, taken)) for leaf in self.types.leaves(self.types.by_name[name]))
 
     def _indices(self, name: str, more: Sequence[BalloonKey]) -> set[int]:
         existing = (key for balloon in self.balloons.values() for key in balloon.all_keys())

@@ -1,5 +1,6 @@
 """Sizes of balloons, and growing and shrinking them to a size."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -7,7 +8,7 @@ from typing import Final
 from joulie_core.containers.balloons.state import Balloon
 from joulie_core.containers.balloons.types import BalloonType, BalloonTypes
 from joulie_core.containers.cpu_tree import CpuTree, CpuWish, TreeLevel
-from joulie_core.containers.idset import EMPTY, Cpus, union
+from joulie_core.containers.idset import EMPTY, Cpus, IdSet, union
 from joulie_core.kinds.balloons_policy import LoadClassSpec, LoadLevel
 
 
@@ -31,12 +32,13 @@ class Sizes:
     def needed(self, balloon: Balloon, requested_milli: int) -> int:
         """Return the size for containers that request so much; more than `most` where it cannot be as large.
 
-        A balloon with containers has at least one CPU.
+        A balloon with containers has at least one CPU, and a composite one as many CPUs of each component.
         """
         kind = self._types.by_name[balloon.key.type]
         if kind.exact is not None:
             return len(kind.exact)
-        return max(-(-max(1, requested_milli) // 1000), self.least(balloon))
+        size = max(-(-max(1, requested_milli) // 1000), self.least(balloon))
+        return size if size > self.most(balloon) else self._rounded(balloon, size)
 
     def target(self, balloon: Balloon) -> int:
         """Return the size that a balloon should have for the containers that it has."""
@@ -49,8 +51,13 @@ class Sizes:
 
         With fewer CPUs than they have at least, they are as even as possible.
         """
+        level = bisect_right(range(count + 1), count, key=lambda each: sum(self._at(balloon, each))) - 1
         least = [self.least(component) for component in balloon.components]
-        sizes = least if sum(least) <= count else [0] * len(least)
+        sizes = [0] * len(least)
+        if level >= 0:
+            sizes = self._at(balloon, level)
+        elif sum(least) <= count:
+            sizes = least
         most = [self.most(component) for component in balloon.components]
         for _ in range(count - sum(sizes)):
             growing = [index for index, size in enumerate(sizes) if size < most[index]]
@@ -58,6 +65,18 @@ class Sizes:
                 break
             sizes[min(growing, key=lambda index: (sizes[index], index))] += 1
         return sizes
+
+    def _at(self, balloon: Balloon, count: int) -> list[int]:
+        """Return the sizes of the components of a balloon that are to have `count` CPUs each, within their bounds."""
+        return [self._rounded(component, count) for component in balloon.components]
+
+    def _rounded(self, balloon: Balloon, count: int) -> int:
+        """Return the least size within the bounds of a balloon with which its components have `count` CPUs evenly."""
+        wanted = max(self.least(balloon), min(count, self.most(balloon)))
+        if not balloon.components:
+            return wanted
+        level = bisect_left(range(wanted), wanted, key=lambda each: sum(self._at(balloon, each)))
+        return min(self.most(balloon), max(wanted, sum(self._at(balloon, level))))
 
 
 class Resizer:
@@ -70,7 +89,7 @@ class Resizer:
         self._types = types
         self._loads = {load.name: load for load in loads}
 
-    def resize(self, balloon: Balloon, free: Cpus, size: int, others: Iterable[Balloon]) -> tuple[Balloon, Cpus]:
+    def resize(self, balloon: Balloon, free: Cpus, size: int, others: Sequence[Balloon]) -> tuple[Balloon, Cpus]:
         """Return a balloon with as many CPUs, and the CPUs that are then free.
 
         Args:
@@ -92,32 +111,53 @@ class Resizer:
         if delta > 0:
             taken = self._grow(kind, balloon, free, delta, strained)
             return replace(balloon, cpus=balloon.cpus | taken), free - taken
-        released = self._tree.shrink(balloon.cpus, free, -delta, self._wish(kind, balloon, strained))
+        released = self._shrink(kind, balloon, free, -delta, strained)
         return replace(balloon, cpus=balloon.cpus - released), free | released
 
     def _resize_components(
-        self, balloon: Balloon, free: Cpus, size: int, others: Iterable[Balloon]
+        self, balloon: Balloon, free: Cpus, size: int, others: Sequence[Balloon]
     ) -> tuple[Balloon, Cpus]:
-        outside = list(others)
         parts = list(balloon.components)
         sizes = self.sizes.split(balloon, size)
         # What shrinks makes room for what grows.
         for index in sorted(range(len(parts)), key=lambda index: sizes[index] >= len(parts[index].cpus)):
             siblings = [part for number, part in enumerate(parts) if number != index]
-            parts[index], free = self.resize(parts[index], free, sizes[index], [*outside, *siblings])
+            parts[index], free = self.resize(parts[index], free, sizes[index], [*others, *siblings])
         return replace(balloon, components=tuple(parts), cpus=union(part.cpus for part in parts)), free
 
     def _grow(self, kind: BalloonType, balloon: Balloon, free: Cpus, count: int, strained: dict[str, Cpus]) -> Cpus:
         wish = self._wish(kind, balloon, strained)
-        if not any(self._loads[name].overloads_level_in_balloon for name in kind.loads):
+        level = self._own_level(kind)
+        if level is None:
             return self._tree.grow(balloon.cpus, free, count, wish)
-        # Each CPU strains a core or cache for those after it.
-        local = self._tree.part_for(balloon.cpus, free, count, wish)
+        # Each CPU strains a core or cache for those after it, so the part must have as many of these.
+        unstrained = free - union(self._with_own(strained, balloon.cpus).values())
+        apart = self._tree.one_of_each(unstrained, level)
+        local = free
+        if len(apart) >= count:
+            local &= self._tree.around(self._tree.part_for(balloon.cpus, apart, count, wish), level)
         grown = EMPTY
         for _ in range(count):
             wish = self._wish(kind, balloon, self._with_own(strained, balloon.cpus | grown))
             grown |= self._tree.grow(balloon.cpus | grown, local - grown, 1, wish)
         return grown
+
+    def _shrink(self, kind: BalloonType, balloon: Balloon, free: Cpus, count: int, strained: dict[str, Cpus]) -> Cpus:
+        wish = self._wish(kind, balloon, strained)
+        level = self._own_level(kind)
+        if level is None:
+            return self._tree.shrink(balloon.cpus, free, count, wish)
+        released = EMPTY
+        for _ in range(count):
+            kept = balloon.cpus - released
+            crowded = kept - IdSet(cpu for cpu in kept if len(self._tree.around(IdSet([cpu]), level) & kept) == 1)
+            released |= self._tree.shrink(kept, free | released, 1, replace(wish, far=(crowded, *wish.far)))
+        return released
+
+    def _own_level(self, kind: BalloonType) -> TreeLevel | None:
+        """Return the largest level on which the CPUs of one balloon are to be apart, None where there is none."""
+        loads = (self._loads[name] for name in kind.loads)
+        return min((_LEVELS[load.level] for load in loads if load.overloads_level_in_balloon), default=None)
 
     def _with_own(self, strained: dict[str, Cpus], cpus: Cpus) -> dict[str, Cpus]:
         return {

@@ -51,7 +51,7 @@ def _in_pool(machine: Machine, ledger: PoolLedger, attempt: Attempt, cpu: CpuNee
     supply = ledger.supply.with_users(pool.id, cpu.milli) if cpu.users else ledger.supply
     exclusive = _pick(machine, supply, pool, attempt, cpu)
     if request is not None and not cpu.users and not need.hints:
-        pool = _narrowed(machine, ledger, pool, exclusive, replace(request, affinity=pool.memory))
+        pool = _narrowed(machine, ledger, pool, exclusive, replace(request, affinity=pool.memory_for(request.kinds)))
     supply = supply.with_shared(supply.shared & ~exclusive, supply.isolated & ~exclusive)
     return ledger.with_grant(supply, _grant(attempt, pool, cpu, exclusive))
 
@@ -61,7 +61,7 @@ def _narrowed(machine: Machine, ledger: PoolLedger, pool: Pool, exclusive: int, 
     for each in map(machine.tree.pools.__getitem__, pool.subtree):
         if exclusive & ~each.cpus:
             continue
-        offer = machine.memory.offer(ledger.memory, request, each.memory)
+        offer = machine.memory.offer(ledger.memory, request, each.memory_for(request.kinds))
         if offer is not None and offer <= each.memory:
             return each
     return pool

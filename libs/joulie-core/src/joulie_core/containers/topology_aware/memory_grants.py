@@ -24,7 +24,7 @@ def memory_request(machine: Machine, attempt: Attempt, pool: Pool, *, cold: bool
         container=attempt.container.id,
         size_bytes=memory.size_bytes,
         # What the runtime has set may be anywhere.
-        affinity=machine.tree.root.memory if preserved else pool.memory,
+        affinity=machine.tree.root.memory if preserved else pool.memory_for(kinds),
         kinds=frozenset() if preserved else kinds,
         priority=memory.priority,
         created_ns=attempt.container.created_ns,

@@ -46,13 +46,19 @@ class Pool:
     depth: int
     #: The available CPUs, as a mask; not empty.
     cpus: int
-    #: Its NUMA nodes, with nodes without CPUs that are nearest to them.
+    #: The NUMA nodes of its CPUs, with nodes without CPUs that are nearest to them.
     memory: MemoryNodes
+    #: The same without high-bandwidth memory, unless there is no other.
+    usual_memory: MemoryNodes
     children: tuple[int, ...]
     #: Itself, its parent, and so on up to the root.
     ancestors: tuple[int, ...]
     #: Itself and all below.
     subtree: tuple[int, ...]
+
+    def memory_for(self, kinds: frozenset[MemoryKind]) -> MemoryNodes:
+        """Return the nodes for a request of these kinds: high-bandwidth memory is small, and only for who names it."""
+        return self.memory if kinds else self.usual_memory
 
 
 class PoolTree:
@@ -68,7 +74,7 @@ class PoolTree:
         pools: list[Pool] = []
         _number(machine, topology, _attached_nodes(topology), pools)
         #: Children before their parents.
-        self.pools: tuple[Pool, ...] = _with_ancestors(pools)
+        self.pools: tuple[Pool, ...] = _with_ancestors(pools, topology)
         self.root = self.pools[-1]
         self.by_name: Mapping[str, Pool] = {pool.name: pool for pool in self.pools}
 
@@ -147,7 +153,8 @@ def _distance(one: MemoryNode, other: MemoryNode) -> int:
 def _number(part: _Part, topology: HardwareTopology, attached: Mapping[int, Sequence[int]], pools: list[Pool]) -> int:
     """Append the pools below a part, then its own; return its id. Ancestors and depths are still missing."""
     children = tuple(_number(below, topology, attached, pools) for below in part.parts)
-    nodes = [node for node in topology.nodes_of(part.online) if topology.nodes[node].capacity_bytes > 0]
+    # A node without an available CPU is left to others, together with its memory.
+    nodes = [node for node in topology.nodes_of(part.available) if topology.nodes[node].capacity_bytes > 0]
     memory = IdSet([*nodes, *(below for node in nodes for below in attached.get(node, ()))])
     subtree = (*(each for child in children for each in pools[child].subtree), len(pools))
     pools.append(
@@ -158,6 +165,7 @@ def _number(part: _Part, topology: HardwareTopology, attached: Mapping[int, Sequ
             depth=0,
             cpus=part.available.mask,
             memory=memory,
+            usual_memory=memory,
             children=children,
             ancestors=(),
             subtree=subtree,
@@ -166,16 +174,20 @@ def _number(part: _Part, topology: HardwareTopology, attached: Mapping[int, Sequ
     return len(pools) - 1
 
 
-def _with_ancestors(pools: Sequence[Pool]) -> tuple[Pool, ...]:
+def _with_ancestors(pools: Sequence[Pool], topology: HardwareTopology) -> tuple[Pool, ...]:
+    existing = IdSet(node.id for node in topology.nodes.values() if node.capacity_bytes > 0)
+    high_bandwidth = IdSet(node.id for node in topology.nodes.values() if node.kind is MemoryKind.HBM)
     finished: dict[int, Pool] = {}
     parents = {child: pool.id for pool in pools for child in pool.children}
     for pool in reversed(pools):
         above = finished[parents[pool.id]] if pool.id in parents else None
+        # CPUs without memory of their own use that of the part around them, or any.
+        memory = pool.memory or (above.memory if above else existing)
         finished[pool.id] = replace(
             pool,
             depth=above.depth + 1 if above else 0,
             ancestors=(pool.id, *(above.ancestors if above else ())),
-            # CPUs without memory of their own use that of the part around them.
-            memory=pool.memory or (above.memory if above else pool.memory),
+            memory=memory,
+            usual_memory=memory - high_bandwidth or memory,
         )
     return tuple(finished[number] for number in range(len(pools)))

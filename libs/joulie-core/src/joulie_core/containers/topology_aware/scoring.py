@@ -1,8 +1,10 @@
 """Choice of the pool for a container: rules in order, of which the first that distinguishes pools decides."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
+from joulie_core.containers.cpu_allocator import ranked_masks
 from joulie_core.containers.idset import EMPTY, MemoryNodes
 from joulie_core.containers.memory import MemoryAllocator, MemoryRequest
 from joulie_core.containers.topology import CpuPriority, HardwareTopology
@@ -48,8 +50,14 @@ class PoolChooser:
         self._topology = topology
         self._tree = tree
         self._memory = memory
-        self._by_priority = {priority: cpus.mask for priority, cpus in topology.priorities.items()}
-        self._mixed = self._by_priority[CpuPriority.NORMAL] != topology.online.mask
+        self._normal = topology.priorities[CpuPriority.NORMAL].mask
+        self._mixed = self._normal != topology.online.mask
+        #: CPUs of all priorities but the worst one, then of the best one, by wanted priority.
+        self._better = {
+            priority: (best | next_best, best)
+            for priority in topology.priorities
+            for best, next_best, _ in (ranked_masks(topology, priority),)
+        }
         self._reach = {level: _reach(tree, _LEVELS.get(level, _SMALLEST)) for level in BurstLevel}
 
     def choose(
@@ -126,12 +134,15 @@ class PoolChooser:
         elif need.burst_level is not None:
             reach = self._reach[need.burst_level]
             yield lambda pool: reach[pool.id]
+            # A request above the level gets the smallest part around it, not the machine, where most is left.
+            yield lambda pool: pool.depth if reach[pool.id] == _WIDER else 0
             yield lambda pool: supply.grantable[pool.id]
 
     def _last_rules(self, supply: Supply, cpu: CpuNeed) -> Iterator[Rule]:
-        wanted = self._by_priority.get(cpu.priority)
-        if cpu.exclusive and wanted is not None:
-            yield lambda pool: min(cpu.exclusive, (pool.cpus & supply.shared & wanted).bit_count())
+        if cpu.exclusive and cpu.priority is not CpuPriority.NONE:
+            # Using no CPU of the worst priority counts before using those of the best one, as it does for single CPUs.
+            for usable in self._better[cpu.priority]:
+                yield partial(_count, supply.shared & usable, cpu.exclusive)
         yield lambda pool: pool.depth
         if not cpu.exclusive:
             users = supply.users
@@ -140,10 +151,15 @@ class PoolChooser:
             return
         if cpu.isolated:
             yield lambda pool: (pool.cpus & supply.isolated).bit_count()
-        if self._mixed and wanted is None:
-            normal = self._by_priority[CpuPriority.NORMAL]
+        if self._mixed and cpu.priority is CpuPriority.NONE:
+            normal = self._normal
             yield lambda pool: (pool.cpus & supply.shared & normal).bit_count()
         yield lambda pool: supply.removable(pool.id)
+
+
+def _count(usable: int, most: int, pool: Pool) -> Score:
+    """Return how many of `most` CPUs a pool has among usable ones."""
+    return min(most, (pool.cpus & usable).bit_count())
 
 
 def hint_score(pool: Pool, hints: Sequence[Hint]) -> Score:
@@ -185,9 +201,10 @@ class _Offers:
         self._free: dict[int, int] = {}
 
     def of(self, pool: Pool) -> MemoryNodes | None:
-        key = pool.memory.mask
+        near = pool.memory_for(self._request.kinds)
+        key = near.mask
         if key not in self._found:
-            self._found[key] = self._memory.offer(self._state, self._request, pool.memory)
+            self._found[key] = self._memory.offer(self._state, self._request, near)
         return self._found[key]
 
     def free_bytes(self, pool: Pool) -> int:

@@ -74,7 +74,7 @@ class SetPowerProfileRequest(_message.Message):
     def __init__(self, profile: _Optional[str] = ...) -> None: ...
 
 class ManagerStatus(_message.Message):
-    __slots__ = ("node_name", "registered", "problem", "configuration", "zones", "extended_resources", "instance")
+    __slots__ = ("node_name", "registered", "problem", "configuration", "zones", "extended_resources", "instance", "cpu_classes_problem")
     class ExtendedResourcesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,7 @@ class ManagerStatus(_message.Message):
     ZONES_FIELD_NUMBER: _ClassVar[int]
     EXTENDED_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    CPU_CLASSES_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     node_name: str
     registered: bool
     problem: str
@@ -96,7 +97,8 @@ class ManagerStatus(_message.Message):
     zones: _containers.RepeatedCompositeFieldContainer[Zone]
     extended_resources: _containers.ScalarMap[str, int]
     instance: str
-    def __init__(self, node_name: _Optional[str] = ..., registered: _Optional[bool] = ..., problem: _Optional[str] = ..., configuration: _Optional[_Union[ActiveConfiguration, _Mapping]] = ..., zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., extended_resources: _Optional[_Mapping[str, int]] = ..., instance: _Optional[str] = ...) -> None: ...
+    cpu_classes_problem: str
+    def __init__(self, node_name: _Optional[str] = ..., registered: _Optional[bool] = ..., problem: _Optional[str] = ..., configuration: _Optional[_Union[ActiveConfiguration, _Mapping]] = ..., zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., extended_resources: _Optional[_Mapping[str, int]] = ..., instance: _Optional[str] = ..., cpu_classes_problem: _Optional[str] = ...) -> None: ...
 
 class ActiveConfiguration(_message.Message):
     __slots__ = ("policy", "source", "error", "manifest")

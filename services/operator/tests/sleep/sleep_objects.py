@@ -1,0 +1,49 @@
+"""Nodes, pods and NodeBMCs as the API server sends them, decoded as the controller does."""
+
+import json
+
+from joulie_api.testing import make_node, make_pod
+from joulie_api.wire import decode_kind
+from joulie_core.kinds import NodeBMC
+from joulie_operator.sleep.objects import read_node
+
+RECORD = "joulie.io/sleep-record"
+STATE = "joulie.io/sleep-state"
+REQUESTED = "joulie.io/requested-power"
+OWN_TAINT = {"key": "joulie.io/asleep", "effect": "NoSchedule"}
+
+
+def seen_node(name="n1", *, version="41", taints=(), annotations=None, conditions=(), labels=None):
+    """Return a Node."""
+    body = make_node(name, labels=labels)
+    body["metadata"] |= {"resourceVersion": version, "uid": f"uid-{name}", "annotations": annotations or {}}
+    body["spec"]["taints"] = list(taints)
+    body["status"]["conditions"] = list(conditions)
+    return read_node(json.dumps(body).encode())
+
+
+def seen_bmc(name="n1", *, version="51", desired=None, requested=None, status=None, **spec):
+    """Return a NodeBMC; `requested` is the annotation of what the operator has written."""
+    spec = {
+        "nodeName": name,
+        "protocol": "redfish",
+        "address": "https://10.0.0.1",
+        "credentialsSecretRef": {"name": "bmc"},
+        "powerOff": "Allowed",
+    } | spec
+    if desired is not None:
+        spec["desiredPower"] = desired
+    annotations = {} if requested is None else {REQUESTED: requested}
+    metadata = {"name": name, "resourceVersion": version, "uid": f"uid-{name}", "annotations": annotations}
+    body = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeBMC", "metadata": metadata, "spec": spec}
+    if status is not None:
+        body["status"] = status
+    return decode_kind(NodeBMC)(json.dumps(body).encode())
+
+
+def owned_pod(name, node="n1", *, owner="ReplicaSet", **pod):
+    """Return a pod as JSON, with a controller of that kind; None for a pod without one."""
+    made = make_pod(name, node=node, **pod)
+    if owner:
+        made["metadata"]["ownerReferences"] = [{"kind": owner, "name": f"{name}-owner", "controller": True}]
+    return made

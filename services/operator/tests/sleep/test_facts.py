@@ -1,0 +1,256 @@
+"""The nodes and pods of the decision, from what is watched; what is not known stays unknown."""
+
+import json
+
+import pytest
+from prometheus_client import CollectorRegistry
+from services.operator.tests.sleep.sleep_objects import OWN_TAINT, STATE, owned_pod, seen_bmc, seen_node
+
+from joulie_api.failures import Failures
+from joulie_api.testing import make_node
+from joulie_core.hardware.inventory import Inventory
+from joulie_core.hardware.view import resolve_view
+from joulie_core.kinds.node_bmc import DesiredPower, PowerState
+from joulie_core.names import NodeName
+from joulie_core.sleep import SleepRecord, SleepState
+from joulie_core.timestamps import rfc3339
+from joulie_operator.sleep.daemon_sets import WatchedDaemonSet
+from joulie_operator.sleep.facts import gather, idle_watts, power_facts, zone_of
+from joulie_operator.sleep.objects import read_node, read_pod
+from joulie_operator.sleep.watches import WatchedCluster
+
+NOW_S = 1_800_000_000.0
+N1 = NodeName("n1")
+INVENTORY = Inventory.load()
+EPYC, H100 = "AMD EPYC 7763", "NVIDIA H100 80GB HBM3"
+
+
+def view_of(**hardware):
+    node = read_node(json.dumps(make_node("n1", **hardware)).encode()).node
+    return resolve_view(node, None, INVENTORY)
+
+
+def facts(*, nodes=None, pods=(), daemon_sets=None, bmcs=(), records=None, hardware=lambda _: None, unknown=False):
+    nodes = [seen_node()] if nodes is None else nodes
+    seen = WatchedCluster(
+        nodes={each.node.name: each for each in nodes},
+        pods={f"{pod['metadata']['name']}": read_pod(json.dumps(pod).encode()) for pod in pods},
+        daemon_sets=daemon_sets or {},
+        bmcs={each.name: each for each in bmcs},
+        policies={},
+        pods_unknown=unknown,
+    )
+    return gather(seen, records or {}, hardware, NOW_S, Failures(CollectorRegistry()))
+
+
+def node(**seen):
+    return facts(**seen).nodes[N1]
+
+
+def unschedulable(pod):
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    return pod
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def test_pods_take_room_and_are_told_apart_by_what_they_mean():
+    size = read_node(json.dumps(make_node("n1", cpu=64)).encode())
+    found = node(
+        nodes=[size],
+        pods=[
+            owned_pod("own", owner="DaemonSet", cpu=1),
+            owned_pod("job", owner="Job", cpu=2),
+            owned_pod("bare", owner=None, cpu=4),
+            owned_pod("web", cpu=8),
+            owned_pod("other", "n2", cpu=16),
+        ],
+    )
+    assert found.free["cpu"] == 64 - 15
+    assert found.protected_pods == 2
+    assert [pod.requests["cpu"] for pod in found.movable_pods] == [8]
+    assert found.free["pods"] == float(size.node.allocatable.get("pods", 0)) - 4
+
+
+def test_a_resource_that_the_node_does_not_have_is_lacking():
+    assert node(pods=[owned_pod("gpu", gpu=2)]).free["nvidia.com/gpu"] == -2
+
+
+def test_where_a_pod_cannot_be_read_the_pods_of_every_node_are_unknown():
+    assert node().protected_pods == 0
+    assert node(unknown=True).protected_pods is None
+
+
+def test_pods_that_have_found_no_node_are_pending():
+    waiting = unschedulable(owned_pod("waits", None, cpu=3))
+    ending = unschedulable(owned_pod("ends", None, cpu=4))
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    own = unschedulable(owned_pod("own", None, owner="DaemonSet", cpu=5))
+    found = facts(pods=[waiting, ending, own, owned_pod("new", None, cpu=6), owned_pod("bound", cpu=7)])
+    assert [pod.requests["cpu"] for pod in found.pending] == [3]
+
+
+def test_a_node_is_waited_for_where_a_daemon_set_with_a_pod_on_it_rolls_out():
+    agent = owned_pod("agent", owner="DaemonSet")
+    for rolling, expected in ((True, True), (False, False)):
+        sets = {"default/agent-owner": WatchedDaemonSet(rolling), "default/other": WatchedDaemonSet(True)}
+        found = facts(nodes=[seen_node("n1"), seen_node("n2")], pods=[agent], daemon_sets=sets).nodes
+        assert (found[N1].rollout_waiting, found[NodeName("n2")].rollout_waiting) == (expected, False)
+
+
+@pytest.mark.parametrize(
+    ("pending", "ending", "expected"), [(True, False, True), (False, False, False), (True, True, False)]
+)
+def test_a_node_is_waited_for_where_a_daemon_sets_pod_for_it_finds_no_place(pending, ending, expected):
+    pod = owned_pod("agent", None, owner="DaemonSet")
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    pod["spec"]["affinity"] = {"nodeAffinity": required}
+    if ending:
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert node(pods=[unschedulable(pod) if pending else pod]).rollout_waiting is expected
+
+
+# --- the node itself --------------------------------------------------------------------------------------------------
+
+
+def test_what_the_node_says_of_itself_is_taken():
+    taint = {"key": "team", "value": "a", "effect": "NoExecute"}
+    labels = {"topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "b", "pool": "x"}
+    seen = seen_node(taints=[OWN_TAINT, taint], labels=labels, conditions=[{"type": "Ready", "status": "True"}])
+    found = node(nodes=[seen])
+    assert (found.name, found.zone, found.ready, found.cordoned) == ("n1", "eu/b", True, True)
+    assert found.labels == seen.node.labels
+    assert [each.key for each in found.taints] == ["team"]
+    assert found.power is None
+    assert (found.group, found.idle_watts) == ("", 0)
+
+
+def test_a_node_without_zone_is_in_a_zone_of_its_own_kind():
+    assert zone_of(seen_node()) == "/"
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("node-role.kubernetes.io/control-plane", True),
+        ("node-role.kubernetes.io/master", True),
+        ("node-role.kubernetes.io/worker", False),
+    ],
+)
+def test_nodes_of_the_control_plane_are_known_by_their_labels(key, expected):
+    assert node(nodes=[seen_node(labels={key: ""})]).control_plane is expected
+
+
+@pytest.mark.parametrize(("cordoned", "deleting"), [(True, False), (False, True), (False, False)])
+def test_a_node_that_is_cordoned_by_people_or_deleted_takes_no_pods(cordoned, deleting):
+    body = make_node("n1")
+    body["spec"]["unschedulable"] = cordoned
+    if deleting:
+        body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert node(nodes=[read_node(json.dumps(body).encode())]).unschedulable is (cordoned or deleting)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, False),
+        (rfc3339(NOW_S + 60, "seconds"), True),
+        (rfc3339(NOW_S, "seconds"), False),
+        (rfc3339(NOW_S - 60, "seconds"), False),
+        ("tomorrow", True),
+        ("", True),
+    ],
+)
+def test_a_person_keeps_a_node_awake_until_a_time(value, expected):
+    annotations = {} if value is None else {"joulie.io/awake-until": value}
+    assert node(nodes=[seen_node(annotations=annotations)]).wake_requested is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "label", "expected"),
+    [
+        (SleepState.QUARANTINED, "quarantined", False),
+        (SleepState.QUARANTINED, None, True),
+        (SleepState.QUARANTINED, "waking", True),
+        (SleepState.WAKING, None, False),
+    ],
+)
+def test_a_quarantine_is_cleared_by_removing_its_label(state, label, expected):
+    seen = seen_node(labels={} if label is None else {STATE: label})
+    records = {N1: SleepRecord(state=state, since_s=NOW_S)}
+    assert node(nodes=[seen], records=records).quarantine_cleared is expected
+
+
+def test_hardware_gives_the_family_and_the_watts_that_are_saved():
+    view = view_of(cpu_model=EPYC, cpu_sockets=2)
+    found = node(hardware=lambda _: view)
+    assert (found.group, found.idle_watts) == (view.family, idle_watts(view))
+    assert found.idle_watts > 50
+
+
+def test_gpus_without_work_add_their_watts():
+    plain = idle_watts(view_of(cpu_model=EPYC, cpu_sockets=2))
+    two, four = (idle_watts(view_of(cpu_model=EPYC, cpu_sockets=2, gpus=n, gpu_model=H100)) for n in (2, 4))
+    assert four - two > 20
+    assert two > plain
+    assert idle_watts(None) == 0
+
+
+def test_a_node_that_cannot_be_judged_is_one_of_which_pods_and_hardware_are_unknown():
+    def broken(_):
+        raise OverflowError
+
+    labels = {"topology.kubernetes.io/zone": "b"}
+    seen = seen_node(labels=labels, taints=[OWN_TAINT], conditions=[{"type": "Ready", "status": "True"}])
+    found = node(nodes=[seen], bmcs=[seen_bmc()], hardware=broken)
+    assert (found.name, found.group, found.zone, found.labels) == ("n1", "", "/b", seen.node.labels)
+    assert (found.protected_pods, found.free, found.idle_watts) == (None, {}, 0)
+    assert (found.ready, found.cordoned) == (True, True)
+    assert found.power == power_facts(seen_bmc())
+
+
+# --- the BMC ----------------------------------------------------------------------------------------------------------
+
+
+def conditions(**found):
+    return [{"type": kind, "status": status, "reason": "R"} for kind, status in found.items()]
+
+
+def test_what_the_bmc_says_is_taken():
+    status = {
+        "powerState": "Off",
+        "sampledAt": rfc3339(NOW_S - 5, "seconds"),
+        "bootSeconds": 240,
+        "conditions": conditions(Reachable="True", WakeProven="False"),
+    }
+    found = node(bmcs=[seen_bmc(status=status)]).power
+    assert (found.state, found.sampled_at_s, found.boot_s) == (PowerState.OFF, NOW_S - 5, 240)
+    assert (found.reachable, found.wake_proven, found.off_allowed) == (True, False, True)
+    assert found.requested is DesiredPower.UNMANAGED
+
+
+def test_what_the_bmc_does_not_say_is_unknown():
+    found = power_facts(seen_bmc(status={"conditions": conditions(Reachable="Unknown")}))
+    assert (found.state, found.sampled_at_s, found.boot_s) == (PowerState.UNKNOWN, None, None)
+    assert (found.reachable, found.wake_proven) == (None, None)
+
+
+def test_a_server_may_be_powered_off_only_where_its_bmc_allows_it():
+    assert power_facts(seen_bmc(powerOff="Never")).off_allowed is False
+
+
+@pytest.mark.parametrize(
+    ("desired", "requested", "expected"),
+    [
+        ("Off", "Off", DesiredPower.UNMANAGED),
+        ("On", "On", DesiredPower.UNMANAGED),
+        ("On", None, DesiredPower.ON),
+        ("Off", None, DesiredPower.OFF),
+        ("On", "Off", DesiredPower.ON),
+        (None, "Off", DesiredPower.UNMANAGED),
+    ],
+)
+def test_a_desired_power_that_is_not_the_operators_own_is_a_persons(desired, requested, expected):
+    assert power_facts(seen_bmc(desired=desired, requested=requested)).requested is expected

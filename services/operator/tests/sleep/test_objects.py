@@ -1,0 +1,237 @@
+"""What is read of Nodes and pods: which pods would be lost by a power-off, and where they fit."""
+
+import json
+
+import pytest
+from services.operator.tests.sleep.sleep_objects import OWN_TAINT, owned_pod, seen_node
+
+from joulie_api.errors import DecodeError
+from joulie_api.testing import make_node
+from joulie_core.sleep.model import NodeTaint, PodToleration
+from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedTaint, read_node, read_pod
+
+SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+def read(pod, **metadata):
+    pod["metadata"] |= metadata
+    return read_pod(json.dumps(pod).encode())
+
+
+def with_volumes(*volumes, safe=None):
+    pod = owned_pod("p")
+    pod["spec"]["volumes"] = list(volumes)
+    return read(pod, annotations={} if safe is None else {SAFE: safe}).role
+
+
+@pytest.mark.parametrize(
+    ("owner", "role"),
+    [
+        ("DaemonSet", PodRole.NODE_OWN),
+        ("Node", PodRole.NODE_OWN),
+        ("Job", PodRole.PROTECTED),
+        (None, PodRole.PROTECTED),
+        ("ReplicaSet", PodRole.MOVABLE),
+        ("StatefulSet", PodRole.MOVABLE),
+    ],
+)
+def test_what_a_pod_means_for_its_node_follows_from_its_controller(owner, role):
+    assert read(owned_pod("p", owner=owner)).role is role
+
+
+def test_an_owner_that_is_no_controller_replaces_no_pod():
+    owner = {"kind": "ReplicaSet", "name": "r", "controller": False}
+    assert read(owned_pod("p"), ownerReferences=[owner]).role is PodRole.PROTECTED
+
+
+def test_the_controller_counts_among_several_owners():
+    owners = [{"kind": "Node", "name": "n1"}, {"kind": "DaemonSet", "name": "agent", "controller": True}]
+    found = read(owned_pod("p"), ownerReferences=owners)
+    assert (found.role, found.daemon_set) == (PodRole.NODE_OWN, "default/agent")
+
+
+def test_a_static_pod_ends_with_its_node():
+    found = read(owned_pod("p", owner=None), annotations={"kubernetes.io/config.mirror": "abc"})
+    assert found.role is PodRole.NODE_OWN
+
+
+@pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"hostPath": {"path": "/data"}}])
+def test_data_on_the_node_keeps_it_awake_unless_its_owner_permits_the_eviction(volume):
+    assert with_volumes({"name": "v", **volume}) is PodRole.PROTECTED
+    assert with_volumes({"name": "v", **volume}, safe="false") is PodRole.PROTECTED
+    assert with_volumes({"name": "v", **volume}, safe="true") is PodRole.MOVABLE
+
+
+def test_other_volumes_move_with_the_pod():
+    assert with_volumes({"name": "v", "persistentVolumeClaim": {"claimName": "c"}}) is PodRole.MOVABLE
+
+
+def test_a_pod_that_must_not_be_evicted_keeps_its_node_awake():
+    assert with_volumes(safe="false") is PodRole.PROTECTED
+    assert read(owned_pod("p", owner="Job"), annotations={SAFE: "true"}).role is PodRole.PROTECTED
+
+
+def test_a_pod_has_its_name_namespace_and_node():
+    found = read(owned_pod("p", "n7", namespace="team"))
+    assert (found.name, found.namespace, found.node, found.ending) == ("p", "team", "n7", False)
+    assert read(owned_pod("p", None)).node is None
+    assert read(owned_pod("p"), namespace="").namespace == "default"
+
+
+def test_a_pod_that_is_being_deleted_is_ending():
+    assert read(owned_pod("p"), deletionTimestamp="2026-01-01T00:00:00Z").ending is True
+
+
+@pytest.mark.parametrize(
+    ("type_", "status", "reason", "expected"),
+    [
+        ("PodScheduled", "False", "Unschedulable", True),
+        ("PodScheduled", "False", "SchedulingGated", False),
+        ("PodScheduled", "True", "Unschedulable", False),
+        ("Ready", "False", "Unschedulable", False),
+    ],
+)
+def test_a_pod_is_unschedulable_where_kube_scheduler_says_so(type_, status, reason, expected):
+    pod = owned_pod("p", None)
+    pod["status"]["conditions"] = [
+        {"type": "Other", "status": "True"},
+        {"type": type_, "status": status, "reason": reason},
+    ]
+    assert read(pod).unschedulable is expected
+
+
+def pinned(pod, name="n3"):
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    pod["spec"]["affinity"] = {"nodeAffinity": required}
+    return pod
+
+
+def test_a_pod_of_a_daemon_set_is_meant_for_the_node_that_it_names_until_it_is_there():
+    assert read(pinned(owned_pod("p", None, owner="DaemonSet"))).meant_for == "n3"
+    assert read(pinned(owned_pod("p", "n3", owner="DaemonSet"))).meant_for == ""
+    assert read(pinned(owned_pod("p", None, owner="ReplicaSet"))).meant_for == ""
+    assert read(owned_pod("p", None, owner="ReplicaSet")).daemon_set == ""
+
+
+def test_a_pod_needs_what_its_containers_request_and_one_place():
+    found = read(owned_pod("p", cpu="1500m", gpu=2)).fit
+    assert found.requests["cpu"] == 1.5
+    assert found.requests["nvidia.com/gpu"] == 2
+    assert found.requests["pods"] == 1
+    assert "memory" not in found.requests, "none is requested"
+
+
+def test_equal_pods_share_what_they_need():
+    assert read(owned_pod("a", cpu=2)).fit is read(owned_pod("b", cpu=2)).fit
+
+
+def test_where_a_pod_fits_is_read_of_selector_affinity_and_tolerations():
+    pod = pinned(owned_pod("p", None))
+    pod["spec"] |= {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [
+            {"key": "a", "operator": "Exists", "value": "x", "effect": "NoSchedule"},
+            {"key": "b", "value": "1"},
+            {"operator": "Exists"},
+        ],
+    }
+    found = read(pod).fit
+    assert found.node_selector == {"disk": "ssd"}
+    assert len(found.required_terms) == 1
+    assert found.tolerations == (PodToleration("a", None, "NoSchedule"), PodToleration("b", "1"), PodToleration())
+
+
+def test_a_pod_without_spec_is_read():
+    found = read_pod(b'{"metadata": {"name": "bare"}}')
+    assert (found.node, found.role, found.unschedulable) == (None, PodRole.PROTECTED, False)
+    assert found.fit.requests == {"pods": 1}
+    assert found.fit.tolerations == ()
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"{", b'{"metadata": {"name": 1}}', b"[" * 5000])
+def test_what_is_no_pod_or_node_is_refused(raw):
+    with pytest.raises(DecodeError):
+        read_pod(raw)
+    with pytest.raises(DecodeError):
+        read_node(raw)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", False)])
+def test_a_node_is_ready_only_where_its_kubelet_says_so(status, ready):
+    conditions = [{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": status}]
+    assert seen_node(conditions=conditions).ready is ready
+
+
+def test_a_node_without_conditions_is_not_known_to_be_ready_and_says_nothing_about_sleep():
+    found = seen_node()
+    assert (found.ready, found.sleep_reason, found.cordoned) == (None, "", False)
+
+
+def test_the_state_that_the_nodes_condition_says_is_read():
+    assert seen_node(conditions=[{"type": "joulie.io/Asleep", "reason": "Draining"}]).sleep_reason == "Draining"
+
+
+def test_taints_are_read_whole_as_they_are_written_back():
+    taint = {"key": "team", "value": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+    found = seen_node(taints=[taint, OWN_TAINT])
+    assert found.taints[0] == WatchedTaint("team", "NoExecute", "a", "2026-01-01T00:00:00Z")
+    assert found.taints[1] == WatchedTaint("joulie.io/asleep", "NoSchedule")
+    assert found.cordoned is True
+
+
+def test_taints_that_come_and_go_with_sleep_do_not_last():
+    passing = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    bare = {"key": "bare", "effect": "NoSchedule"}
+    named = {"key": "team", "value": "a", "effect": "NoExecute"}
+    found = seen_node(taints=[OWN_TAINT, passing, bare, named])
+    assert found.lasting_taints == (NodeTaint("bare", "", "NoSchedule"), NodeTaint("team", "a", "NoExecute"))
+
+
+def test_a_node_without_spec_and_status_is_read():
+    body = make_node("n1")
+    del body["spec"], body["status"]
+    found = read_node(json.dumps(body).encode())
+    assert (found.node.name, found.taints, found.ready) == ("n1", (), None)
+
+
+def test_a_node_with_the_taints_of_others_only_is_not_cordoned():
+    assert seen_node(taints=[{"key": "team", "effect": "NoSchedule"}]).cordoned is False
+
+
+def test_a_node_of_which_nothing_is_given_has_no_taint_and_is_not_known_to_be_ready():
+    found = WatchedNode(seen_node().node)
+    assert (found.taints, found.ready, found.sleep_reason, found.cordoned) == ((), None, "", False)
+
+
+def test_a_condition_about_sleep_without_a_reason_says_no_state():
+    assert seen_node(conditions=[{"type": "joulie.io/Asleep", "status": "False"}]).sleep_reason == ""
+
+
+def test_a_toleration_without_operator_and_value_is_one_of_the_empty_value():
+    pod = owned_pod("p", None)
+    pod["spec"]["tolerations"] = [{"key": "b"}]
+    assert read(pod).fit.tolerations == (PodToleration("b", ""),)
+
+
+def test_a_pod_without_a_namespace_is_in_the_default_one():
+    assert read_pod(b'{"metadata": {"name": "bare"}}').namespace == "default"
+
+
+def test_resources_of_the_whole_pod_count():
+    pod = owned_pod("p", None)
+    pod["spec"]["resources"] = {"requests": {"cpu": "3", "memory": "1Ki"}}
+    assert read(pod).fit.requests == {"cpu": 3, "memory": 1024, "pods": 1}
+
+
+@pytest.mark.parametrize("safe", ["true", "false"])
+def test_a_pod_of_the_system_is_not_evicted_even_where_its_owner_permits_it(safe):
+    assert read(owned_pod("p"), namespace="kube-system").role is PodRole.PROTECTED
+    assert read(owned_pod("p"), namespace="kube-system", annotations={SAFE: safe}).role is PodRole.PROTECTED
+
+
+def test_a_daemon_sets_pod_of_the_system_ends_with_its_node():
+    assert read(owned_pod("p", owner="DaemonSet"), namespace="kube-system").role is PodRole.NODE_OWN

@@ -1,0 +1,121 @@
+"""NodeSleepPolicies as the decision takes them."""
+
+import json
+from zoneinfo import ZoneInfo
+
+import pytest
+from services.operator.tests.sleep.sleep_objects import seen_node
+
+from joulie_api.wire import decode_kind
+from joulie_core.kinds import NodeSleepPolicy
+from joulie_core.kinds.node_sleep_policy import SleepMode
+from joulie_core.names import NodeName
+from joulie_core.sleep import AwakeWindow
+from joulie_operator.sleep.policies import UnusableSpec, settings_of, usable_policies, windows_of
+
+TIMES = {
+    "minAwake": {"count": 3, "spare": 2},
+    "maxAsleepPercent": 40,
+    "idleSeconds": 11,
+    "minAwakeSeconds": 12,
+    "drainBelowPercent": 13,
+    "drainTimeoutSeconds": 14,
+    "offTimeoutSeconds": 15,
+    "bootTimeoutSeconds": 16,
+    "bootAttempts": 4,
+    "backOffSeconds": 17,
+    "rates": {"poweringOff": 5, "waking": 6},
+}
+
+
+def policy(name="p", *, selector=None, mode="Act", **spec):
+    body = {"nodeSelector": selector or {"pool": "a"}, "mode": mode} | spec
+    raw = {"metadata": {"name": name, "resourceVersion": "1"}, "spec": body}
+    return decode_kind(NodeSleepPolicy)(json.dumps(raw).encode())
+
+
+def window(**changes):
+    return {
+        "days": ["Mon", "Sun"],
+        "start": "07:30",
+        "end": "24:00",
+        "timeZone": "Europe/Rome",
+        "minAwake": 7,
+    } | changes
+
+
+def usable(policies, managed=("n1", "n2", "n3")):
+    nodes = {name: seen_node(name, labels={"pool": pool}) for name, pool in (("n1", "a"), ("n2", "a"), ("n3", "b"))}
+    return usable_policies(policies, nodes, [NodeName(each) for each in managed])
+
+
+def test_each_limit_and_time_of_a_policy_is_that_of_the_decision():
+    found = settings_of(policy(**TIMES).model.spec)
+    assert found.model_dump() == {
+        "min_awake": 3,
+        "spare": 2,
+        "max_asleep_pct": 40,
+        "idle_for_s": 11,
+        "min_awake_for_s": 12,
+        "drain_below_pct": 13,
+        "drain_timeout_s": 14,
+        "off_timeout_s": 15,
+        "boot_timeout_s": 16,
+        "boot_attempts": 4,
+        "back_off_s": 17,
+        "stale_after_s": 180,
+        "max_powering_off": 5,
+        "max_waking": 6,
+    }
+
+
+def test_a_window_has_days_minutes_zone_and_nodes():
+    assert windows_of(policy(schedules=[window()]).model.spec) == (
+        AwakeWindow(
+            weekdays=frozenset({0, 6}),
+            from_minute=450,
+            to_minute=1440,
+            time_zone=ZoneInfo("Europe/Rome"),
+            min_awake=7,
+        ),
+    )
+
+
+@pytest.mark.parametrize("zone", ["Europe/Roma", "Europe", "a/../b"])
+def test_a_time_zone_that_is_none_is_named_with_field_value_and_way_out(zone):
+    spec = policy(schedules=[window()]).model.spec
+    second = spec.schedules[0].model_copy(update={"time_zone": zone})
+    with pytest.raises(UnusableSpec) as raised:
+        windows_of(spec.model_copy(update={"schedules": (spec.schedules[0], second)}))
+    assert str(raised.value) == (
+        f"schedules[1].timeZone: {zone!r} is not in the time zone database; write a name such as Europe/Rome"
+    )
+
+
+def test_a_policy_has_the_managed_nodes_that_its_selector_matches():
+    found, errors = usable([policy(mode="Recommend", schedules=[window()])], managed=("n1", "n3", "gone"))
+    assert errors == {}
+    assert (found["p"].name, found["p"].mode, found["p"].nodes) == ("p", SleepMode.RECOMMEND, {"n1"})
+    assert found["p"].taken == {}
+    assert found["p"].selector == {"pool": "a"}
+    assert len(found["p"].windows) == 1
+
+
+def test_a_node_needs_all_labels_of_the_selector():
+    found, _ = usable([policy(selector={"pool": "a", "rack": "r1"})])
+    assert found["p"].nodes == frozenset()
+
+
+def test_a_node_belongs_to_the_first_policy_by_name_which_the_other_one_counts():
+    found, _ = usable([policy("z"), policy("a"), policy("b", selector={"pool": "b"})])
+    assert (found["a"].nodes, found["z"].nodes) == ({"n1", "n2"}, frozenset())
+    assert found["z"].taken == {"a": 2}
+    assert (found["b"].nodes, found["b"].taken) == ({"n3"}, {})
+
+
+def test_a_policy_that_cannot_be_used_has_an_error_and_keeps_its_nodes_from_others():
+    bad = policy("a", schedules=[window(timeZone="Europe/Roma")])
+    found, errors = usable([bad, policy("b"), policy("c", selector={"pool": "b"})])
+    assert list(errors) == ["a"]
+    assert (found["b"].nodes, found["b"].taken) == (frozenset(), {"a": 2})
+    assert found["c"].nodes == {"n3"}

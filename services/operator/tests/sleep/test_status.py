@@ -1,0 +1,155 @@
+"""The status of a NodeSleepPolicy: counts, reasons, watts and conditions."""
+
+import json
+
+from joulie_api.wire import decode_kind
+from joulie_core.kinds import NodeSleepPolicy
+from joulie_core.kinds.node_bmc import PowerState
+from joulie_core.kinds.node_sleep_policy import MOST_NAMES, SleepMode
+from joulie_core.names import NodeName
+from joulie_core.sleep import NodePowerFacts, SleepNode, SleepRecord, SleepSettings, SleepState
+from joulie_core.timestamps import rfc3339
+from joulie_operator.sleep.facts import SleepFacts
+from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy
+from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
+
+NOW_S = 1_800_000_000.0
+NOW, EARLIER = rfc3339(NOW_S, "seconds"), rfc3339(NOW_S - 600, "seconds")
+
+
+def node(name, **changes):
+    power = NodePowerFacts(state=PowerState.ON, sampled_at_s=NOW_S, reachable=True, wake_proven=True, off_allowed=True)
+    known = {"group": "g", "free": {}, "idle_watts": 100.4, "ready": True, "protected_pods": 0, "power": power}
+    return SleepNode(name=NodeName(name), **(known | changes))
+
+
+def object_of(*conditions, generation=7):
+    raw = {
+        "metadata": {"name": "p", "generation": generation},
+        "spec": {"nodeSelector": {"pool": "a"}},
+        "status": {"conditions": list(conditions)},
+    }
+    return decode_kind(NodeSleepPolicy)(json.dumps(raw).encode())
+
+
+def policy(names, mode=SleepMode.ACT, taken=None):
+    selector = {"rack": "r1", "pool": "a"}
+    return UsablePolicy("p", mode, SleepSettings(), (), frozenset(map(NodeName, names)), taken or {}, selector)
+
+
+def status(nodes=(), *, states=None, recommended=None, seen=None, of_others=(), **options):
+    known = {each.name: each for each in (*nodes, *of_others)}
+    records = {NodeName(name): SleepRecord(state=state, since_s=0) for name, state in (states or {}).items()}
+    sight = SleepSight(SleepFacts(known, ()), records, NOW_S)
+    found = policy([each.name for each in nodes], **options)
+    return policy_status(found, seen or object_of(), sight, recommended)
+
+
+def conditions(found):
+    return {each.type: (each.status.value, each.reason, each.message) for each in found.conditions}
+
+
+def test_nodes_are_counted_by_state_and_one_without_a_record_is_awake():
+    states = {f"n{number}": state for number, state in enumerate(SleepState)}
+    states["n7"] = SleepState.ASLEEP
+    states["foreign"] = SleepState.ASLEEP
+    found = status([node(f"n{number}") for number in range(10)], states=states, of_others=[node("foreign")])
+    assert found.nodes.model_dump() == {
+        "selected": 10,
+        "awake": 3,
+        "cordoned": 1,
+        "draining": 1,
+        "powering_off": 1,
+        "asleep": 2,
+        "waking": 1,
+        "quarantined": 1,
+    }
+    assert found.observed_generation == 7
+    assert found.saved_watts == 201
+
+
+def test_reasons_why_nodes_that_are_awake_may_not_sleep_are_counted_by_name():
+    nodes = [node("a"), node("b", power=None), node("c", ready=False), node("d", power=None), node("e", power=None)]
+    found = status(nodes, states={"e": SleepState.ASLEEP})
+    assert [(each.reason, each.nodes) for each in found.refusals] == [("no_bmc", 2), ("not_ready", 1)]
+
+
+def test_watts_are_saved_in_mode_act_only():
+    found = status([node("a")], states={"a": SleepState.ASLEEP}, mode=SleepMode.RECOMMEND)
+    assert found.saved_watts is None
+    assert found.recommendation is None
+
+
+def test_a_recommendation_names_nodes_in_order_and_their_watts():
+    names = [f"n{number:03}" for number in range(MOST_NAMES + 5)]
+    nodes = [node(name) for name in reversed(names)]
+    found = status(nodes, recommended=frozenset(map(NodeName, names)), mode=SleepMode.RECOMMEND).recommendation
+    assert (found.asleep, found.watts) == (len(names), round(100.4 * len(names)))
+    assert found.nodes == tuple(names[:MOST_NAMES])
+
+
+def test_nodes_in_quarantine_are_named_in_order():
+    names = [f"n{number:03}" for number in range(MOST_NAMES + 5)]
+    found = status([node(each) for each in reversed(names)], states=dict.fromkeys(names, SleepState.QUARANTINED))
+    assert found.quarantined == tuple(names[:MOST_NAMES])
+    assert conditions(found)["Healthy"] == ("False", "Quarantined", f"{len(names)} nodes did not boot")
+
+
+def test_a_policy_that_acts_without_failure_has_all_good_conditions():
+    assert conditions(status([node("a")])) == {
+        "Accepted": ("True", "Valid", ""),
+        "Acting": ("True", "Act", ""),
+        "Healthy": ("True", "NoFailure", ""),
+        "Overlapping": ("False", "None", ""),
+    }
+
+
+def test_a_policy_that_does_not_act_says_its_mode_and_how_to_change_it():
+    found = conditions(status([node("a")], mode=SleepMode.OBSERVE))["Acting"]
+    assert found == ("False", "Observe", "set spec.mode to Act to power nodes off")
+
+
+def test_a_policy_without_nodes_says_its_selector_and_how_to_look_for_it():
+    found = conditions(status())["Accepted"]
+    assert found == (
+        "True",
+        "NoNodes",
+        (
+            "spec.nodeSelector pool=a,rack=r1 matches no managed node; change it, or label nodes: those with these "
+            "labels are shown by kubectl get nodes -l pool=a,rack=r1"
+        ),
+    )
+
+
+def test_a_policy_whose_nodes_belong_to_others_names_them():
+    found = conditions(status(taken={"z": 1, "b": 4}))
+    assert found["Accepted"] == ("True", "Valid", "")
+    assert found["Overlapping"] == (
+        "True",
+        "OtherPolicy",
+        (
+            "of the nodes that spec.nodeSelector matches belong 4 to b and 1 to z, which come first by name; change "
+            "one of the selectors so that they do not overlap"
+        ),
+    )
+
+
+def test_a_condition_keeps_its_time_while_its_status_is_the_same():
+    before = [
+        {"type": "Acting", "status": "True", "reason": "Old", "lastTransitionTime": EARLIER},
+        {"type": "Healthy", "status": "False", "reason": "Quarantined", "lastTransitionTime": EARLIER},
+    ]
+    found = status([node("a")], seen=object_of(*before, generation=8)).conditions
+    times = {each.type: each.last_transition_time for each in found}
+    assert times == {"Accepted": NOW, "Acting": EARLIER, "Healthy": NOW, "Overlapping": NOW}
+    assert {each.observed_generation for each in found} == {8}
+    assert [each.type for each in found] == sorted(times)
+
+
+def test_a_policy_that_cannot_be_used_says_why_and_what_becomes_of_its_nodes():
+    found = refused_status(object_of(), UnusableSpec("schedules[0]: odd"), NOW_S)
+    assert conditions(found) == {
+        "Accepted": ("False", "Invalid", "schedules[0]: odd"),
+        "Acting": ("False", "Invalid", "its nodes stay awake, or are woken"),
+    }
+    assert (found.observed_generation, found.nodes) == (7, None)
