@@ -31,7 +31,8 @@ async def test_an_object_without_a_worker_has_the_condition_and_nothing_else_is_
         "lastTransitionTime": rfc3339(NOW_S, "seconds"),
     }
     assert found.api.applied == [("nodebmcs.joulie.io", "n1", {"status": {"conditions": [condition]}}, True)]
-    assert FIELD_MANAGER != "joulie-outofband"
+    # A name that stays: the fields of objects are owned by it.
+    assert FIELD_MANAGER == "joulie-outofband-rejections"
 
 
 async def test_it_is_written_once_for_each_reason_and_again_after_the_object_was_valid():
