@@ -1,4 +1,4 @@
-"""Texts of a cluster on the terminal: whoever may write one of them must not control the terminal of those who read."""
+"""Texts of a cluster are printed without characters that control a terminal."""
 
 import json
 

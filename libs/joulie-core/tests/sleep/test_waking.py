@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from joulie_core.sleep.fit import NodeRoom, PodGroup, grouped
 from joulie_core.sleep.model import SleepNode, SleepPod
-from joulie_core.sleep.waking import MAX_CHOSEN, MAX_GROUPS, Sleeper, choose
+from joulie_core.sleep.waking import MAX_CHOSEN, MAX_GROUPS, WakeCandidate, choose
 
 
-def sleeper(name, cpu=4.0, *, silent=False, boots=True, watts=100.0, sleeps=0, labels=None) -> Sleeper:
+def candidate(name, cpu=4.0, *, silent=False, boots=True, watts=100.0, sleeps=0, labels=None) -> WakeCandidate:
     node = SleepNode(
         name=name,
         group="g",
@@ -19,79 +19,79 @@ def sleeper(name, cpu=4.0, *, silent=False, boots=True, watts=100.0, sleeps=0, l
         protected_pods=0,
         power=None,
     )
-    return Sleeper(node, (silent, boots, watts, sleeps, name))
+    return WakeCandidate(node, (silent, boots, watts, sleeps, name))
 
 
 def pods(count, cpu=1.0, **pod) -> PodGroup:
     return PodGroup(SleepPod(requests={"cpu": cpu}, **pod), count)
 
 
-def chosen(groups, sleepers, *, max_boots=99, turn=0) -> list[str]:
-    return [node.name for node in choose(groups, sleepers, max_boots=max_boots, turn=turn)]
+def chosen(groups, candidates, *, max_boots=99, turn=0) -> list[str]:
+    return [node.name for node in choose(groups, candidates, max_boots=max_boots, turn=turn)]
 
 
 def test_as_many_nodes_are_woken_as_the_pods_need():
     groups = [pods(9)]
-    assert chosen(groups, [sleeper(f"n{number}") for number in range(5)]) == ["n0", "n1", "n2"]
+    assert chosen(groups, [candidate(f"n{number}") for number in range(5)]) == ["n0", "n1", "n2"]
     assert groups[0].count == 0
 
 
 def test_a_node_that_takes_more_pods_is_woken_first():
-    assert chosen([pods(9)], [sleeper("small"), sleeper("large", cpu=8.0)]) == ["large", "small"]
+    assert chosen([pods(9)], [candidate("small"), candidate("large", cpu=8.0)]) == ["large", "small"]
 
 
 def test_a_node_is_woken_for_pods_of_several_groups():
-    assert chosen([pods(2), pods(1, cpu=2.0), pods(1, cpu=3.0)], [sleeper("a"), sleeper("b")]) == ["a", "b"]
+    assert chosen([pods(2), pods(1, cpu=2.0), pods(1, cpu=3.0)], [candidate("a"), candidate("b")]) == ["a", "b"]
 
 
 def test_among_equals_those_that_need_no_boot_then_few_watts_then_few_sleeps_come_first():
-    sleepers = [
-        sleeper("worn", sleeps=2),
-        sleeper("fresh", sleeps=1),
-        sleeper("thrifty", watts=50.0),
-        sleeper("draining", watts=200.0, boots=False),
+    candidates = [
+        candidate("worn", sleeps=2),
+        candidate("fresh", sleeps=1),
+        candidate("thrifty", watts=50.0),
+        candidate("draining", watts=200.0, boots=False),
     ]
-    assert chosen([pods(16)], sleepers) == ["draining", "thrifty", "fresh", "worn"]
+    assert chosen([pods(16)], candidates) == ["draining", "thrifty", "fresh", "worn"]
 
 
 def test_a_node_whose_bmc_is_silent_is_woken_only_where_no_other_takes_a_pod():
-    sleepers = [sleeper("silent", cpu=8.0, silent=True), sleeper("a"), sleeper("b")]
-    assert chosen([pods(8)], sleepers) == ["a", "b"]
-    assert chosen([pods(12)], sleepers) == ["a", "b", "silent"]
+    candidates = [candidate("silent", cpu=8.0, silent=True), candidate("a"), candidate("b")]
+    assert chosen([pods(8)], candidates) == ["a", "b"]
+    assert chosen([pods(12)], candidates) == ["a", "b", "silent"]
 
 
 def test_no_more_nodes_boot_than_are_permitted_and_others_are_chosen_all_the_same():
-    sleepers = [*(sleeper(f"off{number}") for number in range(4)), sleeper("draining", cpu=1.0, boots=False)]
-    assert chosen([pods(40)], sleepers, max_boots=2) == ["off0", "off1", "draining"]
-    assert chosen([pods(40)], sleepers, max_boots=0) == ["draining"]
-    assert chosen([pods(40)], sleepers, max_boots=-3) == ["draining"]
+    candidates = [*(candidate(f"off{number}") for number in range(4)), candidate("draining", cpu=1.0, boots=False)]
+    assert chosen([pods(40)], candidates, max_boots=2) == ["off0", "off1", "draining"]
+    assert chosen([pods(40)], candidates, max_boots=0) == ["draining"]
+    assert chosen([pods(40)], candidates, max_boots=-3) == ["draining"]
 
 
 def test_nothing_is_woken_for_pods_that_fit_nowhere():
     groups = [pods(3, cpu=5.0), pods(3, node_selector={"pool": "x"})]
-    assert chosen(groups, [sleeper("a"), sleeper("b")]) == []
-    assert chosen([], [sleeper("a")]) == []
+    assert chosen(groups, [candidate("a"), candidate("b")]) == []
+    assert chosen([], [candidate("a")]) == []
     assert chosen([pods(1)], []) == []
 
 
 def test_nodes_that_a_selector_tells_apart_are_compared_by_it():
-    sleepers = [sleeper(f"n{number}", labels={"host": f"n{number}"}) for number in range(9)]
+    candidates = [candidate(f"n{number}", labels={"host": f"n{number}"}) for number in range(9)]
     groups = [pods(1, node_selector={"host": "n7"}), pods(1, node_selector={"host": "n3"})]
-    assert sorted(chosen(groups, sleepers)) == ["n3", "n7"]
+    assert sorted(chosen(groups, candidates)) == ["n3", "n7"]
 
 
 def test_one_decision_chooses_a_bounded_number_of_nodes():
-    sleepers = [sleeper(f"n{number:03}") for number in range(2 * MAX_CHOSEN)]
-    assert len(chosen([pods(9999)], sleepers, max_boots=9999)) == MAX_CHOSEN
+    candidates = [candidate(f"n{number:03}") for number in range(2 * MAX_CHOSEN)]
+    assert len(chosen([pods(9999)], candidates, max_boots=9999)) == MAX_CHOSEN
 
 
 def test_where_there_are_too_many_groups_they_take_turns():
     groups = [pods(1, cpu=1.0 + number / 1e6, node_selector={"host": "a"}) for number in range(MAX_GROUPS)]
     groups.append(pods(1, node_selector={"host": "b"}))
-    sleepers = [sleeper(name, cpu=1.5, labels={"host": name}) for name in ("a", "b")]
+    candidates = [candidate(name, cpu=1.5, labels={"host": name}) for name in ("a", "b")]
 
     def woken(turn):
-        return chosen([PodGroup(group.pod, group.count) for group in groups], sleepers, turn=turn)
+        return chosen([PodGroup(group.pod, group.count) for group in groups], candidates, turn=turn)
 
     assert woken(0) == ["a"]
     assert woken(1) == ["a", "b"]
@@ -99,7 +99,7 @@ def test_where_there_are_too_many_groups_they_take_turns():
 
 def test_groups_that_fit_nowhere_leave_their_turn_to_others():
     groups = [pods(1, cpu=100.0 + number) for number in range(2 * MAX_GROUPS)]
-    assert chosen([*groups, pods(1)], [sleeper("a")]) == ["a"]
+    assert chosen([*groups, pods(1)], [candidate("a")]) == ["a"]
 
 
 @given(
@@ -108,13 +108,13 @@ def test_groups_that_fit_nowhere_leave_their_turn_to_others():
     st.integers(0, 6),
 )
 def test_every_chosen_node_takes_a_pod_and_what_is_left_fits_no_other_that_may_boot(requests, nodes, max_boots):
-    sleepers = [sleeper(f"n{at}", cpu, silent=silent, boots=boots) for at, (cpu, silent, boots) in enumerate(nodes)]
+    candidates = [candidate(f"n{at}", cpu, silent=silent, boots=boots) for at, (cpu, silent, boots) in enumerate(nodes)]
     groups = grouped(SleepPod(requests={"cpu": cpu}) for cpu in requests)
     waiting = len(requests)
-    names = chosen(groups, sleepers, max_boots=max_boots)
+    names = chosen(groups, candidates, max_boots=max_boots)
     assert len(set(names)) == len(names)
-    assert sum(each.boots for each in sleepers if each.node.name in names) <= max_boots
+    assert sum(each.boots for each in candidates if each.node.name in names) <= max_boots
     assert waiting - sum(group.count for group in groups) >= len(names)
-    if sum(each.boots for each in sleepers if each.node.name in names) < max_boots:
-        others = [NodeRoom(each.node) for each in sleepers if each.node.name not in names]
+    if sum(each.boots for each in candidates if each.node.name in names) < max_boots:
+        others = [NodeRoom(each.node) for each in candidates if each.node.name not in names]
         assert not any(room.capacity(group.pod, group.count) for room in others for group in groups if group.count)

@@ -15,7 +15,7 @@ from joulie_core.sleep.fit import Rooms, grouped
 from joulie_core.sleep.machine import power_state
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
 from joulie_core.sleep.settings import AwakeWindow, SleepSettings
-from joulie_core.sleep.waking import Sleeper, WakeOrder, choose
+from joulie_core.sleep.waking import WakeCandidate, WakeOrder, choose
 
 #: States from which a node returns without a boot.
 _NOT_YET_OFF: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING})
@@ -120,13 +120,13 @@ def _wake_for(
     for group in groups:
         needs.used |= {room.node.name for room, _ in rooms.place(group)}
     waiting = [group for group in groups if group.count]
-    sleepers = [
-        Sleeper(each.node, _order(each, now_s, settings))
+    candidates = [
+        WakeCandidate(each.node, _order(each, now_s, settings))
         for each in seen
         if each.node.name not in needs.reasons and _can_wake(each, now_s)
     ]
     booting = sum(each.record.state is SleepState.WAKING for each in seen)
-    for node in choose(waiting, sleepers, max_boots=settings.max_waking - booting, turn=int(now_s)):
+    for node in choose(waiting, candidates, max_boots=settings.max_waking - booting, turn=int(now_s)):
         needs.reasons[node.name] = SleepReason.PENDING_PODS
         needs.used.add(node.name)
 

@@ -22,7 +22,7 @@ MAX_CHOSEN: Final = 32
 WakeOrder = tuple[bool, bool, float, int, str]
 
 
-class Sleeper:
+class WakeCandidate:
     """A node that can be woken; `order` says which of two is woken first."""
 
     __slots__ = ("node", "order")
@@ -42,16 +42,18 @@ class Sleeper:
         return self.order[1]
 
 
-def choose(groups: Sequence[PodGroup], sleepers: Iterable[Sleeper], *, max_boots: int, turn: int) -> list[SleepNode]:
+def choose(
+    groups: Sequence[PodGroup], candidates: Iterable[WakeCandidate], *, max_boots: int, turn: int
+) -> list[SleepNode]:
     """Return the nodes to wake, in the order in which they were chosen.
 
     Args:
         groups: the pods that wait, in their order; their counts are lowered by those that the nodes take.
-        sleepers: the nodes.
+        candidates: the nodes.
         max_boots: nodes that may be switched on now.
         turn: rises from call to call; where there are too many groups, it says which come first.
     """
-    kinds = _kinds(groups, sleepers)
+    kinds = _kinds(groups, candidates)
     if not kinds:
         return []
     rooms = Rooms(kind[0].node for kind in kinds)
@@ -71,18 +73,18 @@ def choose(groups: Sequence[PodGroup], sleepers: Iterable[Sleeper], *, max_boots
         best = _best(permitted, kinds, takers)
         if best is None:
             break
-        sleeper = kinds[best].popleft()
-        max_boots -= sleeper.boots
-        _fill(NodeRoom(sleeper.node), window)
-        chosen.append(sleeper.node)
+        candidate = kinds[best].popleft()
+        max_boots -= candidate.boots
+        _fill(NodeRoom(candidate.node), window)
+        chosen.append(candidate.node)
     return chosen
 
 
-def _kinds(groups: Sequence[PodGroup], sleepers: Iterable[Sleeper]) -> list[deque[Sleeper]]:
+def _kinds(groups: Sequence[PodGroup], candidates: Iterable[WakeCandidate]) -> list[deque[WakeCandidate]]:
     """Return nodes that no pod of the groups tells apart, those that are woken first in front."""
     keys = sorted(label_keys(group.pod for group in groups))
-    kinds: dict[object, deque[Sleeper]] = {}
-    for each in sorted(sleepers, key=lambda each: each.order):
+    kinds: dict[object, deque[WakeCandidate]] = {}
+    for each in sorted(candidates, key=lambda each: each.order):
         node = each.node
         labels = tuple(node.labels.get(key) for key in keys)
         kind = labels, node.taints, tuple(sorted(node.free.items())), each.order[:3]
@@ -98,7 +100,7 @@ def _from_turn(groups: Sequence[PodGroup], turn: int) -> Sequence[PodGroup]:
 
 
 def _best(
-    permitted: Iterable[int], kinds: Sequence[deque[Sleeper]], takers: Mapping[int, Sequence[PodGroup]]
+    permitted: Iterable[int], kinds: Sequence[deque[WakeCandidate]], takers: Mapping[int, Sequence[PodGroup]]
 ) -> int | None:
     """Return the kind of node that takes most pods; one whose BMC is silent only where no other takes any."""
     best, best_key = None, None

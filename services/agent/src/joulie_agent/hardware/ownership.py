@@ -118,7 +118,7 @@ def settled(entry: JournalEntry, value: int, writer: ValueOwner) -> JournalEntry
 def standing(entry: JournalEntry, value: int) -> JournalEntry:
     """Return what is known while an external value that is not above Joulie's is in force.
 
-    The entry is kept: whoever has saved Joulie's value before may write it back, and it is still Joulie's then.
+    The entry is kept: a tool that has saved Joulie's value before may write it back, and it is still Joulie's then.
     """
     known = _with_external(entry, value) if value != entry.original else entry
     return replace(known, stands=True, pending=None, suspect=None)

@@ -48,7 +48,7 @@ def sole_user(state_dir: Path, nri_socket: Path | None) -> Iterator[None]:
 def _lock(stack: ExitStack, directory: Path) -> bool:
     """Lock a directory until the stack ends; return False where another process has it.
 
-    One that is not there, cannot be opened or is on a file system without locks separates nobody.
+    One that is not there, cannot be opened or is on a file system without locks separates no process.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
