@@ -132,3 +132,17 @@ def test_what_cannot_be_a_host_name_of_the_live_page_is_refused(host):
 
 def test_host_names_of_the_live_page_are_compared_without_regard_to_case():
     assert read(UI_HOSTS="Proxy.Example, ops-1").ui_hosts == ("proxy.example", "ops-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NODE_SELECTOR", "a in (b"),
+        ("OPERATOR_NODE_POWER_HTTP_ENDPOINT", "file:///etc/passwd"),
+        ("OPERATOR_NODE_POWER_PROMETHEUS_ADDRESS", "prometheus:9090"),
+        ("FACILITY_PROMETHEUS_ADDRESS", "http://"),
+    ],
+)
+def test_selectors_and_addresses_that_cannot_work_are_refused_by_name(name, value):
+    with pytest.raises(SettingsError, match=name):
+        read(**{name: value})

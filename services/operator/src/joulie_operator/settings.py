@@ -9,6 +9,7 @@ from typing import Annotated, Final, Self, cast
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
+from joulie_api.checked_texts import HttpUrl, LabelSelector
 from joulie_api.settings import Addr, Duration, ServiceSettings
 from joulie_core import labels
 from joulie_core.caps import CapSettings
@@ -56,9 +57,9 @@ class PowerSettings(ServiceSettings):
     operator_node_power_source: NodePowerSource = NodePowerSource.AUTO
     """The first source of power readings. `auto`: the agents. Where the source has no reading, the agents' readings are
     used, then the model from pod requests."""
-    operator_node_power_http_endpoint: str = ""
+    operator_node_power_http_endpoint: HttpUrl = ""
     """URL of a node's telemetry for the source `http`; `{node}` is replaced by the node's name."""
-    operator_node_power_prometheus_address: str = ""
+    operator_node_power_prometheus_address: HttpUrl = ""
     """Base URL of Prometheus for the sources `prometheus` and `kepler`."""
     operator_node_power_prometheus_query: str = ""
     """PromQL of the watts per node; required for `prometheus`. Empty with `kepler`: the rate of its joules."""
@@ -72,7 +73,7 @@ class PowerSettings(ServiceSettings):
     whole GPU for each device, as a node must not look freer than it is."""
     enable_facility_metrics: bool = False
     """Query facility metrics from Prometheus, and compute the PUE from them."""
-    facility_prometheus_address: str = ""
+    facility_prometheus_address: HttpUrl = ""
     """Base URL of Prometheus for facility metrics."""
     facility_poll_interval: PositiveDuration = 30
     """How often facility metrics are queried; they change slowly."""
@@ -125,7 +126,7 @@ class OperatorSettings(PowerSettings, CapSettings):
     ui_hosts: tuple[HostName, ...] = ()
     """Host names under which the live page may be requested besides localhost and addresses, such as that of a proxy
     which authenticates. Others are refused."""
-    node_selector: str = f"{labels.MANAGED}=true"
+    node_selector: LabelSelector = f"{labels.MANAGED}=true"
     """Label selector of the nodes under management."""
     reserved_label_key: str = labels.RESERVED
     """Label whose value `true` takes a node out of management while it stays in the selection."""
