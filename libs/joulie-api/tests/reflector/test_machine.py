@@ -324,6 +324,16 @@ def test_an_object_that_cannot_be_decoded_keeps_its_last_good_value_and_is_logge
     assert machine.on_line(event("MODIFIED", obj("a", 12, 2)), 5.0).changes == (Change("a", 1, 2),)
 
 
+def test_an_invalid_object_of_a_list_that_was_not_completed_is_forgotten_where_the_next_list_has_none(machine):
+    machine.on_list_page(page(obj("a", 1, "bad"), token="next"), 0.0)
+    machine.on_failure(Gone(410, "Expired", "too old"), 0.0)
+    machine.check()
+    assert machine.invalid.keys() == {"a"}
+    watching(machine, obj("b", 2))
+    machine.check()
+    assert machine.invalid == {}
+
+
 def test_the_deletion_of_an_object_that_was_never_decoded_is_not_delivered(machine):
     with capture_logs() as logs:
         watching(machine, obj("a", 1, "bad"))

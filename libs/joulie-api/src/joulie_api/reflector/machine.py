@@ -132,7 +132,8 @@ class ReflectorMachine(Generic[T]):
         #: The latest resourceVersion of every object the server has: a superset of `objects`' keys, since it includes
         #: objects that could not be decoded.
         self.versions: dict[str, str] = {}
-        #: Why the latest version of an object cannot be decoded. Its last good decoding stays in `objects`.
+        #: Why the latest version of an object cannot be decoded. Its last good decoding stays in `objects`. While
+        #: a list is under way, also of objects of its pages, or of pages of a list that was not completed.
         self.invalid: dict[str, str] = {}
         self.counters = Counters()
         self.phase = Phase.LISTING
@@ -158,14 +159,13 @@ class ReflectorMachine(Generic[T]):
     def check(self) -> None:
         """Assert the invariants that the attributes document."""
         assert self.objects.keys() <= self.versions.keys()
-        if not self._page_versions:
-            assert self.invalid.keys() <= self.versions.keys()
         assert self._page_objects.keys() <= self._page_versions.keys()
         if self.phase is Phase.WATCHING:
             assert self.synced
             assert self._resource_version
             assert not self._page_versions
             assert not self._continue_token
+            assert self.invalid.keys() <= self.versions.keys()
 
     def start(self) -> Request:
         """Return the first request: a list of the most recent state.
