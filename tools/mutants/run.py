@@ -322,7 +322,7 @@ class Tally:
         survived = self._counts[trials.Result.SURVIVED] - self.alike
         timeouts = self._counts[trials.Result.TIMEOUT]
         killed = self.killed
-        share_pct = 100.0 * killed / max(1, killed + survived)
+        share_pct = 100.0 * killed / (killed + survived) if killed + survived else 100.0
         print(
             f"{self._target.module}: {self._total} mutants, {killed} killed (of these {timeouts} by timeout),"
             f" {survived} survived, {self.alike} equivalent; {share_pct:.1f} % killed"
