@@ -1,5 +1,6 @@
 """Requests as they are sent, and hostile answers, at the level of HTTP."""
 
+import asyncio
 import gzip
 import json
 from base64 import b64decode
@@ -55,16 +56,31 @@ async def test_an_answer_up_to_the_limit_is_read_and_a_longer_one_is_malformed()
 
 
 async def test_a_compressed_answer_is_not_asked_for_and_not_unpacked():
-    bomb = gzip.compress(b" " * (100 << 20))
+    bomb = gzip.compress(b" " * (8 * MOST_BYTES))
     async with scripted(body(bomb, headers={"Content-Encoding": "gzip"})) as (script, connection):
         assert (await failure(connection.get(SYSTEM))).reason is BmcReason.MALFORMED
         assert script.asked[0].headers["Accept-Encoding"] == "identity"
 
 
-async def test_the_page_of_an_error_is_its_status():
-    async with scripted(lambda _: web.Response(status=404, body=b"\xff<html>")) as (_, connection):
+@pytest.mark.parametrize("status", [400, 404])
+async def test_the_page_of_an_error_is_its_status(status):
+    async with scripted(lambda _: web.Response(status=status, body=b"\xff<html>")) as (_, connection):
         error = await failure(connection.get(SYSTEM))
-    assert (error.reason, str(error)) == (BmcReason.REFUSED, f"{SYSTEM}: 404")
+    assert (error.reason, str(error)) == (BmcReason.REFUSED, f"{SYSTEM}: {status}")
+
+
+async def test_an_answer_that_does_not_come_in_time_ends_the_request():
+    ended = asyncio.Event()
+
+    async def late(_):
+        await ended.wait()
+        return web.Response()
+
+    async with scripted(late, request_timeout_s=0.05) as (_, connection):
+        async with asyncio.timeout(3):
+            error = await failure(connection.get(SYSTEM))
+        ended.set()
+    assert error.reason is BmcReason.TIMED_OUT
 
 
 @pytest.mark.parametrize("tag", ['"a\r\nX: 1"', "\x9b", "ü", "", "x" * 2000, 7, ["x"]])
@@ -223,6 +239,34 @@ async def test_a_session_that_ended_is_made_once_more_and_then_the_refusal_stand
     assert [each.method for each in script.requests] == ["POST", "GET", "POST", "GET"]
 
 
+async def test_an_action_is_requested_again_as_it_was_when_the_session_had_ended():
+    async with scripted(lambda asked: web.Response(status=401 if asked.headers["X-Auth-Token"] == "1" else 204)) as (
+        script,
+        connection,
+    ):
+        tokens = iter("12")
+        script.login = lambda: web.json_response({}, headers={"X-Auth-Token": next(tokens), "Location": SESSION})
+        await connection.post(SYSTEM, {"ResetType": "On"})
+    assert [(each.method, each.path, json.loads(each.body)) for each in script.asked] == [
+        ("POST", SYSTEM, {"ResetType": "On"})
+    ] * 2
+    assert [each.headers["X-Auth-Token"] for each in script.asked] == ["1", "2"]
+
+
+async def test_a_session_that_ended_and_cannot_be_made_again_is_replaced_by_the_credentials():
+    async with scripted(lambda asked: web.Response(status=401 if "X-Auth-Token" in asked.headers else 200)) as (
+        script,
+        connection,
+    ):
+        logins = iter([web.json_response({}, headers={"X-Auth-Token": "1"}), web.Response(status=503)])
+        script.login = lambda: next(logins)
+        await connection.get(SYSTEM)
+    assert [sorted(each.headers.keys() & {"Authorization", "X-Auth-Token"}) for each in script.asked] == [
+        ["X-Auth-Token"],
+        ["Authorization"],
+    ]
+
+
 async def test_credentials_that_are_refused_are_not_repeated():
     async with scripted(lambda _: web.Response(status=401)) as (script, connection):
         script.login = lambda: web.Response(status=401)
@@ -245,7 +289,8 @@ async def test_an_action_has_its_body_and_never_a_tag():
 
 async def test_a_refused_action_is_an_error():
     async with scripted(lambda _: web.Response(status=400)) as (_, connection):
-        assert (await failure(connection.post(SYSTEM, {}))).reason is BmcReason.REFUSED
+        error = await failure(connection.post(SYSTEM, {}))
+    assert (error.reason, str(error)) == (BmcReason.REFUSED, f"{SYSTEM}: 400")
 
 
 class Tagged:
@@ -282,6 +327,13 @@ async def test_the_forms_of_a_tag_are_tried_one_after_the_other(resource, sent):
     assert all((each.path, json.loads(each.body)) == (SYSTEM, {"a": 1}) for each in patches)
 
 
+async def test_the_tag_of_the_header_is_sent_and_not_that_of_the_body():
+    answer = {"body": b'{"@odata.etag": "2"}', "content_type": "application/json", "headers": {"ETag": '"1"'}}
+    async with scripted(lambda _: web.Response(**answer)) as (script, connection):
+        await connection.patch(SYSTEM, {})
+    assert script.asked[-1].tag == '"1"'
+
+
 async def test_a_resource_that_takes_no_form_of_its_tag_is_named():
     async with scripted(Tagged('W/"1"')) as (_, connection):
         error = await failure(connection.patch(SYSTEM, {}))
@@ -290,7 +342,8 @@ async def test_a_resource_that_takes_no_form_of_its_tag_is_named():
 
 async def test_a_patch_that_is_refused_for_something_else_is_not_repeated():
     async with scripted(Tagged('"1"', refusal=400)) as (script, connection):
-        assert (await failure(connection.patch(SYSTEM, {}))).reason is BmcReason.REFUSED
+        error = await failure(connection.patch(SYSTEM, {}))
+    assert (error.reason, str(error)) == (BmcReason.REFUSED, f"{SYSTEM}: 400")
     assert len([each for each in script.asked if each.method == "PATCH"]) == 1
 
 
