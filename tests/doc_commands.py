@@ -49,6 +49,7 @@ ON_A_CLUSTER: Final = (
     ("docs/troubleshooting.md", "JoulieOperatorAbsent"),
     ("docs/troubleshooting.md", "JoulieNoOperatorLeads"),
     ("docs/upgrade.md", "Steps"),
+    ("docs/upgrade.md", "Secrets of BMCs"),
     ("docs/upgrade.md", "Going back"),
     ("docs/install.md", "Uninstalling"),
     ("docs/security.md", "Namespaces and Pod Security"),
@@ -84,6 +85,9 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
         "needs a container runtime", "tests/e2e/test_container_resources.py"
     ),
     ("docs/install.md", r"kubectl .* exec POD .*"): _DOCTOR_OF_NODE,
+    ("docs/install.md", r"kubectl .* create secret generic bmc .*"): Reason(
+        "has files and addresses to fill in", "services/outofband/tests/test_secrets.py"
+    ),
     ("docs/install.md", r"systemctl .*|rm -rf .*"): Reason(_THIS_MACHINE, "tests/integration/test_chart_watchdog.py"),
     ("docs/install.md", r"helm (uninstall --no-hooks|rollback joulie REVISION|history joulie)"): Reason(
         "needs a failed uninstall", "tests/e2e/test_chart.py"
@@ -113,6 +117,7 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
     ),
     ("docs/troubleshooting.md", r"kubectl .* exec POD .*"): _DOCTOR_OF_NODE,
     ("docs/troubleshooting.md", r"kubectl .* logs POD"): Reason(_NO_PROCESS),
+    ("docs/troubleshooting.md", r"kubectl logs .*"): Reason(_NO_PROCESS),
     ("README.md", r"python3 -m venv .*"): Reason("starts everything; CI runs the line with `just ci`"),
     ("CONTRIBUTING.md", r"python3 -m venv .*"): Reason("starts everything; CI runs the line with `just ci`"),
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +21,16 @@ from joulie_api.resources import (
     CRDS,
     LEASES,
     NAMESPACES,
+    NODE_BMCS,
     NODE_POWER_PROFILES,
     NODE_TWINS,
     NODES,
     PODS,
+    SECRETS,
     TELEMETRY_PROFILES,
     Resource,
 )
-from joulie_api.testing import make_node_power_profile, make_node_twin, make_pod, make_telemetry_profile
+from joulie_api.testing import make_node_bmc, make_node_power_profile, make_node_twin, make_pod, make_telemetry_profile
 from joulie_core.labels import MANAGED
 from joulie_devcluster.control_plane.nodes import CpuClass, NodeClass
 from joulie_devcluster.fixtures import ClusterFactory
@@ -39,6 +42,8 @@ _NODE, _POD = "epyc-0", "train"
 _NAMES = {"NODE": _NODE, "POD": _POD, "VERB": "status"}
 #: No services run, so that there is something to find.
 _EXIT_CODES = {"kubectl joulie doctor": 1}
+#: Of BMCs, as they were before the out-of-band service asked for approved addresses.
+_OLD_SECRETS = {"bmc": {"username": "joulie", "password": "secret"}, "bmc-ca": {"ca.crt": "certificates"}}
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 
 
@@ -67,6 +72,7 @@ async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release,
         ("docs/live-page.md", "Opening it"): _has_the_page,
         ("docs/monitoring.md", "Monitoring"): _has_monitors,
         ("docs/upgrade.md", "Steps"): _has_the_new_kind,
+        ("docs/upgrade.md", "Secrets of BMCs"): _approves_the_addresses_and_certificates,
         ("docs/install.md", "Uninstalling"): _is_gone,
         ("docs/security.md", "Namespaces and Pod Security"): _are_two_releases,
     }
@@ -82,10 +88,20 @@ async def test_the_commands_of_the_pages_do_what_the_pages_say(release: Release,
                 (NODE_POWER_PROFILES, make_node_power_profile(_NODE, "performance")),
                 (NODE_TWINS, make_node_twin(_NODE, "performance")),
                 (TELEMETRY_PROFILES, make_telemetry_profile(_NODE)),
+                (NODE_BMCS, make_node_bmc(_NODE)),
+                (
+                    NODE_BMCS,
+                    make_node_bmc(
+                        "epyc-1", spec={"credentialsSecretRef": {"name": "other"}, "address": "https://192.0.2.2"}
+                    ),
+                ),
             ):
                 await client.create(resource, made)
             lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "joulie-operator"}}
             await client.create(LEASES, lease, NAMESPACE)
+            for name, entries in _OLD_SECRETS.items():
+                secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": entries}
+                await client.create(SECRETS, secret, NAMESPACE)
     assert not checks
 
 
@@ -105,6 +121,15 @@ def _status_fields(crd: dict[str, Any]) -> dict[str, Any]:
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     fields: dict[str, Any] = schema["properties"]["status"]["properties"]
     return fields
+
+
+async def _approves_the_addresses_and_certificates(release: Release) -> None:
+    data = (await _read(release, SECRETS, "bmc", NAMESPACE))["data"]
+    assert {key: b64decode(value).decode() for key, value in data.items()} == {
+        **_OLD_SECRETS["bmc"],
+        **_OLD_SECRETS["bmc-ca"],
+        "addresses": "https://192.0.2.1",
+    }
 
 
 async def _serve_kinds_of_the_prometheus_operator(release: Release) -> None:

@@ -135,6 +135,27 @@ def test_a_mutant_that_hangs_is_a_timeout_and_a_failing_suite_is_refused(workspa
     assert "have to pass" in ended.stdout
 
 
+def test_a_mutant_of_a_coroutine_that_no_test_notices_survives(workspace):
+    (workspace / "libs/toy/src/toy/level.py").write_text(
+        "import asyncio\n\n\nasync def one() -> int:\n    async with asyncio.timeout(60):\n        return 1\n"
+    )
+    (workspace / "libs/toy/tests/test_level.py").write_text(
+        "import asyncio\n\nfrom toy.level import one\n\n\ndef test_one():\n    assert asyncio.run(one()) == 1\n"
+    )
+    ended = run(workspace, "toy.level")
+    assert "+    async with asyncio.timeout(61):" in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_tests_that_fail_without_a_mutant_where_mutants_are_tried_are_refused(workspace):
+    with (workspace / "libs/toy/tests/test_level.py").open("a") as tests:
+        tests.write("\n\ndef test_once():\n    with open('made', 'x'):\n        pass\n")
+    ended = run(workspace, "toy.level")
+    assert ended.returncode == 1
+    assert "FileExistsError" in ended.stdout, ended.stdout + ended.stderr
+    assert "have to pass" in ended.stdout
+    assert "killed" not in ended.stdout
+
+
 def recorded(workspace):
     lines = (workspace / "tools/mutants/shares.jsonl").read_text().splitlines()
     return {share["module"]: share for share in map(json.loads, lines)}

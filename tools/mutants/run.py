@@ -8,10 +8,11 @@
     just mutants --changed --within 120                          those of the list that were changed since, as in CI
 
 The working tree is copied to a temporary directory first and can be edited meanwhile. Each mutant runs the tests that
-reach the changed statement, the fastest first, until one fails; a mutant that takes too long counts as killed.
-Tests slower than `--slowest` are left out, so the share killed is a lower bound. Mutants that no test can tell from the
-original are declared in equivalent.toml beside this file, and do not count. Exit code 1 below 90 % killed, or where a
-declared mutant is killed or no longer exists.
+reach the changed statement, the fastest first, until one fails; a mutant that takes too long counts as killed. Before,
+the tests have to pass twice without a mutant, the second time in the way that mutants are tried. Tests slower than
+`--slowest` are left out, so the share killed is a lower bound. Mutants that no test can tell from the original are
+declared in equivalent.toml beside this file, and do not count. Exit code 1 below 90 % killed, or where a declared
+mutant is killed or no longer exists.
 """
 
 import argparse
@@ -251,6 +252,8 @@ def _judge(asked: argparse.Namespace, target: Target, copy: Path, work: Path) ->
         f"{len(mutants)} mutants, {len(baseline.seconds)} tests, of which {len(slow)} are left out as slow", flush=True
     )
     trials.preload(independent(baseline.imported, target, copy))
+    if control := baseline.by_time(set(baseline.seconds) - slow):
+        trials.run_control(target.module, copy / target.path, control, work)
     tally = Tally(target, len(mutants), declared(target.module, EQUIVALENT))
     for mutant, chosen in plan:
         if not chosen:
@@ -319,7 +322,7 @@ class Tally:
         survived = self._counts[trials.Result.SURVIVED] - self.alike
         timeouts = self._counts[trials.Result.TIMEOUT]
         killed = self.killed
-        share_pct = 100.0 * killed / max(1, killed + survived)
+        share_pct = 100.0 * killed / (killed + survived) if killed + survived else 100.0
         print(
             f"{self._target.module}: {self._total} mutants, {killed} killed (of these {timeouts} by timeout),"
             f" {survived} survived, {self.alike} equivalent; {share_pct:.1f} % killed"

@@ -53,7 +53,7 @@ class Baseline:
     Attributes:
         seconds: duration of each test, by its id.
         tests: the tests that reach each line of the module.
-        imported: the file of each module that was loaded at the end, by its name.
+        imported: the file of each module that was loaded at the end, by its name, in the order of their import.
 
     """
 
@@ -68,17 +68,18 @@ class Baseline:
         there is none.
         """
         if mutant.function_lines:
-            return self._by_time(self._reaching(mutant.statement_lines) or self._reaching(mutant.function_lines))
+            return self.by_time(self._reaching(mutant.statement_lines) or self._reaching(mutant.function_lines))
         reaching = self._reaching(self.tests)
         files = {_file_of(test) for test in reaching}
         others = {test for test in self.seconds if not files or _file_of(test) in files} - reaching
-        return self._by_time(reaching) + self._by_time(others)
+        return self.by_time(reaching) + self.by_time(others)
+
+    def by_time(self, tests: Iterable[str]) -> list[str]:
+        """Return tests, the fastest first."""
+        return sorted(tests, key=lambda test: (self.seconds[test], test))
 
     def _reaching(self, lines: Iterable[int]) -> frozenset[str]:
         return frozenset[str]().union(*(self.tests.get(line, ()) for line in lines))
-
-    def _by_time(self, tests: Iterable[str]) -> list[str]:
-        return sorted(tests, key=lambda test: (self.seconds[test], test))
 
 
 def _file_of(test: str) -> str:
@@ -86,7 +87,7 @@ def _file_of(test: str) -> str:
 
 
 class BaselineError(Exception):
-    """The tests fail, or there are none, on the module as it is."""
+    """The tests fail, or there are none, on the module as it is; carries what pytest printed."""
 
 
 class _Recorder:
@@ -162,7 +163,7 @@ def run_baseline(path: Path, tests: Sequence[str], work: Path) -> Baseline:
     """Run the tests on the module as it is.
 
     Raises:
-        BaselineError: they do not all pass; carries what pytest printed.
+        BaselineError: they do not all pass.
 
     """
     answer, output = work / "baseline.json", work / "baseline.txt"
@@ -190,14 +191,17 @@ def _baseline_process(path: Path, tests: Sequence[str], answer: Path, output: Pa
     by_line: defaultdict[int, list[str]] = defaultdict(list)
     for line, contexts in measured.get_data().contexts_by_lineno(str(path)).items():
         by_line[line] += [context for context in contexts if context]
-    imported = {name: getattr(module, "__file__", None) for name, module in sorted(sys.modules.items())}
+    imported = {name: getattr(module, "__file__", None) for name, module in sys.modules.items()}
     imported = {name: file for name, file in imported.items() if isinstance(file, str)}
     answer.write_text(json.dumps({"seconds": recorder.seconds, "tests": by_line, "imported": imported}))
     os._exit(status)
 
 
 def preload(names: Iterable[str]) -> None:
-    """Import what every run needs, so that each fork has it."""
+    """Import what every run needs, so that each fork has it.
+
+    The order matters: `_asyncio` before `asyncio` leaves no task that is the current one.
+    """
     for name in names:
         if name not in sys.modules:
             # Names in sys.modules that no import finds (aliases, generated modules) are left to the runs.
@@ -205,6 +209,22 @@ def preload(names: Iterable[str]) -> None:
                 importlib.import_module(name)
     gc.collect()
     gc.freeze()
+
+
+def run_control(module: str, path: Path, tests: Sequence[str], work: Path) -> None:
+    """Run the tests on the module as it is, in the way of a mutant.
+
+    Raises:
+        BaselineError: they do not all pass, so that they would seem to notice every mutant.
+
+    """
+    output = work / "control.txt"
+    child = os.fork()
+    if child == 0:
+        _mutant_process(_Replacing(module, path, path.read_text()), tests, work / "control", output)
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        raise BaselineError(output.read_text())
 
 
 def try_mutants(
@@ -231,7 +251,7 @@ def try_mutants(
                 limit_s = _GRACE_S + _PATIENCE * sum(seconds[test] for test in tests)
                 child = os.fork()
                 if child == 0:
-                    _mutant_process(_Replacing(module, path, mutant.source), tests, base)
+                    _mutant_process(_Replacing(module, path, mutant.source), tests, base, Path(os.devnull))
                 running[child] = mutant, time.monotonic() + limit_s, base
             signal.sigtimedwait({signal.SIGCHLD}, 0.5)
             for child, (mutant, deadline, base) in list(running.items()):
@@ -264,13 +284,13 @@ def _end(child: int, *, reaped: bool) -> None:
         os.waitpid(child, 0)
 
 
-def _mutant_process(replacing: _Replacing, tests: Sequence[str], base: Path) -> NoReturn:
+def _mutant_process(replacing: _Replacing, tests: Sequence[str], base: Path, output: Path) -> NoReturn:
     status = 1
     try:
         os.setsid()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-        _print_to(Path(os.devnull))
+        _print_to(output)
         sys.meta_path.insert(0, replacing)
         files = sorted({_file_of(test) for test in tests})
         status = int(pytest.main([*_PYTEST, "--basetemp", str(base), *files], plugins=[_Selection(tests)]))

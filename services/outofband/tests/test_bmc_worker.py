@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from services.outofband.tests.doubles import CAPABILITY, NOW_S, REPORT, TIMES, Bmc, bench, conditions, counted, node_bmc
 from services.outofband.tests.objects import cap
+from structlog.testing import capture_logs
 
 from joulie_api.errors import ServerError, TransportError
 from joulie_core.kinds import NodeBMCStatus
@@ -16,6 +17,13 @@ from joulie_core.timestamps import rfc3339
 from joulie_outofband.bmc import PowerLimit
 from joulie_outofband.bmc_worker import BmcWorker
 from joulie_outofband.reasons import BmcError, BmcReason
+
+
+@pytest.fixture(autouse=True)
+def _no_tracebacks():
+    """Keep what is logged from being rendered, which takes most of the time of a test with a defect."""
+    with capture_logs():
+        yield
 
 
 def start(found, **spec):
@@ -132,6 +140,8 @@ async def test_a_defect_ends_one_pass_is_counted_as_a_defect_and_shown(place):
     found.bmc.fail = {"report": ValueError("calvin")} | ({"close": ValueError("calvin")} if place == "close" else {})
     await one_pass(found)
     assert conditions(found.api.status)["Reachable"] == ("False", "InternalError")
+    reachable = next(each for each in found.api.status["conditions"] if each["type"] == "Reachable")
+    assert reachable["message"].startswith("ValueError: ")
     assert "calvin" not in json.dumps(found.api.status)
     assert counted(found.registry, "joulie_internal_errors", work="bmc pass") == 1
     assert counted(found.registry, "joulie_internal_errors", work="close bmc") == (place == "close")
@@ -139,6 +149,52 @@ async def test_a_defect_ends_one_pass_is_counted_as_a_defect_and_shown(place):
     found.bmc.fail.clear()
     await one_pass(found)
     assert conditions(found.api.status)["Reachable"] == ("True", "Answers")
+
+
+@pytest.mark.parametrize(
+    ("failure", "level", "cause"),
+    [
+        (error(BmcReason.UNREACHABLE, "no route"), "warning", "Unreachable"),
+        (error(BmcReason.MALFORMED, "no route"), "warning", "no route"),
+        (ServerError(500, "", "no route"), "warning", "ServerError"),
+        (ValueError("no route"), "error", "ValueError"),
+    ],
+)
+async def test_a_failure_is_logged_once_with_its_node_until_a_pass_works_again(failure, level, cause):
+    found = bench()
+    with capture_logs() as logs:
+        start(found)
+        for failures in ({"report": failure}, {"report": failure}, {}, {"report": failure}):
+            found.bmc.fail = failures
+            await one_pass(found)
+    assert [each["log_level"] for each in logs] == [level, "info", level]
+    assert {each["node"] for each in logs} == {"n1"}
+    assert {each["cause"] for each in logs if each["log_level"] == level} == {cause}
+    assert all("no route" in each["problem"] for each in logs if each["log_level"] == level)
+
+
+async def test_a_defect_when_a_bmc_is_closed_is_logged_with_its_node():
+    found = bench()
+    with capture_logs() as logs:
+        start(found)
+        found.bmc.fail = {"report": error(BmcReason.UNREACHABLE), "close": ValueError("x")}
+        await one_pass(found)
+    defects = [each for each in logs if each["log_level"] == "error"]
+    assert [(each["node"], each["cause"], each["exc_info"]) for each in defects] == [
+        ("n1", "ValueError", found.bmc.fail["close"])
+    ]
+
+
+async def test_the_failures_of_an_object_that_is_gone_are_forgotten():
+    found = bench()
+    found.bmc.fail["report"] = error(BmcReason.MALFORMED)
+    with capture_logs() as logs:
+        for _ in range(2):
+            worker = start(found)
+            await one_pass(found)
+            worker.end()
+            await worker.run()
+    assert [each["log_level"] for each in logs] == ["warning", "warning"]
 
 
 async def test_a_malformed_answer_is_counted_as_invalid_input_and_other_failures_are_not():
@@ -156,7 +212,7 @@ async def test_a_pass_that_takes_too_long_ends_at_its_deadline_and_the_bmc_is_le
     found = bench(times=replace(TIMES, pass_timeout_s=0.05))
     start(found)
     found.bmc.fail = {"report": hang, "close": hang}
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         await one_pass(found)
     assert conditions(found.api.status)["Reachable"] == ("False", "TimedOut")
     assert found.worker._connected is None
@@ -237,6 +293,7 @@ async def test_a_busy_bmc_is_left_alone_for_as_long_as_it_asks_within_the_limit_
 ):
     found = bench()
     start(found)
+    found.time.now = 1000.0
     found.bmc.fail["report"] = error(BmcReason.BUSY, retry_after_s=asked_s)
     await one_pass(found)
     assert (await paused_s(found.worker, monkeypatch), found.bmc.count("close")) == ((left_s, 27.0), 0)
@@ -314,7 +371,7 @@ def test_a_worker_has_the_uid_of_its_object_and_the_newest_status():
 
 
 async def until(holds):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 - there is nothing that would set an event
             await asyncio.sleep(0)
 
@@ -373,9 +430,12 @@ async def test_an_object_that_is_deleted_has_its_limit_restored_and_its_status_i
     found = bench(Bmc(replace(REPORT, limit=PowerLimit(300.0))), capped_status(), times=FAST)
     worker = start(found, cap=cap(300))
     worker.end()
-    async with asyncio.timeout(5):
-        await worker.run()
+    with capture_logs() as logs:
+        async with asyncio.timeout(30):
+            await worker.run()
     assert [each for each in found.bmc.calls if each[0] in {"set_limit", "close"}] == [("set_limit", 700.0), ("close",)]
+    assert [each.address for each in found.connected] == ["https://192.0.2.1"]
+    assert [(each["log_level"], each["node"], each["watts"]) for each in logs] == [("info", "n1", 700.0)]
     assert found.api.applied == []
 
 
@@ -385,9 +445,12 @@ async def test_a_limit_that_cannot_be_restored_is_tried_three_times_on_new_conne
     worker = start(found, cap=cap(300))
     found.bmc.fail["report"] = failure
     worker.end()
-    async with asyncio.timeout(5):
-        await worker.run()
+    with capture_logs() as logs:
+        async with asyncio.timeout(30):
+            await worker.run()
     assert (found.bmc.count("report"), len(found.connected), found.bmc.count("set_limit")) == (3, 3, 0)
+    left = [each for each in logs if each["log_level"] == "error" and "watts" in each]
+    assert [(each["node"], each["watts"]) for each in left] == [("n1", 300.0)]
 
 
 async def test_an_object_without_a_cap_is_left_without_a_connection():

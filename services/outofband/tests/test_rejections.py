@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from services.outofband.tests.doubles import NOW_S, bench, counted
+from structlog.testing import capture_logs
 
 from joulie_api.errors import ServerError
 from joulie_core.timestamps import rfc3339
@@ -56,7 +57,9 @@ async def test_a_write_that_fails_is_tried_again_and_delays_no_other():
     await found.rejections.show({"n1": "a"}, {})
     assert counted(found.registry, "joulie_internal_errors", work="show a rejected nodebmc") == 0
     found.api.failure = ValueError("x")
-    await found.rejections.show({"n1": "a", "n2": "b"}, {})
+    with capture_logs() as logs:
+        await found.rejections.show({"n1": "a", "n2": "b"}, {})
+    assert [each["node"] for each in logs] == ["n1", "n2"]
     assert counted(found.registry, "joulie_internal_errors", work="show a rejected nodebmc") == 2
     found.api.failure = None
     await found.rejections.show({"n1": "a", "n2": "b"}, {})

@@ -12,7 +12,7 @@ class BmcFinding:
 
     status: ConditionStatus
     reason: BmcReason
-    message: str = ""
+    message: str
 
     @classmethod
     def yes(cls, reason: BmcReason, message: str = "") -> "BmcFinding":

@@ -82,9 +82,12 @@ class StatusPublisher:
 
 
 def with_findings(
-    before: tuple[Condition, ...], findings: Mapping[str, BmcFinding], *, now_s: float, generation: int
+    before: tuple[Condition, ...], findings: Mapping[str, BmcFinding], *, now_s: float, generation: int | None
 ) -> tuple[Condition, ...]:
-    """Return the conditions by type; one whose status stays keeps its time, and one without a finding stays."""
+    """Return the conditions by type; one whose status stays keeps its time, and one without a finding stays.
+
+    `generation` is None where the findings are about a spec that could not be read.
+    """
     found = {each.type: each for each in before}
     for kind, finding in findings.items():
         old = found.get(kind)

@@ -54,5 +54,5 @@ class Rejections:
 
     def _condition(self, why: str) -> Condition:
         found = {ACCEPTED: BmcFinding.no(BmcReason.INVALID_SPEC, why)}
-        (condition,) = with_findings((), found, now_s=self._wall(), generation=0)
-        return condition.model_copy(update={"observed_generation": None})
+        (condition,) = with_findings((), found, now_s=self._wall(), generation=None)
+        return condition

@@ -1,7 +1,7 @@
 """A Redfish service whose answers a test writes, without TLS, and which records every request."""
 
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +37,7 @@ class Asked:
 class Scripted:
     """Answers by `answer`, except the ones to log in and out; `requests` are all, `asked` those without these two."""
 
-    answer: Callable[[Asked], web.StreamResponse]
+    answer: Callable[[Asked], web.StreamResponse | Awaitable[web.StreamResponse]]
     requests: list[Asked] = field(default_factory=list)
     login: Callable[[], web.Response] = lambda: web.json_response(
         {}, status=201, headers={"X-Auth-Token": "token-1", "Location": SESSION}
@@ -55,7 +55,8 @@ class Scripted:
         self.requests.append(asked)
         if asked.path.startswith(SESSIONS):
             return self.login() if asked.method == "POST" else web.Response(status=204)
-        return self.answer(asked)
+        answer = self.answer(asked)
+        return await answer if isinstance(answer, Awaitable) else answer
 
 
 @asynccontextmanager

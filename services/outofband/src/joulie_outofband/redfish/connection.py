@@ -118,7 +118,7 @@ class RedfishConnection:
         """
         location, self._location = self._location, None
         if location is not None:
-            await self._send("DELETE", location, None, {"X-Auth-Token": self._token or ""})
+            await self._send("DELETE", location, None, self._authorization())
         self._token = None
 
     async def _patch_with_tags(self, path: str, body: Json) -> BmcAnswer:
