@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BytesIO
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 from joulie_api.addresses import Address
 from joulie_api.byte_budget import ByteBudget
+from joulie_api.claims import no_claims
 from joulie_api.client import KubeClient
 from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.metrics import Registry
@@ -26,6 +29,7 @@ from joulie_extender.handlers import Handlers
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.settings import ExtenderSettings
 from joulie_extender.table import NodeTable
+from joulie_extender.twins import read_twin
 from joulie_extender.watches import ExtenderWatches
 
 #: Where the tests' wall clock stands, and what their twins are dated.
@@ -121,6 +125,50 @@ def make_hardware():
         )
 
     return make
+
+
+@dataclass
+class Feeds:
+    """What handlers see of the watches."""
+
+    synced: bool = True
+    refreshes: int = 0
+    claims: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(gpus=no_claims))
+
+    def refresh(self) -> None:
+        self.refreshes += 1
+
+    def stale_reason(self) -> str | None:
+        return None if self.synced else "not synced"
+
+
+@dataclass
+class Unwatched:
+    """The endpoints without watches and without the limits of connections: what a test enters is in the table."""
+
+    http: TestClient[Any, Any]
+    handlers: Handlers
+    table: NodeTable
+    feeds: Feeds
+    bodies: Bodies
+    budget: ByteBudget
+    registry: Registry
+
+    def put(self, twin: Mapping[str, Any]) -> None:
+        """Enter a twin."""
+        name = twin["metadata"]["name"]
+        self.table.on_twin(name, self.table.entry(name).twin, read_twin(msgspec.json.encode(twin)))
+
+
+@pytest.fixture
+async def unwatched() -> AsyncIterator[Unwatched]:
+    table = make_table(read_settings(ExtenderSettings, {}), wall_clock=Clock())
+    feeds, registry, budget = Feeds(), Registry(), ByteBudget(1 << 20)
+    bodies = Bodies(1 << 19, budget)
+    handlers = Handlers(table, feeds, ExtenderMetrics(registry, table), bodies)  # type: ignore[arg-type]
+    endpoints = make_endpoints(handlers, Debug(table, feeds, bodies))  # type: ignore[arg-type]
+    async with TestClient(TestServer(endpoints)) as http:
+        yield Unwatched(http, handlers, table, feeds, bodies, budget, registry)
 
 
 Start = Callable[..., Awaitable[Extender]]
