@@ -22,6 +22,8 @@ from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.metrics import Registry
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer, make_node_hardware, make_node_twin
+from joulie_api.wire import decode_kind, decode_node
+from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_extender.app import make_endpoints, make_table
 from joulie_extender.bodies import Bodies, BodyLimits
 from joulie_extender.debug import Debug
@@ -61,10 +63,7 @@ class Extender:
 
     async def post(self, path: str, body: Any) -> tuple[int, Any]:
         """Status and decoded answer (text where it is no JSON); bytes are sent as they are."""
-        raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        async with self.http.post(path, data=BytesIO(raw)) as answer:
-            is_json = answer.content_type == "application/json"
-            return answer.status, await (answer.json() if is_json else answer.text())
+        return await _post(self.http, path, body)
 
     async def scores(self, pod: Mapping[str, Any], *names: str) -> dict[str, int]:
         """Scores as kube-scheduler gets them in its cache-capable mode."""
@@ -154,10 +153,27 @@ class Unwatched:
     budget: ByteBudget
     registry: Registry
 
-    def put(self, twin: Mapping[str, Any]) -> None:
-        """Enter a twin."""
-        name = twin["metadata"]["name"]
-        self.table.on_twin(name, self.table.entry(name).twin, read_twin(msgspec.json.encode(twin)))
+    def put(self, *objects: Mapping[str, Any]) -> None:
+        """Enter new objects."""
+        for each in objects:
+            name, raw = each["metadata"]["name"], msgspec.json.encode(each)
+            if each["kind"] == "NodeTwin":
+                self.table.on_twin(name, None, read_twin(raw))
+            elif each["kind"] == "NodeHardware":
+                self.table.on_hardware(name, None, decode_kind(NodeHardware)(raw).model.status)
+            else:
+                self.table.on_node(name, None, decode_node(raw))
+
+    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+        """Return status and decoded answer, or its text where it is no JSON; bytes are sent as they are."""
+        return await _post(self.http, path, body)
+
+
+async def _post(http: Any, path: str, body: Any) -> tuple[int, Any]:
+    raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    async with http.post(path, data=BytesIO(raw)) as answer:
+        is_json = answer.content_type == "application/json"
+        return answer.status, await (answer.json() if is_json else answer.text())
 
 
 @pytest.fixture
