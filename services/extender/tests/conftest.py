@@ -3,22 +3,27 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BytesIO
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 from joulie_api.addresses import Address
 from joulie_api.byte_budget import ByteBudget
+from joulie_api.claims import no_claims
 from joulie_api.client import KubeClient
 from joulie_api.http_server import HttpLog, HttpServer
 from joulie_api.metrics import Registry
 from joulie_api.settings import read_settings
 from joulie_api.testing import FakeApiServer, make_node_hardware, make_node_twin
+from joulie_api.wire import decode_kind, decode_node
+from joulie_core.kinds.node_hardware import NodeHardware
 from joulie_extender.app import make_endpoints, make_table
 from joulie_extender.bodies import Bodies, BodyLimits
 from joulie_extender.debug import Debug
@@ -26,6 +31,7 @@ from joulie_extender.handlers import Handlers
 from joulie_extender.metrics import ExtenderMetrics
 from joulie_extender.settings import ExtenderSettings
 from joulie_extender.table import NodeTable
+from joulie_extender.twins import read_twin
 from joulie_extender.watches import ExtenderWatches
 
 #: Where the tests' wall clock stands, and what their twins are dated.
@@ -57,10 +63,7 @@ class Extender:
 
     async def post(self, path: str, body: Any) -> tuple[int, Any]:
         """Status and decoded answer (text where it is no JSON); bytes are sent as they are."""
-        raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        async with self.http.post(path, data=BytesIO(raw)) as answer:
-            is_json = answer.content_type == "application/json"
-            return answer.status, await (answer.json() if is_json else answer.text())
+        return await _post(self.http, path, body)
 
     async def scores(self, pod: Mapping[str, Any], *names: str) -> dict[str, int]:
         """Scores as kube-scheduler gets them in its cache-capable mode."""
@@ -121,6 +124,67 @@ def make_hardware():
         )
 
     return make
+
+
+@dataclass
+class Feeds:
+    """What handlers see of the watches."""
+
+    synced: bool = True
+    refreshes: int = 0
+    claims: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(gpus=no_claims))
+
+    def refresh(self) -> None:
+        self.refreshes += 1
+
+    def stale_reason(self) -> str | None:
+        return None if self.synced else "not synced"
+
+
+@dataclass
+class Unwatched:
+    """The endpoints without watches and without the limits of connections: what a test enters is in the table."""
+
+    http: TestClient[Any, Any]
+    handlers: Handlers
+    table: NodeTable
+    feeds: Feeds
+    bodies: Bodies
+    budget: ByteBudget
+    registry: Registry
+
+    def put(self, *objects: Mapping[str, Any]) -> None:
+        """Enter new objects."""
+        for each in objects:
+            name, raw = each["metadata"]["name"], msgspec.json.encode(each)
+            if each["kind"] == "NodeTwin":
+                self.table.on_twin(name, None, read_twin(raw))
+            elif each["kind"] == "NodeHardware":
+                self.table.on_hardware(name, None, decode_kind(NodeHardware)(raw).model.status)
+            else:
+                self.table.on_node(name, None, decode_node(raw))
+
+    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+        """Return status and decoded answer, or its text where it is no JSON; bytes are sent as they are."""
+        return await _post(self.http, path, body)
+
+
+async def _post(http: Any, path: str, body: Any) -> tuple[int, Any]:
+    raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    async with http.post(path, data=BytesIO(raw)) as answer:
+        is_json = answer.content_type == "application/json"
+        return answer.status, await (answer.json() if is_json else answer.text())
+
+
+@pytest.fixture
+async def unwatched() -> AsyncIterator[Unwatched]:
+    table = make_table(read_settings(ExtenderSettings, {}), wall_clock=Clock())
+    feeds, registry, budget = Feeds(), Registry(), ByteBudget(1 << 20)
+    bodies = Bodies(1 << 19, budget)
+    handlers = Handlers(table, feeds, ExtenderMetrics(registry, table), bodies)  # type: ignore[arg-type]
+    endpoints = make_endpoints(handlers, Debug(table, feeds, bodies))  # type: ignore[arg-type]
+    async with TestClient(TestServer(endpoints)) as http:
+        yield Unwatched(http, handlers, table, feeds, bodies, budget, registry)
 
 
 Start = Callable[..., Awaitable[Extender]]

@@ -18,11 +18,10 @@ async def scoring(extender, query=""):
         return await answer.json()
 
 
-async def test_scoring_shows_every_documented_field(start, fake_api, make_twin, make_hardware):
+async def test_scoring_shows_every_documented_field(unwatched, make_twin, make_hardware):
     twin = make_twin("node-0", measured=330, capped=1_200, cooling=31.3, trend=-5.2)
-    fake_api.put_all([make_node("node-0"), twin, make_hardware("node-0", gpus=8)])
-    extender = await start()
-    shown = await scoring(extender)
+    unwatched.put(make_node("node-0"), twin, make_hardware("node-0", gpus=8))
+    shown = await scoring(unwatched)
     assert shown["coefficients"] == {"cpuUtilCoeff": 0.8, "gpuUtilCoeffStandard": 0.6, "gpuUtilCoeffPerformance": 0.9}
     (node,) = shown["nodes"]
     assert node.keys() >= DOCUMENTED
@@ -34,49 +33,43 @@ async def test_scoring_shows_every_documented_field(start, fake_api, make_twin, 
     assert node["stale"] is False
 
 
-async def test_scoring_of_an_empty_cluster_is_empty(start):
-    extender = await start()
-    assert (await scoring(extender))["nodes"] == []
+async def test_scoring_of_an_empty_cluster_is_empty(unwatched):
+    assert (await scoring(unwatched))["nodes"] == []
 
 
-async def test_a_node_without_twin_is_shown_as_unknown_and_neutral(start, fake_api):
-    fake_api.put(make_node("n"))
-    extender = await start()
-    (node,) = (await scoring(extender))["nodes"]
+async def test_a_node_without_twin_is_shown_as_unknown_and_neutral(unwatched):
+    unwatched.put(make_node("n"))
+    (node,) = (await scoring(unwatched))["nodes"]
     assert (node["schedulableClass"], node["baseScore"], node["stale"]) == ("unknown", 50, True)
 
 
-async def test_the_base_score_leaves_out_what_depends_on_the_pods_class(start, fake_api, make_twin):
+async def test_the_base_score_leaves_out_what_depends_on_the_pods_class(unwatched, make_twin):
     classes = ("performance", "eco", "draining")
-    fake_api.put_all(make_twin(name, name, measured=300, capped=1_200, cooling=0, trend=0) for name in classes)
-    extender = await start()
-    nodes = (await scoring(extender))["nodes"]
+    unwatched.put(*(make_twin(name, name, measured=300, capped=1_200, cooling=0, trend=0) for name in classes))
+    nodes = (await scoring(unwatched))["nodes"]
     assert [node["baseScore"] for node in nodes] == [pytest.approx(75 * 0.7 + 15)] * 3
 
 
-async def test_scoring_of_one_node(start, fake_api, make_twin):
-    fake_api.put_all([make_twin("a"), make_twin("b")])
-    extender = await start()
-    assert [node["nodeName"] for node in (await scoring(extender, "?node=b"))["nodes"]] == ["b"]
-    async with extender.http.get("/debug/scoring?node=ghost") as answer:
+async def test_scoring_of_one_node(unwatched, make_twin):
+    unwatched.put(make_twin("a"), make_twin("b"))
+    assert [node["nodeName"] for node in (await scoring(unwatched, "?node=b"))["nodes"]] == ["b"]
+    async with unwatched.http.get("/debug/scoring?node=ghost") as answer:
         assert answer.status == 404
 
 
 @pytest.mark.parametrize(("state", "allowed"), [("asleep", False), ("draining", False), ("waking", True)])
-async def test_a_node_that_sleeps_is_shown_as_refusing_all_pods(start, fake_api, make_twin, state, allowed):
-    fake_api.put_all([make_node("n", labels={"joulie.io/sleep-state": state}), make_twin("n")])
-    extender = await start()
-    (node,) = (await scoring(extender))["nodes"]
+async def test_a_node_that_sleeps_is_shown_as_refusing_all_pods(unwatched, make_twin, state, allowed):
+    unwatched.put(make_node("n", labels={"joulie.io/sleep-state": state}), make_twin("n"))
+    (node,) = (await scoring(unwatched))["nodes"]
     for told in (node["performancePods"], node["standardPods"]):
         assert told["allowed"] is allowed
         assert (told["reason"] == "SleepingNode") is not allowed
 
 
-async def test_explain_shows_every_term_and_the_filters_reason(start, fake_api, make_twin, make_hardware):
-    fake_api.put_all([make_twin("p"), make_hardware("p"), make_twin("e", "eco")])
-    extender = await start()
+async def test_explain_shows_every_term_and_the_filters_reason(unwatched, make_twin, make_hardware):
+    unwatched.put(make_twin("p"), make_hardware("p"), make_twin("e", "eco"))
     pod = make_pod(cpu="11428571u", workload_class="performance")
-    status, shown = await extender.post("/debug/explain", {"Pod": pod, "NodeNames": ["p", "e", "ghost"]})
+    status, shown = await unwatched.post("/debug/explain", {"Pod": pod, "NodeNames": ["p", "e", "ghost"]})
     assert status == 200
     perf, eco, ghost = shown["nodes"]
     assert perf["score"] == pytest.approx(41.2, abs=0.05)

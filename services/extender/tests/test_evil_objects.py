@@ -53,7 +53,9 @@ async def test_an_object_that_cannot_be_right_leaves_other_nodes_as_they_were(st
     evil = make(make_twin)
     extender.api.put_all([evil])
     # A later event of each watch shows that the evil one is behind it.
-    extender.api.put_all([make_twin("later"), make_node_hardware("later"), make_node("later")])
+    later = make_pod("later", node="later", cpu=1, phase="Running")
+    extender.api.put_all([make_twin("later"), make_node_hardware("later"), make_node("later"), later])
     await extender.wait_for(lambda: (entry := extender.table.entry("later")).node and entry.hardware and entry.twin)
+    await extender.wait_for(lambda: extender.table.entry("later").state.assumed_watts > 0)
     assert await extender.scores(POD, "b", "unknown") == before
     assert 0 <= (await extender.scores(POD, "evil"))["evil"] <= 100

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from joulie_api.errors import DecodeError
-from joulie_api.testing import make_pod
+from joulie_api.testing import claiming, make_pod
 from joulie_core.demand import WorkloadClass
 from joulie_core.names import NodeName
 from joulie_core.powerest.pod_demand import PodDemand
@@ -16,6 +16,11 @@ def test_a_bound_pod_has_its_uid_node_and_demand():
     pod["metadata"]["uid"] = "u"
     expected = PodDemand(1.0, workload_class=WorkloadClass.STANDARD)
     assert read_bound_pod(msgspec.json.encode(pod)) == BoundPod("u", NodeName("n"), expected)
+
+
+def test_the_gpus_that_a_bound_pod_claims_are_in_its_demand():
+    pod = claiming(make_pod("p", node="n", cpu=1), template="small")
+    assert read_bound_pod(msgspec.json.encode(pod), lambda _pod: 2.0).demand.gpus == 2.0
 
 
 @pytest.mark.parametrize("raw", [b"{}", b'{"metadata":{}}', b'{"metadata":{},"spec":{"nodeName":""}}'])

@@ -93,6 +93,32 @@ def test_a_score_is_rounded_half_away_from_zero_and_stays_within_its_range():
     assert scores(table, "abcdefg") == [0, 0, 1, 9, 10, 10, 5]
 
 
+@pytest.mark.parametrize(("score_max", "score"), [(10, 5), (1000, 500)])
+def test_every_figure_of_a_row_counts_in_points_of_the_highest_score(score_max, score):
+    table = ScoreTable(score_max)
+    put(table, "a", 90.0, 2.5, 10.0, 0.2)
+    assert scores(table, "a", demand=PodDemand(4.0, gpus=2.0), pressure=50.0) == [score]
+
+
+def test_half_a_point_of_an_unknown_node_is_rounded_up():
+    assert scores(ScoreTable(11), "a") == [6]
+
+
+def test_performance_pods_do_not_compete_for_performance_nodes():
+    table = ScoreTable(100)
+    put(table, "a", 60.0, 0.0, 0.0, 1.0)
+    demand = PodDemand(4.0, workload_class=WorkloadClass.PERFORMANCE)
+    assert [scores(table, "a", demand=demand, pressure=pressure) for pressure in (0.0, 50.0)] == [[60], [60]]
+
+
+def test_a_node_is_scored_anew_for_every_request_key_that_has_it(table):
+    scores(table, "ab", demand=PodDemand(8.0))
+    scores(table, "b")
+    scores(table, "a", demand=PodDemand(2.0))
+    put(table, "b", 90.0, 1.0, 0.0, 0.0)
+    assert [scores(table, "b", demand=PodDemand(cores)) for cores in (8.0, 4.0, 2.0)] == [[82], [86], [88]]
+
+
 WEIGHTS = {"a": 0.0, "b": 0.1, "c": 0.3, "d": -0.2}
 NODE_CHANGES = st.tuples(st.sampled_from("abcd"), st.none() | st.floats(-50, 150))
 PRESSURES = st.sampled_from([0.0, 0.1, 20.0, 20.01, 20.4, 21.0, 99.9, 100.0]) | st.floats(0.0, 100.0)
@@ -130,6 +156,55 @@ def test_another_pressure_makes_only_the_entries_anew_whose_scores_it_changes():
     entries = [table.answer("ab", demand, ClusterTerms(perf_pressure=each)).entries for each in (0.0, 0.3, 0.0)]
     assert [[each[9:12] for each in both] for both in entries] == [[b" 50", b" 51"], [b" 50", b" 50"], [b" 50", b" 51"]]
     assert entries[0][0] is entries[1][0] is entries[2][0]
+
+
+@pytest.mark.parametrize(
+    ("row", "before", "after"),
+    [
+        ((50.2, 0.1), 0.0, 6.9),
+        ((50.8, 0.1), 10.0, 3.1),
+        ((50.0, 0.0), 0.0, 100.0),
+        ((0.2, 1.0), 0.0, 1.0),
+        ((101.1, 1.0), 1.0, 0.0),
+    ],
+    ids=["higher", "lower", "it does not matter", "the score is the lowest", "the score is the highest"],
+)
+def test_an_entry_is_kept_up_to_the_pressure_that_changes_its_score(row, before, after):
+    table = ScoreTable(100)
+    base, weight = row
+    put(table, "a", base, 0.0, 0.0, weight)
+    (entry,), (later,) = (table.answer("a", FOUR, ClusterTerms(perf_pressure=each)).entries for each in (before, after))
+    assert later is entry
+
+
+@pytest.mark.parametrize(
+    ("row", "before", "after", "expected"),
+    [
+        ((50.2, 0.1), 0.0, 7.1, 49),
+        ((50.8, 0.1), 10.0, 2.9, 51),
+        ((1.2, 1.0), 0.0, 1.0, 0),
+        ((100.4, 1.0), 1.0, 0.0, 100),
+        ((50.0, -1.0), 10.0, 5.0, 55),
+        ((50.0, -1.0), 5.0, 10.0, 60),
+    ],
+)
+def test_a_score_follows_the_pressure(*, row, before, after, expected):
+    table = ScoreTable(100)
+    base, weight = row
+    put(table, "a", base, 0.0, 0.0, weight)
+    scores(table, "a", pressure=before)
+    assert scores(table, "a", pressure=after) == [expected]
+
+
+def test_the_eight_requests_that_were_used_last_are_remembered(table):
+    def entry(cores):
+        return table.answer("a", PodDemand(float(cores)), ClusterTerms()).entries[0]
+
+    made = {cores: entry(cores) for cores in range(1, 9)}
+    assert all(entry(cores) is made[cores] for cores in (*range(2, 9), 1))
+    entry(9)
+    assert entry(1) is made[1]
+    assert entry(2) is not made[2]
 
 
 def test_the_records_of_pressures_are_bounded():
@@ -176,6 +251,12 @@ def test_guesses_among_equals_are_repeatable_and_spread(table):
     assert guesses.keys() == set("abcd")
     assert min(guesses.values()) > 60
     assert guesses == Counter(likely(table, "abcdx", f"uid-{number}") for number in range(400))
+
+
+def test_guesses_are_spread_over_equals_whose_names_have_commas(table):
+    for name in ("x,1", "y,1"):
+        put(table, name, 70.0, 0.0, 0.0, 0.0)
+    assert {likely(table, ["x,1", "y,1"], f"uid-{number}") for number in range(50)} == {"x,1", "y,1"}
 
 
 def test_a_row_is_made_when_a_request_needs_it_and_only_for_its_profile():

@@ -16,6 +16,9 @@ DOCUMENTED = {
     "ENABLE_FACILITY_METRICS": "false",
     "SCORE_MAX": "100",
     "SCORE_POLICY": "headroom_v1",
+    "TELEMETRY_INTERVAL": "20s",
+    "ASSUMED_WINDOW": "2s",
+    "COUNT_IN_FLIGHT": "true",
 }
 
 
@@ -39,6 +42,21 @@ def test_every_wrong_value_is_reported_at_once():
 
 
 def test_coefficients_are_tunable():
-    env = {"MARGINAL_CPU_UTIL_COEFF": "0.5", "MARGINAL_GPU_UTIL_COEFF_STANDARD": "0.4"}
+    names = ("MARGINAL_CPU_UTIL_COEFF", "MARGINAL_GPU_UTIL_COEFF_STANDARD", "MARGINAL_GPU_UTIL_COEFF_PERFORMANCE")
+    env = dict(zip(names, ("0.5", "0.4", "10"), strict=True))
     coefficients = read_settings(ExtenderSettings, env).coefficients
-    assert (coefficients.cpu_util, coefficients.gpu_util_standard, coefficients.gpu_util_performance) == (0.5, 0.4, 0.9)
+    assert (coefficients.cpu_util, coefficients.gpu_util_standard, coefficients.gpu_util_performance) == (0.5, 0.4, 10)
+
+
+def test_the_gpus_of_device_classes_are_none_unless_they_are_set():
+    assert read_settings(ExtenderSettings, {}).device_class_gpus_json == {}
+    env = {"DEVICE_CLASS_GPUS_JSON": '{"small-mig": 0.25, "nic": 0}'}
+    assert read_settings(ExtenderSettings, env).device_class_gpus_json == {"small-mig": 0.25, "nic": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("MARGINAL_GPU_UTIL_COEFF_STANDARD", "10.5"), ("DEVICE_CLASS_GPUS_JSON", '{"nic": -0.5}')]
+)
+def test_a_figure_beyond_its_limits_is_refused(name, value):
+    with pytest.raises(SettingsError, match=name):
+        read_settings(ExtenderSettings, {name: value})

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from joulie_core.demand import WorkloadClass
 from joulie_core.hardware.inventory import Inventory
 from joulie_core.hardware.view import view_from_node
+from joulie_core.kinds.node_hardware import NodeHardwareStatus
 from joulie_core.kinds.node_twin import SchedulableClass
-from joulie_core.labels import POWER_PROFILE
+from joulie_core.labels import POWER_PROFILE, SLEEP_STATE
 from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
@@ -19,7 +20,7 @@ from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring.filter import verdict
 from joulie_core.scoring.formula import score
 from joulie_core.scoring.registry import DEFAULT_SCORE, SCORE_POLICIES
-from joulie_core.scoring.state import TwinSnapshot, cluster_terms
+from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, cluster_terms
 from joulie_extender.pods import BoundPod
 from joulie_extender.replies import refusal
 from joulie_extender.table import NodeTable, TableConfig
@@ -70,13 +71,22 @@ class Clock:
         return self.now_s
 
 
-def make_table(clock, *, score_max=100, weigh_pue=True, read_power=lambda *_: POWER, score_policy=DEFAULT_SCORE):
+def make_table(
+    clock,
+    *,
+    score_max=100,
+    weigh_pue=True,
+    read_power=lambda *_: POWER,
+    score_policy=DEFAULT_SCORE,
+    coefficients=Coefficients(),  # noqa: B008 - immutable
+    count_in_flight=True,
+):
     config = TableConfig(
-        Coefficients(),
+        coefficients,
         staleness_threshold_s=300.0,
         telemetry_interval_s=20.0,
         assumed_window_s=2.0,
-        count_in_flight=True,
+        count_in_flight=count_in_flight,
         weigh_pue=weigh_pue,
         score_max=score_max,
         score=score_policy,
@@ -213,4 +223,194 @@ def test_watts_of_few_demands_are_kept_and_any_number_are_counted():
     for cores in range(200):
         table.on_pod(None, BoundPod(f"uid-{cores}", "a", PodDemand(cpu_cores=float(cores))), counted=False)
     assert table.entry("a").state.assumed_watts == pytest.approx(0.8 * 500 / 64 * sum(range(200)))
-    assert len(table.entry("a").watts) <= 64
+
+
+def test_the_watts_of_at_most_64_demands_are_kept():
+    table = make_table(Clock())
+    table.on_twin("a", None, MEASURED)
+    for cores in range(70):
+        bound = BoundPod(f"uid-{cores}", "a", PodDemand(cpu_cores=float(cores)))
+        table.on_pod(None, bound, counted=False)
+        assert len(table.entry("a").watts) <= 64
+        table.on_pod(bound, None, counted=False)
+    assert table.entry("a").watts[PodDemand(cpu_cores=69.0)] == pytest.approx(0.8 * 500 / 64 * 69)
+
+
+#: Half of the cap is free.
+MEASURED = TwinSnapshot(SchedulableClass.PERFORMANCE, measured_watts=300, capped_watts=600, last_updated_s=NOW_S)
+#: 50 W on `POWER`.
+EIGHT_CORES = PodDemand(8.0, workload_class=WorkloadClass.PERFORMANCE)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def table(clock):
+    """A table of one node `a`, half of whose cap is free."""
+    table = make_table(clock)
+    table.on_twin("a", None, MEASURED)
+    return table
+
+
+def in_flight_watts(table, name="a"):
+    return round(table.entry(name).state.assumed_watts, 6)
+
+
+def test_the_power_of_a_node_is_read_of_all_that_is_known_of_its_hardware():
+    seen = []
+    table = make_table(Clock(), read_power=lambda *of: seen.append(of) or (POWER if of[1] else NodePower()))
+    node, hardware = Node("a"), NodeHardwareStatus()
+    table.on_node("a", None, node)
+    assert seen == [(None, None), (node, None)]
+    assert table.entry("a").power == NodePower()
+    table.on_hardware("a", None, hardware)
+    assert seen[2:] == [(node, hardware)]
+    assert table.entry("a").power == POWER
+    table.on_hardware("a", hardware, None)
+    assert seen[3:] == [(node, None)]
+
+
+def test_a_scored_pod_counts_on_its_likely_node_for_the_window(table, clock):
+    table.expect_pod("uid", "a", EIGHT_CORES)
+    assert in_flight_watts(table) == 50
+    clock.now_s += 1.9
+    table.refresh(silent=False)
+    assert in_flight_watts(table) == 50
+    clock.now_s += 0.2
+    table.refresh(silent=False)
+    assert in_flight_watts(table) == 0
+
+
+def test_a_scored_pod_counts_where_it_is_bound(table):
+    table.on_twin("b", None, MEASURED)
+    table.expect_pod("uid", "a", EIGHT_CORES)
+    table.on_pod(None, BoundPod("uid", "b", EIGHT_CORES), counted=False)
+    assert (in_flight_watts(table), in_flight_watts(table, "b")) == (0, 50)
+
+
+def test_without_the_setting_no_pod_in_flight_counts():
+    table = make_table(Clock(), count_in_flight=False)
+    table.on_twin("a", None, MEASURED)
+    table.expect_pod("uid", "a", EIGHT_CORES)
+    table.on_pod(None, BoundPod("other", "a", EIGHT_CORES), counted=False)
+    assert in_flight_watts(table) == 0
+
+
+def test_a_pod_that_changes_counts_once_and_one_that_is_gone_no_longer(table):
+    pod = BoundPod("uid", "a", EIGHT_CORES)
+    table.on_pod(None, pod, counted=False)
+    table.on_pod(pod, pod, counted=False)
+    assert in_flight_watts(table) == 50
+    table.on_pod(pod, None, counted=False)
+    assert in_flight_watts(table) == 0
+
+
+def test_a_pod_in_place_of_another_of_its_name_counts_in_its_place(table):
+    old, new = BoundPod("old", "a", EIGHT_CORES), BoundPod("new", "a", replace(EIGHT_CORES, cpu_cores=16.0))
+    table.on_pod(None, old, counted=False)
+    table.on_pod(old, new, counted=False)
+    assert in_flight_watts(table) == 100
+
+
+def test_a_pod_counts_until_a_measurement_has_it_and_not_again(table, clock):
+    pod = BoundPod("uid", "a", EIGHT_CORES)
+    table.on_pod(None, pod, counted=False)
+    clock.now_s += 20
+    unmeasured = replace(MEASURED, measured_watts=None, last_updated_s=NOW_S + 10)
+    again = replace(MEASURED, last_updated_s=NOW_S + 10)
+    table.on_twin("a", MEASURED, unmeasured)
+    table.on_twin("a", unmeasured, again)
+    assert in_flight_watts(table) == 50
+    measured = replace(MEASURED, last_updated_s=NOW_S + 20)
+    table.on_twin("a", again, measured)
+    table.on_twin("a", measured, measured)
+    assert in_flight_watts(table) == 0
+    table.on_pod(pod, pod, counted=False)
+    assert in_flight_watts(table) == 0
+
+
+def test_while_the_watches_are_silent_every_twin_is_stale(table):
+    table.refresh(silent=True)
+    assert table.entry("a").stale
+    assert table.terms == ClusterTerms()
+    table.on_twin("a", MEASURED, replace(MEASURED, measured_watts=200))
+    assert table.entry("a").stale
+    table.refresh(silent=False)
+    assert not table.entry("a").stale
+    assert table.terms.perf_pressure == pytest.approx(33.3)
+
+
+def test_a_refresh_before_a_twin_becomes_stale_computes_nothing(table, clock):
+    clock.now_s += 300
+    before = table.entry("a").state
+    table.refresh(silent=False)
+    assert table.entry("a").state is before
+    clock.now_s += 1
+    table.refresh(silent=False)
+    assert table.entry("a").stale
+
+
+def test_a_node_without_its_twin_is_stale(table):
+    table.on_node("a", None, Node("a"))
+    table.on_twin("a", MEASURED, None)
+    assert (table.entry("a").state, table.entry("a").stale) == (None, True)
+    assert table.terms == ClusterTerms()
+
+
+def test_a_node_of_which_nothing_is_known_is_stale_and_has_its_name(table):
+    ghost = table.entry("ghost")
+    assert (ghost.name, ghost.state, ghost.stale, ghost.power, len(table)) == ("ghost", None, True, NodePower(), 1)
+
+
+@pytest.mark.parametrize("change", ["wakes", "goes"])
+def test_a_node_that_sleeps_refuses_every_pod_until_it_wakes_or_goes(change):
+    table = make_table(Clock())
+    asleep = Node("a", labels={SLEEP_STATE: "asleep"})
+    table.on_node("a", None, asleep)
+    for workload_class in WorkloadClass:
+        refused = refusal("a", table.entry("a").judge(workload_class))
+        assert table.refusals(workload_class) == {"a": refused}
+        assert b"asleep" in refused
+    table.on_node("a", asleep, Node("a") if change == "wakes" else None)
+    assert [table.refusals(each) for each in WorkloadClass] == [{}] * len(WorkloadClass)
+
+
+def test_a_node_refuses_performance_pods_while_it_is_eco(table):
+    eco = replace(MEASURED, schedulable_class=SchedulableClass.ECO)
+    table.on_twin("a", MEASURED, eco)
+    assert table.refusals(WorkloadClass.PERFORMANCE).keys() == {"a"}
+    assert table.refusals(WorkloadClass.STANDARD) == {}
+    table.on_twin("a", eco, MEASURED)
+    assert table.refusals(WorkloadClass.PERFORMANCE) == {}
+
+
+def test_the_label_of_a_node_counts_while_its_twin_is_stale(table):
+    table.on_node("a", None, Node("a", labels={POWER_PROFILE: "eco"}))
+    assert table.entry("a").judge(WorkloadClass.PERFORMANCE).ok
+    table.refresh(silent=True)
+    assert not table.entry("a").judge(WorkloadClass.PERFORMANCE).ok
+    assert table.entry("a").judge(WorkloadClass.PERFORMANCE, {POWER_PROFILE: "performance"}).ok
+
+
+@pytest.mark.parametrize(
+    ("weigh_pue", "cpu_util", "watts"), [(True, 0.8, 100), (False, 0.8, 50), (True, 0.4, 50), (False, 0.4, 25)]
+)
+def test_every_form_of_a_score_has_the_pods_watts_with_the_pue_where_that_counts(weigh_pue, cpu_util, watts):
+    table = make_table(Clock(), weigh_pue=weigh_pue, coefficients=Coefficients(cpu_util=cpu_util))
+    table.on_twin("a", None, replace(MEASURED, pue=2.0, trend_w_per_min=-600.0))
+    entry = table.entry("a")
+    assert table.pue(entry) == (2.0 if weigh_pue else None)
+    # Falling power counts with 25 points at most.
+    expected = (300 - watts) / 600 * 70 + 25
+    assert table.explain(entry, EIGHT_CORES).score == pytest.approx(expected)
+    row = table.row(entry, WorkloadClass.PERFORMANCE)
+    assert row.score(DEFAULT_SCORE.size(EIGHT_CORES), table.terms.perf_pressure) == pytest.approx(expected)
+    assert msgspec.json.decode(table.answer(["a"], EIGHT_CORES).body) == [{"Host": "a", "Score": round(expected)}]
+
+
+def test_the_explained_score_of_a_standard_pod_has_the_pressure(table):
+    standard = replace(EIGHT_CORES, workload_class=WorkloadClass.STANDARD)
+    assert table.explain(table.entry("a"), standard).score == pytest.approx(250 / 600 * 70 - 0.3 * 50)

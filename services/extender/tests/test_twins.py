@@ -11,12 +11,20 @@ from joulie_api.testing import make_node_twin
 from joulie_core.kinds.node_twin import NodeTwinStatus
 from joulie_core.plausible import HIGHEST_VALUE
 from joulie_core.scoring.state import node_state
+from joulie_extender import twins
 from joulie_extender.twins import read_twin
 
 
 def test_a_twin_is_read_as_its_model_reads_it():
     twin = make_node_twin("a", "eco", measured_watts=123.5, capped_watts=700)
     assert read_twin(msgspec.json.encode(twin)) == node_state(NodeTwinStatus.model_validate(twin["status"]))
+
+
+def test_a_valid_twin_is_read_without_its_model(monkeypatch):
+    """The model takes several times as long, and a twin comes with every pod that is scheduled."""
+    monkeypatch.setattr(twins, "_decode_model", lambda _raw: pytest.fail("the model was used"))
+    twin = make_node_twin("a", "eco", measured_watts=123.5, capped_watts=700)
+    assert read_twin(msgspec.json.encode(twin)).measured_watts == 123.5
 
 
 def test_a_number_that_is_written_as_a_string_is_read_as_the_model_reads_it():

@@ -62,6 +62,17 @@ def formula_score(state, *, stale, power, demand, coefficients, pue, cluster):
     return terms.score
 
 
+def test_the_sums_limit_the_congestion_of_a_node_as_the_reference_does():
+    wrong = TwinSnapshot(SchedulableClass.PERFORMANCE, predicted_headroom_pct=-1e9)
+    idle = TwinSnapshot(SchedulableClass.PERFORMANCE, predicted_headroom_pct=100.0)
+    sums = ClusterSums()
+    for state in [wrong] + [idle] * 99:
+        sums.add(state)
+    assert sums.terms.perf_pressure == cluster_terms([wrong] + [idle] * 99).perf_pressure == 2.0
+    sums.remove(wrong)
+    assert sums.terms.perf_pressure == 0.0
+
+
 @given(
     st.lists(st.tuples(STATES, POWERS), min_size=1, max_size=12),
     DEMANDS,

@@ -133,6 +133,19 @@ def test_pressure_is_clamped_to_100():
     assert cluster_terms([perf(-300.0)]).perf_pressure == 100
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        node_state(status(schedulableClass="performance", predictedPowerHeadroomScore=-1e9)),
+        TwinSnapshot(schedulable_class=PERFORMANCE, measured_watts=90_000, capped_watts=1),
+    ],
+    ids=["predicted", "measured"],
+)
+def test_a_node_counts_in_the_pressure_with_at_most_twice_its_cap(wrong):
+    assert cluster_terms([wrong] + [perf(100.0)] * 99).perf_pressure == 2.0
+    assert cluster_terms([perf(-90.0), perf(100.0)]).perf_pressure == 95.0
+
+
 def test_pressure_is_in_whole_tenths():
     assert cluster_terms([perf(33.33), perf(33.34)]).perf_pressure == 66.7
 

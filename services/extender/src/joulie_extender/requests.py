@@ -178,7 +178,7 @@ def read_object(raw: Part) -> SentNode:
 
 def _cut(body: Body, first: int, end: int) -> Iterator[memoryview]:
     view = memoryview(body)
-    while (cut := body.find(_BETWEEN, first, min(end, first + MAX_OBJECT_BYTES + len(_BETWEEN)))) >= 0:
+    while (cut := body.find(_BETWEEN, first, min(end, first + MAX_OBJECT_BYTES + len(_BETWEEN) - 1))) >= 0:
         yield view[first : cut + 1]
         first = cut + 2
     _limit("a full node, or several that are not written as kube-scheduler writes them", end - first, MAX_OBJECT_BYTES)

@@ -15,7 +15,7 @@ from joulie_core.kinds.node_twin import SchedulableClass
 from joulie_core.powerest.marginal import Coefficients, NodePower, marginal_watts
 from joulie_core.powerest.pod_demand import PodDemand
 from joulie_core.scoring import formula
-from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, pressure
+from joulie_core.scoring.state import ClusterTerms, TwinSnapshot, congestion_pct, pressure
 
 #: What a row takes of a pod: an amount of CPU and one of GPUs, in the units of its score.
 PodSize = tuple[float, float]
@@ -99,5 +99,5 @@ class ClusterSums:
         self._trend += sign * round(node.trend_w_per_min * _UNITS)
         headroom_pct = node.headroom_pct()
         if node.schedulable_class is SchedulableClass.PERFORMANCE and headroom_pct is not None:
-            self._congestion += sign * round((100 - headroom_pct) * _UNITS)
+            self._congestion += sign * round(congestion_pct(headroom_pct) * _UNITS)
             self._performance_nodes += sign

@@ -21,6 +21,9 @@ from joulie_core.twin.pue import HIGHEST_PLAUSIBLE
 BURST_W_PER_MIN: Final = 500.0
 STEADY_TREND_SCALE: Final = 6.0
 BURST_TREND_SCALE: Final = 2.0
+#: Congestion of a node that draws twice what its cap allows; a node counts with no more. One wrong figure among n
+#: performance nodes, or a cap far below what its node draws, then raises the average by 200 / n at most.
+HIGHEST_CONGESTION_PCT: Final = 200.0
 _PERCENT: Final = 100.0
 
 
@@ -118,10 +121,15 @@ def cluster_terms(fresh: Iterable[TwinSnapshot]) -> ClusterTerms:
         for state in states
         if state.schedulable_class is SchedulableClass.PERFORMANCE and (headroom := state.headroom_pct()) is not None
     ]
-    congestion = fsum(100 - headroom for headroom in headrooms) / len(headrooms) if headrooms else 0.0
+    congestion = fsum(map(congestion_pct, headrooms)) / len(headrooms) if headrooms else 0.0
     return ClusterTerms(
         trend_w_per_min=fsum(state.trend_w_per_min for state in states), perf_pressure=pressure(congestion)
     )
+
+
+def congestion_pct(headroom_pct: float) -> float:
+    """Return the percent of its capped power that a node uses, as it counts in the average over the cluster."""
+    return min(HIGHEST_CONGESTION_PCT, 100 - headroom_pct)
 
 
 def pressure(congestion: float) -> float:

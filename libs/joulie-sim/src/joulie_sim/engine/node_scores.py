@@ -22,9 +22,11 @@ from joulie_core.scoring.prepared import AffineRow, prepare_row
 from joulie_core.scoring.registry import DEFAULT_SCORE
 from joulie_core.scoring.state import (
     BURST_TREND_SCALE,
+    HIGHEST_CONGESTION_PCT,
     STEADY_TREND_SCALE,
     ClusterTerms,
     TwinSnapshot,
+    congestion_pct,
     pressure,
 )
 from joulie_core.twin import PowerBudget
@@ -245,7 +247,7 @@ class NodeScores:
             without_trend = common - min(formula.MAX_TREND_POINTS, max(-formula.MAX_TREND_POINTS, trend))
             for place in range(len(_CLASSES)):
                 self._base[place, scale, node] = without_trend + self._profile_points.item(place, node)
-        congestion = round((100.0 - headroom) * _UNITS) if self._supplies.item(node) else 0
+        congestion = round(congestion_pct(headroom) * _UNITS) if self._supplies.item(node) else 0
         self._congestion_sum += congestion - self._congestion.item(node)
         self._congestion[node] = congestion
         self._set_terms()
@@ -257,7 +259,9 @@ class NodeScores:
         for scale, trend_scale in enumerate(_SCALES):
             without_trend = common - np.clip(self._trend / trend_scale, -limit, limit)
             self._base[:, scale] = without_trend + self._profile_points
-        congestion = np.where(self._supplies, np.rint((100.0 - headroom) * _UNITS), 0.0)
+        congestion = np.where(
+            self._supplies, np.rint(np.minimum(HIGHEST_CONGESTION_PCT, 100.0 - headroom) * _UNITS), 0.0
+        )
         self._congestion = congestion.astype(np.int64)
         self._congestion_sum = int(self._congestion.sum())
         self._trend_sum = int(np.rint(self._trend * _UNITS).astype(np.int64).sum())
