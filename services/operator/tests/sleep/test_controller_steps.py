@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from prometheus_client import CollectorRegistry
 from services.operator.tests.sleep.sleep_objects import OWN_TAINT, RECORD, STATE, owned_pod, seen_bmc, seen_node
+from structlog.testing import capture_logs
 
 from joulie_api.errors import ApiError, Conflict, NotFound, NotLeader, TooManyRequests
 from joulie_api.failures import Failures
@@ -17,6 +18,7 @@ from joulie_core.kinds.node_hardware import Exactness
 from joulie_core.names import NodeName
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_core.timestamps import rfc3339
+from joulie_operator.sleep import controller
 from joulie_operator.sleep.controller import SleepController, SleepParts
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.objects import read_pod
@@ -85,15 +87,19 @@ class Decided:
         self.records = {}
         self.seen = []
         self.asked = []
+        self.recommended = {}
+        self.error = None
 
     def plan(self, facts, records, policies, now_s):
         self.seen.append(dict(records))
         self.asked.append((facts, list(policies), now_s))
-        return SleepPlan(dict(self.records), {})
+        if self.error is not None:
+            raise self.error
+        return SleepPlan(dict(self.records), self.recommended)
 
 
 class World:
-    def __init__(self):
+    def __init__(self, *, interval_s=10):
         self.api, self.watches, self.planner, self.events = Api(), Watches(), Decided(), []
         self.registry = CollectorRegistry()
         parts = SleepParts(
@@ -106,8 +112,8 @@ class World:
             failures=Failures(self.registry),
             wall=lambda: NOW_S,
         )
-        self.controller = SleepController(parts, interval_s=10)
-        self.controller._planner = self.planner
+        self.controller = SleepController(parts, interval_s=interval_s)
+        self.real_planner, self.controller._planner = self.controller._planner, self.planner
 
     def node(self, state=SleepState.AWAKE, name="n1", *, version="41", shown=True, **changes):
         """Put a Node that is as it has to be in a state."""
@@ -129,6 +135,10 @@ class World:
     def pod(self, name, node="n1", **pod):
         self.watches.pods[name] = read_pod(json.dumps(owned_pod(name, node, **pod)).encode())
 
+    def policy(self, name, **spec):
+        raw = {"metadata": {"name": name, "generation": 4}, "spec": {"nodeSelector": {"pool": "a"}} | spec}
+        self.watches.policies[name] = decode_kind(NodeSleepPolicy)(json.dumps(raw).encode())
+
     def decide(self, **records):
         self.planner.records = {NodeName(name): each for name, each in records.items()}
 
@@ -137,6 +147,9 @@ class World:
 
     def powers(self):
         return [(name, body.get("spec", {}).get("desiredPower")) for name, body in self.api.of("NodeBMC")]
+
+    def defects(self, work):
+        return self.registry.get_sample_value("joulie_internal_errors_total", {"work": work})
 
     def evictions(self, result):
         return self.registry.get_sample_value("joulie_operator_sleep_evictions_total", {"result": result})
@@ -192,8 +205,8 @@ async def test_a_decision_is_made_of_facts_policies_and_the_time(world):
     for name, pool in (("n1", "a"), ("n2", "b"), ("n3", "a")):
         labels = {"pool": pool}
         world.watches.nodes[name] = seen_node(name, labels=labels, annotations={"joulie.io/awake-until": until})
-    raw = {"metadata": {"name": "p", "generation": 4}, "spec": {"nodeSelector": {"pool": "a"}, "mode": "Observe"}}
-    world.watches.policies["p"] = decode_kind(NodeSleepPolicy)(json.dumps(raw).encode())
+    world.policy("p", mode="Observe")
+    assert world.controller.statuses == {}
     await world.step()
     ((facts, (policy,), now_s),) = world.planner.asked
     assert now_s == NOW_S
@@ -203,6 +216,128 @@ async def test_a_decision_is_made_of_facts_policies_and_the_time(world):
     ((name, body),) = world.api.of("NodeSleepPolicy status")
     assert (name, body["status"]["observedGeneration"], body["status"]["nodes"]["selected"]) == ("p", 4, 1)
     assert world.controller.statuses["p"].observed_generation == 4
+
+
+async def test_a_pass_that_took_longer_than_the_interval_is_followed_by_the_next_at_once(one_pass):
+    assert await one_pass(World(interval_s=-1)) == 0
+
+
+async def test_a_pass_that_fails_for_an_unexpected_reason_is_counted_as_a_defect(world, one_pass):
+    world.planner.error = OverflowError("a defect")
+    await one_pass(world)
+    assert world.defects("decide about sleep") == 1
+
+
+async def test_the_log_says_once_why_nothing_is_decided_and_when_decisions_go_on(world, one_pass):
+    with capture_logs() as logs:
+        for age_s in (40, 50):
+            world.watches.stale = f"pods: no contact for {age_s} s"
+            await one_pass(world)
+        world.watches.stale = None
+        await one_pass(world)
+    assert [(each["event"], each.get("problem")) for each in logs] == [
+        ("no decision about sleep", "pods: no contact for 40 s"),
+        ("decisions about sleep go on", None),
+    ]
+    assert logs[0]["cause"] == "stale"
+
+
+async def test_a_controller_without_policies_wakes_a_node_that_sleeps(world):
+    world.controller._planner = world.real_planner
+    world.node(SleepState.ASLEEP)
+    world.bmc(desired="Off", requested="Off", status={"powerState": "Off"})
+    await world.step()
+    ((name, body),) = world.api.of("Node")
+    assert (name, body["metadata"]["labels"]) == ("n1", {STATE: "waking"})
+    assert world.powers() == [("n1", "On")]
+
+
+async def test_the_status_of_a_policy_has_the_nodes_that_are_recommended_for_it(world):
+    world.watches.nodes["n1"] = seen_node("n1", labels={"pool": "a"})
+    world.policy("p", mode="Recommend")
+    world.planner.recommended = {"p": frozenset({N1})}
+    await world.step()
+    ((name, body),) = world.api.of("NodeSleepPolicy status")
+    assert (name, body["status"]["recommendation"]["nodes"]) == ("p", ["n1"])
+
+
+async def test_a_policy_that_cannot_be_used_has_a_status_that_says_why(world):
+    window = {"days": ["Mon"], "start": "07:00", "end": "19:00", "timeZone": "Europe/Roma", "minAwake": 1}
+    world.policy("p", mode="Act", schedules=[window])
+    await world.step()
+    ((name, body),) = world.api.of("NodeSleepPolicy status")
+    accepted = next(each for each in body["status"]["conditions"] if each["type"] == "Accepted")
+    assert (name, body["status"]["observedGeneration"], accepted["status"]) == ("p", 4, "False")
+    assert "schedules[0].timeZone: 'Europe/Roma'" in accepted["message"]
+    assert accepted["lastTransitionTime"] == rfc3339(NOW_S, "seconds")
+
+
+async def test_a_status_that_cannot_be_made_is_a_defect_and_holds_no_other_up(world, monkeypatch):
+    world.policy("p", mode="Act")
+    world.policy("q", mode="Act")
+    real = controller.policy_status
+
+    def failing(policy, *args):
+        return 1 / 0 if policy.name == "p" else real(policy, *args)
+
+    monkeypatch.setattr(controller, "policy_status", failing)
+    with capture_logs() as logs:
+        await world.step()
+    assert world.defects("status of a policy") == 1
+    assert [each["policy"] for each in logs if each["event"] == "internal error, will be repeated"] == ["p"]
+    assert [name for name, _ in world.api.of("NodeSleepPolicy status")] == ["q"]
+
+
+# --- writes that fail -------------------------------------------------------------------------------------------------
+
+#: Kind of request, its name in the log, and what it is about.
+WRITES = [
+    ("Node", "record", {"node": "n1"}),
+    ("Node status", "condition", {"node": "n1"}),
+    ("NodeBMC", "power", {"node": "n1"}),
+    ("NodeSleepPolicy status", "status", {"policy": "p"}),
+]
+
+
+def to_be_written(world, what):
+    """Let one pass send a request of that kind, and no other one fail."""
+    world.node(SleepState.WAKING, shown=what != "Node status")
+    if what == "Node":
+        world.decide(n1=record(SleepState.AWAKE))
+    elif what == "NodeBMC":
+        world.bmc()
+    elif what == "NodeSleepPolicy status":
+        world.policy("p", mode="Act")
+
+
+@pytest.mark.parametrize(("what", "write", "subject"), WRITES)
+async def test_a_write_that_fails_is_in_the_log_once_with_what_it_is_about_until_it_succeeds(
+    world, what, write, subject
+):
+    to_be_written(world, what)
+    world.api.errors[what] = [ApiError(500, "", "broken")] * 2
+    with capture_logs() as logs:
+        for _ in range(3):
+            await world.step()
+    found = [each for each in logs if each["event"].startswith("sleep write")]
+    assert [each["event"] for each in found] == ["sleep write failed, will be repeated", "sleep write succeeded"]
+    assert "broken" in found[0]["problem"]
+    for each in found:
+        assert {"write": write, **subject}.items() <= each.items()
+
+
+@pytest.mark.parametrize(
+    ("what", "work", "subject"),
+    [(what, "store sleep record" if what == "Node" else f"sleep {write}", about) for what, write, about in WRITES],
+)
+async def test_a_write_that_fails_for_an_unexpected_reason_is_a_defect_of_that_object(world, what, work, subject):
+    to_be_written(world, what)
+    world.api.errors[what] = [OverflowError("a defect")]
+    with capture_logs() as logs:
+        await world.step()
+    assert world.defects(work) == 1
+    (found,) = (each for each in logs if each["event"] == "internal error, will be repeated")
+    assert subject.items() <= found.items()
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -274,10 +409,12 @@ async def test_until_a_write_is_seen_the_written_record_counts_and_no_other_is_w
     world.decide(n1=record(SleepState.CORDONED))
     await world.step()
     world.decide(n1=record(SleepState.DRAINING))
+    world.pod("web")
     await world.step()
     assert world.planner.seen[1] == {N1: record(SleepState.CORDONED)}
     assert len(world.api.of("Node")) == 1
     assert len(world.events) == 1
+    assert world.api.of("evict") == [], "the drain is not stored"
     world.node(SleepState.CORDONED, version="42")
     await world.step()
     assert len(world.api.of("Node")) == 2
@@ -319,6 +456,27 @@ async def test_a_process_that_lost_the_lease_writes_nothing_more(world, what):
     assert world.api.made[-1][0] == what
 
 
+async def test_a_node_whose_record_could_not_be_stored_holds_up_no_power_request_of_others(world):
+    world.node(SleepState.AWAKE)
+    world.node(SleepState.WAKING, "n2")
+    world.bmc("n1")
+    world.bmc("n2")
+    world.decide(n1=record(SleepState.CORDONED))
+    world.api.errors["Node"] = [Conflict(409, "Conflict", "changed")]
+    await world.step()
+    assert world.powers() == [("n2", "On")]
+
+
+async def test_what_is_remembered_beside_a_written_record_is_kept_until_the_write_is_seen(world):
+    world.node(SleepState.AWAKE, shown=False)
+    world.decide(n1=record(SleepState.CORDONED))
+    await world.step()
+    world.decide(n1=record(SleepState.CORDONED, idle_since_s=NOW_S))
+    await world.step()
+    await world.step()
+    assert world.planner.seen[2] == {N1: record(SleepState.CORDONED, idle_since_s=NOW_S)}
+
+
 # --- power ------------------------------------------------------------------------------------------------------------
 
 
@@ -332,7 +490,9 @@ async def test_power_is_cut_only_at_the_pass_after_the_record_was_stored(world):
     world.node(SleepState.POWERING_OFF, version="42")
     await world.step()
     assert world.powers() == [("n1", "Off")]
+    (selector,) = world.api.of("list")[-1]
     assert [made[0] for made in world.api.made][-2:] == ["list", "NodeBMC"]
+    assert selector.startswith("spec.nodeName=n1,")
 
 
 @pytest.mark.parametrize("owner", ["ReplicaSet", "Job", None])
@@ -416,8 +576,8 @@ async def test_the_condition_of_every_node_is_shown(world):
 async def test_pods_that_move_are_evicted_from_nodes_that_drain_and_no_others(world):
     world.node(SleepState.DRAINING)
     world.node(SleepState.CORDONED, "n2")
-    world.pod("web", namespace="team")
     world.pod("agent", owner="DaemonSet")
+    world.pod("web", namespace="team")
     world.pod("job", owner="Job")
     world.pod("elsewhere", "n2")
     ending = owned_pod("ending")
@@ -444,6 +604,44 @@ async def test_an_eviction_that_fails_is_counted_and_holds_no_other_up(world, er
     await world.step()
     assert [name for _, name in world.api.of("evict")] == ["a", "b"]
     assert (world.evictions(result), world.evictions("evicted")) == (1, 1)
+
+
+async def test_an_eviction_that_a_budget_holds_up_is_in_the_log_once_with_its_pod_until_it_succeeds(world):
+    world.node(SleepState.DRAINING)
+    world.pod("web", namespace="team")
+    world.api.errors["evict"] = [TooManyRequests(429, "TooManyRequests", f"budget {each}") for each in range(2)]
+    with capture_logs() as logs:
+        for _ in range(3):
+            await world.step()
+    subject = {"pod": "web", "namespace": "team", "node": "n1"}
+    found = [each for each in logs if each["event"].startswith("sleep write")]
+    assert [each["event"] for each in found] == ["sleep write failed, will be repeated", "sleep write succeeded"]
+    assert ({"cause": "budget"} | subject).items() <= found[0].items()
+    assert "budget 0" in found[0]["problem"]
+    assert subject.items() <= found[1].items()
+
+
+async def test_an_eviction_that_is_refused_is_in_the_log_with_its_pod(world):
+    world.node(SleepState.DRAINING)
+    world.pod("web", namespace="team")
+    world.api.errors["evict"] = [ApiError(500, "", "broken")]
+    with capture_logs() as logs:
+        await world.step()
+    (found,) = (each for each in logs if each["event"] == "sleep write failed, will be repeated")
+    assert {"pod": "web", "namespace": "team", "node": "n1", "cause": "ApiError"}.items() <= found.items()
+
+
+async def test_an_eviction_that_fails_for_an_unexpected_reason_is_a_defect_and_not_counted_as_made(world):
+    world.node(SleepState.DRAINING)
+    world.pod("a")
+    world.pod("b")
+    world.api.errors["evict"] = [OverflowError("a defect")]
+    with capture_logs() as logs:
+        await world.step()
+    assert [name for _, name in world.api.of("evict")] == ["a", "b"]
+    assert (world.defects("evict pod"), world.evictions("evicted")) == (1, 1)
+    (found,) = (each for each in logs if each["event"] == "internal error, will be repeated")
+    assert {"pod": "a", "namespace": "default", "node": "n1"}.items() <= found.items()
 
 
 def test_what_lasts_of_a_record_is_what_is_stored():

@@ -115,7 +115,7 @@ class SleepController:
         statuses |= {name: refused_status(seen.policies[name], error, now_s) for name, error in errors.items()}
         for name, status in statuses.items():
             if status != seen.policies[name].model.status:
-                await self._attempt(name, "status", self._parts.writer.publish(name, status))
+                await self._attempt("status", self._parts.writer.publish(name, status), policy=name)
         self.statuses = statuses
 
     def _record(self, node: WatchedNode, now_s: float) -> SleepRecord:
@@ -124,7 +124,6 @@ class SleepController:
         known = self._records.get(name)
         if known is not None and self._written_over.get(name) == node.node.resource_version:
             return known
-        self._written_over.pop(name, None)
         stored = stored_record(node, now_s)
         if stored is None:
             return known if known is not None and known.state is SleepState.AWAKE else SleepRecord(since_s=_ALWAYS_S)
@@ -162,14 +161,14 @@ class SleepController:
         self, seen: WatchedCluster, before: Mapping[NodeName, SleepRecord], settled: Mapping[NodeName, SleepRecord]
     ) -> None:
         for name, record in settled.items():
-            await self._attempt(name, "condition", self._parts.writer.show(seen.nodes[name], record))
+            await self._attempt("condition", self._parts.writer.show(seen.nodes[name], record), node=name)
         for bmc in seen.bmcs.values():
             name = NodeName(bmc.name)
             if name in before and name not in settled:
                 continue
             state = settled[name].state if name in settled else SleepState.AWAKE
             was_off = name in before and before[name].state in _OFF
-            await self._attempt(name, "power", self._request_power(bmc, state, was_off=was_off))
+            await self._attempt("power", self._request_power(bmc, state, was_off=was_off), node=name)
         draining = {name for name, record in settled.items() if intent_of(record.state).evict}
         if draining:
             await self._evict(pod for pod in seen.pods.values() if pod.node in draining)
@@ -192,32 +191,32 @@ class SleepController:
             if pod.role is not PodRole.MOVABLE or pod.ending:
                 continue
             subject = {"pod": pod.name, "namespace": pod.namespace, "node": pod.node}
-            try:
-                with self._parts.failures.contained("evict pod", **subject):
+            with self._parts.failures.contained("evict pod", **subject):
+                try:
                     await self._parts.writer.evict(pod)
+                except NotLeader:
+                    raise
+                except TooManyRequests as error:
+                    self._parts.metrics.on_eviction("blocked")
+                    self._failures.failed(error, cause="budget", **subject)
+                except NotFound:
+                    self._parts.metrics.on_eviction("gone")
+                except KubeError as error:
+                    self._parts.metrics.on_eviction("failed")
+                    self._failures.failed(error, **subject)
+                else:
+                    self._parts.metrics.on_eviction("evicted")
+                    self._failures.recovered(**subject)
+                    _log.info("pod evicted", **subject)
+
+    async def _attempt(self, what: str, write: Awaitable[None], **subject: str) -> None:
+        """Make a write about `subject`; one that fails is logged, and repeated at the next pass."""
+        with self._parts.failures.contained(f"sleep {what}", **subject):
+            try:
+                await write
             except NotLeader:
                 raise
-            except TooManyRequests as error:
-                self._parts.metrics.on_eviction("blocked")
-                self._failures.failed(error, cause="budget", **subject)
-            except NotFound:
-                self._parts.metrics.on_eviction("gone")
             except KubeError as error:
-                self._parts.metrics.on_eviction("failed")
-                self._failures.failed(error, **subject)
+                self._failures.failed(error, write=what, **subject)
             else:
-                self._parts.metrics.on_eviction("evicted")
-                self._failures.recovered(**subject)
-                _log.info("pod evicted", **subject)
-
-    async def _attempt(self, name: str, what: str, write: Awaitable[None]) -> None:
-        """Make a write; one that fails is logged, and repeated at the next pass."""
-        try:
-            with self._parts.failures.contained(f"sleep {what}", node=name):
-                await write
-        except NotLeader:
-            raise
-        except KubeError as error:
-            self._failures.failed(error, node=name, write=what)
-        else:
-            self._failures.recovered(node=name, write=what)
+                self._failures.recovered(write=what, **subject)
