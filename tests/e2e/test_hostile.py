@@ -31,5 +31,5 @@ async def test_what_a_real_api_server_takes_leaves_the_good_ones_served(tmp_path
 async def test_the_campaign_notices_a_bulkhead_that_is_removed(service: str, tmp_path) -> None:
     async with run_site(tmp_path, real=False, without={service: "decoding"}) as site:
         campaign = Campaign(site, seed=_DEEP_SEED, subjects=(_NOTICED[service],))
-        outcome = await campaign.run(12, search=False, enough=1)
+        outcome = await campaign.run(48, search=False, enough=1)
     assert {each.service for each in outcome.violations} == {service}

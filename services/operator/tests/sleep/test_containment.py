@@ -68,6 +68,22 @@ async def test_a_node_whose_judgement_fails_stays_awake_and_the_defect_is_counte
     assert internal_errors(world, "judge node for sleep") > 0
 
 
+async def test_a_node_whose_bmc_cannot_be_judged_stays_awake_and_the_others_sleep(world, monkeypatch):
+    some_nodes(world)
+    read = facts.power_facts
+
+    def fail(bmc):
+        return 1 / 0 if bmc.name == "n2" else read(bmc)
+
+    monkeypatch.setattr(facts, "power_facts", fail)
+    world.policy()
+    await world.until(lambda: len(world.in_state("asleep")) == 2)
+    await world.step(10)
+    assert world.state("n2") == "awake"
+    assert world.status()["refusals"] == [{"reason": "no_bmc", "nodes": 1}]
+    assert internal_errors(world, "read power of node") > 0
+
+
 async def test_a_node_that_cannot_be_judged_any_more_is_woken(world):
     """It may be one of the last of its hardware family."""
     some_nodes(world)

@@ -65,7 +65,10 @@ def gather(
     nodes: dict[NodeName, SleepNode] = {}
     for key, watched in seen.nodes.items():
         name = NodeName(key)
-        power = power_facts(seen.bmcs[name]) if name in seen.bmcs else None
+        power = None
+        if name in seen.bmcs:
+            with failures.contained("read power of node", node=name):
+                power = power_facts(seen.bmcs[name])
         nodes[name] = _unknown(watched, power)
         free = _allocatable(watched.node, failures)
         if free is None:
