@@ -65,10 +65,7 @@ def gather(
     nodes: dict[NodeName, SleepNode] = {}
     for key, watched in seen.nodes.items():
         name = NodeName(key)
-        power = None
-        if name in seen.bmcs:
-            with failures.contained("read power of node", node=name):
-                power = power_facts(seen.bmcs[name])
+        power = _power(seen, name, failures)
         nodes[name] = _unknown(watched, power)
         free = _allocatable(watched.node, failures)
         if free is None:
@@ -89,6 +86,14 @@ def gather(
         if name in waited_for or any(pod.daemon_set in rolling_out for pod in pods[name]):
             nodes[name] = replace(node, rollout_waiting=True)
     return SleepFacts(nodes, tuple(pending))
+
+
+def _power(seen: WatchedCluster, name: NodeName, failures: Failures) -> NodePowerFacts | None:
+    """Return what the NodeBMC of a node says; None where there is none, or it fails, which is counted."""
+    if name in seen.bmcs:
+        with failures.contained("read power of node", node=name):
+            return power_facts(seen.bmcs[name])
+    return None
 
 
 def _allocatable(node: Node, failures: Failures) -> dict[str, float] | None:
