@@ -23,6 +23,8 @@ _ANSWERS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
     "power source": lambda: telemetry("sink-1"),
     "Prometheus": lambda: prometheus_answer(time.time()),
 }
+#: What services ask for at intervals, without a cause; a control is asked for when a cap changes.
+_POLLED: Final = frozenset({"agent telemetry", "power source", "Prometheus"})
 _POSTS: Final = ("/filter", "/prioritize", "/debug/explain")
 SUBJECTS: Final = (*_KINDS, *_ANSWERS, "Redfish", "IPMI", "kube-scheduler")
 _CHECK_EVERY: Final = 5
@@ -31,6 +33,7 @@ _LIST_EVERY: Final = 4
 #: Enough to act on; a campaign that has found so many ends.
 _ENOUGH: Final = 12
 _BMC_S: Final = 4.0
+_POLL_S: Final = 4.0
 _SLOW_POST_S: Final = 20.0
 #: Time for good objects to be as they were, and the same while a culprit is looked for.
 _LATER_S, _SOON_S = 30.0, 10.0
@@ -129,6 +132,8 @@ class Campaign:
         """
         site, planted, documents = self._site, list[Case](), list[dict[str, Any]]()
         subjects = set(subjects)
+        labels: dict[str, str] = {}
+        site.backends.asked.clear()
         try:
             for subject in sorted(subjects & _KINDS.keys()):
                 dice = self._dice(number, subject)
@@ -140,10 +145,12 @@ class Campaign:
                 dice = self._dice(number, subject)
                 poison = Grammar(dice).draw(_ANSWERS[subject]())
                 name, site.backends.answers[subject] = transports(dice, poison)
-                planted.append(Case(number, subject, f"{poison.label} {name}".strip(), planted=True))
+                labels[subject] = f"{poison.label} {name}".strip()
             if number % _LIST_EVERY == _LIST_EVERY - 1 or patient:
                 await site.api.relist()
+            await self._asked(labels.keys() & _POLLED)
             wrong = await self._judge(number, subjects, planted, patient=patient)
+            planted += [Case(number, each, label, each in site.backends.asked) for each, label in labels.items()]
         finally:
             site.backends.answers.clear()
             site.bmc.disarm()
@@ -186,6 +193,12 @@ class Campaign:
                 elif series.startswith("joulie_invalid_input_total"):
                     self.outcome.set_aside[f"{process.name} {series.partition('{')[2].rstrip('}')}"] += int(more)
         return wrong
+
+    async def _asked(self, subjects: Iterable[str]) -> None:
+        """Wait until poison was sent as the answer of each subject, or for some seconds."""
+        deadline, missing = time.monotonic() + _POLL_S, set(subjects)
+        while missing - self._site.backends.asked.keys() and time.monotonic() < deadline:  # noqa: ASYNC110 - polled, as BMCs
+            await asyncio.sleep(0.02)
 
     async def _visit(self, number: int, subjects: set[str]) -> list[Case]:
         """Have both poisoned BMCs answer."""

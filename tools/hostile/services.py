@@ -52,7 +52,7 @@ def settings(backends: str, extender_port: int) -> dict[Service, dict[str, str]]
             "SLEEP_INTERVAL": "500ms",
             "OPERATOR_NODE_POWER_SOURCE": "http",
             "OPERATOR_NODE_POWER_HTTP_ENDPOINT": f"{backends}/power/{{node}}",
-            "OPERATOR_NODE_POWER_POLL_INTERVAL": "1s",
+            "OPERATOR_NODE_POWER_POLL_INTERVAL": "500ms",
             "ENABLE_FACILITY_METRICS": "true",
             "FACILITY_PROMETHEUS_ADDRESS": backends,
             "FACILITY_POLL_INTERVAL": "300ms",
@@ -62,7 +62,7 @@ def settings(backends: str, extender_port: int) -> dict[Service, dict[str, str]]
         Service.AGENT: {
             "AGENT_MODE": "pool",
             "POOL_NODE_SELECTOR": f"{AGENT_LABEL}=true",
-            "RECONCILE_INTERVAL": "2s",
+            "RECONCILE_INTERVAL": "500ms",
             "TELEMETRY_CPU_SOURCE": "http",
             "TELEMETRY_CPU_HTTP_ENDPOINT": telemetry,
             "TELEMETRY_CPU_CONTROL": "http",
