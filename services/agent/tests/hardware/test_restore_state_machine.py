@@ -174,7 +174,7 @@ class RestoreStories(RuleBasedStateMachine):
     def control(self, keys, value, kill):
         keys = {key for key in keys if self.may_control(key)}
         for key in keys:
-            if value < self.wanted[key]:  # replaces the tool's lower value, which then is all that is known
+            if not self.stays(key, value):  # replaces the tool's value, which then is all that is known
                 self.saved.pop(key, None)
         with self.mortal(kill):
             for key, answer in zip(keys, self.writer.set_all([(self.knobs[key], value) for key in keys]), strict=True):
