@@ -189,7 +189,9 @@ def main() -> int:
     if asked.changed:
         return _each(_changed(known, listed, within_s=asked.within), ["--jobs", str(asked.jobs)])
     if "*" in asked.module:
-        names = sorted(fnmatch.filter(known, asked.module)) or choose(asked.module, known)
+        names = sorted(fnmatch.filter(known, asked.module))
+        if not names:
+            choose(asked.module, known)  # ends with the names that exist
         return _each(names, sys.argv[2:])
     if asked.module in listed and not asked.tests:
         asked.tests = list(listed[asked.module].tests)

@@ -8,6 +8,7 @@ pod that waits has room on it and on no other node. While pending pods are unkno
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from joulie_core.names import NodeName
@@ -104,7 +105,11 @@ class _Chooser:
             self._serving[node.group] += each.serves
             self._spare[node.group] += each.serves and node.empty and node.name not in needs.used
         self._down = {zone: sum(down) for zone, down in self._zones.items()}
-        self._rooms = Rooms(each.node for each in seen if each.serves)
+
+    @cached_property
+    def _rooms(self) -> Rooms:
+        """Nodes that take pods; most decisions evict none, and need no copy of what is free."""
+        return Rooms(each.node for each in self._seen if each.serves)
 
     def chosen(self) -> list[SeenNode]:
         """Return the nodes: many watts first, then few sleeps."""
