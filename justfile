@@ -37,6 +37,10 @@ lint:
 test *ARGS:
     pytest -n 2 -m "not e2e and not docker and not soak" {{ARGS}}
 
+# the tests that state properties, with 1,000 random examples of each in place of the 100 fixed ones
+search *ARGS:
+    pytest -n 2 -m "not e2e and not docker and not soak" --hypothesis-profile search --timeout 900 {{ARGS}}
+
 # the end-to-end suite on a real control plane; mostly it waits, so that three processes share the files of tests
 e2e *ARGS:
     pytest -n 3 --dist loadfile -m e2e --timeout 300 --durations 20 {{ARGS}}

@@ -44,7 +44,10 @@ def test_other_input_is_refused_or_cut(raw: bytes) -> None:
 
 @pytest.mark.parametrize("cut", [members, elements])
 @pytest.mark.parametrize(
-    "raw", [b"", b"1", b'"a"', b"[", b"[1", b"[1]]", b"[1] 2", b"[}", b'["a]', b"{", b'{"a":[}', b'{"a":1}}', b"{1:2}"]
+    "raw",
+    [b"", b"1", b'"a"', b"[", b"[1", b"[1]]", b"[1] 2", b"[}", b'["a]', b"{", b'{"a":[}', b'{"a":1}}', b"{1:2}"]
+    # White space of Python's that is none in JSON.
+    + [b"\x0b[]", b"[]\x0c", b"\x0b{}", b'{\x0b"a":1}', b'{"a"\x0c:1}'],
 )
 def test_what_is_not_balanced_is_refused(cut: Any, raw: bytes) -> None:
     with pytest.raises(DecodeError):
