@@ -14,8 +14,8 @@ pytest_plugins = ["joulie_api.testing.fixtures", "joulie_devcluster.fixtures", "
 # creates one that nobody closes, and a ResourceWarning is an error here. Told that there is none, it restores none.
 asyncio.set_event_loop(None)
 
-# How long one example takes says nothing on a busy machine; pytest-timeout bounds the whole test. The checks of a change
-# run the same examples each time, so that they fail only for what the change did; `just search` looks for others.
+# How long one example takes says nothing on a busy machine; pytest-timeout bounds the whole test. The checks run the
+# same examples each time, so that a change fails only for what it did; `just search` looks for others.
 settings.register_profile("joulie", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("joulie")

@@ -45,13 +45,17 @@ def test_other_input_is_refused_or_cut(raw: bytes) -> None:
 @pytest.mark.parametrize("cut", [members, elements])
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"1", b'"a"', b"[", b"[1", b"[1]]", b"[1] 2", b"[}", b'["a]', b"{", b'{"a":[}', b'{"a":1}}', b"{1:2}"]
-    # White space of Python's that is none in JSON.
-    + [b"\x0b[]", b"[]\x0c", b"\x0b{}", b'{\x0b"a":1}', b'{"a"\x0c:1}'],
+    [b"", b"1", b'"a"', b"[", b"[1", b"[1]]", b"[1] 2", b"[}", b'["a]', b"{", b'{"a":[}', b'{"a":1}}', b"{1:2}"],
 )
 def test_what_is_not_balanced_is_refused(cut: Any, raw: bytes) -> None:
     with pytest.raises(DecodeError):
         cut(raw)
+
+
+@pytest.mark.parametrize("raw", [b"\x0b[]", b"[]\x0c", b"\x0b{}", b'{\x0b"a":1}', b'{"a"\x0c:1}'])
+def test_white_space_of_pythons_that_is_none_in_json_is_refused(raw: bytes) -> None:
+    with pytest.raises(DecodeError):
+        (members if b"{" in raw else elements)(raw)
 
 
 def test_depth_does_not_matter_and_brackets_in_strings_do_not_count() -> None:
