@@ -290,6 +290,27 @@ async def test_a_call_without_reply_ends_with_its_timeout_and_a_late_reply_is_sk
     assert Request.FromString(frame[10:]).timeout_nano == 10_000_000
 
 
+@pytest.mark.looptime
+async def test_a_call_whose_deadline_is_over_is_not_answered_and_one_in_time_is():
+    async def serve(payload):
+        await asyncio.sleep(float(payload))
+        return payload
+
+    sent = []
+
+    async def send(frame):
+        sent.append(frame)
+
+    server = TtrpcServer({"s": {"m": serve}}, send)
+    for stream_id, takes_s in ((1, b"1.5"), (3, b"0.5")):
+        envelope = Request(service="s", method="m", payload=takes_s, timeout_nano=1_000_000_000).SerializeToString()
+        server.feed(ttrpc_frame(stream_id, FrameType.REQUEST, envelope))
+    await asyncio.sleep(2)
+    # An answer at the deadline would fail the container that a runtime creates without a plugin that is late.
+    reply = Response(payload=b"0.5").SerializeToString()
+    assert (sent, server.oldest_call) == ([ttrpc_frame(3, FrameType.RESPONSE, reply)], None)
+
+
 async def test_a_reply_that_is_too_long_fails_its_call():
     sent = asyncio.Queue()
     client = TtrpcClient(sent.put)
@@ -332,14 +353,3 @@ async def test_a_method_that_times_out_by_itself_is_no_missed_deadline():
     server = TtrpcServer({PLUGIN_SERVICE: {"Configure": method}}, sent.put)
     server.feed(request(1, "Configure", timeout_nano=2_000_000_000))
     assert Response.FromString((await sent.get())[10:]).status.code == 2
-
-
-async def test_a_missed_deadline_has_a_code_of_its_own():
-    sent = asyncio.Queue()
-
-    async def method(_payload):
-        await asyncio.Event().wait()
-
-    server = TtrpcServer({PLUGIN_SERVICE: {"Configure": method}}, sent.put)
-    server.feed(request(1, "Configure", timeout_nano=1_000_000))
-    assert Response.FromString((await sent.get())[10:]).status.code == 4

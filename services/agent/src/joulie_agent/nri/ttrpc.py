@@ -28,7 +28,6 @@ class TtrpcCode(IntEnum):
     OK = 0
     UNKNOWN = 2
     INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
     RESOURCE_EXHAUSTED = 8
     UNIMPLEMENTED = 12
 
@@ -41,8 +40,16 @@ class TtrpcError(Exception):
         self.code = code
 
 
+class _TooLateError(Exception):
+    """The caller's deadline is over."""
+
+
 class TtrpcServer:
-    """Answers calls. Calls run concurrently; they start in the order of arrival."""
+    """Answers calls. Calls run concurrently; they start in the order of arrival.
+
+    A call whose deadline is over is not answered: its caller has ended it, or does so now. A runtime goes on without a
+    plugin that is late; to an answer that says so, and arrives just before its own deadline, it fails the container.
+    """
 
     def __init__(self, services: Mapping[str, Mapping[str, Method]], send: Send) -> None:
         """Serve the methods in `services`, by names of service and method."""
@@ -91,6 +98,8 @@ class TtrpcServer:
             if stream_problem:
                 raise TtrpcError(TtrpcCode.INVALID_ARGUMENT, stream_problem)  # noqa: TRY301 - one place makes replies
             response = Response(payload=await self._call(frame.payload))
+        except _TooLateError:
+            return
         except TtrpcError as error:
             response = _refusal(error.code, str(error))
         except Exception as error:  # noqa: BLE001 - the caller gets the text, the log the trace
@@ -123,7 +132,7 @@ class TtrpcServer:
             if not deadline.expired():
                 raise
             _log.warning("request not answered in time", method=request.method, deadline_s=deadline_s)
-            raise TtrpcError(TtrpcCode.DEADLINE_EXCEEDED, f"method {request.method}: deadline exceeded") from None
+            raise _TooLateError from None
 
 
 def unary(request_type: type[_Reply], serve: Callable[[_Reply], Awaitable[Message]]) -> Method:
