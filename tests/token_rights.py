@@ -634,7 +634,8 @@ def _others() -> tuple[Statement, ...]:
             says="leases joulie-operator",
         ),
         _patch(bmc, "write a Node", ROLE, NODES, OWN, {}),
-        Statement(bmc, "list pods", ROLE, "GET", PODS.collection_path()),
+        Statement(bmc, "list pods", PERMITTED, "GET", PODS.collection_path()),
+        Statement(bmc, "delete a pod", ROLE, "DELETE", PODS.object_path("web", "default")),
         _patch(hook, "set the annotation `joulie.io/awake-until` of a Node", PERMITTED, NODES, OWN, awake),
         _patch(
             hook,

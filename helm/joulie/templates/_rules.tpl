@@ -197,10 +197,14 @@
 - apiGroups: [joulie.io]
   resources: [nodebmcs/status]
   verbs: [patch]
-# Whether a node that was powered on is ready.
+# Whether a node is tainted, and ready after it was powered on.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get]
+# Whether a node has pods that would be lost with its power.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
 {{- end -}}
 {{- define "joulie.writes.outofband.cluster" -}}
 - apiGroups: [joulie.io]

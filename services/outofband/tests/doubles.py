@@ -72,6 +72,9 @@ class Api:
         self.failure = None
         self.nodes = {}
         self.read = []
+        #: Pods that the lists have, one list for each request; without any, there are none.
+        self.pods = []
+        self.listed = []
         self.on_apply = lambda: None
 
     async def apply(self, res, name, body, *, status=False):
@@ -86,6 +89,13 @@ class Api:
         if isinstance(found, Exception):
             raise found
         return json.dumps(found).encode()
+
+    async def list_page(self, res, *, field_selector="", continue_token="", metadata_only=False, max_bytes=None):
+        self.listed.append((res.full_name, field_selector, metadata_only))
+        found = self.pods.pop(0) if self.pods else []
+        if isinstance(found, Exception):
+            raise found
+        return json.dumps({"metadata": {}, "items": found}).encode()
 
     @property
     def status(self):

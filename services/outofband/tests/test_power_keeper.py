@@ -130,10 +130,92 @@ async def test_a_taint_that_goes_keeps_the_power_from_being_forced_off_and_a_new
     assert found.bmc.calls == [SHUTDOWN, SHUTDOWN]
 
 
-async def test_the_request_of_a_person_needs_no_taint():
+async def test_the_request_of_a_person_needs_no_taint_and_no_look_at_pods():
     found = start()
     await keep(found, annotations={"joulie.io/requested-power": "On"})
-    assert (found.bmc.calls, found.api.read) == ([SHUTDOWN], [])
+    assert (found.bmc.calls, found.api.read, found.api.listed) == ([SHUTDOWN], [], [])
+
+
+# --- pods that would be lost ------------------------------------------------------------------------------------------
+
+LIST = ("pods", "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed", True)
+
+
+def pod(name, owner=None, **metadata):
+    owners = [{"kind": owner, "name": "o", "controller": True}] if owner else []
+    return {"metadata": {"name": name, "namespace": "default", "ownerReferences": owners, **metadata}}
+
+
+@pytest.mark.parametrize("owner", [None, "ReplicaSet", "Job", "Workflow"])
+async def test_a_node_with_a_pod_is_not_powered_off_however_it_came_there(owner):
+    found = start(tainted=True)
+    found.api.pods = [[pod("agent", "DaemonSet"), pod("debug", owner)]]
+    status, reason, message = await keep(found, annotations=OPERATORS)
+    assert (status, reason) == ("False", BmcReason.PODS_ON_NODE)
+    assert message.startswith("default/debug is on the node")
+    assert (found.bmc.calls, found.api.listed, found.keeper.is_changing) == ([], [LIST], False)
+
+
+async def test_pods_that_end_with_the_node_keep_nothing_on():
+    found = start(tainted=True)
+    static = pod("static", annotations={"kubernetes.io/config.mirror": "abc"})
+    found.api.pods = [[pod("agent", "DaemonSet"), pod("proxy", "Node"), static]]
+    await keep(found, annotations=OPERATORS)
+    assert found.bmc.calls == [SHUTDOWN]
+
+
+async def test_a_node_whose_pods_cannot_be_listed_is_not_powered_off():
+    found = start(tainted=True)
+    found.api.pods = [ServerError(500, "", "")]
+    with pytest.raises(ServerError):
+        await keep(found, annotations=OPERATORS)
+    assert found.bmc.calls == []
+
+
+async def test_nothing_is_between_the_look_at_pods_and_the_request():
+    found = start(tainted=True)
+    order = found.api.listed = found.api.read = found.bmc.calls
+    await keep(found, annotations=OPERATORS)
+    assert order == [READ, LIST, SHUTDOWN, LIST]
+
+
+async def test_a_pod_that_comes_while_the_shutdown_is_requested_is_named_and_the_power_is_not_forced_off():
+    found = start(tainted=True)
+    late = [pod("late")]
+    found.api.pods = [[], late]
+    status, reason, message = await keep(found, annotations=OPERATORS)
+    assert (status, reason, found.bmc.calls) == ("False", BmcReason.PODS_ON_NODE, [SHUTDOWN])
+    assert message.startswith("default/late came while the server was asked to shut down")
+    assert found.keeper.is_changing
+    found.time.now, found.api.pods = 180.0, [late]
+    assert (await keep(found, annotations=OPERATORS))[1] is BmcReason.PODS_ON_NODE
+    assert found.bmc.calls == [SHUTDOWN]
+    # Gone, it is asked again, and not forced at once.
+    await keep(found, annotations=OPERATORS)
+    assert found.bmc.calls == [SHUTDOWN, SHUTDOWN]
+
+
+async def test_a_shutdown_is_awaited_where_the_pods_after_it_cannot_be_listed():
+    found = start(tainted=True)
+    found.api.pods = [[], ServerError(500, "", "")]
+    with pytest.raises(ServerError):
+        await keep(found, annotations=OPERATORS)
+    assert (found.bmc.calls, found.keeper.is_changing) == ([SHUTDOWN], True)
+    await keep(found, annotations=OPERATORS)
+    assert found.bmc.calls == [SHUTDOWN]
+
+
+async def test_pods_are_not_asked_for_after_a_shutdown_that_was_refused():
+    found = start(tainted=True)
+    found.bmc.fail["reset"] = BmcError(BmcReason.REFUSED, "no")
+    assert (await keep(found, annotations=OPERATORS))[1] is BmcReason.REFUSED
+    assert found.api.listed == [LIST]
+
+
+async def test_a_node_is_powered_on_whatever_pods_it_has():
+    found = start(PowerState.OFF)
+    await keep(found, "On", annotations={"joulie.io/requested-power": "On"})
+    assert (found.bmc.calls, found.api.listed) == ([("reset", "On")], [])
 
 
 async def test_a_server_that_a_person_switched_on_stays_on_until_the_next_request():

@@ -11,7 +11,7 @@ def test_reasons_have_the_names_that_alerts_and_scripts_of_users_match():
         *("MalformedAnswer", "Refused", "Busy", "Failed", "InternalError", "LicenceMissing", "TagRefused"),
         # PowerAsDesired
         *("Unmanaged", "AsDesired", "Changing", "PowerOffNotAllowed", "NodeNotTainted", "SwitchedOn"),
-        *("ResetTypeMissing", "PowerStateUnknown", "NotFollowed"),
+        *("ResetTypeMissing", "PowerStateUnknown", "NotFollowed", "PodsOnNode"),
         # Capped
         *("NoCap", "InForce", "LowerExternalLimit", "Expired", "ExpiryUnreadable", "NoPowerLimit", "NotInWatts"),
         *("LimitExceptionPowersOff", "OutOfRange", "NotReadBack"),

@@ -153,7 +153,8 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
             cluster=(
                 Grant((NODE_BMCS,), _READ),
                 Grant((NODE_BMCS,), ("patch",), subresource="status"),
-                Grant((NODES,), ("get",), reason="Whether a node that was powered on is ready."),
+                Grant((NODES,), ("get",), reason="Whether a node is tainted, and ready after it was powered on."),
+                Grant((PODS,), ("list",), reason="Whether a node has pods that would be lost with its power."),
             ),
             namespace=(
                 Grant((LEASES,), ("get", "create", "update"), reason="Leader election."),

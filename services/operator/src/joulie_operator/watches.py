@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from joulie_api.claims import Claims
 from joulie_api.client import KubeClient
+from joulie_api.node_pods import ACTIVE_PODS
 from joulie_api.reflector import Reflector
 from joulie_api.resources import (
     NODE_BMCS,
@@ -29,9 +30,6 @@ from joulie_operator.published import (
     decode_twin,
 )
 from joulie_operator.settings import OperatorSettings
-
-#: Finished pods demand nothing; they need not be sent.
-ACTIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +62,7 @@ def watch(client: KubeClient, settings: OperatorSettings, on_unknown: Callable[[
     claims = Claims(client, settings.device_class_gpus_json)
     return OperatorWatches(
         nodes=Reflector(client, NODES, decode_node, label_selector=settings.node_selector),
+        # Finished pods demand nothing.
         pods=Reflector(client, PODS, PodDecoder(on_unknown, claims.gpus), field_selector=ACTIVE_PODS),
         hardware=Reflector(client, NODE_HARDWARES, decode_kind(NodeHardware)),
         telemetry=Reflector(client, TELEMETRY_PROFILES, decode_kind(TelemetryProfile)),

@@ -48,7 +48,7 @@ class Api:
         if self.errors.get(what):
             raise self.errors[what].pop(0)
 
-    async def list_page(self, res, *, field_selector="", continue_token=""):
+    async def list_page(self, res, *, field_selector="", continue_token="", **_bounds):
         self.made.append(("list", field_selector))
         return json.dumps({"metadata": {}, "items": self.pods}).encode()
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from joulie_api.failures import Failures
+from joulie_api.node_pods import PodLists
 from joulie_api.resources import Resource
 from joulie_core.kinds import NodeBMCSpec
 from joulie_outofband.bmc import Bmc
@@ -12,7 +13,7 @@ from joulie_outofband.metrics import BmcAction
 from joulie_outofband.power import PowerTimeouts
 
 
-class NodeReads(Protocol):
+class NodeReads(PodLists, Protocol):
     """The part of `joulie_api.client.KubeClient` that is used."""
 
     async def get(self, res: Resource, name: str, namespace: str | None = None) -> bytes:

@@ -2,7 +2,8 @@
 
 Guarantees: a boot is stored before it is requested, so that it is timed across restarts of the service; nothing is
 requested unless this process leads. A power-off that the operator has requested is carried out only while the Node has
-the taint of sleeping nodes: without it pods may be there, and the request is one that was left behind. It is carried
+the taint of sleeping nodes and no pod that would be lost, both as the API server has them immediately before the
+request, be it the graceful or the forced one: without the taint the request is one that was left behind. It is carried
 out once: a server that is on again after it was off was switched on by a person.
 """
 
@@ -11,6 +12,7 @@ from typing import Final
 import structlog
 
 from joulie_api.errors import NotFound
+from joulie_api.node_pods import pod_in_the_way
 from joulie_api.resources import NODES
 from joulie_api.wire import Versioned
 from joulie_core import labels
@@ -33,6 +35,14 @@ _LEFT_BEHIND: Final = (
 )
 #: The same of one that was carried out already.
 _SWITCHED_ON: Final = "the server was off, and was switched on by a person; the operator, where it runs, takes that up"
+#: Of pods before a request, and after one that cannot be taken back.
+_NOT_REQUESTED: Final = (
+    "is on the node, and would be lost: nothing was requested; the operator, where it runs, wakes it"
+)
+_NOT_FORCED: Final = (
+    "came while the server was asked to shut down: its kubelet has to end it, the power is not forced off while it is "
+    "there, and the operator, where it runs, wakes the node"
+)
 
 _log = structlog.get_logger()
 
@@ -58,7 +68,8 @@ class PowerKeeper:
         """Request a reset where one is due.
 
         Raises:
-            KubeError: the Node could not be read, or the boot not stored; nothing was requested.
+            KubeError: the Node or its pods could not be read, or the boot not stored; nothing was requested, or only
+                the graceful shutdown before the second look at pods.
         """
         spec = wanted.model.spec
         off = spec.desired_power is DesiredPower.OFF
@@ -78,7 +89,9 @@ class PowerKeeper:
             return decision.finding
         if not self._parts.may_write():
             return decision.finding
-        objection = None if decision.request.on else await self._objection(wanted)
+        of_operator = wanted.metadata.annotations.get(labels.REQUESTED_POWER) == spec.desired_power
+        looks = of_operator and not decision.request.on
+        objection = await self._objection() if looks else None
         if objection is not None:
             self._request = None
             return objection
@@ -86,16 +99,27 @@ class PowerKeeper:
             boot = BmcBoot(requested_at=rfc3339(self._parts.wall()), boot_id=(await self._readiness()).boot_id)
             self._publisher.change(pending_boot=boot)
             await self._publisher.store()
-        return await self._reset(bmc, decision.reset, decision, decision.request)
+        finding = await self._reset(bmc, decision.reset, decision, decision.request)
+        # A pod may have come while the BMC took the request, which cannot be taken back.
+        taken = self._request is decision.request
+        late = await self._pods(_NOT_FORCED) if looks and taken and not decision.request.forced else None
+        return finding if late is None else late
 
-    async def _objection(self, wanted: Versioned[NodeBMC]) -> BmcFinding | None:
-        """Return why a power-off is not carried out; None if it is, as always where a person has requested it."""
-        if wanted.metadata.annotations.get(labels.REQUESTED_POWER) != wanted.model.spec.desired_power:
-            return None
+    async def _objection(self) -> BmcFinding | None:
+        """Return why a power-off of the operator is not carried out; None if it is.
+
+        Pods are asked for last, since that leaves the least time for another one.
+        """
         if self._was_off:
             return BmcFinding.no(BmcReason.SWITCHED_ON, _SWITCHED_ON)
-        tainted = (await self._readiness()).tainted
-        return None if tainted else BmcFinding.no(BmcReason.NODE_NOT_TAINTED, _LEFT_BEHIND)
+        if not (await self._readiness()).tainted:
+            return BmcFinding.no(BmcReason.NODE_NOT_TAINTED, _LEFT_BEHIND)
+        return await self._pods(_NOT_REQUESTED)
+
+    async def _pods(self, what_follows: str) -> BmcFinding | None:
+        """Return the finding that names a pod of the node that would be lost; None where there is none."""
+        pod = await pod_in_the_way(self._parts.client, self._name)
+        return None if pod is None else BmcFinding.no(BmcReason.PODS_ON_NODE, f"{pod} {what_follows}")
 
     async def _assumed_state(self, spec: NodeBMCSpec, report: BmcReport) -> PowerState:
         """Return the power state; where nothing tells it, a server whose Node is not ready may be powered on."""

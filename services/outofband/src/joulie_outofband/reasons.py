@@ -37,6 +37,7 @@ class BmcReason(StrEnum):
     POWER_OFF_NOT_ALLOWED = "PowerOffNotAllowed"
     NODE_NOT_TAINTED = "NodeNotTainted"
     SWITCHED_ON = "SwitchedOn"
+    PODS_ON_NODE = "PodsOnNode"
     RESET_TYPE_MISSING = "ResetTypeMissing"
     POWER_STATE_UNKNOWN = "PowerStateUnknown"
     NOT_FOLLOWED = "NotFollowed"

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from joulie_api.decoding import decode
+from joulie_api.node_pods import ends_with_node
 from joulie_api.wire import decode_node, decode_pod
 from joulie_core import labels
 from joulie_core.node import Node
@@ -25,7 +26,6 @@ from joulie_operator.sleep.daemon_sets import meant_for
 _Part = msgspec.Raw | msgspec.UnsetType
 #: Kinds of pods that are kept; clusters have some hundred.
 _KEPT: Final = 4096
-_MIRROR: Final = "kubernetes.io/config.mirror"
 #: Namespace of the cluster's own pods; the chart's admission policy refuses the operator's evictions in it.
 _SYSTEM: Final = "kube-system"
 #: Of Cluster Autoscaler, which other tools follow too: `false` forbids an eviction, `true` allows that of local data.
@@ -250,7 +250,7 @@ def read_pod(raw: bytes) -> WatchedPod:
 
 def _role(meta: _PodMeta, owner: _Owner | None, volumes: tuple[_Volume, ...] | list[_Volume]) -> PodRole:
     annotations = meta.annotations or {}
-    if _MIRROR in annotations or (owner is not None and owner.kind in {"DaemonSet", "Node"}):
+    if ends_with_node(annotations, owner.kind if owner is not None else ""):
         return PodRole.NODE_OWN
     safe = annotations.get(_SAFE_TO_EVICT)
     if meta.namespace == _SYSTEM or owner is None or owner.kind == "Job" or safe == "false":

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from joulie_api.client import KubeClient
+from joulie_api.node_pods import ACTIVE_PODS
 from joulie_api.reflector import Reflector
 from joulie_api.resources import DAEMON_SETS, NODE_SLEEP_POLICIES, NODES, PODS
 from joulie_api.wire import Versioned, decode_kind
 from joulie_core.kinds import NodeBMC, NodeSleepPolicy
 from joulie_operator.sleep.daemon_sets import WatchedDaemonSet, read_daemon_set
 from joulie_operator.sleep.objects import WatchedNode, WatchedPod, read_node, read_pod
-from joulie_operator.watches import ACTIVE_PODS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,25 +7,16 @@ the same holds for the desired power and its NodeBMC. All methods raise KubeErro
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from joulie_api.errors import DecodeError
-from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, PODS, Resource
-from joulie_api.wire import Versioned, decode_page
+from joulie_api.node_pods import PodLists, pod_in_the_way
+from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, Resource
+from joulie_api.wire import Versioned
 from joulie_core import labels
 from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower
-from joulie_core.quantity import QuantityError
 from joulie_core.sleep import SleepRecord, SleepState, intent_of
 from joulie_core.timestamps import rfc3339
-from joulie_operator.sleep.objects import SLEEP_CONDITION, PodRole, WatchedNode, WatchedPod, WatchedTaint, read_pod
+from joulie_operator.sleep.objects import SLEEP_CONDITION, WatchedNode, WatchedPod, WatchedTaint
 from joulie_operator.sleep.records import state_label, stored_text
-from joulie_operator.watches import ACTIVE_PODS
-
-
-class SleepReads(Protocol):
-    """The part of `joulie_api.client.KubeClient` that is used."""
-
-    async def list_page(self, res: Resource, *, field_selector: str = "", continue_token: str = "") -> bytes:
-        """Return one page of a list, raw."""
 
 
 class SleepWrites(Protocol):
@@ -44,7 +35,7 @@ class SleepWrites(Protocol):
 class SleepWriter:
     """The writes; nothing is sent where the object already is as it shall be."""
 
-    def __init__(self, reads: SleepReads, writes: SleepWrites) -> None:
+    def __init__(self, reads: PodLists, writes: SleepWrites) -> None:
         self._reads = reads
         self._writes = writes
 
@@ -105,19 +96,8 @@ class SleepWriter:
         return True
 
     async def is_empty(self, name: str) -> bool:
-        """Ask the API server, and not the watch, whether only pods are left that end with the node.
-
-        A pod that cannot be read counts as one that would be lost.
-        """
-        selector = f"spec.nodeName={name},{ACTIVE_PODS}"
-        token = ""
-        while True:
-            page = decode_page(await self._reads.list_page(PODS, field_selector=selector, continue_token=token))
-            if not all(_ends_with_node(bytes(raw)) for raw in page.items or ()):
-                return False
-            token = page.metadata.continue_
-            if not token:
-                return True
+        """Ask the API server, and not the watch, whether only pods are left that end with the node."""
+        return await pod_in_the_way(self._reads, name) is None
 
     async def evict(self, pod: WatchedPod) -> None:
         """Evict a pod within the budgets. Raise as `joulie_api.client.KubeClient.evict`."""
@@ -126,13 +106,6 @@ class SleepWriter:
     async def publish(self, policy: str, status: NodeSleepPolicyStatus) -> None:
         """Write the status of a policy."""
         await self._writes.apply(NODE_SLEEP_POLICIES, policy, {"status": status.dump()}, status=True)
-
-
-def _ends_with_node(raw: bytes) -> bool:
-    try:
-        return read_pod(raw).role is PodRole.NODE_OWN
-    except (DecodeError, QuantityError):
-        return False
 
 
 def _taints(seen: WatchedNode, *, cordon: bool) -> list[dict[str, str]]:

@@ -1,0 +1,101 @@
+"""Which pods end with their node, and whether a node has others, which would be lost with its power.
+
+Guarantees one rule for the operator, which requests that a node is powered off, and for the out-of-band service, which
+does it. The API server is asked for the present state: neither a watch nor its own cache is believed.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from joulie_api.decoding import decode
+from joulie_api.errors import DecodeError
+from joulie_api.resources import PODS, Resource
+from joulie_api.wire import decode_page
+from joulie_core.text import printable
+
+#: Field selector of the pods that have not ended.
+ACTIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+#: Annotation by which a kubelet marks the copy of a static pod.
+_MIRROR: Final = "kubernetes.io/config.mirror"
+#: Kinds of controllers whose pods end with the node.
+_NODE_OWN: Final = frozenset({"DaemonSet", "Node"})
+#: Pages of 500 pods: many more than a node runs.
+_MOST_PAGES: Final = 8
+#: Of pages with metadata alone.
+_MOST_BYTES: Final = 16 << 20
+#: Characters of a name: those of a namespace, a slash and those of a pod.
+_MOST_NAME: Final = 63 + 1 + 253
+
+
+class PodLists(Protocol):
+    """The part of `joulie_api.client.KubeClient` that is used."""
+
+    async def list_page(
+        self,
+        res: Resource,
+        *,
+        field_selector: str = "",
+        continue_token: str = "",
+        metadata_only: bool = False,
+        max_bytes: int | None = None,
+    ) -> bytes:
+        """Return one page of a list, raw."""
+
+
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    controller: bool = False
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
+
+
+_PODS: Final = msgspec.json.Decoder(_Pod)
+
+
+def ends_with_node(annotations: Mapping[str, str], controller: str) -> bool:
+    """Return whether a pod is static or of a DaemonSet, by the kind of its controller (empty without one)."""
+    return _MIRROR in annotations or controller in _NODE_OWN
+
+
+async def pod_in_the_way(reads: PodLists, node: str) -> str | None:
+    """Return one pod that would be lost with the power of a node, as `namespace/name`; None where there is none.
+
+    A pod that is being deleted is one until it is gone. So is one whose metadata cannot be read.
+
+    Raises:
+        KubeError: the API server did not list the pods of the node completely.
+    """
+    selector, token = f"spec.nodeName={node},{ACTIVE_PODS}", ""
+    for _ in range(_MOST_PAGES):
+        raw = await reads.list_page(
+            PODS, field_selector=selector, continue_token=token, metadata_only=True, max_bytes=_MOST_BYTES
+        )
+        page = decode_page(raw)
+        found = next((name for item in page.items or () if (name := _lost(bytes(item))) is not None), None)
+        token = page.metadata.continue_
+        if found is not None or not token:
+            return found
+    return f"one of more than {_MOST_PAGES} pages of pods"
+
+
+def _lost(raw: bytes) -> str | None:
+    """Return the name of a pod that would be lost."""
+    try:
+        meta = decode(_PODS.decode, raw, "Pod").metadata
+    except DecodeError:
+        return "a pod that cannot be read"
+    controller = next((each.kind for each in meta.owner_references or () if each.controller), "")
+    if ends_with_node(meta.annotations or {}, controller):
+        return None
+    return printable(f"{meta.namespace}/{meta.name}", _MOST_NAME)
