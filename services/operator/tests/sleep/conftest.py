@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from prometheus_client import CollectorRegistry
+from services.operator.tests.sleep.sleep_objects import controlled_by
 
 from joulie_api.apply import FencedWriter
 from joulie_api.client import KubeClient
@@ -128,7 +129,7 @@ class World:
     def pod(self, name, node=None, *, owner="ReplicaSet", cpu=None, unschedulable=False, revision=None, **pod):
         made = make_pod(name, node=node, cpu=cpu, **pod)
         if owner:
-            made["metadata"]["ownerReferences"] = [{"kind": owner, "name": f"{name}-owner", "controller": True}]
+            made["metadata"]["ownerReferences"] = [controlled_by(owner, f"{name}-owner")]
         if unschedulable:
             made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
         self.api.put(made)

@@ -10,6 +10,8 @@ from joulie_operator.sleep.objects import read_node
 RECORD = "joulie.io/sleep-record"
 STATE = "joulie.io/sleep-state"
 REQUESTED = "joulie.io/requested-power"
+#: API versions of controllers of pods, by kind.
+API_VERSIONS = {"Job": "batch/v1", "Node": "v1", "ReplicationController": "v1"}
 OWN_TAINT = {"key": "joulie.io/asleep", "effect": "NoSchedule"}
 
 
@@ -41,9 +43,15 @@ def seen_bmc(name="n1", *, version="51", desired=None, requested=None, status=No
     return decode_kind(NodeBMC)(json.dumps(body).encode())
 
 
+def controlled_by(kind, name, *, api_version=None):
+    """Return the owner reference of a controller."""
+    version = api_version or API_VERSIONS.get(kind, "apps/v1")
+    return {"apiVersion": version, "kind": kind, "name": name, "controller": True}
+
+
 def owned_pod(name, node="n1", *, owner="ReplicaSet", **pod):
     """Return a pod as JSON, with a controller of that kind; None for a pod without one."""
     made = make_pod(name, node=node, **pod)
     if owner:
-        made["metadata"]["ownerReferences"] = [{"kind": owner, "name": f"{name}-owner", "controller": True}]
+        made["metadata"]["ownerReferences"] = [controlled_by(owner, f"{name}-owner")]
     return made

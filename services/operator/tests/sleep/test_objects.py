@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from services.operator.tests.sleep.sleep_objects import OWN_TAINT, owned_pod, seen_node
+from services.operator.tests.sleep.sleep_objects import OWN_TAINT, controlled_by, owned_pod, seen_node
 
 from joulie_api.errors import DecodeError
 from joulie_api.testing import make_node
@@ -33,14 +33,37 @@ def with_volumes(*volumes, safe=None):
         (None, PodRole.PROTECTED),
         ("ReplicaSet", PodRole.MOVABLE),
         ("StatefulSet", PodRole.MOVABLE),
+        ("ReplicationController", PodRole.MOVABLE),
     ],
 )
 def test_what_a_pod_means_for_its_node_follows_from_its_controller(owner, role):
     assert read(owned_pod("p", owner=owner)).role is role
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("argoproj.io/v1alpha1", "Workflow"),
+        ("argoproj.io/v1alpha1", "Rollout"),
+        ("tekton.dev/v1", "TaskRun"),
+        ("kubeflow.org/v1", "PyTorchJob"),
+        ("ray.io/v1", "RayCluster"),
+        ("kubevirt.io/v1", "VirtualMachineInstance"),
+        ("apps.example.org/v1", "StatefulSet"),
+        ("apps.example.org/v1", "ReplicaSet"),
+        ("apps/v1", "ReplicationController"),
+        ("v1", "ReplicaSet"),
+    ],
+)
+@pytest.mark.parametrize("safe", ["true", None])
+def test_a_controller_that_is_not_known_to_replace_pods_protects_them(api_version, kind, safe):
+    owner = controlled_by(kind, "r", api_version=api_version)
+    annotations = {} if safe is None else {SAFE: safe}
+    assert read(owned_pod("p"), ownerReferences=[owner], annotations=annotations).role is PodRole.PROTECTED
+
+
 def test_an_owner_that_is_no_controller_replaces_no_pod():
-    owner = {"kind": "ReplicaSet", "name": "r", "controller": False}
+    owner = controlled_by("ReplicaSet", "r") | {"controller": False}
     assert read(owned_pod("p"), ownerReferences=[owner]).role is PodRole.PROTECTED
 
 

@@ -32,12 +32,18 @@ _SYSTEM: Final = "kube-system"
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
+#: API group and kind of the controllers that replace an evicted pod by another one that does the same. All others are
+#: of work that an eviction interrupts, or have rules of their own.
+_REPLACING: Final = frozenset({("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")})
+
+
 class PodRole(Enum):
     """What a pod means for a node that is to sleep."""
 
     #: Of a DaemonSet, or static: ends with the node.
     NODE_OWN = auto()
-    #: Must not be evicted: in kube-system, of no controller, of a Job, with data on the node, or said so by its owner.
+    #: Must not be evicted: in kube-system, of no controller that is known to replace it, with data on the node, or said
+    #: so by its owner.
     PROTECTED = auto()
     #: Its controller replaces it elsewhere.
     MOVABLE = auto()
@@ -125,7 +131,8 @@ class _Node(msgspec.Struct):
     status: _NodeStatus | None = None
 
 
-class _Owner(msgspec.Struct):
+class _Owner(msgspec.Struct, rename="camel"):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     controller: bool = False
@@ -253,7 +260,8 @@ def _role(meta: _PodMeta, owner: _Owner | None, volumes: tuple[_Volume, ...] | l
     if ends_with_node(annotations, owner.kind if owner is not None else ""):
         return PodRole.NODE_OWN
     safe = annotations.get(_SAFE_TO_EVICT)
-    if meta.namespace == _SYSTEM or owner is None or owner.kind == "Job" or safe == "false":
+    replaced = owner is not None and (owner.api_version.rpartition("/")[0], owner.kind) in _REPLACING
+    if meta.namespace == _SYSTEM or not replaced or safe == "false":
         return PodRole.PROTECTED
     local = any(each.empty_dir is not msgspec.UNSET or each.host_path is not msgspec.UNSET for each in volumes)
     return PodRole.PROTECTED if local and safe != "true" else PodRole.MOVABLE
