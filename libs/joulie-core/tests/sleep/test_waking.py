@@ -3,8 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.fit import NodeRoom, PodGroup, grouped
 from joulie_core.sleep.model import SleepNode, SleepPod
+from joulie_core.sleep.settings import SleepSettings
 from joulie_core.sleep.waking import MAX_CHOSEN, MAX_GROUPS, WakeCandidate, choose
 
 
@@ -27,7 +29,9 @@ def pods(count, cpu=1.0, **pod) -> PodGroup:
 
 
 def chosen(groups, candidates, *, max_boots=99, turn=0) -> list[str]:
-    return [node.name for node in choose(groups, candidates, max_boots=max_boots, turn=turn)]
+    settings = SleepSettings(max_waking=100, max_waking_per_rack=100)
+    boots = BootRoom(settings, booting=100 - max_boots)
+    return [node.name for node in choose(groups, candidates, boots=boots, turn=turn)]
 
 
 def test_as_many_nodes_are_woken_as_the_pods_need():

@@ -6,11 +6,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from services.operator.tests.sleep.sleep_objects import seen_node
 
+from joulie_api.errors import DecodeError
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_sleep_policy import SleepMode
 from joulie_core.names import NodeName
-from joulie_core.sleep import AwakeWindow
+from joulie_core.sleep import AwakeWindow, SleepSettings
 from joulie_operator.sleep.policies import UnusableSpec, settings_of, usable_policies, windows_of
 
 TIMES = {
@@ -24,7 +25,8 @@ TIMES = {
     "bootTimeoutSeconds": 16,
     "bootAttempts": 4,
     "backOffSeconds": 17,
-    "rates": {"poweringOff": 5, "waking": 6},
+    "rates": {"poweringOff": 5, "waking": 6, "wakingPerRack": 7, "powerCyclesPerDay": 8},
+    "rackLabel": "dc.example/rack",
 }
 
 
@@ -66,7 +68,28 @@ def test_each_limit_and_time_of_a_policy_is_that_of_the_decision():
         "stale_after_s": 180,
         "max_powering_off": 5,
         "max_waking": 6,
+        "max_waking_per_rack": 7,
+        "rack_label": "dc.example/rack",
+        "max_cycles_per_day": 8,
     }
+
+
+def test_the_defaults_of_a_policy_are_those_of_the_decision():
+    assert settings_of(policy().model.spec) == SleepSettings(stale_after_s=180)
+
+
+@pytest.mark.parametrize("key", ["", "rack/", "/rack", "a/b/c", "Upper.example/rack", "rack label", "-rack", "r" * 64])
+def test_a_key_that_no_label_can_have_is_refused(key):
+    with pytest.raises(DecodeError, match="rackLabel"):
+        policy(rackLabel=key)
+
+
+@pytest.mark.parametrize(
+    "rates", [{"wakingPerRack": 0}, {"powerCyclesPerDay": 0}, {"powerCyclesPerDay": 25}, {"wakingPerRack": 1001}]
+)
+def test_a_bound_that_would_stop_everything_or_bind_nothing_is_refused(rates):
+    with pytest.raises(DecodeError, match=next(iter(rates))):
+        policy(rates=rates)
 
 
 def test_a_window_has_days_minutes_zone_and_nodes():

@@ -5,6 +5,7 @@ import json
 import pytest
 from services.operator.tests.sleep.sleep_objects import OWN_TAINT, RECORD, seen_node
 
+from joulie_core.kinds.node_sleep_policy import MOST_CYCLES
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.records import lasting, state_label, stored_record, stored_text
 
@@ -16,6 +17,7 @@ FULL = SleepRecord(
     failed_boots=2,
     not_before_s=NOW_S + 300,
     sleeps=7,
+    cycles_s=(NOW_S - 7200.5, NOW_S - 3600),
 )
 #: What a node is that may be off without anybody knowing why.
 TO_BE_WOKEN = SleepRecord(state=SleepState.WAKING, since_s=NOW_S, reason=SleepReason.RECORD_LOST)
@@ -41,7 +43,13 @@ def test_every_field_that_lasts_is_stored():
         "failedBoots": 2,
         "notBefore": NOW_S + 300,
         "sleeps": 7,
+        "cycles": [NOW_S - 7200.5, NOW_S - 3600],
     }
+
+
+def test_of_more_power_cycles_than_a_policy_can_permit_the_last_are_kept():
+    text = json.dumps(json.loads(stored_text(FULL)) | {"cycles": [float(at) for at in range(10_000)]})
+    assert read(text).cycles_s == tuple(float(at) for at in range(10_000 - MOST_CYCLES, 10_000))
 
 
 def test_since_when_a_node_is_idle_is_not_stored():
@@ -89,6 +97,7 @@ BROKEN = {
     "a time that is no number": json.dumps({"state": "Asleep", "since": "noon", "reason": "idle"}),
     "a negative count": json.dumps({"state": "Waking", "since": NOW_S, "reason": "idle", "failedBoots": -1}),
     "a negative number of sleeps": json.dumps({"state": "Waking", "since": NOW_S, "reason": "idle", "sleeps": -1}),
+    "a power cycle that is no time": json.dumps({"state": "Asleep", "since": 1, "reason": "idle", "cycles": ["noon"]}),
     "nested too deeply": "[" * 5000,
     "a number without end": '{"state": "Waking", "since": ' + "9" * 5000 + ', "reason": "idle"}',
 }

@@ -5,7 +5,8 @@ import json
 from joulie_api.wire import decode_kind
 from joulie_core.kinds import NodeSleepPolicy
 from joulie_core.kinds.node_bmc import PowerState
-from joulie_core.kinds.node_sleep_policy import MOST_NAMES, SleepMode
+from joulie_core.kinds.node_sleep_policy import MOST_NAMES, PowerCyclesStatus, RackBootsStatus, SleepMode
+from joulie_core.labels import RACK
 from joulie_core.names import NodeName
 from joulie_core.sleep import NodePowerFacts, SleepNode, SleepRecord, SleepSettings, SleepState
 from joulie_core.timestamps import rfc3339
@@ -72,6 +73,40 @@ def test_reasons_why_nodes_that_are_awake_may_not_sleep_are_counted_by_name():
     nodes = [node("a"), node("b", power=None), node("c", ready=False), node("d", power=None), node("e", power=None)]
     found = status(nodes, states={"e": SleepState.ASLEEP})
     assert [(each.reason, each.nodes) for each in found.refusals] == [("no_bmc", 2), ("not_ready", 1)]
+
+
+def cycled(*ago_s, state=SleepState.AWAKE):
+    return SleepRecord(state=state, since_s=NOW_S - 60, cycles_s=tuple(NOW_S - each for each in ago_s))
+
+
+def bounds_of(nodes, records, of_others=()):
+    known = {each.name: each for each in (*nodes, *of_others)}
+    found = policy([each.name for each in nodes])
+    return policy_status(found, object_of(), SleepSight(SleepFacts(known, ()), records, NOW_S), None)
+
+
+def test_power_cycles_of_a_day_are_counted_against_the_limit_and_the_refusal_is_named():
+    nodes = [node("a"), node("b"), node("c"), node("d")]
+    records = {
+        "a": cycled(10, 20, 30, 40),
+        "b": cycled(10, 90_000),
+        "c": cycled(10, 20, 30, 40, 50, state=SleepState.ASLEEP),
+        "foreign": cycled(*range(20)),
+    }
+    found = bounds_of(nodes, records, of_others=[node("foreign")])
+    assert found.power_cycles == PowerCyclesStatus(limit=4, used=5, total=10, exhausted=2)
+    # A node that sleeps is refused nothing.
+    assert [(each.reason, each.nodes) for each in found.refusals] == [("power_cycles", 1)]
+
+
+def test_boots_are_counted_in_the_racks_of_the_policy_with_those_of_other_nodes():
+    nodes = [node("a", labels={RACK: "r1"}), node("b", labels={RACK: "r2"}), node("c"), node("d")]
+    others = [node(f"o{at}", labels={RACK: "r1"}) for at in range(9)] + [node("p", labels={RACK: "r9"})]
+    waking = cycled(state=SleepState.WAKING)
+    records = {each.name: waking for each in others}
+    found = bounds_of(nodes, records, of_others=others).rack_boots
+    assert found == RackBootsStatus(limit=10, used=9, full=0, without_rack=2)
+    assert bounds_of(nodes, {**records, "a": waking}, of_others=others).rack_boots.full == 1
 
 
 def test_watts_are_saved_in_mode_act_only():

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field
 
+from joulie_core import labels
 from joulie_core.kinds.base import (
     CheckedModel,
     Column,
@@ -20,11 +21,18 @@ from joulie_core.kinds.base import (
 
 #: Nodes that a status names; the counts are complete.
 MOST_NAMES: Final = 100
+#: Power cycles of a node in a day that a policy can permit: one an hour.
+MOST_CYCLES: Final = 24
 
 LabelValue = Annotated[str, Field(max_length=63)]
 Seconds = Annotated[int, Field(ge=0, le=86_400)]
 NodeCount = Annotated[int, Field(ge=0, le=100_000)]
 Name = Annotated[str, Field(max_length=253)]
+_LABEL_KEY: Final = TextRule(
+    "([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
+    "must be the key of a label, such as joulie.io/rack",
+)
+LabelKey = Annotated[str, Field(max_length=317, json_schema_extra=_LABEL_KEY.schema), AfterValidator(_LABEL_KEY.check)]
 _CLOCK_TIME: Final = TextRule(
     "([01][0-9]|2[0-3]):[0-5][0-9]|24:00", "must be HH:MM by the clock of 24 hours, such as 07:30, or 24:00"
 )
@@ -64,12 +72,17 @@ class MinAwakeSpec(Model):
 
 
 class SleepRatesSpec(Model):
-    """Nodes that change at a time, so that power does not surge."""
+    """Nodes that change at a time, so that power does not surge, and how often one node does."""
 
     powering_off: Annotated[int, Field(ge=1, le=1000)] = 4
     """Nodes that are put to sleep at a time, from the taint to the end of the power-off."""
     waking: Annotated[int, Field(ge=1, le=1000)] = 10
     """Nodes that boot at a time."""
+    waking_per_rack: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Nodes of one rack that boot at a time, whatever policy they belong to: inrush currents add up on its feeds."""
+    power_cycles_per_day: Annotated[int, Field(ge=1, le=MOST_CYCLES)] = 4
+    """Times in 24 hours that the power of a node is requested off; from then on it stays awake. The default is the use
+    of computers by IPC-SM-785, whose solder joints are to last 1,460 thermal cycles a year."""
 
 
 class AwakeWindowSpec(CheckedModel):
@@ -128,6 +141,8 @@ class NodeSleepPolicySpec(Model):
     back_off_seconds: Seconds = 600
     """Time after a failure before the next attempt; doubled after each failed boot."""
     rates: SleepRatesSpec = SleepRatesSpec()
+    rack_label: LabelKey = labels.RACK
+    """Key of the label that names the rack of a node. Nodes without it count as one rack."""
     schedules: Annotated[tuple[AwakeWindowSpec, ...], Field(max_length=32)] = ()
     """Times of the week in which more nodes stay awake."""
 
@@ -162,6 +177,32 @@ class SleepRefusalCount(Model):
     """Number of nodes."""
 
 
+class PowerCyclesStatus(Model):
+    """Power cycles of the policy's nodes in the last 24 hours."""
+
+    limit: Count
+    """Power cycles that a node may have."""
+    used: Count
+    """Power cycles of the node that has most."""
+    total: Count
+    """Power cycles of all nodes."""
+    exhausted: Count
+    """Nodes that have reached the limit: they stay awake."""
+
+
+class RackBootsStatus(Model):
+    """Nodes that boot now, in the racks of the policy's nodes."""
+
+    limit: Count
+    """Nodes of a rack that may boot at a time."""
+    used: Count
+    """Nodes that boot in the rack in which most do."""
+    full: Count
+    """Racks in which as many boot as may."""
+    without_rack: Count
+    """Nodes of the policy without the label of a rack, which count as one rack."""
+
+
 class SleepRecommendation(Model):
     """What the policy would do in `Act`, as if the wake paths of all nodes were proved."""
 
@@ -181,6 +222,8 @@ class NodeSleepPolicyStatus(Model):
     nodes: SleepCounts | None = None
     refusals: Annotated[tuple[SleepRefusalCount, ...], Field(max_length=32)] = ()
     """Why nodes that are awake may not be put to sleep, whatever their load."""
+    power_cycles: PowerCyclesStatus | None = None
+    rack_boots: RackBootsStatus | None = None
     saved_watts: Watts | None = None
     """Power that the nodes which are asleep would draw without work, by the model of their hardware; absent in other
     modes than `Act`. Nodes whose power is unknown are left out."""

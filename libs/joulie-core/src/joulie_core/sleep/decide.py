@@ -1,8 +1,9 @@
 """The next record of every node: its own state machine, then the nodes that are needed, then those that may sleep.
 
-Guarantees, for every node that is put to sleep: it is permitted (`machine.refusal_of`), the group keeps its minimum and
-its spare nodes, and of its zone no more than the share of the settings is off, not ready, or on the way to it; no
-pod that waits has room on it and on no other node. While pending pods are unknown no node goes to sleep.
+Guarantees, for every node that is put to sleep: it is permitted (`bounds.sleep_refusal`), the group keeps its minimum
+and its spare nodes, and of its zone no more than the share of the settings is off, not ready, or on the way to it; no
+pod that waits has room on it and on no other node. While pending pods are unknown no node goes to sleep. No more nodes
+are switched on at a time than may boot, in all and in one rack.
 """
 
 from collections import defaultdict
@@ -12,8 +13,9 @@ from functools import cached_property
 from typing import Final
 
 from joulie_core.names import NodeName
+from joulie_core.sleep.bounds import BootRoom, sleep_refusal
 from joulie_core.sleep.fit import Rooms
-from joulie_core.sleep.machine import advance, moved, refusal_of
+from joulie_core.sleep.machine import advance, moved
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
 from joulie_core.sleep.needs import Needs, SeenNode, find_needs, min_awake
 from joulie_core.sleep.settings import AwakeWindow, SleepSettings
@@ -43,15 +45,13 @@ def decide(
         now_s: the present time; must not fall from call to call.
         settings: limits and times.
     """
-    seen = []
-    for node in cluster.nodes:
-        record = records.get(node.name) or SleepRecord(since_s=now_s)
-        seen.append(SeenNode(node, advance(record, node, now_s, settings)))
+    before = [SeenNode(node, records.get(node.name) or SleepRecord(since_s=now_s)) for node in cluster.nodes]
+    seen = _advanced(before, now_s, settings)
     groups = _grouped(seen)
     least = {name: min_awake(group, cluster.windows, now_s, settings) for name, group in groups.items()}
     needs = find_needs(groups, cluster.pending or (), least, now_s, settings)
     next_records = {each.node.name: each.record for each in seen}
-    next_records |= _woken(seen, needs.reasons, now_s, settings)
+    next_records |= _woken(seen, needs, now_s)
     seen = [SeenNode(each.node, next_records[each.node.name]) for each in seen]
     if cluster.pending is not None:
         chosen = _Chooser(seen, needs, least, now_s, settings).chosen()
@@ -68,19 +68,38 @@ def _grouped(seen: Iterable[SeenNode]) -> dict[str, list[SeenNode]]:
     return groups
 
 
-def _woken(
-    seen: Iterable[SeenNode], reasons: Mapping[NodeName, SleepReason], now_s: float, settings: SleepSettings
-) -> dict[NodeName, SleepRecord]:
-    """Return the records of nodes that are needed; those that have to boot only as far as the rate permits."""
+def _advanced(before: Sequence[SeenNode], now_s: float, settings: SleepSettings) -> list[SeenNode]:
+    """Return the nodes with their next records by their own state machines.
+
+    One that would boot again by itself, after a boot that failed, sleeps on while as many boot as may; those that have
+    slept longest go first. One that was switched on by a person boots already.
+    """
+    seen = [SeenNode(each.node, advance(each.record, each.node, now_s, settings)) for each in before]
+    waiting = [at for at, (old, new) in enumerate(zip(before, seen, strict=True)) if _boots_by_itself(old, new)]
+    others = (each for each, old in zip(seen, before, strict=True) if not _boots_by_itself(old, each))
+    boots = BootRoom.beside(((each.node, each.record) for each in others), now_s, settings)
+    for at in sorted(waiting, key=lambda at: before[at].record.since_s):
+        if boots.permits(before[at].node):
+            boots.take(before[at].node)
+        else:
+            seen[at] = before[at]
+    return seen
+
+
+def _boots_by_itself(before: SeenNode, after: SeenNode) -> bool:
+    boots = before.record.state is SleepState.ASLEEP and after.record.state is SleepState.WAKING
+    return boots and after.record.reason is not SleepReason.SWITCHED_ON
+
+
+def _woken(seen: Iterable[SeenNode], needs: Needs, now_s: float) -> dict[NodeName, SleepRecord]:
+    """Return the records of nodes that are needed; those that have to boot only as far as the bounds permit."""
     by_name = {each.node.name: each for each in seen}
-    booting = sum(each.record.state is SleepState.WAKING for each in by_name.values())
     records: dict[NodeName, SleepRecord] = {}
-    for name, reason in reasons.items():
+    for name, reason in needs.reasons.items():
         record = by_name[name].record
         if record.state is not SleepState.ASLEEP:
             records[name] = moved(record, SleepState.AWAKE, reason, now_s)
-        elif booting < settings.max_waking:
-            booting += 1
+        elif name in needs.booting:
             records[name] = moved(record, SleepState.WAKING, reason, now_s)
     return records
 
@@ -138,7 +157,7 @@ class _Chooser:
             and now_s - idle_since_s >= settings.idle_for_s
             and now_s - record.since_s >= settings.min_awake_for_s
             and now_s >= record.not_before_s
-            and refusal_of(each.node, now_s, settings) is None
+            and sleep_refusal(each.node, record, now_s, settings) is None
         )
 
     def _can_do_without(self, each: SeenNode) -> bool:

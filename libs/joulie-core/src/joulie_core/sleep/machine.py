@@ -19,6 +19,7 @@ from joulie_core.sleep.model import (
     SleepRefusal,
     SleepState,
 )
+from joulie_core.sleep.power_cycles import with_cycle
 from joulie_core.sleep.settings import SleepSettings
 
 _INTENTS: Final[Mapping[SleepState, SleepIntent]] = {
@@ -75,7 +76,7 @@ def moved(record: SleepRecord, state: SleepState, reason: SleepReason, now_s: fl
 
 def advance(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
     """Return the next record of a node by what is seen of it."""
-    return _STEPS[record.state](record, node, now_s, settings)
+    return with_cycle(record, _STEPS[record.state](record, node, now_s, settings), now_s)
 
 
 def _awake(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
@@ -109,7 +110,7 @@ def _draining(record: SleepRecord, node: SleepNode, now_s: float, settings: Slee
         return undone
     if not (node.cordoned and node.empty):
         return record
-    return replace(moved(record, SleepState.POWERING_OFF, SleepReason.EMPTY, now_s), sleeps=record.sleeps + 1)
+    return moved(record, SleepState.POWERING_OFF, SleepReason.EMPTY, now_s)
 
 
 def _undone(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord | None:

@@ -64,6 +64,8 @@ class SleepRefusal(StrEnum):
     WAKE_REQUESTED = "wake_requested"
     PODS_UNKNOWN = "pods_unknown"
     ROLLOUT_WAITING = "rollout_waiting"
+    #: It was powered off as often in a day as its policy permits.
+    POWER_CYCLES = "power_cycles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,10 @@ class SleepRecord:
     failed_boots: int = 0
     #: Not put to sleep, and after a failed boot not woken, before.
     not_before_s: float = 0.0
-    #: Times that it has been put to sleep.
+    #: Times that its power was requested off.
     sleeps: int = 0
+    #: When that was, within a day of the last time.
+    cycles_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
+from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.fit import Rooms, grouped
 from joulie_core.sleep.machine import power_state
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
@@ -34,16 +35,39 @@ class SeenNode:
         serving = self.record.state in (SleepState.AWAKE, SleepState.QUARANTINED)
         return serving and self.node.ready is True and not self.node.unschedulable
 
+    @property
+    def boots(self) -> bool:
+        """Whether it has to boot before it takes pods again, if it sleeps or goes to sleep."""
+        return self.record.state not in _NOT_YET_OFF
+
 
 @dataclass(slots=True)
 class Needs:
     """The nodes that are needed, why, and what is short."""
 
+    #: What is left for further boots.
+    boots: BootRoom
     reasons: dict[NodeName, SleepReason] = field(default_factory=dict)
     #: Groups that have fewer nodes than they need, even with these.
     short: set[str] = field(default_factory=set)
     #: Nodes that are about to get pods.
     used: set[NodeName] = field(default_factory=set)
+    #: Nodes that may be switched on now, of those that are needed and have to boot.
+    booting: set[NodeName] = field(default_factory=set)
+
+    def add(self, each: SeenNode, reason: SleepReason) -> None:
+        """Add a node that is needed; where it has to boot, only the bounds say whether it may now."""
+        name = each.node.name
+        self.reasons[name] = reason
+        if not each.boots:
+            return
+        if self.boots.permits(each.node):
+            self.boots.take(each.node)
+            self.booting.add(name)
+
+    def may_wake(self, each: SeenNode) -> bool:
+        """Return whether a node may be woken now."""
+        return not each.boots or self.boots.permits(each.node)
 
 
 def min_awake(group: Iterable[SeenNode], windows: Sequence[AwakeWindow], now_s: float, settings: SleepSettings) -> int:
@@ -76,14 +100,14 @@ def find_needs(
         settings: limits and times.
     """
     seen = [each for group in groups.values() for each in group]
-    needs = Needs()
+    needs = Needs(BootRoom.beside(((each.node, each.record) for each in seen), now_s, settings))
     for each in seen:
         if not _can_wake(each, now_s):
             continue
         if _is_requested(each.node):
-            needs.reasons[each.node.name] = SleepReason.REQUESTED
+            needs.add(each, SleepReason.REQUESTED)
         elif each.node.rollout_waiting:
-            needs.reasons[each.node.name] = SleepReason.ROLLOUT
+            needs.add(each, SleepReason.ROLLOUT)
     if pending:
         _wake_for(pending, seen, needs, now_s, settings)
     for name, group in groups.items():
@@ -112,7 +136,11 @@ def _is_requested(node: SleepNode) -> bool:
 
 
 def _wake_for(
-    pending: Sequence[SleepPod], seen: Sequence[SeenNode], needs: Needs, now_s: float, settings: SleepSettings
+    pending: Sequence[SleepPod],
+    seen: Sequence[SeenNode],
+    needs: Needs,
+    now_s: float,
+    settings: SleepSettings,
 ) -> None:
     """Add the nodes that take pods which no node takes that is awake or about to be, no more than may boot now."""
     rooms = Rooms(each.node for each in seen if _counts(each, needs, now_s, settings))
@@ -120,22 +148,21 @@ def _wake_for(
     for group in groups:
         needs.used |= {room.node.name for room, _ in rooms.place(group)}
     waiting = [group for group in groups if group.count]
+    by_name = {each.node.name: each for each in seen}
     candidates = [
         WakeCandidate(each.node, _order(each, now_s, settings))
         for each in seen
-        if each.node.name not in needs.reasons and _can_wake(each, now_s)
+        if each.node.name not in needs.reasons and _can_wake(each, now_s) and needs.may_wake(each)
     ]
-    booting = sum(each.record.state is SleepState.WAKING for each in seen)
-    for node in choose(waiting, candidates, max_boots=settings.max_waking - booting, turn=int(now_s)):
-        needs.reasons[node.name] = SleepReason.PENDING_PODS
+    for node in choose(waiting, candidates, boots=needs.boots.copy(), turn=int(now_s)):
+        needs.add(by_name[node.name], SleepReason.PENDING_PODS)
         needs.used.add(node.name)
 
 
 def _order(each: SeenNode, now_s: float, settings: SleepSettings) -> WakeOrder:
     """Return the order of waking: with a BMC that answers, without a boot, few watts, few sleeps."""
-    boots = each.record.state not in _NOT_YET_OFF
-    silent = boots and power_state(each.node.power, now_s, settings) is PowerState.UNKNOWN
-    return silent, boots, each.node.idle_watts, each.record.sleeps, each.node.name
+    silent = each.boots and power_state(each.node.power, now_s, settings) is PowerState.UNKNOWN
+    return silent, each.boots, each.node.idle_watts, each.record.sleeps, each.node.name
 
 
 def _fill_up(
@@ -155,7 +182,14 @@ def _fill_up(
         (each for each in group if each.node.name not in needs.reasons and _can_wake(each, now_s)),
         key=lambda each: _order(each, now_s, settings),
     )
-    for each in sleeping[: max(0, missing_spare, missing)]:
-        needs.reasons[each.node.name] = SleepReason.MIN_AWAKE if missing > missing_spare else SleepReason.SPARE
+    wanted = max(0, missing_spare, missing)
+    reason = SleepReason.MIN_AWAKE if missing > missing_spare else SleepReason.SPARE
+    for each in sleeping:
+        if not wanted:
+            break
+        # A node of a rack in which as many boot as may is passed over for one of another rack.
+        if needs.may_wake(each):
+            needs.add(each, reason)
+            wanted -= 1
     if max(missing_spare, missing) > len(sleeping):
         needs.short.add(name)

@@ -6,6 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from joulie_core import labels
+from joulie_core.kinds.node_sleep_policy import MOST_CYCLES
+
 _Duration = Annotated[float, Field(ge=0)]
 
 
@@ -68,3 +71,9 @@ class SleepSettings(BaseModel):
     """Nodes that are being put to sleep at a time."""
     max_waking: Annotated[int, Field(ge=1)] = 10
     """Nodes that are being woken at a time."""
+    max_waking_per_rack: Annotated[int, Field(ge=1)] = 10
+    """Nodes of one rack that are being woken at a time."""
+    rack_label: str = labels.RACK
+    """Key of the label that names the rack of a node; nodes without it share one."""
+    max_cycles_per_day: Annotated[int, Field(ge=1, le=MOST_CYCLES)] = 4
+    """Times in 24 hours that the power of a node is requested off before it is not put to sleep any more."""

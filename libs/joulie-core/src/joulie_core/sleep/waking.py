@@ -1,13 +1,15 @@
 """Which sleeping nodes to wake for pods that have no room.
 
-Nodes that are alike are compared once. Guarantees that no more nodes boot than are permitted, and that a node is chosen
-only if it takes a pod; it does not guarantee the fewest nodes: each choice is the node that takes most pods now.
+Nodes that are alike are compared once. Guarantees that no more nodes boot than are permitted, in all and in a rack, and
+that a node is chosen only if it takes a pod; it does not guarantee the fewest nodes: each choice is the node that takes
+most pods now.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from joulie_core.sleep.bounds import BootRoom
 from joulie_core.sleep.fit import NodeRoom, PodGroup, Rooms, label_keys
 from joulie_core.sleep.model import SleepNode
 
@@ -43,14 +45,14 @@ class WakeCandidate:
 
 
 def choose(
-    groups: Sequence[PodGroup], candidates: Iterable[WakeCandidate], *, max_boots: int, turn: int
+    groups: Sequence[PodGroup], candidates: Iterable[WakeCandidate], *, boots: BootRoom, turn: int
 ) -> list[SleepNode]:
     """Return the nodes to wake, in the order in which they were chosen.
 
     Args:
         groups: the pods that wait, in their order; their counts are lowered by those that the nodes take.
         candidates: the nodes.
-        max_boots: nodes that may be switched on now.
+        boots: nodes that may be switched on now; counts those that are chosen.
         turn: rises from call to call; where there are too many groups, it says which come first.
     """
     kinds = _kinds(groups, candidates)
@@ -69,15 +71,23 @@ def choose(
             break
     chosen: list[SleepNode] = []
     while len(chosen) < MAX_CHOSEN:
-        permitted = [at for at in takers if kinds[at] and (max_boots > 0 or not kinds[at][0].boots)]
+        permitted = [at for at in takers if _has_permitted(kinds[at], boots)]
         best = _best(permitted, kinds, takers)
         if best is None:
             break
         candidate = kinds[best].popleft()
-        max_boots -= candidate.boots
+        if candidate.boots:
+            boots.take(candidate.node)
         _fill(NodeRoom(candidate.node), window)
         chosen.append(candidate.node)
     return chosen
+
+
+def _has_permitted(kind: deque[WakeCandidate], boots: BootRoom) -> bool:
+    """Return whether a node of a kind may be woken; drop those in front of it that may not boot now."""
+    while kind and kind[0].boots and not boots.permits(kind[0].node):
+        kind.popleft()
+    return bool(kind)
 
 
 def _kinds(groups: Sequence[PodGroup], candidates: Iterable[WakeCandidate]) -> list[deque[WakeCandidate]]:

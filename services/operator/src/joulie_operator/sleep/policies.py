@@ -55,6 +55,9 @@ def settings_of(spec: NodeSleepPolicySpec) -> SleepSettings:
         stale_after_s=_STALE_AFTER_S,
         max_powering_off=spec.rates.powering_off,
         max_waking=spec.rates.waking,
+        max_waking_per_rack=spec.rates.waking_per_rack,
+        rack_label=spec.rack_label,
+        max_cycles_per_day=spec.rates.power_cycles_per_day,
     )
 
 

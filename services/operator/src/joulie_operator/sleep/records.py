@@ -12,6 +12,7 @@ import msgspec
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_core import labels
+from joulie_core.kinds.node_sleep_policy import MOST_CYCLES
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.objects import WatchedNode
 
@@ -25,6 +26,7 @@ class _Stored(msgspec.Struct, rename="camel", forbid_unknown_fields=False):
     failed_boots: _Count = 0
     not_before: float = 0.0
     sleeps: _Count = 0
+    cycles: tuple[float, ...] = ()
 
 
 _DECODER: Final = msgspec.json.Decoder(_Stored)
@@ -38,7 +40,13 @@ def lasting(record: SleepRecord) -> SleepRecord:
 def stored_text(record: SleepRecord) -> str:
     """Return a record as the value of the annotation."""
     stored = _Stored(
-        record.state, record.since_s, record.reason, record.failed_boots, record.not_before_s, record.sleeps
+        record.state,
+        record.since_s,
+        record.reason,
+        record.failed_boots,
+        record.not_before_s,
+        record.sleeps,
+        record.cycles_s,
     )
     return msgspec.json.encode(stored).decode()
 
@@ -62,6 +70,7 @@ def stored_record(seen: WatchedNode, now_s: float) -> SleepRecord | None:
                 failed_boots=found.failed_boots,
                 not_before_s=found.not_before,
                 sleeps=found.sleeps,
+                cycles_s=found.cycles[-MOST_CYCLES:],
             )
     if text is None and not seen.cordoned:
         return None

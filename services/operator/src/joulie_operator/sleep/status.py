@@ -9,6 +9,8 @@ from joulie_core.kinds import Condition, NodeSleepPolicy, NodeSleepPolicyStatus
 from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_sleep_policy import (
     MOST_NAMES,
+    PowerCyclesStatus,
+    RackBootsStatus,
     SleepCounts,
     SleepMode,
     SleepRecommendation,
@@ -16,7 +18,8 @@ from joulie_core.kinds.node_sleep_policy import (
 )
 from joulie_core.names import NodeName
 from joulie_core.sleep import SleepRecord, SleepState
-from joulie_core.sleep.machine import refusal_of
+from joulie_core.sleep.bounds import BootRoom, rack_of, sleep_refusal
+from joulie_core.sleep.power_cycles import cycles_of_day
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.facts import SleepFacts
 from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy
@@ -60,7 +63,7 @@ def policy_status(
     states = {name: records[name].state if name in records else SleepState.AWAKE for name in policy.nodes}
     counts = Counter(_FIELDS[state] for state in states.values())
     awake = [facts.nodes[name] for name, state in states.items() if state is SleepState.AWAKE]
-    refusals = Counter(refusal_of(node, now_s, policy.settings) for node in awake)
+    refusals = Counter(sleep_refusal(node, _record(records, node.name), now_s, policy.settings) for node in awake)
     quarantined = sorted(name for name, state in states.items() if state is SleepState.QUARANTINED)
     asleep = [facts.nodes[name] for name, state in states.items() if state is SleepState.ASLEEP]
     saved = sum(node.idle_watts for node in asleep)
@@ -79,6 +82,8 @@ def policy_status(
             for reason, number in sorted(refusals.items(), key=lambda item: str(item[0]))
             if reason is not None
         ),
+        power_cycles=_power_cycles(policy, sight),
+        rack_boots=_rack_boots(policy, sight),
         saved_watts=round(saved) if acting else None,
         recommendation=None if recommended is None else _recommendation(recommended, facts),
         quarantined=tuple(quarantined[:MOST_NAMES]),
@@ -91,6 +96,36 @@ def refused_status(seen: Versioned[NodeSleepPolicy], error: UnusableSpec, now_s:
     found = {"Accepted": _no("Invalid", str(error)), "Acting": _no("Invalid", "its nodes stay awake, or are woken")}
     return NodeSleepPolicyStatus(
         observed_generation=seen.metadata.generation, conditions=_conditions(seen, found, now_s)
+    )
+
+
+def _record(records: Mapping[NodeName, SleepRecord], name: NodeName) -> SleepRecord:
+    return records.get(name) or SleepRecord(since_s=0.0)
+
+
+def _power_cycles(policy: UsablePolicy, sight: SleepSight) -> PowerCyclesStatus:
+    limit = policy.settings.max_cycles_per_day
+    cycles = [cycles_of_day(_record(sight.records, name), sight.now_s) for name in policy.nodes]
+    return PowerCyclesStatus(
+        limit=limit,
+        used=max(cycles, default=0),
+        total=sum(cycles),
+        exhausted=sum(number >= limit for number in cycles),
+    )
+
+
+def _rack_boots(policy: UsablePolicy, sight: SleepSight) -> RackBootsStatus:
+    """Return the boots in the racks of the policy, those of nodes that are not its own included."""
+    settings = policy.settings
+    everything = ((node, _record(sight.records, name)) for name, node in sight.facts.nodes.items())
+    booting = BootRoom.beside(everything, sight.now_s, settings).by_rack
+    racks = Counter(rack_of(sight.facts.nodes[name], settings) for name in policy.nodes)
+    of_racks = [booting[rack] for rack in racks]
+    return RackBootsStatus(
+        limit=settings.max_waking_per_rack,
+        used=max(of_racks, default=0),
+        full=sum(number >= settings.max_waking_per_rack for number in of_racks),
+        without_rack=racks[""],
     )
 
 
