@@ -102,7 +102,7 @@ def test_survivors_are_shown_where_they_are_and_the_working_tree_stays_as_it_is(
     assert '+LIMITS = {"low": 10, "high": 21}' in ended.stdout
     assert "survived: libs/toy/src/toy/level.py:16 in forgotten (no test reaches it)\n" in ended.stdout
     assert ended.stdout.count("survived: ") == 2
-    assert "2 survived, 0 equivalent" in ended.stdout
+    assert "2 survived, 0 without a result, 0 equivalent" in ended.stdout
     assert files_in(workspace) == before
 
 
@@ -110,7 +110,7 @@ def test_declared_equivalents_do_not_count_until_a_test_kills_them(workspace):
     (workspace / "tools/mutants/equivalent.toml").write_text(_EQUIVALENT)
     ended = run(workspace, "toy.level")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "0 survived, 2 equivalent; 100.0 % killed" in ended.stdout
+    assert "0 survived, 0 without a result, 2 equivalent; 100.0 % killed" in ended.stdout
 
     with (workspace / "libs/toy/tests/test_level.py").open("a") as tests:
         tests.write("\n\ndef test_exactly():\n    assert Level().high == 20\n")
@@ -133,6 +133,24 @@ def test_a_mutant_that_hangs_is_a_timeout_and_a_failing_suite_is_refused(workspa
     assert ended.returncode == 1
     assert "test_wrong" in ended.stdout
     assert "have to pass" in ended.stdout
+
+
+def test_a_mutant_that_waits_is_not_killed_by_the_time_that_passes(workspace):
+    (workspace / "libs/toy/src/toy/level.py").write_text("def opens(value):\n    return value > 3\n")
+    (workspace / "libs/toy/tests/test_level.py").write_text(
+        "import threading\n\nfrom toy.level import opens\n\n\ndef test_opens():\n"
+        "    opened = threading.Event()\n    if opens(4):\n        opened.set()\n    opened.wait()\n"
+    )
+    impatient = (
+        "import runpy, sys; sys.path.insert(0, 'tools/mutants'); import trials;"
+        " trials._GRACE_S = trials._WAITING_GRACE_S = 2.0; runpy.run_path('tools/mutants/run.py', run_name='__main__')"
+    )
+    command = [sys.executable, "-B", "-c", impatient, "toy.level", "--jobs", "1"]
+    ended = subprocess.run(command, cwd=workspace, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "invalid: libs/toy/src/toy/level.py:2 in opens\n" in ended.stdout
+    assert "+    return value > 4\n" in ended.stdout
+    assert "0 killed (of these 0 by timeout), 1 survived, 1 without a result, 0 equivalent; 0.0 %" in ended.stdout
 
 
 def test_a_mutant_of_a_coroutine_that_no_test_notices_survives(workspace):

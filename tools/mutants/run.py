@@ -8,11 +8,12 @@
     just mutants --changed --within 120                          those of the list that were changed since, as in CI
 
 The working tree is copied to a temporary directory first and can be edited meanwhile. Each mutant runs the tests that
-reach the changed statement, the fastest first, until one fails; a mutant that takes too long counts as killed. Before,
-the tests have to pass twice without a mutant, the second time in the way that mutants are tried. Tests slower than
-`--slowest` are left out, so the share killed is a lower bound. Mutants that no test can tell from the original are
-declared in equivalent.toml beside this file, and do not count. Exit code 1 below 90 % killed, or where a declared
-mutant is killed or no longer exists.
+reach the changed statement, the fastest first, until one fails; a mutant that uses too much CPU time counts as killed.
+One that only waits is ended after a minute or more and does not count as killed, since other processes may have kept
+it from the CPU. Before, the tests have to pass twice without a mutant, the second time in the way that mutants are
+tried. Tests slower than `--slowest` are left out, so the share killed is a lower bound. Mutants that no test can tell
+from the original are declared in equivalent.toml beside this file, and do not count. Exit code 1 below 90 % killed, or
+where a declared mutant is killed or no longer exists.
 """
 
 import argparse
@@ -291,7 +292,7 @@ class Tally:
 
     @property
     def killed(self) -> int:
-        """Mutants that a test noticed, by failing or by running too long."""
+        """Mutants that a test noticed, by failing or by using too much CPU time."""
         return self._counts[trials.Result.KILLED] + self._counts[trials.Result.TIMEOUT]
 
     def add(self, mutant: Mutant, result: trials.Result, note: str = "") -> None:
@@ -303,7 +304,7 @@ class Tally:
             self._found.add(entry)
         elif result is not trials.Result.KILLED:
             where = f"{self._target.path}:{mutant.line} in {mutant.function or 'the module'}"
-            print(f"\n{'survived' if result is trials.Result.SURVIVED else 'timeout'}: {where}{note}\n{mutant.diff}\n")
+            print(f"\n{result}: {where}{note}\n{mutant.diff}\n")
         self._progress()
 
     def _progress(self) -> None:
@@ -322,12 +323,13 @@ class Tally:
         for entry in stale:
             print(f"\ndeclared equivalent, but killed or gone: {entry.function}: {entry.line!r} -> {entry.becomes!r}")
         survived = self._counts[trials.Result.SURVIVED] - self.alike
-        timeouts = self._counts[trials.Result.TIMEOUT]
+        timeouts, invalid = self._counts[trials.Result.TIMEOUT], self._counts[trials.Result.INVALID]
         killed = self.killed
-        share_pct = 100.0 * killed / (killed + survived) if killed + survived else 100.0
+        counted = killed + survived + invalid
+        share_pct = 100.0 * killed / counted if counted else 100.0
         print(
             f"{self._target.module}: {self._total} mutants, {killed} killed (of these {timeouts} by timeout),"
-            f" {survived} survived, {self.alike} equivalent; {share_pct:.1f} % killed"
+            f" {survived} survived, {invalid} without a result, {self.alike} equivalent; {share_pct:.1f} % killed"
         )
         return int(share_pct < shares.ENOUGH_PCT or bool(stale))
 

@@ -11,6 +11,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import math
 import os
 import resource
 import shutil
@@ -30,10 +31,18 @@ import hypothesis
 import pytest
 from mutation import Mutant
 
-_PYTEST: Final = ("-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-m", "not e2e and not docker and not soak")
-#: A mutant may take this many times as long as its tests took, and this long in addition, before it counts as hanging.
+_PYTEST: Final = (
+    *("-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-m", "not e2e and not docker and not soak"),
+    "--timeout=0",  # The limits are those below: one of pytest's counts the time in which other processes had the CPU.
+)
+#: A mutant may use this many times the seconds that its tests took, and these in addition, of CPU time before it counts
+#: as one that does not end.
 _PATIENCE: Final = 4.0
 _GRACE_S: Final = 8.0
+#: The same of time that passes. Whether a mutant waits for ever or for the CPU is not known, so that it is not killed
+#: by its tests then.
+_WAITING_PATIENCE: Final = 20.0
+_WAITING_GRACE_S: Final = 60.0
 #: A mutant that allocates without end fails instead of taking the machine's memory.
 _MEMORY_BYTES: Final = 8 << 30
 
@@ -43,7 +52,10 @@ class Result(StrEnum):
 
     KILLED = "killed"
     SURVIVED = "survived"
+    #: It used too much CPU time.
     TIMEOUT = "timeout"
+    #: It was ended without a result.
+    INVALID = "invalid"
 
 
 @dataclass(frozen=True)
@@ -248,11 +260,12 @@ def try_mutants(
                 mutant, tests = waiting.pop()
                 count += 1
                 base = work / str(count)
-                limit_s = _GRACE_S + _PATIENCE * sum(seconds[test] for test in tests)
+                tests_s = sum(seconds[test] for test in tests)
+                cpu_s = math.ceil(_GRACE_S + _PATIENCE * tests_s)
                 child = os.fork()
                 if child == 0:
-                    _mutant_process(_Replacing(module, path, mutant.source), tests, base, Path(os.devnull))
-                running[child] = mutant, time.monotonic() + limit_s, base
+                    _mutant_process(_Replacing(module, path, mutant.source), tests, base, Path(os.devnull), cpu_s)
+                running[child] = mutant, time.monotonic() + _WAITING_GRACE_S + _WAITING_PATIENCE * tests_s, base
             signal.sigtimedwait({signal.SIGCHLD}, 0.5)
             for child, (mutant, deadline, base) in list(running.items()):
                 ended, status = os.waitpid(child, os.WNOHANG)
@@ -269,6 +282,8 @@ def try_mutants(
 
 def _result(*, ended: bool, status: int) -> Result:
     if not ended:
+        return Result.INVALID
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         return Result.TIMEOUT
     # The same tests passed without the mutant, so any other status (failed, import error, killed) is its doing.
     return Result.SURVIVED if status == 0 else Result.KILLED
@@ -284,10 +299,14 @@ def _end(child: int, *, reaped: bool) -> None:
         os.waitpid(child, 0)
 
 
-def _mutant_process(replacing: _Replacing, tests: Sequence[str], base: Path, output: Path) -> NoReturn:
+def _mutant_process(
+    replacing: _Replacing, tests: Sequence[str], base: Path, output: Path, cpu_s: int = resource.RLIM_INFINITY
+) -> NoReturn:
     status = 1
     try:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.RLIM_INFINITY))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         _print_to(output)
