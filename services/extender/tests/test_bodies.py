@@ -16,7 +16,6 @@ from joulie_api.claims import no_claims
 from joulie_api.testing import claiming, make_node, make_pod
 from joulie_extender import bodies
 from joulie_extender.bodies import Bodies, BodyLimits
-from joulie_extender.replies import objects_reply
 from joulie_extender.requests import (
     MAX_CANDIDATES,
     MAX_NAMES_BODY_BYTES,
@@ -408,18 +407,6 @@ async def test_of_bodies_that_arrive_together_one_is_read_in_a_turn_of_the_loop(
     received = Bodies(1 << 30, ByteBudget(1 << 30))
     assert await longest_run(asyncio.gather(*[received.read(body, no_claims) for _ in range(10)]), read) == 1
     assert len(read) == 10
-
-
-async def test_a_part_of_an_answer_is_a_mebibyte_and_one_node():
-    nodes = [b'{"metadata":{"name":"%d","a":"%b"}}' % (number, b"x" * 300_000) for number in range(9)]
-    parts = list(objects_reply(nodes, []))
-    assert max(map(len, parts)) < (1 << 20) + 300_000
-    assert [msgspec.json.encode(each) for each in msgspec.json.decode(b"".join(parts))["Nodes"]["items"]] == nodes
-
-
-@pytest.mark.parametrize(("memory", "one", "together"), [(None, 128, 256), (1 << 30, 128, 256), (256 << 20, 32, 64)])
-def test_limits_follow_from_the_memory_of_the_container(memory, one, together):
-    assert BodyLimits.of_memory(memory) == BodyLimits(one << 20, together << 20)
 
 
 @pytest.mark.parametrize("names", [["b"], []])

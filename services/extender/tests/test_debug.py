@@ -2,14 +2,7 @@
 
 import pytest
 
-from joulie_api.testing import make_node, make_pod
-
-DOCUMENTED = {
-    "nodeName", "schedulableClass", "headroom", "coolingStress", "measuredPowerW", "cappedPowerW", "nodeTdpW",
-    "powerTrendWPerMin", "baseScore", "cpuTotalCores", "cpuTotalThreads",
-    "cpuMaxWattsTotal", "gpuCount", "gpuMaxWattsPerGpu", "hasGpu",
-    "stale",
-}  # fmt: skip
+from joulie_api.testing import claiming, make_node, make_pod
 
 
 async def scoring(extender, query=""):
@@ -18,19 +11,107 @@ async def scoring(extender, query=""):
         return await answer.json()
 
 
-async def test_scoring_shows_every_documented_field(unwatched, make_twin, make_hardware):
-    twin = make_twin("node-0", measured=330, capped=1_200, cooling=31.3, trend=-5.2)
-    unwatched.put(make_node("node-0"), twin, make_hardware("node-0", gpus=8))
-    shown = await scoring(unwatched)
-    assert shown["coefficients"] == {"cpuUtilCoeff": 0.8, "gpuUtilCoeffStandard": 0.6, "gpuUtilCoeffPerformance": 0.9}
-    (node,) = shown["nodes"]
-    assert node.keys() >= DOCUMENTED
-    assert node["schedulableClass"] == "performance"
-    assert node["headroom"] == pytest.approx(72.5)
-    assert node["baseScore"] == pytest.approx(72.5 * 0.7 + 68.7 * 0.15 + 5.2 / 6)
-    assert (node["cpuTotalCores"], node["cpuTotalThreads"], node["cpuMaxWattsTotal"]) == (128, 128, 700)
-    assert (node["gpuCount"], node["gpuMaxWattsPerGpu"], node["hasGpu"]) == (8, 400, True)
-    assert node["stale"] is False
+CLUSTER = {
+    "scorePolicy": "headroom_v1",
+    "coefficients": {"cpuUtilCoeff": 0.8, "gpuUtilCoeffStandard": 0.6, "gpuUtilCoeffPerformance": 0.9},
+    "cluster": {"trendWPerMin": -5.2, "trendScale": 6.0, "perfPressure": pytest.approx(27.5), "problem": None},
+}
+#: Of `node-0` and of a pod of 16 CPUs.
+STANDARD_POD = {"allowed": True, "reason": "StandardPod", "message": "standard pods run on every node"}
+
+
+@pytest.fixture
+def node_0(unwatched, make_twin, make_hardware):
+    """One performance node with a GPU."""
+    twin = make_twin("node-0", measured=330, capped=1_200, cooling=31.3, trend=-5.2, estimatedPUE=1.25)
+    unwatched.put(make_node("node-0"), twin, make_hardware("node-0", gpus=1))
+    return unwatched
+
+
+async def test_scoring_shows_what_is_known_of_the_cluster_and_of_a_node(node_0):
+    assert await scoring(node_0) == CLUSTER | {
+        "nodes": [
+            {
+                "nodeName": "node-0",
+                "schedulableClass": "performance",
+                "headroom": pytest.approx(72.5),
+                "coolingStress": 31.3,
+                "measuredPowerW": 330,
+                "assumedPowerW": 0,
+                "cappedPowerW": 1200,
+                "nodeTdpW": 1000,
+                "powerTrendWPerMin": -5.2,
+                "estimatedPUE": 1.25,
+                "baseScore": pytest.approx(72.5 * 0.7 + 68.7 * 0.15 + 5.2 / 6),
+                "cpuTotalCores": 128,
+                "cpuTotalThreads": 128,
+                "cpuMaxWattsTotal": 700,
+                "gpuCount": 1,
+                "gpuMaxWattsPerGpu": 400,
+                "hasGpu": True,
+                "stale": False,
+                "performancePods": {
+                    "allowed": True,
+                    "reason": "PerformanceNode",
+                    "message": "node supplies performance",
+                },
+                "standardPods": STANDARD_POD,
+            }
+        ]
+    }
+
+
+async def test_explain_shows_the_cluster_the_pod_and_every_term_of_a_node(node_0):
+    answer = await node_0.post("/debug/explain", {"Pod": make_pod("p", cpu=16, gpu=1), "NodeNames": ["node-0"]})
+    free_pct = 100 * (1_200 - 330 - 16 * 0.8 * 700 / 128 - 0.6 * 400) / 1_200
+    terms = {
+        "headroom": pytest.approx(free_pct * 0.7),
+        "cooling": pytest.approx(68.7 * 0.15),
+        "trend": pytest.approx(5.2 / 6),
+        "profile": 0,
+        "pressure": pytest.approx(-27.5 * 0.3),
+    }
+    assert answer == (
+        200,
+        CLUSTER
+        | {
+            "pod": {"cpu_cores": 16, "gpus": 1, "memory_bytes": 0, "workload_class": "standard"},
+            "nodes": [
+                {
+                    "nodeName": "node-0",
+                    "score": pytest.approx(free_pct * 0.7 + 68.7 * 0.15 + 5.2 / 6 - 27.5 * 0.3),
+                    "terms": terms,
+                    "projectedHeadroom": pytest.approx(free_pct),
+                    "marginalCpuW": pytest.approx(70),
+                    "marginalGpuW": pytest.approx(240),
+                    "neutral": None,
+                    "filter": STANDARD_POD,
+                }
+            ],
+        },
+    )
+
+
+async def test_watts_of_a_pod_are_weighted_with_the_pue_of_its_node_where_scores_are(start, fake_api, make_twin):
+    fake_api.put_all([make_twin("n", estimatedPUE=1.5), make_twin("m")])
+    shown = {}
+    for weighted in ("true", "false"):
+        extender = await start(ENABLE_FACILITY_METRICS=weighted)
+        _, answer = await extender.post("/debug/explain", {"Pod": make_pod(cpu=2), "NodeNames": ["n", "m"]})
+        shown[weighted] = [node["marginalCpuW"] for node in answer["nodes"]]
+    assert shown["false"][0] == shown["false"][1] > 0
+    assert shown["true"] == pytest.approx([1.5 * shown["false"][0], shown["false"][1]])
+
+
+async def test_claims_of_an_explained_pod_are_looked_up(unwatched):
+    unwatched.feeds.claims.gpus = lambda _pod: 3.0
+    pod = claiming(make_pod("p", cpu=1), claim="c")
+    _, answer = await unwatched.post("/debug/explain", {"Pod": pod, "NodeNames": ["n"]})
+    assert answer["pod"]["gpus"] == 3
+
+
+async def test_what_cannot_be_explained_is_answered_with_the_reason(unwatched):
+    assert await unwatched.post("/debug/explain", b"{") == (400, "not a request: Input data was truncated\n")
 
 
 async def test_scoring_of_an_empty_cluster_is_empty(unwatched):
@@ -41,6 +122,7 @@ async def test_a_node_without_twin_is_shown_as_unknown_and_neutral(unwatched):
     unwatched.put(make_node("n"))
     (node,) = (await scoring(unwatched))["nodes"]
     assert (node["schedulableClass"], node["baseScore"], node["stale"]) == ("unknown", 50, True)
+    assert (node["gpuCount"], node["gpuMaxWattsPerGpu"], node["hasGpu"]) == (0, 0, False)
 
 
 async def test_the_base_score_leaves_out_what_depends_on_the_pods_class(unwatched, make_twin):
@@ -54,7 +136,7 @@ async def test_scoring_of_one_node(unwatched, make_twin):
     unwatched.put(make_twin("a"), make_twin("b"))
     assert [node["nodeName"] for node in (await scoring(unwatched, "?node=b"))["nodes"]] == ["b"]
     async with unwatched.http.get("/debug/scoring?node=ghost") as answer:
-        assert answer.status == 404
+        assert (answer.status, await answer.text()) == (404, "nothing is known of a node ghost\n")
 
 
 @pytest.mark.parametrize(("state", "allowed"), [("asleep", False), ("draining", False), ("waking", True)])

@@ -1,6 +1,13 @@
 """Series of the extender."""
 
+from time import perf_counter
+
+import pytest
+
+from joulie_api.metrics import Registry
 from joulie_api.testing import Respond, make_node, make_pod
+from joulie_core.demand import WorkloadClass
+from joulie_extender.metrics import ExtenderMetrics
 
 
 async def scrape(extender):
@@ -75,3 +82,44 @@ async def test_a_fault_of_the_extender_is_counted_as_internal(start, monkeypatch
     status, text = await extender.post("/prioritize", {"Pod": make_pod(), "NodeNames": ["n"]})
     assert (status, text) == (500, "internal error, see the log\n")
     assert 'joulie_scheduler_request_errors_total{reason="internal",verb="prioritize"} 1.0' in await scrape(extender)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (400, "bad_request"),
+        (408, "timeout"),
+        (413, "too_large"),
+        (415, "bad_request"),
+        (429, "overloaded"),
+        (500, "internal"),
+        (502, "internal"),
+        (503, "not_synced"),
+    ],
+)
+async def test_the_status_of_an_answer_is_the_reason(status, reason, unwatched):
+    registry = Registry()
+    metrics = ExtenderMetrics(registry, unwatched.table)
+    metrics.count_error("/filter", status)
+    metrics.count_error("/healthz", status)
+    counted = [line for line in (await registry.render()).decode().splitlines() if line.endswith(" 1.0")]
+    assert counted == [f'joulie_scheduler_request_errors_total{{reason="{reason}",verb="filter"}} 1.0']
+
+
+async def test_a_duration_is_that_since_the_given_reading(unwatched):
+    registry = Registry()
+    metrics = ExtenderMetrics(registry, unwatched.table)
+    metrics.filter.observe(WorkloadClass.STANDARD, perf_counter() - 2.0)
+    text = (await registry.render()).decode()
+    buckets = 'joulie_scheduler_filter_duration_seconds_bucket{le="%s",workload_class="standard"} %s'
+    steps = ("0.0005", "0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064", "0.128", "0.256", "0.512", "1.0")
+    for le, count in [*((step, "0.0") for step in steps), ("5.0", "1.0"), ("+Inf", "1.0")]:
+        assert buckets % (le, count) in text
+    assert text.count("joulie_scheduler_filter_duration_seconds_bucket{le=") == 2 * (len(steps) + 2)
+
+
+async def test_a_node_whose_twin_is_too_old_has_no_headroom(unwatched, make_twin):
+    unwatched.put(make_twin("n", updated="2026-01-01T00:00:00Z"))
+    text = await scrape(unwatched)
+    assert 'joulie_scheduler_stale_twin_data{node="n"} 1.0' in text
+    assert "joulie_scheduler_node_headroom_score{" not in text

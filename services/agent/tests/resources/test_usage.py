@@ -7,6 +7,8 @@ from joulie_agent.resources.usage import UsageReader, cgroup_path
     ("name", "path"),
     [
         ("/kubepods/burstable/pod1/abc", "kubepods/burstable/pod1/abc"),
+        ("/kubepods/podX/", "kubepods/podX"),
+        ("kubepods.slice:abc", "kubepods.slice:abc"),
         (
             "kubepods-burstable-pod1_2.slice:cri-containerd:abc",
             "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-abc.scope",
@@ -75,9 +77,17 @@ def test_usage_is_exact_over_a_long_time(host):
     host.unified("a", 0)
     host.older("b", 0)
     reader.read(NAMES, 0.0)
-    host.unified("a", 10_000_000_000)
-    host.older("b", 10_000_000_000_000)
-    assert reader.read(NAMES, 1000.0) == {"a": 10_000, "b": 10_000}
+    host.unified("a", 1_000_000_000_000)
+    host.older("b", 1_000_000_000_000_000)
+    assert reader.read(NAMES, 1000.0) == {"a": 1_000_000, "b": 1_000_000}
+
+
+def test_nanoseconds_of_the_older_hierarchy_count_as_whole_microseconds(host):
+    reader = UsageReader(host.root)
+    host.older("b", 0)
+    reader.read(NAMES, 0.0)
+    host.older("b", 1999)
+    assert reader.read(NAMES, 0.001) == {"b": 1}
 
 
 def test_a_file_without_the_usage_is_unknown(host):

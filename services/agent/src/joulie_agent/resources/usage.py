@@ -78,10 +78,10 @@ def cgroup_path(name: str) -> str:
     The cgroupfs driver names it by its path; the systemd driver as `SLICE:PREFIX:ID`, where each dash in the slice's
     name is a level.
     """
-    parts = name.split(":")
-    if len(parts) != len(("slice", "prefix", "id")):
-        return name.strip("/")
-    parent, prefix, identity = parts
-    levels = parent.removesuffix(".slice").split("-")
-    slices = ["-".join(levels[: depth + 1]) + ".slice" for depth in range(len(levels))]
-    return "/".join([*slices, f"{prefix}-{identity}.scope"])
+    match name.split(":"):
+        case [parent, prefix, identity]:
+            levels = parent.removesuffix(".slice").split("-")
+            slices = ["-".join(levels[: depth + 1]) + ".slice" for depth in range(len(levels))]
+            return "/".join([*slices, f"{prefix}-{identity}.scope"])
+        case _:
+            return name.strip("/")
