@@ -35,21 +35,12 @@ from typing import Final
 
 import shares
 import trials
+from modules import Target, targets
 from mutation import Mutant, mutants_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
-_MARKER: Final = "pyproject.toml"
 _TELL_EVERY_S: Final = 10.0
-
-
-@dataclass(frozen=True)
-class Target:
-    """A module and where it is, relative to the repository's root."""
-
-    module: str
-    member: Path
-    path: Path
 
 
 @dataclass(frozen=True)
@@ -65,17 +56,6 @@ class Equivalent:
     def names(self, mutant: Mutant) -> bool:
         """Whether it is this mutant."""
         return (self.function, self.line, self.becomes) == (mutant.function, mutant.removed, mutant.added)
-
-
-def targets(root: Path) -> dict[str, Target]:
-    """Return every module of the workspace by its dotted name."""
-    found = {}
-    for member in (path.parent for group in ("libs", "services") for path in sorted(root.glob(f"{group}/*/{_MARKER}"))):
-        for path in sorted((member / "src").rglob("*.py")):
-            parts = path.relative_to(member / "src").with_suffix("").parts
-            module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found[module] = Target(module, member.relative_to(root), path.relative_to(root))
-    return found
 
 
 def choose(module: str, known: dict[str, Target]) -> Target:
