@@ -295,6 +295,27 @@ async def test_a_body_that_comes_slowly_is_received(port, monkeypatch, more):
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("more", [b"", b"X: y\r\n"])
+async def test_a_body_that_came_while_the_loop_was_blocked_is_received(port, logs, monkeypatch, more):
+    """The rest of the body is in the socket before the loop goes on, later than the limit of stalled bodies."""
+    monkeypatch.setattr(http_server, "STALL_TIMEOUT_S", 1.0)
+    loop = asyncio.get_running_loop()
+    now_s = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now_s)
+    failures = []
+    loop.set_exception_handler(lambda _loop, context: failures.append(context))
+    async with connected(port) as (reader, writer):
+        writer.write(POST + more + b"Content-Length: 9\r\n\r\n{")
+        for _ in range(3):
+            await turns_of_the_loop()
+            now_s += http_server.STALL_TIMEOUT_S / 4
+        await turns_of_the_loop()
+        writer.write(b"12345678")
+        now_s += 2 * http_server.STALL_TIMEOUT_S
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    assert (failures, logs) == ([], [])
+
+
 async def turns_of_the_loop():
     """Let the server, which is in the same loop, receive what was written and see what time it is."""
     for _ in range(20):

@@ -2,6 +2,7 @@ import logging
 import warnings
 
 import msgspec
+import pytest
 import structlog
 
 from joulie_api.logging import configure_logging
@@ -41,6 +42,25 @@ def test_an_exception_comes_with_its_traceback(capsys):
     except ValueError:
         structlog.get_logger().exception("failed")
     assert "ValueError: invalid literal" in events(capsys)[0]["exception"]
+
+
+@pytest.mark.parametrize("fmt", LogFormat)
+@pytest.mark.parametrize("logger", [structlog.get_logger(), logging.getLogger("library")])
+def test_a_traceback_has_no_values_of_local_variables(capsys, fmt, logger):
+    configure_logging("s", fmt=fmt)
+
+    def sign_in(password):
+        authorization = {"password": password}
+        raise ConnectionError(f"refused after {len(authorization)} attempt")
+
+    try:
+        sign_in("esrohtcerroc"[::-1])  # not in the line, which the traceback has
+    except ConnectionError:
+        logger.exception("failed")
+    out = capsys.readouterr().out
+    assert "sign_in" in out
+    assert "refused after 1 attempt" in out
+    assert "correcthorse" not in out
 
 
 def test_values_that_are_no_json_are_written_as_text(capsys):

@@ -38,6 +38,7 @@ from joulie_api.log_limit import LogLimit
 REQUEST_TIMEOUT_S: Final = 30.0
 #: Between two parts of a request's body. Clients send what they have announced at once.
 STALL_TIMEOUT_S: Final = 5.0
+_LOOKS_FOR_STALL: Final = 4
 #: From the connection to the end of the first request's headers.
 FIRST_REQUEST_TIMEOUT_S: Final = 5.0
 #: Between requests. Go's clients close idle connections after 90 s: a server that does so earlier closes some just as
@@ -324,18 +325,20 @@ async def _progress(request: web.BaseRequest) -> AsyncGenerator[None]:
     timer: asyncio.TimerHandle | None = None
     async with asyncio.timeout(None) as limit:
 
-        def check(received: int) -> None:
+        def check(received: int, looks_without_more: int) -> None:
             nonlocal timer
             if content.is_eof():
-                limit.reschedule(None)
                 return
-            if content.total_bytes > received:
-                limit.reschedule(loop.time() + STALL_TIMEOUT_S)
-            timer = loop.call_later(STALL_TIMEOUT_S / 4, check, content.total_bytes)
+            # Looks are counted, and not time: while the loop is blocked by something else, nobody receives, and what
+            # has come by then is received before the next look.
+            looks_without_more = looks_without_more + 1 if content.total_bytes == received else 0
+            if looks_without_more == _LOOKS_FOR_STALL:
+                limit.reschedule(loop.time())
+                return
+            timer = loop.call_later(STALL_TIMEOUT_S / _LOOKS_FOR_STALL, check, content.total_bytes, looks_without_more)
 
         if not content.is_eof():
-            limit.reschedule(loop.time() + STALL_TIMEOUT_S)
-            check(content.total_bytes)
+            timer = loop.call_later(STALL_TIMEOUT_S / _LOOKS_FOR_STALL, check, content.total_bytes, 0)
         try:
             yield
         finally:

@@ -2,7 +2,8 @@
 
 Guarantees: every line has the keys `timestamp` (UTC, RFC 3339), `level`, `event` and `service` and the context
 variables bound by `structlog.contextvars`; what libraries log through the standard `logging` module (warnings and
-above) has the same form.
+above) has the same form. Tracebacks have lines of code and messages, and no values of variables: these may be
+credentials.
 """
 
 import logging
@@ -36,7 +37,8 @@ def configure_logging(service: str, level: LogLevel = LogLevel.INFO, fmt: LogFor
         structlog.processors.StackInfoRenderer(),
     ]
     ending: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
+        # Where rich is installed, structlog's default is its traceback, which has the values of local variables.
+        [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback)]
         if fmt is LogFormat.CONSOLE
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_dump)]
     )
