@@ -282,14 +282,16 @@ async def test_a_page_that_has_heard_nothing_does_not_say_that_there_are_no_node
         assert await tab.run("document.querySelector('#empty').hidden")
 
 
-async def test_at_1280_pixels_the_table_of_watts_does_not_scroll_sideways(open_tab):
+@pytest.mark.parametrize("width", [1025, 1100, 1280, 1366])
+async def test_beside_the_transitions_the_table_of_watts_does_not_scroll_sideways(open_tab, width):
     world = InventedCluster(wall=time.time)
     fill(world, 500)
     async with world.served() as url:
         tab = await opened(open_tab, url, 500)
-        await tab.resize(1280, 900)
+        await tab.resize(width, 900)
         region = "document.querySelector('.scroll')"
         assert await tab.run(f"{region}.scrollWidth - {region}.clientWidth") == 0
+        assert await tab.run("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("count", [40, 500])
