@@ -155,6 +155,10 @@ fuzz *ARGS:
 hostile *ARGS:
     python -m tools.hostile.run {{ARGS}}
 
+# sleeping nodes under pods, people, outages and clocks, in virtual time; --seed N --hours H --without KIND
+sleep-campaign *ARGS:
+    python -m tools.sleep_campaign.run {{ARGS}}
+
 # mutation testing of a module, for example joulie_core.transition: which small changes do its tests not notice?
 mutants *ARGS:
     python tools/mutants/run.py {{ARGS}}

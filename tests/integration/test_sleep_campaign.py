@@ -1,0 +1,307 @@
+"""The campaign of sleeping nodes: that it notices each fault, planted by hand in place of the services."""
+
+import asyncio
+
+import pytest
+from tools.sleep_campaign.campaign import CampaignPlan, again, describe, run_campaign
+from tools.sleep_campaign.events import KINDS
+from tools.sleep_campaign.observer import BEYOND_BOOT_S, STARTS_S, UNNAMED_S
+from tools.sleep_campaign.placing import PlacingNode, takes
+from tools.sleep_campaign.pods import CampaignPod, PodTemplate
+from tools.sleep_campaign.servers import ServerPhase, ServerTimes
+from tools.sleep_campaign.site import CampaignSite, SiteSize
+from tools.sleep_campaign.virtual_time import VirtualLoop
+
+_SIZE = SiteSize(nodes=4, times=ServerTimes(boot_s=(100.0, 100.0), shutdown_s=(30.0, 30.0)))
+_APP = PodTemplate("app", "ReplicaSet", 1.0)
+_ASLEEP = {"metadata": {"labels": {"joulie.io/sleep-state": "asleep"}}}
+#: Long enough for everything that is looked at.
+_LONG_S = STARTS_S + UNNAMED_S + 600.0
+
+
+class Double:
+    """A site whose services are the test."""
+
+    def __init__(self, race_s=None):
+        self.site = CampaignSite("test", _SIZE)
+        self.site.observer.race_s = race_s
+        for service in self.site.services:
+            service.since_s = 0.0
+        self.cluster, self.servers = self.site.cluster, self.site.cluster.servers
+        self.ticking = asyncio.get_running_loop().create_task(self.site.ticks())
+
+    async def shut_down(self, name, *, label=True):
+        """Put a node to sleep, by its BMC."""
+        self.servers[name].reset("GracefulShutdown")
+        await asyncio.sleep(60)
+        assert self.servers[name].is_off
+        if label:
+            self.site.api.patch("Node", name, _ASLEEP)
+
+    def cordon(self, *names):
+        for name in names:
+            self.site.api.patch("Node", name, {"spec": {"unschedulable": True}})
+
+    def kinds(self):
+        return [each.kind for each in self.site.observer.violations]
+
+
+def play(scene, **how):
+    """Play a scene in virtual time, and return the kinds of what the observer found."""
+
+    async def run():
+        double = Double(**how)
+        async with double.site.api:
+            try:
+                await scene(double)
+            finally:
+                double.ticking.cancel()
+                await asyncio.wait({double.ticking})
+        return double
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(run())
+
+
+# --- pods cut ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_that_runs_when_power_goes_is_cut():
+    async def scene(double):
+        double.cluster.make(_APP, node="n01")
+        await asyncio.sleep(10)
+        await double.shut_down("n01")
+
+    double = play(scene)
+    assert double.kinds() == ["pod cut"]
+    (found,) = double.site.observer.violations
+    assert (found.node, found.what) == ("n01", "app-1 (ReplicaSet), bound by hand 10.000 s before the request")
+    assert any("app-1 made on it by hand" in line for line in double.site.journal.about("n01", since_s=0.0))
+
+
+def test_a_pod_that_comes_while_the_server_shuts_down_is_cut_as_its_bmc_says_on_until_then():
+    async def scene(double):
+        double.servers["n01"]._tells = False
+        double.servers["n01"].reset("GracefulShutdown")
+        assert double.servers["n01"].power_state == "On"
+        double.servers["n01"].reset("On")
+        await asyncio.sleep(10)
+        double.cluster.make(_APP, node="n01")
+        await asyncio.sleep(30)
+        assert double.servers["n01"].phase is ServerPhase.OFF
+
+    double = play(scene)
+    assert double.kinds() == ["pod cut"]
+    assert "10.000 s after the request" in double.site.observer.violations[0].what
+
+
+def test_pods_of_daemon_sets_and_pods_that_have_ended_are_not_cut():
+    async def scene(double):
+        ended = double.cluster.make(_APP, node="n01", runs_s=20)
+        await asyncio.sleep(40)
+        assert ended.finished
+        assert [pod.is_of_node for pod in double.cluster.on("n01")] == [True]
+        await double.shut_down("n01")
+
+    assert play(scene).kinds() == []
+
+
+@pytest.mark.parametrize(("race_s", "kinds", "races"), [(1.0, [], [-0.5]), (0.2, ["pod cut"], [])])
+def test_a_pod_of_the_race_is_counted_apart_as_far_as_the_race_is_stated(race_s, kinds, races):
+    async def scene(double):
+        await asyncio.sleep(3)
+        double.cluster.make(_APP, node="n01")
+        await asyncio.sleep(0.5)
+        await double.shut_down("n01")
+
+    double = play(scene, race_s=race_s)
+    assert double.kinds() == kinds
+    assert double.site.observer.races == races
+
+
+# --- servers that are off ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("label", "kinds"), [(False, ["unknown off"]), (True, [])])
+def test_a_server_that_is_off_and_not_listed_is_unknown(label, kinds):
+    async def scene(double):
+        await double.shut_down("n01", label=label)
+        await asyncio.sleep(_LONG_S)
+
+    assert play(scene).kinds() == kinds
+
+
+def test_a_server_whose_node_is_deleted_is_unknown_unless_it_is_woken():
+    async def scene(double):
+        for name in ("n01", "n02"):
+            await double.shut_down(name)
+            double.site.api.remove("Node", name)
+        double.site.api.patch("NodeBMC", "n02", {"spec": {"desiredPower": "On"}})
+        await asyncio.sleep(_LONG_S)
+
+    assert [(each.kind, each.node) for each in play(scene).site.observer.violations] == [("unknown off", "n01")]
+
+
+def test_nothing_is_expected_of_services_that_do_not_run():
+    async def scene(double):
+        double.site.operator.since_s = None
+        await double.shut_down("n01", label=False)
+        await asyncio.sleep(_LONG_S)
+
+    assert play(scene).kinds() == []
+
+
+# --- pods that wait ---------------------------------------------------------------------------------------------------
+
+
+async def _pending(double, template=_APP):
+    """Have a pod wait that only n01 takes, which sleeps."""
+    await asyncio.sleep(STARTS_S)
+    await double.shut_down("n01")
+    double.cordon("n00", "n02", "n03")
+    return double.cluster.make(template)
+
+
+def test_a_pod_that_a_sleeping_node_fits_waits_no_longer_than_a_boot_and_a_minute():
+    async def scene(double):
+        pod = await _pending(double)
+        await asyncio.sleep(100 + BEYOND_BOOT_S - 10)
+        assert double.kinds() == []
+        await asyncio.sleep(60)
+        assert not pod.node
+
+    double = play(scene)
+    assert double.kinds() == ["stuck"]
+    assert "fits n01" in double.site.observer.violations[0].what
+
+
+def test_a_pod_whose_node_is_woken_is_not_stuck():
+    async def scene(double):
+        pod = await _pending(double)
+        await asyncio.sleep(30)
+        double.servers["n01"].reset("On")
+        await asyncio.sleep(110)
+        double.site.api.patch("Node", "n01", {"metadata": {"labels": {"joulie.io/sleep-state": None}}})
+        await asyncio.sleep(_LONG_S)
+        assert pod.boot
+
+    assert play(scene).kinds() == []
+
+
+def test_a_pod_that_no_sleeping_node_fits_is_not_stuck():
+    async def scene(double):
+        await _pending(double, PodTemplate("large", "ReplicaSet", 99.0))
+        await asyncio.sleep(_LONG_S)
+
+    assert play(scene).kinds() == []
+
+
+def test_a_pod_that_is_bound_to_a_sleeping_node_is_stuck():
+    async def scene(double):
+        await asyncio.sleep(STARTS_S)
+        await double.shut_down("n01")
+        double.cluster.make(PodTemplate("hand", "", 0.1, tolerates_all=True), node="n01")
+        await asyncio.sleep(_LONG_S)
+
+    double = play(scene)
+    assert double.kinds() == ["stuck"]
+    assert "bound to n01" in double.site.observer.violations[0].what
+
+
+@pytest.mark.parametrize("excuse", ["cordoned", "quarantined", "no policy", "BMC away"])
+def test_a_node_that_must_not_be_woken_or_cannot_be_is_not_waited_for(excuse):
+    async def scene(double):
+        if excuse == "no policy":
+            double.site.observer.policy_since_s = None
+        await _pending(double)
+        if excuse == "cordoned":
+            double.cordon("n01")
+        if excuse == "quarantined":
+            label = {"labels": {"joulie.io/sleep-state": "quarantined"}}
+            double.site.api.patch("Node", "n01", {"metadata": label})
+        if excuse == "BMC away":
+            double.site.observer.bmc_since_s["n01"] = float("inf")
+        await asyncio.sleep(_LONG_S)
+
+    assert play(scene).kinds() == []
+
+
+# --- what the site is made of -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("template", "there", "fits"),
+    [
+        (PodTemplate("a", "", 4.0), [], True),
+        (PodTemplate("a", "", 17.0), [], False),
+        (PodTemplate("a", "", 4.0, pool="other"), [], False),
+        (PodTemplate("a", "", 4.0, volume_node="n2"), [], False),
+        (PodTemplate("a", "", 4.0, apart=True), [PodTemplate("a", "", 1.0)], False),
+        (PodTemplate("a", "", 4.0, apart=True), [PodTemplate("b", "", 1.0)], True),
+        (PodTemplate("a", "", 4.0), [PodTemplate("b", "", 13.0)], False),
+    ],
+)
+def test_kube_scheduler_places_by_room_pool_volume_and_affinity(template, there, fits):
+    node = PlacingNode("n1", {"pool": "sleepy"}, (), unschedulable=False, cpu=16.0)
+    pods = [CampaignPod(f"p{number}", each, 0.0, node="n1") for number, each in enumerate(there)]
+    assert takes(CampaignPod("p", template, 0.0), node, pods, pods) is fits
+
+
+def test_pods_that_go_together_follow_the_first_of_them():
+    template = PodTemplate("a", "", 1.0, together=True)
+    node = PlacingNode("n1", {}, (), unschedulable=False, cpu=16.0)
+    elsewhere = [CampaignPod("p0", template, 0.0, node="n2")]
+    assert takes(CampaignPod("p", template, 0.0), node, [], [])
+    assert not takes(CampaignPod("p", template, 0.0), node, [], elsewhere)
+    assert takes(CampaignPod("p", template, 0.0), node, elsewhere, elsewhere)
+
+
+@pytest.mark.parametrize(("tolerates", "fits"), [(False, False), (True, True)])
+def test_only_pods_that_tolerate_everything_go_to_nodes_that_keep_pods_away(tolerates, fits):
+    pod = CampaignPod("p", PodTemplate("a", "", 1.0, tolerates_all=tolerates), 0.0)
+    for node in (
+        PlacingNode("n1", {}, (("joulie.io/asleep", "NoSchedule"),), unschedulable=False, cpu=16.0),
+        PlacingNode("n1", {}, (), unschedulable=True, cpu=16.0),
+    ):
+        assert takes(pod, node, [], []) is fits
+
+
+def test_a_budget_refuses_the_eviction_that_would_leave_too_few_pods():
+    async def scene(double):
+        template = PodTemplate("budget", "ReplicaSet", 1.0, min_available=1)
+        first, second = (double.cluster.make(template, node=name) for name in ("n00", "n01"))
+        await asyncio.sleep(10)
+        assert double.site.api.evict("default", first.name) == 201
+        assert double.site.api.evict("default", second.name) == 429
+        assert double.site.api.evict("default", "absent") == 404
+
+    play(scene)
+
+
+def test_a_deleted_node_is_registered_again_when_its_server_boots_and_not_before():
+    async def scene(double):
+        await double.shut_down("n01")
+        double.site.api.remove("Node", "n01")
+        await asyncio.sleep(_LONG_S)
+        assert double.cluster.node("n01") is None
+        double.servers["n01"].reset("On")
+        await asyncio.sleep(120)
+        node = double.site.api.get("Node", "n01")
+        assert node["status"]["nodeInfo"]["bootID"] == "n01-boot-2"
+
+    play(scene)
+
+
+def test_the_command_that_repeats_a_campaign_names_what_it_was_without():
+    plan = CampaignPlan(seed=3, hours=1.5, nodes=8, pace=2.0, kinds=frozenset(KINDS) - {"burst", "way-back"})
+    command = "just sleep-campaign --seed 3 --hours 1.5 --nodes 8 --pace 2 --without burst --without way-back"
+    assert again(plan) == command
+
+
+# --- with the real services -------------------------------------------------------------------------------------------
+
+
+def test_without_events_idle_nodes_sleep_and_nothing_is_wrong():
+    result = run_campaign(CampaignPlan(hours=0.5, nodes=8, kinds=frozenset()))
+    assert result.violations == [], describe(result)
+    assert (result.offs, result.defects) == (4, {})

@@ -1,0 +1,195 @@
+"""What must not be: looked at beside Joulie, at the servers and pods themselves.
+
+Three figures have to be 0: pods that ran on a server when its power went; servers that Joulie has switched off and
+neither lists nor wakes; pods that wait although a sleeping node fits them, for longer than its boot and a minute.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tools.sleep_campaign.journal import stamp
+from tools.sleep_campaign.placing import PlacingNode
+from tools.sleep_campaign.pods import CampaignPod
+from tools.sleep_campaign.servers import CampaignServer, ServerPhase
+
+from joulie_core import labels
+
+if TYPE_CHECKING:
+    from tools.sleep_campaign.site import CampaignSite
+
+#: After a start of a service: its lease, its first lists, its first decision, the first answers of all BMCs.
+STARTS_S: Final = 120.0
+#: A server that is off may be without a name for so long.
+UNNAMED_S: Final = 120.0
+#: A pod may wait for the boot and so long.
+BEYOND_BOOT_S: Final = 60.0
+_LOOK_S: Final = 10.0
+_STATES: Final = frozenset({"powering-off", "asleep", "waking", "quarantined"})
+
+
+@dataclass(frozen=True, slots=True)
+class SleepViolation:
+    """One thing that must not be; `node` is the one whose journal says more."""
+
+    kind: str
+    node: str
+    what: str
+    at_s: float
+    since_s: float
+
+
+class SleepObserver:
+    """Looks at a site; `violations` are what it has found, `races` pods that were bound after the last look."""
+
+    def __init__(self, site: "CampaignSite") -> None:
+        self.violations: list[SleepViolation] = []
+        self.races: list[float] = []
+        #: A pod that was bound so short a time before the request to power off, or after it, is one of the race that
+        #: docs/decisions/0029 states; None: there is none.
+        self.race_s: float | None = None
+        #: How often power went.
+        self.offs = 0
+        #: Since when there was no outage of the API server; and of BMCs, by node.
+        self.api_since_s = 0.0
+        self.bmc_since_s: dict[str, float] = {}
+        #: Since when nobody has changed a clock, the policy, or what a node is marked by.
+        self.policy_since_s: float | None = 0.0
+        self.calm_since_s = 0.0
+        #: Nodes that people have for themselves.
+        self.taken: set[str] = set()
+        self._site = site
+        self._loop = asyncio.get_running_loop()
+        self._looked_at_s = 0.0
+        self._unnamed_since_s: dict[str, float] = {}
+        self._sleeping_since_s: dict[str, float] = {}
+
+    # --- pods cut -----------------------------------------------------------------------------------------------------
+
+    def power_goes(self, server: CampaignServer) -> None:
+        """Note the pods that run on a server at the moment at which its power goes."""
+        self.offs += 1
+        now_s = self._loop.time()
+        asked_s = server.resets[-1][0] if server.resets else now_s
+        first_s = next((at_s for at_s, kind in reversed(server.resets) if kind == "GracefulShutdown"), asked_s)
+        for pod in self._site.cluster.running_on(server):
+            after_s = pod.bound_at_s - first_s
+            if self.race_s is not None and after_s >= -self.race_s:
+                self.races.append(after_s)
+                continue
+            how = "by hand" if pod.by_hand else "by kube-scheduler"
+            side = "after" if after_s >= 0 else "before"
+            what = f"{pod.name} ({pod.template.owner or 'bare'}), bound {how} {abs(after_s):.3f} s {side} the request"
+            self._found("pod cut", server.name, what, min(pod.bound_at_s, first_s) - 300)
+
+    # --- looked at from time to time ----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Look for servers that are off and not named, and for pods that wait too long."""
+        now_s = self._loop.time()
+        if now_s - self._looked_at_s < _LOOK_S:
+            return
+        self._looked_at_s = now_s
+        calm_s = self._calm_since_s()
+        sleeping: dict[str, PlacingNode] = {}
+        for name, server in self._site.cluster.servers.items():
+            self._look_at(server, now_s, calm_s)
+            node = self._wakeable(server, calm_s)
+            if node is None:
+                self._sleeping_since_s.pop(name, None)
+            else:
+                self._sleeping_since_s.setdefault(name, now_s)
+                sleeping[name] = node
+        for pod in list(self._site.cluster.pods.values()):
+            self._look_for(pod, sleeping, now_s)
+
+    def _calm_since_s(self) -> float | None:
+        """Return since when everything of Joulie could work; None while something cannot."""
+        starts = [service.since_s for service in self._site.services]
+        if self._site.api.away or None in starts:
+            return None
+        return max(*(start for start in starts if start is not None), self.api_since_s, self.calm_since_s) + STARTS_S
+
+    def _look_at(self, server: CampaignServer, now_s: float, calm_s: float | None) -> None:
+        off = server.is_off and server.by_service
+        if calm_s is None or now_s < calm_s or not off or self._is_named(server.name):
+            self._unnamed_since_s.pop(server.name, None)
+            return
+        since_s = self._unnamed_since_s.setdefault(server.name, now_s)
+        if since_s < float("inf") and now_s - since_s > UNNAMED_S:
+            self._unnamed_since_s[server.name] = float("inf")
+            since_s = min(since_s, server.changed_at_s)
+            self._found("unknown off", server.name, f"off, and not named since {stamp(since_s)}", since_s - 600)
+
+    def _is_named(self, name: str) -> bool:
+        """Return whether Joulie lists a server as off, or wakes it."""
+        node, bmc = self._site.api.get("Node", name), self._site.api.get("NodeBMC", name)
+        if node is not None and _label(node, labels.SLEEP_STATE) in _STATES:
+            return True
+        return bmc is not None and bmc["spec"].get("desiredPower") == "On"
+
+    def _wakeable(self, server: CampaignServer, calm_s: float | None) -> PlacingNode | None:
+        """Return a node that sleeps or is woken as it will be when it is awake; None of any that must not be woken."""
+        now_s, name = self._loop.time(), server.name
+        asleep = server.by_service and server.phase in {ServerPhase.OFF, ServerPhase.STARTING, ServerPhase.BOOTING}
+        bmc_s = self.bmc_since_s.get(name, 0.0) + STARTS_S
+        if not asleep or calm_s is None or now_s < max(calm_s, bmc_s) or name in self.taken:
+            return None
+        node = self._site.cluster.node(name)
+        if (
+            self.policy_since_s is None
+            or node is None
+            or node.unschedulable
+            or not self._site.api.version("NodeBMC", name)
+        ):
+            return None
+        if node.labels.get(labels.SLEEP_STATE) == "quarantined":
+            return None
+        lasting = tuple(
+            taint for taint in node.taints if not taint[0].startswith((labels.PREFIX, "node.kubernetes.io/"))
+        )
+        return PlacingNode(node.name, node.labels, lasting, unschedulable=False, cpu=node.cpu)
+
+    def _look_for(self, pod: CampaignPod, sleeping: Mapping[str, PlacingNode], now_s: float) -> None:
+        if pod.ending or not pod.counts or pod.boot or (pod.node and pod.node not in sleeping):
+            pod.waits_since_s = None
+            return
+        if pod.node:
+            fitting = [pod.node]
+        elif pod.unschedulable:
+            fitting = [name for name, node in sleeping.items() if self._site.cluster.could_take(pod, node)]
+        else:
+            return
+        if not fitting:
+            pod.waits_since_s = None
+            return
+        pod.waits_since_s = now_s if pod.waits_since_s is None else pod.waits_since_s
+        # One that has slept for long enough.
+        slept = [name for name in fitting if self._sleeping_since_s[name] <= pod.waits_since_s]
+        limit_s = max((self._site.cluster.servers[name].boot_s for name in slept), default=float("inf"))
+        if now_s - pod.waits_since_s > limit_s + BEYOND_BOOT_S and not pod.reported:
+            pod.reported = True
+            bound = f", bound to {pod.node}" if pod.node else ""
+            what = f"{pod.name} ({pod.template.owner or 'bare'}{_needs(pod)}){bound} waits since "
+            what += f"{stamp(pod.waits_since_s)}, and fits {', '.join(slept[:5])}"
+            self._found("stuck", slept[0], what, pod.waits_since_s - 300)
+
+    def _found(self, kind: str, node: str, what: str, since_s: float) -> None:
+        self._site.journal.note(node, f"VIOLATION: {kind}: {what}")
+        self.violations.append(SleepViolation(kind, node, what, self._loop.time(), since_s))
+
+
+def _label(obj: Mapping[str, Any], key: str) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(key, ""))
+
+
+def _needs(pod: CampaignPod) -> str:
+    template = pod.template
+    found = {
+        "tolerates everything": template.tolerates_all,
+        "local volume": bool(template.volume_node),
+        "apart": template.apart,
+        "together": template.together,
+    }
+    return "".join(f", {name}" for name, holds in found.items() if holds)

@@ -1,0 +1,113 @@
+"""What people do to nodes and policies at random, by mistake or with a reason."""
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from tools.sleep_campaign.choices import MINUTE, going, pause
+from tools.sleep_campaign.journal import SITE
+from tools.sleep_campaign.site import POLICY, CampaignSite
+
+from joulie_core import labels
+
+
+def _patch(site: CampaignSite, kind: str, name: str, change: Mapping[str, Any], what: str) -> None:
+    if site.api.version(kind, name):
+        site.journal.note(name, f"person: {what}")
+        site.api.patch(kind, name, change)
+
+
+async def cordon(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Cordon a node for some time."""
+    name = going(site, dice, "asleep")
+    _patch(site, "Node", name, {"spec": {"unschedulable": True}}, "cordons")
+    await pause(dice, 5 * MINUTE, 40 * MINUTE)
+    _patch(site, "Node", name, {"spec": {"unschedulable": None}}, "uncordons")
+
+
+async def delete_node(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Delete a Node."""
+    name = going(site, dice, "powering-off", "asleep", "waking")
+    if site.api.version("Node", name):
+        site.journal.note(name, "person: deletes the Node")
+        site.api.remove("Node", name)
+
+
+async def strip_label(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Remove the label of a node that sleeps."""
+    name = going(site, dice, "powering-off", "asleep")
+    _patch(site, "Node", name, {"metadata": {"labels": {labels.SLEEP_STATE: None}}}, "removes the label")
+
+
+async def strip_taint(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Remove its taint."""
+    name = going(site, dice, "draining", "powering-off", "asleep")
+    node = site.api.get("Node", name)
+    if node is not None:
+        kept = [each for each in node["spec"].get("taints") or () if each["key"] != labels.ASLEEP_TAINT]
+        _patch(site, "Node", name, {"spec": {"taints": kept}}, "removes the taint")
+
+
+async def strip_record(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Remove its record, or write another."""
+    name = going(site, dice, "powering-off", "asleep")
+    value = dice.choice((None, "", "{}", '{"state":"Awake","since":0,"reason":"initial"}', "\u0000"))
+    _patch(site, "Node", name, {"metadata": {"annotations": {labels.SLEEP_RECORD: value}}}, f"writes record {value!r}")
+
+
+async def way_back(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Follow docs/sleep.md, "One node while the operator does not run", while it runs."""
+    name = going(site, dice, "powering-off", "asleep")
+    _patch(site, "NodeBMC", name, {"spec": {"desiredPower": "On"}}, "requests power On")
+    server = site.cluster.servers[name]
+    for _ in range(60):
+        if server.power_state == "On":
+            break
+        await asyncio.sleep(10)
+    await _strip_taint_of(site, name)
+    _patch(site, "Node", name, {"metadata": {"annotations": {labels.SLEEP_RECORD: None}}}, "removes the record")
+    _patch(site, "Node", name, {"metadata": {"labels": {labels.SLEEP_STATE: None}}}, "removes the label")
+    _patch(site, "NodeBMC", name, {"spec": {"desiredPower": None}}, "withdraws the request")
+
+
+async def _strip_taint_of(site: CampaignSite, name: str) -> None:
+    node = site.api.get("Node", name)
+    if node is not None:
+        kept = [each for each in node["spec"].get("taints") or () if each["key"] != labels.ASLEEP_TAINT]
+        _patch(site, "Node", name, {"spec": {"taints": kept}}, "removes the taint")
+
+
+async def push_button(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Power a server on at its front."""
+    name = going(site, dice, "asleep")
+    site.journal.note(name, "person: pushes the power button")
+    site.cluster.servers[name].push_button()
+
+
+async def delete_policy(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Delete the policy for some time."""
+    if site.observer.policy_since_s is None:
+        return
+    site.observer.policy_since_s = None
+    site.journal.note(SITE, "person: deletes the policy")
+    site.api.remove("NodeSleepPolicy", POLICY)
+    await pause(dice, 2 * MINUTE, 20 * MINUTE)
+    _policy_back(site)
+
+
+async def observe(site: CampaignSite, dice: Random, _number: int) -> None:
+    """Have the policy only observe for some time."""
+    if site.observer.policy_since_s is None:
+        return
+    site.observer.policy_since_s = None
+    site.journal.note(SITE, "person: sets mode Observe")
+    site.put_policy(mode="Observe")
+    await pause(dice, 2 * MINUTE, 20 * MINUTE)
+    _policy_back(site)
+
+
+def _policy_back(site: CampaignSite) -> None:
+    site.journal.note(SITE, "person: writes the policy")
+    site.put_policy()
+    site.observer.policy_since_s = asyncio.get_running_loop().time()
