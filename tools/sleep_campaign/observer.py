@@ -54,7 +54,7 @@ class SleepObserver:
         #: Since when there was no outage of the API server; and of BMCs, by node.
         self.api_since_s = 0.0
         self.bmc_since_s: dict[str, float] = {}
-        #: Since when nobody has changed a clock, the policy, or what a node is marked by.
+        #: Since when a policy acts, None while none does; and since when no clock has been changed.
         self.policy_since_s: float | None = 0.0
         self.calm_since_s = 0.0
         #: Nodes that people have for themselves.
