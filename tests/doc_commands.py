@@ -59,6 +59,7 @@ ON_SLEEPING_NODES: Final = (
     ("docs/sleep.md", "Prove the wake path"),
     ("docs/sleep.md", "Try it: nothing is powered off"),
     ("docs/sleep.md", "Let it act"),
+    ("docs/sleep.md", "Bounds of power cycles and boots"),
     ("docs/sleep.md", "Wake nodes"),
     ("docs/sleep.md", "One node while the operator does not run"),
     ("docs/sleep.md", "Stop it at once"),

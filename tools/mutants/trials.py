@@ -39,7 +39,7 @@ _PYTEST: Final = (
 #: as one that does not end.
 _PATIENCE: Final = 4.0
 _GRACE_S: Final = 8.0
-#: The same of time that passes. Whether a mutant waits for ever or for the CPU is not known, so that it is not killed
+#: The same of time that passes. Whether a mutant never ends or waits for the CPU is not known, so that it is not killed
 #: by its tests then.
 _WAITING_PATIENCE: Final = 20.0
 _WAITING_GRACE_S: Final = 60.0

@@ -329,8 +329,8 @@ async def _progress(request: web.BaseRequest) -> AsyncGenerator[None]:
             nonlocal timer
             if content.is_eof():
                 return
-            # Looks are counted, and not time: while the loop is blocked by something else, nobody receives, and what
-            # has come by then is received before the next look.
+            # Looks are counted, and not time: while the loop is blocked, nothing is received, and what has come by then
+            # is received before the next look.
             looks_without_more = looks_without_more + 1 if content.total_bytes == received else 0
             if looks_without_more == _LOOKS_FOR_STALL:
                 limit.reschedule(loop.time())
