@@ -1,12 +1,11 @@
 """Two operators, one leader: the other takes over, and one that was paused writes nothing when it wakes."""
 
-import asyncio
 import json
 
 import pytest
 from tests.e2e.system import System
 from tests.e2e.view import count
-from tests.e2e.waiting import eventually, holds
+from tests.e2e.waiting import eventually, holds, settled
 
 from joulie_api.resources import LEASES, NODE_POWER_PROFILES
 
@@ -48,8 +47,8 @@ async def test_a_paused_operator_is_replaced_and_writes_nothing_when_it_wakes(sy
     await system.view.delete_pods(pods)
     await eventually(lambda: _performance_nodes(system, 6), within_s=30)
 
-    await asyncio.sleep(2)
-    before = await system.view.resource_versions([NODE_POWER_PROFILES])
+    # What the agents report of it comes later.
+    before = await settled(lambda: system.view.resource_versions([NODE_POWER_PROFILES]), for_s=2, within_s=30)
     labels = await system.view.profiles()
     system.operator.resume()
 

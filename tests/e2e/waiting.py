@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 _POLL_S = 0.1
+_Read = TypeVar("_Read")
 
 
 async def eventually(probe: Callable[[], Awaitable[Any]], *, within_s: float, what: str = "") -> float:
@@ -37,3 +38,20 @@ async def holds(probe: Callable[[], Awaitable[Any]], *, for_s: float) -> None:
     while loop.time() < end:
         await probe()
         await asyncio.sleep(_POLL_S)
+
+
+async def settled(read: Callable[[], Awaitable[_Read]], *, for_s: float, within_s: float) -> _Read:
+    """Return what is read once it has stayed the same for `for_s` seconds.
+
+    Raises:
+        AssertionError: it still changes after `within_s` seconds.
+    """
+    loop = asyncio.get_running_loop()
+    start = since = loop.time()
+    value = await read()
+    while loop.time() - since < for_s:
+        assert loop.time() - start <= within_s, f"not the same for {for_s:g} s within {within_s:g} s"
+        await asyncio.sleep(_POLL_S)
+        if (now := await read()) != value:
+            value, since = now, loop.time()
+    return value
