@@ -255,7 +255,12 @@ def _operator() -> tuple[Statement, ...]:
             PERMITTED,
             bmc,
             OWN,
-            {"spec": {"desiredPower": "Off"}, "metadata": {"annotations": {"joulie.io/requested-power": "Off"}}},
+            {
+                "spec": {"desiredPower": "Off"},
+                "metadata": {
+                    "annotations": {"joulie.io/requested-power": "Off", "joulie.io/switched-off": '{"at":""}'}
+                },
+            },
         ),
         _patch(
             token,
@@ -265,6 +270,43 @@ def _operator() -> tuple[Statement, ...]:
             UNMANAGED,
             {"spec": {"desiredPower": "Off"}},
             says="spec.desiredPower=Off, since spec.powerOff=Never",
+        ),
+        _patch(
+            token,
+            "set another annotation of a NodeBMC",
+            OPERATOR,
+            bmc,
+            OWN,
+            {"metadata": {"annotations": {"example.com/a": "b"}}},
+            says="metadata.annotations.example.com/a=b",
+        ),
+        _apply(
+            token,
+            "set the condition `LeftOff` of a NodeBMC",
+            PERMITTED,
+            bmc,
+            _object(bmc, OWN, status=_condition("LeftOff")),
+            subresource="status",
+        ),
+        _patch(
+            token,
+            "set another condition of a NodeBMC",
+            OPERATOR,
+            bmc,
+            OWN,
+            {"status": _condition("Reachable")},
+            subresource="status",
+            says="status.conditions",
+        ),
+        _patch(
+            token,
+            "change the power state in the status of a NodeBMC",
+            OPERATOR,
+            bmc,
+            OWN,
+            {"status": {"powerState": "Off"}},
+            subresource="status",
+            says="status.powerState=Off",
         ),
         _patch(
             token,

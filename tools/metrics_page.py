@@ -64,7 +64,7 @@ def page() -> str:
     no_nodes: Any = SimpleNamespace(managed=tuple, nodes={})
     register_node_series(operator, OperatorMetrics(operator), no_nodes, no_nodes, no_nodes, is_leading=lambda: True)
     SleepMetrics(operator)
-    operator.register(NodeSeriesCollector(lambda: sleep_families({})))
+    operator.register(NodeSeriesCollector(lambda: sleep_families({}, {})))
     worker: Any = SimpleNamespace(view=NodeView())
     agent.register(NodeSeriesCollector(lambda: families({"node": worker})))
     no_containers: Any = _NoContainers()

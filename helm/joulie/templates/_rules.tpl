@@ -71,6 +71,10 @@
 - apiGroups: [joulie.io]
   resources: [nodebmcs]
   verbs: [patch]
+# The condition of servers left off.
+- apiGroups: [joulie.io]
+  resources: [nodebmcs/status]
+  verbs: [patch]
 # The condition of nodes that sleep.
 - apiGroups: [""]
   resources: [nodes/status]
@@ -92,6 +96,10 @@
 - apiGroups: [joulie.io]
   apiVersions: ['*']
   resources: [nodebmcs]
+  operations: [CREATE, UPDATE, DELETE]
+- apiGroups: [joulie.io]
+  apiVersions: ['*']
+  resources: [nodebmcs/status]
   operations: [CREATE, UPDATE, DELETE]
 - apiGroups: [""]
   apiVersions: ['*']

@@ -117,6 +117,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODE_SLEEP_POLICIES,), _READ),
                 Grant((NODE_SLEEP_POLICIES,), ("patch",), subresource="status"),
                 Grant((NODE_BMCS,), ("patch",), reason="The patch powers servers off and on."),
+                Grant((NODE_BMCS,), ("patch",), subresource="status", reason="The condition of servers left off."),
                 Grant((NODES,), ("patch",), subresource="status", reason="The condition of nodes that sleep."),
                 Grant((PODS,), ("create",), subresource="eviction", reason="Within PodDisruptionBudgets."),
                 Grant((DAEMON_SETS,), _READ, reason="Whether a roll-out waits for a node."),

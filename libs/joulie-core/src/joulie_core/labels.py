@@ -21,6 +21,10 @@ SLEEP_RECORD: Final = "joulie.io/sleep-record"
 AWAKE_UNTIL: Final = "joulie.io/awake-until"
 #: Annotation of a NodeBMC: the desired power that the operator has written.
 REQUESTED_POWER: Final = "joulie.io/requested-power"
+#: Annotation of a NodeBMC: the power-off that the operator has requested and after which On was not confirmed.
+SWITCHED_OFF: Final = "joulie.io/switched-off"
+#: Annotation of a Node: a person works on the server, why and who. Joulie leaves its power alone.
+MAINTENANCE: Final = "joulie.io/maintenance"
 #: The group of nodes whose container policy applies; the second is read where the first is absent.
 CONTAINER_POLICY_GROUP: Final = "joulie.io/container-policy-group"
 NRI_POLICY_GROUP: Final = "config.nri/group"

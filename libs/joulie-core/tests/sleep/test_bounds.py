@@ -105,7 +105,8 @@ def test_a_power_off_after_a_drain_is_a_power_cycle():
 
 def test_a_power_off_after_a_boot_that_failed_is_a_power_cycle_and_the_bound_does_not_prevent_it():
     """Pods may wait for the node: the bound keeps nodes from sleeping, and never from being woken."""
-    waking = SleepRecord(state=SleepState.WAKING, since_s=NOW - 2 * HOUR_S, cycles_s=(NOW - 3, NOW - 2, NOW - 1))
+    times = {"since_s": NOW - 2 * HOUR_S, "boots_since_s": NOW - 2 * HOUR_S}
+    waking = SleepRecord(state=SleepState.WAKING, **times, cycles_s=(NOW - 3, NOW - 2, NOW - 1))
     node = awake_node(ready=False, cordoned=True)
     after = advance(waking, node, NOW, SETTINGS)
     assert (after.state, after.reason) == (SleepState.POWERING_OFF, SleepReason.BOOT_TIMEOUT)
@@ -191,13 +192,25 @@ def test_nodes_that_people_have_switched_on_boot_already_and_count():
     assert woken(nodes, pending=[POD] * 4) == {"r0", "r1", "r2"}
 
 
-def test_a_node_that_did_not_boot_in_time_does_not_hold_up_its_rack():
-    """As while its BMC does not answer: it draws no inrush current, and others must wake."""
-    node = off_node("r1", "r")
-    settings = SETTINGS.model_copy(update={"max_waking_per_rack": 1, "boot_timeout_s": 600.0})
-    for booting_s, permitted in ((600.0, False), (600.1, True)):
-        waking = SleepRecord(state=SleepState.WAKING, since_s=NOW - booting_s)
-        assert BootRoom.beside([(node, waking)], NOW, settings).permits(off_node("r2", "r")) is permitted
+@pytest.mark.parametrize(
+    ("asked_s", "boots", "permitted"), [(60.0, False, False), (60.1, False, True), (60.1, True, False)]
+)
+def test_a_node_whose_bmc_does_not_answer_does_not_hold_up_its_rack(asked_s, boots, permitted):
+    """It draws no inrush current as far as is known, and others must wake."""
+    settings = SETTINGS.model_copy(update={"max_waking_per_rack": 1, "stale_after_s": 60.0})
+    boots_since_s = NOW - 50 if boots else None
+    waking = SleepRecord(state=SleepState.WAKING, since_s=NOW - asked_s, boots_since_s=boots_since_s)
+    assert BootRoom.beside([(off_node("r1", "r"), waking)], NOW, settings).permits(off_node("r2", "r")) is permitted
+
+
+def test_nodes_whose_bmcs_do_not_answer_are_woken_within_the_bound_of_all_that_are():
+    """They boot together once their BMCs answer."""
+    settings = SETTINGS.model_copy(update={"max_waking_per_rack": 1, "stale_after_s": 60.0})
+    waking = SleepRecord(state=SleepState.WAKING, since_s=NOW - 600)
+    room = BootRoom.beside([(off_node("r1", "r"), waking)], NOW, settings)
+    silent = replace(off_node("r2", "r"), power=None)
+    assert [room.permits(off_node("r2", "r")), room.permits(silent)] == [True, False]
+    assert room.permits(replace(off_node("s1", "s"), power=None))
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])

@@ -310,15 +310,16 @@ def test_a_roll_out_of_a_daemon_set_wakes_the_node_that_it_waits_for():
 
 def test_a_boot_that_does_not_come_is_repeated_after_a_back_off_and_then_given_up():
     node = sleeping_node("a", power=facts(PowerState.ON))
-    after = one(node, record(SleepState.WAKING, NOW - 1201.0))
+    booting = {"since_s": NOW - 1300.0, "boots_since_s": NOW - 1201.0}
+    after = one(node, record(SleepState.WAKING, **booting))
     assert (after.state, after.failed_boots, after.not_before_s) == (SleepState.POWERING_OFF, 1, NOW + 600.0)
     asleep = one(sleeping_node("a"), after)
     assert asleep.state is SleepState.ASLEEP
     assert one(sleeping_node("a"), asleep).state is SleepState.ASLEEP
     assert one(sleeping_node("a"), replace(asleep, not_before_s=NOW)).state is SleepState.WAKING
-    second = one(node, record(SleepState.WAKING, NOW - 1201.0, failed_boots=1))
+    second = one(node, record(SleepState.WAKING, **booting, failed_boots=1))
     assert second.not_before_s == NOW + 1200.0
-    assert one(node, record(SleepState.WAKING, NOW - 1201.0, failed_boots=2)).state is SleepState.QUARANTINED
+    assert one(node, record(SleepState.WAKING, **booting, failed_boots=2)).state is SleepState.QUARANTINED
 
 
 @pytest.mark.parametrize(
@@ -326,7 +327,8 @@ def test_a_boot_that_does_not_come_is_repeated_after_a_back_off_and_then_given_u
 )
 def test_a_node_that_may_have_pods_is_not_switched_off_for_another_boot(changes):
     node = sleeping_node("a", power=facts(PowerState.ON), **changes)
-    assert one(node, record(SleepState.WAKING, NOW - 1201.0)).state is SleepState.QUARANTINED
+    before = record(SleepState.WAKING, NOW - 1300.0, boots_since_s=NOW - 1201.0)
+    assert one(node, before).state is SleepState.QUARANTINED
 
 
 def test_a_node_in_quarantine_takes_pods_and_does_not_sleep_until_a_person_clears_it():

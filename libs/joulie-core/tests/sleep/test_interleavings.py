@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.sleep import (
     NodePowerFacts,
+    Shutdown,
     SleepCluster,
     SleepNode,
     SleepPod,
@@ -51,6 +52,8 @@ class Pod:
     guarded: bool = False
     #: Nothing would replace it.
     single: bool = False
+    #: It tolerates every taint, as what `kubectl debug node` makes: it comes to nodes that shut down.
+    tolerates: bool = False
     node: str | None = None
 
     @property
@@ -64,6 +67,12 @@ class Machine:
 
     on: bool = True
     ready: bool = True
+    #: When a shutdown that was begun ends; nothing stops it. Until then BMC and kubelet say that the server is on.
+    shuts_at_s: float | None = None
+    shutdown_s: float = 0.0
+    boot: int = 0
+    #: What its NodeBMC remembers of the last power-off.
+    mark: Shutdown | None = None
     desired: DesiredPower = DesiredPower.UNMANAGED
     #: Since when its BMC is asked for that.
     asked_at_s: float = 0.0
@@ -76,6 +85,7 @@ class Machine:
     known_cordoned: bool = False
     unschedulable: bool = False
     wake_requested: bool = False
+    maintenance: bool = False
     cleared: bool = False
 
 
@@ -109,6 +119,8 @@ class Cluster:
             protected_pods=sum(pod.single for pod in here),
             movable_pods=tuple(pod.fit for pod in here if not pod.single),
             wake_requested=machine.wake_requested,
+            maintenance=machine.maintenance,
+            boot_id=f"boot-{machine.boot}",
             quarantine_cleared=machine.cleared,
             power=NodePowerFacts(
                 state=state if machine.bmc_answers else PowerState.UNKNOWN,
@@ -117,6 +129,8 @@ class Cluster:
                 wake_proven=True,
                 off_allowed=name != NEVER,
                 boot_s=BOOT_S,
+                switched_off=machine.mark,
+                on_taken=machine.bmc_answers and machine.desired is DesiredPower.ON,
             ),
         )
 
@@ -132,21 +146,27 @@ class Cluster:
 
     def _move(self, name, machine):
         """Let the server do what its BMC was asked for; a BMC that does not answer is asked for nothing."""
+        if machine.shuts_at_s is not None and self.now_s >= machine.shuts_at_s:
+            self._cut(name, machine)
         if not machine.bmc_answers:
             machine.asked_at_s = self.now_s
             return
         machine.sampled_at_s = self.now_s
         waited_s = self.now_s - machine.asked_at_s
         if machine.desired is DesiredPower.ON and not machine.on and waited_s >= BOOT_S:
-            machine.on, machine.ready = True, machine.boots
+            machine.on, machine.ready, machine.boot = True, machine.boots, machine.boot + 1
         elif machine.desired is DesiredPower.OFF and machine.on and waited_s >= STEP_S and not machine.ignores_off:
-            self._cut(name, machine)
+            if machine.shuts_at_s is None:
+                machine.shuts_at_s = self.now_s + machine.shutdown_s
+            if self.now_s >= machine.shuts_at_s:
+                self._cut(name, machine)
 
     def _cut(self, name, machine):
-        under = [pod for pod in self.pods if pod.node == name]
+        under = [pod for pod in self.pods if pod.node == name and not pod.tolerates]
         assert not under, f"{name} is cut off under {under}"
         assert name not in {CONTROL_PLANE, NEVER}
         machine.on = machine.ready = False
+        machine.shuts_at_s = None
 
     def _schedule(self):
         for pod in self.pods:
@@ -159,7 +179,7 @@ class Cluster:
 
     def _takes(self, name, pod):
         machine = self.machines[name]
-        shut = machine.known_cordoned or machine.unschedulable or name == CONTROL_PLANE
+        shut = (machine.known_cordoned or machine.unschedulable or name == CONTROL_PLANE) and not pod.tolerates
         return machine.ready and not shut and pod.only in {"", name}
 
     def _decide(self):
@@ -169,20 +189,26 @@ class Cluster:
         self.records = decide(SleepCluster(nodes=nodes, pending=pending), before, self.now_s, SETTINGS)
         self._check(before, {node.name: node for node in nodes})
         for name, record in self.records.items():
-            self._carry_out(name, record.state, before.get(name))
+            self._carry_out(name, record, before.get(name))
 
-    def _carry_out(self, name, state, before):
+    def _carry_out(self, name, record, before):
         """Do what the operator does: taint, evict, and power off at the pass after the record was stored."""
-        machine, intent = self.machines[name], intent_of(state)
+        machine, intent, tainted = self.machines[name], intent_of(record.state), self.machines[name].cordoned
         machine.cordoned = intent.cordon
         machine.cleared = False
         if intent.evict:
             for pod in [pod for pod in self.pods if pod.node == name and not pod.guarded and not pod.single]:
                 pod.node = None
         stored = before is not None and intent_of(before.state).power is DesiredPower.OFF
-        permitted = intent.power is not DesiredPower.OFF or (stored and self.seen(name).empty)
-        if permitted and machine.desired is not intent.power:
-            machine.desired, machine.asked_at_s = intent.power, self.now_s
+        power = DesiredPower.UNMANAGED if machine.maintenance else intent.power
+        permitted = power is not DesiredPower.OFF or (stored and self.seen(name).empty)
+        if permitted and machine.desired is not power:
+            machine.desired, machine.asked_at_s = power, self.now_s
+            if power is DesiredPower.OFF:
+                assert tainted, name
+                machine.mark = Shutdown(self.now_s, f"boot-{machine.boot}")
+        if record.state is SleepState.AWAKE and machine.on and machine.bmc_answers:
+            machine.mark = None
 
     def _check(self, before, nodes):
         assert self.records[CONTROL_PLANE].state is SleepState.AWAKE
@@ -193,6 +219,10 @@ class Cluster:
             assert 2 * len(asleep) <= len(members), asleep
         for name, record in self.records.items():
             old = before.get(name)
+            if record.state in {SleepState.AWAKE, SleepState.QUARANTINED}:
+                assert self.machines[name].shuts_at_s is None, name
+            if record.state is SleepState.AWAKE and self.machines[name].mark is not None:
+                assert self.machines[name].on or not nodes[name].power.reachable, name
             if record.state is SleepState.POWERING_OFF and (old is None or old.state is not record.state):
                 assert nodes[name].empty, name
             if record.state is SleepState.CORDONED and (old is None or old.state is not SleepState.CORDONED):
@@ -219,6 +249,21 @@ class Events(Cluster):
 
     def pod_for(self, name, guarded):
         self.pods.append(Pod(2.0, only=name, guarded=guarded))
+
+    def tolerating_pod(self, name):
+        self.pods.append(Pod(1.0, only=name, single=True, tolerates=True))
+
+    def maintenance(self, name, begins):
+        self.machines[name].maintenance = begins
+
+    def shutdowns(self, name, seconds):
+        self.machines[name].shutdown_s = seconds
+
+    def taken_back(self, name):
+        """Let a person remove everything that says that the node sleeps."""
+        self.records.pop(name, None)
+        machine = self.machines[name]
+        machine.cordoned, machine.desired = False, DesiredPower.UNMANAGED
 
     def single_pod(self, cores):
         self.pods.append(Pod(cores, single=True))
@@ -255,7 +300,8 @@ class Events(Cluster):
 
     def power_button(self, name):
         machine = self.machines[name]
-        machine.on = machine.ready = True
+        if not machine.on:
+            machine.on, machine.ready, machine.boot = True, True, machine.boot + 1
 
     def restart(self):
         """Let the controller end; the next one knows what is stored."""
@@ -271,12 +317,13 @@ _EVENTS = st.one_of(
     st.tuples(st.just("pods_come"), st.lists(st.sampled_from([1.0, 4.0, 8.0]), min_size=1, max_size=4), st.booleans()),
     *(
         st.tuples(st.just(each), _NODES, st.booleans())
-        for each in ("pod_for", "bmc", "off", "boots", "kubelet", "cordon", "wake")
+        for each in ("pod_for", "bmc", "off", "boots", "kubelet", "cordon", "wake", "maintenance")
     ),
     st.tuples(st.just("single_pod"), st.sampled_from([1.0, 8.0])),
     st.tuples(st.just("pods_end"), st.integers(1, 6)),
     *(st.tuples(st.just(each), st.booleans()) for each in ("budgets", "controller")),
-    *(st.tuples(st.just(each), _NODES) for each in ("clear", "power_button")),
+    *(st.tuples(st.just(each), _NODES) for each in ("clear", "power_button", "tolerating_pod", "taken_back")),
+    st.tuples(st.just("shutdowns"), _NODES, st.sampled_from([0.0, 60.0, 180.0])),
     st.tuples(st.just("restart")),
 )
 
@@ -301,8 +348,8 @@ def calm_down(cluster):
     cluster.pods.clear()
     for machine in cluster.machines.values():
         machine.bmc_answers = machine.boots = True
-        machine.ignores_off = machine.unschedulable = machine.wake_requested = False
-        machine.ready = machine.on
+        machine.ignores_off = machine.unschedulable = machine.wake_requested = machine.maintenance = False
+        machine.ready, machine.shutdown_s = machine.on, 0.0
     # Longer than a node can still be under way, with the boots that had failed before and their back-offs.
     for _ in range(80):
         for name in NAMES:

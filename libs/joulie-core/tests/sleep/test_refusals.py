@@ -59,6 +59,7 @@ def test_a_node_with_nothing_against_it_may_sleep():
         ({"power": replace(POWER, wake_proven=None)}, SleepRefusal.WAKE_UNPROVEN),
         ({"power": replace(POWER, reachable=False)}, SleepRefusal.BMC_UNKNOWN),
         ({"ready": None}, SleepRefusal.NOT_READY),
+        ({"maintenance": True}, SleepRefusal.MAINTENANCE),
         ({"unschedulable": True}, SleepRefusal.UNSCHEDULABLE),
         (BY_ANNOTATION, SleepRefusal.WAKE_REQUESTED),
         (BY_POWER_ON, SleepRefusal.POWER_REQUESTED),

@@ -29,8 +29,9 @@ def pods(count, cpu=1.0, **pod) -> PodGroup:
 
 
 def chosen(groups, candidates, *, max_boots=99, turn=0) -> list[str]:
-    settings = SleepSettings(max_waking=100, max_waking_per_rack=100)
-    boots = BootRoom(settings, booting=100 - max_boots)
+    boots = BootRoom(0.0, SleepSettings(max_waking=100, max_waking_per_rack=100))
+    for _ in range(100 - max_boots):
+        boots.take(candidate("another").node)
     return [node.name for node in choose(groups, candidates, boots=boots, turn=turn)]
 
 

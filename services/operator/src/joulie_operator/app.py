@@ -284,7 +284,9 @@ class Operator:
         )
         controller = SleepController(parts, interval_s=self._settings.sleep_interval)
         leading = self._elector.is_leading
-        self._app.registry.register(NodeSeriesCollector(lambda: families(controller.statuses) if leading() else ()))
+        self._app.registry.register(
+            NodeSeriesCollector(lambda: families(controller.statuses, controller.off) if leading() else ())
+        )
         return controller
 
     def _hardware_view(self, name: NodeName) -> HardwareView | None:

@@ -55,7 +55,12 @@ class Server:
     #: Powers on, and its kubelet does not come.
     hangs: bool = False
     unreachable: bool = False
+    #: Its BMC answers, and takes no request.
+    busy: bool = False
     due: int = 0
+    #: A shutdown that was begun ends, whatever is requested since; meanwhile BMC and kubelet say that the server is on.
+    shuts_down: bool = False
+    boots: int = 0
     #: Pods that were on it when it was cut off.
     cut_under: list = field(default_factory=list)
     #: Each change of the desired power, with its time.
@@ -217,15 +222,19 @@ class World:
         server = self.servers[name]
         if self.api.get("NodeBMC", name) is None or server.unreachable:
             return
-        wanted = self.desired(name)
-        stuck = server.ignores_off if wanted == "Off" else server.never_boots
+        wanted = "Off" if server.shuts_down else self.desired(name)
+        stuck = server.ignores_off if wanted == "Off" else server.never_boots or server.busy
+        server.shuts_down = wanted == "Off" and server.on and not stuck
         if wanted == "Unmanaged" or (wanted == "On") is server.on or stuck:
             server.due = 0
         elif server.due < server.takes:
             server.due += 1
         else:
-            server.due, server.on = 0, wanted == "On"
-            if not server.on:
+            server.due, server.on, server.shuts_down = 0, wanted == "On", False
+            if server.on:
+                server.boots += 1
+                self.api.patch("Node", name, {"status": {"nodeInfo": {"bootID": f"boot-{server.boots}"}}})
+            else:
                 server.cut_under = [
                     pod["metadata"]["name"]
                     for pod in self.api.objects("Pod")
@@ -239,13 +248,24 @@ class World:
         server = self.servers[name]
         before = self.api.get("NodeBMC", name).get("status", {})
         known = {each["type"]: each["status"] for each in before.get("conditions", ())}
+        # The operator's, which the service leaves alone.
+        others = [each for each in before.get("conditions", ()) if each["type"] == "LeftOff"]
+        bmc = self.api.get("NodeBMC", name)
+        power = {"type": "PowerAsDesired", "status": "False", "reason": "Changing"}
+        if not server.busy:
+            power["observedGeneration"] = bmc["metadata"]["generation"]
         wake = known.get("WakeProven", "Unknown") if proven is None else ("True" if proven else "Unknown")
         status = {
             "powerState": "On" if server.on else "Off",
             "powerWatts": 180 if server.on else 12,
             "sampledAt": rfc3339(self.now + PASS_S, "seconds"),
             "bootSeconds": 20,
-            "conditions": [{"type": "Reachable", "status": "True"}, {"type": "WakeProven", "status": wake}],
+            "conditions": [
+                {"type": "Reachable", "status": "True"},
+                {"type": "WakeProven", "status": wake},
+                power,
+                *others,
+            ],
         }
         self.api.patch("NodeBMC", name, {"status": status})
 

@@ -12,20 +12,29 @@ STATE = "joulie.io/sleep-state"
 REQUESTED = "joulie.io/requested-power"
 #: API versions of controllers of pods, by kind.
 API_VERSIONS = {"Job": "batch/v1", "Node": "v1", "ReplicationController": "v1"}
+MAINTENANCE = "joulie.io/maintenance"
+SWITCHED_OFF = "joulie.io/switched-off"
+#: A mark of the operator's, of an hour before the tests' time.
+MARK = '{"at":"2027-01-15T07:00:00Z","bootID":"first"}'
 OWN_TAINT = {"key": "joulie.io/asleep", "effect": "NoSchedule"}
 
 
-def seen_node(name="n1", *, version="41", taints=(), annotations=None, conditions=(), labels=None):
+def seen_node(name="n1", *, version="41", taints=(), annotations=None, conditions=(), labels=None, boot_id=""):
     """Return a Node."""
     body = make_node(name, labels=labels)
     body["metadata"] |= {"resourceVersion": version, "uid": f"uid-{name}", "annotations": annotations or {}}
     body["spec"]["taints"] = list(taints)
     body["status"]["conditions"] = list(conditions)
+    body["status"]["nodeInfo"] = {"bootID": boot_id}
     return read_node(json.dumps(body).encode())
 
 
-def seen_bmc(name="n1", *, version="51", desired=None, requested=None, status=None, **spec):
-    """Return a NodeBMC; `requested` is the annotation of what the operator has written."""
+def seen_bmc(name="n1", *, version="51", desired=None, requested=None, mark=None, status=None, **spec):
+    """Return a NodeBMC.
+
+    `requested` is the annotation of what the operator has written, `mark` that of a server that it has switched off;
+    by default it is there where Off was written.
+    """
     spec = {
         "nodeName": name,
         "protocol": "redfish",
@@ -36,7 +45,15 @@ def seen_bmc(name="n1", *, version="51", desired=None, requested=None, status=No
     if desired is not None:
         spec["desiredPower"] = desired
     annotations = {} if requested is None else {REQUESTED: requested}
-    metadata = {"name": name, "resourceVersion": version, "uid": f"uid-{name}", "annotations": annotations}
+    if mark is not None or requested == "Off":
+        annotations[SWITCHED_OFF] = MARK if mark is None else mark
+    metadata = {
+        "name": name,
+        "generation": 7,
+        "resourceVersion": version,
+        "uid": f"uid-{name}",
+        "annotations": annotations,
+    }
     body = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeBMC", "metadata": metadata, "spec": spec}
     if status is not None:
         body["status"] = status

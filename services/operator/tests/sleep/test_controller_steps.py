@@ -546,8 +546,14 @@ async def test_a_node_that_wakes_is_powered_on_and_one_that_is_awake_left_alone(
     assert world.powers() == [("n1", "On"), ("n2", None)]
 
 
-async def test_the_request_for_a_server_whose_node_is_gone_is_withdrawn(world):
+async def test_a_server_that_was_switched_off_and_whose_node_is_gone_is_powered_on(world):
     world.bmc("gone", desired="Off", requested="Off")
+    await world.step()
+    assert world.powers() == [("gone", "On")]
+
+
+async def test_the_request_for_a_server_that_is_on_and_whose_node_is_gone_is_withdrawn(world):
+    world.bmc("gone", desired="On", requested="On")
     await world.step()
     assert world.powers() == [("gone", None)]
 

@@ -1,10 +1,19 @@
 """The nodes and pods of the decision, from what is watched; what is not known stays unknown."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
-from services.operator.tests.sleep.sleep_objects import OWN_TAINT, STATE, owned_pod, seen_bmc, seen_node
+from services.operator.tests.sleep.sleep_objects import (
+    MAINTENANCE,
+    MARK,
+    OWN_TAINT,
+    STATE,
+    owned_pod,
+    seen_bmc,
+    seen_node,
+)
 
 from joulie_api.failures import Failures
 from joulie_api.testing import make_node
@@ -127,6 +136,15 @@ def test_what_the_node_says_of_itself_is_taken():
     assert (found.group, found.idle_watts) == ("", 0)
 
 
+def test_the_boot_and_a_maintenance_are_taken_from_the_node_also_where_it_cannot_be_judged():
+    seen = seen_node(boot_id="a\nb", annotations={MAINTENANCE: ""})
+    broken = replace(seen, node=replace(seen.node, allocatable={"cpu": "lots"}))
+    for each in (seen, broken):
+        found = node(nodes=[each])
+        assert (found.boot_id, found.maintenance) == ("a b", True)
+    assert (node().boot_id, node().maintenance) == ("", False)
+
+
 def test_a_node_without_zone_is_in_a_zone_of_its_own_kind():
     assert zone_of(seen_node()) == "/"
 
@@ -136,6 +154,7 @@ def test_a_node_without_zone_is_in_a_zone_of_its_own_kind():
     [
         ("node-role.kubernetes.io/control-plane", True),
         ("node-role.kubernetes.io/master", True),
+        ("node-role.kubernetes.io/etcd", True),
         ("node-role.kubernetes.io/worker", False),
     ],
 )
@@ -235,6 +254,34 @@ def test_what_the_bmc_does_not_say_is_unknown():
     found = power_facts(seen_bmc(status={"conditions": conditions(Reachable="Unknown")}))
     assert (found.state, found.sampled_at_s, found.boot_s) == (PowerState.UNKNOWN, None, None)
     assert (found.reachable, found.wake_proven) == (None, None)
+
+
+def test_what_joulie_has_switched_off_is_taken_from_the_mark():
+    assert power_facts(seen_bmc(mark=MARK)).switched_off.boot_id == "first"
+    assert power_facts(seen_bmc()).switched_off is None
+
+
+@pytest.mark.parametrize(
+    ("desired", "reason", "generation", "taken"),
+    [
+        ("On", "Changing", 7, True),
+        ("On", "NotFollowed", 7, True),
+        ("On", "AsDesired", 7, True),
+        ("On", "Busy", 7, False),
+        ("On", "Refused", 7, False),
+        ("On", "PowerStateUnknown", 7, False),
+        ("On", "Changing", 6, False),
+        ("On", "Changing", None, False),
+        ("Off", "Changing", 7, False),
+        ("On", None, 7, False),
+    ],
+)
+def test_a_request_to_power_on_has_reached_the_bmc_where_the_service_says_so_of_this_version(
+    desired, reason, generation, taken
+):
+    found = {"type": "PowerAsDesired", "status": "False", "reason": reason, "observedGeneration": generation}
+    status = {"conditions": [] if reason is None else [found]}
+    assert power_facts(seen_bmc(desired=desired, status=status)).on_taken is taken
 
 
 def test_a_server_may_be_powered_off_only_where_its_bmc_allows_it():

@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry
 from joulie_core.kinds import NodeSleepPolicyStatus
 from joulie_core.kinds.node_sleep_policy import SleepCounts, SleepRecommendation
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
+from joulie_operator.sleep.left_off import OffReason
 from joulie_operator.sleep.metrics import WAKE_BUCKETS, SleepMetrics, families
 
 WAKE = "joulie_operator_sleep_wake_duration_seconds"
@@ -74,12 +75,19 @@ def test_evictions_are_counted_by_their_result():
     assert [registry.get_sample_value(name, {"result": each}) for each in ("evicted", "blocked")] == [2, 1]
 
 
+def test_servers_that_joulie_switched_off_are_exported_by_why_they_are_not_on():
+    off = {"a": OffReason.SLEEP, "b": OffReason.SLEEP, "c": OffReason.NODE_MISSING}
+    (found,) = (each for each in families({}, off) if each.name == "joulie_operator_sleep_servers_off")
+    samples = {sample.labels["reason"]: sample.value for sample in found.samples}
+    assert samples == dict.fromkeys(OffReason, 0) | {"sleep": 2, "node_missing": 1}
+
+
 def series(**statuses):
     return {
         family.name.removeprefix("joulie_operator_sleep_"): {
             tuple(sample.labels.items()): sample.value for sample in family.samples
         }
-        for family in families(statuses)
+        for family in families(statuses, {})
     }
 
 

@@ -1,12 +1,13 @@
 """The record of a node in its annotation: what is stored, and what is made of one that is lost or broken."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from services.operator.tests.sleep.sleep_objects import OWN_TAINT, RECORD, seen_node
 
 from joulie_core.kinds.node_sleep_policy import MOST_CYCLES
-from joulie_core.sleep import SleepReason, SleepRecord, SleepState
+from joulie_core.sleep import Shutdown, SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.records import lasting, state_label, stored_record, stored_text
 
 NOW_S = 1_800_000_000.0
@@ -18,6 +19,8 @@ FULL = SleepRecord(
     not_before_s=NOW_S + 300,
     sleeps=7,
     cycles_s=(NOW_S - 7200.5, NOW_S - 3600),
+    shutdown=Shutdown(NOW_S - 90, "first", off_seen=True),
+    boots_since_s=NOW_S - 30,
 )
 #: What a node is that may be off without anybody knowing why.
 TO_BE_WOKEN = SleepRecord(state=SleepState.WAKING, since_s=NOW_S, reason=SleepReason.RECORD_LOST)
@@ -44,6 +47,8 @@ def test_every_field_that_lasts_is_stored():
         "notBefore": NOW_S + 300,
         "sleeps": 7,
         "cycles": [NOW_S - 7200.5, NOW_S - 3600],
+        "shutdown": {"at": NOW_S - 90, "bootID": "first", "offSeen": True},
+        "bootsSince": NOW_S - 30,
     }
 
 
@@ -73,6 +78,14 @@ def test_a_time_in_the_future_counts_as_now():
     """As of a clock that was wrong: no deadline may lie beyond its length from now."""
     text = stored_text(SleepRecord(state=SleepState.ASLEEP, since_s=NOW_S + 3600, reason=SleepReason.OFF_CONFIRMED))
     assert read(text).since_s == NOW_S
+    ahead = replace(FULL, shutdown=Shutdown(NOW_S + 3600, "first"), boots_since_s=NOW_S + 3600)
+    found = read(stored_text(ahead))
+    assert (found.shutdown.at_s, found.boots_since_s) == (NOW_S, NOW_S)
+
+
+def test_a_power_off_of_an_unknown_time_and_boot_stays_so():
+    record = replace(FULL, shutdown=Shutdown(None))
+    assert read(stored_text(record)) == record
 
 
 def test_a_time_in_the_past_stays():
@@ -95,6 +108,9 @@ BROKEN = {
     "another reason": json.dumps({"state": "Asleep", "since": NOW_S, "reason": "bored"}),
     "no time": json.dumps({"state": "Asleep", "reason": "idle"}),
     "a time that is no number": json.dumps({"state": "Asleep", "since": "noon", "reason": "idle"}),
+    "a long boot ID": json.dumps(
+        {"state": "Waking", "since": NOW_S, "reason": "idle", "shutdown": {"bootID": "a" * 65}}
+    ),
     "a negative count": json.dumps({"state": "Waking", "since": NOW_S, "reason": "idle", "failedBoots": -1}),
     "a negative number of sleeps": json.dumps({"state": "Waking", "since": NOW_S, "reason": "idle", "sleeps": -1}),
     "a power cycle that is no time": json.dumps({"state": "Asleep", "since": 1, "reason": "idle", "cycles": ["noon"]}),

@@ -135,6 +135,7 @@ def test_a_policy_that_acts_without_failure_has_all_good_conditions():
         "Accepted": ("True", "Valid", ""),
         "Acting": ("True", "Act", ""),
         "Healthy": ("True", "NoFailure", ""),
+        "Maintenance": ("False", "None", ""),
         "Overlapping": ("False", "None", ""),
     }
 
@@ -176,7 +177,7 @@ def test_a_condition_keeps_its_time_while_its_status_is_the_same():
     ]
     found = status([node("a")], seen=object_of(*before, generation=8)).conditions
     times = {each.type: each.last_transition_time for each in found}
-    assert times == {"Accepted": NOW, "Acting": EARLIER, "Healthy": NOW, "Overlapping": NOW}
+    assert times == {"Accepted": NOW, "Acting": EARLIER, "Healthy": NOW, "Maintenance": NOW, "Overlapping": NOW}
     assert {each.observed_generation for each in found} == {8}
     assert [each.type for each in found] == sorted(times)
 

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 
 import pytest
 from services.operator.tests.sleep.sleep_objects import (
+    MAINTENANCE,
+    MARK,
     OWN_TAINT,
     RECORD,
     REQUESTED,
     STATE,
+    SWITCHED_OFF,
     owned_pod,
     seen_bmc,
     seen_node,
@@ -17,6 +20,7 @@ from services.operator.tests.sleep.sleep_objects import (
 from joulie_core.kinds import NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower
 from joulie_core.sleep import SleepReason, SleepRecord, SleepState
+from joulie_operator.sleep.left_off import OffReason
 from joulie_operator.sleep.objects import read_pod
 from joulie_operator.sleep.writer import SleepWriter
 
@@ -151,22 +155,68 @@ async def test_a_condition_that_says_the_state_is_not_written_again(api, writer)
     assert api.made == []
 
 
+@pytest.mark.parametrize("record", [AWAKE, ASLEEP], ids=lambda each: each.state.value)
+async def test_a_maintenance_is_in_the_condition_with_its_reason_until_it_ends(api, writer, record):
+    seen = seen_node(annotations={MAINTENANCE: "ada: new fan\x1b[31m"})
+    await writer.show(seen, record)
+    ((*_, body),) = api.made
+    ((condition),) = body["status"]["conditions"]
+    assert condition["message"].endswith("; maintenance: ada: new fan\ufffd[31m")
+    shown = seen_node(annotations={MAINTENANCE: "ada: new fan\x1b[31m"}, conditions=[condition])
+    await writer.show(shown, record)
+    assert len(api.made) == 1
+    await writer.show(seen_node(conditions=[condition]), record)
+    assert "maintenance" not in api.made[1][-1]["status"]["conditions"][0]["message"]
+
+
 # --- the power --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("power", [DesiredPower.OFF, DesiredPower.ON])
+def marked_now(boot_id):
+    """Return the mark of a server whose power-off may have been requested until now."""
+    return f'{{"at":"{NOON}","bootID":"{boot_id}"}}'
+
+
 @pytest.mark.parametrize("desired", [None, "Unmanaged"])
-async def test_power_is_requested_with_the_operators_mark_on_the_version_that_was_seen(api, writer, power, desired):
-    assert await writer.request_power(seen_bmc(version="51", desired=desired), power) is True
-    metadata = {"resourceVersion": "51", "annotations": {REQUESTED: power.value}}
-    assert api.made == [("patch", "NodeBMC", "n1", {"metadata": metadata, "spec": {"desiredPower": power.value}})]
+async def test_a_power_off_is_requested_with_the_mark_of_the_server_in_one_request(api, writer, desired):
+    bmc = seen_bmc(version="51", desired=desired)
+    assert await writer.request_power(bmc, DesiredPower.OFF, now_s=NOON_S, boot_id="first") is True
+    annotations = {REQUESTED: "Off", SWITCHED_OFF: marked_now("first")}
+    metadata = {"resourceVersion": "51", "annotations": annotations}
+    assert api.made == [("patch", "NodeBMC", "n1", {"metadata": metadata, "spec": {"desiredPower": "Off"}})]
+
+
+async def test_a_power_off_of_an_earlier_version_gets_its_mark(api, writer):
+    bmc = seen_bmc(desired="Off", requested="Off")
+    del bmc.metadata.annotations[SWITCHED_OFF]
+    assert writer.differs(bmc, DesiredPower.OFF) is True
+    await writer.request_power(bmc, DesiredPower.OFF, now_s=NOON_S, boot_id="first")
+    ((*_, body),) = api.made
+    assert body["metadata"]["annotations"] == {REQUESTED: "Off", SWITCHED_OFF: marked_now("first")}
+
+
+@pytest.mark.parametrize("desired", [None, "Unmanaged"])
+async def test_power_on_is_requested_with_the_operators_mark_on_the_version_that_was_seen(api, writer, desired):
+    assert await writer.request_power(seen_bmc(version="51", desired=desired), DesiredPower.ON, now_s=NOON_S) is True
+    metadata = {"resourceVersion": "51", "annotations": {REQUESTED: "On"}}
+    assert api.made == [("patch", "NodeBMC", "n1", {"metadata": metadata, "spec": {"desiredPower": "On"}})]
+
+
+@pytest.mark.parametrize(("mark", "boot_id"), [(MARK, "first"), ("broken", "")])
+async def test_a_server_that_is_switched_on_keeps_its_mark_with_the_time_until_which_it_may_have_gone_off(
+    api, writer, mark, boot_id
+):
+    bmc = seen_bmc(desired="Off", requested="Off", mark=mark)
+    await writer.request_power(bmc, DesiredPower.ON, now_s=NOON_S, boot_id="other")
+    ((*_, body),) = api.made
+    assert body["metadata"]["annotations"] == {REQUESTED: "On", SWITCHED_OFF: marked_now(boot_id)}
 
 
 @pytest.mark.parametrize(("desired", "requested"), [("Off", "On"), ("On", None), ("Off", None), ("On", "Off")])
 async def test_what_is_written_otherwise_is_requested_again(api, writer, desired, requested):
     """Also where a person has written the other value, or where the value has not the operator's mark."""
     power = DesiredPower.OFF if requested else DesiredPower.ON
-    await writer.request_power(seen_bmc(desired=desired, requested=requested), power)
+    await writer.request_power(seen_bmc(desired=desired, requested=requested), power, now_s=NOON_S)
     assert [body["spec"] for *_, body in api.made] == [{"desiredPower": power.value}]
 
 
@@ -174,31 +224,91 @@ async def test_what_is_written_otherwise_is_requested_again(api, writer, desired
 async def test_power_that_is_requested_already_is_not_requested_again(api, writer, power):
     bmc = seen_bmc(desired=power.value, requested=power.value)
     assert writer.differs(bmc, power) is False
-    assert await writer.request_power(bmc, power) is False
+    assert await writer.request_power(bmc, power, now_s=NOON_S) is False
     assert api.made == []
 
 
 @pytest.mark.parametrize("power", ["Off", "On"])
-async def test_the_operators_own_request_is_withdrawn_with_its_mark(api, writer, power):
-    bmc = seen_bmc(version="52", desired=power, requested=power)
+async def test_the_operators_own_request_is_withdrawn_with_its_mark_once_the_server_is_on(api, writer, power):
+    bmc = seen_bmc(version="52", desired=power, requested=power, mark=MARK)
     assert writer.differs(bmc, DesiredPower.UNMANAGED) is True
-    assert await writer.request_power(bmc, DesiredPower.UNMANAGED) is True
-    metadata = {"resourceVersion": "52", "annotations": {REQUESTED: None}}
+    assert await writer.request_power(bmc, DesiredPower.UNMANAGED, now_s=NOON_S, is_on=True) is True
+    metadata = {"resourceVersion": "52", "annotations": {REQUESTED: None, SWITCHED_OFF: None}}
     assert api.made == [("patch", "NodeBMC", "n1", {"metadata": metadata, "spec": {"desiredPower": None}})]
+
+
+async def test_a_server_that_is_not_confirmed_to_be_on_stays_marked_when_the_request_is_withdrawn(api, writer):
+    bmc = seen_bmc(desired="Off", requested="Off")
+    await writer.request_power(bmc, DesiredPower.UNMANAGED, now_s=NOON_S)
+    ((*_, body),) = api.made
+    assert body["metadata"]["annotations"] == {REQUESTED: None, SWITCHED_OFF: marked_now("first")}
+
+
+async def test_a_mark_that_is_left_is_removed_by_itself_once_the_server_is_on(api, writer):
+    bmc = seen_bmc(version="54", mark=MARK)
+    assert await writer.request_power(bmc, DesiredPower.UNMANAGED, now_s=NOON_S) is False
+    assert await writer.request_power(bmc, DesiredPower.UNMANAGED, now_s=NOON_S, is_on=True) is True
+    metadata = {"resourceVersion": "54", "annotations": {REQUESTED: None, SWITCHED_OFF: None}}
+    assert [body["metadata"] for *_, body in api.made] == [metadata]
 
 
 @pytest.mark.parametrize(("desired", "requested"), [("On", "Off"), ("Off", "On"), (None, "Off")])
 async def test_a_persons_value_stays_when_the_operators_request_is_withdrawn(api, writer, desired, requested):
-    await writer.request_power(seen_bmc(version="53", desired=desired, requested=requested), DesiredPower.UNMANAGED)
-    metadata = {"resourceVersion": "53", "annotations": {REQUESTED: None}}
+    bmc = seen_bmc(version="53", desired=desired, requested=requested, mark=MARK)
+    await writer.request_power(bmc, DesiredPower.UNMANAGED, now_s=NOON_S, is_on=True)
+    metadata = {"resourceVersion": "53", "annotations": {REQUESTED: None, SWITCHED_OFF: None}}
     assert api.made == [("patch", "NodeBMC", "n1", {"metadata": metadata})]
 
 
 @pytest.mark.parametrize("desired", [None, "On", "Off"])
-async def test_where_the_operator_has_requested_nothing_there_is_nothing_to_withdraw(api, writer, desired):
+@pytest.mark.parametrize("is_on", [False, True])
+async def test_where_the_operator_has_requested_nothing_there_is_nothing_to_withdraw(api, writer, desired, is_on):
     bmc = seen_bmc(desired=desired)
-    assert writer.differs(bmc, DesiredPower.UNMANAGED) is False
-    assert await writer.request_power(bmc, DesiredPower.UNMANAGED) is False
+    assert writer.differs(bmc, DesiredPower.UNMANAGED, is_on=is_on) is False
+    assert await writer.request_power(bmc, DesiredPower.UNMANAGED, now_s=NOON_S, is_on=is_on) is False
+    assert api.made == []
+
+
+# --- servers that stay off --------------------------------------------------------------------------------------------
+
+NAMED = [(OffReason.NODE_MISSING, "NodeMissing"), (OffReason.MAINTENANCE, "Maintenance")]
+
+
+@pytest.mark.parametrize(("reason", "shown"), NAMED)
+async def test_a_server_that_stays_off_until_a_person_acts_is_named_at_its_nodebmc(api, writer, reason, shown):
+    await writer.show_left_off(seen_bmc(), reason, now_s=NOON_S)
+    ((verb, kind, name, part, body),) = api.made
+    assert (verb, kind, name, part) == ("apply", "NodeBMC", "n1", "status")
+    ((condition),) = body["status"]["conditions"]
+    assert condition.pop("message").startswith("Joulie switched the server off, and its Node is ")
+    assert condition == {
+        "type": "LeftOff",
+        "status": "True",
+        "reason": shown,
+        "lastTransitionTime": NOON,
+        "observedGeneration": 7,
+    }
+
+
+async def test_what_is_named_already_is_not_written_again_and_taken_back_once(api, writer):
+    found = {"type": "LeftOff", "status": "True", "reason": "Maintenance", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    bmc = seen_bmc(status={"conditions": [found]})
+    await writer.show_left_off(bmc, OffReason.MAINTENANCE, now_s=NOON_S)
+    assert api.made == []
+    await writer.show_left_off(bmc, OffReason.NODE_MISSING, now_s=NOON_S)
+    await writer.show_left_off(bmc, None, now_s=NOON_S)
+    missing, handled = (body["status"]["conditions"][0] for *_, body in api.made)
+    assert (missing["reason"], missing["lastTransitionTime"]) == ("NodeMissing", "2026-01-01T00:00:00Z")
+    assert (handled["status"], handled["reason"], handled["lastTransitionTime"]) == ("False", "Handled", NOON)
+    over = seen_bmc(status={"conditions": [found | {"status": "False", "reason": "Handled"}]})
+    api.made.clear()
+    await writer.show_left_off(over, None, now_s=NOON_S)
+    assert api.made == []
+
+
+@pytest.mark.parametrize("reason", [None, OffReason.SLEEP, OffReason.UNCONFIRMED])
+async def test_a_server_that_is_handled_gets_no_condition(api, writer, reason):
+    await writer.show_left_off(seen_bmc(), reason, now_s=NOON_S)
     assert api.made == []
 
 

@@ -9,13 +9,11 @@ import msgspec
 
 from joulie_api.decoding import decode
 from joulie_core import labels
-from joulie_core.kinds.node_bmc import MOST_BOOTS, BmcBoot
+from joulie_core.kinds.node_bmc import MOST_BOOTS, MOST_OF_BOOT_ID, BmcBoot
 from joulie_core.text import printable
 from joulie_core.timestamps import epoch_seconds
 
 _SHARE: Final = 0.95
-#: Characters of a boot ID: a UUID has 36, and the status of a NodeBMC has room for these.
-_MOST_BOOT_ID: Final = 64
 
 
 class _Condition(msgspec.Struct, rename="camel"):
@@ -82,7 +80,7 @@ def read_readiness(raw: bytes) -> NodeReadiness:
     return NodeReadiness(
         ready=ready is not None and ready.status == "True",
         since_s=epoch_seconds(ready.last_transition_time) if ready is not None else None,
-        boot_id=printable(status.node_info.boot_id, _MOST_BOOT_ID),
+        boot_id=printable(status.node_info.boot_id, MOST_OF_BOOT_ID),
         tainted=any(taint.key == labels.ASLEEP_TAINT for taint in node.spec.taints),
     )
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from joulie_api.resources import NODE_BMCS, Resource
 from joulie_core.kinds import Condition, NodeBMCStatus
 from joulie_core.kinds.base import ConditionStatus
-from joulie_core.kinds.node_bmc import PowerState
+from joulie_core.kinds.node_bmc import LEFT_OFF, PowerState
 from joulie_core.text import printable
 from joulie_core.timestamps import rfc3339
 from joulie_outofband.outcome import BmcFinding
@@ -40,9 +40,11 @@ class StatusPublisher:
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
-        self.status = seen
+        # What the operator says is not this service's to repeat.
+        own = tuple(each for each in seen.conditions if each.type != LEFT_OFF)
+        self.status = seen.model_copy(update={"conditions": own})
         self._name = name
-        self._written = seen
+        self._written = self.status
         self._writes = writes
         self._heartbeat_s = heartbeat_s
         self._clock = clock

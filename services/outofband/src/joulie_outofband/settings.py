@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from joulie_api.settings import Addr, Duration, ServiceSettings
-from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S
+from joulie_core.kinds.node_bmc import GRACEFUL_OFF_S, POWER_REPEAT_S, STATUS_HEARTBEAT_S
 
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 
@@ -26,9 +26,9 @@ class OutOfBandSettings(ServiceSettings):
     bmc_credentials_retry: PositiveDuration = 300.0
     """How long a BMC is left alone after it has refused the credentials, since BMCs lock accounts after a few attempts;
     and the longest `Retry-After` of a busy BMC that is followed."""
-    graceful_off_timeout: PositiveDuration = 180.0
+    graceful_off_timeout: PositiveDuration = GRACEFUL_OFF_S
     """Time that a server has to shut down before its power is forced off."""
-    power_repeat_interval: PositiveDuration = 60.0
+    power_repeat_interval: PositiveDuration = POWER_REPEAT_S
     """Time after which a request to power on, or to force the power off, is repeated if it had no effect."""
     boot_timeout: PositiveDuration = 1200.0
     """Time from the request to power on within which the Node has to be ready; some servers need ten minutes."""

@@ -23,6 +23,14 @@ from joulie_core.kinds.base import (
 #: The status of a NodeBMC is written at least this often, in seconds. Readers take one that is three times as old for
 #: unknown.
 STATUS_HEARTBEAT_S: Final = 60.0
+#: Defaults of the out-of-band service, in seconds: what a server has to shut down before its power is forced off, and
+#: after which a request that had no effect is repeated.
+GRACEFUL_OFF_S: Final = 180.0
+POWER_REPEAT_S: Final = 60.0
+#: Characters of a boot ID that are kept: a UUID has 36.
+MOST_OF_BOOT_ID: Final = 64
+#: Type of the condition that the operator writes: Joulie switched the server off, and it stays off until a person acts.
+LEFT_OFF: Final = "LeftOff"
 #: Boots whose time is kept.
 MOST_BOOTS: Final = 20
 
@@ -210,7 +218,7 @@ class BmcBoot(Model):
 
     requested_at: Timestamp
     """Time of the request to power on."""
-    boot_id: Annotated[str, Field(max_length=64)] = ""
+    boot_id: Annotated[str, Field(max_length=MOST_OF_BOOT_ID)] = ""
     """Boot ID of the Node before; empty where it had none."""
 
 
@@ -240,7 +248,8 @@ class NodeBMCStatus(Model):
     conditions: Conditions = ()
     """Conditions: Reachable, PowerAsDesired, Capped, WakeProven (this service has powered the node on, and it became
     ready), and Accepted, False where the newest version of the object cannot be used and the last valid one, if there
-    is one, stays in force."""
+    is one, stays in force. LeftOff is the operator's: it has switched the server off, and it stays off until a person
+    acts."""
 
 
 class NodeBMC(CustomResource):

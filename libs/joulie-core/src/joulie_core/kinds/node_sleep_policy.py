@@ -233,7 +233,7 @@ class NodeSleepPolicyStatus(Model):
     """Nodes in quarantine, at most 100 of them."""
     conditions: Conditions = ()
     """Conditions: Accepted (the spec can be used), Acting (nodes are powered off by it), Overlapping (nodes belong to
-    another policy) and Healthy (no node is in quarantine)."""
+    another policy), Maintenance (people work on nodes) and Healthy (no node is in quarantine)."""
 
 
 class NodeSleepPolicy(CustomResource):

@@ -4,6 +4,7 @@ from joulie_core.sleep.decide import SleepCluster, decide
 from joulie_core.sleep.machine import intent_of
 from joulie_core.sleep.model import (
     NodePowerFacts,
+    Shutdown,
     SleepIntent,
     SleepNode,
     SleepPod,
@@ -17,6 +18,7 @@ from joulie_core.sleep.settings import AwakeWindow, SleepSettings
 __all__ = [
     "AwakeWindow",
     "NodePowerFacts",
+    "Shutdown",
     "SleepCluster",
     "SleepIntent",
     "SleepNode",

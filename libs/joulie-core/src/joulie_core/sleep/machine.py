@@ -1,7 +1,8 @@
 """The state machine of one node: what its own kubelet, BMC and pods make of its state.
 
 Guarantees that a node is asked to power off only while it is cordoned and known to be without pods, that Asleep and
-Awake are believed only when BMC and kubelet agree, and that a node of which anything is unknown is not put to sleep.
+Awake are believed only when BMC and kubelet agree, that a server which may be shutting down is not awake, that the time
+of a boot runs only while its BMC answers, and that a node of which anything is unknown is not put to sleep.
 Which nodes are to sleep and which are needed is decided in `joulie_core.sleep.decide`.
 """
 
@@ -21,6 +22,7 @@ from joulie_core.sleep.model import (
 )
 from joulie_core.sleep.power_cycles import with_cycle
 from joulie_core.sleep.settings import SleepSettings
+from joulie_core.sleep.shutdowns import has_rebooted, may_go_off, noted, until_now, with_shutdown
 
 _INTENTS: Final[Mapping[SleepState, SleepIntent]] = {
     # A node that is awake may be switched off by people, for maintenance.
@@ -50,6 +52,7 @@ def refusal_of(node: SleepNode, now_s: float, settings: SleepSettings) -> SleepR
         (power is not None and power.wake_proven is not True, SleepRefusal.WAKE_UNPROVEN),
         (power_state(power, now_s, settings) is not PowerState.ON, SleepRefusal.BMC_UNKNOWN),
         (node.ready is not True, SleepRefusal.NOT_READY),
+        (node.maintenance, SleepRefusal.MAINTENANCE),
         (node.unschedulable, SleepRefusal.UNSCHEDULABLE),
         (node.wake_requested, SleepRefusal.WAKE_REQUESTED),
         (
@@ -71,7 +74,7 @@ def power_state(power: NodePowerFacts | None, now_s: float, settings: SleepSetti
 
 def moved(record: SleepRecord, state: SleepState, reason: SleepReason, now_s: float) -> SleepRecord:
     """Return the record of a node that goes to another state."""
-    return replace(record, state=state, reason=reason, since_s=now_s, idle_since_s=None)
+    return replace(record, state=state, reason=reason, since_s=now_s, idle_since_s=None, boots_since_s=None)
 
 
 def advance(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
@@ -80,11 +83,26 @@ def advance(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepS
 
 
 def _awake(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
+    switched_off = _switched_off(record, node, now_s, settings)
+    if switched_off is not None:
+        return switched_off
     idle = node.protected_pods == 0 and _movable_pct(node) <= settings.drain_below_pct
     since_s = record.idle_since_s
     if idle is (since_s is not None):
         return record
     return replace(record, idle_since_s=now_s if idle else None)
+
+
+def _switched_off(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord | None:
+    """Return the record of a node that Joulie has switched off and that people took for awake; None of any other."""
+    power = node.power
+    if power is None or power.switched_off is None or power.requested is DesiredPower.OFF:
+        return None
+    off = power_state(power, now_s, settings) is PowerState.OFF
+    if not off and not may_go_off(record, node, now_s, settings):
+        return None
+    state = SleepState.ASLEEP if off and node.ready is False else SleepState.WAKING
+    return noted(moved(record, state, SleepReason.LEFT_OFF, now_s), node, now_s, off=off)
 
 
 def _movable_pct(node: SleepNode) -> float:
@@ -110,7 +128,7 @@ def _draining(record: SleepRecord, node: SleepNode, now_s: float, settings: Slee
         return undone
     if not (node.cordoned and node.empty):
         return record
-    return moved(record, SleepState.POWERING_OFF, SleepReason.EMPTY, now_s)
+    return with_shutdown(moved(record, SleepState.POWERING_OFF, SleepReason.EMPTY, now_s), node, now_s)
 
 
 def _undone(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord | None:
@@ -127,44 +145,67 @@ def _undone(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepS
 
 
 def _powering_off(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
-    state = power_state(node.power, now_s, settings)
-    if state is PowerState.OFF and node.ready is False:
+    off = power_state(node.power, now_s, settings) is PowerState.OFF
+    record = noted(record, node, now_s, off=off)
+    if off and node.ready is False:
         return moved(record, SleepState.ASLEEP, SleepReason.OFF_CONFIRMED, now_s)
-    if state is not PowerState.OFF and (node.protected_pods or node.movable_pods):
-        return moved(record, SleepState.WAKING, SleepReason.PODS_PRESENT, now_s)
+    if node.maintenance:
+        return record
+    if not off and node.has_pods:
+        return until_now(moved(record, SleepState.WAKING, SleepReason.PODS_PRESENT, now_s), now_s)
     if now_s - record.since_s > settings.off_timeout_s:
-        waking = moved(record, SleepState.WAKING, SleepReason.OFF_TIMEOUT, now_s)
+        waking = until_now(moved(record, SleepState.WAKING, SleepReason.OFF_TIMEOUT, now_s), now_s)
         return replace(waking, not_before_s=now_s + settings.back_off_s)
     return record
 
 
 def _asleep(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
     state = power_state(node.power, now_s, settings)
+    record = noted(record, node, now_s, off=state is PowerState.OFF)
+    if node.maintenance:
+        return record
     if state in (PowerState.ON, PowerState.POWERING_ON) or node.ready is True:
         return moved(record, SleepState.WAKING, SleepReason.SWITCHED_ON, now_s)
-    if record.failed_boots and now_s >= record.not_before_s:
+    if record.failed_boots and now_s >= record.not_before_s and not node.unschedulable:
         return moved(record, SleepState.WAKING, SleepReason.BOOT_TIMEOUT, now_s)
     return record
 
 
 def _waking(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
-    if power_state(node.power, now_s, settings) is PowerState.ON and node.ready is True:
+    state = power_state(node.power, now_s, settings)
+    record = noted(record, node, now_s, off=state is PowerState.OFF)
+    if node.maintenance:
+        is_off = state is PowerState.OFF and node.ready is False
+        return moved(record, SleepState.ASLEEP, SleepReason.MAINTENANCE, now_s) if is_off else record
+    going_off = may_go_off(record, node, now_s, settings)
+    # A BMC that does not answer is not needed where the kubelet says that the server has booted.
+    is_on = state is PowerState.ON or (state is PowerState.UNKNOWN and has_rebooted(record, node))
+    if is_on and node.ready is True and not going_off:
         return replace(moved(record, SleepState.AWAKE, SleepReason.READY, now_s), failed_boots=0)
-    if now_s - record.since_s <= settings.boot_timeout_s:
-        return record
+    if going_off or not _boots(state, node.power):
+        return replace(record, boots_since_s=None)
+    boots_since_s = now_s if record.boots_since_s is None else record.boots_since_s
+    if now_s - boots_since_s <= settings.boot_timeout_s:
+        return replace(record, boots_since_s=boots_since_s)
     failed = replace(record, failed_boots=record.failed_boots + 1)
     # A node that may have pods is not switched off for another attempt.
     without_pods = node.cordoned and node.empty and node.ready is False
     if failed.failed_boots >= settings.boot_attempts or not without_pods:
         return moved(failed, SleepState.QUARANTINED, SleepReason.BOOT_TIMEOUT, now_s)
     back_off_s = settings.back_off_s * 2.0 ** (failed.failed_boots - 1)
-    return replace(
-        moved(failed, SleepState.POWERING_OFF, SleepReason.BOOT_TIMEOUT, now_s), not_before_s=now_s + back_off_s
-    )
+    off = moved(failed, SleepState.POWERING_OFF, SleepReason.BOOT_TIMEOUT, now_s)
+    return with_shutdown(replace(off, not_before_s=now_s + back_off_s), node, now_s)
+
+
+def _boots(state: PowerState, power: NodePowerFacts | None) -> bool:
+    """Return whether a server that is being woken boots, or its BMC was asked for it; False while that is unknown."""
+    if state in (PowerState.ON, PowerState.POWERING_ON):
+        return True
+    return state is not PowerState.UNKNOWN and power is not None and power.on_taken
 
 
 def _quarantined(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
-    if not node.quarantine_cleared:
+    if not node.quarantine_cleared or node.maintenance:
         return record
     cleared = replace(record, failed_boots=0, not_before_s=now_s + settings.back_off_s)
     state = SleepState.AWAKE if node.ready is True else SleepState.WAKING

@@ -48,6 +48,9 @@ class SleepReason(StrEnum):
     CLEARED = "cleared"
     REQUESTED = "requested"
     RECORD_LOST = "record_lost"
+    #: Off by a request of Joulie's, without a record that says so.
+    LEFT_OFF = "left_off"
+    MAINTENANCE = "maintenance"
 
 
 class SleepRefusal(StrEnum):
@@ -60,6 +63,7 @@ class SleepRefusal(StrEnum):
     BMC_UNKNOWN = "bmc_unknown"
     NOT_READY = "not_ready"
     UNSCHEDULABLE = "unschedulable"
+    MAINTENANCE = "maintenance"
     POWER_REQUESTED = "power_requested"
     WAKE_REQUESTED = "wake_requested"
     PODS_UNKNOWN = "pods_unknown"
@@ -101,6 +105,18 @@ class SleepPod:
     tolerations: tuple[PodToleration, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """A power-off that was requested of a server, or may have been."""
+
+    #: Last time at which it may have been requested; None: unknown.
+    at_s: float | None
+    #: Boot ID of the Node then; empty: unknown.
+    boot_id: str = ""
+    #: Whether the BMC has read Off since.
+    off_seen: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePowerFacts:
     """What the NodeBMC of a node says."""
@@ -115,6 +131,10 @@ class NodePowerFacts:
     requested: DesiredPower = DesiredPower.UNMANAGED
     #: 95th percentile of the boots of this node; None before the first.
     boot_s: float | None = None
+    #: The power-off that Joulie has requested and after which On was not confirmed; None without one.
+    switched_off: Shutdown | None = None
+    #: Whether the request to power on that is in force has reached the BMC.
+    on_taken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +169,10 @@ class SleepNode:
     power: NodePowerFacts | None
     #: A person wants it awake.
     wake_requested: bool = False
+    #: A person works on the server: it is neither put to sleep nor woken.
+    maintenance: bool = False
+    #: What the kubelet says which boot of the server this is; empty: unknown.
+    boot_id: str = ""
     #: A person has cleared the quarantine.
     quarantine_cleared: bool = False
 
@@ -156,6 +180,11 @@ class SleepNode:
     def empty(self) -> bool:
         """Whether it is known that no pod is on it but those of DaemonSets and static ones."""
         return self.protected_pods == 0 and not self.movable_pods
+
+    @property
+    def has_pods(self) -> bool:
+        """Whether it is known that another pod is on it."""
+        return bool(self.protected_pods or self.movable_pods)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +204,10 @@ class SleepRecord:
     sleeps: int = 0
     #: When that was, within a day of the last time.
     cycles_s: tuple[float, ...] = ()
+    #: The last power-off; None before the first.
+    shutdown: Shutdown | None = None
+    #: While it is being woken: since when the server boots for all that is known; None where that is not known.
+    boots_since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

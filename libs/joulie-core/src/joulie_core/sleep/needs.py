@@ -102,10 +102,16 @@ def find_needs(
     seen = [each for group in groups.values() for each in group]
     needs = Needs(BootRoom.beside(((each.node, each.record) for each in seen), now_s, settings))
     for each in seen:
-        if not _can_wake(each, now_s):
+        if each.node.maintenance or not _can_return(each, now_s):
             continue
         if _is_requested(each.node):
             needs.add(each, SleepReason.REQUESTED)
+        elif each.node.unschedulable:
+            continue
+        elif each.record.reason is SleepReason.LEFT_OFF:
+            needs.add(each, SleepReason.LEFT_OFF)
+        elif each.record.state is SleepState.ASLEEP and each.node.has_pods:
+            needs.add(each, SleepReason.PODS_PRESENT)
         elif each.node.rollout_waiting:
             needs.add(each, SleepReason.ROLLOUT)
     if pending:
@@ -118,6 +124,8 @@ def find_needs(
 
 def _counts(each: SeenNode, needs: Needs, now_s: float, settings: SleepSettings) -> bool:
     """Return whether a node is capacity: it serves, or it is expected to within its usual boot time."""
+    if each.node.unschedulable or each.node.maintenance:
+        return each.serves
     if each.serves or each.node.name in needs.reasons:
         return True
     waking = each.record.state is SleepState.WAKING and not each.record.failed_boots
@@ -125,6 +133,11 @@ def _counts(each: SeenNode, needs: Needs, now_s: float, settings: SleepSettings)
 
 
 def _can_wake(each: SeenNode, now_s: float) -> bool:
+    """Return whether a node may be brought back to take pods; not one that people keep pods away from."""
+    return not each.node.unschedulable and not each.node.maintenance and _can_return(each, now_s)
+
+
+def _can_return(each: SeenNode, now_s: float) -> bool:
     if each.record.state in _NOT_YET_OFF:
         return True
     return each.record.state is SleepState.ASLEEP and now_s >= each.record.not_before_s

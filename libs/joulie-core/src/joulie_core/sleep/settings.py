@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta, tzinfo
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from joulie_core import labels
+from joulie_core.kinds.node_bmc import GRACEFUL_OFF_S, POWER_REPEAT_S, STATUS_HEARTBEAT_S
 from joulie_core.kinds.node_sleep_policy import MOST_CYCLES
 
 _Duration = Annotated[float, Field(ge=0)]
+#: What a shutdown takes at most by the defaults of the out-of-band service: forced off, that once more, and read.
+_LONGEST_SHUTDOWN_S: Final = GRACEFUL_OFF_S + POWER_REPEAT_S + STATUS_HEARTBEAT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +80,8 @@ class SleepSettings(BaseModel):
     """Key of the label that names the rack of a node; nodes without it share one."""
     max_cycles_per_day: Annotated[int, Field(ge=1, le=MOST_CYCLES)] = 4
     """Times in 24 hours that the power of a node is requested off before it is not put to sleep any more."""
+
+    @property
+    def shutdown_s(self) -> float:
+        """Seconds after which a power-off that was requested has cut the server, or will not any more."""
+        return max(self.off_timeout_s, _LONGEST_SHUTDOWN_S)

@@ -19,9 +19,12 @@ from joulie_api.wire import Versioned
 from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
-from joulie_core.sleep import SleepRecord, SleepState, intent_of
+from joulie_core.sleep import NodePowerFacts, SleepNode, SleepRecord, SleepSettings, SleepState, intent_of
+from joulie_core.sleep.machine import power_state
+from joulie_core.sleep.shutdowns import may_go_off
 from joulie_operator.events import Event
-from joulie_operator.sleep.facts import HardwareOf, gather, power_facts
+from joulie_operator.sleep.facts import HardwareOf, SleepFacts, gather, power_facts
+from joulie_operator.sleep.left_off import OffReason, servers_off
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.notices import sleep_event
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
@@ -34,11 +37,25 @@ from joulie_operator.sleep.writer import SleepWriter
 
 #: States in which the power is off, or was requested to be.
 _OFF: Final = frozenset({SleepState.POWERING_OFF, SleepState.ASLEEP})
+#: States in which the power is left alone.
+_ON: Final = frozenset({SleepState.AWAKE, SleepState.QUARANTINED})
+
+#: Times of servers whatever their policy; the policy's own have passed once a node is awake.
+_LIMITS: Final = SleepSettings()
 
 _log = structlog.get_logger()
 
 #: A node that has never slept counts as awake since any time.
 _ALWAYS_S: Final = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _PowerRequest:
+    """What is requested of a server; its boot, and whether it is confirmed that it is on and stays so."""
+
+    power: DesiredPower
+    boot_id: str = ""
+    is_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +73,14 @@ class SleepParts:
 
 
 class SleepController:
-    """The controller of one operator; `statuses` are those of the policies, by name."""
+    """The controller of one operator; `statuses` are those of the policies, by name.
+
+    `off` are the servers that Joulie switched off last and that are not on.
+    """
 
     def __init__(self, parts: SleepParts, *, interval_s: float) -> None:
         self.statuses: dict[str, NodeSleepPolicyStatus] = {}
+        self.off: dict[NodeName, OffReason] = {}
         self._parts = parts
         self._interval_s = interval_s
         self._planner = SleepPlanner(parts.failures)
@@ -106,7 +127,7 @@ class SleepController:
         self._written_over = {name: version for name, version in self._written_over.items() if name in before}
         # What was decided and could not be stored is decided anew at the next pass, and its old record rests till then.
         settled = {name: record for name, record in self._records.items() if name in stored or name not in plan.records}
-        await self._carry_out(seen, before, settled)
+        await self._carry_out(seen, facts, before, settled, now_s)
         sight = SleepSight(facts, self._records, now_s)
         statuses: dict[str, NodeSleepPolicyStatus] = {}
         for name, policy in usable.items():
@@ -158,23 +179,54 @@ class SleepController:
         return True
 
     async def _carry_out(
-        self, seen: WatchedCluster, before: Mapping[NodeName, SleepRecord], settled: Mapping[NodeName, SleepRecord]
+        self,
+        seen: WatchedCluster,
+        facts: SleepFacts,
+        before: Mapping[NodeName, SleepRecord],
+        settled: Mapping[NodeName, SleepRecord],
+        now_s: float,
     ) -> None:
         for name, record in settled.items():
             await self._attempt("condition", self._parts.writer.show(seen.nodes[name], record), node=name)
+        self.off = servers_off(seen.bmcs.values(), settled, facts.nodes)
         for bmc in seen.bmcs.values():
             name = NodeName(bmc.name)
             if name in before and name not in settled:
                 continue
-            state = settled[name].state if name in settled else SleepState.AWAKE
+            node, decided = facts.nodes.get(name), settled.get(name)
             was_off = name in before and before[name].state in _OFF
-            await self._attempt("power", self._request_power(bmc, state, was_off=was_off), node=name)
+            with self._parts.failures.contained("sleep power", node=name):
+                request = self._wanted(power_facts(bmc), node, decided, now_s)
+                await self._attempt("power", self._request_power(bmc, request, was_off=was_off, now_s=now_s), node=name)
+        # After the power, which is requested on the version that was seen.
+        for bmc in seen.bmcs.values():
+            reason = self.off.get(NodeName(bmc.name))
+            left_off = self._parts.writer.show_left_off(bmc, reason, now_s=now_s)
+            await self._attempt("condition of NodeBMC", left_off, node=bmc.name)
         draining = {name for name, record in settled.items() if intent_of(record.state).evict}
         if draining:
             await self._evict(pod for pod in seen.pods.values() if pod.node in draining)
 
-    async def _request_power(self, bmc: Versioned[NodeBMC], state: SleepState, *, was_off: bool) -> None:
-        power, facts = intent_of(state).power, power_facts(bmc)
+    @staticmethod
+    def _wanted(
+        power: NodePowerFacts, node: SleepNode | None, record: SleepRecord | None, now_s: float
+    ) -> _PowerRequest:
+        """Return what is requested of a server; of one without a Node to be on, where Joulie has switched it off."""
+        on = power_state(power, now_s, _LIMITS) is PowerState.ON
+        if node is not None and record is not None:
+            wanted = DesiredPower.UNMANAGED if node.maintenance else intent_of(record.state).power
+            settled_on = record.state in _ON and on and not may_go_off(record, node, now_s, _LIMITS)
+            return _PowerRequest(wanted, node.boot_id, is_on=settled_on)
+        shutdown = power.switched_off
+        if shutdown is None or power.requested is DesiredPower.OFF:
+            return _PowerRequest(DesiredPower.UNMANAGED)
+        over = shutdown.at_s is not None and now_s - shutdown.at_s > _LIMITS.shutdown_s
+        return _PowerRequest(DesiredPower.UNMANAGED, is_on=True) if on and over else _PowerRequest(DesiredPower.ON)
+
+    async def _request_power(
+        self, bmc: Versioned[NodeBMC], request: _PowerRequest, *, was_off: bool, now_s: float
+    ) -> None:
+        power, facts = request.power, power_facts(bmc)
         if power is DesiredPower.OFF:
             if not was_off or facts.requested is DesiredPower.ON:
                 # A pod that was bound just before the record was stored is seen at the next pass; a person's On holds.
@@ -183,7 +235,9 @@ class SleepController:
             if on and self._parts.writer.differs(bmc, power) and not await self._parts.writer.is_empty(bmc.name):
                 _log.warning("node not powered off, pods are on it", node=bmc.name)
                 return
-        if await self._parts.writer.request_power(bmc, power):
+        if await self._parts.writer.request_power(
+            bmc, power, now_s=now_s, boot_id=request.boot_id, is_on=request.is_on
+        ):
             _log.info("power requested", node=bmc.name, desired=power.value)
 
     async def _evict(self, pods: Iterable[WatchedPod]) -> None:

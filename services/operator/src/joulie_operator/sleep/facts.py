@@ -24,9 +24,13 @@ from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, 
 from joulie_core.timestamps import epoch_seconds
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
 from joulie_operator.sleep.records import state_label
+from joulie_operator.sleep.switched_off import marked_shutdown
 from joulie_operator.sleep.watches import WatchedCluster
 
-_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+#: Labels of nodes that the cluster itself needs; an external etcd is as much of it as the API server.
+_CONTROL_PLANE = tuple(f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "etcd"))
+#: Reasons of the condition PowerAsDesired with which a request has reached the BMC.
+_TAKEN = frozenset({"AsDesired", "Changing", "NotFollowed"})
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 
 #: Returns the hardware of a managed node; None of any other.
@@ -124,7 +128,15 @@ def power_facts(bmc: Versioned[NodeBMC]) -> NodePowerFacts:
         off_allowed=spec.power_off is PowerOff.ALLOWED,
         requested=DesiredPower.UNMANAGED if own else spec.desired_power,
         boot_s=status.boot_seconds,
+        switched_off=marked_shutdown(bmc.metadata.annotations),
+        on_taken=spec.desired_power is DesiredPower.ON and _is_taken(bmc),
     )
+
+
+def _is_taken(bmc: Versioned[NodeBMC]) -> bool:
+    """Return whether the desired power of this version of the object was requested of the BMC."""
+    found = next((each for each in bmc.model.status.conditions if each.type == "PowerAsDesired"), None)
+    return found is not None and found.observed_generation == bmc.metadata.generation and found.reason in _TAKEN
 
 
 def idle_watts(view: HardwareView | None) -> float:
@@ -172,6 +184,8 @@ def _node(
         movable_pods=tuple(movable),
         power=power,
         wake_requested=_is_requested(node.annotations.get(labels.AWAKE_UNTIL), now_s),
+        maintenance=seen.maintenance is not None,
+        boot_id=seen.boot_id,
         quarantine_cleared=quarantined and node.labels.get(labels.SLEEP_STATE) != state_label(SleepState.QUARANTINED),
     )
 
@@ -186,7 +200,10 @@ def _unknown(seen: WatchedNode, power: NodePowerFacts | None) -> SleepNode:
         free={},
         idle_watts=0.0,
         ready=seen.ready,
+        unschedulable=seen.node.unschedulable or seen.node.deleting,
         cordoned=seen.cordoned,
+        maintenance=seen.maintenance is not None,
+        boot_id=seen.boot_id,
         protected_pods=None,
         power=power,
     )

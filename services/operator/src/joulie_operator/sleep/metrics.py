@@ -1,5 +1,6 @@
 """The series about sleeping nodes, exported by the leader."""
 
+from collections import Counter as Counted
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -7,8 +8,10 @@ from prometheus_client.metrics_core import Metric
 
 from joulie_api.metrics import gauge
 from joulie_core.kinds import NodeSleepPolicyStatus
+from joulie_core.names import NodeName
 from joulie_core.sleep import SleepReason, SleepState
 from joulie_core.sleep.model import SleepRecord
+from joulie_operator.sleep.left_off import OffReason
 
 #: Seconds; servers take minutes.
 WAKE_BUCKETS = (5, 15, 30, 60, 120, 180, 300, 480, 600, 900, 1200, 1800)
@@ -64,8 +67,15 @@ class SleepMetrics:
         self._evictions.labels(result).inc()
 
 
-def families(statuses: Mapping[str, NodeSleepPolicyStatus]) -> Iterable[Metric]:
-    """Return the series of the policies by their statuses."""
+def families(statuses: Mapping[str, NodeSleepPolicyStatus], off: Mapping[NodeName, OffReason]) -> Iterable[Metric]:
+    """Return the series of the policies by their statuses, and of the servers that Joulie switched off last."""
+    reasons = Counted(off.values())
+    yield gauge(
+        "joulie_operator_sleep_servers_off",
+        "Servers that Joulie switched off last and whose BMC does not read On, by why they are not on.",
+        ("reason",),
+        (((reason.value,), reasons[reason]) for reason in OffReason),
+    )
     counts = {name: status.nodes for name, status in statuses.items() if status.nodes is not None}
     yield gauge(
         "joulie_operator_sleep_nodes",

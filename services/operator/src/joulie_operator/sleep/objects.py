@@ -15,15 +15,19 @@ from joulie_api.decoding import decode
 from joulie_api.node_pods import ends_with_node
 from joulie_api.wire import decode_node, decode_pod
 from joulie_core import labels
+from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID
 from joulie_core.node import Node
 from joulie_core.pod import Container
 from joulie_core.powerest.pod_demand import requested
 from joulie_core.sleep import SleepPod
 from joulie_core.sleep.model import NodeTaint, PodToleration
+from joulie_core.text import printable
 from joulie_operator.sleep.daemon_sets import meant_for
 
 #: A part that is not looked into; left out of what is written where the pod does not have it.
 _Part = msgspec.Raw | msgspec.UnsetType
+#: Characters of the reason of a maintenance that are shown.
+MOST_OF_MAINTENANCE: Final = 256
 #: Kinds of pods that are kept; clusters have some hundred.
 _KEPT: Final = 4096
 #: Namespace of the cluster's own pods; the chart's admission policy refuses the operator's evictions in it.
@@ -67,13 +71,22 @@ class WatchedNode:
     taints: tuple[WatchedTaint, ...] = ()
     #: Whether the condition Ready is True; False also while the kubelet is silent. None without the condition.
     ready: bool | None = None
-    #: Reason of the condition about sleep; empty without it.
+    #: Reason and message of the condition about sleep; empty without it.
     sleep_reason: str = ""
+    sleep_message: str = ""
+    #: Which boot of the server the kubelet is of; empty: unknown.
+    boot_id: str = ""
 
     @property
     def cordoned(self) -> bool:
         """Whether it has the taint of sleeping nodes."""
         return any(taint.key == labels.ASLEEP_TAINT for taint in self.taints)
+
+    @property
+    def maintenance(self) -> str | None:
+        """Why, and by whom, the server is worked on; None where it is not."""
+        text = self.node.annotations.get(labels.MAINTENANCE)
+        return None if text is None else printable(text, MOST_OF_MAINTENANCE)
 
     @property
     def lasting_taints(self) -> tuple[NodeTaint, ...]:
@@ -116,14 +129,20 @@ class _Condition(msgspec.Struct):
     type: str = ""
     status: str = ""
     reason: str = ""
+    message: str = ""
+
+
+class _NodeInfo(msgspec.Struct):
+    boot_id: str = msgspec.field(default="", name="bootID")
 
 
 class _NodeSpec(msgspec.Struct):
     taints: list[_Taint] | None = None
 
 
-class _NodeStatus(msgspec.Struct):
+class _NodeStatus(msgspec.Struct, rename="camel"):
     conditions: list[_Condition] | None = None
+    node_info: _NodeInfo | None = None
 
 
 class _Node(msgspec.Struct):
@@ -217,13 +236,16 @@ def read_node(raw: bytes) -> WatchedNode:
     node = decode_node(raw)
     wire = decode(_NODES.decode, raw, "Node")
     taints = (wire.spec.taints if wire.spec else None) or ()
-    conditions = {each.type: each for each in (wire.status.conditions if wire.status else None) or ()}
+    status = wire.status or _NodeStatus()
+    conditions = {each.type: each for each in status.conditions or ()}
     ready, sleeping = conditions.get("Ready"), conditions.get(SLEEP_CONDITION)
     return WatchedNode(
         node=node,
         taints=tuple(WatchedTaint(each.key, each.effect, each.value, each.time_added) for each in taints),
         ready=None if ready is None else ready.status == "True",
         sleep_reason=sleeping.reason if sleeping is not None else "",
+        sleep_message=sleeping.message if sleeping is not None else "",
+        boot_id=printable(status.node_info.boot_id, MOST_OF_BOOT_ID) if status.node_info is not None else "",
     )
 
 

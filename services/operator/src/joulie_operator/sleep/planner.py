@@ -1,7 +1,7 @@
 """The next record of every node, policy by policy; no I/O.
 
-Guarantees that only nodes of a policy in `Act` are put to sleep; that every other node which is not awake is woken; and
-that a recommendation changes nothing.
+Guarantees that only nodes of a policy in `Act` are put to sleep; that every other node which is not awake, or which
+Joulie switched off last, is woken; and that a recommendation changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,6 +22,7 @@ from joulie_core.sleep import (
     SleepState,
     decide,
 )
+from joulie_core.sleep.shutdowns import marked_shutdown
 from joulie_operator.sleep.facts import SleepFacts
 from joulie_operator.sleep.policies import UsablePolicy
 
@@ -36,7 +37,7 @@ _WORK: Final = "decide about sleep of a policy"
 class SleepPlan:
     """What is decided at one moment."""
 
-    #: Of nodes that belong to a policy in `Act`, or that are not awake.
+    #: Of nodes that belong to a policy in `Act`, that are not awake, or that Joulie switched off last.
     records: Mapping[NodeName, SleepRecord]
     #: Nodes that would be asleep, by the name of a policy in `Recommend`.
     recommended: Mapping[str, frozenset[NodeName]]
@@ -78,7 +79,11 @@ class SleepPlanner:
         policies = list(policies)
         acting = [policy for policy in policies if policy.mode is SleepMode.ACT]
         kept = {name for policy in acting for name in policy.nodes}
-        released = frozenset(name for name, record in records.items() if name not in kept and not _is_awake(record))
+        released = frozenset(
+            name
+            for name, record in records.items()
+            if name not in kept and (not _is_awake(record) or _was_switched_off(facts.nodes.get(name)))
+        )
         current = dict(records)
         decided: dict[NodeName, SleepRecord] = {}
         for policy in acting:
@@ -175,3 +180,7 @@ def _imagine(node: SleepNode, record: SleepRecord | None, now_s: float) -> Sleep
 
 def _is_awake(record: SleepRecord) -> bool:
     return record.state is SleepState.AWAKE
+
+
+def _was_switched_off(node: SleepNode | None) -> bool:
+    return node is not None and marked_shutdown(node) is not None

@@ -12,14 +12,21 @@ import msgspec
 from joulie_api.decoding import decode
 from joulie_api.errors import DecodeError
 from joulie_core import labels
+from joulie_core.kinds.node_bmc import MOST_OF_BOOT_ID
 from joulie_core.kinds.node_sleep_policy import MOST_CYCLES
-from joulie_core.sleep import SleepReason, SleepRecord, SleepState
+from joulie_core.sleep import Shutdown, SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.objects import WatchedNode
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class _Stored(msgspec.Struct, rename="camel", forbid_unknown_fields=False):
+class _StoredShutdown(msgspec.Struct, rename="camel", forbid_unknown_fields=False):
+    at: float | None = None
+    boot_id: Annotated[str, msgspec.Meta(max_length=MOST_OF_BOOT_ID)] = msgspec.field(default="", name="bootID")
+    off_seen: bool = False
+
+
+class _Stored(msgspec.Struct, rename="camel", forbid_unknown_fields=False, omit_defaults=True):
     state: SleepState
     since: float
     reason: SleepReason
@@ -27,6 +34,8 @@ class _Stored(msgspec.Struct, rename="camel", forbid_unknown_fields=False):
     not_before: float = 0.0
     sleeps: _Count = 0
     cycles: tuple[float, ...] = ()
+    shutdown: _StoredShutdown | None = None
+    boots_since: float | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Stored)
@@ -39,14 +48,17 @@ def lasting(record: SleepRecord) -> SleepRecord:
 
 def stored_text(record: SleepRecord) -> str:
     """Return a record as the value of the annotation."""
+    shutdown = record.shutdown
     stored = _Stored(
-        record.state,
-        record.since_s,
-        record.reason,
-        record.failed_boots,
-        record.not_before_s,
-        record.sleeps,
-        record.cycles_s,
+        state=record.state,
+        since=record.since_s,
+        reason=record.reason,
+        failed_boots=record.failed_boots,
+        not_before=record.not_before_s,
+        sleeps=record.sleeps,
+        shutdown=None if shutdown is None else _StoredShutdown(shutdown.at_s, shutdown.boot_id, shutdown.off_seen),
+        boots_since=record.boots_since_s,
+        cycles=record.cycles_s,
     )
     return msgspec.json.encode(stored).decode()
 
@@ -71,10 +83,20 @@ def stored_record(seen: WatchedNode, now_s: float) -> SleepRecord | None:
                 not_before_s=found.not_before,
                 sleeps=found.sleeps,
                 cycles_s=found.cycles[-MOST_CYCLES:],
+                shutdown=_shutdown(found.shutdown, now_s),
+                boots_since_s=_not_later(found.boots_since, now_s),
             )
     if text is None and not seen.cordoned:
         return None
     return SleepRecord(state=SleepState.WAKING, since_s=now_s, reason=SleepReason.RECORD_LOST)
+
+
+def _shutdown(found: _StoredShutdown | None, now_s: float) -> Shutdown | None:
+    return None if found is None else Shutdown(_not_later(found.at, now_s), found.boot_id, found.off_seen)
+
+
+def _not_later(at_s: float | None, now_s: float) -> float | None:
+    return None if at_s is None else min(at_s, now_s)
 
 
 def state_label(state: SleepState) -> str | None:

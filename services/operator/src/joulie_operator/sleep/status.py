@@ -17,7 +17,7 @@ from joulie_core.kinds.node_sleep_policy import (
     SleepRefusalCount,
 )
 from joulie_core.names import NodeName
-from joulie_core.sleep import SleepRecord, SleepState
+from joulie_core.sleep import SleepNode, SleepRecord, SleepState
 from joulie_core.sleep.bounds import BootRoom, rack_of, sleep_refusal
 from joulie_core.sleep.power_cycles import cycles_of_day
 from joulie_core.timestamps import rfc3339
@@ -72,6 +72,7 @@ def policy_status(
         "Accepted": _accepted(policy),
         "Acting": _yes("Act") if acting else _no(policy.mode.value, "set spec.mode to Act to power nodes off"),
         "Overlapping": _overlapping(policy),
+        "Maintenance": _maintenance(facts.nodes[name] for name in policy.nodes),
         "Healthy": _no("Quarantined", f"{len(quarantined)} nodes did not boot") if quarantined else _yes("NoFailure"),
     }
     return NodeSleepPolicyStatus(
@@ -149,6 +150,14 @@ def _overlapping(policy: UsablePolicy) -> Condition:
         f"of the nodes that spec.nodeSelector matches belong {owners}, which come first by name; change one of the "
         "selectors so that they do not overlap",
     )
+
+
+def _maintenance(nodes: Iterable[SleepNode]) -> Condition:
+    names = sorted(node.name for node in nodes if node.maintenance)
+    if not names:
+        return _no("None")
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return _yes("PeopleWork", f"people work on {', '.join(names[:MOST_NAMES])}{more}: they neither sleep nor wake")
 
 
 def _recommendation(names: Iterable[NodeName], facts: SleepFacts) -> SleepRecommendation:

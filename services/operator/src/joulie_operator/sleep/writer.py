@@ -5,18 +5,24 @@ the same holds for the desired power and its NodeBMC. All methods raise KubeErro
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from joulie_api.node_pods import PodLists, pod_in_the_way
 from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, Resource
 from joulie_api.wire import Versioned
 from joulie_core import labels
-from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
-from joulie_core.kinds.node_bmc import DesiredPower
+from joulie_core.kinds import Condition, NodeBMC, NodeSleepPolicyStatus
+from joulie_core.kinds.base import ConditionStatus
+from joulie_core.kinds.node_bmc import LEFT_OFF, DesiredPower
 from joulie_core.sleep import SleepRecord, SleepState, intent_of
 from joulie_core.timestamps import rfc3339
+from joulie_operator.sleep.left_off import WAYS_OUT, OffReason
 from joulie_operator.sleep.objects import SLEEP_CONDITION, WatchedNode, WatchedPod, WatchedTaint
 from joulie_operator.sleep.records import state_label, stored_text
+from joulie_operator.sleep.switched_off import mark_text, marked_shutdown
+
+#: Between what the condition of a Node says of its sleep and of a maintenance.
+MAINTENANCE_IN_MESSAGE: Final = "; maintenance: "
 
 
 class SleepWrites(Protocol):
@@ -56,42 +62,90 @@ class SleepWriter:
         return True
 
     async def show(self, seen: WatchedNode, record: SleepRecord) -> None:
-        """Write the condition of the Node; one that has never slept gets none."""
-        if seen.sleep_reason == record.state or (not seen.sleep_reason and record.state is SleepState.AWAKE):
+        """Write the condition of the Node; one that has never slept gets none, unless a person works on its server."""
+        maintenance = seen.maintenance
+        reason = record.state.value
+        message = f"{reason}: {record.reason.value.replace('_', ' ')}"
+        if maintenance is not None:
+            message += f"{MAINTENANCE_IN_MESSAGE}{maintenance}"
+        noted = maintenance is not None or MAINTENANCE_IN_MESSAGE in seen.sleep_message
+        same = seen.sleep_reason == reason and not (noted and seen.sleep_message != message)
+        if same or (not seen.sleep_reason and record.state is SleepState.AWAKE and maintenance is None):
             return
         asleep = record.state is SleepState.ASLEEP
         condition = {
             "type": SLEEP_CONDITION,
             "status": "True" if asleep else "False",
-            "reason": record.state.value,
-            "message": f"{record.state.value}: {record.reason.value.replace('_', ' ')}",
+            "reason": reason,
+            "message": message,
             "lastTransitionTime": rfc3339(record.since_s, "seconds"),
             "lastHeartbeatTime": rfc3339(record.since_s, "seconds"),
         }
         await self._writes.apply(NODES, seen.node.name, {"status": {"conditions": [condition]}}, status=True)
 
-    def differs(self, bmc: Versioned[NodeBMC], power: DesiredPower) -> bool:
+    async def show_left_off(self, bmc: Versioned[NodeBMC], reason: OffReason | None, *, now_s: float) -> None:
+        """Write the condition of a NodeBMC whose server stays off until a person acts; `reason` None: it does not."""
+        text = None if reason is None else WAYS_OUT.get(reason)
+        found = next((each for each in bmc.model.status.conditions if each.type == LEFT_OFF), None)
+        status = ConditionStatus.FALSE if text is None else ConditionStatus.TRUE
+        if found is None and text is None:
+            return
+        name = "Handled" if reason is None or text is None else "".join(map(str.capitalize, reason.value.split("_")))
+        if found is not None and (found.status, found.reason) == (status, name):
+            return
+        kept = found is not None and found.status is status
+        condition = Condition(
+            type=LEFT_OFF,
+            status=status,
+            reason=name,
+            message=f"Joulie switched the server off, and {text}" if text else "",
+            last_transition_time=found.last_transition_time if kept and found else rfc3339(now_s, "seconds"),
+            observed_generation=bmc.metadata.generation,
+        )
+        await self._writes.apply(NODE_BMCS, bmc.name, {"status": {"conditions": [condition.dump()]}}, status=True)
+
+    def differs(self, bmc: Versioned[NodeBMC], power: DesiredPower, *, is_on: bool = False) -> bool:
         """Return whether `request_power` would write."""
-        written = bmc.metadata.annotations.get(labels.REQUESTED_POWER)
+        annotations = bmc.metadata.annotations
+        written = annotations.get(labels.REQUESTED_POWER)
         if power is DesiredPower.UNMANAGED:
-            return written is not None
+            return written is not None or (is_on and labels.SWITCHED_OFF in annotations)
+        if power is DesiredPower.OFF and labels.SWITCHED_OFF not in annotations:
+            return True
         return (written, bmc.model.spec.desired_power) != (power.value, power)
 
-    async def request_power(self, bmc: Versioned[NodeBMC], power: DesiredPower) -> bool:
+    async def request_power(
+        self, bmc: Versioned[NodeBMC], power: DesiredPower, *, now_s: float, boot_id: str = "", is_on: bool = False
+    ) -> bool:
         """Write the desired power, or withdraw it (`Unmanaged`); return whether a write was needed.
 
-        A value that a person has written stays, unless another one is requested.
+        A value that a person has written stays, unless another one is requested. The mark of a server that Joulie has
+        switched off is written with Off in one request, and removed only with a withdrawal after On was confirmed.
+
+        Args:
+            bmc: the NodeBMC as it was seen.
+            power: what is requested.
+            now_s: the present time.
+            boot_id: boot ID of the Node; empty: unknown.
+            is_on: whether it is confirmed that the server is on, and will not go off by an earlier request.
         """
-        if not self.differs(bmc, power):
+        if not self.differs(bmc, power, is_on=is_on):
             return False
         mark = None if power is DesiredPower.UNMANAGED else power.value
         change: dict[str, str | None] = {"desiredPower": mark}
-        if mark is None and bmc.model.spec.desired_power != bmc.metadata.annotations.get(labels.REQUESTED_POWER):
+        before = bmc.metadata.annotations
+        if mark is None and bmc.model.spec.desired_power != before.get(labels.REQUESTED_POWER):
             change = {}
-        metadata = {
-            "resourceVersion": bmc.metadata.resource_version,
-            "annotations": {labels.REQUESTED_POWER: mark},
-        }
+        annotations: dict[str, str | None] = {labels.REQUESTED_POWER: mark}
+        shutdown = marked_shutdown(before)
+        if power is DesiredPower.OFF:
+            annotations[labels.SWITCHED_OFF] = mark_text(now_s, boot_id)
+        elif is_on and labels.SWITCHED_OFF in before:
+            annotations[labels.SWITCHED_OFF] = None
+        elif shutdown is not None and not is_on:
+            # Until now the power-off may have been carried out.
+            annotations[labels.SWITCHED_OFF] = mark_text(now_s, shutdown.boot_id)
+        metadata = {"resourceVersion": bmc.metadata.resource_version, "annotations": annotations}
         await self._writes.patch(NODE_BMCS, bmc.name, {"metadata": metadata, **({"spec": change} if change else {})})
         return True
 

@@ -1,0 +1,50 @@
+"""Whether a power-off that was requested may still cut a server that is on.
+
+A server that shuts down looks awake: its BMC reads On, and its kubelet stays ready for a while. Guarantees that such a
+server counts as one that may go off until its BMC has read Off, it has booted since, or no shutdown takes that long.
+"""
+
+from dataclasses import replace
+
+from joulie_core.sleep.model import Shutdown, SleepNode, SleepRecord
+from joulie_core.sleep.settings import SleepSettings
+
+
+def marked_shutdown(node: SleepNode) -> Shutdown | None:
+    """Return the power-off that the NodeBMC remembers; None without one."""
+    return node.power.switched_off if node.power is not None else None
+
+
+def may_go_off(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> bool:
+    """Return whether a power-off was requested that may still be carried out."""
+    shutdown = record.shutdown or marked_shutdown(node)
+    if shutdown is None or shutdown.off_seen or has_rebooted(record, node):
+        return False
+    return shutdown.at_s is None or now_s - shutdown.at_s <= settings.shutdown_s
+
+
+def has_rebooted(record: SleepRecord, node: SleepNode) -> bool:
+    """Return whether the kubelet is that of another boot than the one that was asked to end; False while unknown."""
+    asked = {each.boot_id for each in (record.shutdown, marked_shutdown(node)) if each is not None}
+    return bool(asked) and "" not in {*asked, node.boot_id} and node.boot_id not in asked
+
+
+def with_shutdown(record: SleepRecord, node: SleepNode, now_s: float) -> SleepRecord:
+    """Return the record of a node whose power-off may be requested from now on."""
+    return replace(record, shutdown=Shutdown(now_s, node.boot_id))
+
+
+def until_now(record: SleepRecord, now_s: float) -> SleepRecord:
+    """Return the record of a node whose power-off is withdrawn now; until now it may have been requested."""
+    return record if record.shutdown is None else replace(record, shutdown=replace(record.shutdown, at_s=now_s))
+
+
+def noted(record: SleepRecord, node: SleepNode, now_s: float, *, off: bool) -> SleepRecord:
+    """Return the record with what the NodeBMC remembers and what its BMC reads."""
+    shutdown = record.shutdown
+    if shutdown is None:
+        marked = marked_shutdown(node)
+        if marked is None:
+            return record
+        shutdown = replace(marked, at_s=now_s)
+    return replace(record, shutdown=replace(shutdown, off_seen=shutdown.off_seen or off))
