@@ -27,8 +27,9 @@ from joulie_core.labels import SLEEP_STATE
 _HEAD: Final = """\
 # kubectl joulie
 
-What Joulie does in a cluster, and why, on the command line. Only `wake` changes anything. What is unknown is shown as
-`-` or `unknown`, never as 0. `kubectl joulie VERB --help` has the options and an example of each verb.
+What Joulie does in a cluster, and why, on the command line. Only `wake` and `maintenance` change anything. What is
+unknown is shown as `-` or `unknown`, never as 0. `kubectl joulie VERB --help` has the options and an example of each
+verb.
 
 ## Install
 
@@ -59,8 +60,8 @@ kubectl create clusterrolebinding joulie-viewers --clusterrole joulie-viewer --g
 kubectl create rolebinding joulie-viewers -n joulie-system --role joulie-viewer --group sre
 ```
 
-`wake` patches Nodes, which this role does not permit. RBAC knows no single annotations: who may patch Nodes can label,
-taint and cordon all of them. A role for administrators who may:
+`wake` and `maintenance` patch Nodes, which this role does not permit. RBAC knows no single annotations: who may patch
+Nodes can label, taint and cordon all of them. A role for administrators who may:
 
 ```sh
 kubectl create clusterrole joulie-waker --verb=get,list,patch --resource=nodes

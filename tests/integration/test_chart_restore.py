@@ -334,6 +334,34 @@ def test_nodes_that_do_not_wake_in_time_are_named_and_those_in_quarantine_are_no
     assert cluster.patched == ["slow"]
 
 
+def left_off(node: str, power: str = "Off") -> dict[str, Any]:
+    found = bmc(node, "Never")
+    found["metadata"]["annotations"] = {"joulie.io/switched-off": "{}"}
+    return found | {"status": {"powerState": power}}
+
+
+def test_servers_that_joulie_switched_off_are_waited_for_whatever_became_of_their_nodes(cluster, run):
+    cluster.lists[NODES] = [sleeper("taken-back"), sleeper("by-hand"), sleeper("on")]
+    by_hand = bmc("by-hand") | {"status": {"powerState": "Off"}}
+    cluster.lists[BMCS] = [left_off("gone"), left_off("taken-back", "Unknown"), left_off("on", "On"), by_hand]
+    status, output = run("wake", timeout_s=1)
+    assert status == 1
+    assert output.startswith("wake incomplete: not awake yet: taken-back (off), gone (off). They go on waking")
+    threading.Timer(0.5, lambda: [each["status"].update(powerState="On") for each in cluster.lists[BMCS][:2]]).start()
+    assert run("wake") == (0, "no node sleeps\n")
+
+
+def test_nodes_in_maintenance_are_named_and_neither_woken_nor_waited_for(cluster, run):
+    cluster.lists[NODES] = [sleeper("worked-on", "asleep"), sleeper("taken-back"), sleeper("on"), sleeper("broken")]
+    for node in cluster.lists[NODES][:3]:
+        node["metadata"]["annotations"]["joulie.io/maintenance"] = "ada: new fan"
+    cluster.lists[NODES][3]["metadata"]["labels"]["joulie.io/sleep-state"] = "quarantined"
+    cluster.lists[BMCS] = [*map(left_off, ("worked-on", "taken-back", "broken")), left_off("on", "On")]
+    expected = "no node sleeps, in quarantine: broken, left off for maintenance: worked-on, taken-back\n"
+    assert run("wake") == (0, expected)
+    assert cluster.patched == []
+
+
 def test_a_cluster_without_the_kind_of_bmcs_has_nothing_to_wake(cluster, run):
     cluster.lists[NODES] = [sleeper("plain")]
     assert run("wake") == (0, "no node sleeps\n")

@@ -2,7 +2,8 @@
 """Program of the chart's `pre-delete` hooks: wakes nodes and restores original limits before the release is deleted.
 
 `wake` requests nodes that sleep, or may be put to sleep, to be awake for an hour, and waits until the operator has
-woken them; nodes in quarantine do not wake, and are named. `withdraw` deletes the operator and the NodePowerProfiles,
+woken them, and until every server that Joulie switched off is on; nodes in quarantine and in maintenance do not wake,
+and are named. `withdraw` deletes the operator and the NodePowerProfiles,
 which makes agents restore; waits until no TelemetryProfile reports a limit in force; and deletes the agents, whose
 actuators restore when they stop. `verify` waits until the restore DaemonSet is ready on every node: its pods are
 actuators without a controller, ready when no limit of Joulie's is left in the node's hardware.
@@ -39,6 +40,9 @@ _AWAKE: Final = timedelta(hours=1)
 _AWAKE_UNTIL: Final = "joulie.io/awake-until"
 _SLEEP_STATE: Final = "joulie.io/sleep-state"
 _QUARANTINED: Final = "quarantined"
+_MAINTENANCE: Final = "joulie.io/maintenance"
+#: Of a NodeBMC: Joulie switched the server off, and On was not confirmed since.
+_SWITCHED_OFF: Final = "joulie.io/switched-off"
 #: Names in a message.
 _SHOWN: Final = 20
 _SHOWN_CHARACTERS: Final = 300
@@ -136,28 +140,15 @@ class Release:
 
 
 def wake(api: Api, _release: Release) -> None:
-    """Have the operator wake every node that sleeps, and keep the others awake.
+    """Have the operator wake every node that sleeps and every server that it switched off, and keep the others awake.
 
     Raises:
         IncompleteError: some nodes are not awake yet. They go on waking while the release exists.
     """
     until = datetime.now(UTC) + _AWAKE
-    # Also nodes that are awake: one could be put to sleep between the last check and the end of the operator.
-    bmcs = api.items(f"{_JOULIE}/nodebmcs")
-    may_sleep = {bmc["spec"].get("nodeName") for bmc in bmcs if bmc["spec"].get("powerOff") == "Allowed"}
     clean = 0
     while clean < _CLEAN_CHECKS:
-        sleeping, broken = [], []
-        for node in api.items("/api/v1/nodes"):
-            meta = node["metadata"]
-            state = (meta.get("labels") or {}).get(_SLEEP_STATE)
-            if state == _QUARANTINED:
-                broken.append(meta["name"])
-                continue
-            if (state or meta["name"] in may_sleep) and not _is_awake_until(meta, until):
-                api.annotate(f"/api/v1/nodes/{meta['name']}", _AWAKE_UNTIL, until.strftime("%Y-%m-%dT%H:%M:%SZ"))
-            if state:
-                sleeping.append(f"{meta['name']} ({state})")
+        sleeping, broken, kept = _request_awake(api, until)
         clean = 0 if sleeping else clean + 1
         if sleeping and time.monotonic() >= api.deadline:
             raise IncompleteError(
@@ -165,7 +156,48 @@ def wake(api: Api, _release: Release) -> None:
                 " or give it more time (uninstall.timeoutSeconds, and a longer --timeout of helm)"
             )
         time.sleep(api.poll_s)
-    _print("no node sleeps" + (f", in quarantine: {_shown(broken)}" if broken else ""))
+    parts = ["no node sleeps"]
+    if broken:
+        parts.append(f"in quarantine: {_shown(broken)}")
+    if kept:
+        parts.append(f"left off for maintenance: {_shown(kept)}")
+    _print(", ".join(parts))
+
+
+def _request_awake(api: Api, until: datetime) -> tuple[list[str], list[str], list[str]]:
+    """Request all nodes to be awake; return those that are not, those in quarantine, and those left to people."""
+    sleeping, broken, kept = [], [], []
+    # Also nodes that are awake: one could be put to sleep between the last check and the end of the operator.
+    may_sleep, off = _servers(api)
+    for node in api.items("/api/v1/nodes"):
+        meta = node["metadata"]
+        name, state = meta["name"], (meta.get("labels") or {}).get(_SLEEP_STATE)
+        was_off = name in off
+        off.discard(name)
+        if _MAINTENANCE in (meta.get("annotations") or {}):
+            kept += [name] if state or was_off else []
+        elif state == _QUARANTINED:
+            broken.append(name)
+        else:
+            if (state or name in may_sleep) and not _is_awake_until(meta, until):
+                api.annotate(f"/api/v1/nodes/{name}", _AWAKE_UNTIL, until.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            if state or was_off:
+                sleeping.append(f"{name} ({state or 'off'})")
+    # Whatever has become of their Nodes.
+    return [*sleeping, *(f"{name} (off)" for name in sorted(off))], broken, kept
+
+
+def _servers(api: Api) -> tuple[set[str], set[str]]:
+    """Return the nodes that may be powered off, and those whose server Joulie switched off and is not on."""
+    may_sleep, off = set(), set()
+    for bmc in api.items(f"{_JOULIE}/nodebmcs"):
+        name = bmc["spec"].get("nodeName", "")
+        if bmc["spec"].get("powerOff") == "Allowed":
+            may_sleep.add(name)
+        marked = _SWITCHED_OFF in (bmc["metadata"].get("annotations") or {})
+        if marked and bmc.get("status", {}).get("powerState") != "On":
+            off.add(name)
+    return may_sleep, off
 
 
 def _is_awake_until(meta: dict[str, Any], until: datetime) -> bool:

@@ -98,7 +98,7 @@ async def test_a_node_in_quarantine_is_found_with_the_way_out(healthy, cli):
     (finding,) = await found(cli)
     assert (finding[0], finding[2]) == ("sleep", ["n2"])
     text = " ".join((await cli("doctor")).out.split())
-    assert "kubectl label node n2 joulie.io/sleep-state-" in text
+    assert "kubectl joulie wake n2 --clear-quarantine" in text
 
 
 async def test_a_blocked_cap_has_the_way_out_of_its_reason(healthy, cli):
@@ -240,6 +240,25 @@ async def test_faults_of_bmcs_are_found_with_their_reason(healthy, cli):
         ("caps of whole servers are not in force: LimitExceptionPowersOff", ["n2"]),
         ("the last boot did not end in time", ["n3"]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "text", "way_out"),
+    [
+        ("NodeMissing", "Joulie switched servers off, and they stay off: NodeMissing", '"desiredPower":"Off"'),
+        ("Quarantined", "Joulie switched servers off, and they stay off: Quarantined", "--clear-quarantine"),
+        ("Maintenance", "servers stay off until a person ends what keeps them so: Maintenance", "--end"),
+        ("Cordoned", "servers stay off until a person ends what keeps them so: Cordoned", "kubectl uncordon"),
+    ],
+)
+async def test_servers_that_joulie_left_off_are_found_whatever_became_of_their_nodes(
+    healthy, cli, reason, text, way_out
+):
+    healthy.put_all(
+        [service_pod("outofband", "n1"), bmc("n9", LeftOff=f"True/{reason}"), bmc("n8", LeftOff="False/Handled")]
+    )
+    assert await found(cli) == [("BMCs", text, ["n9"])]
+    assert way_out in " ".join((await cli("doctor")).out.split())
 
 
 async def test_bmcs_without_the_service_that_reaches_them_are_found(healthy, cli):

@@ -118,7 +118,7 @@ SLEEPING = {
         (("asleep", "Asleep"), ["Sleep asleep for 2h: off confirmed", "Woken by pods that", "kubectl joulie wake n1"]),
         (("powering-off", "PoweringOff"), ["Sleep powering-off for 2h: off confirmed", "Kept awake by pods that"]),
         (("waking", "Waking"), ["Sleep waking for 2h: off confirmed", "Takes pods once its BMC says that it is on"]),
-        (("quarantined", "Quarantined"), ["Sleep quarantined", "kubectl label node n1 joulie.io/sleep-state-"]),
+        (("quarantined", "Quarantined"), ["Sleep quarantined", "kubectl joulie wake n1 --clear-quarantine"]),
         # The condition is written after the label.
         (("waking", "Asleep"), ["Sleep waking Takes pods"]),
     ],

@@ -50,8 +50,8 @@ async def test_every_verb_is_permitted_and_every_permission_is_used(fake_api, fa
     }
     assert used - granted == set()
     assert granted - used == set()
-    # What wake writes is in no role of the chart: test_wake.py.
-    assert {"top", "completion", "wake", *_VERBS} == set(VERBS)
+    # What these write is in no role of the chart: test_wake.py, test_maintenance.py.
+    assert {"top", "completion", "wake", "maintenance", *_VERBS} == set(VERBS)
 
 
 async def _watch_as_top(fake_api, client):

@@ -157,7 +157,7 @@ async def test_a_node_that_goes_to_quarantine_ends_the_wait_with_the_way_out(fak
         "n2": ("awake", None),
     }
     assert "node n1 is in quarantine" in written.err
-    assert "kubectl label node n1 joulie.io/sleep-state-" in written.err
+    assert "kubectl joulie wake n1 --clear-quarantine" in written.err
 
 
 async def test_nodes_in_quarantine_are_left_as_they_are_and_named(fake_api, cli):
@@ -278,3 +278,37 @@ async def test_the_rows_fit_80_columns_on_a_terminal(fake_api, cli, monkeypatch)
     put(fake_api, "a-node-with-a-very-long-name-of-a-cloud.eu-south-1.compute.internal", "powering-off")
     result = await cli("wake", "--all")
     assert max(len(line) for line in result.out.splitlines()) <= 80
+
+
+# --- quarantine -------------------------------------------------------------------------------------------------------
+
+
+async def test_one_command_clears_the_quarantine_of_all_nodes_and_leaves_the_others(fake_api, cli):
+    for name, state in (("n1", "quarantined"), ("n2", "asleep"), ("n3", None), ("n4", "quarantined")):
+        put(fake_api, name, state)
+    data = json.loads((await cli("wake", "--all", "--clear-quarantine", "-o", "json")).out)["nodes"]
+    assert [(each["name"], each["state"], each["changed"]) for each in data] == [
+        ("n1", "awake", True),
+        ("n4", "awake", True),
+    ]
+    patches = fake_api.requests.find(verb="patch")
+    assert [json.loads(each.body) for each in patches] == [{"metadata": {"labels": {SLEEP_STATE: None}}}] * 2
+    assert "sleep-state" not in str(fake_api.get("Node", "n1")["metadata"]["labels"])
+    assert until(fake_api, "n1") is None
+    result = await cli("wake", "--all", "--clear-quarantine")
+    assert (result.code, result.out) == (0, "no node is in quarantine\n")
+
+
+async def test_the_quarantine_of_a_named_node_is_cleared_and_one_that_has_none_is_left(fake_api, cli):
+    put(fake_api, "n1", "quarantined")
+    put(fake_api, "n2", "asleep")
+    result = await cli("wake", "n1", "n2", "--clear-quarantine")
+    assert result.code == 0
+    assert [row.split()[:3] for row in result.out.splitlines()[1:]] == [["n1", "awake", "yes"], ["n2", "asleep", "no"]]
+    assert len(fake_api.requests.find(verb="patch")) == 1
+
+
+async def test_clearing_does_not_wait(fake_api, cli):
+    put(fake_api, "n1", "quarantined")
+    assert (await cli("wake", "n1", "--clear-quarantine", "--wait")).code == 2
+    assert not fake_api.requests.find(verb="patch")

@@ -7,14 +7,18 @@ from typing import Any, Final, NoReturn
 
 from joulie_cli.outcome import ExitCode
 from joulie_core.durations import DurationError, parse_duration
+from joulie_core.text import printable
 
 PROG: Final = "kubectl joulie"
 MANAGED: Final = "joulie.io/managed=true"
 SORTS: Final = ("name", "watts", "headroom", "cap", "profile", "age")
 _HELP_WIDTH: Final = 79
+#: Characters of the reason of a maintenance.
+_LONGEST_REASON: Final = 200
 _LONGEST_S: Final = 365 * 86400.0
 _DESCRIPTION: Final = """\
-Shows what Joulie does in a cluster, and why. Only wake changes anything.
+Shows what Joulie does in a cluster, and why. Only wake and maintenance change
+anything.
 What is unknown is shown as - or unknown, never as 0."""
 _EPILOG: Final = """\
 exit codes:
@@ -25,8 +29,8 @@ exit codes:
   3  the API server or the extender cannot be reached, forbids a request, or
      does not have the object
 
-Permissions: the ClusterRole joulie-viewer of the chart; wake needs to patch
-nodes as well.
+Permissions: the ClusterRole joulie-viewer of the chart; wake and maintenance
+need to patch nodes as well.
 docs/kubectl-joulie.md has the output of every verb.
 """
 
@@ -251,9 +255,11 @@ def _add_wake(verbs: Any, name: str) -> None:
         summary="wake nodes that sleep",
         description="Requests nodes to be awake for a time: the operator powers them on, some at a time, and puts them "
         "to sleep again only after it. A node that is still being drained for sleep takes pods again at once; one "
-        "that is awake stays so. A longer request that is there already stays. A node in quarantine is not woken. "
+        "that is awake stays so. A longer request that is there already stays. A node in maintenance is not woken, and "
+        "one in quarantine only with --clear-quarantine, after you have seen its console and its BMC. "
         "With --wait the command ends with 0 only once all of them are awake.",
-        example="kubectl joulie wake worker-3 --for 4h\nkubectl joulie wake --all --wait",
+        example="kubectl joulie wake worker-3 --for 4h\nkubectl joulie wake --all --wait\n"
+        "kubectl joulie wake --all --clear-quarantine",
         parents=[_connection(), _format(wide=False)],
     )
     parser.add_argument("names", nargs="*", metavar="NODE", help="the nodes")
@@ -266,6 +272,11 @@ def _add_wake(verbs: Any, name: str) -> None:
         metavar="DURATION",
         help="how long, as 90m; 1h by default",
     )
+    parser.add_argument(
+        "--clear-quarantine",
+        action="store_true",
+        help="clear the quarantine of nodes whose boots have failed, and do nothing else",
+    )
     parser.add_argument("--wait", action="store_true", help="follow the nodes until they are awake")
     parser.add_argument(
         "--timeout",
@@ -275,6 +286,31 @@ def _add_wake(verbs: Any, name: str) -> None:
         metavar="DURATION",
         help="how long --wait waits; 30m by default",
     )
+
+
+def _add_maintenance(verbs: Any, name: str) -> None:
+    parser = _verb(
+        verbs,
+        name,
+        summary="keep Joulie away from servers that people work on",
+        description="While a node is in maintenance Joulie neither puts it to sleep nor wakes it, whatever is "
+        "requested; one that sleeps stays off and takes no pods. Pods of a node that is awake stay: kubectl drain "
+        "moves them. The condition joulie.io/Asleep of the Node has reason and user; that it is in maintenance is also "
+        "in the status of its NodeSleepPolicy and, while its server is off, of its NodeBMC, and in doctor.",
+        example='kubectl joulie maintenance worker-3 --reason "new fan"\nkubectl joulie maintenance worker-3 --end',
+        parents=[_connection(), _format(wide=False)],
+    )
+    parser.add_argument("names", nargs="+", metavar="NODE", help="the nodes")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--reason", type=_reason, metavar="TEXT", help="begin, or change why")
+    what.add_argument("--end", action="store_true", help="end it")
+
+
+def _reason(text: str) -> str:
+    shown = printable(text.strip(), _LONGEST_REASON)
+    if not shown:
+        raise argparse.ArgumentTypeError("say why, in a few words")
+    return shown
 
 
 def _duration(text: str) -> float:
@@ -298,5 +334,6 @@ VERBS: Final[dict[str, Callable[[Any, str], None]]] = {
     "doctor": _add_doctor,
     "events": _add_events,
     "wake": _add_wake,
+    "maintenance": _add_maintenance,
     "completion": _add_completion,
 }

@@ -10,6 +10,7 @@ from joulie_api.decoding import decode
 from joulie_cli.check_outcome import CheckOutcome, found, ok, unchecked
 from joulie_cli.service_pods import ServicePod, health
 from joulie_cli.views import Raw
+from joulie_core.kinds.node_bmc import LEFT_OFF
 
 _CHECK: Final = "BMCs"
 _SERVICE: Final = "outofband"
@@ -29,10 +30,19 @@ _WAYS_OUT: Final = {
     "LicenceMissing": "the vendor's licence for power limits is missing",
     "NodeNotTainted": "a power-off request was left behind; remove it: kubectl patch nodebmcs NODE --type=merge"
     """ -p '{"spec":{"desiredPower":null}}'""",
+    "NodeMissing": "the operator powers it on; leave it off: kubectl patch nodebmcs NODE --type=merge"
+    """ -p '{"spec":{"desiredPower":"Off"}}'""",
+    "Quarantined": "see console and BMC, then: kubectl joulie wake NODE --clear-quarantine",
+    "Maintenance": "kubectl joulie maintenance NODE --end",
+    "Cordoned": "kubectl uncordon NODE",
     "PowerOffNotAllowed": "set spec.powerOff to Allowed, or remove spec.desiredPower",
 }
 #: Reasons why the power stays as it is until a person acts.
-_UNFOLLOWED: Final = frozenset({"NotFollowed", "NodeNotTainted", "PowerOffNotAllowed", "ResetTypeMissing"})
+_UNFOLLOWED: Final = frozenset(
+    {"NotFollowed", "NodeNotTainted", "PowerOffNotAllowed", "ResetTypeMissing", "Refused", "Failed"}
+)
+#: Reasons of the condition of servers that stay off as people want it.
+_WANTED_OFF: Final = frozenset({"Maintenance", "Cordoned"})
 _SEE: Final = "kubectl describe nodebmc NODE: the conditions have the message"
 
 
@@ -102,7 +112,14 @@ def check_bmcs(bmcs: Sequence[BmcView] | None, pods: Sequence[ServicePod] | None
         return
     if not bmcs:
         return
-    problems = [*_service(pods), *_unanswered(bmcs), *_unfollowed(bmcs), *_uncapped(bmcs), *_unproven(bmcs)]
+    problems = [
+        *_service(pods),
+        *_unanswered(bmcs),
+        *_unfollowed(bmcs),
+        *_left_off(bmcs),
+        *_uncapped(bmcs),
+        *_unproven(bmcs),
+    ]
     yield from problems
     if not problems:
         measured = sum(each.watts is not None for each in bmcs)
@@ -124,6 +141,15 @@ def _unanswered(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
 def _unfollowed(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
     late = [each for each in bmcs if each.conditions.get("PowerAsDesired", ("", ""))[1] in _UNFOLLOWED]
     yield from _by_reason(late, "PowerAsDesired", "the power does not become what is desired")
+
+
+def _left_off(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:
+    left_off = [each for each in bmcs if each.conditions.get(LEFT_OFF, ("", ""))[0] == "True"]
+    wanted = [each for each in left_off if each.conditions[LEFT_OFF][1] in _WANTED_OFF]
+    yield from _by_reason(
+        [each for each in left_off if each not in wanted], LEFT_OFF, "Joulie switched servers off, and they stay off"
+    )
+    yield from _by_reason(wanted, LEFT_OFF, "servers stay off until a person ends what keeps them so")
 
 
 def _uncapped(bmcs: Sequence[BmcView]) -> Iterator[CheckOutcome]:

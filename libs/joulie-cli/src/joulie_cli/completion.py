@@ -46,7 +46,7 @@ complete -c kubectl-joulie -f -a '(__kubectl_joulie)'
 """,
 }
 #: What the arguments of verbs are names of.
-_NAMES: Final = {"nodes": "node", "profile": "node", "why-pending": "pod", "wake": "node"}
+_NAMES: Final = {"nodes": "node", "profile": "node", "why-pending": "pod", "wake": "node", "maintenance": "node"}
 
 
 def script(shell: str) -> str:

@@ -7,7 +7,6 @@ from joulie_cli.check_outcome import CheckOutcome, found, ok
 from joulie_cli.node_rows import NodeRow
 from joulie_cli.quantities import counted
 from joulie_cli.sleepers import AWAKE, QUARANTINED
-from joulie_core.labels import SLEEP_STATE
 
 _CHECK: Final = "sleep"
 
@@ -20,7 +19,7 @@ def check_sleep(rows: Sequence[NodeRow]) -> Iterator[CheckOutcome]:
         yield found(
             _CHECK,
             "nodes are in quarantine: they were powered on, and did not become ready",
-            f"see console and BMC, power on, then: kubectl label node {quarantined[0]} {SLEEP_STATE}-",
+            f"see console and BMC, power on, then: kubectl joulie wake {quarantined[0]} --clear-quarantine",
             quarantined,
         )
     elif others:

@@ -95,7 +95,7 @@ class Wake:
         """What to do about the problem; empty without one."""
         if self.node.state != QUARANTINED:
             return ""
-        return f"see its console and its BMC, then clear it: kubectl label node {self.node.name} {keys.SLEEP_STATE}-"
+        return f"see its console and its BMC, then clear it: kubectl joulie wake {self.node.name} --clear-quarantine"
 
     @property
     def waits(self) -> bool:
@@ -145,6 +145,11 @@ def decode_note(raw: Raw) -> SleepNote:
 def request_body(until_s: float) -> dict[str, Any]:
     """Return the merge patch that requests a node to be awake until then."""
     return {"metadata": {"annotations": {keys.AWAKE_UNTIL: rfc3339(until_s, "seconds")}}}
+
+
+def cleared_body() -> dict[str, Any]:
+    """Return the merge patch that clears the quarantine of a node."""
+    return {"metadata": {"labels": {keys.SLEEP_STATE: None}}}
 
 
 def waiting(wakes: Iterable[Wake]) -> Sequence[Wake]:

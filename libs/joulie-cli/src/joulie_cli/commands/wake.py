@@ -1,4 +1,4 @@
-"""`kubectl joulie wake`: requests nodes to be awake for a time. The one command that writes.
+"""`kubectl joulie wake`: requests nodes to be awake for a time, and clears quarantines.
 
 The request is the annotation `joulie.io/awake-until` of the Node, on which the operator acts. The operator changes a
 Node only on the version that it has decided about, so that a node which is awake in the answer to the request stays so.
@@ -19,8 +19,8 @@ from joulie_cli.layout import Line
 from joulie_cli.outcome import CliError, ExitCode
 from joulie_cli.output import as_data, print_data, print_lines, terminal_width
 from joulie_cli.render.status import some_names
-from joulie_cli.render.wake import NO_NODE_SLEEPS, progress_line, wake_lines
-from joulie_cli.sleepers import GONE, QUARANTINED, Sleeper, Wake, decode_sleeper, request_body, waiting
+from joulie_cli.render.wake import NO_NODE_SLEEPS, NO_QUARANTINE, progress_line, wake_lines
+from joulie_cli.sleepers import GONE, QUARANTINED, Sleeper, Wake, cleared_body, decode_sleeper, request_body, waiting
 from joulie_core.durations import format_duration
 from joulie_core.labels import SLEEP_STATE
 
@@ -42,6 +42,8 @@ async def run(options: Namespace) -> ExitCode:
     """Request the nodes to be awake, print them, and with `--wait` follow them."""
     if bool(options.names) is options.all:
         raise CliError("name nodes, or give --all", "kubectl joulie wake --help has examples", ExitCode.USAGE)
+    if options.clear_quarantine:
+        return await _clear(options)
     if options.wait and options.awake_s < options.timeout_s:
         raise CliError("--for is shorter than --timeout: nodes could sleep again meanwhile", "", ExitCode.USAGE)
     async with connect(options) as cluster:
@@ -57,6 +59,33 @@ async def run(options: Namespace) -> ExitCode:
         print_data({"nodes": [wake.data() for wake in wakes]}, options)
     _raise_problems(wakes, options, trouble)
     return ExitCode.OK
+
+
+async def _clear(options: Namespace) -> ExitCode:
+    """Clear quarantines, and print the nodes; the operator wakes those that are off."""
+    if options.wait:
+        raise CliError("--clear-quarantine does not wait", "kubectl joulie wake NODE --wait follows", ExitCode.USAGE)
+    async with connect(options) as cluster:
+        with _permitted():
+            chosen = await _chosen(cluster, options)
+            if options.all:
+                chosen = [node for node in chosen if node.state == QUARANTINED]
+            found = [await _cleared(cluster, node) for node in chosen]
+    if as_data(options):
+        print_data({"nodes": [wake.data() for wake in found]}, options)
+    else:
+        print_lines(wake_lines(found, follows=True, width=terminal_width()) if found else [NO_QUARANTINE])
+    return ExitCode.OK
+
+
+async def _cleared(cluster: ClusterReader, node: Sleeper) -> Wake:
+    if node.state != QUARANTINED:
+        return Wake(node, changed=False)
+    try:
+        answer = await cluster.client.merge_patch(NODES, node.name, cleared_body(), field_manager=_FIELD_MANAGER)
+    except NotFound:
+        return Wake(replace(node, state=GONE), changed=False)
+    return Wake(decode_sleeper(answer), changed=True)
 
 
 @contextmanager

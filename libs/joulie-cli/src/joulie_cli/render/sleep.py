@@ -7,7 +7,6 @@ from joulie_cli.layout import Cell
 from joulie_cli.quantities import age
 from joulie_cli.render.nodes import sleep_style
 from joulie_cli.sleepers import AWAKE, GOING_STATES, QUARANTINED, WAKING, SleepNote
-from joulie_core.labels import SLEEP_STATE
 
 #: What wakes a node that is asleep, or calls back one that goes to sleep.
 WOKEN_BY: Final = (
@@ -25,7 +24,7 @@ def sleep_fields(note: SleepNote, now_s: float) -> Iterator[tuple[str, str | Cel
     if note.state == WAKING:
         yield "Takes pods", "once its BMC says that it is on, and its kubelet is ready"
     elif note.state == QUARANTINED:
-        yield "Way out", f"see console and BMC, power it on, then: kubectl label node {note.node} {SLEEP_STATE}-"
+        yield "Way out", f"see console and BMC, power it on, then: kubectl joulie wake {note.node} --clear-quarantine"
     else:
         kept = "Kept awake by" if note.state in GOING_STATES else "Woken by"
         yield kept, f"{WOKEN_BY}; kubectl joulie wake {note.node}"

@@ -15,6 +15,7 @@ _COLUMNS: Final = (
     TableColumn("AWAKE UNTIL"),
 )
 NO_NODE_SLEEPS: Final = line("no node sleeps, is going to sleep or is waking")
+NO_QUARANTINE: Final = line("no node is in quarantine")
 _FOLLOW: Final = "The operator wakes them, some at a time; kubectl joulie nodes shows their states, and --wait follows."
 
 
