@@ -32,7 +32,10 @@ class _Failure:
 
 
 class FailureLog:
-    """The failures of one kind of work, by `subject`: fields of the log line, such as the node's name."""
+    """The failures of one kind of work, by `subject`: fields of the log line, such as the node's name.
+
+    Threads may use one at the same time.
+    """
 
     __slots__ = ("_failed", "_failures", "_level", "_log", "_max_subjects", "_recovered", "_trace")
 
@@ -90,7 +93,10 @@ class FailureLog:
 
     def retain(self, keep: Callable[[Mapping[str, Any]], bool]) -> None:
         """Forget the subjects for which `keep` is false, since they are gone, without logging."""
-        self._failures = {key: failure for key, failure in self._failures.items() if keep(dict(key))}
+        # Over a copy: another thread may add a subject meanwhile.
+        for key in list(self._failures):
+            if not keep(dict(key)):
+                self._failures.pop(key, None)
 
 
 def _key(subject: Mapping[str, Any]) -> _Key:

@@ -157,7 +157,7 @@ class OperatorSettings(PowerSettings, CapSettings):
     """Whether NodeSleepPolicies are followed: docs/sleep.md. Needs further permissions, which the chart grants with
     `operator.sleep.enabled`."""
     sleep_interval: PositiveDuration = 10
-    """How often it is decided which nodes sleep."""
+    """How often it is decided which nodes sleep; also soon after a pod has begun to wait for a node."""
     write_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent writes."""
     events_per_second: Annotated[float, Field(gt=0, le=1000)] = 50

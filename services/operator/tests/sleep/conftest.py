@@ -81,7 +81,7 @@ class World:
         self.unread = set()
         self.registry = CollectorRegistry()
         self._client = client
-        self._watches = watches
+        self.watches = watches
         self._moved = asyncio.Event()
         for each in watches.all:
             each.subscribe(lambda *_: self._moved.set())
@@ -93,7 +93,7 @@ class World:
         """Start the controller anew: nothing but the API server remembers."""
         self.registry = CollectorRegistry()
         parts = SleepParts(
-            watches=self._watches,
+            watches=self.watches,
             writer=SleepWriter(self._client, self.writes),
             metrics=SleepMetrics(self.registry),
             hardware=self._hardware,
@@ -106,7 +106,7 @@ class World:
         return self.controller
 
     def _hardware(self, name):
-        seen = self._watches.seen().nodes.get(name)
+        seen = self.watches.seen().nodes.get(name)
         return resolve_view(seen.node, None, self._inventory) if seen and name in self.servers else None
 
     def add(self, name, *, zone="a", proven=True, bmc=True, **node):
@@ -183,6 +183,12 @@ class World:
         assert condition(), f"not after {passes} passes: {self.states()}, {self.status()}"
         return passes
 
+    async def until_seen(self, condition):
+        """Wait until a condition of what is watched holds."""
+        while not condition(self.watches.seen()):
+            self._moved.clear()
+            await self._moved.wait()
+
     async def seen(self):
         """Wait until the watches have all that the API server has."""
 
@@ -192,7 +198,7 @@ class World:
             } == {each.name: each.resource_version for each in objects}
 
         def caught_up():
-            now = self._watches.seen()
+            now = self.watches.seen()
             return (
                 versions("Node", [each.node for each in now.nodes.values()])
                 and versions("NodeBMC", [each.metadata for each in now.bmcs.values()])

@@ -31,7 +31,7 @@ async def test_a_pass_that_fails_for_an_unexpected_reason_is_counted_and_followe
         done.set()
 
     monkeypatch.setattr(controller, "step", step)
-    monkeypatch.setattr(controller, "_interval_s", 0.0)
+    monkeypatch.setattr(controller._pacing, "_interval_s", 0.0)
     await world.seen()
     running = asyncio.create_task(controller.run())
     async with asyncio.timeout(10):

@@ -39,7 +39,9 @@ def view_of(**hardware):
     return resolve_view(node, None, INVENTORY)
 
 
-def facts(*, nodes=None, pods=(), daemon_sets=None, bmcs=(), records=None, hardware=lambda _: None, unknown=False):
+def facts(
+    *, nodes=None, pods=(), daemon_sets=None, bmcs=(), records=None, hardware=lambda _: None, unknown=False, views=None
+):
     nodes = [seen_node()] if nodes is None else nodes
     seen = WatchedCluster(
         nodes={each.node.name: each for each in nodes},
@@ -49,7 +51,9 @@ def facts(*, nodes=None, pods=(), daemon_sets=None, bmcs=(), records=None, hardw
         policies={},
         pods_unknown=unknown,
     )
-    return gather(seen, records or {}, hardware, NOW_S, Failures(CollectorRegistry()))
+    if views is None:
+        views = {NodeName(name): hardware(name) for name in seen.nodes}
+    return gather(seen, records or {}, views, NOW_S, Failures(CollectorRegistry()))
 
 
 def node(**seen):
@@ -217,13 +221,10 @@ def test_gpus_without_work_add_their_watts():
     assert idle_watts(None) == 0
 
 
-def test_a_node_that_cannot_be_judged_is_one_of_which_pods_and_hardware_are_unknown():
-    def broken(_):
-        raise OverflowError
-
+def test_a_node_whose_hardware_cannot_be_read_is_one_of_which_pods_are_unknown_too():
     labels = {"topology.kubernetes.io/zone": "b"}
     seen = seen_node(labels=labels, taints=[OWN_TAINT], conditions=[{"type": "Ready", "status": "True"}])
-    found = node(nodes=[seen], bmcs=[seen_bmc()], hardware=broken)
+    found = facts(nodes=[seen], bmcs=[seen_bmc()], views={}).nodes[N1]
     assert (found.name, found.group, found.zone, found.labels) == ("n1", "", "/b", seen.node.labels)
     assert (found.protected_pods, found.free, found.idle_watts) == (None, {}, 0)
     assert (found.ready, found.cordoned) == (True, True)

@@ -1,4 +1,6 @@
-"""The loop: once in the interval it reads, decides, stores the records and carries them out.
+"""The loop: once in the interval, and soon after a pod waits, it reads, decides, stores and carries out.
+
+What is seen is decided about in a thread, so that leases are renewed and watches followed meanwhile.
 
 Guarantees that nothing is decided on what may be out of date; that a record is carried out only once it is stored, and
 so goes on after a restart; that a node is powered off only by a record that an earlier pass has stored; and that what
@@ -16,6 +18,7 @@ from joulie_api.errors import KubeError, NotFound, NotLeader, TooManyRequests
 from joulie_api.failure_log import FailureLog
 from joulie_api.failures import Failures
 from joulie_api.wire import Versioned
+from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import NodeBMC, NodeSleepPolicyStatus
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
@@ -28,8 +31,9 @@ from joulie_operator.sleep.left_off import OffReason, servers_off
 from joulie_operator.sleep.metrics import SleepMetrics
 from joulie_operator.sleep.notices import sleep_event
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
-from joulie_operator.sleep.planner import SleepPlanner
-from joulie_operator.sleep.policies import usable_policies
+from joulie_operator.sleep.pacing import LoopTurns, PassPacing
+from joulie_operator.sleep.planner import SleepPlan, SleepPlanner
+from joulie_operator.sleep.policies import UnusableSpec, UsablePolicy, usable_policies
 from joulie_operator.sleep.records import lasting, stored_record
 from joulie_operator.sleep.status import SleepSight, policy_status, refused_status
 from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
@@ -72,6 +76,19 @@ class SleepParts:
     wall: Callable[[], float]
 
 
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What was decided, and what it is made of."""
+
+    #: Records of all nodes at the beginning.
+    before: dict[NodeName, SleepRecord]
+    facts: SleepFacts
+    plan: SleepPlan
+    #: The policies that can be used, by name, and the errors of the others.
+    usable: Mapping[str, UsablePolicy]
+    errors: Mapping[str, UnusableSpec]
+
+
 class SleepController:
     """The controller of one operator; `statuses` are those of the policies, by name.
 
@@ -82,7 +99,8 @@ class SleepController:
         self.statuses: dict[str, NodeSleepPolicyStatus] = {}
         self.off: dict[NodeName, OffReason] = {}
         self._parts = parts
-        self._interval_s = interval_s
+        self._pacing = PassPacing(interval_s)
+        parts.watches.on_waiting_pod(self._pacing.on_waiting_pod)
         self._planner = SleepPlanner(parts.failures)
         #: As decided last, with what is not stored.
         self._records: dict[NodeName, SleepRecord] = {}
@@ -99,9 +117,8 @@ class SleepController:
         Raises:
             NotLeader: this process must not write any more.
         """
-        loop = asyncio.get_running_loop()
         while True:
-            due_at = loop.time() + self._interval_s
+            self._pacing.begin()
             problem = self._parts.watches.stale_reason()
             if problem is None:
                 self._reads.recovered()
@@ -109,35 +126,66 @@ class SleepController:
                     await self.step()
             else:
                 self._reads.failed(problem, cause="stale")
-            await asyncio.sleep(max(0.0, due_at - loop.time()))
+            await self._pacing.next_pass()
 
     async def step(self) -> None:
         """Decide once, and carry out what is stored. Raise as `run`."""
+        turns = LoopTurns()
+        self._pacing.take_pods()
         seen, now_s = self._parts.watches.seen(), self._parts.wall()
-        before = {NodeName(name): self._record(node, now_s) for name, node in seen.nodes.items()}
-        facts = gather(seen, before, self._parts.hardware, now_s, self._parts.failures)
-        usable, errors = usable_policies(seen.policies.values(), seen.nodes, self._parts.managed())
-        plan = self._planner.plan(facts, before, usable.values(), now_s)
+        views = await self._views(seen, turns)
+        found = await asyncio.to_thread(self._decide, seen, views, frozenset(self._parts.managed()), now_s)
+        before, records = found.before, found.plan.records
         stored: dict[NodeName, SleepRecord] = {}
-        for node, record in plan.records.items():
+        for node, record in records.items():
+            await turns.next()
             with self._parts.failures.contained("store sleep record", node=node):
                 if await self._store(seen.nodes[node], before[node], record):
                     stored[node] = record
         self._records = before | stored
         self._written_over = {name: version for name, version in self._written_over.items() if name in before}
         # What was decided and could not be stored is decided anew at the next pass, and its old record rests till then.
-        settled = {name: record for name, record in self._records.items() if name in stored or name not in plan.records}
-        await self._carry_out(seen, facts, before, settled, now_s)
-        sight = SleepSight(facts, self._records, now_s)
-        statuses: dict[str, NodeSleepPolicyStatus] = {}
-        for name, policy in usable.items():
-            with self._parts.failures.contained("status of a policy", policy=name):
-                statuses[name] = policy_status(policy, seen.policies[name], sight, plan.recommended.get(name))
-        statuses |= {name: refused_status(seen.policies[name], error, now_s) for name, error in errors.items()}
+        settled = {name: record for name, record in self._records.items() if name in stored or name not in records}
+        await self._carry_out(seen, found, settled, now_s, turns)
+        statuses = await asyncio.to_thread(self._statuses, seen, found, SleepSight(found.facts, self._records, now_s))
         for name, status in statuses.items():
             if status != seen.policies[name].model.status:
                 await self._attempt("status", self._parts.writer.publish(name, status), policy=name)
         self.statuses = statuses
+
+    async def _views(self, seen: WatchedCluster, turns: LoopTurns) -> dict[NodeName, HardwareView | None]:
+        """Return the hardware of the nodes; none of one whose hardware cannot be read."""
+        views: dict[NodeName, HardwareView | None] = {}
+        for key in seen.nodes:
+            await turns.next()
+            name = NodeName(key)
+            with self._parts.failures.contained("read hardware of node", node=name):
+                views[name] = self._parts.hardware(name)
+        return views
+
+    def _decide(
+        self,
+        seen: WatchedCluster,
+        views: Mapping[NodeName, HardwareView | None],
+        managed: frozenset[NodeName],
+        now_s: float,
+    ) -> _Decided:
+        """Decide, in a thread: reads nothing that changes during a pass, and changes the planner only."""
+        before = {NodeName(name): self._record(node, now_s) for name, node in seen.nodes.items()}
+        facts = gather(seen, before, views, now_s, self._parts.failures)
+        usable, errors = usable_policies(seen.policies.values(), seen.nodes, managed)
+        plan = self._planner.plan(facts, before, usable.values(), now_s)
+        return _Decided(before, facts, plan, usable, errors)
+
+    def _statuses(self, seen: WatchedCluster, found: _Decided, sight: SleepSight) -> dict[str, NodeSleepPolicyStatus]:
+        """Return the statuses of the policies, in a thread as `_decide`."""
+        statuses: dict[str, NodeSleepPolicyStatus] = {}
+        for name, policy in found.usable.items():
+            with self._parts.failures.contained("status of a policy", policy=name):
+                statuses[name] = policy_status(policy, seen.policies[name], sight, found.plan.recommended.get(name))
+        return statuses | {
+            name: refused_status(seen.policies[name], error, sight.now_s) for name, error in found.errors.items()
+        }
 
     def _record(self, node: WatchedNode, now_s: float) -> SleepRecord:
         """Return the record of a node: the stored one, with what is remembered beside it."""
@@ -181,15 +229,18 @@ class SleepController:
     async def _carry_out(
         self,
         seen: WatchedCluster,
-        facts: SleepFacts,
-        before: Mapping[NodeName, SleepRecord],
+        found: _Decided,
         settled: Mapping[NodeName, SleepRecord],
         now_s: float,
+        turns: LoopTurns,
     ) -> None:
+        before, facts = found.before, found.facts
         for name, record in settled.items():
+            await turns.next()
             await self._attempt("condition", self._parts.writer.show(seen.nodes[name], record), node=name)
         self.off = servers_off(seen.bmcs.values(), settled, facts.nodes)
         for bmc in seen.bmcs.values():
+            await turns.next()
             name = NodeName(bmc.name)
             if name in before and name not in settled:
                 continue
@@ -200,6 +251,7 @@ class SleepController:
                 await self._attempt("power", self._request_power(bmc, request, was_off=was_off, now_s=now_s), node=name)
         # After the power, which is requested on the version that was seen.
         for bmc in seen.bmcs.values():
+            await turns.next()
             reason = self.off.get(NodeName(bmc.name))
             left_off = self._parts.writer.show_left_off(bmc, reason, now_s=now_s)
             await self._attempt("condition of NodeBMC", left_off, node=bmc.name)

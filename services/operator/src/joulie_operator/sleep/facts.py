@@ -48,20 +48,28 @@ class SleepFacts:
 def gather(
     seen: WatchedCluster,
     records: Mapping[NodeName, SleepRecord],
-    hardware: HardwareOf,
+    views: Mapping[NodeName, HardwareView | None],
     now_s: float,
     failures: Failures,
 ) -> SleepFacts:
-    """Return the facts of this moment; a node that cannot be judged is one of which nothing is known."""
+    """Return the facts of this moment; a node that cannot be judged is one of which nothing is known.
+
+    Args:
+        seen: what is watched.
+        records: of all nodes.
+        views: hardware of the nodes; None of one that is not managed. A node without a view cannot be judged.
+        now_s: the present time.
+        failures: counts what fails.
+    """
     pods: dict[str, list[WatchedPod]] = defaultdict(list)
     pending: list[SleepPod] = []
     waited_for: set[str] = set()
     for pod in seen.pods.values():
         if pod.node is not None:
             pods[pod.node].append(pod)
-        elif pod.unschedulable and pod.role is not PodRole.NODE_OWN and not pod.ending:
+        elif pod.waits and pod.role is not PodRole.NODE_OWN:
             pending.append(pod.fit)
-        elif pod.unschedulable and pod.meant_for and not pod.ending:
+        elif pod.waits and pod.meant_for:
             # Its DaemonSet counts it as updated already, and waits for it to be available.
             waited_for.add(pod.meant_for)
     quarantined = {name for name, record in records.items() if record.state is SleepState.QUARANTINED}
@@ -72,7 +80,7 @@ def gather(
         power = _power(seen, name, failures)
         nodes[name] = _unknown(watched, power)
         free = _allocatable(watched.node, failures)
-        if free is None:
+        if free is None or name not in views:
             continue
         with failures.contained("judge node for sleep", node=name):
             nodes[name] = _node(
@@ -80,7 +88,7 @@ def gather(
                 pods[name],
                 free=free,
                 power=power,
-                view=hardware(name),
+                view=views[name],
                 quarantined=name in quarantined,
                 now_s=now_s,
             )

@@ -117,6 +117,11 @@ class WatchedPod:
     meant_for: str
     fit: SleepPod
 
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a node."""
+        return self.node is None and self.unschedulable and not self.ending
+
 
 class _Taint(msgspec.Struct, rename="camel"):
     key: str = ""

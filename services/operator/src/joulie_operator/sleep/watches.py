@@ -4,7 +4,7 @@ Pods and nodes are watched a second time: the operator's own watches keep less o
 the limit of a zone counts all of its nodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,15 @@ class SleepWatches:
         nodes, pods, daemon_sets, bmcs, policies = self._stores
         pods_unknown = any(key not in pods for key in self._pods.invalid)
         return WatchedCluster(dict(nodes), dict(pods), dict(daemon_sets), dict(bmcs), dict(policies), pods_unknown)
+
+    def on_waiting_pod(self, notify: Callable[[], None]) -> None:
+        """Call `notify` for each pod that begins to wait for a node."""
+
+        def on_pod(_: str, old: WatchedPod | None, new: WatchedPod | None) -> None:
+            if new is not None and new.waits and not (old is not None and old.waits):
+                notify()
+
+        self._pods.subscribe(on_pod)
 
     def stale_reason(self) -> str | None:
         """Return which of them must not be believed, and why; None where all may."""
