@@ -87,6 +87,10 @@
 - apiGroups: [apps]
   resources: [daemonsets]
   verbs: [list, watch]
+# On which nodes a pod finds its data.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims, persistentvolumes]
+  verbs: [list, watch]
 {{- end -}}
 {{- define "joulie.writes.operator.sleep" -}}
 - apiGroups: [joulie.io]

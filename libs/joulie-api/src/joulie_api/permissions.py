@@ -25,6 +25,8 @@ from joulie_api.resources import (
     NODE_SLEEP_POLICIES,
     NODE_TWINS,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -121,6 +123,9 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
                 Grant((NODES,), ("patch",), subresource="status", reason="The condition of nodes that sleep."),
                 Grant((PODS,), ("create",), subresource="eviction", reason="Within PodDisruptionBudgets."),
                 Grant((DAEMON_SETS,), _READ, reason="Whether a roll-out waits for a node."),
+                Grant(
+                    (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES), _READ, reason="On which nodes a pod finds its data."
+                ),
             ),
         ),
         "agent": Permissions(

@@ -58,11 +58,13 @@ class Requirement:
 class Term:
     """One node selector term: all expressions must hold.
 
-    `has_fields`: the term also has matchFields, which never concern labels.
+    `has_fields`: the term also has matchFields, which never concern labels; `fields` are those that were read, for
+    decisions that know the names of nodes. Kubernetes knows the field `metadata.name` only.
     """
 
     expressions: tuple[Requirement, ...] = ()
     has_fields: bool = False
+    fields: tuple[Requirement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

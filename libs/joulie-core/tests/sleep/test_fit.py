@@ -29,6 +29,10 @@ def term(operator, *values, key="pool") -> tuple[Term, ...]:
     return (Term(expressions=(Requirement(key, operator, values),)),)
 
 
+def named(operator, *values, key="metadata.name") -> tuple[Term, ...]:
+    return (Term(has_fields=True, fields=(Requirement(key, operator, values),)),)
+
+
 def names(placed) -> dict[str, int]:
     return {room.node.name: count for room, count in placed}
 
@@ -73,6 +77,11 @@ def test_a_resource_that_a_node_does_not_have_is_not_there():
         ({"required_terms": ()}, []),
         ({"required_terms": (Term(),)}, []),
         ({"required_terms": (Term(has_fields=True),)}, ["a", "b", "none"]),
+        ({"required_terms": named(SelectorOperator.IN, "b")}, ["b"]),
+        ({"required_terms": named(SelectorOperator.IN, "gone")}, []),
+        ({"required_terms": named(SelectorOperator.NOT_IN, "b")}, ["a", "none"]),
+        ({"required_terms": named(SelectorOperator.IN, "b", key="metadata.namespace")}, []),
+        ({"required_terms": named(SelectorOperator.IN, "b") + term(SelectorOperator.IN, "a")}, ["a", "b"]),
     ],
 )
 def test_a_pod_has_room_where_labels_admit_it(asked, fits):

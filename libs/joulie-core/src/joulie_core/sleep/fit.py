@@ -3,13 +3,14 @@
 Pods that are alike are placed together, and nodes are looked up by what a pod asks for, so that thousands of both take
 tenths of a second. The number of looks at a node is bounded; what is beyond it has no room here.
 
-Pod affinity, spreading and volumes are not simulated: a pod that waits for one of them has room here.
+Rules between pods (`neighbours`) are asked for each node, where a pod has any. What else is not simulated is said by
+`SleepPod.uncertain`: such a pod may have no room where it has room here.
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, Protocol
 
 from joulie_core.names import NodeName
 from joulie_core.pod import SelectorOperator, Term
@@ -19,8 +20,26 @@ from joulie_core.sleep.model import NodeTaint, SleepNode, SleepPod
 _PREFER: Final = "PreferNoSchedule"
 #: Looks at a node by one `Rooms`: 0.1 to 0.2 s on one core.
 MAX_LOOKS: Final = 100_000
+#: Stands for the name of a node where it is looked up like a label; no label has such a key.
+_NODE_NAME: Final = "\0name"
+#: Field of a Node in `Term.fields`.
+_NAME_FIELD: Final = "metadata.name"
 #: A share of an amount by which sums of requests may differ from what a node has, since they are rounded.
 _ROUNDING: Final = 1e-9
+
+
+class Admission(Protocol):
+    """On which nodes a pod may run."""
+
+    def admits(self, node: SleepNode) -> bool:
+        """Return whether the pod may run on a node."""
+
+
+class PlacementRules(Admission, Protocol):
+    """Where a pod may run beside others; `neighbours.Rules`."""
+
+    def add(self, node: SleepNode) -> None:
+        """Note that the pod was placed on a node."""
 
 
 class PodGroup:
@@ -47,7 +66,10 @@ def grouped(pods: Iterable[SleepPod]) -> list[PodGroup]:
 
 def _likeness(pod: SleepPod) -> object:
     requests, selector = tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items()))
-    return requests, selector, pod.required_terms, pod.tolerations
+    alone = requests, selector, pod.required_terms, pod.tolerations, pod.uncertain, pod.overdue
+    if not pod.namespace:
+        return alone
+    return *alone, pod.namespace, tuple(sorted(pod.labels.items())), pod.affinity, pod.anti_affinity, pod.spreads
 
 
 class NodeRoom:
@@ -98,8 +120,12 @@ class Rooms:
         #: By label key and value: the positions of the nodes.
         self._by_label: dict[str, dict[str, list[int]]] = {}
 
-    def place(self, group: PodGroup, *, without: Collection[NodeName] = ()) -> list[tuple[NodeRoom, int]]:
+    def place(
+        self, group: PodGroup, *, without: Collection[NodeName] = (), rules: PlacementRules | None = None
+    ) -> list[tuple[NodeRoom, int]]:
         """Place pods of a group, and lower its count; return where they are. Nodes of `without` are left out."""
+        if rules is not None:
+            return self._place_singly(group, rules)
         placed = []
         for at in self.positions(group.pod):
             if not group.count or not self._look():
@@ -113,6 +139,22 @@ class Rooms:
                 placed.append((room, taken))
         return placed
 
+    def _place_singly(self, group: PodGroup, rules: PlacementRules) -> list[tuple[NodeRoom, int]]:
+        """Place pods one by one, since each may change where the next one has room."""
+        placed: list[tuple[NodeRoom, int]] = []
+        before = -1
+        while group.count and len(placed) != before:
+            before = len(placed)
+            for at in self.positions(group.pod):
+                if not group.count or not self._look():
+                    break
+                room = self.all[at]
+                if rules.admits(room.node) and room.take(group.pod):
+                    rules.add(room.node)
+                    group.count -= 1
+                    placed.append((room, 1))
+        return placed
+
     def place_all(self, pods: Iterable[SleepPod], *, without: Collection[NodeName] = ()) -> bool:
         """Place all of the pods, or none; return whether there is room."""
         placed: list[tuple[SleepPod, NodeRoom, int]] = []
@@ -124,13 +166,14 @@ class Rooms:
                 return False
         return True
 
-    def fitting(self, pod: SleepPod, most: int) -> list[int]:
+    def fitting(self, pod: SleepPod, most: int, rules: Admission | None = None) -> list[int]:
         """Return the positions of the first nodes that have room for a pod, at most `most`."""
         found: list[int] = []
         for at in sorted(self.positions(pod)):
             if len(found) >= most or not self._look():
                 break
-            if self.all[at].capacity(pod, 1):
+            room = self.all[at]
+            if room.capacity(pod, 1) and (rules is None or rules.admits(room.node)):
                 found.append(at)
         return found
 
@@ -167,7 +210,7 @@ class Rooms:
         if found is None:
             found = self._by_label[key] = {}
             for at, room in enumerate(self.all):
-                value = room.node.labels.get(key)
+                value = label_of(room.node, key)
                 if value is not None:
                     found.setdefault(value, []).append(at)
         return found
@@ -178,27 +221,46 @@ def _equalities(pod: SleepPod) -> Iterable[tuple[str, Sequence[str]]]:
     for key, value in pod.node_selector.items():
         yield key, (value,)
     if pod.required_terms is not None and len(pod.required_terms) == 1:
-        for each in pod.required_terms[0].expressions:
+        term = pod.required_terms[0]
+        for each in term.expressions:
             if each.operator is SelectorOperator.IN:
                 yield each.key, tuple(dict.fromkeys(each.values))
+        for each in term.fields:
+            if each.key == _NAME_FIELD and each.operator is SelectorOperator.IN:
+                yield _NODE_NAME, tuple(dict.fromkeys(each.values))
 
 
 def admits(node: SleepNode, pod: SleepPod) -> bool:
-    """Return whether a node's labels and taints admit a pod."""
+    """Return whether a node's name, labels and taints admit a pod."""
+    return selects(node, pod) and tolerates(node, pod)
+
+
+def selects(node: SleepNode, pod: SleepPod) -> bool:
+    """Return whether a pod's node selector and required node affinity select a node."""
     if pod.node_selector and any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
         return False
-    if pod.required_terms is not None and not any(_term_holds(term, node.labels) for term in pod.required_terms):
-        return False
+    return pod.required_terms is None or any(_term_holds(term, node) for term in pod.required_terms)
+
+
+def tolerates(node: SleepNode, pod: SleepPod) -> bool:
+    """Return whether a pod tolerates the taints of a node."""
     return not node.taints or all(_tolerated(taint, pod) for taint in node.taints)
 
 
+def label_of(node: SleepNode, key: str) -> str | None:
+    """Return what a node has for one of the `label_keys`."""
+    return node.name if key == _NODE_NAME else node.labels.get(key)
+
+
 def label_keys(pods: Iterable[SleepPod]) -> frozenset[str]:
-    """Return the keys of the labels that decide whether a node admits one of the pods."""
+    """Return the keys of what decides whether a node admits one of the pods: of labels, and one for its name."""
     keys: set[str] = set()
     for pod in pods:
         keys.update(pod.node_selector)
         for term in pod.required_terms or ():
             keys.update(each.key for each in term.expressions)
+            if term.fields:
+                keys.add(_NODE_NAME)
     return frozenset(keys)
 
 
@@ -206,8 +268,10 @@ def _tolerated(taint: NodeTaint, pod: SleepPod) -> bool:
     return taint.effect == _PREFER or any(toleration.tolerates(taint) for toleration in pod.tolerations)
 
 
-def _term_holds(term: Term, labels: Mapping[str, str]) -> bool:
-    # Kubernetes: a term without any expression or field matches no node. Fields name nodes; which is not known here.
+def _term_holds(term: Term, node: SleepNode) -> bool:
+    # Kubernetes: a term without any expression or field matches no node.
     if not term.expressions and not term.has_fields:
         return False
-    return all(each.holds(labels.get(each.key)) for each in term.expressions)
+    return all(each.holds(node.labels.get(each.key)) for each in term.expressions) and all(
+        each.holds(node.name if each.key == _NAME_FIELD else None) for each in term.fields
+    )

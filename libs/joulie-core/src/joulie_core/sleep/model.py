@@ -4,13 +4,14 @@ Times are seconds since the epoch (in a simulation, since its start). Amounts of
 nodes share. None is unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
 from joulie_core.pod import Term
+from joulie_core.sleep.pod_terms import PodSpread, PodTerm
 
 
 class SleepState(StrEnum):
@@ -103,6 +104,21 @@ class SleepPod:
     #: Terms of the required node affinity, ORed; None without.
     required_terms: tuple[Term, ...] | None = None
     tolerations: tuple[PodToleration, ...] = ()
+    namespace: str = ""
+    #: Those that decide beside which pods it may run.
+    labels: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    spreads: tuple[PodSpread, ...] = ()
+    #: It asks for more than is simulated, such as ports of the host or volumes that are yet to be made.
+    uncertain: bool = False
+    #: kube-scheduler has found no node for it for so long that it finds none where there is room by this simulation.
+    overdue: bool = False
+
+    @property
+    def asks_of_others(self) -> bool:
+        """Whether the pods beside it decide where it has room."""
+        return bool(self.affinity or self.anti_affinity or self.spreads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +179,8 @@ class SleepNode:
     protected_pods: int | None
     #: Pods that can be evicted.
     movable_pods: tuple[SleepPod, ...] = ()
+    #: All pods on it; may be left out where no pod asks for anything of others.
+    pods: Sequence[SleepPod] = ()
     #: A DaemonSet's roll-out waits for the node.
     rollout_waiting: bool = False
     #: None without a NodeBMC.

@@ -12,11 +12,12 @@ from typing import Final
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
 from joulie_core.sleep.bounds import BootRoom
-from joulie_core.sleep.fit import Rooms, grouped
+from joulie_core.sleep.fit import PodGroup, Rooms, grouped
 from joulie_core.sleep.machine import power_state
 from joulie_core.sleep.model import SleepNode, SleepPod, SleepReason, SleepRecord, SleepState
+from joulie_core.sleep.neighbours import MAX_RULES, Neighbours
 from joulie_core.sleep.settings import AwakeWindow, SleepSettings
-from joulie_core.sleep.waking import WakeCandidate, WakeOrder, choose
+from joulie_core.sleep.waking import RuledGroup, WakeCandidate, WakeOrder, choose_both, in_turn
 
 #: States from which a node returns without a boot.
 _NOT_YET_OFF: Final = frozenset({SleepState.CORDONED, SleepState.DRAINING})
@@ -156,18 +157,41 @@ def _wake_for(
     settings: SleepSettings,
 ) -> None:
     """Add the nodes that take pods which no node takes that is awake or about to be, no more than may boot now."""
-    rooms = Rooms(each.node for each in seen if _counts(each, needs, now_s, settings))
-    groups = grouped(pending)
-    for group in groups:
-        needs.used |= {room.node.name for room, _ in rooms.place(group)}
-    waiting = [group for group in groups if group.count]
+    counted = [each.node for each in seen if _counts(each, needs, now_s, settings)]
+    around = Neighbours([each.node for each in seen], (node.name for node in counted))
+    rooms = Rooms(counted)
+    trials = Rooms(node for node in counted if node.empty)
+    turn = int(now_s)
     by_name = {each.node.name: each for each in seen}
+    waiting: list[PodGroup] = []
+    ruled: list[RuledGroup] = []
+    groups = grouped(pending)
+    concerned = [group for group in groups if around.concern(group.pod)]
+    plain = [group for group in groups if not around.concern(group.pod)] if concerned else groups
+    for group in (*plain, *in_turn(concerned, MAX_RULES, turn)[:MAX_RULES]):
+        pod = group.pod
+        rules = around.rules(pod) if around.concern(pod) else None
+        placed = [] if pod.uncertain else rooms.place(group, rules=rules)
+        needs.used |= {room.node.name for room, _ in placed}
+        if rules is None:
+            for room, count in placed:
+                around.add(pod, room.node, count)
+        if pod.uncertain or (pod.overdue and placed):
+            # kube-scheduler finds no room on these nodes: at most one is kept without pods for it to try, or woken.
+            on_trial = trials.fitting(pod, 1, rules)
+            if on_trial:
+                needs.used.add(trials.all[on_trial[0]].node.name)
+            else:
+                ruled.append(RuledGroup(PodGroup(pod, 1), rules))
+        elif group.count:
+            ruled.append(RuledGroup(group, rules)) if rules is not None else waiting.append(group)
     candidates = [
         WakeCandidate(each.node, _order(each, now_s, settings))
         for each in seen
         if each.node.name not in needs.reasons and _can_wake(each, now_s) and needs.may_wake(each)
     ]
-    for node in choose(waiting, candidates, boots=needs.boots.copy(), turn=int(now_s)):
+    boots = needs.boots.copy()
+    for node in choose_both(ruled, waiting, candidates, around, boots=boots, turn=turn):
         needs.add(by_name[node.name], SleepReason.PENDING_PODS)
         needs.used.add(node.name)
 

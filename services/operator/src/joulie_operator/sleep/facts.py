@@ -5,8 +5,9 @@ nothing.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from joulie_api.failures import Failures
 from joulie_api.resources import NODES
@@ -24,6 +25,7 @@ from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, 
 from joulie_core.timestamps import epoch_seconds
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
 from joulie_operator.sleep.records import state_label
+from joulie_operator.sleep.surroundings import Surroundings
 from joulie_operator.sleep.switched_off import marked_shutdown
 from joulie_operator.sleep.watches import WatchedCluster
 
@@ -33,6 +35,8 @@ _CONTROL_PLANE = tuple(f"node-role.kubernetes.io/{role}" for role in ("control-p
 _TAKEN = frozenset({"AsDesired", "Changing", "NotFollowed"})
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 
+#: After which a pod that has room by this simulation is one that has none by kube-scheduler's rules.
+OVERDUE_S: Final = 60.0
 #: Returns the hardware of a managed node; None of any other.
 HardwareOf = Callable[[NodeName], HardwareView | None]
 
@@ -61,24 +65,19 @@ def gather(
         now_s: the present time.
         failures: counts what fails.
     """
-    pods: dict[str, list[WatchedPod]] = defaultdict(list)
-    pending: list[SleepPod] = []
-    waited_for: set[str] = set()
-    for pod in seen.pods.values():
-        if pod.node is not None:
-            pods[pod.node].append(pod)
-        elif pod.waits and pod.role is not PodRole.NODE_OWN:
-            pending.append(pod.fit)
-        elif pod.waits and pod.meant_for:
-            # Its DaemonSet counts it as updated already, and waits for it to be available.
-            waited_for.add(pod.meant_for)
+    around = Surroundings(seen.pods.values(), seen.claims, seen.volumes)
+    # The DaemonSet of such a pod counts it as updated already, and waits for it to be available.
+    waited_for = {pod.meant_for for pod in seen.pods.values() if pod.waits and pod.meant_for}
+    pods = _on_nodes(seen)
+    around.add_all((seen.nodes[key].node.labels, placed) for key, placed in pods.items() if key in seen.nodes)
     quarantined = {name for name, record in records.items() if record.state is SleepState.QUARANTINED}
     rolling_out = {name for name, each in seen.daemon_sets.items() if each.rolling_out}
     nodes: dict[NodeName, SleepNode] = {}
     for key, watched in seen.nodes.items():
         name = NodeName(key)
         power = _power(seen, name, failures)
-        nodes[name] = _unknown(watched, power)
+        beside = around.beside_all(pods[name])
+        nodes[name] = _unknown(watched, power, beside)
         free = _allocatable(watched.node, failures)
         if free is None or name not in views:
             continue
@@ -86,6 +85,8 @@ def gather(
             nodes[name] = _node(
                 watched,
                 pods[name],
+                around,
+                beside=beside,
                 free=free,
                 power=power,
                 view=views[name],
@@ -97,7 +98,27 @@ def gather(
     for name, node in nodes.items():
         if name in waited_for or any(pod.daemon_set in rolling_out for pod in pods[name]):
             nodes[name] = replace(node, rollout_waiting=True)
-    return SleepFacts(nodes, tuple(pending))
+    return SleepFacts(nodes, tuple(_pending(seen, around, now_s)))
+
+
+def _on_nodes(seen: WatchedCluster) -> Mapping[str, list[WatchedPod]]:
+    """Return the pods that have a node, by its name."""
+    pods: dict[str, list[WatchedPod]] = defaultdict(list)
+    for pod in seen.pods.values():
+        if pod.node is not None:
+            pods[pod.node].append(pod)
+    return pods
+
+
+def _pending(seen: WatchedCluster, around: Surroundings, now_s: float) -> Iterator[SleepPod]:
+    """Yield the pods that wait for a node, without those that wait for a claim or a volume that does not exist."""
+    for pod in seen.pods.values():
+        if pod.waits and pod.role is not PodRole.NODE_OWN:
+            waiting = around.waiting(pod)
+            if waiting is not None:
+                since_s = pod.refused_since_s
+                overdue = since_s is not None and now_s - since_s >= OVERDUE_S
+                yield replace(waiting, overdue=True) if overdue else waiting
 
 
 def _power(seen: WatchedCluster, name: NodeName, failures: Failures) -> NodePowerFacts | None:
@@ -159,7 +180,9 @@ def idle_watts(view: HardwareView | None) -> float:
 def _node(
     seen: WatchedNode,
     pods: Iterable[WatchedPod],
+    around: Surroundings,
     *,
+    beside: tuple[SleepPod, ...],
     free: dict[str, float],
     power: NodePowerFacts | None,
     view: HardwareView | None,
@@ -175,7 +198,11 @@ def _node(
         if pod.role is PodRole.PROTECTED:
             protected += 1
         elif pod.role is PodRole.MOVABLE:
-            movable.append(pod.fit)
+            moved = around.moved(pod)
+            if moved is None:
+                protected += 1
+            else:
+                movable.append(moved)
     return SleepNode(
         name=node.name,
         group=view.family if view is not None else "",
@@ -190,6 +217,7 @@ def _node(
         cordoned=seen.cordoned,
         protected_pods=protected,
         movable_pods=tuple(movable),
+        pods=beside,
         power=power,
         wake_requested=_is_requested(node.annotations.get(labels.AWAKE_UNTIL), now_s),
         maintenance=seen.maintenance is not None,
@@ -198,7 +226,7 @@ def _node(
     )
 
 
-def _unknown(seen: WatchedNode, power: NodePowerFacts | None) -> SleepNode:
+def _unknown(seen: WatchedNode, power: NodePowerFacts | None, beside: tuple[SleepPod, ...]) -> SleepNode:
     """Return a node of which neither hardware nor pods are known: it is not put to sleep, and no other counts on it."""
     return SleepNode(
         name=seen.node.name,
@@ -213,6 +241,7 @@ def _unknown(seen: WatchedNode, power: NodePowerFacts | None) -> SleepNode:
         maintenance=seen.maintenance is not None,
         boot_id=seen.boot_id,
         protected_pods=None,
+        pods=beside,
         power=power,
     )
 

@@ -4,9 +4,12 @@ Guarantees that what a pod needs is kept once for equal pods: a pod is reduced t
 and those are the key.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -22,8 +25,12 @@ from joulie_core.powerest.pod_demand import requested
 from joulie_core.sleep import SleepPod
 from joulie_core.sleep.model import NodeTaint, PodToleration
 from joulie_core.text import printable
+from joulie_core.timestamps import epoch_seconds
 from joulie_operator.sleep.daemon_sets import meant_for
+from joulie_operator.sleep.pod_rules import is_simulated, read_rules
 
+#: Its name and its kind.
+_Volume = dict[str, msgspec.Raw]
 #: A part that is not looked into; left out of what is written where the pod does not have it.
 _Part = msgspec.Raw | msgspec.UnsetType
 #: Characters of the reason of a maintenance that are shown.
@@ -39,6 +46,17 @@ _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 #: API group and kind of the controllers that replace an evicted pod by another one that does the same. All others are
 #: of work that an eviction interrupts, or have rules of their own.
 _REPLACING: Final = frozenset({("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")})
+
+
+#: Of the taints that Kubernetes derives from the conditions of a Node.
+_NODE_CONDITIONS: Final = "node.kubernetes.io/"
+#: Taints of nodes that sleep, are not ready or cordoned, which is known of them otherwise.
+_PASSING: Final = frozenset(
+    {labels.ASLEEP_TAINT, *(f"{_NODE_CONDITIONS}{each}" for each in ("not-ready", "unreachable", "unschedulable"))}
+)
+#: What kube-scheduler says where it has looked at no node, for a claim that does not exist or is not bound: elsewhere
+#: it counts nodes for each reason. Waking nodes does not help.
+_NO_NODE_LOOKED_AT: Final = re.compile(r"0/\d+ nodes are available: [^\d]")
 
 
 class PodRole(Enum):
@@ -90,11 +108,14 @@ class WatchedNode:
 
     @property
     def lasting_taints(self) -> tuple[NodeTaint, ...]:
-        """The taints that the node has also when it is awake and ready."""
+        """The taints that the node has also when it is awake and ready.
+
+        Those of its conditions, such as a full disk, are out of date while it sleeps.
+        """
         return tuple(
             NodeTaint(taint.key, taint.value or "", taint.effect)
             for taint in self.taints
-            if taint.key != labels.ASLEEP_TAINT and not taint.key.startswith("node.kubernetes.io/")
+            if taint.key not in _PASSING and not (self.cordoned and taint.key.startswith(_NODE_CONDITIONS))
         )
 
 
@@ -109,13 +130,19 @@ class WatchedPod:
     role: PodRole
     #: Whether it is being deleted.
     ending: bool
-    #: Whether kube-scheduler has found no node for it.
+    #: Whether kube-scheduler has looked at the nodes and found none for it.
     unschedulable: bool
     #: `namespace/name` of its DaemonSet; empty without one.
     daemon_set: str
     #: Node that its DaemonSet has made it for, while it has no node; empty for other pods.
     meant_for: str
     fit: SleepPod
+    #: Equal ones are the same object.
+    labels: Mapping[str, str] = field(default_factory=dict)
+    #: Names of the PersistentVolumeClaims of its volumes.
+    claims: tuple[str, ...] = ()
+    #: Since when kube-scheduler has found no node for it; None where it has not said so.
+    refused_since_s: float | None = None
 
     @property
     def waits(self) -> bool:
@@ -139,6 +166,14 @@ class _Condition(msgspec.Struct):
 
 class _NodeInfo(msgspec.Struct):
     boot_id: str = msgspec.field(default="", name="bootID")
+
+
+class _PodCondition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
 
 
 class _NodeSpec(msgspec.Struct):
@@ -166,18 +201,23 @@ class _PodMeta(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
     annotations: dict[str, str] | None = None
+    labels: _Part = msgspec.UNSET
     owner_references: list[_Owner] | None = None
     deletion_timestamp: str | None = None
+
+
+class _Port(msgspec.Struct, rename="camel", omit_defaults=True):
+    host_port: int = 0
 
 
 class _Container(msgspec.Struct, rename="camel", omit_defaults=True):
     resources: _Part = msgspec.UNSET
     restart_policy: _Part = msgspec.UNSET
+    ports: list[_Port] | None = None
 
 
-class _Volume(msgspec.Struct, rename="camel"):
-    empty_dir: _Part = msgspec.UNSET
-    host_path: _Part = msgspec.UNSET
+class _ClaimSource(msgspec.Struct, rename="camel"):
+    claim_name: str = ""
 
 
 class _Fit(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -186,6 +226,8 @@ class _Fit(msgspec.Struct, rename="camel", omit_defaults=True):
     node_selector: _Part = msgspec.UNSET
     affinity: _Part = msgspec.UNSET
     tolerations: _Part = msgspec.UNSET
+    topology_spread_constraints: _Part = msgspec.UNSET
+    resource_claims: _Part = msgspec.UNSET
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
     overhead: _Part = msgspec.UNSET
@@ -198,7 +240,7 @@ class _PodSpec(msgspec.Struct, rename="camel"):
 
 
 class _PodStatus(msgspec.Struct):
-    conditions: list[_Condition] | None = None
+    conditions: list[_PodCondition] | None = None
 
 
 class _Pod(msgspec.Struct):
@@ -229,6 +271,10 @@ _NODES: Final = msgspec.json.Decoder(_Node)
 _PODS: Final = msgspec.json.Decoder(_Pod)
 _FITS: Final = msgspec.json.Decoder(_FitPod)
 _TOLERATIONS: Final = msgspec.json.Decoder(_Tolerations)
+_CLAIM_SOURCES: Final = msgspec.json.Decoder(_ClaimSource)
+_NAMES: Final = msgspec.json.Decoder(str)
+_LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -269,20 +315,41 @@ def read_pod(raw: bytes) -> WatchedPod:
     )
     namespace = meta.namespace or "default"
     of_daemon_set = owner is not None and owner.kind == "DaemonSet"
+    refused = scheduled is not None and (scheduled.status, scheduled.reason) == ("False", "Unschedulable")
+    volumes = spec.volumes or []
+    simulated = all(is_simulated(each) for each in volumes)
     return WatchedPod(
         name=meta.name,
         namespace=namespace,
         node=spec.node_name or None,
-        role=_role(meta, owner, spec.volumes or ()),
+        role=_role(meta, owner, volumes),
         ending=meta.deletion_timestamp is not None,
-        unschedulable=scheduled is not None and (scheduled.status, scheduled.reason) == ("False", "Unschedulable"),
+        unschedulable=refused and scheduled is not None and not _NO_NODE_LOOKED_AT.match(scheduled.message),
         daemon_set=f"{namespace}/{owner.name}" if owner is not None and of_daemon_set else "",
         meant_for=meant_for(raw) if of_daemon_set and not spec.node_name else "",
-        fit=_kept_fit(_ENCODER.encode(fit.spec or _Fit())),
+        fit=_kept_fit(_ENCODER.encode(fit.spec or _Fit()), simulated=simulated),
+        labels=_NO_LABELS if isinstance(meta.labels, msgspec.UnsetType) else _kept_labels(bytes(meta.labels)),
+        claims=tuple(_claims(meta.name, volumes)),
+        refused_since_s=epoch_seconds(scheduled.last_transition_time) if refused and scheduled is not None else None,
     )
 
 
-def _role(meta: _PodMeta, owner: _Owner | None, volumes: tuple[_Volume, ...] | list[_Volume]) -> PodRole:
+def _claims(pod: str, volumes: list[_Volume]) -> Iterator[str]:
+    """Yield the names of the claims of a pod's volumes."""
+    for each in volumes:
+        if "persistentVolumeClaim" in each:
+            yield decode(_CLAIM_SOURCES.decode, bytes(each["persistentVolumeClaim"]), "Pod").claim_name
+        elif "ephemeral" in each:
+            # Kubernetes makes a claim of this name.
+            yield f"{pod}-{decode(_NAMES.decode, bytes(each.get('name', b'')), 'Pod')}"
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_labels(raw: bytes) -> Mapping[str, str]:
+    return decode(_LABELS.decode, raw, "Pod") or _NO_LABELS
+
+
+def _role(meta: _PodMeta, owner: _Owner | None, volumes: list[_Volume]) -> PodRole:
     annotations = meta.annotations or {}
     if ends_with_node(annotations, owner.kind if owner is not None else ""):
         return PodRole.NODE_OWN
@@ -290,20 +357,24 @@ def _role(meta: _PodMeta, owner: _Owner | None, volumes: tuple[_Volume, ...] | l
     replaced = owner is not None and (owner.api_version.rpartition("/")[0], owner.kind) in _REPLACING
     if meta.namespace == _SYSTEM or not replaced or safe == "false":
         return PodRole.PROTECTED
-    local = any(each.empty_dir is not msgspec.UNSET or each.host_path is not msgspec.UNSET for each in volumes)
+    local = any("emptyDir" in each or "hostPath" in each for each in volumes)
     return PodRole.PROTECTED if local and safe != "true" else PodRole.MOVABLE
 
 
 @lru_cache(maxsize=_KEPT)
-def _kept_fit(spec: bytes) -> SleepPod:
-    pod = decode_pod(b'{"metadata":{},"spec":' + spec + b"}")
+def _kept_fit(spec: bytes, *, simulated: bool) -> SleepPod:
+    pod, rules = decode_pod(b'{"metadata":{},"spec":' + spec + b"}"), read_rules(spec)
     names = {"cpu", "memory", *_named(pod.containers), *_named(pod.init_containers), *pod.requests}
     amounts = {name: float(requested(pod, name)) for name in sorted(names)}
     return SleepPod(
         requests={name: amount for name, amount in amounts.items() if amount} | {"pods": 1.0},
         node_selector=pod.node_selector,
-        required_terms=pod.required_terms,
+        required_terms=rules.with_fields(pod.required_terms),
         tolerations=_tolerations(spec),
+        affinity=rules.affinity,
+        anti_affinity=rules.anti_affinity,
+        spreads=rules.spreads,
+        uncertain=rules.uncertain or not simulated,
     )
 
 

@@ -5,17 +5,25 @@ the limit of a zone counts all of its nodes.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from joulie_api.client import KubeClient
 from joulie_api.node_pods import ACTIVE_PODS
 from joulie_api.reflector import Reflector
-from joulie_api.resources import DAEMON_SETS, NODE_SLEEP_POLICIES, NODES, PODS
+from joulie_api.resources import (
+    DAEMON_SETS,
+    NODE_SLEEP_POLICIES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+)
 from joulie_api.wire import Versioned, decode_kind
 from joulie_core.kinds import NodeBMC, NodeSleepPolicy
 from joulie_operator.sleep.daemon_sets import WatchedDaemonSet, read_daemon_set
 from joulie_operator.sleep.objects import WatchedNode, WatchedPod, read_node, read_pod
+from joulie_operator.sleep.volumes import WatchedClaim, WatchedVolume, read_claim, read_volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,8 @@ class WatchedCluster:
     daemon_sets: Mapping[str, WatchedDaemonSet]
     bmcs: Mapping[str, Versioned[NodeBMC]]
     policies: Mapping[str, Versioned[NodeSleepPolicy]]
+    claims: Mapping[str, WatchedClaim] = field(default_factory=dict)
+    volumes: Mapping[str, WatchedVolume] = field(default_factory=dict)
     #: Whether there is a pod of which no version could be read: it may be on any node.
     pods_unknown: bool = False
 
@@ -39,16 +49,29 @@ class SleepWatches:
         pods = Reflector(client, PODS, read_pod, field_selector=ACTIVE_PODS, name="pods for sleep")
         daemon_sets = Reflector(client, DAEMON_SETS, read_daemon_set)
         policies = Reflector(client, NODE_SLEEP_POLICIES, decode_kind(NodeSleepPolicy))
-        self.own: tuple[Reflector[Any], ...] = (nodes, pods, daemon_sets, policies)
+        claims = Reflector(client, PERSISTENT_VOLUME_CLAIMS, read_claim)
+        volumes = Reflector(client, PERSISTENT_VOLUMES, read_volume)
+        self.own: tuple[Reflector[Any], ...] = (nodes, pods, daemon_sets, policies, claims, volumes)
         self.all: tuple[Reflector[Any], ...] = (*self.own, bmcs)
         self._pods = pods
         self._stores = (nodes.store, pods.store, daemon_sets.store, bmcs.store, policies.store)
+        self._volumes = claims.store, volumes.store
 
     def seen(self) -> WatchedCluster:
         """Return what is seen now."""
         nodes, pods, daemon_sets, bmcs, policies = self._stores
         pods_unknown = any(key not in pods for key in self._pods.invalid)
-        return WatchedCluster(dict(nodes), dict(pods), dict(daemon_sets), dict(bmcs), dict(policies), pods_unknown)
+        claims, volumes = self._volumes
+        return WatchedCluster(
+            dict(nodes),
+            dict(pods),
+            dict(daemon_sets),
+            dict(bmcs),
+            dict(policies),
+            claims=dict(claims),
+            volumes=dict(volumes),
+            pods_unknown=pods_unknown,
+        )
 
     def on_waiting_pod(self, notify: Callable[[], None]) -> None:
         """Call `notify` for each pod that begins to wait for a node."""

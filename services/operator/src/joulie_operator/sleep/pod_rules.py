@@ -1,0 +1,171 @@
+"""What decides where a pod fits beside its requests: names of nodes, other pods, and what is not simulated."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from joulie_api.decoding import decode
+from joulie_core.pod import Requirement, SelectorOperator, Term
+from joulie_core.sleep.pod_terms import PodSelector, PodSpread, PodTerm
+from joulie_operator.sleep.wire_terms import WireRequirement, requirements
+
+#: Volumes that every node can mount; one of any other kind may keep a pod from a node.
+_ANYWHERE: Final = frozenset(
+    {"configMap", "downwardAPI", "emptyDir", "hostPath", "image", "nfs", "projected", "secret", "csi", "name"}
+)
+#: Volumes by claim, which are looked up.
+CLAIMED: Final = frozenset({"persistentVolumeClaim", "ephemeral"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodRules:
+    """The rules of one pod."""
+
+    #: Fields of the terms of its required node affinity, in their order.
+    fields: tuple[tuple[Requirement, ...], ...] = ()
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    spreads: tuple[PodSpread, ...] = ()
+    #: It asks for what is not simulated.
+    uncertain: bool = False
+
+    def with_fields(self, terms: tuple[Term, ...] | None) -> tuple[Term, ...] | None:
+        """Return the terms of the required node affinity with their fields."""
+        if terms is None or not any(self.fields):
+            return terms
+        return tuple(
+            Term(term.expressions, term.has_fields, fields) for term, fields in zip(terms, self.fields, strict=True)
+        )
+
+
+class _Selector(msgspec.Struct, rename="camel"):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[WireRequirement] | None = None
+
+
+class _PodTerm(msgspec.Struct, rename="camel"):
+    topology_key: str = ""
+    label_selector: _Selector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: _Selector | None = None
+
+
+class _PodTerms(msgspec.Struct):
+    required: list[_PodTerm] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class _NodeTerm(msgspec.Struct, rename="camel"):
+    match_fields: list[WireRequirement] | None = None
+
+
+class _NodeTerms(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[_NodeTerm] | None = None
+
+
+class _NodeRules(msgspec.Struct):
+    required: _NodeTerms | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class _Affinity(msgspec.Struct, rename="camel"):
+    node_affinity: _NodeRules | None = None
+    pod_affinity: _PodTerms | None = None
+    pod_anti_affinity: _PodTerms | None = None
+
+
+class _Spread(msgspec.Struct, rename="camel"):
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: _Selector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
+class _Port(msgspec.Struct, rename="camel"):
+    host_port: int = 0
+
+
+class _Container(msgspec.Struct):
+    ports: list[_Port] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    affinity: _Affinity | None = None
+    topology_spread_constraints: list[_Spread] | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    resource_claims: list[msgspec.Raw] | None = None
+
+
+_SPECS: Final = msgspec.json.Decoder(_Spec)
+
+
+def read_rules(spec: bytes) -> PodRules:
+    """Read the rules of a pod from its spec.
+
+    Raises:
+        DecodeError: not a spec of a pod.
+    """
+    wire = decode(_SPECS.decode, spec, "Pod")
+    affinity = wire.affinity or _Affinity()
+    near, far = _required(affinity.pod_affinity), _required(affinity.pod_anti_affinity)
+    containers = (*(wire.containers or ()), *(wire.init_containers or ()))
+    ports = any(port.host_port for each in containers for port in each.ports or ())
+    node_terms = affinity.node_affinity.required if affinity.node_affinity else None
+    return PodRules(
+        fields=tuple(
+            requirements(term.match_fields) for term in (node_terms.node_selector_terms if node_terms else None) or ()
+        ),
+        affinity=tuple(_term(each) for each in near),
+        anti_affinity=tuple(_term(each) for each in far),
+        spreads=tuple(
+            _spread(each)
+            for each in wire.topology_spread_constraints or ()
+            if each.when_unsatisfiable == "DoNotSchedule"
+        ),
+        uncertain=ports or bool(wire.resource_claims) or any(_asks_for_namespaces(each) for each in (*near, *far)),
+    )
+
+
+def is_simulated(volume: Iterable[str]) -> bool:
+    """Return whether it is known on which nodes a volume can be mounted, by the names of its fields."""
+    return all(field in _ANYWHERE or field in CLAIMED for field in volume)
+
+
+def _required(terms: _PodTerms | None) -> list[_PodTerm]:
+    return (terms.required if terms else None) or []
+
+
+def _asks_for_namespaces(term: _PodTerm) -> bool:
+    """Return whether the labels of namespaces decide; a selector without requirements selects all."""
+    selector = term.namespace_selector
+    return selector is not None and bool(selector.match_labels or selector.match_expressions)
+
+
+def _term(wire: _PodTerm) -> PodTerm:
+    namespaces = None if wire.namespace_selector is not None else frozenset(wire.namespaces or ())
+    return PodTerm(PodSelector(_selected(wire.label_selector), namespaces), wire.topology_key)
+
+
+def _spread(wire: _Spread) -> PodSpread:
+    return PodSpread(
+        PodSelector(_selected(wire.label_selector)),
+        wire.topology_key,
+        max_skew=wire.max_skew,
+        min_domains=wire.min_domains or 1,
+        honors_affinity=wire.node_affinity_policy != "Ignore",
+        honors_taints=wire.node_taints_policy == "Honor",
+        match_label_keys=tuple(wire.match_label_keys or ()),
+    )
+
+
+def _selected(selector: _Selector | None) -> tuple[Requirement, ...] | None:
+    if selector is None:
+        return None
+    labels = sorted((selector.match_labels or {}).items())
+    own = tuple(Requirement(key, SelectorOperator.IN, (value,)) for key, value in labels)
+    return own + requirements(selector.match_expressions)

@@ -1,0 +1,91 @@
+"""What the decision about sleep reads of PersistentVolumeClaims and PersistentVolumes: which nodes can use the data."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from joulie_api.decoding import decode
+from joulie_core.pod import Term
+from joulie_operator.sleep.wire_terms import WireRequirement, requirements
+
+#: A part that is not looked into.
+_Part = msgspec.Raw | msgspec.UnsetType
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedClaim:
+    """A PersistentVolumeClaim; `volume` is empty until it is bound."""
+
+    volume: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedVolume:
+    """A PersistentVolume."""
+
+    #: Terms of its node affinity, ORed; None where every node can mount it.
+    required_terms: tuple[Term, ...] | None
+    #: Whether its data is on a node.
+    local: bool
+
+
+class _Term(msgspec.Struct, rename="camel"):
+    match_expressions: list[WireRequirement] | None = None
+    match_fields: list[WireRequirement] | None = None
+
+
+class _Terms(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[_Term] | None = None
+
+
+class _Affinity(msgspec.Struct):
+    required: _Terms | None = None
+
+
+class _VolumeSpec(msgspec.Struct, rename="camel"):
+    node_affinity: _Affinity | None = None
+    local: _Part = msgspec.UNSET
+    host_path: _Part = msgspec.UNSET
+
+
+class _Volume(msgspec.Struct):
+    spec: _VolumeSpec
+
+
+class _ClaimSpec(msgspec.Struct, rename="camel"):
+    volume_name: str = ""
+
+
+class _Claim(msgspec.Struct):
+    spec: _ClaimSpec
+
+
+_VOLUMES: Final = msgspec.json.Decoder(_Volume)
+_CLAIMS: Final = msgspec.json.Decoder(_Claim)
+
+
+def read_claim(raw: bytes) -> WatchedClaim:
+    """Decode a PersistentVolumeClaim.
+
+    Raises:
+        DecodeError: not a PersistentVolumeClaim.
+    """
+    return WatchedClaim(decode(_CLAIMS.decode, raw, "PersistentVolumeClaim").spec.volume_name)
+
+
+def read_volume(raw: bytes) -> WatchedVolume:
+    """Decode a PersistentVolume.
+
+    Raises:
+        DecodeError: not a PersistentVolume.
+    """
+    spec = decode(_VOLUMES.decode, raw, "PersistentVolume").spec
+    required = spec.node_affinity.required if spec.node_affinity else None
+    terms = tuple(
+        Term(requirements(each.match_expressions), bool(each.match_fields), requirements(each.match_fields))
+        for each in (required.node_selector_terms if required else None) or ()
+    )
+    return WatchedVolume(
+        terms if required else None, local=spec.local is not msgspec.UNSET or spec.host_path is not msgspec.UNSET
+    )

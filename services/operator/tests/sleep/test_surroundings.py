@@ -1,0 +1,339 @@
+"""What pods ask of each other and of volumes, from what is watched to what waits and what may be moved."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+from services.operator.tests.sleep.sleep_objects import OWN_TAINT, owned_pod, seen_node
+
+from joulie_api.errors import DecodeError
+from joulie_api.failures import Failures
+from joulie_core.names import NodeName
+from joulie_core.pod import Requirement, SelectorOperator, Term
+from joulie_core.sleep.pod_terms import PodSelector, PodSpread, PodTerm
+from joulie_core.timestamps import rfc3339
+from joulie_operator.sleep.facts import OVERDUE_S, gather
+from joulie_operator.sleep.objects import read_pod
+from joulie_operator.sleep.pod_rules import read_rules
+from joulie_operator.sleep.volumes import read_claim, read_volume
+from joulie_operator.sleep.watches import WatchedCluster
+
+NOW_S = 1_800_000_000.0
+HOST = "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+APP = Requirement("app", SelectorOperator.IN, ("web",))
+#: What kube-scheduler says of a pod that no node takes.
+COUNTED = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). preemption: not eligible."
+
+
+def term(**fields):
+    return {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "web"}}} | fields
+
+
+def anti(*terms):
+    return {"podAntiAffinity": {REQUIRED: list(terms or (term(),))}}
+
+
+def in_zone(*zones):
+    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": list(zones)}]}]}
+
+
+def pod(name="p", node="n1", *, labels=None, volumes=(), owner="ReplicaSet", **spec):
+    made = owned_pod(name, node, owner=owner)
+    made["metadata"]["labels"] = labels or {}
+    made["spec"] |= {"volumes": [{"name": f"v{at}", **each} for at, each in enumerate(volumes)], **spec}
+    return made
+
+
+def waiting(name="w", *, message=COUNTED, since_s=NOW_S, **fields):
+    made = pod(name, None, **fields)
+    made["status"]["conditions"] = [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": rfc3339(since_s, "seconds"),
+        }
+    ]
+    return made
+
+
+def claim(volume=None):
+    return read_claim(json.dumps({"spec": {"volumeName": volume} if volume else {}}).encode())
+
+
+def volume(**spec):
+    return read_volume(json.dumps({"spec": spec}).encode())
+
+
+def facts(*pods, claims=None, volumes=None, nodes=("n1", "n2")):
+    decoded = [read_pod(json.dumps(each).encode()) for each in pods]
+    seen = WatchedCluster(
+        nodes={name: seen_node(name, labels={HOST: name}) for name in nodes},
+        pods={f"{each.namespace}/{each.name}": each for each in decoded},
+        daemon_sets={},
+        bmcs={},
+        policies={},
+        claims={f"default/{name}": each for name, each in (claims or {}).items()},
+        volumes=volumes or {},
+    )
+    views = {NodeName(name): None for name in nodes}
+    return gather(seen, {}, views, NOW_S, Failures(CollectorRegistry()))
+
+
+def counts(found, name="n1"):
+    node = found.nodes[NodeName(name)]
+    return node.protected_pods, len(node.movable_pods)
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+
+def rules(**spec):
+    return read_rules(json.dumps(spec).encode())
+
+
+def test_required_rules_between_pods_are_read_and_preferred_ones_are_not():
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term()}]}
+    found = rules(affinity={"podAffinity": {REQUIRED: [term()]} | preferred, "podAntiAffinity": preferred})
+    assert found.affinity == (PodTerm(PodSelector((APP,)), HOST),)
+    assert (found.anti_affinity, found.spreads, found.uncertain) == ((), (), False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "namespaces", "uncertain"),
+    [
+        ({}, frozenset(), False),
+        ({"namespaces": ["a", "b"]}, frozenset({"a", "b"}), False),
+        ({"namespaceSelector": {}}, None, False),
+        ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, None, True),
+    ],
+)
+def test_the_namespaces_of_a_term_are_read(asked, namespaces, uncertain):
+    found = rules(affinity=anti(term(**asked)))
+    assert (found.anti_affinity[0].selector.namespaces, found.uncertain) == (namespaces, uncertain)
+
+
+def test_selectors_are_read_whole_and_one_that_is_missing_selects_no_pod():
+    expression = {"key": "tier", "operator": "NotIn", "values": ["x"]}
+    selector = {"matchLabels": {"app": "web"}, "matchExpressions": [expression]}
+    read, missing = rules(affinity=anti(term(labelSelector=selector), {"topologyKey": HOST})).anti_affinity
+    assert read.selector.requirements == (APP, Requirement("tier", SelectorOperator.NOT_IN, ("x",)))
+    assert missing.selector.requirements is None
+
+
+def test_constraints_of_spreading_are_read_unless_they_are_preferences():
+    hard = {
+        "maxSkew": 2,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "minDomains": 3,
+        "nodeAffinityPolicy": "Ignore",
+        "nodeTaintsPolicy": "Honor",
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    plain = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}
+    soft = hard | {"whenUnsatisfiable": "ScheduleAnyway"}
+    found = rules(topologySpreadConstraints=[soft, hard, plain]).spreads
+    assert found == (
+        PodSpread(PodSelector((APP,)), "zone", 2, 3, False, True, ("pod-template-hash",)),
+        PodSpread(PodSelector(None), HOST),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "uncertain"),
+    [
+        ({"containers": [{"ports": [{"containerPort": 80}]}]}, False),
+        ({"containers": [{"ports": [{"containerPort": 80, "hostPort": 80}]}]}, True),
+        ({"initContainers": [{"ports": [{"hostPort": 80}]}]}, True),
+        ({"resourceClaims": [{"name": "gpu"}]}, True),
+        ({}, False),
+    ],
+)
+def test_what_is_not_simulated_makes_a_pod_uncertain(spec, uncertain):
+    assert rules(**spec).uncertain is uncertain
+
+
+@pytest.mark.parametrize("raw", [b"[]", b'{"affinity": 1}', b'{"topologySpreadConstraints": [{"maxSkew": "x"}]}'])
+def test_what_is_no_spec_is_refused(raw):
+    with pytest.raises(DecodeError):
+        read_rules(raw)
+
+
+def test_names_of_nodes_are_read_into_their_terms():
+    field = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
+    terms = [{"matchFields": [field]}, *in_zone("a")["nodeSelectorTerms"]]
+    found = facts(waiting(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}})).pending[0]
+    assert found.required_terms == (
+        Term(has_fields=True, fields=(Requirement("metadata.name", SelectorOperator.IN, ("n2",)),)),
+        Term((Requirement("zone", SelectorOperator.IN, ("a",)),)),
+    )
+
+
+# --- pods that wait ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "waits"),
+    [
+        (COUNTED, True),
+        ("", True),
+        ("no nodes available to schedule pods", True),
+        ("pod group is not ready, 2 pending", True),
+        ('0/3 nodes are available: persistentvolumeclaim "data" not found. not found', False),
+        ("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.", False),
+        ('0/1500 nodes are available: resourceclaim "gpu" not found. preemption: 0/1500 nodes are available.', False),
+    ],
+)
+def test_a_pod_that_kube_scheduler_has_looked_at_no_node_for_waits_for_none(message, waits):
+    assert len(facts(waiting(message=message)).pending) == waits
+
+
+def test_a_pod_that_has_been_refused_for_long_is_overdue():
+    late, new = waiting("late", since_s=NOW_S - OVERDUE_S), waiting("new", since_s=NOW_S - OVERDUE_S + 1)
+    assert [each.overdue for each in facts(late, new).pending] == [True, False]
+
+
+def test_labels_are_kept_only_where_a_rule_asks_for_them():
+    plain = waiting(labels={"app": "web", "team": "x"})
+    assert facts(plain).pending[0].labels == {}
+    found = facts(plain, pod("guard", affinity=anti()))
+    assert (found.pending[0].labels, found.pending[0].namespace) == ({"app": "web"}, "default")
+    assert [each.anti_affinity[0].selector.namespaces for each in found.nodes[NodeName("n1")].pods] == [{"default"}]
+    assert facts(plain).nodes[NodeName("n1")].pods == ()
+
+
+def test_pods_that_are_alike_by_what_rules_ask_for_are_the_same():
+    pods = [pod(f"p{at}", labels={"app": "web", "number": str(at)}) for at in range(3)]
+    found = facts(*pods, pod("guard", affinity=anti())).nodes[NodeName("n1")].pods
+    assert len({id(each) for each in found}) == 2
+
+
+def test_a_spread_over_pods_of_one_revision_counts_only_those():
+    spread = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["hash"]}
+    asked = waiting(topologySpreadConstraints=[spread | {"labelSelector": {}}], labels={"hash": "2"})
+    (found,) = facts(asked).pending[0].spreads
+    assert found.selector == PodSelector((Requirement("hash", SelectorOperator.IN, ("2",)),), frozenset({"default"}))
+
+
+@pytest.mark.parametrize(
+    ("claims", "volumes", "expected"),
+    [
+        ({}, {}, None),
+        ({"data": claim("pv")}, {}, None),
+        ({"data": claim()}, {}, (None, True)),
+        ({"data": claim("pv")}, {"pv": volume()}, (None, False)),
+        (
+            {"data": claim("pv")},
+            {"pv": volume(nodeAffinity={"required": in_zone("a")})},
+            ((Term((Requirement("zone", SelectorOperator.IN, ("a",)),)),), False),
+        ),
+    ],
+)
+def test_a_pod_waits_for_the_nodes_of_its_volume_and_for_none_without_one(claims, volumes, expected):
+    asked = waiting(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    found = [(each.required_terms, each.uncertain) for each in facts(asked, claims=claims, volumes=volumes).pending]
+    assert found == ([] if expected is None else [expected])
+
+
+def test_the_claim_of_an_ephemeral_volume_has_the_name_of_its_pod():
+    asked = waiting(volumes=[{"ephemeral": {"volumeClaimTemplate": {}}}])
+    assert facts(asked).pending == ()
+    assert len(facts(asked, claims={"w-v0": claim("pv")}, volumes={"pv": volume()}).pending) == 1
+
+
+def test_a_pod_with_an_affinity_of_its_own_needs_that_of_its_volume_too():
+    own = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [*in_zone("a")["nodeSelectorTerms"], {}]}}}
+    asked = waiting(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}], affinity=own)
+    volumes = {"pv": volume(nodeAffinity={"required": in_zone("a", "b")})}
+    (found,) = facts(asked, claims={"data": claim("pv")}, volumes=volumes).pending
+    both = (
+        Requirement("zone", SelectorOperator.IN, ("a",)),
+        Requirement("zone", SelectorOperator.IN, ("a", "b")),
+    )
+    assert found.required_terms == (Term(both),)
+
+
+def test_more_terms_than_are_multiplied_make_a_pod_uncertain():
+    many = {"nodeSelectorTerms": in_zone("a")["nodeSelectorTerms"] * 5}
+    asked = waiting(
+        volumes=[{"persistentVolumeClaim": {"claimName": "data"}}], affinity={"nodeAffinity": {REQUIRED: many}}
+    )
+    volumes = {"pv": volume(nodeAffinity={"required": many})}
+    assert facts(asked, claims={"data": claim("pv")}, volumes=volumes).pending[0].uncertain is True
+
+
+# --- pods that may be moved -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "movable"),
+    [
+        ({}, True),
+        ({"volumes": [{"configMap": {}}, {"secret": {}}, {"projected": {}}]}, True),
+        ({"volumes": [{"iscsi": {}}]}, False),
+        ({"affinity": anti()}, False),
+        ({"affinity": {"podAffinity": {REQUIRED: [term()]}}}, False),
+        ({"topologySpreadConstraints": [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]}, False),
+        ({"topologySpreadConstraints": [{"topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}]}, True),
+        ({"containers": [{"name": "main", "ports": [{"hostPort": 80}]}]}, False),
+        ({"resourceClaims": [{"name": "gpu"}]}, False),
+    ],
+)
+def test_only_pods_of_which_it_is_known_where_they_have_room_are_moved(spec, movable):
+    assert counts(facts(pod(**spec))) == ((0, 1) if movable else (1, 0))
+
+
+def test_a_pod_that_others_keep_away_is_not_moved():
+    guard = pod("guard", "n2", affinity=anti())
+    assert counts(facts(pod(labels={"app": "web"}), guard)) == (1, 0)
+    assert counts(facts(pod(labels={"app": "db"}), guard)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("claims", "volumes", "movable"),
+    [
+        ({}, {}, False),
+        ({"data": claim()}, {}, False),
+        ({"data": claim("pv")}, {}, False),
+        ({"data": claim("pv")}, {"pv": volume(nfs={})}, True),
+        ({"data": claim("pv")}, {"pv": volume(local={"path": "/d"}, nodeAffinity={"required": in_zone("a")})}, False),
+        ({"data": claim("pv")}, {"pv": volume(hostPath={"path": "/d"})}, False),
+    ],
+)
+def test_data_of_a_claim_that_is_on_a_node_or_not_known_keeps_the_node_awake(claims, volumes, movable):
+    asked = pod(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    assert counts(facts(asked, claims=claims, volumes=volumes)) == ((0, 1) if movable else (1, 0))
+
+
+def test_a_pod_is_moved_only_to_nodes_that_its_volume_admits():
+    asked = pod(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    volumes = {"pv": volume(csi={}, nodeAffinity={"required": in_zone("a")})}
+    (moved,) = facts(asked, claims={"data": claim("pv")}, volumes=volumes).nodes[NodeName("n1")].movable_pods
+    assert moved.required_terms == (Term((Requirement("zone", SelectorOperator.IN, ("a",)),)),)
+
+
+# --- taints -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_keeps_pods_from_a_node_that_is_awake_and_says_nothing_of_one_that_sleeps():
+    disk = {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}
+    late = [{"key": f"node.kubernetes.io/{each}", "effect": "NoExecute"} for each in ("not-ready", "unreachable")]
+    assert [each.key for each in seen_node(taints=[disk, *late]).lasting_taints] == [disk["key"]]
+    assert seen_node(taints=[disk, *late, OWN_TAINT]).lasting_taints == ()
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"{}", b'{"spec": 1}', b'{"spec": {"nodeAffinity": 1, "volumeName": 1}}'])
+def test_what_is_no_claim_or_volume_is_refused(raw):
+    for read in (read_claim, read_volume):
+        with pytest.raises(DecodeError):
+            read(raw)
+
+
+def test_a_pod_keeps_what_it_is_without_rules():
+    asked = read_pod(json.dumps(waiting()).encode())
+    assert facts(waiting()).pending == (replace(asked.fit, overdue=False),)
