@@ -51,7 +51,7 @@ async def test_a_node_is_asked_to_wake_within_seconds_of_a_burst_though_the_inte
     assert wake.method == "PATCH"
     assert wake.path.removeprefix("/apis/joulie.io/v1alpha1/nodebmcs/") in asleep
     assert wake.json()["spec"] == {"desiredPower": "On"}
-    assert wake.json()["metadata"]["annotations"] == {"joulie.io/requested-power": "On"}
+    assert wake.json()["metadata"]["annotations"]["joulie.io/requested-power"] == "On"
 
 
 async def test_the_event_loop_goes_on_while_it_is_decided(world, monkeypatch):
