@@ -7,10 +7,11 @@ from joulie_outofband.power import PowerRequest, PowerTimeouts, decide_power
 from joulie_outofband.reasons import BmcReason
 
 TYPES = ("On", "ForceOff", "GracefulShutdown")
+WORD = "the power is forced off without one only where spec.forcedOff is Allowed"
 TIMES = PowerTimeouts(graceful_s=180, repeat_s=60)
 
 
-def spec(desired, power_off="Allowed"):
+def spec(desired, power_off="Allowed", forced_off="AfterShutdown"):
     return NodeBMCSpec.model_validate(
         {
             "nodeName": "n1",
@@ -19,12 +20,13 @@ def spec(desired, power_off="Allowed"):
             "credentialsSecretRef": {"name": "bmc"},
             "desiredPower": desired,
             "powerOff": power_off,
+            "forcedOff": forced_off,
         }
     )
 
 
-def decide(desired, state, request=None, *, now=0.0, types=TYPES, power_off="Allowed"):
-    return decide_power(spec(desired, power_off), state, types, request, now=now, timeouts=TIMES)
+def decide(desired, state, request=None, *, now=0.0, types=TYPES, **allowed):
+    return decide_power(spec(desired, **allowed), state, types, request, now=now, timeouts=TIMES)
 
 
 @pytest.mark.parametrize("state", PowerState)
@@ -53,16 +55,55 @@ def test_a_shutdown_that_hangs_half_way_is_forced():
 
 
 def test_a_forced_power_off_without_effect_is_repeated_and_reported():
-    request = decide("Off", PowerState.ON, types=("ForceOff",)).request
+    request = decide("Off", PowerState.ON, types=("ForceOff",), forced_off="Allowed").request
     assert decide("Off", PowerState.ON, request, now=59).reset is None
     again = decide("Off", PowerState.ON, request, now=60)
     assert (again.reset, again.finding.reason) == ("ForceOff", BmcReason.NOT_FOLLOWED)
     assert decide("Off", PowerState.ON, again.request, now=61).finding.reason is BmcReason.NOT_FOLLOWED
 
 
-def test_a_graceful_shutdown_that_is_refused_is_forced_at_once():
-    first = decide("Off", PowerState.ON)
-    assert decide("Off", PowerState.ON, first.request.refused(), now=5).reset == "ForceOff"
+def test_a_graceful_shutdown_that_is_refused_is_forced_at_once_where_a_person_allows_it():
+    refused = decide("Off", PowerState.ON).request.refused()
+    assert decide("Off", PowerState.ON, refused, now=5, forced_off="Allowed").reset == "ForceOff"
+
+
+def test_a_graceful_shutdown_that_is_refused_is_repeated_and_never_forced_without_a_persons_word():
+    refused = decide("Off", PowerState.ON).request.refused()
+    waiting = decide("Off", PowerState.ON, refused, now=59)
+    assert (waiting.reset, waiting.request, waiting.finding.reason) == (None, refused, BmcReason.REFUSED)
+    assert "spec.forcedOff" in waiting.finding.message
+    again = decide("Off", PowerState.ON, refused, now=60)
+    assert (again.reset, again.request.at, again.request.refused_shutdown) == ("GracefulShutdown", 60, False)
+    assert decide("Off", PowerState.ON, refused, now=9_000).reset == "GracefulShutdown"
+    # Taken at last, its own deadline begins.
+    assert decide("Off", PowerState.ON, again.request, now=239).reset is None
+    assert decide("Off", PowerState.ON, again.request, now=240).reset == "ForceOff"
+
+
+def test_a_server_without_a_graceful_shutdown_is_forced_off_only_where_a_person_allows_it():
+    decision = decide("Off", PowerState.ON, types=("On", "ForceOff"))
+    assert (decision.reset, decision.request, decision.finding.reason) == (None, None, BmcReason.RESET_TYPE_MISSING)
+    assert "spec.forcedOff" in decision.finding.message
+    allowed = decide("Off", PowerState.ON, types=("On", "ForceOff"), forced_off="Allowed")
+    assert (allowed.reset, allowed.request.forced) == ("ForceOff", True)
+
+
+@pytest.mark.parametrize("forced_off", ["AfterShutdown", "Allowed"])
+def test_the_power_button_is_the_graceful_way_where_there_is_no_other_and_is_pressed_once(forced_off):
+    types = ("On", "ForceOff", "PushPowerButton")
+    first = decide("Off", PowerState.ON, types=types, forced_off=forced_off)
+    assert (first.reset, first.request.forced) == ("PushPowerButton", False)
+    assert decide("Off", PowerState.ON, first.request, now=179, types=types, forced_off=forced_off).reset is None
+    assert decide("Off", PowerState.ON, first.request, now=180, types=types, forced_off=forced_off).reset == "ForceOff"
+    assert decide("Off", PowerState.ON, types=(*types, "GracefulShutdown")).reset == "GracefulShutdown"
+
+
+@pytest.mark.parametrize("way", ["PushPowerButton", "GracefulShutdown"])
+def test_a_server_that_cannot_be_forced_off_is_asked_to_shut_down_once(way):
+    first = decide("Off", PowerState.ON, types=(way,)).request
+    late = decide("Off", PowerState.ON, first, now=180, types=(way,))
+    assert (late.reset, late.request, late.finding.reason) == (None, first, BmcReason.RESET_TYPE_MISSING)
+    assert decide("Off", PowerState.ON, late.request, now=900, types=(way,)).reset is None
 
 
 def test_power_on_is_repeated_after_its_interval():
@@ -74,7 +115,7 @@ def test_power_on_is_repeated_after_its_interval():
 
 def test_only_reset_types_that_the_bmc_names_are_requested():
     assert decide("On", PowerState.OFF, types=("ForceOn",)).reset == "ForceOn"
-    decision = decide("Off", PowerState.ON, types=("On", "PushPowerButton"))
+    decision = decide("Off", PowerState.ON, types=("On", "Nmi"))
     assert (decision.reset, decision.finding.reason) == (None, BmcReason.RESET_TYPE_MISSING)
 
 
@@ -134,7 +175,15 @@ def test_every_decision_says_why():
         (decide("Off", PowerState.ON, requested, now=180), ("False", BmcReason.CHANGING, "ForceOff requested")),
         (
             decide("Off", PowerState.ON, types=("On",)),
-            ("False", BmcReason.RESET_TYPE_MISSING, "none of GracefulShutdown, ForceOff"),
+            (
+                "False",
+                BmcReason.RESET_TYPE_MISSING,
+                f"none of GracefulShutdown, PushPowerButton; {WORD}",
+            ),
+        ),
+        (
+            decide("Off", PowerState.ON, types=("On",), forced_off="Allowed"),
+            ("False", BmcReason.RESET_TYPE_MISSING, "none of GracefulShutdown, PushPowerButton, ForceOff"),
         ),
         (decide("On", PowerState.OFF, types=()), ("False", BmcReason.RESET_TYPE_MISSING, "none of On, ForceOn")),
     ]
@@ -151,7 +200,7 @@ def test_a_request_is_awaited_while_the_power_state_is_unknown_and_not_once_it_i
 
 
 def test_a_late_request_that_a_busy_bmc_did_not_take_stays_late():
-    first = decide("Off", PowerState.ON, types=("ForceOff",)).request
+    first = decide("Off", PowerState.ON, types=("ForceOff",), forced_off="Allowed").request
     late = decide("Off", PowerState.ON, first, now=60).request
     again = decide("Off", PowerState.ON, late.not_taken(), now=70)
     assert (again.reset, again.request) == ("ForceOff", late)

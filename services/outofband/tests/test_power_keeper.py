@@ -29,8 +29,8 @@ def start(state=PowerState.ON, *, status=None, node="before", tainted=False, ans
     return found
 
 
-async def keep(found, desired="Off", *, annotations=None, power_off="Allowed"):
-    wanted = node_bmc(annotations=annotations, desiredPower=desired, powerOff=power_off)
+async def keep(found, desired="Off", *, annotations=None, power_off="Allowed", forced_off="AfterShutdown"):
+    wanted = node_bmc(annotations=annotations, desiredPower=desired, powerOff=power_off, forcedOff=forced_off)
     finding = await found.keeper.keep(found.bmc, wanted, found.bmc.now)
     return finding.status.value, finding.reason, finding.message
 
@@ -63,13 +63,28 @@ async def test_nothing_is_requested_by_a_process_that_does_not_lead():
 
 
 @pytest.mark.parametrize("reason", [BmcReason.REFUSED, BmcReason.FAILED])
-async def test_a_shutdown_that_is_refused_is_forced_at_once(reason):
+async def test_a_shutdown_that_is_refused_is_repeated_and_forced_only_after_one_that_was_taken(reason):
     found = start()
     found.bmc.fail["reset"] = BmcError(reason, "no")
     assert await keep(found) == ("False", reason, "GracefulShutdown: no")
     assert found.observer.actions == [("reset", False)]
     found.bmc.fail.clear()
+    assert (await keep(found))[1] is BmcReason.REFUSED
+    assert (found.bmc.calls, found.keeper.is_changing) == ([SHUTDOWN], True)
+    found.time.now = 60.0
     await keep(found)
+    assert found.bmc.calls == [SHUTDOWN, SHUTDOWN]
+    found.bmc.fail["reset"] = BmcError(reason, "no")
+    found.time.now = 60.0 + 180.0
+    await keep(found)
+    assert found.bmc.calls == [SHUTDOWN, SHUTDOWN, FORCED]
+
+
+async def test_a_shutdown_that_is_refused_is_forced_at_once_by_a_persons_word():
+    found = start()
+    found.bmc.fail["reset"] = BmcError(BmcReason.REFUSED, "no")
+    await keep(found, forced_off="Allowed")
+    await keep(found, forced_off="Allowed")
     assert found.bmc.calls == [SHUTDOWN, FORCED]
 
 

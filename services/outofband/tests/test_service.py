@@ -79,6 +79,29 @@ async def test_a_graceful_shutdown_that_is_ignored_is_followed_by_a_forced_one(c
     assert served.bmc.server.resets == ["GracefulShutdown", "ForceOff"]
 
 
+@pytest.mark.parametrize(
+    ("profile", "resets"),
+    [("openbmc", ["GracefulShutdown"]), ("supermicro", ["GracefulShutdown"]), ("button", ["PushPowerButton"])],
+)
+async def test_a_server_is_shut_down_gracefully_by_what_its_bmc_has_for_that(cluster, serve, profile, resets):
+    served = await serve(profile)
+    cluster.put_bmc(served, powerOff="Allowed", desiredPower="Off")
+    cluster.start()
+    await cluster.until(lambda: cluster.status().get("powerState") == "Off")
+    assert served.bmc.server.resets == resets
+
+
+async def test_a_server_without_a_graceful_shutdown_is_forced_off_only_by_a_persons_word(cluster, serve):
+    served = await serve("switch")
+    cluster.put_bmc(served, powerOff="Allowed", desiredPower="Off")
+    cluster.start()
+    await cluster.until(lambda: cluster.condition("PowerAsDesired") == ("False", "ResetTypeMissing"))
+    assert (served.bmc.server.resets, ("POST", RESET) in served.bmc.requests) == ([], False)
+    cluster.change(forcedOff="Allowed")
+    await cluster.until(lambda: cluster.status().get("powerState") == "Off")
+    assert served.bmc.server.resets == ["ForceOff"]
+
+
 async def test_never_is_never_powered_off(cluster, serve):
     served = await serve("plain")
     cluster.put_bmc(served, powerOff="Never", desiredPower="Off")

@@ -35,6 +35,8 @@ _WAYS_OUT: Final = {
     "Quarantined": "see console and BMC, then: kubectl joulie wake NODE --clear-quarantine",
     "Maintenance": "kubectl joulie maintenance NODE --end",
     "Cordoned": "kubectl uncordon NODE",
+    "ResetTypeMissing": "the BMC offers no such reset; a person may permit a power-off without a graceful shutdown by "
+    "spec.forcedOff=Allowed",
     "PowerOffNotAllowed": "set spec.powerOff to Allowed, or remove spec.desiredPower",
 }
 #: Reasons why the power stays as it is until a person acts.

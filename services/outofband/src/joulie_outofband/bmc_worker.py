@@ -273,4 +273,4 @@ async def _wait(event: asyncio.Event, wait_s: float) -> None:
 
 def _connection_of(spec: NodeBMCSpec) -> NodeBMCSpec:
     """Return the part of a spec that a connection depends on."""
-    return spec.model_copy(update={"power_off": None, "desired_power": None, "cap": None})
+    return spec.model_copy(update={"power_off": None, "forced_off": None, "desired_power": None, "cap": None})

@@ -5,21 +5,27 @@ The first of these that applies:
 1. The power is not managed, may not be cut, is as desired, or is unknown: nothing is requested.
 2. Nothing was requested for this desire: request it, a power-off gracefully; but not while the server changes the other
    way.
-3. The deadline of the request is over: force a power-off that was graceful; repeat any other.
-4. The BMC was too busy for the request: the same again, with the same deadline.
-5. Wait for the effect.
+3. The BMC has refused a graceful shutdown: force the power off where a person has allowed that; otherwise request the
+   shutdown again after a time.
+4. The deadline of the request is over: force a power-off that was graceful; repeat any other.
+5. The BMC was too busy for the request: the same again, with the same deadline.
+6. Wait for the effect.
+
+Where a BMC offers no graceful shutdown, the power button is one: the server's system is told of it in the same way
+(ACPI). It is not pressed a second time for the same desire, which could power a server on that has just gone off.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final
 
-from joulie_core.kinds.node_bmc import DesiredPower, NodeBMCSpec, PowerOff, PowerState
+from joulie_core.kinds.node_bmc import DesiredPower, ForcedOff, NodeBMCSpec, PowerOff, PowerState
 from joulie_outofband.outcome import BmcFinding
 from joulie_outofband.reasons import BmcReason
 
-_GRACEFUL: Final = ("GracefulShutdown",)
+_GRACEFUL: Final = ("GracefulShutdown", "PushPowerButton")
 _FORCED: Final = ("ForceOff",)
 _ON: Final = ("On", "ForceOn")
+_NEEDS_WORD: Final = "the power is forced off without one only where spec.forcedOff is Allowed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,7 @@ class PowerTimeouts:
 
     #: From a graceful shutdown to the forced one.
     graceful_s: float
-    #: Between requests to force the power off, or to power on.
+    #: Between requests to force the power off, or to power on, and after a shutdown that was refused.
     repeat_s: float
 
 
@@ -44,9 +50,13 @@ class PowerRequest:
     late: bool = False
     #: Whether the BMC was too busy to take it.
     postponed: bool = False
+    #: Whether it is a graceful shutdown that the BMC has refused.
+    refused_shutdown: bool = False
 
     def refused(self) -> "PowerRequest":
         """Return the request after the BMC has refused it: nothing is awaited."""
+        if not (self.on or self.forced):
+            return replace(self, refused_shutdown=True)
         return replace(self, at=float("-inf"))
 
     def not_taken(self) -> "PowerRequest":
@@ -82,14 +92,10 @@ def decide_power(
     if request is None or request.on != on:
         if state is (PowerState.POWERING_OFF if on else PowerState.POWERING_ON):
             return PowerDecision(None, None, BmcFinding.no(BmcReason.CHANGING, f"the server is {state.value}"))
-        return _request(on=on, forced=False, types=reset_types, now=now)
-    waited_s = now - request.at
-    if waited_s >= (timeouts.repeat_s if on or request.forced else timeouts.graceful_s):
-        return _request(on=on, forced=not on, types=reset_types, now=now, late=on or request.forced)
-    if request.postponed:
-        return _request(on=on, forced=request.forced, types=reset_types, now=request.at, late=request.late)
-    reason = BmcReason.NOT_FOLLOWED if request.late else BmcReason.CHANGING
-    return PowerDecision(None, request, BmcFinding.no(reason, f"the server is {state.value}"))
+        return _first_request(spec, reset_types, now)
+    if request.refused_shutdown:
+        return _after_refusal(spec, request, reset_types, now=now, repeat_s=timeouts.repeat_s)
+    return _after_request(state, request, reset_types, now=now, timeouts=timeouts)
 
 
 def _without_change(spec: NodeBMCSpec, state: PowerState) -> BmcFinding | None:
@@ -102,6 +108,41 @@ def _without_change(spec: NodeBMCSpec, state: PowerState) -> BmcFinding | None:
     if state is as_desired:
         return BmcFinding.yes(BmcReason.AS_DESIRED)
     return BmcFinding.unknown(BmcReason.POWER_STATE_UNKNOWN) if state is PowerState.UNKNOWN else None
+
+
+def _after_refusal(
+    spec: NodeBMCSpec, request: PowerRequest, types: tuple[str, ...], *, now: float, repeat_s: float
+) -> PowerDecision:
+    """Return what follows a graceful shutdown that the BMC has refused."""
+    if spec.forced_off is ForcedOff.ALLOWED:
+        return _request(on=False, forced=True, types=types, now=now)
+    if now - request.at >= repeat_s:
+        return _first_request(spec, types, now)
+    return PowerDecision(None, request, BmcFinding.no(BmcReason.REFUSED, f"graceful shutdown refused; {_NEEDS_WORD}"))
+
+
+def _after_request(
+    state: PowerState, request: PowerRequest, types: tuple[str, ...], *, now: float, timeouts: PowerTimeouts
+) -> PowerDecision:
+    """Return what follows a request that the BMC has taken, or may have taken."""
+    on, waited_s = request.on, now - request.at
+    if waited_s >= (timeouts.repeat_s if on or request.forced else timeouts.graceful_s):
+        following = _request(on=on, forced=not on, types=types, now=now, late=on or request.forced)
+        # Where the power cannot be forced off, the shutdown is awaited on.
+        return following if following.request is not None else replace(following, request=request)
+    if request.postponed:
+        return _request(on=on, forced=request.forced, types=types, now=request.at, late=request.late)
+    reason = BmcReason.NOT_FOLLOWED if request.late else BmcReason.CHANGING
+    return PowerDecision(None, request, BmcFinding.no(reason, f"the server is {state.value}"))
+
+
+def _first_request(spec: NodeBMCSpec, types: tuple[str, ...], now: float) -> PowerDecision:
+    """Request what is desired; without a graceful shutdown the power is forced off only by a person's word."""
+    on = spec.desired_power is DesiredPower.ON
+    if on or spec.forced_off is ForcedOff.ALLOWED or any(each in types for each in _GRACEFUL):
+        return _request(on=on, forced=False, types=types, now=now)
+    message = f"none of {', '.join(_GRACEFUL)}; {_NEEDS_WORD}"
+    return PowerDecision(None, None, BmcFinding.no(BmcReason.RESET_TYPE_MISSING, message))
 
 
 def _request(*, on: bool, forced: bool, types: tuple[str, ...], now: float, late: bool = False) -> PowerDecision:

@@ -124,6 +124,9 @@ async def test_links_that_are_none_are_not_followed(links):
 @pytest.mark.parametrize(
     ("types", "kept"),
     [
+        (["On", "GracefulShutdownGracefulRestart", "Nmi"], ("On", "GracefulShutdown", "GracefulRestart", "Nmi")),
+        (["ForceOnOn", "On", "ForceOff2", "OnForceOffX"], ("ForceOn", "On", "ForceOff2", "OnForceOffX")),
+        (["OnForceOff" * 6] * 32, ("On", "ForceOff")),
         (None, ()),
         ("On", ()),
         (["On", 3, None, {}, "a b", "x" * 65, "", "On\n", "x" * 64], ("On", "x" * 64)),
@@ -135,6 +138,38 @@ async def test_reset_types_are_words_and_a_limited_number_of_them(types, kept):
     resources[SYSTEM]["Actions"]["#ComputerSystem.Reset"] = {"ResetType@Redfish.AllowableValues": types}
     layout = await discover(Tree(resources), None)
     assert (layout.reset_types, layout.reset) == (kept, "")
+
+
+INFO = f"{SYSTEM}/ResetActionInfo"
+OTHER = {"Name": "Other", "AllowableValues": ["ForceOff"]}
+BY_INFO = {"target": RESET, "@Redfish.ActionInfo": INFO}
+
+
+@pytest.mark.parametrize(
+    ("info", "kept"),
+    [
+        ({"Parameters": [OTHER, {"Name": "ResetType", "AllowableValues": ["On", "Nmi"]}]}, ("On", "Nmi")),
+        ({"Parameters": [3, {"Name": "ResetType"}, OTHER]}, ()),
+        ({"Parameters": {}}, ()),
+        ({}, ()),
+        (None, ()),
+    ],
+)
+async def test_reset_types_are_those_of_the_actions_info_where_the_action_names_none(info, kept):
+    resources = plain() | ({} if info is None else {INFO: info})
+    resources[SYSTEM]["Actions"]["#ComputerSystem.Reset"] = BY_INFO
+    tree = Tree(resources)
+    layout = await discover(tree, None)
+    assert (layout.reset_types, layout.reset) == (kept, RESET)
+    assert ("GET", INFO) in tree.asked
+
+
+async def test_an_action_that_names_its_reset_types_is_believed_without_its_info():
+    resources = plain()
+    resources[SYSTEM]["Actions"]["#ComputerSystem.Reset"]["@Redfish.ActionInfo"] = INFO
+    tree = Tree(resources)
+    assert (await discover(tree, None)).reset_types == ("On", "ForceOff")
+    assert ("GET", INFO) not in tree.asked
 
 
 @pytest.mark.parametrize(

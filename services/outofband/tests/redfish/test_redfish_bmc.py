@@ -18,6 +18,14 @@ async def test_power_state_and_watts_are_read_from_every_bmc(serve, open_bmc, pr
     assert (report.power_state, report.watts, report.capability.readable) == (PowerState.ON, 344, True)
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+async def test_the_reset_types_of_every_bmc_are_those_that_it_takes(serve, open_bmc, profile):
+    bmc = open_bmc(await serve(profile))
+    assert (await bmc.report()).capability.reset_types == PROFILES[profile].reset_types
+    for kind in PROFILES[profile].reset_types:
+        await bmc.reset(kind)
+
+
 @pytest.mark.parametrize("profile", CAPPABLE)
 async def test_a_limit_is_written_read_back_and_switched_off_whatever_the_tags_are(serve, open_bmc, profile):
     served = await serve(profile)

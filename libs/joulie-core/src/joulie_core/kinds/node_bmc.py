@@ -64,6 +64,13 @@ class PowerOff(StrEnum):
     NEVER = "Never"
 
 
+class ForcedOff(StrEnum):
+    """When the power may be forced off: after a graceful shutdown without effect, or also without one."""
+
+    AFTER_SHUTDOWN = "AfterShutdown"
+    ALLOWED = "Allowed"
+
+
 class DesiredPower(StrEnum):
     """Power state that a node shall have; `Unmanaged`: whatever it is."""
 
@@ -162,6 +169,9 @@ class NodeBMCSpec(CheckedModel):
     BMC for which this is set is not connected to."""
     power_off: PowerOff = PowerOff.NEVER
     """Whether the node may be powered off; `Never` takes precedence over `desiredPower`."""
+    forced_off: ForcedOff = ForcedOff.AFTER_SHUTDOWN
+    """Where `powerOff` is `Allowed`, when the power may be forced off: `AfterShutdown`, once a graceful shutdown that
+    the BMC has taken was without effect in time; `Allowed`, also where the BMC offers none, or refuses it."""
     desired_power: DesiredPower = DesiredPower.UNMANAGED
     """Power state that the node shall have."""
     cap: BmcCap | None = None

@@ -67,6 +67,8 @@ class SimulatedServer:
         profile = self._profile
         effects = {
             "On": (True, profile.power_on_s),
+            "ForceOn": (True, profile.power_on_s),
+            "PushPowerButton": (not self._on, profile.graceful_off_s if self._on else profile.power_on_s),
             "GracefulShutdown": (False, profile.graceful_off_s),
             "ForceOff": (False, profile.forced_off_s),
         }

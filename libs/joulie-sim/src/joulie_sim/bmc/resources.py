@@ -20,6 +20,7 @@ ACCOUNTS: Final = f"{ACCOUNT_SERVICE}/Accounts"
 ROLE_LIST: Final = f"{ACCOUNT_SERVICE}/Roles"
 SYSTEM: Final = f"{ROOT}/Systems/Server.1"
 RESET: Final = f"{SYSTEM}/Actions/ComputerSystem.Reset"
+RESET_INFO: Final = f"{SYSTEM}/ResetActionInfo"
 CHASSIS: Final = f"{ROOT}/Chassis/Tray_1"
 POWER: Final = f"{CHASSIS}/Power"
 ENVIRONMENT: Final = f"{CHASSIS}/EnvironmentMetrics"
@@ -55,6 +56,8 @@ def resources(
         **{f"{ACCOUNTS}/{name}": account(each) for name, each in accounts.items()},
         **{f"{ROLE_LIST}/{name}": _role(name) for name in ROLES},
     }
+    if profile.action_info:
+        found[RESET_INFO] = _reset_info(profile)
     if profile.limit_place in {LimitPlace.POWER, LimitPlace.NONE}:
         found[POWER] = _power(profile, server)
     else:
@@ -141,7 +144,12 @@ def _role(name: str) -> Body:
 
 
 def _system(profile: BmcProfile, server: SimulatedServer) -> Body:
-    reset = {"target": RESET, "ResetType@Redfish.AllowableValues": list(profile.reset_types)}
+    words = (
+        {"@Redfish.ActionInfo": RESET_INFO}
+        if profile.action_info
+        else {"ResetType@Redfish.AllowableValues": _reset_words(profile)}
+    )
+    reset = {"target": RESET, **words}
     return _resource(
         SYSTEM,
         "#ComputerSystem.v1_20_0.ComputerSystem",
@@ -150,6 +158,15 @@ def _system(profile: BmcProfile, server: SimulatedServer) -> Body:
         Actions={"#ComputerSystem.Reset": reset},
         Links={"Chassis": [{"@odata.id": CHASSIS}]},
     )
+
+
+def _reset_info(profile: BmcProfile) -> Body:
+    parameter = {"Name": "ResetType", "Required": True, "DataType": "String", "AllowableValues": _reset_words(profile)}
+    return _resource(RESET_INFO, "#ActionInfo.v1_1_2.ActionInfo", "Reset Action Info", Parameters=[parameter])
+
+
+def _reset_words(profile: BmcProfile) -> list[str]:
+    return list(profile.reset_types if profile.reset_words is None else profile.reset_words)
 
 
 def _chassis(profile: BmcProfile) -> Body:

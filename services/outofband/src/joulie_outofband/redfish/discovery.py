@@ -1,5 +1,6 @@
 """What one BMC has, found by links: its system, the actions of that, its power reading and its power limit."""
 
+import itertools
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,15 @@ _MOST_MEMBERS: Final = 16
 #: Reset types that are kept; Redfish has 14, of at most 20 letters.
 _MOST_RESET_TYPES: Final = 32
 _RESET_TYPE: Final = re.compile(r"[A-Za-z0-9]{1,64}")
+#: The values of ResetType in the schema Resource, the longer of two with the same beginning first.
+_KNOWN_RESET_TYPES: Final = (
+    *("ForceOff", "ForceOn", "ForceRestart", "FullPowerCycle", "GracefulRestart", "GracefulShutdown", "Nmi", "On"),
+    *("Pause", "PowerCycle", "PushPowerButton", "Resume", "Suspend"),
+)
+#: Several of them without anything between, as a BMC of Supermicro has two (SYS-510T-MR, BIOS 2.0, Redfish 1.14).
+_JOINED: Final = re.compile(f"(?:{'|'.join(_KNOWN_RESET_TYPES)})+")
+_KNOWN: Final = re.compile("|".join(_KNOWN_RESET_TYPES))
+_RESET_PARAMETER: Final = "ResetType"
 _SECONDS: Final = re.compile(r"PT(?:(\d{1,6})M)?(?:(\d{1,6}(?:\.\d{1,9})?)S)?", re.ASCII)
 
 
@@ -51,7 +61,7 @@ async def discover(connection: RedfishConnection, system: str | None) -> BmcLayo
     path = system or await _only_system(connection)
     body = (await connection.get(path)).body
     action = part(part(body, "Actions"), "#ComputerSystem.Reset")
-    types = action.get("ResetType@Redfish.AllowableValues")
+    types = await _allowed_resets(connection, action)
     reading, interval_s, limit, exception = "", None, None, None
     for chassis in [each async for each in _chassis(connection, body)]:
         environment = await _linked(connection, chassis, "EnvironmentMetrics")
@@ -64,7 +74,7 @@ async def discover(connection: RedfishConnection, system: str | None) -> BmcLayo
     return BmcLayout(
         system=path,
         reset=text(action.get("target")),
-        reset_types=_reset_types(types),
+        reset_types=types,
         reading=reading,
         interval_s=interval_s,
         limit=limit,
@@ -144,10 +154,27 @@ def _links(found: object) -> Iterator[str]:
             yield path
 
 
+async def _allowed_resets(connection: RedfishConnection, action: Part) -> tuple[str, ...]:
+    """Return the reset types that the action names, or those of its ActionInfo where it names none itself.
+
+    Source: DMTF DSP0266, "Allowable values for action parameters"; OpenBMC has the second form only.
+    """
+    allowed = action.get(f"{_RESET_PARAMETER}@Redfish.AllowableValues")
+    if allowed is None:
+        link = {"info": {"@odata.id": action.get("@Redfish.ActionInfo")}}
+        _, info = await _linked(connection, link, "info")
+        parameters = info.get("Parameters")
+        named = [part({"each": each}, "each") for each in (parameters if isinstance(parameters, list) else ())]
+        allowed = next((each.get("AllowableValues") for each in named if each.get("Name") == _RESET_PARAMETER), None)
+    return _reset_types(allowed)
+
+
 def _reset_types(found: object) -> tuple[str, ...]:
-    """Return the reset types that a request may have; others are left out."""
+    """Return the reset types that a request may have; others are left out, and joined ones are taken apart."""
     types = [text(each) for each in found] if isinstance(found, list) else []
-    return tuple([each for each in types if _RESET_TYPE.fullmatch(each)][:_MOST_RESET_TYPES])
+    words = [each for each in types if _RESET_TYPE.fullmatch(each)][:_MOST_RESET_TYPES]
+    parts = [_KNOWN.findall(each) if _JOINED.fullmatch(each) else [each] for each in words]
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(parts)))[:_MOST_RESET_TYPES]
 
 
 def _duration_s(value: object) -> float | None:
