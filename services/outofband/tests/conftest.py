@@ -74,8 +74,8 @@ async def connect():
     """Connect to a served BMC."""
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), **session_options()) as session:
 
-        def start(served, *, password=PASSWORD, timeout_s=10.0, ca=None):
-            access = BmcAccess(USER, password, ssl.create_default_context(cafile=str(ca or served.ca)))
+        def start(served, *, password=PASSWORD, timeout_s=10.0, ca=None, server_name=None):
+            access = BmcAccess(USER, password, ssl.create_default_context(cafile=str(ca or served.ca)), server_name)
             return RedfishConnection(session, served.address, access, request_timeout_s=timeout_s)
 
         yield start

@@ -57,6 +57,26 @@ async def test_a_bmc_that_accepts_a_connection_and_never_answers_ends_at_the_dea
         app.stop()
 
 
+async def test_a_slow_bmc_names_the_setting_of_one_request_and_works_with_a_higher_one(cluster, serve):
+    # A hundredth of 25 s for each answer.
+    served = await serve(replace(PROFILES["plain"], latency_s=0.25))
+    cluster.put_bmc(served, powerOff="Allowed", desiredPower="Off")
+    cluster.start(BMC_REQUEST_TIMEOUT="100ms")
+    await cluster.until(lambda: cluster.condition("Reachable") == ("False", "TimedOut"))
+    assert "no answer within 0.1 s (BMC_REQUEST_TIMEOUT)" in message(cluster, "Reachable")
+    await cluster.stop()
+    cluster.restart(BMC_REQUEST_TIMEOUT="1s", BMC_PASS_TIMEOUT="1s")
+    await cluster.until(lambda: "pass not complete within 1 s (BMC_PASS_TIMEOUT)" in message(cluster, "Reachable"))
+    await cluster.stop()
+    cluster.restart(BMC_REQUEST_TIMEOUT="2s", BMC_PASS_TIMEOUT="10s")
+    await cluster.until(lambda: cluster.status().get("powerState") == "Off")
+    assert served.bmc.server.resets[0] == "GracefulShutdown"
+
+
+def message(cluster, kind):
+    return next(each["message"] for each in cluster.status()["conditions"] if each["type"] == kind)
+
+
 async def test_a_bmc_that_hangs_delays_no_other_and_its_state_is_unknown(cluster, serve):
     cluster.put_bmc(await serve(replace(PROFILES["plain"], latency_s=60)), "n1")
     cluster.put_bmc(await serve("plain"), "n2")

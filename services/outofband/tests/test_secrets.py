@@ -94,6 +94,20 @@ async def test_certificates_that_only_the_nodebmc_names_are_not_approved():
     assert "copy ca.crt of Secret bmc-ca into Secret bmc" in message
 
 
+async def test_the_name_in_the_certificate_is_that_of_the_secret(certificate):
+    assert (await access(Secrets(**PLAIN, ca_crt=certificate))).server_name is None
+    named = Secrets(**PLAIN, ca_crt=certificate, **{"tls-server-name": "idrac-7xk2"})
+    found = await access(named)
+    assert (found.server_name, found.tls.check_hostname) == ("idrac-7xk2", True)
+
+
+@pytest.mark.parametrize("name", ["", "10.0.0.17", "a b", "*.example.org", "x" * 300])
+async def test_a_name_that_is_none_is_refused(name):
+    secrets = Secrets(**PLAIN, **{"tls-server-name": name})
+    expected = (BmcReason.CREDENTIALS_MISSING, "tls-server-name of Secret bmc is not a DNS name")
+    assert await refusal(access(secrets)) == expected
+
+
 async def test_without_certificates_the_public_ones_verify():
     tls = (await access(Secrets(**PLAIN))).tls
     assert tls.check_hostname

@@ -23,9 +23,11 @@ _WAYS_OUT: Final = {
     "InvalidAddress": "correct spec.address: a scheme, a host name or an IP address, and maybe a port",
     "MalformedAnswer": "the BMC's answer cannot be decoded: report it to its vendor; a firmware update may help",
     "InternalError": "a defect of the out-of-band service: report it with the traceback in its log",
-    "Unreachable": "does its address answer from the service's pod, with a certificate that ca.crt of the Secret of "
-    "spec.credentialsSecretRef verifies?",
-    "TimedOut": "a BMC that hangs needs a reset of its own: ipmitool mc reset cold, or its web page",
+    "Unreachable": "does its address answer from the service's pod?",
+    "CertificateRefused": "correct ca.crt or tls-server-name in the Secret of spec.credentialsSecretRef, as the "
+    "condition's message says",
+    "TimedOut": "raise the setting that the message of the condition names, if the BMC is slow; one that hangs needs a "
+    "reset of its own: ipmitool mc reset cold, or its web page",
     "LimitExceptionPowersOff": "set the exception of the power limit to LogEventOnly at the BMC",
     "LicenceMissing": "the vendor's licence for power limits is missing",
     "NodeNotTainted": "a power-off request was left behind; remove it: kubectl patch nodebmcs NODE --type=merge"

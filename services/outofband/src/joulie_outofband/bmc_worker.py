@@ -158,7 +158,8 @@ class BmcWorker:
             async with asyncio.timeout(self._parts.times.pass_timeout_s):
                 await work
         except TimeoutError:
-            return BmcError(BmcReason.TIMED_OUT, "pass not complete in time")
+            limit_s = self._parts.times.pass_timeout_s
+            return BmcError(BmcReason.TIMED_OUT, f"pass not complete within {limit_s:g} s (BMC_PASS_TIMEOUT)")
         except (BmcError, KubeError) as error:
             return error
         except Exception as error:  # noqa: BLE001 - a defect ends the work on this BMC alone

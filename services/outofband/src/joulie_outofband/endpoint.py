@@ -61,6 +61,11 @@ def is_approved(endpoint: Endpoint, approved: str) -> bool:
     return any(_approves(each, endpoint) for each in approved.split())
 
 
+def is_host_name(text: str) -> bool:
+    """Return whether a text is a DNS name, and not an IP address."""
+    return _host(text) is not None and _ip(text) is None
+
+
 def _approves(entry: str, endpoint: Endpoint) -> bool:
     scheme, _, rest = entry.partition("://")
     if scheme != endpoint.scheme:

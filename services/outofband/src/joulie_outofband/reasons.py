@@ -21,6 +21,7 @@ class BmcReason(StrEnum):
     ADDRESS_NOT_APPROVED = "AddressNotApproved"
     CA_NOT_APPROVED = "CertificatesNotApproved"
     UNREACHABLE = "Unreachable"
+    CERTIFICATE_REFUSED = "CertificateRefused"
     TIMED_OUT = "TimedOut"
     UNAUTHORIZED = "Unauthorized"
     MALFORMED = "MalformedAnswer"

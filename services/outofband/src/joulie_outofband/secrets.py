@@ -1,8 +1,8 @@
 """Credentials of BMCs, from Secrets in the service's namespace.
 
 Guarantees that a user and a password are returned for an address only that the Secret itself approves, with the
-certificates that the Secret itself has: who may change a NodeBMC cannot have them sent elsewhere. Source:
-docs/decisions/0025-out-of-band-service.md.
+certificates and the name in them that the Secret itself has: who may change a NodeBMC cannot have them sent elsewhere.
+Source: docs/decisions/0025-out-of-band-service.md.
 """
 
 import ssl
@@ -15,7 +15,7 @@ from joulie_api.decoding import decode
 from joulie_api.errors import KubeError
 from joulie_api.resources import SECRETS, Resource
 from joulie_core.kinds import NodeBMCSpec
-from joulie_outofband.endpoint import Endpoint, is_approved
+from joulie_outofband.endpoint import Endpoint, is_approved, is_host_name
 from joulie_outofband.reasons import BmcError, BmcReason
 from joulie_outofband.redfish.connection import BmcAccess
 
@@ -24,6 +24,8 @@ _USERNAME: Final = "username"
 _PASSWORD: Final = "password"  # noqa: S105 - the name of a key
 _ADDRESSES: Final = "addresses"
 _CERTIFICATES: Final = "ca.crt"
+#: As the field of a kubeconfig.
+_SERVER_NAME: Final = "tls-server-name"
 
 
 class _Secret(msgspec.Struct):
@@ -62,7 +64,7 @@ async def read_access(client: SecretReader, spec: NodeBMCSpec, endpoint: Endpoin
         tls = ssl.create_default_context(cadata=" " if certificates == "" else certificates)
     except (ssl.SSLError, ValueError) as error:
         raise BmcError(BmcReason.CREDENTIALS_MISSING, f"{_CERTIFICATES} has no certificate in PEM") from error
-    return BmcAccess(username, password, tls)
+    return BmcAccess(username, password, tls, _server_name(entries, name))
 
 
 async def read_credentials(
@@ -101,6 +103,16 @@ async def _approved_entries(
 
 def _credentials(entries: dict[str, str], name: str) -> tuple[str, str]:
     return _text(entries, _USERNAME, name), _text(entries, _PASSWORD, name)
+
+
+def _server_name(entries: dict[str, str], name: str) -> str | None:
+    """Return the name that the certificate of the BMC has; None: that of its address."""
+    if _SERVER_NAME not in entries:
+        return None
+    found = _text(entries, _SERVER_NAME, name)
+    if not is_host_name(found):
+        raise BmcError(BmcReason.CREDENTIALS_MISSING, f"{_SERVER_NAME} of Secret {name} is not a DNS name")
+    return found
 
 
 def _text(entries: dict[str, str], key: str, name: str) -> str:

@@ -20,9 +20,11 @@ class OutOfBandSettings(ServiceSettings):
     bmc_transition_interval: PositiveDuration = 5.0
     """How often a BMC is read while its server powers on or off, or boots."""
     bmc_request_timeout: PositiveDuration = 10.0
-    """Deadline of one request to a BMC; some take two seconds for an ordinary one."""
+    """Deadline of one request to a BMC; some take two seconds for an ordinary one, and few 25 s: then 40 s, with a
+    `BMC_PASS_TIMEOUT` of 10 min."""
     bmc_pass_timeout: PositiveDuration = 90.0
-    """Deadline of all requests of one pass over a BMC; the first one of a process discovers what the BMC has."""
+    """Deadline of all requests of one pass over a BMC; the first one of a process discovers what the BMC has, by about
+    12 requests. The operator takes a reading for unknown after three minutes."""
     bmc_credentials_retry: PositiveDuration = 300.0
     """How long a BMC is left alone after it has refused the credentials, since BMCs lock accounts after a few attempts;
     and the longest `Retry-After` of a busy BMC that is followed."""

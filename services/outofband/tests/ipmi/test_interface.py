@@ -124,9 +124,9 @@ class Library:
 
 
 ERRORS = [
-    (TimeoutError(), BmcReason.TIMED_OUT, "no answer in time"),
-    (RetryError(), BmcReason.TIMED_OUT, "no answer in time"),
-    (IpmiConnectionError("x"), BmcReason.TIMED_OUT, "no answer in time"),
+    (TimeoutError(), BmcReason.TIMED_OUT, "no answer within 2 s (BMC_REQUEST_TIMEOUT)"),
+    (RetryError(), BmcReason.TIMED_OUT, "no answer within 2 s (BMC_REQUEST_TIMEOUT)"),
+    (IpmiConnectionError("x"), BmcReason.TIMED_OUT, "no answer within 2 s (BMC_REQUEST_TIMEOUT)"),
     (AuthenticationError("calvin"), BmcReason.UNAUTHORIZED, "AuthenticationError"),
     (MessageStatusCodeError(0x01), BmcReason.BUSY, "RMCP+ status 0x01"),
     (MessageStatusCodeError(0x0F), BmcReason.BUSY, "RMCP+ status 0x0f"),

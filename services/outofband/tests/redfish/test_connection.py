@@ -81,6 +81,7 @@ async def test_an_answer_that_does_not_come_in_time_ends_the_request():
             error = await failure(connection.get(SYSTEM))
         ended.set()
     assert error.reason is BmcReason.TIMED_OUT
+    assert str(error).endswith(": no answer within 0.05 s (BMC_REQUEST_TIMEOUT)")
 
 
 @pytest.mark.parametrize("tag", ['"a\r\nX: 1"', "\x9b", "ü", "", "x" * 2000, 7, ["x"]])
@@ -192,10 +193,24 @@ async def test_a_closed_connection_logs_in_again_and_is_closed_once():
     assert [each.method for each in script.requests] == ["POST", "GET", "DELETE", "POST", "GET"]
 
 
-@pytest.mark.parametrize("location", ["url", "body"])
-async def test_the_session_is_found_wherever_the_bmc_names_it(location):
+@pytest.mark.parametrize(
+    "location",
+    [
+        SESSION,
+        f"https://bmc-17.example.org{SESSION}",
+        f"https://bmc-17.example.org:8443{SESSION}?x=1#y",
+        f"//10.0.0.99{SESSION}",
+        f"http://[fd00::1]{SESSION}",
+        "http://[not an address",
+        "https://[::1/redfish/v1/SessionService/Sessions/1",
+        "1",
+        "/",
+        None,
+    ],
+)
+async def test_the_session_is_deleted_at_this_bmc_whatever_its_location_is_called(location):
     async with scripted({}) as (script, connection):
-        headers = {"X-Auth-Token": "t"} | ({"Location": f"{script.address}{SESSION}"} if location == "url" else {})
+        headers = {"X-Auth-Token": "t"} | ({} if location is None else {"Location": location})
         script.login = lambda: web.json_response({"@odata.id": SESSION}, headers=headers)
         await connection.get(SYSTEM)
         await connection.close()
@@ -313,11 +328,12 @@ class Tagged:
         (Tagged('W/"1"', takes=['"1"']), ['W/"1"', '"1"']),
         (Tagged('W/"1"', 'W/"2"', takes=['W/"2"']), ['W/"1"', '"1"', 'W/"2"']),
         (Tagged('"1"', '"2"', takes=['"2"']), ['"1"', '"2"']),
-        (Tagged('"1"', takes=[None]), ['"1"', '"1"', None]),
+        (Tagged('"1"', takes=[None]), ['"1"', '"1"', "*", None]),
+        (Tagged('W/"1"', 'W/"2"', 'W/"3"', takes=["*"]), ['W/"1"', '"1"', 'W/"2"', "*"]),
         (Tagged(None, takes=["*"], refusal=428), [None, "*"]),
         (Tagged(None, takes=[None]), [None]),
     ],
-    ids=["first", "strong", "moved", "strong moved", "without", "any", "untagged"],
+    ids=["first", "strong", "moved", "strong moved", "without", "moves with every answer", "any", "untagged"],
 )
 async def test_the_forms_of_a_tag_are_tried_one_after_the_other(resource, sent):
     async with scripted(resource) as (script, connection):

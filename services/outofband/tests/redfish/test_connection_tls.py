@@ -3,10 +3,12 @@
 import ssl
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from cryptography import x509
 
 from joulie_devcluster.control_plane.pki import Authority
 from joulie_outofband.reasons import BmcError, BmcReason
@@ -58,8 +60,49 @@ async def test_a_certificate_of_another_authority_is_refused(serve, connect, tmp
     served = await serve()
     other, _ = Authority.create("other").pair.write(tmp_path, "other")
     connection = connect(served, ca=other)
-    assert await failure(connection.get(SYSTEM)) is BmcReason.UNREACHABLE
+    with pytest.raises(BmcError, match=r"key ca\.crt of the Secret") as caught:
+        await connection.get(SYSTEM)
+    assert caught.value.reason is BmcReason.CERTIFICATE_REFUSED
     assert served.bmc.requests == []
+
+
+async def test_a_certificate_without_the_address_is_accepted_by_its_own_name_only(connect, tmp_path):
+    async with elsewhere(lambda: web.json_response({"a": 1}), tmp_path, names=["idrac-7xk2"]) as there:
+        with pytest.raises(BmcError, match=r"key tls-server-name of the Secret") as caught:
+            await connect(there).get(SYSTEM)
+        assert caught.value.reason is BmcReason.CERTIFICATE_REFUSED
+        assert there.requests == []
+        assert await failure(connect(there, server_name="idrac-other").get(SYSTEM)) is BmcReason.CERTIFICATE_REFUSED
+        assert there.requests == []
+        assert (await connect(there, server_name="idrac-7xk2").get(SYSTEM)).body == {"a": 1}
+
+
+async def test_the_name_of_a_certificate_does_not_make_another_authority_trusted(connect, tmp_path):
+    other, _ = Authority.create("other").pair.write(tmp_path, "other")
+    async with elsewhere(lambda: web.json_response({}), tmp_path, names=["idrac-7xk2"]) as there:
+        assert await failure(connect(there, ca=other, server_name="idrac-7xk2").get(SYSTEM)) is (
+            BmcReason.CERTIFICATE_REFUSED
+        )
+        assert there.requests == []
+
+
+@pytest.mark.parametrize(
+    ("days", "why"), [((2, 9), "not yet valid"), ((-9, -2), "has expired")], ids=["future", "past"]
+)
+async def test_a_certificate_of_another_time_names_the_clocks(connect, tmp_path, monkeypatch, days, why):
+    build = x509.CertificateBuilder.sign
+    now = datetime.now(UTC)
+
+    def dated(builder, *args, **how):
+        start, end = (now + timedelta(days=each) for each in days)
+        builder._not_valid_before = builder._not_valid_after = None
+        return build(builder.not_valid_before(start).not_valid_after(end), *args, **how)
+
+    monkeypatch.setattr(x509.CertificateBuilder, "sign", dated)
+    async with elsewhere(lambda: web.json_response({}), tmp_path) as there:
+        with pytest.raises(BmcError, match=f"{why}: compare the clocks") as caught:
+            await connect(there).get(SYSTEM)
+    assert caught.value.reason is BmcReason.CERTIFICATE_REFUSED
 
 
 async def test_an_answer_that_does_not_come_ends_at_the_deadline(serve, connect):
@@ -79,23 +122,29 @@ class Elsewhere:
 
     address: str
     ca: Path
+    requests: list
 
 
 @asynccontextmanager
-async def elsewhere(answer, directory):
-    async def handle(_request):
+async def elsewhere(answer, directory, *, names=("127.0.0.1",)):
+    requests = []
+
+    async def handle(request):
+        requests.append((request.method, request.path))
         return answer()
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
     authority = Authority.create("elsewhere")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(*authority.issue_server("bmc", ["127.0.0.1"]).write(directory, "bmc"))
+    tls.load_cert_chain(*authority.issue_server("bmc", names).write(directory, "bmc"))
     runner = web.AppRunner(app, shutdown_timeout=1)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        yield Elsewhere(f"https://127.0.0.1:{runner.addresses[0][1]}", authority.pair.write(directory, "ca")[0])
+        yield Elsewhere(
+            f"https://127.0.0.1:{runner.addresses[0][1]}", authority.pair.write(directory, "ca")[0], requests
+        )
     finally:
         await runner.cleanup()
 

@@ -9,7 +9,7 @@ from joulie_outofband.reasons import BmcError, BmcReason
 from joulie_sim.bmc.profiles import PROFILES
 from joulie_sim.bmc.resources import CONTROL, ENVIRONMENT, POWER, RESET, SYSTEM
 
-CAPPABLE = ["plain", "idrac9", "xcc2", "ami", "openbmc", "tagless"]
+CAPPABLE = ["plain", "idrac9", "xcc2", "ami", "openbmc", "tagless", "moving"]
 
 
 @pytest.mark.parametrize("profile", PROFILES)

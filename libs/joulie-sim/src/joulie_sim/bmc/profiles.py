@@ -30,6 +30,8 @@ class TagRule(StrEnum):
     REQUIRED = "required"
     #: As `REQUIRED`; tags are sent in their weak form and compared in their strong one.
     STRONG_OF_WEAK = "strong of weak"
+    #: As `REQUIRED`; the tag moves with every answer: none that was read is the present one, and `*` alone is taken.
+    MOVING = "moving"
     #: Every tag is refused.
     REFUSED = "refused"
 
@@ -97,6 +99,7 @@ PROFILES: Final = MappingProxyType(
         "bluefield": BmcProfile(limit_place=LimitPlace.CONTROL, unit="%", min_watts=10.0, max_watts=100.0),
         "unlicensed": BmcProfile(limit_exception="LogEventOnly", licensed=False),
         "tagless": BmcProfile(limit_exception="LogEventOnly", tags=TagRule.REFUSED),
+        "moving": BmcProfile(limit_exception="LogEventOnly", tags=TagRule.MOVING, tags_move=True),
         "meter": BmcProfile(limit_place=LimitPlace.NONE),
     }
 )

@@ -230,11 +230,12 @@ class SimulatedBmc:
         """Raise RefusedError unless the tag of a PATCH is as the profile has it."""
         rule = self.profile.tags
         if sent is None:
-            if rule in {TagRule.REQUIRED, TagRule.STRONG_OF_WEAK}:
+            if rule in {TagRule.REQUIRED, TagRule.STRONG_OF_WEAK, TagRule.MOVING}:
                 raise RefusedError(HTTPStatus.PRECONDITION_REQUIRED, "PreconditionRequired")
             return
         expected = self._strong_tag(body) if rule is TagRule.STRONG_OF_WEAK else self._sent_tag(body)
-        if rule is TagRule.REFUSED or sent not in {expected, "*"}:
+        taken = {"*"} if rule is TagRule.MOVING else {expected, "*"}
+        if rule is TagRule.REFUSED or sent not in taken:
             raise RefusedError(HTTPStatus.PRECONDITION_FAILED, "PreconditionFailed")
 
     def _strong_tag(self, body: Body) -> str:

@@ -92,7 +92,9 @@ class IpmiSession:
         try:
             yield
         except (TimeoutError, IpmiTimeoutError, RetryError, IpmiConnectionError) as error:
-            raise BmcError(BmcReason.TIMED_OUT, f"{self._host}: no answer in time") from error
+            raise BmcError(
+                BmcReason.TIMED_OUT, f"{self._host}: no answer within {self._timeout_s:g} s (BMC_REQUEST_TIMEOUT)"
+            ) from error
         except (AuthenticationError, IpmiLongPasswordError) as error:
             raise BmcError(BmcReason.UNAUTHORIZED, f"{self._host}: {type(error).__name__}") from error
         except MessageStatusCodeError as error:

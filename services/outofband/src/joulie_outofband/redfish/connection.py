@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from ssl import SSLContext
+from ssl import SSLCertVerificationError, SSLContext
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -36,6 +37,10 @@ _WEAK: Final = "W/"
 #: What a link, a tag or a token may be; far longer than any of them.
 _SENDABLE: Final = re.compile(r"[!-~]{1,1024}")
 _ANY_TAG: Final = "*"
+#: Of OpenSSL (x509_vfy.h): the host, or the IP address, is not in the certificate.
+_NAME_MISMATCH: Final = frozenset({62, 64})
+#: Not yet valid, and expired.
+_OUT_OF_TIME: Final = frozenset({9, 10})
 
 Json = dict[str, Any]
 _OBJECTS: Final = msgspec.json.Decoder(Json)
@@ -48,6 +53,8 @@ class BmcAccess:
     username: str
     password: str = field(repr=False)
     tls: SSLContext = field(repr=False)
+    #: Name in the certificate; None: the host of the address.
+    server_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class RedfishConnection:
         self._session = session
         self._address = address.rstrip("/")
         self._access = access
-        self._timeout = aiohttp.ClientTimeout(total=request_timeout_s)
+        self._timeout_s = request_timeout_s
         self._token: str | None = None
         self._location: str | None = None
         #: Where the BMC has no sessions, or none left.
@@ -130,8 +137,10 @@ class RedfishConnection:
         if answer.status in _TAG_REFUSED and tag is not None:
             # It may have moved with a reading.
             answer = await self._request("PATCH", path, body, tag=(await self.get(path)).tag)
-        if answer.status in _TAG_REFUSED:
-            answer = await self._request("PATCH", path, body, tag=None if tag is not None else _ANY_TAG)
+        # It may move with every answer, so that none that was read is the present one.
+        for last in (_ANY_TAG, None) if tag is not None else (_ANY_TAG,):
+            if answer.status in _TAG_REFUSED:
+                answer = await self._request("PATCH", path, body, tag=last)
         return answer
 
     async def _request(self, method: str, path: str, body: Json | None = None, *, tag: str | None = None) -> BmcAnswer:
@@ -160,8 +169,8 @@ class RedfishConnection:
             self._basic = aiohttp.encode_basic_auth(self._access.username, self._access.password)
             return
         self._token = token
-        location = _sendable(answer.headers.get("Location") or answer.body.get("@odata.id"))
-        self._location = None if location is None else location.removeprefix(self._address)
+        named = (_path(answer.headers.get("Location")), _path(answer.body.get("@odata.id")))
+        self._location = next((each for each in named if each is not None), None)
 
     async def _send(self, method: str, path: str, body: Json | None, headers: dict[str, str]) -> BmcAnswer:
         if not path.startswith(ROOT) or _sendable(path) is None:
@@ -177,7 +186,8 @@ class RedfishConnection:
                 data=data,
                 headers=sent,
                 ssl=self._access.tls,
-                timeout=self._timeout,
+                server_hostname=self._access.server_name,
+                timeout=aiohttp.ClientTimeout(total=self._timeout_s),
                 allow_redirects=False,
             ) as response:
                 raw = await read_answer(response, max_bytes=MOST_BYTES, what=path)
@@ -185,7 +195,10 @@ class RedfishConnection:
         except DecodeError as error:
             raise BmcError(BmcReason.MALFORMED, str(error)) from error
         except TimeoutError as error:
-            raise BmcError(BmcReason.TIMED_OUT, f"{method} {path}: no answer in time") from error
+            message = f"{method} {path}: no answer within {self._timeout_s:g} s (BMC_REQUEST_TIMEOUT)"
+            raise BmcError(BmcReason.TIMED_OUT, message) from error
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise BmcError(BmcReason.CERTIFICATE_REFUSED, _refused_certificate(error.certificate_error)) from error
         except (aiohttp.ClientError, OSError) as error:
             raise BmcError(BmcReason.UNREACHABLE, f"{method} {path}: {type(error).__name__}") from error
 
@@ -193,6 +206,27 @@ class RedfishConnection:
 def _sendable(value: object) -> str | None:
     """Return a text of an answer that may be part of a request; None for anything else."""
     return value if isinstance(value, str) and _SENDABLE.fullmatch(value) else None
+
+
+def _path(location: object) -> str | None:
+    """Return the path of a session, whatever name of the host its URL has; None where it is not one of the service."""
+    text = _sendable(location)
+    try:
+        path = None if text is None else urlsplit(text).path
+    except ValueError:
+        return None
+    return path if path is not None and path.startswith(f"{ROOT}/") else None
+
+
+def _refused_certificate(error: Exception) -> str:
+    """Return why a certificate was refused, and what makes it accepted."""
+    code = error.verify_code if isinstance(error, SSLCertVerificationError) else None
+    why = error.verify_message if isinstance(error, SSLCertVerificationError) else type(error).__name__
+    if code in _NAME_MISMATCH:
+        return f"{why}: put a name that the certificate has into the key tls-server-name of the Secret"
+    if code in _OUT_OF_TIME:
+        return f"{why}: compare the clocks of the BMC and of this service's node, or renew the certificate"
+    return f"{why}: put what verifies it into the key ca.crt of the Secret"
 
 
 def _decode(raw: bytes, status: int, path: str) -> Json:
