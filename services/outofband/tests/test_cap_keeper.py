@@ -170,6 +170,137 @@ async def test_the_limit_exception_of_the_bmc_refuses_a_cap():
     assert (found.bmc.calls, entry(found)) == ([], BmcCapStatus(watts=700))
 
 
+# --- BMCs that do not take a cap --------------------------------------------------------------------------------------
+
+REFUSED = ["Refused", "LicenceMissing", "TagRefused", "Unauthorized", "NoPowerLimit"]
+
+
+def ignores(_watts):
+    return 700.0
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+async def test_a_cap_that_the_bmc_refuses_is_not_requested_any_more_and_tried_again_after_a_pause(reason):
+    found = start(700.0)
+    found.bmc.fail["set_limit"] = BmcError(BmcReason(reason), "403")
+    why = "403; the cap is not in force, and is tried again in 15 s"
+    assert await keep(found) == ("False", BmcReason(reason), why)
+    assert (entry(found), found.keeper.written_watts) == (BmcCapStatus(watts=700), None)
+    assert found.bmc.calls == [("set_limit", 300.0), ("limit",)]
+    found.time.now = 14.9
+    assert await keep(found) == ("False", BmcReason(reason), why)
+    assert (found.bmc.count("set_limit"), entry(found)) == (1, BmcCapStatus(watts=700))
+    found.time.now = 15.0
+    assert (await keep(found))[2] == "403; the cap is not in force, and is tried again in 30 s"
+    found.bmc.fail.clear()
+    found.time.now = 46.0
+    assert (await keep(found))[1] is BmcReason.IN_FORCE
+    assert entry(found) == IN_FORCE
+
+
+async def test_the_pauses_after_refusals_are_bounded():
+    found = start(700.0)
+    found.bmc.fail["set_limit"] = BmcError(BmcReason.REFUSED, "no")
+    for _ in range(10):
+        message = (await keep(found))[2]
+        found.time.now += 1000
+    assert message.endswith("tried again in 150 s")
+
+
+async def test_a_refusal_of_a_cap_that_is_in_force_nevertheless_is_believed_by_what_is_read():
+    found = start(700.0)
+
+    async def refused(watts):
+        found.bmc.now = replace(REPORT, limit=PowerLimit(watts))
+        raise BmcError(BmcReason.REFUSED, "no")
+
+    found.bmc.set_limit = refused
+    assert (await keep(found))[1] is BmcReason.IN_FORCE
+    assert entry(found) == IN_FORCE
+
+
+async def test_another_cap_is_tried_at_once():
+    found = start(700.0)
+    found.bmc.fail["set_limit"] = BmcError(BmcReason.REFUSED, "no")
+    await keep(found)
+    found.bmc.fail.clear()
+    assert (await keep(found, CAP | {"watts": 400}))[1] is BmcReason.IN_FORCE
+
+
+async def test_a_cap_that_the_bmc_ignores_counts_as_not_taken_after_five_minutes():
+    found = start(700.0)
+    found.bmc.reads = ignores
+    assert await keep(found) == ("False", BmcReason.NOT_READ_BACK, "300 W written, 700 W read")
+    found.time.now = 299.0
+    assert (await keep(found))[1] is BmcReason.NOT_READ_BACK
+    assert found.keeper.written_watts == 300.0
+    found.time.now = 300.0
+    why = "300 W written, 700 W read; the cap is not in force, and is tried again in 15 s"
+    assert await keep(found) == ("False", BmcReason.NOT_TAKEN, why)
+    assert (entry(found), found.bmc.count("set_limit")) == (BmcCapStatus(watts=700), 1)
+    found.time.now = 316.0
+    assert (await keep(found))[1] is BmcReason.NOT_READ_BACK
+    assert found.bmc.count("set_limit") == 2
+    found.time.now = 615.0
+    assert (await keep(found))[1] is BmcReason.NOT_READ_BACK
+    found.time.now = 616.0
+    assert (await keep(found))[1] is BmcReason.NOT_TAKEN
+
+
+async def test_a_cap_whose_writes_have_no_answer_counts_as_not_taken_after_five_minutes():
+    found = start(700.0)
+    found.bmc.fail["set_limit"] = BmcError(BmcReason.TIMED_OUT, "late")
+    for found.time.now in (0.0, 150.0, 299.0):
+        assert (await keep(found))[:2] == ("Unknown", BmcReason.TIMED_OUT)
+        assert entry(found).requested_watts == 300.0
+    found.time.now = 300.0
+    assert (await keep(found))[:2] == ("False", BmcReason.NOT_TAKEN)
+    assert (entry(found), found.bmc.count("set_limit")) == (BmcCapStatus(watts=700), 3)
+
+
+async def test_a_cap_that_is_taken_late_is_in_force_and_restored():
+    found = start(700.0)
+    found.bmc.reads = ignores
+    await keep(found)
+    found.bmc.now = replace(REPORT, limit=PowerLimit(300.0))
+    assert (await keep(found))[1] is BmcReason.IN_FORCE
+    assert (entry(found), found.bmc.count("set_limit")) == (IN_FORCE, 1)
+
+
+@pytest.mark.parametrize("cap", [CAP, None])
+async def test_a_cap_that_is_taken_after_it_counted_as_not_taken_is_not_left_at_the_bmc(cap):
+    found = start(700.0)
+    found.bmc.reads = ignores
+    await keep(found)
+    found.time.now = 300.0
+    await keep(found)
+    assert found.keeper.written_watts is None
+    found.bmc.now = replace(REPORT, limit=PowerLimit(300.0))
+    found.bmc.reads = lambda watts: watts
+    await keep(found, cap)
+    if cap is None:
+        assert (entry(found), found.bmc.calls[-2:]) == (BmcCapStatus(watts=700), [("set_limit", 700.0), ("limit",)])
+    else:
+        assert entry(found) == IN_FORCE
+
+
+async def test_a_cap_that_was_in_force_for_long_and_is_undone_by_another_program_is_written_again():
+    found = start(700.0)
+    await keep(found)
+    found.time.now = 1000.0
+    found.bmc.now = replace(REPORT, limit=PowerLimit(700.0))
+    assert (await keep(found))[1] is BmcReason.IN_FORCE
+    assert found.bmc.count("set_limit") == 2
+
+
+async def test_a_cap_that_the_bmc_rounds_up_is_its_own_and_stays():
+    found = start(700.0)
+    found.bmc.reads = lambda _: 320.0
+    for found.time.now in (0.0, 1000.0):
+        assert await keep(found) == ("False", BmcReason.NOT_READ_BACK, "300 W written, 320 W read")
+    assert (found.keeper.written_watts, found.bmc.count("set_limit")) == (300.0, 1)
+
+
 def test_without_an_entry_nothing_was_written():
     assert start().keeper.written_watts is None
     assert start(entry=BmcCapStatus(watts=300)).keeper.written_watts is None

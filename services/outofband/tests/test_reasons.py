@@ -12,7 +12,7 @@ def test_reasons_have_the_names_that_alerts_and_scripts_of_users_match():
         # PowerAsDesired
         *("Unmanaged", "AsDesired", "Changing", "PowerOffNotAllowed", "NodeNotTainted", "SwitchedOn"),
         *("ResetTypeMissing", "PowerStateUnknown", "NotFollowed", "PodsOnNode"),
-        *("CertificateRefused",),
+        *("CertificateRefused", "NotTaken"),
         # Capped
         *("NoCap", "InForce", "LowerExternalLimit", "Expired", "ExpiryUnreadable", "NoPowerLimit", "NotInWatts"),
         *("LimitExceptionPowersOff", "OutOfRange", "NotReadBack"),

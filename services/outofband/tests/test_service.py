@@ -204,7 +204,7 @@ async def test_a_cap_that_may_power_the_server_off_is_not_written(cluster, serve
     [
         ("bluefield", ("False", "NotInWatts")),
         ("meter", ("False", "NoPowerLimit")),
-        ("unlicensed", ("Unknown", "LicenceMissing")),
+        ("unlicensed", ("False", "LicenceMissing")),
     ],
 )
 async def test_a_cap_that_is_not_possible_is_reported_and_readings_go_on(cluster, serve, profile, condition):

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import structlog
 
-from joulie_api.backoff import Backoff
 from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.wire import Versioned
@@ -62,7 +61,7 @@ class BmcWorker:
         #: Until when the BMC is left alone, and until when unless the spec changes.
         self._busy_until = float("-inf")
         self._refused_until = float("-inf")
-        self._pauses = _pauses(parts)
+        self._pauses = parts.pauses()
         #: Why the newest version of the object cannot be used; None where it can.
         self._rejected: str | None = None
         self._changed = asyncio.Event()
@@ -171,7 +170,7 @@ class BmcWorker:
         self._failures.recovered()
         self._parts.failures.valid_input(_SOURCE, node=self.name)
         self._parts.failures.worked(_WORK, node=self.name)
-        self._pauses = _pauses(self._parts)
+        self._pauses = self._parts.pauses()
 
     def _on_failure(self, error: BmcError) -> None:
         times, now = self._parts.times, self._parts.clock()
@@ -256,11 +255,6 @@ class BmcWorker:
         elif any(each.type == ACCEPTED for each in self.status.conditions):
             findings = findings | {ACCEPTED: BmcFinding.yes(BmcReason.VALID)}
         self._publisher.note(findings, generation=self._object.metadata.generation)
-
-
-def _pauses(parts: WorkerParts) -> Backoff:
-    times = parts.times
-    return Backoff(parts.chance, initial_s=times.poll_s, cap_s=times.credentials_retry_s, reset_after_s=float("inf"))
 
 
 async def _wait(event: asyncio.Event, wait_s: float) -> None:

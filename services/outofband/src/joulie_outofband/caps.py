@@ -60,7 +60,8 @@ def decide_cap(
             return CapDecision(CapAction.RESTORE, entry.model_copy(update={"watts": limit.watts}), finding)
         return CapDecision(CapAction.NOTHING, external, finding)
     if own and entry.requested_watts == wanted and entry.confirmed_watts is not None:
-        kept = entry.model_copy(update={"watts": limit.watts})
+        late = {"confirmed_watts": limit.watts} if is_same(limit.watts, wanted) else {}
+        kept = entry.model_copy(update={"watts": limit.watts, **late})
         return CapDecision(CapAction.NOTHING, kept, in_force(kept))
     requested = BmcCapStatus(watts=limit.watts, requested_watts=wanted, original_watts=original, owner=CapOwner.JOULIE)
     return CapDecision(CapAction.SET, requested, BmcFinding.unknown(BmcReason.NOT_READ_BACK))
@@ -76,7 +77,19 @@ def is_own(entry: BmcCapStatus, watts: float | None) -> bool:
 def is_cap(entry: BmcCapStatus, watts: float | None) -> bool:
     """Return whether a limit that was read equals what was requested for the cap, or read back after it."""
     known = [each for each in (entry.requested_watts, entry.confirmed_watts) if each is not None]
-    return watts is not None and any(abs(watts - each) < _ROUNDING_WATTS for each in known)
+    return any(is_same(watts, each) for each in known)
+
+
+def is_same(watts: float | None, other: float | None) -> bool:
+    """Return whether two limits are the same to a BMC; None is no limit."""
+    if watts is None or other is None:
+        return watts is other
+    return abs(watts - other) < _ROUNDING_WATTS
+
+
+def is_untouched(entry: BmcCapStatus, watts: float | None) -> bool:
+    """Return whether a limit that was read is the one before the cap of the entry, and not the cap."""
+    return is_same(watts, entry.original_watts) and not is_same(watts, entry.requested_watts)
 
 
 def confirmed(entry: BmcCapStatus, watts: float | None) -> BmcCapStatus:

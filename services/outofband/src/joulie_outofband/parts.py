@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from joulie_api.backoff import Backoff
 from joulie_api.failures import Failures
 from joulie_api.node_pods import PodLists
 from joulie_api.resources import Resource
@@ -56,3 +57,8 @@ class WorkerParts:
     clock: Callable[[], float]
     wall: Callable[[], float]
     chance: Callable[[], float]
+
+    def pauses(self) -> Backoff:
+        """Return the pauses after failures that the same request would have again."""
+        longest_s = self.times.credentials_retry_s
+        return Backoff(self.chance, initial_s=self.times.poll_s, cap_s=longest_s, reset_after_s=float("inf"))

@@ -53,6 +53,7 @@ class BmcReason(StrEnum):
     HARD_POWER_OFF = "LimitExceptionPowersOff"
     OUT_OF_RANGE = "OutOfRange"
     NOT_READ_BACK = "NotReadBack"
+    NOT_TAKEN = "NotTaken"
 
     WOKEN = "Woken"
     BOOT_TIMED_OUT = "BootTimedOut"
