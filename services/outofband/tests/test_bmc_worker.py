@@ -246,6 +246,16 @@ async def test_a_reading_is_kept_for_three_intervals_of_the_bmc_and_not_longer()
     assert found.publisher.status.sampled_at == rfc3339(NOW_S, "seconds")
 
 
+async def test_a_reading_from_the_future_is_not_kept():
+    found = bench()
+    start(found)
+    await one_pass(found)
+    found.bmc.fail["report"] = error(BmcReason.UNREACHABLE)
+    found.time.wall = NOW_S - 181
+    await one_pass(found)
+    assert found.publisher.status.power_watts is None
+
+
 async def test_a_reading_without_an_interval_is_kept_for_three_passes():
     found = bench(Bmc(replace(REPORT, interval_s=None)))
     start(found)

@@ -6,21 +6,29 @@ from joulie_api.errors import DecodeError
 from joulie_core.kinds.node_bmc import MOST_BOOTS, BmcBoot
 from joulie_outofband.boots import NodeReadiness, is_complete, read_readiness, usual_boot_s, with_boot
 
+#: An hour after the request.
+NOW_S = 4600.0
 BOOT = BmcBoot(requested_at="1970-01-01T00:16:40.500Z", boot_id="a")
 
 
 def test_a_node_that_is_still_ready_from_the_boot_before_has_not_booted():
-    assert not is_complete(BOOT, NodeReadiness(ready=True, since_s=900, boot_id="a"))
+    assert not is_complete(BOOT, NodeReadiness(ready=True, since_s=900, boot_id="a"), NOW_S)
 
 
 def test_a_new_boot_id_or_a_newer_readiness_completes_a_boot():
-    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=900, boot_id="b"))
-    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=1000, boot_id="a"))
+    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=900, boot_id="b"), NOW_S)
+    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=1000, boot_id="a"), NOW_S)
+
+
+def test_a_readiness_ahead_of_the_clock_is_no_evidence_of_a_boot():
+    assert not is_complete(BOOT, NodeReadiness(ready=True, since_s=NOW_S + 1, boot_id="a"), NOW_S)
+    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=NOW_S, boot_id="a"), NOW_S)
+    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=NOW_S + 1, boot_id="b"), NOW_S)
 
 
 def test_a_node_that_is_not_ready_has_not_booted():
-    assert not is_complete(BOOT, NodeReadiness(ready=False, since_s=1100, boot_id="b"))
-    assert not is_complete(BOOT, NodeReadiness())
+    assert not is_complete(BOOT, NodeReadiness(ready=False, since_s=1100, boot_id="b"), NOW_S)
+    assert not is_complete(BOOT, NodeReadiness(), NOW_S)
 
 
 def test_the_usual_boot_time_is_the_95th_percentile():
@@ -48,12 +56,12 @@ def test_readiness_is_read_from_a_node():
 
 
 def test_a_readiness_without_a_time_needs_another_boot_id():
-    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=None, boot_id="b"))
-    assert not is_complete(BOOT, NodeReadiness(ready=True, since_s=None, boot_id="a"))
-    assert not is_complete(BOOT, NodeReadiness(ready=False, since_s=None, boot_id="b"))
+    assert is_complete(BOOT, NodeReadiness(ready=True, since_s=None, boot_id="b"), NOW_S)
+    assert not is_complete(BOOT, NodeReadiness(ready=True, since_s=None, boot_id="a"), NOW_S)
+    assert not is_complete(BOOT, NodeReadiness(ready=False, since_s=None, boot_id="b"), NOW_S)
     unreadable = BOOT.model_copy(update={"requested_at": "soon"})
-    assert not is_complete(unreadable, NodeReadiness(ready=True, since_s=2000, boot_id="a"))
-    assert is_complete(unreadable, NodeReadiness(ready=True, since_s=2000, boot_id="b"))
+    assert not is_complete(unreadable, NodeReadiness(ready=True, since_s=2000, boot_id="a"), NOW_S)
+    assert is_complete(unreadable, NodeReadiness(ready=True, since_s=2000, boot_id="b"), NOW_S)
 
 
 def test_boot_times_have_tenths_of_a_second():

@@ -318,6 +318,19 @@ async def test_a_boot_that_is_not_complete_is_awaited_until_its_timeout():
     assert (found.publisher.status.pending_boot, found.publisher.status.boot_seconds) == (None, None)
 
 
+async def test_a_boot_that_was_requested_ahead_of_the_clock_is_awaited_from_now_and_of_unknown_length():
+    found = booting(node="before")
+    found.time.wall = NOW_S - 3600
+    assert await boots(found) == PROOF
+    assert found.publisher.status.pending_boot.requested_at == rfc3339(NOW_S - 3600)
+    found.time.wall = NOW_S - 3600 + 1201
+    assert (await boots(found)).reason is BmcReason.BOOT_TIMED_OUT
+    found = booting(node="after")
+    found.time.wall = NOW_S - 3600
+    assert (await boots(found)).reason is BmcReason.WOKEN
+    assert found.publisher.status.recent_boots == (500.0,)
+
+
 @pytest.mark.parametrize("state", [PowerState.OFF, PowerState.POWERING_ON, PowerState.UNKNOWN])
 async def test_a_node_that_is_ready_while_its_server_is_not_on_has_not_booted(state):
     found = booting(node="after")

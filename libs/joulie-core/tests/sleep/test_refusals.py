@@ -17,6 +17,7 @@ from joulie_core.sleep import (
     decide,
 )
 from joulie_core.sleep.machine import refusal_of
+from joulie_core.sleep.model import UNREADABLE_POWER
 
 NOW = 100_000.0
 SETTINGS = SleepSettings(min_awake=1, spare=0, idle_for_s=0.0, min_awake_for_s=0.0)
@@ -58,6 +59,9 @@ def test_a_node_with_nothing_against_it_may_sleep():
         ({"power": replace(POWER, off_allowed=False)}, SleepRefusal.POWER_OFF_NEVER),
         ({"power": replace(POWER, wake_proven=None)}, SleepRefusal.WAKE_UNPROVEN),
         ({"power": replace(POWER, reachable=False)}, SleepRefusal.BMC_UNKNOWN),
+        ({"power": UNREADABLE_POWER}, SleepRefusal.BMC_UNKNOWN),
+        ({"power": replace(POWER, sampled_at_s=NOW - SETTINGS.stale_after_s - 1)}, SleepRefusal.BMC_UNKNOWN),
+        ({"power": replace(POWER, sampled_at_s=NOW + SETTINGS.stale_after_s + 1)}, SleepRefusal.BMC_UNKNOWN),
         ({"ready": None}, SleepRefusal.NOT_READY),
         ({"maintenance": True}, SleepRefusal.MAINTENANCE),
         ({"unschedulable": True}, SleepRefusal.UNSCHEDULABLE),

@@ -80,7 +80,7 @@ async def test_a_node_whose_bmc_cannot_be_judged_stays_awake_and_the_others_slee
     await world.until(lambda: len(world.in_state("asleep")) == 2)
     await world.step(10)
     assert world.state("n2") == "awake"
-    assert world.status()["refusals"] == [{"reason": "no_bmc", "nodes": 1}]
+    assert world.status()["refusals"] == [{"reason": "bmc_unknown", "nodes": 1}]
     assert internal_errors(world, "read power of node") > 0
 
 

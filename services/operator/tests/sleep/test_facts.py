@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -22,11 +23,12 @@ from joulie_core.hardware.view import resolve_view
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
 from joulie_core.sleep import SleepRecord, SleepState
+from joulie_core.sleep.model import UNREADABLE_POWER
 from joulie_core.timestamps import rfc3339
 from joulie_operator.sleep.daemon_sets import WatchedDaemonSet
 from joulie_operator.sleep.facts import gather, idle_watts, power_facts, zone_of
 from joulie_operator.sleep.objects import read_node, read_pod
-from joulie_operator.sleep.watches import WatchedCluster
+from joulie_operator.sleep.watches import SleepWatches, WatchedCluster
 
 NOW_S = 1_800_000_000.0
 N1 = NodeName("n1")
@@ -63,6 +65,23 @@ def node(**seen):
 def unschedulable(pod):
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     return pod
+
+
+# --- BMCs -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_nodebmc_that_could_not_be_read_is_not_an_absent_one():
+    nodes = {"n1": seen_node("n1"), "n2": seen_node("n2")}
+    seen = WatchedCluster(nodes, {}, {}, {}, {}, unread_bmcs=frozenset({"n1"}))
+    found = gather(seen, {}, lambda _: None, NOW_S, Failures(CollectorRegistry())).nodes
+    assert (found[N1].power, found[NodeName("n2")].power) == (UNREADABLE_POWER, None)
+
+
+def test_a_nodebmc_is_unread_where_no_version_of_it_could_be_read(fake_client):
+    known = seen_bmc("n1")
+    bmcs = SimpleNamespace(store={"n1": known}, invalid={"n1": "newer version", "n2": "only version"})
+    seen = SleepWatches(fake_client, bmcs).seen()
+    assert (seen.bmcs, seen.unread_bmcs) == ({"n1": known}, {"n2"})
 
 
 # --- pods -------------------------------------------------------------------------------------------------------------

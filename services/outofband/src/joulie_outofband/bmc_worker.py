@@ -187,7 +187,8 @@ class BmcWorker:
         self._note({REACHABLE: BmcFinding.no(error.reason, str(error))})
         self._publisher.note_power(PowerState.UNKNOWN)
         interval_s = max(self.status.interval_seconds or 0.0, times.poll_s)
-        if age_seconds(self.status.sampled_at, self._parts.wall()) > _INTERVALS * interval_s:
+        # Ahead of this clock it is as unknown.
+        if abs(age_seconds(self.status.sampled_at, self._parts.wall())) > _INTERVALS * interval_s:
             self._publisher.change(power_watts=None)
 
     async def _work(self, seen: Versioned[NodeBMC]) -> None:

@@ -58,14 +58,17 @@ class NodeReadiness:
     tainted: bool = False
 
 
-def is_complete(boot: BmcBoot, node: NodeReadiness) -> bool:
-    """Return whether the node is ready by this boot, and not still by the one before."""
+def is_complete(boot: BmcBoot, node: NodeReadiness, now_s: float) -> bool:
+    """Return whether the node is ready by this boot, and not still by the one before.
+
+    A time ahead of `now_s` is one of a node whose clock is wrong: it is no evidence, another boot ID is.
+    """
     booted = bool(node.boot_id) and node.boot_id != boot.boot_id
     requested_s = epoch_seconds(boot.requested_at)
-    # Nodes carry whole seconds.
     if requested_s is None or node.since_s is None:
         return node.ready and booted
-    return node.ready and (booted or node.since_s >= math.floor(requested_s))
+    # Nodes carry whole seconds.
+    return node.ready and (booted or math.floor(requested_s) <= node.since_s <= now_s)
 
 
 def read_readiness(raw: bytes) -> NodeReadiness:

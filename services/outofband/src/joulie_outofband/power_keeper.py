@@ -148,10 +148,13 @@ class PowerKeeper:
         boot = self._publisher.status.pending_boot
         if boot is None:
             return proof
-        waited_s = age_seconds(boot.requested_at, self._parts.wall())
+        now_s = self._parts.wall()
+        waited_s = age_seconds(boot.requested_at, now_s)
         powered = report.power_state is PowerState.ON or not report.answers
-        if powered and is_complete(boot, await self._readiness()):
-            recent = with_boot(self._publisher.status.recent_boots, waited_s)
+        if powered and is_complete(boot, await self._readiness(), now_s):
+            recent = self._publisher.status.recent_boots
+            if waited_s >= 0:
+                recent = with_boot(recent, waited_s)
             self._publisher.change(pending_boot=None, recent_boots=recent, boot_seconds=usual_boot_s(recent))
             self._log.info("node booted", seconds=round(waited_s, 1))
             return BmcFinding.yes(BmcReason.WOKEN, "powered on, and the node became ready")
@@ -159,6 +162,9 @@ class PowerKeeper:
             self._publisher.change(pending_boot=None)
             self._log.warning("node not ready after power on", seconds=round(waited_s, 1))
             return BmcFinding.no(BmcReason.BOOT_TIMED_OUT, f"not ready after {waited_s:.0f} s")
+        if waited_s < 0:
+            # Stored by a process whose clock was ahead, or before this one's was set back: its time is not known.
+            self._publisher.change(pending_boot=boot.model_copy(update={"requested_at": rfc3339(now_s)}))
         return proof
 
     async def _readiness(self) -> NodeReadiness:

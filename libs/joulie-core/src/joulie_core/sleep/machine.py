@@ -48,6 +48,7 @@ def refusal_of(node: SleepNode, now_s: float, settings: SleepSettings) -> SleepR
     refusals = (
         (node.control_plane, SleepRefusal.CONTROL_PLANE),
         (power is None, SleepRefusal.NO_BMC),
+        (power is not None and not power.readable, SleepRefusal.BMC_UNKNOWN),
         (power is not None and not power.off_allowed, SleepRefusal.POWER_OFF_NEVER),
         (power is not None and power.wake_proven is not True, SleepRefusal.WAKE_UNPROVEN),
         (power_state(power, now_s, settings) is not PowerState.ON, SleepRefusal.BMC_UNKNOWN),
@@ -69,7 +70,8 @@ def power_state(power: NodePowerFacts | None, now_s: float, settings: SleepSetti
     """Return the power state by a BMC that is reachable and has answered lately, else Unknown."""
     if power is None or power.reachable is not True or power.sampled_at_s is None:
         return PowerState.UNKNOWN
-    return PowerState.UNKNOWN if now_s - power.sampled_at_s > settings.stale_after_s else power.state
+    # Ahead of this clock it may have any age.
+    return PowerState.UNKNOWN if abs(now_s - power.sampled_at_s) > settings.stale_after_s else power.state
 
 
 def moved(record: SleepRecord, state: SleepState, reason: SleepReason, now_s: float) -> SleepRecord:

@@ -7,6 +7,7 @@ nodes share. None is unknown.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from joulie_core.kinds.node_bmc import DesiredPower, PowerState
 from joulie_core.names import NodeName
@@ -151,6 +152,14 @@ class NodePowerFacts:
     switched_off: Shutdown | None = None
     #: Whether the request to power on that is in force has reached the BMC.
     on_taken: bool = False
+    #: False where there is a NodeBMC and it could not be read: then nothing of the others is known.
+    readable: bool = True
+
+
+#: Of a node whose NodeBMC could not be read.
+UNREADABLE_POWER: Final = NodePowerFacts(
+    state=PowerState.UNKNOWN, sampled_at_s=None, reachable=None, wake_proven=None, off_allowed=False, readable=False
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

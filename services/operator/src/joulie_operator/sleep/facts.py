@@ -22,6 +22,7 @@ from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
 from joulie_core.quantity import QuantityError, parse_quantity
 from joulie_core.sleep import NodePowerFacts, SleepNode, SleepPod, SleepRecord, SleepState
+from joulie_core.sleep.model import UNREADABLE_POWER
 from joulie_core.timestamps import epoch_seconds
 from joulie_operator.sleep.objects import PodRole, WatchedNode, WatchedPod
 from joulie_operator.sleep.records import state_label
@@ -122,11 +123,12 @@ def _pending(seen: WatchedCluster, around: Surroundings, now_s: float) -> Iterat
 
 
 def _power(seen: WatchedCluster, name: NodeName, failures: Failures) -> NodePowerFacts | None:
-    """Return what the NodeBMC of a node says; None where there is none, or it fails, which is counted."""
-    if name in seen.bmcs:
-        with failures.contained("read power of node", node=name):
-            return power_facts(seen.bmcs[name])
-    return None
+    """Return what the NodeBMC of a node says; None where there is none."""
+    if name not in seen.bmcs:
+        return UNREADABLE_POWER if name in seen.unread_bmcs else None
+    with failures.contained("read power of node", node=name):
+        return power_facts(seen.bmcs[name])
+    return UNREADABLE_POWER
 
 
 def _allocatable(node: Node, failures: Failures) -> dict[str, float] | None:

@@ -39,6 +39,8 @@ class WatchedCluster:
     volumes: Mapping[str, WatchedVolume] = field(default_factory=dict)
     #: Whether there is a pod of which no version could be read: it may be on any node.
     pods_unknown: bool = False
+    #: NodeBMCs of which no version could be read.
+    unread_bmcs: frozenset[str] = frozenset()
 
 
 class SleepWatches:
@@ -54,13 +56,13 @@ class SleepWatches:
         self.own: tuple[Reflector[Any], ...] = (nodes, pods, daemon_sets, policies, claims, volumes)
         self.all: tuple[Reflector[Any], ...] = (*self.own, bmcs)
         self._pods = pods
+        self._bmcs = bmcs
         self._stores = (nodes.store, pods.store, daemon_sets.store, bmcs.store, policies.store)
         self._volumes = claims.store, volumes.store
 
     def seen(self) -> WatchedCluster:
         """Return what is seen now."""
         nodes, pods, daemon_sets, bmcs, policies = self._stores
-        pods_unknown = any(key not in pods for key in self._pods.invalid)
         claims, volumes = self._volumes
         return WatchedCluster(
             dict(nodes),
@@ -70,7 +72,8 @@ class SleepWatches:
             dict(policies),
             claims=dict(claims),
             volumes=dict(volumes),
-            pods_unknown=pods_unknown,
+            pods_unknown=any(key not in pods for key in self._pods.invalid),
+            unread_bmcs=frozenset(key for key in self._bmcs.invalid if key not in bmcs),
         )
 
     def on_waiting_pod(self, notify: Callable[[], None]) -> None:
