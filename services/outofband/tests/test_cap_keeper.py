@@ -281,7 +281,7 @@ async def test_a_cap_that_is_taken_after_it_counted_as_not_taken_is_not_left_at_
     if cap is None:
         assert (entry(found), found.bmc.calls[-2:]) == (BmcCapStatus(watts=700), [("set_limit", 700.0), ("limit",)])
     else:
-        assert entry(found) == IN_FORCE
+        assert (entry(found), found.bmc.count("set_limit")) == (IN_FORCE, 1)
 
 
 async def test_a_cap_that_was_in_force_for_long_and_is_undone_by_another_program_is_written_again():

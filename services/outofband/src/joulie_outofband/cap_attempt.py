@@ -3,7 +3,7 @@
 from typing import Final
 
 from joulie_api.backoff import Backoff
-from joulie_core.kinds.node_bmc import BmcCapStatus, CapOwner
+from joulie_core.kinds.node_bmc import BmcCapStatus
 from joulie_outofband.caps import is_same
 from joulie_outofband.outcome import BmcFinding
 from joulie_outofband.reasons import BmcReason
@@ -65,4 +65,4 @@ class CapAttempt:
         """Return the entry of a cap that the BMC has taken after all, by the limit that was read; else None."""
         if self._rejection is None or not is_same(watts, self.watts):
             return None
-        return self._entry.model_copy(update={"watts": watts, "confirmed_watts": watts, "owner": CapOwner.JOULIE})
+        return self._entry.model_copy(update={"confirmed_watts": watts})
