@@ -24,7 +24,7 @@ PAGES: Final = tuple(
     if path.name != "extending.md"
 )
 PROGRAMS: Final = re.compile(
-    r"(helm|kubectl|just|kubectl-joulie|joulie-\w+|python|promtool|kube-scheduler|curl|systemctl) "
+    r"(helm|kubectl|just|kubectl-joulie|joulie-\w+|python|promtool|kube-scheduler|curl|ipmitool|systemctl) "
 )
 #: Languages of blocks that people do not run.
 OTHER_LANGUAGES: Final = frozenset({"text", "yaml", "mermaid"})
@@ -63,6 +63,8 @@ ON_SLEEPING_NODES: Final = (
     ("docs/sleep.md", "Wake nodes"),
     ("docs/sleep.md", "One node while the operator does not run"),
     ("docs/sleep.md", "Stop it at once"),
+    ("docs/sleep.md", "Order of an emergency"),
+    ("docs/sleep.md", "Power on by hand"),
     ("docs/sleep.md", "Everything back without Joulie"),
 )
 
@@ -112,6 +114,11 @@ ELSEWHERE: Final[dict[tuple[str, str], Reason]] = {
         _NO_PROCESS, "tests/e2e/test_kubectl_joulie.py"
     ),
     ("docs/security.md", r"kubectl auth can-i .*"): Reason("answers are compared there", "tests/e2e/test_chart.py"),
+    ("docs/sleep.md", r"busctl .*|systemd-inhibit --list"): Reason("asks the logind of a server"),
+    ("docs/sleep.md", r"ipmitool .*"): Reason(
+        "needs a BMC with IPMI", "services/outofband/tests/ipmi/test_ipmi_sim.py"
+    ),
+    ("docs/sleep.md", r"kubectl .* scale deployment .*"): Reason(_NO_PROCESS, "tests/e2e/test_sleep_commands.py"),
     ("docs/sleep.md", r"helm upgrade .*"): Reason("rendered by Helm", "tests/integration/test_chart.py"),
     ("docs/troubleshooting.md", r"curl http://ADDRESS:9876/healthz"): Reason(
         _NO_PROCESS, "tests/images/test_services.py"

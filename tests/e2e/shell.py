@@ -15,7 +15,7 @@ from tests.doc_commands import documented_commands
 from joulie_devcluster.binaries import lookup
 from joulie_devcluster.binaries.modules import Binary
 
-_PROGRAMS = ("helm", "kubectl", "kubectl-joulie")
+_PROGRAMS = ("helm", "kubectl", "kubectl-joulie", "curl")
 _TIMEOUT_S = 240
 
 

@@ -58,6 +58,7 @@ class _Machine:
 
     def __init__(self, view: ClusterView, served: ServedBmc) -> None:
         self.bmc = served.bmc
+        self.bmc_address, self.bmc_ca = served.address, served.ca
         self.server = served.bmc.server
         self._view = view
         self._runs = True

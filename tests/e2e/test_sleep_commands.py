@@ -1,5 +1,6 @@
 """Nodes that sleep, for people: the commands of docs/sleep.md, `kubectl joulie`, and conditions of policies."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.e2e.waiting import eventually
 
 from joulie_api.resources import NODE_BMCS
 from joulie_devcluster.fixtures import Starter
+from joulie_sim.bmc.resources import SYSTEM
 from joulie_sim.stack.service import Service
 
 pytestmark = pytest.mark.e2e
@@ -25,7 +27,15 @@ async def site(start_cluster: Starter, tmp_path: Path):
 @pytest.mark.timeout(500)
 async def test_the_commands_of_the_page_put_a_node_to_sleep_and_get_it_back(site: SleepSite, tmp_path: Path) -> None:
     server, cluster = site.machine.server, site.stack.cluster
-    names = {"NODE": NODE, "POLICY": "night"}
+    address = site.machine.bmc_address
+    names = {
+        "NODE": NODE,
+        "POLICY": "night",
+        "CA": str(site.machine.bmc_ca),
+        "USER": "root:calvin",
+        "ADDRESS/redfish/v1/Systems/SYSTEM": f"{address}{SYSTEM}",
+        "ADDRESS": address,
+    }
     shell = make_shell(tmp_path, {"kubectl": find_kubectl()}, cluster.kubeconfig, names=names)
     sections = [section for _, section in ON_SLEEPING_NODES]
 
@@ -42,6 +52,9 @@ async def test_the_commands_of_the_page_put_a_node_to_sleep_and_get_it_back(site
     await run("Let it act")
     await site.reaches("asleep")
     await _is_shown(site, Plugin(cluster.kubeconfig))
+    used = await run("Bounds of power cycles and boots")
+    assert '"limit":4,"total":1,"used":1' in used
+    assert '"withoutRack":0' in used
 
     # By the plugin: `--wait` ends once the node is awake. Then nothing keeps it awake any more.
     await run("Wake nodes")
@@ -63,9 +76,14 @@ async def test_the_commands_of_the_page_put_a_node_to_sleep_and_get_it_back(site
 
     for service in (site.stack.operator, site.stack.services[Service.OUTOFBAND]):
         await end(service)
-    server.reset("On")
+    assert f"redfish {address} Off" in await run("Order of an emergency")
+    began_s = time.monotonic()
+    await run("Power on by hand")
+    await eventually(lambda: _is_on(site), within_s=20)
+    on_s = time.monotonic()
     await run("Everything back without Joulie")
     await eventually(lambda: _is_back(site), within_s=20)
+    print(f"drill: on after {on_s - began_s:.1f} s, takes pods after {time.monotonic() - on_s:.1f} s more")
     resets, requests = list(server.resets), len(site.machine.bmc.requests)
     await site.stack.services[Service.OUTOFBAND].start()
     await site.stack.operator.start()
@@ -80,6 +98,10 @@ async def _recommends(site: SleepSite) -> None:
 
 async def _refuses(site: SleepSite, reason: str) -> None:
     assert (await site.status()).get("refusals") == [{"reason": reason, "nodes": 1}]
+
+
+async def _is_on(site: SleepSite) -> None:
+    assert site.machine.server.power_state == "On"
 
 
 async def _is_back(site: SleepSite) -> None:

@@ -53,7 +53,7 @@ def test_every_block_of_a_page_says_what_it_is(page: str) -> None:
 
 
 def test_every_command_is_covered() -> None:
-    on_a_cluster = {"helm", "kubectl", "kubectl-joulie"}
+    on_a_cluster = {"helm", "kubectl", "kubectl-joulie", "curl"}
     assert {each.words[0] for each in READ} <= {"just", "python", "joulie-sim", *SERVICES, *on_a_cluster}
     sections = {(each.page, each.section) for each in READ if each.words[0] in on_a_cluster}
     assert sections == {*ON_A_CLUSTER, *ON_SLEEPING_NODES}

@@ -17,6 +17,9 @@ from tools.dashboards.panels import all_queries
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "joulie"
 RULES = yaml.safe_load((CHART / "alerts.yaml").read_text())["groups"][0]["rules"]
+ALERTS = [rule for rule in RULES if "alert" in rule]
+#: Names of series that the rules record.
+RECORDED = {rule["record"] for rule in RULES if "record" in rule}
 #: Names of metrics in an expression; histograms by the name before the suffix.
 METRIC = re.compile(r"\b(joulie_[a-z_]+?|process_[a-z_]+?)(?:_bucket|_sum|_count)?(?=[^a-z_]|$)")
 
@@ -25,9 +28,10 @@ def documented() -> set[str]:
     return set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("expression", [rule["expr"] for rule in RULES], ids=[rule["alert"] for rule in RULES])
-def test_an_alert_uses_documented_metrics(expression: str) -> None:
-    assert set(METRIC.findall(expression)) <= documented()
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
+def test_a_rule_uses_documented_metrics_and_series_that_rules_record(rule: dict[str, Any]) -> None:
+    assert set(METRIC.findall(rule["expr"])) <= documented()
+    assert set(re.findall(r"\bjoulie:\w+", rule["expr"])) <= RECORDED
 
 
 def test_dashboards_use_documented_metrics() -> None:
@@ -37,7 +41,7 @@ def test_dashboards_use_documented_metrics() -> None:
 
 
 def test_every_alert_has_a_section_and_a_test_in_which_it_fires() -> None:
-    alerts = [rule["alert"] for rule in RULES]
+    alerts = [rule["alert"] for rule in ALERTS]
     sections = re.findall(r"^### (\w+)$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
     assert sorted(sections) == sorted(alerts)
     tests = yaml.safe_load((ROOT / "tests" / "integration" / "alerts.yaml").read_text())["tests"]

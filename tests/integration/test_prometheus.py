@@ -3,16 +3,19 @@
 Processes: prometheus, joulie-sim and joulie-operator, on an API server in the test's own process.
 """
 
+import json
 import sys
 import time
+from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp import web
 from tests.e2e.waiting import eventually
 from tests.prometheus_server import PrometheusServer, needs_prometheus
 from tools.dashboards.boards import OPERATOR
 
-from joulie_api.testing import make_node, make_pod
+from joulie_api.testing import make_node, make_node_bmc, make_pod
 from joulie_devcluster.host.process import ServiceProcess, base_environment
 
 pytestmark = needs_prometheus
@@ -69,9 +72,9 @@ async def exporter():
     await runner.cleanup()
 
 
-async def start_prometheus(processes, directory, targets):
+async def start_prometheus(processes, directory, targets, rules=()):
     """Scrape the targets once a second; return the base URL."""
-    server = PrometheusServer(directory, {name: [port] for name, port in targets.items()})
+    server = PrometheusServer(directory, {name: [port] for name, port in targets.items()}, rules)
     processes.append(server)
     await server.start()
     return server.url
@@ -224,3 +227,66 @@ async def test_the_panels_about_sleeping_nodes_have_data_of_an_operator_that_rec
         assert saved["metric"] == {"__name__": "joulie_operator_sleep_recommended_watts", "policy": "night"}
 
     await eventually(answered, within_s=DEADLINE_S)
+
+
+async def test_critical_alerts_say_which_service_is_gone_while_a_node_sleeps(fake_api, processes, tmp_path):
+    """The rules of the chart, without their waits, over a real operator and a real out-of-band service that end."""
+    fake_api.put_all([*nodes()[1:], sleeping_node("cpu-0")])
+    # There is no Secret, so that the BMC is never reached.
+    bmc = make_node_bmc("cpu-0", spec={"desiredPower": "Off", "powerOff": "Allowed"})
+    bmc["metadata"]["annotations"] = {"joulie.io/requested-power": "Off"}
+    spec = {"nodeSelector": {"joulie.io/managed": "true"}, "mode": "Act", "minAwake": {"count": 0, "spare": 0}}
+    policy = {
+        "apiVersion": "joulie.io/v1alpha1",
+        "kind": "NodeSleepPolicy",
+        "metadata": {"name": "night"},
+        "spec": spec,
+    }
+    fake_api.put_all([bmc, policy])
+    env = {"SLEEP_ENABLED": "true", "SLEEP_INTERVAL": "200ms", "STATIC_HP_FRAC": "1"}
+    operator = await start_service(processes, "joulie-operator", tmp_path, fake_api, **env)
+    env = {"POD_NAMESPACE": "joulie-system", "BMC_POLL_INTERVAL": "200ms"}
+    outofband = await start_service(processes, "joulie-outofband", tmp_path, fake_api, **env)
+    rules = rules_without_waits(tmp_path)
+    await start_prometheus(processes, tmp_path, {"operator": operator, "outofband": outofband}, [rules])
+    *services, prometheus = processes
+
+    async def fires(*names):
+        found = await prometheus.query('ALERTS{severity="critical", alertstate="firing"}')
+        assert {each["metric"]["alertname"] for each in found} == set(names)
+
+    async def counts(expected):
+        found = await prometheus.query("joulie:nodes_put_to_sleep")
+        assert [each["value"][1] for each in found] == [expected]
+
+    await eventually(lambda: counts("1"), within_s=DEADLINE_S)
+    await eventually(lambda: fires("JoulieSleepingBmcUnreachable"), within_s=DEADLINE_S)
+    assert fake_api.get("NodeBMC", "cpu-0")["spec"]["desiredPower"] == "Off", "the operator keeps the node asleep"
+    await services[0].stop()
+    both = ("JoulieSleepingBmcUnreachable", "JoulieNodesSleepWithoutOperator")
+    await eventually(lambda: fires(*both), within_s=DEADLINE_S)
+    await services[1].stop()
+    gone = ("JoulieNodesSleepWithoutOperator", "JoulieNodesSleepWithoutOutOfBand")
+    await eventually(lambda: fires(*gone), within_s=DEADLINE_S)
+    await counts("1")
+
+
+def sleeping_node(name):
+    """Return the Node of a server that the operator has put to sleep."""
+    node = nodes()[0]
+    record = {"state": "Asleep", "since": time.time() - 600, "reason": "off_confirmed"}
+    node["metadata"] |= {"name": name, "annotations": {"joulie.io/sleep-record": json.dumps(record)}}
+    node["metadata"]["labels"] |= {"joulie.io/sleep-state": "asleep"}
+    node["spec"]["taints"] = [{"key": "joulie.io/asleep", "effect": "NoSchedule"}]
+    node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    return node
+
+
+def rules_without_waits(directory):
+    """Return the rule file of the chart, whose alerts fire at once."""
+    document = yaml.safe_load((Path(__file__).parents[2] / "helm" / "joulie" / "alerts.yaml").read_text())
+    for rule in document["groups"][0]["rules"]:
+        rule.pop("for", None)
+    path = directory / "alerts.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path

@@ -384,6 +384,12 @@ OUT_OF_BAND: Final = Board(
                 number("BMCs", "short", "count(joulie_bmc_reachable)"),
                 number("Answer", "short", "sum(joulie_bmc_reachable)"),
                 number("Servers on", "short", "sum(joulie_bmc_power_on)", "Servers whose power state is On."),
+                number(
+                    "Put to sleep",
+                    "short",
+                    "sum(max by (node) (joulie_bmc_put_to_sleep))",
+                    "Nodes that the operator requests to be off, whether they are off yet or not.",
+                ),
                 number("Power", "watt", "sum(joulie_bmc_power_watts)", "Of the servers whose BMC measures."),
                 line("Power of servers", "watt", ("topk(20, joulie_bmc_power_watts)", "{{node}}")),
                 line(

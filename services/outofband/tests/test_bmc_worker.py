@@ -13,6 +13,7 @@ from joulie_api.errors import ServerError, TransportError
 from joulie_core.kinds import NodeBMCStatus
 from joulie_core.kinds.base import ConditionStatus
 from joulie_core.kinds.node_bmc import BmcCapStatus, PowerState
+from joulie_core.labels import REQUESTED_POWER
 from joulie_core.timestamps import rfc3339
 from joulie_outofband.bmc import PowerLimit
 from joulie_outofband.bmc_worker import BmcWorker
@@ -368,6 +369,16 @@ def test_a_cap_is_overdue_when_it_is_not_requested_or_its_time_is_over():
     found.time.wall += 10
     assert found.worker.cap_overdue is True
     assert start(bench(), cap=ends).cap_overdue is None
+
+
+@pytest.mark.parametrize(
+    ("desired", "written", "expected"),
+    [("Off", "Off", True), ("Off", "On", False), ("Off", None, False), ("On", "On", False), (None, "Off", False)],
+)
+def test_a_server_is_put_to_sleep_by_the_operators_own_request_only(desired, written, expected):
+    annotations = {} if written is None else {REQUESTED_POWER: written}
+    worker = start(bench(), annotations=annotations, **({} if desired is None else {"desiredPower": desired}))
+    assert worker.put_to_sleep is expected
 
 
 def test_a_worker_has_the_uid_of_its_object_and_the_newest_status():

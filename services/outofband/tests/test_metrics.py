@@ -53,6 +53,7 @@ def test_a_bmc_that_is_known_has_every_series():
         'joulie_bmc_power_watts{node="n1"} 344.0',
         'joulie_bmc_reachable{node="n1"} 1.0',
         'joulie_bmc_power_on{node="n1"} 1.0',
+        'joulie_bmc_put_to_sleep{node="n1"} 0.0',
         'joulie_bmc_boot_seconds{node="n1"} 612.0',
         'joulie_bmc_cap_watts{node="n1"} 300.0',
         'joulie_bmc_cap_overdue{node="n1"} 0.0',
@@ -61,8 +62,10 @@ def test_a_bmc_that_is_known_has_every_series():
 
 
 def test_what_is_unknown_has_no_sample():
-    assert lines(n1=BmcSeries(NodeBMCStatus(), None)) == []
-    assert lines(n1=BmcSeries(NodeBMCStatus(cap=BmcCapStatus(watts=3)), None)) == []
+    # What the operator requests is known of every object.
+    request = ['joulie_bmc_put_to_sleep{node="n1"} 0.0']
+    assert lines(n1=BmcSeries(NodeBMCStatus(), None)) == request
+    assert lines(n1=BmcSeries(NodeBMCStatus(cap=BmcCapStatus(watts=3)), None)) == request
     assert lines() == []
 
 
@@ -80,6 +83,12 @@ def test_a_bmc_that_never_answers_is_neither_reachable_nor_not(status, value):
 
 
 def test_a_server_that_is_off_and_a_cap_that_is_overdue_are_shown():
-    found = lines(n1=BmcSeries(NodeBMCStatus(power_state=PowerState.OFF), cap_overdue=True))
-    assert found == ['joulie_bmc_power_on{node="n1"} 0.0', 'joulie_bmc_cap_overdue{node="n1"} 1.0']
-    assert lines(n1=BmcSeries(NodeBMCStatus(power_state=PowerState.POWERING_ON), None)) == []
+    found = lines(n1=BmcSeries(NodeBMCStatus(power_state=PowerState.OFF), cap_overdue=True, put_to_sleep=True))
+    assert found == [
+        'joulie_bmc_power_on{node="n1"} 0.0',
+        'joulie_bmc_put_to_sleep{node="n1"} 1.0',
+        'joulie_bmc_cap_overdue{node="n1"} 1.0',
+    ]
+    assert lines(n1=BmcSeries(NodeBMCStatus(power_state=PowerState.POWERING_ON), None)) == [
+        'joulie_bmc_put_to_sleep{node="n1"} 0.0'
+    ]

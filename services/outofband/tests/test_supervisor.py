@@ -26,7 +26,7 @@ class Worker:
 
     def __init__(self, bmc, log, *, failures=0):
         self.name, self.uid = bmc.name, bmc.metadata.uid
-        self.status, self.cap_overdue = NodeBMCStatus(), True
+        self.status, self.cap_overdue, self.put_to_sleep = NodeBMCStatus(), True, True
         self.log = log
         self.failures = failures
         self.ending = asyncio.Event()
@@ -116,7 +116,7 @@ async def test_an_object_has_one_worker_that_is_updated_and_ends_with_it():
         found.watch.put("n1", None, bmc(generation=2))
         await rounds()
         assert found.log == [("update", 2), ("run", "u1")]
-        assert found.series() == {"n1": BmcSeries(found.made[0].status, cap_overdue=True)}
+        assert found.series() == {"n1": BmcSeries(found.made[0].status, cap_overdue=True, put_to_sleep=True)}
         found.watch.put("n1", None, None)
         await rounds()
         assert (found.log[2:], found.series(), found._tasks) == ([("end", "u1"), ("done", "u1")], {}, {})

@@ -15,7 +15,7 @@ from joulie_api.errors import KubeError
 from joulie_api.failure_log import FailureLog
 from joulie_api.wire import Versioned
 from joulie_core.kinds import NodeBMC, NodeBMCSpec, NodeBMCStatus
-from joulie_core.kinds.node_bmc import PowerState
+from joulie_core.kinds.node_bmc import DesiredPower, PowerState, is_own_request
 from joulie_core.timestamps import age_seconds, rfc3339
 from joulie_outofband.bmc import Bmc
 from joulie_outofband.cap_keeper import CapKeeper
@@ -86,6 +86,12 @@ class BmcWorker:
             return None
         cap = self._object.model.spec.cap
         return cap is None or has_ended(cap, self._parts.wall())
+
+    @property
+    def put_to_sleep(self) -> bool:
+        """Whether the operator requests the server off; a person's request is none to sleep."""
+        desired = self._object.model.spec.desired_power
+        return desired is DesiredPower.OFF and is_own_request(self._object.metadata.annotations, desired)
 
     def update(self, bmc: Versioned[NodeBMC]) -> None:
         """Take the newest version of the object; a changed spec starts a pass."""

@@ -66,6 +66,8 @@ class BmcSeries:
 
     status: NodeBMCStatus
     cap_overdue: bool | None
+    #: Whether the operator requests the server off.
+    put_to_sleep: bool = False
 
 
 def families(bmcs: Callable[[], Mapping[str, BmcSeries]]) -> Iterable[Metric]:
@@ -89,6 +91,12 @@ def families(bmcs: Callable[[], Mapping[str, BmcSeries]]) -> Iterable[Metric]:
         "1 if the server is on, 0 if it is off; no sample in between and if unknown.",
         ("node",),
         (((name,), _POWER.get(status.power_state)) for name, status in found.items()),
+    )
+    yield gauge(
+        "joulie_bmc_put_to_sleep",
+        "1 while the operator requests the server off, whether it is off yet or not; 0 if it does not.",
+        ("node",),
+        (((name,), float(each.put_to_sleep)) for name, each in shown.items()),
     )
     yield gauge(
         "joulie_bmc_boot_seconds",

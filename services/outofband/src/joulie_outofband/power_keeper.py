@@ -17,7 +17,7 @@ from joulie_api.resources import NODES
 from joulie_api.wire import Versioned
 from joulie_core import labels
 from joulie_core.kinds import NodeBMC, NodeBMCSpec
-from joulie_core.kinds.node_bmc import BmcBoot, DesiredPower, PowerState
+from joulie_core.kinds.node_bmc import BmcBoot, DesiredPower, PowerState, is_own_request
 from joulie_core.timestamps import age_seconds, rfc3339
 from joulie_outofband.bmc import Bmc, BmcReport
 from joulie_outofband.boots import NodeReadiness, is_complete, read_readiness, usual_boot_s, with_boot
@@ -89,7 +89,7 @@ class PowerKeeper:
             return decision.finding
         if not self._parts.may_write():
             return decision.finding
-        of_operator = wanted.metadata.annotations.get(labels.REQUESTED_POWER) == spec.desired_power
+        of_operator = is_own_request(wanted.metadata.annotations, spec.desired_power)
         looks = of_operator and not decision.request.on
         objection = await self._objection() if looks else None
         if objection is not None:

@@ -69,7 +69,10 @@ class BmcSupervisor:
 
     def series(self) -> Mapping[str, BmcSeries]:
         """Return what is shown by node; empty while another replica leads."""
-        return {name: BmcSeries(worker.status, worker.cap_overdue) for name, worker in self._workers.items()}
+        return {
+            name: BmcSeries(worker.status, worker.cap_overdue, worker.put_to_sleep)
+            for name, worker in self._workers.items()
+        }
 
     async def _run_after(self, before: asyncio.Task[None] | None, worker: BmcWorker) -> None:
         if before is not None:

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 from services.outofband.tests.objects import cap, capped
+from tests.doc_commands import documented_commands
 
 from joulie_core.kinds.node_bmc import LimitException, PowerState
 from joulie_outofband.reasons import BmcError, BmcReason
@@ -49,6 +50,19 @@ async def test_a_limit_that_another_program_has_set_is_read_with_its_action(simu
     await simulated.ipmitool("dcmi", "power", "activate")
     report = await bmc.report()
     assert (report.limit.watts, report.capability.limit_exception) == (300, LimitException.HARD_POWER_OFF)
+
+
+async def test_a_server_is_powered_on_by_the_commands_of_the_page_about_sleep(simulated):
+    simulated.set(power=0)
+    prefix = "ipmitool -I lanplus -C 3 -H HOST -U USER -a "
+    printed = ""
+    for command in documented_commands():
+        if command.page == "docs/sleep.md" and command.text.startswith("ipmitool"):
+            assert command.text.startswith(prefix), "what the test adds by itself"
+            printed += await simulated.ipmitool(*command.text.removeprefix(prefix).split())
+    assert "Chassis Power Control: Up/On" in printed
+    assert "Chassis Power is on" in printed
+    assert simulated.get("requests") == ["power 1"]
 
 
 async def test_power_is_switched_as_ipmitool_and_freeipmi_see_it(simulated):

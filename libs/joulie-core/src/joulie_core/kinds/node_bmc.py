@@ -1,10 +1,12 @@
 """NodeBMC (`nbmc`): the baseboard management controller (BMC) of one node, its power state, readings and cap."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, Field
 
+from joulie_core import labels
 from joulie_core.kinds.base import (
     CheckedModel,
     Column,
@@ -77,6 +79,11 @@ class DesiredPower(StrEnum):
     ON = "On"
     OFF = "Off"
     UNMANAGED = "Unmanaged"
+
+
+def is_own_request(annotations: Mapping[str, str], desired: DesiredPower) -> bool:
+    """Return whether the operator has written the desired power of a NodeBMC, by its annotations, and not a person."""
+    return annotations.get(labels.REQUESTED_POWER) == desired
 
 
 class PowerState(StrEnum):

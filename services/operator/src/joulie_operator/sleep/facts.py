@@ -16,7 +16,7 @@ from joulie_core import labels
 from joulie_core.hardware.view import HardwareView
 from joulie_core.kinds import Condition, NodeBMC
 from joulie_core.kinds.base import ConditionStatus
-from joulie_core.kinds.node_bmc import DesiredPower, PowerOff
+from joulie_core.kinds.node_bmc import DesiredPower, PowerOff, is_own_request
 from joulie_core.names import NodeName
 from joulie_core.node import Node
 from joulie_core.power.curves import node_curves
@@ -150,7 +150,7 @@ def zone_of(seen: WatchedNode) -> str:
 def power_facts(bmc: Versioned[NodeBMC]) -> NodePowerFacts:
     """Return what a NodeBMC says."""
     spec, status = bmc.model.spec, bmc.model.status
-    own = bmc.metadata.annotations.get(labels.REQUESTED_POWER) == spec.desired_power
+    own = is_own_request(bmc.metadata.annotations, spec.desired_power)
     return NodePowerFacts(
         state=status.power_state,
         sampled_at_s=epoch_seconds(status.sampled_at),
