@@ -6,6 +6,7 @@ import io
 import re
 import sys
 import tempfile
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ import msgspec
 from tools.generated import ROOT, finish
 
 from joulie_api.permissions import SERVICES
-from joulie_api.testing import FakeApiServer, Respond, make_node_hardware, make_pod
+from joulie_api.testing import FakeApiServer, Respond, make_node_bmc, make_node_hardware, make_pod
 from joulie_cli.__main__ import perform
 from joulie_cli.arguments import MANAGED, VERBS, make_parser, make_parsers
 from joulie_cli.cluster import connect
@@ -22,7 +23,8 @@ from joulie_cli.layout import plain
 from joulie_cli.node_rows import NodeRow
 from joulie_cli.render.top import TopView, screen
 from joulie_cli.testing import ago, extender_service, make_event, managed_node, service_pod
-from joulie_core.labels import SLEEP_STATE
+from joulie_core.labels import MANAGED as MANAGED_KEY
+from joulie_core.labels import PREFIX, SLEEP_RECORD, SLEEP_STATE
 
 _HEAD: Final = """\
 # kubectl joulie
@@ -111,6 +113,7 @@ _COMMANDS: Final = {
     "profile": ("profile", "xeon-1"),
     "doctor": ("doctor",),
     "events": ("events",),
+    "sleep": ("sleep",),
     "wake": ("wake", "--all", "--for", "4h"),
 }
 _TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -125,7 +128,7 @@ async def page() -> str:
         with tempfile.TemporaryDirectory() as directory:
             kubeconfig = server.kubeconfig(Path(directory))
             for verb in VERBS:
-                if verb == "wake":
+                if verb == "sleep":
                     _put_to_sleep(server)
                 shown = _TIME.sub("2026-06-01T18:00:00Z", await _shown(verb, kubeconfig))
                 parts.append(f"\n## {verb}\n\n{verbs[verb].description}\n")
@@ -192,8 +195,32 @@ def _fill(server: FakeApiServer) -> None:
 
 
 def _put_to_sleep(server: FakeApiServer) -> None:
-    for name, state in (("xeon-0", "asleep"), ("xeon-1", "draining")):
-        server.patch("Node", name, {"metadata": {"labels": {SLEEP_STATE: state}}})
+    """Let one node sleep, whose BMC measures, and another one go to sleep."""
+    record = {
+        "sleeps": 41,
+        "cycles": [time.time() - 30_000, time.time() - 7300],
+        "idleWatts": 231,
+        "idleMeasured": True,
+    }
+    for name, state, reason in (("xeon-0", "asleep", "off confirmed"), ("xeon-1", "draining", "cordon seen")):
+        metadata = {"labels": {SLEEP_STATE: state}, "annotations": {SLEEP_RECORD: msgspec.json.encode(record).decode()}}
+        condition = {
+            "type": f"{PREFIX}Asleep",
+            "reason": state.capitalize(),
+            "message": f"{state.capitalize()}: {reason}",
+            "lastTransitionTime": ago(7250),
+        }
+        server.patch("Node", name, {"metadata": metadata, "status": {"conditions": [condition]}})
+    reachable = {"type": "Reachable", "status": "True", "reason": "Answers"}
+    server.put(make_node_bmc("xeon-0", status={"powerState": "Off", "powerWatts": 14, "conditions": [reachable]}))
+    status = {
+        "nodes": {"selected": 4, "awake": 2, "asleep": 1, "draining": 1},
+        "powerCycles": {"limit": 4, "used": 2, "total": 4, "exhausted": 0},
+        "rackBoots": {"limit": 10, "used": 0, "full": 0, "withoutRack": 0},
+        "refusals": [{"reason": "no_bmc", "nodes": 2}],
+    }
+    body = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeSleepPolicy", "metadata": {"name": "night"}}
+    server.put(body | {"spec": {"nodeSelector": {MANAGED_KEY: "true"}, "mode": "Act"}, "status": status})
 
 
 def _role(component: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ async def test_the_commands_of_the_page_put_a_node_to_sleep_and_get_it_back(site
     await _is_shown(site, Plugin(cluster.kubeconfig))
     used = await run("Bounds of power cycles and boots")
     assert '"limit":4,"total":1,"used":1' in used
-    assert '"withoutRack":0' in used
+    assert '"withoutRack":1' in used
 
     # By the plugin: `--wait` ends once the node is awake. Then nothing keeps it awake any more.
     await run("Wake nodes")

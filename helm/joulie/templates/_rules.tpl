@@ -246,7 +246,7 @@
   resources: [nodepowerprofiles, nodetwins, telemetryprofiles]
   verbs: [get, list, watch]
 - apiGroups: [joulie.io]
-  resources: [nodehardwares, nodebmcs]
+  resources: [nodehardwares, nodebmcs, nodesleeppolicies]
   verbs: [list]
 - apiGroups: [""]
   resources: [nodes, pods]

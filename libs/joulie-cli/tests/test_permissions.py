@@ -18,12 +18,14 @@ _VERBS = {
     "why-pending": ("why-pending", "train"),
     "profile": ("profile", "n1"),
     "doctor": ("doctor",),
+    "sleep": ("sleep",),
     "events": ("events", "-w"),
 }
 _PLURALS = {
     "Node": "nodes", "Pod": "pods", "Event": "events", "Service": "services", "ClusterRole": "clusterroles",
     "NodeHardware": "nodehardwares", "NodePowerProfile": "nodepowerprofiles", "NodeTwin": "nodetwins",
     "TelemetryProfile": "telemetryprofiles", "NodeBMC": "nodebmcs",
+    "NodeSleepPolicy": "nodesleeppolicies",
 }  # fmt: skip
 
 

@@ -174,7 +174,7 @@ SERVICES: Final[Mapping[str, Permissions]] = MappingProxyType(
 VIEWER: Final = Permissions(
     cluster=(
         Grant((NODE_POWER_PROFILES, NODE_TWINS, TELEMETRY_PROFILES), ("get", *_READ)),
-        Grant((NODE_HARDWARES, NODE_BMCS), ("list",)),
+        Grant((NODE_HARDWARES, NODE_BMCS, NODE_SLEEP_POLICIES), ("list",)),
         Grant((NODES, PODS), ("get", "list")),
         Grant((EVENTS,), ("list", "watch")),
         Grant((API_SERVICES,), ("list",), reason="To find the extender."),

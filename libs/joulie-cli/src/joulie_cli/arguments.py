@@ -248,6 +248,20 @@ def _add_events(verbs: Any, name: str) -> None:
     parser.add_argument("-w", "--watch", action="store_true", help="print further Events as they come, until Ctrl-C")
 
 
+def _add_sleep(verbs: Any, name: str) -> None:
+    parser = _verb(
+        verbs,
+        name,
+        summary="nodes that sleep, and what that saves",
+        description="Who sleeps, goes to sleep or is waking, since when and why; power cycles within 24 hours (TODAY) "
+        "and ever; the watts that are not drawn, from what the BMC measured before the node was put to sleep or from "
+        "the model of its hardware; and of each policy what wakes its nodes and why others stay awake.",
+        example="kubectl joulie sleep\nkubectl joulie sleep --policy night -o json | jq .sums",
+        parents=[_connection(), _format(wide=False)],
+    )
+    parser.add_argument("--policy", metavar="NAME", help="only this NodeSleepPolicy and its nodes")
+
+
 def _add_wake(verbs: Any, name: str) -> None:
     parser = _verb(
         verbs,
@@ -333,6 +347,7 @@ VERBS: Final[dict[str, Callable[[Any, str], None]]] = {
     "profile": _add_profile,
     "doctor": _add_doctor,
     "events": _add_events,
+    "sleep": _add_sleep,
     "wake": _add_wake,
     "maintenance": _add_maintenance,
     "completion": _add_completion,

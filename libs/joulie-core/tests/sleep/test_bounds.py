@@ -103,6 +103,30 @@ def test_a_power_off_after_a_drain_is_a_power_cycle():
     assert (after.state, after.sleeps, after.cycles_s) == (SleepState.POWERING_OFF, 5, (NOW - 60, NOW))
 
 
+@pytest.mark.parametrize(
+    ("measured", "modelled", "remembered"),
+    [
+        (212.5, 100.0, (212.5, True)),
+        (None, 100.0, (100.0, False)),
+        (0.0, 100.0, (100.0, False)),
+        (1e9, 100.0, (100.0, False)),
+        (None, 0.0, (None, False)),
+    ],
+)
+def test_what_a_node_drew_before_it_was_put_to_sleep_is_remembered_with_its_source(measured, modelled, remembered):
+    draining = SleepRecord(state=SleepState.DRAINING, since_s=NOW - 10, idle_watts=1.0, idle_measured=True)
+    node = awake_node(cordoned=True, idle_watts=modelled, power=replace(POWER, watts=measured))
+    after = advance(draining, node, NOW, SETTINGS)
+    assert (after.idle_watts, after.idle_measured) == remembered
+
+
+def test_what_a_node_draws_while_its_boot_fails_is_not_what_it_drew_without_work():
+    waking = SleepRecord(state=SleepState.WAKING, since_s=NOW - 2 * HOUR_S, idle_watts=212.5, idle_measured=True)
+    node = awake_node(ready=False, cordoned=True, power=replace(POWER, watts=600.0))
+    after = advance(waking, node, NOW, SETTINGS)
+    assert (after.state, after.idle_watts, after.idle_measured) == (SleepState.POWERING_OFF, 212.5, True)
+
+
 def test_a_power_off_after_a_boot_that_failed_is_a_power_cycle_and_the_bound_does_not_prevent_it():
     """Pods may wait for the node: the bound keeps nodes from sleeping, and never from being woken."""
     times = {"since_s": NOW - 2 * HOUR_S, "boots_since_s": NOW - 2 * HOUR_S}
@@ -121,7 +145,8 @@ def test_a_record_stays_small_and_never_counts_fewer_than_a_policy_can_permit(ga
     for gap_s in gaps_s:
         now_s += gap_s
         times.append(now_s)
-        record = with_cycle(record, moved(record, SleepState.POWERING_OFF, SleepReason.EMPTY, now_s), now_s)
+        off = moved(record, SleepState.POWERING_OFF, SleepReason.EMPTY, now_s)
+        record = with_cycle(record, off, awake_node(), now_s)
         record = moved(record, SleepState.AWAKE, SleepReason.READY, now_s)
     assert len(record.cycles_s) <= MOST_CYCLES
     assert record.sleeps == len(gaps_s)

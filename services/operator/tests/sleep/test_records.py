@@ -21,6 +21,8 @@ FULL = SleepRecord(
     cycles_s=(NOW_S - 7200.5, NOW_S - 3600),
     shutdown=Shutdown(NOW_S - 90, "first", off_seen=True),
     boots_since_s=NOW_S - 30,
+    idle_watts=212.5,
+    idle_measured=True,
 )
 #: What a node is that may be off without anybody knowing why.
 TO_BE_WOKEN = SleepRecord(state=SleepState.WAKING, since_s=NOW_S, reason=SleepReason.RECORD_LOST)
@@ -49,6 +51,8 @@ def test_every_field_that_lasts_is_stored():
         "cycles": [NOW_S - 7200.5, NOW_S - 3600],
         "shutdown": {"at": NOW_S - 90, "bootID": "first", "offSeen": True},
         "bootsSince": NOW_S - 30,
+        "idleWatts": 212.5,
+        "idleMeasured": True,
     }
 
 

@@ -81,7 +81,7 @@ def moved(record: SleepRecord, state: SleepState, reason: SleepReason, now_s: fl
 
 def advance(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:
     """Return the next record of a node by what is seen of it."""
-    return with_cycle(record, _STEPS[record.state](record, node, now_s, settings), now_s)
+    return with_cycle(record, _STEPS[record.state](record, node, now_s, settings), node, now_s)
 
 
 def _awake(record: SleepRecord, node: SleepNode, now_s: float, settings: SleepSettings) -> SleepRecord:

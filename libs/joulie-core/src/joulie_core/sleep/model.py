@@ -152,6 +152,8 @@ class NodePowerFacts:
     switched_off: Shutdown | None = None
     #: Whether the request to power on that is in force has reached the BMC.
     on_taken: bool = False
+    #: Of the whole server, as the BMC measures it; None where it does not.
+    watts: float | None = None
     #: False where there is a NodeBMC and it could not be read: then nothing of the others is known.
     readable: bool = True
 
@@ -235,6 +237,10 @@ class SleepRecord:
     shutdown: Shutdown | None = None
     #: While it is being woken: since when the server boots for all that is known; None where that is not known.
     boots_since_s: float | None = None
+    #: What it drew at the wall, on and without work, before it was put to sleep last; None: unknown.
+    idle_watts: float | None = None
+    #: Whether its BMC has measured that; else it is modelled.
+    idle_measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,7 @@ def power_facts(bmc: Versioned[NodeBMC]) -> NodePowerFacts:
         boot_s=status.boot_seconds,
         switched_off=marked_shutdown(bmc.metadata.annotations),
         on_taken=spec.desired_power is DesiredPower.ON and _is_taken(bmc),
+        watts=status.power_watts,
     )
 
 

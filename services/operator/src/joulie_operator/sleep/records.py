@@ -18,6 +18,7 @@ from joulie_core.sleep import Shutdown, SleepReason, SleepRecord, SleepState
 from joulie_operator.sleep.objects import WatchedNode
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+_Watts = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _StoredShutdown(msgspec.Struct, rename="camel", forbid_unknown_fields=False):
@@ -36,6 +37,8 @@ class _Stored(msgspec.Struct, rename="camel", forbid_unknown_fields=False, omit_
     cycles: tuple[float, ...] = ()
     shutdown: _StoredShutdown | None = None
     boots_since: float | None = None
+    idle_watts: _Watts | None = None
+    idle_measured: bool = False
 
 
 _DECODER: Final = msgspec.json.Decoder(_Stored)
@@ -59,6 +62,8 @@ def stored_text(record: SleepRecord) -> str:
         shutdown=None if shutdown is None else _StoredShutdown(shutdown.at_s, shutdown.boot_id, shutdown.off_seen),
         boots_since=record.boots_since_s,
         cycles=record.cycles_s,
+        idle_watts=record.idle_watts,
+        idle_measured=record.idle_measured,
     )
     return msgspec.json.encode(stored).decode()
 
@@ -85,6 +90,8 @@ def stored_record(seen: WatchedNode, now_s: float) -> SleepRecord | None:
                 cycles_s=found.cycles[-MOST_CYCLES:],
                 shutdown=_shutdown(found.shutdown, now_s),
                 boots_since_s=_not_later(found.boots_since, now_s),
+                idle_watts=found.idle_watts,
+                idle_measured=found.idle_measured,
             )
     if text is None and not seen.cordoned:
         return None
