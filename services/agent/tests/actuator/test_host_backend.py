@@ -1,7 +1,8 @@
 """The backend over a fake machine with two GPUs, through executors in this process."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import msgspec
 import pytest
 
 from joulie_agent.actuator.cpu_class_protocol import CpuClassControls
@@ -188,6 +189,21 @@ async def test_a_failed_request_is_an_outcome_with_the_reason(answer, result, re
     assert isinstance(reading, Unavailable)
     assert reading.reason is reason
     assert backend.gpu_devices() == ()
+
+
+async def test_a_figure_of_the_hardware_that_no_machine_has_is_told_with_the_facts(bench):
+    class Mistaken:
+        async def execute(self, request):
+            found = await real(request)
+            if isinstance(request, DescribeCpu):
+                return msgspec.structs.replace(found, facts=replace(found.facts, packages=2000))
+            return found
+
+    real = bench.backend._client.execute
+    reading = await HostBackend(Mistaken(), Inventory.load(), lease_s=60).read()
+    assert reading.facts.cpu.sockets == 0
+    assert reading.facts.dropped == ("sockets 2000 is beyond 1024, and taken for unknown",)
+    assert (await bench.backend.read()).facts.dropped == ()
 
 
 async def test_gpus_that_do_not_answer_leave_the_cpus_readable(bench):

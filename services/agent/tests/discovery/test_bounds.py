@@ -113,6 +113,35 @@ def test_figures_of_a_backend_that_no_machine_has_are_unknown_and_leave_those_of
     assert found["cpu"]["capRange"]["maxWattsPerSocket"] == 280
     assert (found["cpu"]["sockets"], found["cpu"]["threads"]) == (1, 0)
     assert (found["gpu"]["count"], found["gpu"]["capRangePerGpu"]["maxWatts"]) == (1, 350)
+    assert found["quality"]["overall"] == "heuristic"
+    assert [each for each in found["quality"]["warnings"] if "beyond" in each] == [
+        "sockets 9.22337e+18 is beyond 1024, and taken for unknown",
+        "threads 1e+12 is beyond 65536, and taken for unknown",
+        "minWattsPerSocket 1e+308 is beyond 10000, and taken for unknown",
+        "maxWattsPerSocket 1e+308 is beyond 10000, and taken for unknown",
+        "baseFreqMHz 1e+300 is beyond 100000, and taken for unknown",
+        "count 1e+09 is beyond 1024, and taken for unknown",
+        "maxWatts 1e+308 is beyond 10000, and taken for unknown",
+    ]
+
+
+def test_a_fact_of_a_backend_that_does_not_fit_its_schema_is_told_at_the_object():
+    found = published(parse_telemetry(b'{"cpu": {"sockets": "two"}, "gpu": null}').facts)
+    assert [each for each in found["quality"]["warnings"] if "CpuHardware" in each and "sockets" in each]
+    assert not [each for each in found["quality"]["warnings"] if "GpuHardware" in each]
+    known = published(parse_telemetry(b'{"cpu": {"sockets": 2}}').facts)["quality"]["warnings"]
+    assert not [each for each in known if "Hardware" in each or "beyond" in each]
+
+
+def test_of_many_figures_the_first_are_told():
+    devices = [{"uuid": f"GPU-{index}", "index": index, "max": 1e9} for index in range(60)]
+    facts = parse_telemetry(msgspec.json.encode({"gpu": {"present": True, "devices": devices}})).facts
+    assert len(facts.dropped) == 16
+
+
+def test_a_figure_of_more_digits_than_a_float_has_is_told():
+    (dropped,) = parse_telemetry(b'{"cpu": {"threads": ' + b"9" * 400 + b"}}").facts.dropped
+    assert "threads" in dropped or "CpuHardware" in dropped
 
 
 def test_a_count_beside_no_gpu_is_not_published():

@@ -145,6 +145,19 @@ async def test_a_source_that_stops_to_answer_leaves_the_hardware_as_it_was(two, 
     assert (tick.cpu_reading is None, tick.gpu_reading is None) == ("cpu" in silent, "gpu" in silent)
 
 
+async def test_figures_that_either_source_reports_and_no_machine_has_are_told_at_the_object(two, host, gpus):
+    host.reading = replace(OF_CPUS, facts=replace(OF_CPUS.facts, dropped=("sockets 9",)))
+    gpus.reading = replace(OF_GPUS, facts=replace(OF_GPUS.facts, dropped=("count 7",)))
+    warnings = (await two.tick(INPUTS)).hardware.status.quality.warnings
+    assert [each for each in warnings if each in {"sockets 9", "count 7"}] == ["sockets 9", "count 7"]
+    host.reading, gpus.reading = NO_ANSWER, OF_GPUS
+    warnings = (await two.tick(replace(INPUTS, now=20.0))).hardware.status.quality.warnings
+    assert "sockets 9" in warnings, "its facts stay as well"
+    host.reading = OF_CPUS
+    warnings = (await two.tick(replace(INPUTS, now=40.0))).hardware.status.quality.warnings
+    assert not {"sockets 9", "count 7"} & set(warnings)
+
+
 def lacking(**controls):
     return ALL_CAPABILITIES.model_copy(update=controls)
 

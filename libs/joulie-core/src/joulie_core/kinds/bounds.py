@@ -1,13 +1,19 @@
 """Bounds of what drivers and backends report, and validators that keep values within them.
 
 Texts are made printable and truncated with a mark, lists are truncated, and a number beyond what hardware can have is
-unknown: it is a mistake or forged, and a node must not count as freer for it. Values that fit, and values of another
-type, are returned unchanged; the model's own validation rejects the latter. The maxima below are those of the schema of
-NodeHardware and of labels and resources alike. An object stored before a maximum existed is read as any other.
+unknown: it is a mistake or forged, and a node must not count as freer for it; `dropped_figures` tells which. Values
+that fit, and values of another type, are returned unchanged; the model's own validation rejects the latter. The maxima
+below are those of the schema of NodeHardware and of labels and resources alike. An object stored before a maximum
+existed is read as any other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
+
+from pydantic import ValidationInfo
+from pydantic.alias_generators import to_camel
 
 from joulie_core.text import printable
 
@@ -26,6 +32,10 @@ MOST_MEMORY_BYTES: Final = 2**50
 
 Cut = Callable[[object], object]
 
+#: Figures that are told of one report.
+_MOST_DROPPED: Final = 16
+_DROPPED: Final[ContextVar[list[str] | None]] = ContextVar("dropped figures", default=None)
+
 
 def cut_text(most: int) -> Cut:
     """Return a validator that makes text printable and truncates it to a number of characters, including the mark."""
@@ -36,15 +46,46 @@ def cut_text(most: int) -> Cut:
     return cut
 
 
-def unknown_beyond(most: float, unknown: float | None = 0) -> Cut:
-    """Return a validator that replaces a number above `most`, infinity included, by the value for unknown."""
+@contextmanager
+def dropped_figures() -> Iterator[list[str]]:
+    """Collect the figures that models which are made in this context take for unknown, as field and value each."""
+    found: list[str] = []
+    token = _DROPPED.set(found)
+    try:
+        yield found
+    finally:
+        _DROPPED.reset(token)
 
-    def cut(value: object) -> object:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+
+def unknown_beyond(
+    most: float, unknown: float | None = 0, *, tells: bool = True
+) -> Callable[[object, ValidationInfo], object]:
+    """Return a validator that replaces a number above `most`, infinity included, by the value for unknown.
+
+    Args:
+        most: the highest value that is believed.
+        unknown: what stands for unknown.
+        tells: whether `dropped_figures` tells of it; not of a figure that moves by itself.
+    """
+
+    def cut(value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > most:
             return value
-        return unknown if value > most else value
+        found = _DROPPED.get()
+        if tells and found is not None and len(found) < _MOST_DROPPED:
+            name = to_camel(info.field_name or "").replace("Mhz", "MHz")
+            found.append(f"{name} {_shown(value)} is beyond {most:.15g}, and taken for unknown")
+        return unknown
 
     return cut
+
+
+def _shown(value: float) -> str:
+    """Return a number of any size as text."""
+    try:
+        return f"{value:.6g}"
+    except OverflowError:
+        return "of more than 308 digits"
 
 
 def cut_list(most: int) -> Cut:

@@ -170,7 +170,10 @@ class GpuHardware(Model):
     count: Annotated[int, Field(ge=0, le=MOST_GPUS), BeforeValidator(unknown_beyond(MOST_GPUS))] = 0
     """Number of GPUs; 0 if unknown or none."""
     cap_range_per_gpu: GpuCapRange | None = None
-    current_cap_watts: OptionalWatts = None
+    current_cap_watts: Annotated[
+        Annotated[float, Field(ge=0, le=MOST_PART_WATTS)] | None,
+        BeforeValidator(unknown_beyond(MOST_PART_WATTS, None, tells=False)),
+    ] = None
     """Power limit in force, per GPU."""
     slicing: GpuSlicing | None = None
     control_available: bool = False
@@ -241,7 +244,7 @@ class HardwareQuality(Model):
     """Reliability of the least reliable fact."""
     facts: FactOrigins | None = None
     warnings: Warnings = ()
-    """Contradictions between the sources of facts."""
+    """Contradictions between the sources of facts, and figures that no hardware has."""
 
 
 class NodeHardwareSpec(Model):

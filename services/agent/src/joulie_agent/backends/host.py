@@ -6,7 +6,7 @@ Every request that puts something in force carries its lease, a few ticks.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from joulie_agent.actuator.protocol import (
@@ -59,6 +59,7 @@ from joulie_core.control.caps_resolve import GpuDeviceRange, WattRange
 from joulie_core.control.gpu_clock import ClockRange
 from joulie_core.control_result import ControlResult
 from joulie_core.hardware.inventory import Inventory
+from joulie_core.kinds.bounds import dropped_figures
 from joulie_core.kinds.node_hardware import Capabilities
 from joulie_core.kinds.telemetry_profile import Held
 
@@ -250,27 +251,29 @@ class HostBackend:
             gpu_control=bool(self.gpu_devices()) and gpu is not None and gpu.journal is None,
             gpu_telemetry=gpu is not None and any(info.failure is None for info in gpu.devices),
         )
-        return HardwareFacts(
-            cpu=describe_cpu(
-                cpu.facts,
-                self._inventory,
-                control_available=can.cpu_control,
-                telemetry_available=can.cpu_telemetry,
+        with dropped_figures() as dropped:
+            facts = HardwareFacts(
+                cpu=describe_cpu(
+                    cpu.facts,
+                    self._inventory,
+                    control_available=can.cpu_control,
+                    telemetry_available=can.cpu_telemetry,
+                )
+                if cpu
+                else None,
+                gpu=describe_gpus(
+                    gpu.devices,
+                    self._inventory,
+                    on_bus=cpu.facts.gpus_on_bus if cpu else None,
+                    control_available=can.gpu_control,
+                    telemetry_available=can.gpu_telemetry,
+                )
+                if gpu
+                else None,
+                memory=describe_memory(cpu.facts) if cpu else None,
+                can=can,
             )
-            if cpu
-            else None,
-            gpu=describe_gpus(
-                gpu.devices,
-                self._inventory,
-                on_bus=cpu.facts.gpus_on_bus if cpu else None,
-                control_available=can.gpu_control,
-                telemetry_available=can.gpu_telemetry,
-            )
-            if gpu
-            else None,
-            memory=describe_memory(cpu.facts) if cpu else None,
-            can=can,
-        )
+        return replace(facts, dropped=tuple(dropped))
 
     def _why_no_gpu(self) -> str:
         return join_messages(refusal.message for refusal in self._gpu.failures.values()) if self._gpu else ""

@@ -1,8 +1,8 @@
 """Decodes telemetry answers and control replies of HTTP backends.
 
 The telemetry answer is that of `joulie_api.telemetry`; implausibly high power is refused as well, with a reason.
-Hardware facts in it are taken where they fit the schema of NodeHardware, field names included, and ignored otherwise,
-as are unknown fields. The control reply is `{"result", "message", "state"}`.
+Hardware facts in it are taken where they fit the schema of NodeHardware, field names included, and told in
+`HardwareFacts.dropped` otherwise; unknown fields are ignored. The control reply is `{"result", "message", "state"}`.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from joulie_api.errors import DecodeError
 from joulie_api.telemetry import Telemetry, TelemetryError, decode_telemetry, percentage
 from joulie_core.control_result import ControlResult
 from joulie_core.kinds.base import Model
+from joulie_core.kinds.bounds import dropped_figures
 from joulie_core.kinds.node_hardware import CpuHardware, GpuHardware, MemoryHardware
 from joulie_core.plausible import Plausibility, judge, plausible_value
 from joulie_core.text import printable
@@ -25,6 +26,8 @@ from joulie_core.text import printable
 _M = TypeVar("_M", bound=Model)
 #: Value of an absent object; a null has the four letters.
 _ABSENT: Final = msgspec.Raw()
+#: An absent part of the facts, and a null.
+_NOTHING: Final = frozenset({b"", b"null"})
 #: Characters of a reply's message that are kept.
 _LONGEST_MESSAGE: Final = 1024
 
@@ -107,15 +110,21 @@ def _gpu_samples(telemetry: Telemetry) -> tuple[GpuSample, ...]:
 
 def _facts(raw: bytes) -> HardwareFacts:
     extra = decode(_EXTRA.decode, raw, "telemetry answer")  # it has been decoded before, so that nothing is raised
-    return HardwareFacts(
-        cpu=_fact(CpuHardware, extra.cpu), gpu=_fact(GpuHardware, extra.gpu), memory=_fact(MemoryHardware, extra.memory)
-    )
+    with dropped_figures() as dropped:
+        cpu = _fact(CpuHardware, extra.cpu, dropped)
+        gpu = _fact(GpuHardware, extra.gpu, dropped)
+        memory = _fact(MemoryHardware, extra.memory, dropped)
+    return HardwareFacts(cpu=cpu, gpu=gpu, memory=memory, dropped=tuple(dropped))
 
 
-def _fact(model: type[_M], raw: msgspec.Raw) -> _M | None:
+def _fact(model: type[_M], raw: msgspec.Raw, dropped: list[str]) -> _M | None:
+    """Return one part of the answer; a part that does not fit its schema is none, and told in `dropped`."""
+    if bytes(raw) in _NOTHING:
+        return None
     try:
         found = decode(model.model_validate_json, bytes(raw), model.__name__)
-    except DecodeError:
+    except DecodeError as error:
+        dropped.append(str(error))
         return None
     return found if found.model_fields_set else None
 

@@ -6,7 +6,7 @@ the backend's or the model's own, never that of a generic model: no cap rests on
 GPUs only if its backend has searched for them, and `quality.facts` names the origin of each fact.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from joulie_agent.discovery.facts import HardwareFacts
@@ -116,7 +116,7 @@ class Discoverer:
                 exactness=view.exactness,
             ),
             capabilities=can,
-            quality=self._quality(view),
+            quality=self._quality(view, facts.dropped),
         )
 
     def _cpu(self, reported: CpuHardware | None, view: CpuView, can: Capabilities) -> CpuHardware:
@@ -156,12 +156,12 @@ class Discoverer:
             }
         )
 
-    def _quality(self, view: HardwareView) -> HardwareQuality:
+    def _quality(self, view: HardwareView, dropped: tuple[str, ...]) -> HardwareQuality:
         origins = FactOrigins(cpu=view.origins.cpu, gpu=view.origins.gpu, memory=view.origins.memory)
         overall, warnings = self._trust(view)
-        if view.conflicts and overall is Quality.EXACT:
+        if (view.conflicts or dropped) and overall is Quality.EXACT:
             overall = Quality.HEURISTIC
-        return HardwareQuality(overall=overall, facts=origins, warnings=(*view.conflicts, *warnings))
+        return HardwareQuality(overall=overall, facts=origins, warnings=(*view.conflicts, *warnings, *dropped))
 
     def _trust(self, view: HardwareView) -> tuple[Quality, tuple[str, ...]]:
         if view.cpu is None:
@@ -182,4 +182,4 @@ def without_volatile_fields(facts: HardwareFacts) -> HardwareFacts:
     """Leave out what changes while the hardware stays the same."""
     if facts.gpu is None or facts.gpu.current_cap_watts is None:
         return facts
-    return HardwareFacts(facts.cpu, facts.gpu.model_copy(update={"current_cap_watts": None}), facts.memory)
+    return replace(facts, gpu=facts.gpu.model_copy(update={"current_cap_watts": None}))

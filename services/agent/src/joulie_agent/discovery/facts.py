@@ -14,3 +14,5 @@ class HardwareFacts:
     memory: MemoryHardware | None = None
     #: What can be read and set there.
     can: Capabilities | None = None
+    #: What was reported and is not used, by field and value.
+    dropped: tuple[str, ...] = ()

@@ -221,6 +221,8 @@ class NodeControl:
                 gpu=of_gpu.gpu if of_gpu else old.gpu,
                 memory=of_cpu.memory if of_cpu else old.memory,
                 can=(of_cpu and of_cpu.can) or (of_gpu and of_gpu.can) or old.can,
+                # Of a source that did not answer now what it told before stays, as its facts do.
+                dropped=tuple(dict.fromkeys(each for part in (of_cpu or old, of_gpu or old) for each in part.dropped)),
             )
         return (by_cpu.cpu if by_cpu else None), (by_gpu.gpu if by_gpu else None)
 
