@@ -212,7 +212,8 @@ def _put_to_sleep(server: FakeApiServer) -> None:
         }
         server.patch("Node", name, {"metadata": metadata, "status": {"conditions": [condition]}})
     reachable = {"type": "Reachable", "status": "True", "reason": "Answers"}
-    server.put(make_node_bmc("xeon-0", status={"powerState": "Off", "powerWatts": 14, "conditions": [reachable]}))
+    off = {"powerState": "Off", "powerWatts": 14, "sampledAt": ago(5), "conditions": [reachable]}
+    server.put(make_node_bmc("xeon-0", status=off))
     status = {
         "nodes": {"selected": 4, "awake": 2, "asleep": 1, "draining": 1},
         "powerCycles": {"limit": 4, "used": 2, "total": 4, "exhausted": 0},

@@ -118,6 +118,13 @@ async def _is_shown(site: SleepSite, plugin: Plugin) -> None:
     nodes = {each["name"]: each["sleepState"] for each in (await plugin.data("nodes"))["nodes"]}
     assert nodes == {NODE: "asleep", **dict.fromkeys(OTHERS, "awake")}
     assert (await plugin.data("status"))["nodes"]["bySleepState"] == {"asleep": 1}
+    report = await plugin.data("sleep", "--policy", "night")
+    (row,) = report["nodes"]
+    assert (row["name"], row["state"], row["policy"], row["reason"]) == (NODE, "asleep", "night", "off confirmed")
+    assert row["powerCycles"] == {"today": 1, "total": 1}
+    assert row["source"] == "measured"
+    assert report["sums"]["notDrawnWatts"] == {"measured": row["notDrawnWatts"], "modelled": 0, "unknownNodes": 0}
+    assert row["notDrawnWatts"] > 0
     url = ("--extender-url", site.stack.extender_url)
     text = " ".join((await plugin.run("explain", "node", NODE, *url)).split())
     assert "off confirmed" in text

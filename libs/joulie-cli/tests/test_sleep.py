@@ -25,6 +25,7 @@ def put_node(fake_api, name, state, *, record=None, text=None, pool="a", since_s
 
 def put_bmc(fake_api, name, power="Off", watts=None, reachable="True"):
     status = {"powerState": power, "conditions": [{"type": "Reachable", "status": reachable}]}
+    status |= {"sampledAt": ago(5), "intervalSeconds": 60}
     fake_api.put(make_node_bmc(name, status=status | ({} if watts is None else {"powerWatts": watts})))
 
 
@@ -131,6 +132,17 @@ async def test_a_bmc_that_is_silent_is_named_and_its_last_watts_are_none(fake_ap
     assert node["bmc"] == {"power": "Off", "reachable": False, "watts": None}
     assert node["notDrawnWatts"] == 100.0
     assert "no answer" in (await cli("sleep")).out
+
+
+@pytest.mark.parametrize(
+    ("watts", "asleep_s", "not_drawn"),
+    [(12.0, 600, 88.0), (12.0, 60, 100.0), (90.0, 100, 100.0), (100.0, 600, 100.0), (344.0, 600, 100.0)],
+    ids=["standby", "just off", "kept from before", "as while it was on", "more than while it was on"],
+)
+async def test_only_a_reading_of_the_server_while_it_is_off_is_standby(fake_api, cli, watts, asleep_s, not_drawn):
+    put_node(fake_api, "n1", "asleep", record={"idleWatts": 100.0}, since_s=asleep_s)
+    put_bmc(fake_api, "n1", watts=watts)
+    assert (await data(cli))["nodes"][0]["notDrawnWatts"] == not_drawn
 
 
 async def test_watts_of_a_server_that_its_bmc_reports_as_on_are_no_standby(fake_api, cli):

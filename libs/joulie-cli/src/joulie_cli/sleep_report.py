@@ -17,9 +17,11 @@ from joulie_cli.sleepers import ASLEEP, AWAKE, QUARANTINED, SleepNote, decode_no
 from joulie_cli.views import Raw
 from joulie_core import labels as keys
 from joulie_core.kinds import NodeSleepPolicy
-from joulie_core.kinds.node_bmc import PowerState
-from joulie_core.plausible import MOST_WATTS, reading_watts
+from joulie_core.kinds.node_bmc import STATUS_HEARTBEAT_S, PowerState
+from joulie_core.plausible import MOST_WATTS, plausible_value, reading_watts
 from joulie_core.sleep.power_cycles import within_day
+from joulie_core.timestamps import epoch_seconds
+from joulie_core.twin.server_power import MOST_INTERVALS
 
 #: What wakes a node that a policy has put to sleep, for programs.
 _WOKEN_BY: Final = ("pending_pods", "min_awake", "spare", "schedule", "rollout", "request")
@@ -56,6 +58,8 @@ class _Condition(msgspec.Struct):
 class _BmcStatus(msgspec.Struct, rename="camel"):
     power_state: str | None = None
     power_watts: float | None = None
+    sampled_at: str | None = None
+    interval_seconds: float | None = None
     conditions: list[_Condition] | None = None
 
 
@@ -90,6 +94,9 @@ class BmcNote:
     power: str | None
     reachable: bool | None
     watts: float | None
+    sampled_at_s: float | None
+    #: Seconds between two readings.
+    interval_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +125,20 @@ class SleepRow:
         """Watts that it would draw on and without work, less those that its BMC measures now; None: unknown."""
         if not self.sleeps or self.node.idle_watts is None:
             return None
-        standby = self.bmc.watts if self.bmc is not None and self.bmc.power == PowerState.OFF else None
-        return max(0.0, self.node.idle_watts - (standby or 0.0))
+        return self.node.idle_watts - (self._standby_watts or 0.0)
+
+    @property
+    def _standby_watts(self) -> float | None:
+        """What the BMC measures of the server while it is off; None where that is not known.
+
+        A reading is kept for some intervals, so that one from right after the power-off is of before it. One that is
+        not lower than what the server drew while it was on is none either.
+        """
+        bmc, since_s, idle_watts = self.bmc, self.node.note.since_s, self.node.idle_watts
+        if bmc is None or bmc.power != PowerState.OFF or bmc.watts is None or since_s is None or idle_watts is None:
+            return None
+        settled = bmc.sampled_at_s is not None and bmc.sampled_at_s - since_s > MOST_INTERVALS * bmc.interval_s
+        return bmc.watts if settled and bmc.watts < idle_watts else None
 
     @property
     def source(self) -> str | None:
@@ -221,7 +240,9 @@ def decode_bmc_note(raw: Raw) -> BmcNote:
     reachable = {"True": True, "False": False}.get(states.get(_REACHABLE, ""))
     # A reading from before the BMC fell silent is no reading.
     watts = reading_watts(status.power_watts) if reachable else None
-    return BmcNote(bmc.metadata.name, status.power_state, reachable, watts)
+    interval_s = max(STATUS_HEARTBEAT_S, plausible_value(status.interval_seconds) or 0.0)
+    sampled_at_s = epoch_seconds(status.sampled_at)
+    return BmcNote(bmc.metadata.name, status.power_state, reachable, watts, sampled_at_s, interval_s)
 
 
 def make_report(
