@@ -61,6 +61,8 @@ ON_SLEEPING_NODES: Final = (
     ("docs/sleep.md", "Let it act"),
     ("docs/sleep.md", "Bounds of power cycles and boots"),
     ("docs/sleep.md", "Wake nodes"),
+    ("docs/sleep.md", "Work on a server"),
+    ("docs/sleep.md", "Servers that Joulie switched off"),
     ("docs/sleep.md", "One node while the operator does not run"),
     ("docs/sleep.md", "Stop it at once"),
     ("docs/sleep.md", "Order of an emergency"),

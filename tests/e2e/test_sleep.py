@@ -9,8 +9,9 @@ from tests.e2e.sleep_site import CORES, NODE, OTHERS, SleepSite, end, sleep_site
 from tests.e2e.view import ClusterView
 from tests.e2e.waiting import eventually
 
-from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, Resource
+from joulie_api.resources import NODE_BMCS, NODE_SLEEP_POLICIES, NODES, Resource
 from joulie_devcluster.fixtures import Starter
+from joulie_sim.stack.service import Service
 
 pytestmark = pytest.mark.e2e
 
@@ -166,3 +167,56 @@ async def test_a_roll_out_of_a_daemon_set_wakes_the_node_that_it_waits_for(site:
     await site.reaches("awake")
     await eventually(lambda: rolled_out(2), within_s=60)
     await site.reaches("asleep")
+
+
+async def _shuts_down(site: SleepSite) -> None:
+    assert "GracefulShutdown" in site.machine.server.resets[2:]
+
+
+async def test_a_node_that_is_taken_back_while_its_server_shuts_down_takes_no_pods_before_it_has_booted(
+    site: SleepSite,
+) -> None:
+    server = site.machine.server
+    await site.prove()
+    await site.put_policy()
+    await eventually(lambda: _shuts_down(site), within_s=40)
+    assert server.power_state != "Off"
+    await site.desire("On")
+    marks = {"labels": {"joulie.io/sleep-state": None}, "annotations": {"joulie.io/sleep-record": None}}
+    await site.view.client.merge_patch(NODES, NODE, {"metadata": marks, "spec": {"taints": None}})
+    await site.reaches("waking", within_s=10)
+
+    while server.resets[3:] != ["On"]:
+        label, taint, *_ = await site.marks()
+        assert server.resets[3:] == ["On"] or (label and taint), "it takes pods while it shuts down"
+    await site.change_policy(mode="Observe")
+    await site.reaches("awake")
+    assert server.resets == ["GracefulShutdown", "On", "GracefulShutdown", "On"]
+
+    async def is_not_marked() -> None:
+        meta = (await site.view.objects(NODE_BMCS))[NODE]["metadata"]
+        assert "joulie.io/switched-off" not in meta.get("annotations", {})
+
+    await eventually(is_not_marked, within_s=10)
+
+
+async def test_a_wake_while_the_out_of_band_service_is_away_is_no_failed_boot(site: SleepSite) -> None:
+    server = site.machine.server
+    await site.prove()
+    await site.put_policy(bootTimeoutSeconds=2, bootAttempts=1)
+    await site.reaches("asleep")
+    await end(site.stack.services[Service.OUTOFBAND])
+    awake = {"metadata": {"annotations": {"joulie.io/awake-until": "2100-01-01T00:00:00Z"}}}
+    await site.view.client.merge_patch(NODES, NODE, awake)
+    await site.reaches("waking", within_s=10)
+
+    async def time_passes() -> None:
+        assert time.time() - began > 5
+
+    began = time.time()
+    await eventually(time_passes, within_s=10)
+    assert await site.state() == "waking", "a boot of two seconds has not failed"
+    await site.change_policy(bootTimeoutSeconds=60)
+    await site.stack.services[Service.OUTOFBAND].start()
+    await site.reaches("awake")
+    assert server.resets[-1] == "On"

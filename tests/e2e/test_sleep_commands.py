@@ -60,6 +60,12 @@ async def test_the_commands_of_the_page_put_a_node_to_sleep_and_get_it_back(site
     await run("Wake nodes")
     assert server.resets.count("On") == 2
     await site.reaches("asleep")
+    listed = [line.split() for line in (await run("Servers that Joulie switched off")).splitlines()]
+    assert [line[:2] for line in listed if line[:1] == [NODE]] == [[NODE, "Off"]]
+    output = await run("Work on a server")
+    assert "in maintenance" in output
+    assert "new fan" in output
+    assert await site.state() == "asleep"
 
     await end(site.stack.operator)
     await run("One node while the operator does not run")
