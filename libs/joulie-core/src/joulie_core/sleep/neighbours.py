@@ -98,10 +98,15 @@ class Rules:
     def __init__(self, around: Neighbours, pod: SleepPod, repelled: Sequence[tuple[str, Collection[str]]]) -> None:
         self._around = around
         self._pod = pod
-        self._repelled = list(repelled)
+        #: By topology key: values of the domains that pods keep it away from.
+        self._repelled: dict[str, set[str]] = {}
+        for key, values in repelled:
+            self._repelled.setdefault(key, set()).update(values)
         self._near = [_Domains(term.topology_key) for term in pod.affinity]
         self._far = [_Domains(term.topology_key) for term in pod.anti_affinity]
         self._even = [_EvenDomains(spread.topology_key) for spread in pod.spreads]
+        #: Where pods that were placed count, by their identity.
+        self._chosen: dict[int, list[_Domains]] = {}
         for node in around.nodes if pod.spreads else ():
             self.on_opened(node)
         for other, nodes in around.pods.values():
@@ -113,7 +118,7 @@ class Rules:
     def admits(self, node: SleepNode) -> bool:
         """Return whether the pod may run on a node."""
         labels = node.labels
-        if any(labels.get(key) in values for key, values in self._repelled):
+        if any(labels.get(key) in values for key, values in self._repelled.items()):
             return False
         if any(domains.pods(labels) for domains in self._far):
             return False
@@ -132,12 +137,15 @@ class Rules:
 
     def on_pod(self, pod: SleepPod, node: SleepNode, count: int) -> None:
         """Note that other pods were placed on a node."""
-        for domains in self._selected(pod):
+        chosen = self._chosen.get(id(pod))
+        if chosen is None:
+            chosen = self._chosen[id(pod)] = self._selected(pod)
+        for domains in chosen:
             domains.count(node, count)
         for term in pod.anti_affinity:
             value = node.labels.get(term.topology_key)
             if value is not None and _selects(term.selector, self._pod):
-                self._repelled.append((term.topology_key, (value,)))
+                self._repelled.setdefault(term.topology_key, set()).add(value)
 
     def _selected(self, other: SleepPod) -> list["_Domains"]:
         """Return where another pod counts."""
